@@ -8,7 +8,7 @@ A root node has no incoming direction, so every edge that leaves it begins an ax
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -70,8 +70,17 @@ class Plant:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
+def with_scaled_diameter(axis: Axis, scale: float) -> Axis:
+    """The axis with its `diameter` functions, which are in pixels, scaled along with the picture."""
+    functions = tuple(
+        replace(f, samples=tuple(scale * sample for sample in f.samples)) if f.name == "diameter" else f
+        for f in axis.functions
+    )
+    return replace(axis, functions=functions)
+
+
 def axis_orders(axes: Sequence[Axis]) -> list[int]:
-    """The order of each axis: 0 without a parent, else its parent's order + 1. An error for an axis that is its own ancestor."""
+    """The order of each axis: 0 without a parent, else its parent's + 1. An error where one is its own ancestor."""
     unknown, pending_mark = -1, -2
     orders: list[int] = [unknown] * len(axes)
     for start in range(len(axes)):
@@ -90,9 +99,7 @@ def axis_orders(axes: Sequence[Axis]) -> list[int]:
     return orders
 
 
-def continuation(
-    nodes: FloatArray, parents: IntArray, walk: Sequence[int], is_root: Sequence[bool]
-) -> list[int]:
+def continuation(nodes: FloatArray, parents: IntArray, walk: Sequence[int], is_root: Sequence[bool]) -> list[int]:
     """The child along which the axis through each node goes on, -1 at tips and at roots.
 
     nodes (N,2) px; parents (N,), -1 at roots; walk: all nodes, parents before children.
@@ -137,7 +144,7 @@ def axes_by_rule(
 
     nodes (N,2) px; parents (N,), -1 at roots; walk: all nodes, parents before children;
     plant (N,) the plant index of each node.
-    Returns the axes, a parent axis before its laterals, and for each node the axis of the edge to its parent (-1 at roots).
+    Returns the axes, parents before laterals, and for each node the axis of the edge to its parent (-1 at roots).
     """
     up = parents.tolist()
     ongoing = continuation(nodes, parents, walk, [p < 0 for p in up])

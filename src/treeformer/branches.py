@@ -31,10 +31,12 @@ class Branches:
 
     @property
     def first(self) -> IntArray:
+        """The position of each branch's first point."""
         return self.start[:-1]
 
     @property
     def last(self) -> IntArray:
+        """The position of each branch's last point."""
         return self.start[1:] - 1
 
 
@@ -56,7 +58,7 @@ class Derived:
 
 
 def adjacency(edges: IntArray, count: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Neighbours in compressed rows: those of node u are to[row[u]:row[u + 1]], over the edges at[row[u]:row[u + 1]]."""
+    """Compressed rows (row, to, at): node u has neighbours to[row[u]:row[u + 1]] over edges at[row[u]:row[u + 1]]."""
     ends = np.concatenate([edges[:, 0], edges[:, 1]])
     others = np.concatenate([edges[:, 1], edges[:, 0]])
     order = np.argsort(ends, kind="stable")
@@ -74,6 +76,17 @@ def components(edges: IntArray, count: int) -> IntArray:
         return np.zeros(0, dtype=np.intp)
     graph = csr_array((np.ones(len(edges), dtype=np.int8), (edges[:, 0], edges[:, 1])), shape=(count, count))
     return connected_components(graph, directed=False)[1].astype(np.intp)
+
+
+def changes_at(value: IntArray, edges: IntArray, count: int) -> BoolArray:
+    """The nodes whose edges do not all have the same value; value (E,)."""
+    low = np.full(count, np.iinfo(np.intp).max)
+    high = np.full(count, np.iinfo(np.intp).min)
+    for side in (0, 1):
+        np.minimum.at(low, edges[:, side], value)
+        np.maximum.at(high, edges[:, side], value)
+    differ: BoolArray = low < high
+    return differ
 
 
 def trace(edges: IntArray, count: int, key: BoolArray, walk: list[int] | None = None) -> Branches:
@@ -120,8 +133,8 @@ def cycle_breakers(branches: Branches) -> IntArray:
     first, last = branches.nodes[branches.first], branches.nodes[branches.last]
     steps = branches.last - branches.first
     loop = np.flatnonzero(first == last)
-    third = branches.first[loop]
-    keep = [branches.nodes[third + steps[loop] // 3], branches.nodes[third + 2 * steps[loop] // 3]]
+    origin = branches.first[loop]
+    keep = [branches.nodes[origin + part * steps[loop] // 3] for part in range(3)]
     pair = np.stack([np.minimum(first, last), np.maximum(first, last)], axis=1)
     twins = np.unique(pair, axis=0, return_inverse=True, return_counts=True)
     doubled = np.flatnonzero((twins[2][twins[1].ravel()] > 1) & (steps > 1) & (first != last))
@@ -163,7 +176,7 @@ def with_lone_nodes(derived: Derived, lone: IntArray) -> Derived:
 
 
 def farthest_points(points: FloatArray, branches: Branches, tolerance: float) -> BoolArray:
-    """Ramer-Douglas-Peucker on all branches at once: which points stay so that none dropped lies farther than tolerance.
+    """Ramer-Douglas-Peucker on all branches at once: the points to keep so that no other lies beyond tolerance.
 
     points (P,2): the coordinates at branches.nodes. Works in rounds over all open stretches instead of recursing.
     """
@@ -250,9 +263,7 @@ def _locate(
     return segment, np.clip(t, 0.0, 1.0)
 
 
-def clip(
-    nodes: FloatArray, edges: IntArray, left: float, top: float, right: float, bottom: float
-) -> Derived:
+def clip(nodes: FloatArray, edges: IntArray, left: float, top: float, right: float, bottom: float) -> Derived:
     """Cut the graph at a frame (its border belongs to it), with a new node wherever an edge crosses.
 
     nodes (N,2) px. Liang-Barsky on all edges at once.
@@ -269,9 +280,7 @@ def clip(
             enter = np.where(slope > 0, np.maximum(enter, t), enter)
             leave = np.where(slope < 0, np.minimum(leave, t), leave)
             enter = np.where((slope == 0) & (gap > 0), np.inf, enter)
-    inside = (
-        (nodes[:, 0] >= left) & (nodes[:, 0] <= right) & (nodes[:, 1] >= top) & (nodes[:, 1] <= bottom)
-    )
+    inside = (nodes[:, 0] >= left) & (nodes[:, 0] <= right) & (nodes[:, 1] >= top) & (nodes[:, 1] <= bottom)
     # Rounding must not move an end that is inside, nor keep one that is outside.
     enter = np.where(inside[edges[:, 0]], 0.0, enter)
     leave = np.where(inside[edges[:, 1]], 1.0, leave)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary file beside `path` to write to; it takes the name `path` when the block ends, or vanishes if it fails.
+    """A temporary file beside `path` to write to; renamed to `path` when the block ends, gone if it fails.
 
     Missing parent folders are made.
 

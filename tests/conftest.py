@@ -1,0 +1,46 @@
+"""Fixtures shared by all tests: small named skeletons, and the real data where it is to be had."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from treeformer import Skeleton
+
+DATA_FOLDER = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Callable[[str], Path]:
+    """The folder of a real data set, by name; the test is skipped, visibly, where it is not there."""
+
+    def folder(name: str) -> Path:
+        path = DATA_FOLDER / name
+        if not path.is_dir():
+            pytest.skip(f"no real data: {path} is not there (set TREEFORMER_DATA)")
+        return path
+
+    return folder
+
+
+@pytest.fixture
+def y_shape() -> Skeleton:
+    """A stem of 4 px and two arms of 5 px each; root at the bottom."""
+    return Skeleton([(5, 9), (5, 5), (2, 1), (8, 1)], [(0, 1), (1, 2), (1, 3)], root=0, image_size=(10, 10))
+
+
+@pytest.fixture
+def comb() -> Skeleton:
+    """A straight main axis of 40 px down the picture and a tooth of 10 px to the right at 10, 20 and 30 px."""
+    nodes = [(10, 0), (10, 10), (10, 20), (10, 30), (10, 40), (20, 10), (20, 20), (20, 30)]
+    edges = [(0, 1), (1, 2), (2, 3), (3, 4), (1, 5), (2, 6), (3, 7)]
+    return Skeleton(nodes, edges, root=0, image_size=(40, 50))
+
+
+@pytest.fixture
+def ring() -> Skeleton:
+    """A square of four nodes and a tail: the smallest graph that is no tree."""
+    return Skeleton([(0, 0), (4, 0), (4, 4), (0, 4), (8, 4)], [(0, 1), (1, 2), (2, 3), (3, 0), (2, 4)])
