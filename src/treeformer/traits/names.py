@@ -1,0 +1,90 @@
+"""Tables under the column names of other tools, and the few traits that those tools define in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from treeformer.errors import TreeformerError
+from treeformer.traits.definitions import IDENTIFYING, Names, traits_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# archiDART counts orders from 1 and calls those of the first order differently.
+ARCHIDART_FIRST_ORDER = {"N1LR": "TN1R", "L1LR": "L1R"}
+
+
+def _summed_axes(table: pd.DataFrame) -> pd.Series[float]:
+    return table["primary_length"] + table["lateral_length"]
+
+
+def _positive(values: pd.Series[float]) -> pd.Series[float]:
+    return values.where(values > 0)
+
+
+def _from_parent_or_gravity(table: pd.DataFrame) -> pd.Series[float]:
+    return table["emergence_angle"].where(table["order"] == 0, table["branching_angle"])
+
+
+# (tool, level, its column): how its value follows from our table, and what it means there, for the documentation.
+CONVERTED: dict[tuple[Names, str, str], tuple[Callable[[pd.DataFrame], pd.Series[float]], str]] = {
+    ("sleap-roots", "plant", "network_length"): (
+        _summed_axes,
+        "sum of the axes' lengths: without the short edges that join a lateral's first point to its parent's line",
+    ),
+    ("sleap-roots", "plant", "primary_length"): (
+        lambda table: table["primary_length_max"],
+        "length of the longest axis of order 0",
+    ),
+    ("sleap-roots", "plant", "base_ct_density"): (
+        lambda table: table["lateral_count"] / _positive(table["primary_length_max"]),
+        "lateral_count / length of the longest axis of order 0",
+    ),
+    ("sleap-roots", "plant", "chull_area"): (
+        lambda table: _positive(table["convex_hull_area"]),
+        "NaN, not 0, where the nodes lie on one line",
+    ),
+    ("sleap-roots", "plant", "network_solidity"): (
+        lambda table: _summed_axes(table) / _positive(table["convex_hull_area"]),
+        "network_length / chull_area",
+    ),
+    ("sleap-roots", "plant", "network_width_depth_ratio"): (
+        lambda table: _positive(table["width_depth_ratio"]),
+        "NaN, not 0, where width is 0",
+    ),
+    ("archidart", "plant", "D2LR"): (
+        lambda table: table.get("axis_count_order_1", 0) / _positive(table["primary_length"]),
+        "number of axes of order 1 (alone) / primary_length",
+    ),
+    ("archidart", "axis", "order"): (lambda table: table["order"] + 1, "counted from 1"),
+    ("archidart", "axis", "branching.angle"): (
+        _from_parent_or_gravity,
+        "branching_angle for laterals, emergence_angle for axes of order 0",
+    ),
+    ("rootnav", "axis", "Emergence Angle"): (
+        _from_parent_or_gravity,
+        "branching_angle for laterals, emergence_angle for axes of order 0",
+    ),
+}
+
+
+def renamed(table: pd.DataFrame, level: str, names: Names) -> pd.DataFrame:
+    """The table as another tool would name it: its columns alone, after those that say what a row is."""
+    import pandas as pd
+
+    if names == "treeformer":
+        return table
+    columns = {name: table[name] for name in IDENTIFYING if name in table}
+    identifying = len(columns)
+    max_order = int(table["max_order"].max()) if "max_order" in table and len(table) else 0
+    for trait in traits_of(level):
+        their_columns = trait.columns(names, max_order)
+        for ours, theirs in zip(
+            trait.columns(max_order=max_order) if their_columns else [], their_columns, strict=True
+        ):
+            convert, _ = CONVERTED.get((names, level, theirs), (None, ""))
+            columns[ARCHIDART_FIRST_ORDER.get(theirs, theirs)] = table[ours] if convert is None else convert(table)
+    if len(columns) == identifying:
+        raise TreeformerError(f"{names} has no names for traits of a {level}: use names=treeformer")
+    return pd.DataFrame(columns)

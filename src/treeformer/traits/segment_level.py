@@ -1,0 +1,46 @@
+"""Traits of segments: a row for each stretch between key nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from treeformer.skeleton import Skeleton
+from treeformer.traits.lines import Lines
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def segment_table(skeleton: Skeleton) -> pd.DataFrame:
+    """A row a segment, in px and degrees, with `plant`, `axis` (-1 for none) and the end nodes in front.
+
+    A segment is a branch as `Skeleton.branches` has it: it runs from one key node to the next, away from
+    the root, and key nodes are those of degree ≠ 2, roots, and places where one axis passes into another.
+    `external`: the segment ends in a tip.
+    """
+    import pandas as pd
+
+    branches = skeleton.branches
+    start_node, end_node = branches.nodes[branches.first], branches.nodes[branches.last]
+    axis = skeleton.edge_axis[branches.edges[branches.first]]
+    order = np.full(len(axis), -1, dtype=np.intp)
+    order[axis >= 0] = skeleton.axis_order[axis[axis >= 0]]
+    lines = Lines(skeleton.nodes[branches.nodes], branches.start)
+    return pd.DataFrame(
+        {
+            "plant": skeleton.plant_of_node[start_node],
+            "segment": np.arange(len(axis)),
+            "axis": axis,
+            "order": order,
+            "start_node": start_node,
+            "end_node": end_node,
+            "external": skeleton.degree[end_node] == 1,
+            "length": lines.length,
+            "chord_length": lines.chord_length,
+            "chord_angle": lines.chord_angle,
+            "curve_index": lines.curve_index,
+            "tortuosity": lines.tortuosity,
+        }
+    )

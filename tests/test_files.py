@@ -1,0 +1,36 @@
+"""Files appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from treeformer.files import whole_file
+
+
+def test_a_file_appears_when_it_is_done(tmp_path):
+    target = tmp_path / "new folder" / "ä b.txt"
+    with whole_file(target) as temporary:
+        temporary.write_text("one")
+        assert not target.exists()
+        assert temporary.suffix == ".txt"
+    assert target.read_text() == "one"
+    assert target.stat().st_mode & 0o777 == 0o666 & ~_umask()
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_nothing_is_left_of_a_failure(tmp_path):
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    with pytest.raises(KeyboardInterrupt), whole_file(target) as temporary:
+        temporary.write_text("half")
+        raise KeyboardInterrupt
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

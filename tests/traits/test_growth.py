@@ -1,0 +1,78 @@
+"""Growth over a series of pictures."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from treeformer import Plant, Skeleton, TreeformerError
+from treeformer.traits import growth, measure
+
+
+def two_plants(first: float, second: float, ids: tuple[str, str] = ("", ""), **options: Any) -> Skeleton:
+    """Two straight plants of these lengths side by side, the second with a lateral of 2 px at its top end."""
+    nodes = [(0, 0), (0, first), (50, 0), (50, 1), (50, second), (52, 1)]
+    return Skeleton(
+        nodes, [(0, 1), (2, 3), (3, 4), (3, 5)], root=[0, 2], plant=[0, 0, 1, 1, 1, 1],
+        plant_records=[Plant(id=ids[0]), Plant(id=ids[1])], **options,
+    )  # fmt: skip
+
+
+def test_growth_a_plant_and_interval() -> None:
+    table = growth([(6.0, two_plants(9, 20)), (0.0, two_plants(4, 10)), (2.0, two_plants(5, 16))])
+    assert table["plant"].tolist() == [0, 0, 1, 1]
+    assert table["time_start"].tolist() == [0.0, 2.0, 0.0, 2.0]
+    assert table["time_end"].tolist() == [2.0, 6.0, 2.0, 6.0]
+    assert table["total_length_growth"].tolist() == [1.0, 4.0, 6.0, 4.0]
+    assert table["total_length_growth_rate"].tolist() == [0.5, 1.0, 3.0, 1.0]
+    assert table["primary_length_growth_rate"].tolist() == [0.5, 1.0, 3.0, 1.0]
+
+
+def test_growth_knows_plants_by_their_ids() -> None:
+    table = growth([(0, two_plants(4, 10, ("a", "b"))), (1, two_plants(13, 5, ("b", "a")))])
+    assert dict(zip(table["plant_id"], table["primary_length_growth"], strict=True)) == {"a": 1.0, "b": 3.0}
+
+
+def test_growth_by_archidarts_names_and_in_mm() -> None:
+    table = growth([(0, two_plants(4, 10)), (2, two_plants(8, 14))], px_per_mm=2, names="archidart")
+    assert list(table)[-2:] == ["GRTR", "GR1R"]
+    assert table["GRTR"].tolist() == [1.0, 1.0]
+    assert table["unit"].tolist() == ["mm", "mm"]
+    with pytest.raises(TreeformerError, match="rootnav has no names for traits of a series"):
+        growth([(0, two_plants(4, 10))], names="rootnav")
+
+
+def test_growth_of_a_table() -> None:
+    tables = [measure(two_plants(4 + t, 10)).assign(time=t) for t in (0, 3)]
+    assert growth(pd.concat(tables))["total_length_growth"].tolist() == [3.0, 0.0]
+    with pytest.raises(TreeformerError, match="growth needs a plant table with a column time"):
+        growth(measure(two_plants(4, 10)))
+
+
+def in_sequence(index: Any, length: float, label: str = "plate 3") -> Skeleton:
+    return two_plants(
+        length, 10, metadata={"rsml": {"time-sequence": {"label": label, "index": index, "unified": True}}}
+    )
+
+
+def test_growth_by_the_time_sequence_of_rsml() -> None:
+    assert growth([in_sequence(1, 4), in_sequence(3, 10)])["total_length_growth_rate"].tolist() == [3.0, 0.0]
+    with pytest.raises(TreeformerError, match="pictures of several time-sequences: plate 3, plate 4"):
+        growth([in_sequence(1, 4), in_sequence(2, 4, "plate 4")])
+    with pytest.raises(TreeformerError, match="picture 1 of the series has no time"):
+        growth([in_sequence(1, 4), two_plants(4, 10)])
+
+
+def test_growth_needs_time_to_pass() -> None:
+    assert len(growth([(1, two_plants(4, 10))])) == 0
+    assert len(growth([])) == 0
+    with pytest.raises(TreeformerError, match=r"plant 0 is measured twice at time 1\.0"):
+        growth([(1, two_plants(4, 10)), (1, two_plants(5, 10))])
+    with pytest.raises(TreeformerError, match="the time of picture 0 of the series is nan"):
+        growth([(math.nan, two_plants(4, 10))])
+    scanned = {"rsml": {"unit": "mm", "resolution": "10"}}
+    with pytest.raises(TreeformerError, match="partly in px and partly in mm"):
+        growth([(1, two_plants(4, 10)), (2, two_plants(4, 10, metadata=scanned))])

@@ -1,0 +1,58 @@
+"""Moves that must not matter: every trait of a plant before and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.traits.figures import forests
+from treeformer import Skeleton
+from treeformer.traits import TRAITS, measure
+
+
+def assert_same_traits(one: Skeleton, other: Skeleton, scale: float = 1.0) -> None:
+    """Equal plant tables, save that lengths of `other` are `scale` times those of `one`."""
+    power = {"length": 1, "area": 2, "1/length": -1}
+    expected, found = measure(one), measure(other)
+    assert list(found) == list(expected)
+    for trait in TRAITS:
+        if trait.level == "plant":
+            for column in trait.columns(max_order=int(expected["max_order"].max())):
+                wanted = expected[column].to_numpy() * scale ** power.get(trait.kind, 0)
+                np.testing.assert_allclose(found[column].to_numpy(), wanted, rtol=1e-6, atol=1e-6, err_msg=column)
+
+
+@settings(deadline=None, max_examples=20)
+@given(forests, st.floats(-1e4, 1e4), st.floats(-1e4, 1e4))
+def test_translation_changes_nothing(forest: Skeleton, dx: float, dy: float) -> None:
+    assert_same_traits(forest, forest.transform([[1, 0, dx], [0, 1, dy]]))
+
+
+@settings(deadline=None, max_examples=20)
+@given(forests, st.floats(0.01, 100))
+def test_scaling_changes_units_alone(forest: Skeleton, scale: float) -> None:
+    assert_same_traits(forest, forest.transform([[scale, 0, 0], [0, scale, 0]]), scale)
+
+
+@settings(deadline=None, max_examples=20)
+@given(forests)
+def test_a_mirror_changes_nothing(forest: Skeleton) -> None:
+    # The plants stay in order: by default a picture's plants are numbered from left to right.
+    forest = forest.replace(plant=forest.plant_of_node)
+    assert_same_traits(forest, forest.transform([[-1, 0, 0], [0, 1, 0]]))
+
+
+@settings(deadline=None, max_examples=20)
+@given(forests, st.randoms(use_true_random=False))
+def test_renumbering_changes_nothing(forest: Skeleton, random: Any) -> None:
+    number = list(range(len(forest)))
+    random.shuffle(number)
+    edges = [sorted((number[u], number[v]), key=lambda _: random.random()) for u, v in forest.edges.tolist()]
+    random.shuffle(edges)
+    again = Skeleton(
+        forest.nodes[np.argsort(number)], np.reshape(edges, (-1, 2)), root=[number[r] for r in forest.roots]
+    )
+    assert_same_traits(forest, again)
