@@ -1,0 +1,16 @@
+"""Training pictures: folders of pictures with skeletons, synthetic ones made on the fly, public sets, augmentation."""
+
+from treeformer.data.augment import Augmentation
+from treeformer.data.dataset import FolderDataset, Sample, Skipped, SkipReport, SyntheticDataset, samples
+from treeformer.data.splits import check_splits
+
+__all__ = [
+    "Augmentation",
+    "FolderDataset",
+    "Sample",
+    "SkipReport",
+    "Skipped",
+    "SyntheticDataset",
+    "check_splits",
+    "samples",
+]

@@ -1,0 +1,195 @@
+"""From the pictures and annotations of a public set to a folder data set: the part that all sets share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image
+
+from treeformer import formats
+from treeformer.data.augment import Picture
+from treeformer.data.dataset import SPLITS, fitted, write_pair
+from treeformer.data.prepare.lines import lines_of, merge_overlaps, skeleton_of, snap, too_short, without
+from treeformer.data.prepare.public_set import Notes, PrepareReport, PublicSet, SourcePicture
+from treeformer.data.recipe import claim
+from treeformer.data.splits import check_leaks, check_splits, plate_rule
+from treeformer.data.workers import Progress, for_each
+from treeformer.errors import TreeformerError
+from treeformer.files import whole_file
+from treeformer.images import open_image
+from treeformer.skeleton import Skeleton
+
+REPORT_NAME = "report.txt"
+
+# A crop shows its plant with this much around it.
+CROP_MARGIN_PX = 16
+# A crop for one plant alone is no use where others show more than this share of its own length.
+OTHERS_IN_CROP = 0.1
+
+
+@dataclass(frozen=True)
+class Options:
+    """The choices of one `prepare`, all made; see there."""
+
+    size: int
+    spacing_px: float
+    plants: Literal["forest", "crop"] = "forest"
+    merge_overlaps: bool = True
+
+    def __post_init__(self) -> None:
+        if self.size < 32:
+            raise TreeformerError(f"size is the longer side of a picture, 32 px or more, not {self.size}")
+        if not 0 <= self.spacing_px < self.size:
+            raise TreeformerError(f"spacing must be from 0 (as annotated) to the picture's size, not {self.spacing_px}")
+        if self.plants not in ("forest", "crop"):
+            raise TreeformerError(f"plants must be forest or crop, not {self.plants!r}")
+
+
+@dataclass(frozen=True)
+class _Task:
+    source: SourcePicture
+    out: Path
+    public_set: PublicSet
+    options: Options
+
+
+def run(
+    public_set: PublicSet, source: Path, out: Path, options: Options, workers: int, progress: Progress
+) -> PrepareReport:
+    """Prepare a set; see `treeformer.data.prepare.prepare`."""
+    if not source.is_dir():
+        raise TreeformerError(f"{source}: no such folder")
+    found, unpaired = public_set.find(source)
+    if not found:
+        raise TreeformerError(f"{source}: no picture of {public_set.name} with its annotation beside it")
+    by_split = {split: [one.picture for one in found if one.split == split] for split in SPLITS}
+    check_leaks(by_split, plate_rule(public_set.plate, source))
+    report = PrepareReport(public_set.name, public_set.licence)
+    report.notes.dropped += [skipped.reason for skipped in unpaired]
+    done = 0
+
+    def gather(of_picture: PrepareReport) -> None:
+        nonlocal done
+        done += 1
+        report.add(of_picture)
+        progress(done, len(found))
+
+    try:
+        claim(out, _recipe(public_set, options))
+        progress(0, len(found))
+        for_each(_prepare_one, [_Task(one, out, public_set, options) for one in found], workers, gather)
+        if not report.pictures:
+            raise TreeformerError(f"{source}: nothing usable: {report.notes.dropped[0]}")
+        if check_splits(out) != report.pictures:
+            raise TreeformerError(f"{out}: holds pictures of another run beside these; choose an empty folder")
+        with whole_file(out / REPORT_NAME) as temporary:
+            temporary.write_text(f"{report}\n", encoding="utf-8")
+    except OSError as error:
+        raise TreeformerError(f"{out}: cannot be written ({error.strerror or error})") from None
+    return report
+
+
+def _recipe(public_set: PublicSet, options: Options) -> dict[str, Any]:
+    recipe = {
+        "made_by": f"treeformer prepare {public_set.name}",
+        "licence": public_set.licence,
+        "size": options.size,
+        "spacing_px": options.spacing_px,
+        "plants": options.plants,
+        "merge_overlaps": options.merge_overlaps,
+    }
+    return recipe if public_set.plate is None else recipe | {"plate": public_set.plate}
+
+
+def _prepare_one(task: _Task) -> PrepareReport:
+    """Write what comes of one picture; its own small report."""
+    source, options = task.source, task.options
+    report = PrepareReport(task.public_set.name, task.public_set.licence)
+    notes = Notes()
+    try:
+        picture = open_image(source.picture)
+        forest = fitted(formats.read(source.annotation), picture.size, source.annotation, source.picture.name)
+        image, forest = _scaled(picture, forest, options.size)
+        empty_plants = forest.metadata.get("rsml", {}).get("empty_plants", 0)
+        if empty_plants:
+            notes.dropped.append(f"{_count(empty_plants, 'plant')} without roots")
+        forest = _tidied(forest, task, report, notes)
+        if options.spacing_px > 0:
+            forest = forest.resample(options.spacing_px)
+        if len(forest.edges) == 0:
+            notes.dropped.append("the picture: it has no roots")
+        elif options.plants == "forest":
+            _write(report, image, forest, task, source.picture.stem)
+        else:
+            _write_crops(report, notes, image, forest, task)
+    except TreeformerError as error:
+        notes.dropped.append(f"the picture: {error}")
+    name = f"{source.split}/{source.picture.name}"
+    report.notes.dropped += [f"{name}: {note}" for note in notes.dropped]
+    report.notes.changed += [f"{name}: {note}" for note in notes.changed]
+    return report
+
+
+def _scaled(picture: Image.Image, skeleton: Skeleton, longer_side: int) -> tuple[Picture, Skeleton]:
+    """Both at the wanted size; a smaller picture stays as it is."""
+    width, height = picture.size
+    factor = min(1.0, longer_side / max(width, height))
+    size = max(1, round(width * factor)), max(1, round(height * factor))
+    image = np.array(picture if size == picture.size else picture.resize(size, Image.Resampling.LANCZOS))
+    # Sides are rounded to whole pixels, so each direction has its own exact factor.
+    return image, skeleton.transform([[size[0] / width, 0, 0], [0, size[1] / height, 0]], image_size=size)
+
+
+def _tidied(forest: Skeleton, task: _Task, report: PrepareReport, notes: Notes) -> Skeleton:
+    """Lines cleaned, merged, snapped and joined; without lines the graph as it is, but for its format's own data."""
+    report.drawn_px = forest.length
+    if not task.public_set.has_lines:
+        return forest.replace(metadata={})
+    lines = lines_of(forest)
+    report.drawn_px = sum(line.length for line in lines)
+    if task.public_set.clean is not None:
+        lines, of_set = task.public_set.clean(lines)
+        notes.dropped += of_set.dropped
+        notes.changed += of_set.changed
+    if task.options.merge_overlaps:
+        lines, overlaps = merge_overlaps(lines)
+        report.merged_px = overlaps.merged_px
+        if overlaps.vanished:
+            notes.dropped.append(f"{_count(overlaps.vanished, 'root')} all along others of the same plant")
+    lines, distances = snap(lines)
+    report.farthest_snap_px = float(distances.max(initial=0.0))
+    short = too_short(lines)
+    if short:
+        notes.dropped.append(f"{_count(len(short), 'root')} shorter than a pixel")
+    return skeleton_of(without(lines, short), forest)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _write(report: PrepareReport, image: Picture, skeleton: Skeleton, task: _Task, stem: str) -> None:
+    inside = (skeleton.nodes >= 0).all() and (skeleton.nodes <= (image.shape[1], image.shape[0])).all()
+    if not (skeleton.is_forest and inside):
+        raise TreeformerError(f"{task.source.annotation}: does not come to a forest inside its picture")
+    write_pair(image, skeleton, task.out / task.source.split, stem)
+    report.pictures[task.source.split] = report.pictures.get(task.source.split, 0) + 1
+    report.plants += len(skeleton.plants)
+    report.nodes += len(skeleton)
+
+
+def _write_crops(report: PrepareReport, notes: Notes, image: Picture, forest: Skeleton, task: _Task) -> None:
+    """One picture a plant, cut out at the same scale."""
+    limit = (image.shape[1], image.shape[0])
+    for number, plant in enumerate(forest.plants, start=1):
+        left, top = np.maximum(np.floor(plant.nodes.min(axis=0)) - CROP_MARGIN_PX, 0).astype(int).tolist()
+        right, bottom = np.minimum(np.ceil(plant.nodes.max(axis=0)) + CROP_MARGIN_PX, limit).astype(int).tolist()
+        others = forest.crop(left, top, right, bottom).length / plant.length - 1
+        if others > OTHERS_IN_CROP:
+            notes.dropped.append(f"plant {number}: its crop shows others, {others:.0%} of its own length")
+            continue
+        crop = plant.crop(left, top, right, bottom)
+        _write(report, image[top:bottom, left:right], crop, task, f"{task.source.picture.stem}-{number}")
