@@ -40,7 +40,7 @@ def test_a_line_lies_where_the_skeleton_says():
 
 
 def test_a_comparison_is_purple_where_they_agree(cross):
-    shifted = cross.replace(nodes=cross.nodes + (0, 150))
+    shifted = cross.replace(nodes=np.add(cross.nodes, (0, 150)))
     apart = draw_comparison(None, shifted, cross)
     together = draw_comparison(None, cross, cross)
 

@@ -75,7 +75,8 @@ def components(edges: IntArray, count: int) -> IntArray:
     if count == 0:
         return np.zeros(0, dtype=np.intp)
     graph = csr_array((np.ones(len(edges), dtype=np.int8), (edges[:, 0], edges[:, 1])), shape=(count, count))
-    return connected_components(graph, directed=False)[1].astype(np.intp)
+    labels: IntArray = connected_components(graph, directed=False)[1].astype(np.intp)
+    return labels
 
 
 def changes_at(value: IntArray, edges: IntArray, count: int) -> BoolArray:
@@ -207,7 +208,8 @@ def _distance_to_segment(point: FloatArray, a: FloatArray, b: FloatArray) -> Flo
     square = (along**2).sum(axis=1)
     t = ((point - a) * along).sum(axis=1) / np.where(square > 0, square, 1.0)
     away = point - a - np.clip(t, 0.0, 1.0)[:, None] * along
-    return np.hypot(away[:, 0], away[:, 1])
+    distance: FloatArray = np.hypot(away[:, 0], away[:, 1])
+    return distance
 
 
 def respace(points: FloatArray, branches: Branches, spacing: float) -> Derived:

@@ -79,7 +79,7 @@ def root_array(root: int | Iterable[int] | None, count: int) -> IntArray:
     """The root indices, sorted."""
     if root is None:
         return frozen(np.zeros(0, dtype=np.intp))
-    values: ArrayLike = [root] if np.ndim(root) == 0 else list(root)  # type: ignore[arg-type, list-item]
+    values = np.atleast_1d(np.asarray(list(root) if isinstance(root, Iterable) else root))
     roots = np.unique(whole_numbers(values, "roots"))
     outside = roots[(roots < 0) | (roots >= count)]
     if len(outside):

@@ -1,0 +1,34 @@
+"""The command line: parses, calls, prints. A user's mistake is one line on standard error and exit code 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from treeformer.cli import datasets, evaluation, skeletons
+from treeformer.cli.common import INTERRUPTED, app, fail, say
+from treeformer.errors import TreeformerError
+
+__all__ = ["app", "main"]
+
+# Each module registers its commands with `app` when it is imported; this is the order of `treeformer --help`.
+COMMANDS = (skeletons, evaluation, datasets)
+
+
+def main() -> None:
+    """Entry point of the `treeformer` command."""
+    try:
+        app()
+    except TreeformerError as error:
+        fail(str(error))
+    except BrokenPipeError:
+        # The reader of our output has gone, as in `treeformer traits … | head`: not worth a word.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        fail(f"{error.filename or 'a file'}: {error.strerror or error}")
+    except MemoryError:
+        fail("not enough memory for this")
+    except KeyboardInterrupt:
+        say("treeformer: stopped; every file that was finished is whole")
+        sys.exit(INTERRUPTED)

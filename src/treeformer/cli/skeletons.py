@@ -1,0 +1,183 @@
+"""Commands on skeleton files: convert, formats, traits, draw, demo."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treeformer.cli.common import app, counted, examples, finish, progress, say
+from treeformer.errors import FormatError
+
+
+class Level(StrEnum):
+    """What one row of a traits table is."""
+
+    plant = "plant"
+    axis = "axis"
+    segment = "segment"
+
+
+class Names(StrEnum):
+    """Whose column names a traits table has."""
+
+    treeformer = "treeformer"
+    sleap_roots = "sleap-roots"
+    archidart = "archidart"
+    rootnav = "rootnav"
+
+
+@app.command(
+    epilog=examples(
+        "treeformer convert roots.rsml roots.swc",
+        "treeformer convert plates/ converted/ --format geojson",
+        "treeformer convert annotations.json skeletons/ --from coco --format rsml",
+    )
+)
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A skeleton file, or a folder of them.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file, or the folder, to write.")],
+    to: Annotated[str | None, typer.Option("--format", "-f", help="Write this one of `treeformer formats`.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", help="Read this format, whatever the suffix says.")] = None,
+) -> None:
+    """Convert skeleton files from one format to another."""
+    from treeformer.formats.convert import convert as run
+
+    with progress("converting") as show:
+        report = run(source, target, to=to, from_=from_, progress=show)
+    passed = f", {counted(report.skipped, 'other file')} passed over" if report.skipped else ""
+    finish(f"{counted(len(report.written), 'file')} written to {target}{passed}", report.failures)
+
+
+@app.command()
+def formats() -> None:
+    """List the formats that can be read and written."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from treeformer.formats import FORMATS
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("format", "suffixes", "write", "what it is"):
+        table.add_column(heading)
+    for entry in FORMATS.values():
+        table.add_row(entry.name, " ".join(entry.suffixes), "yes" if entry.write else "no", entry.description)
+    Console().print(table)
+
+
+@app.command(
+    epilog=examples(
+        "treeformer traits plates/*.rsml -o traits.csv --px-per-mm 11.8",
+        "treeformer traits plates/ --level axis -o axes.csv",
+        "treeformer traits plant.json --names sleap-roots",
+    )
+)
+def traits(
+    files: Annotated[list[Path], typer.Argument(help="Skeleton files, or folders of them.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV file; without it, on the screen.")] = None,
+    level: Annotated[Level, typer.Option(help="What a row is.")] = Level.plant,
+    px_per_mm: Annotated[
+        float | None, typer.Option(help="Pixels a millimetre; otherwise the file's own resolution, otherwise pixels.")
+    ] = None,
+    names: Annotated[Names, typer.Option(help="Whose names the columns have.")] = Names.treeformer,
+) -> None:
+    """Measure skeletons: one table of traits for all files."""
+    from treeformer.files import whole_file
+    from treeformer.traits import measure_files
+
+    paths = skeleton_files(files, besides=output)
+    with progress("measuring") as show:
+        table, failures = measure_files(paths, level=level.value, px_per_mm=px_per_mm, names=names.value, progress=show)
+    if output is None:
+        table.to_csv(sys.stdout, index=False)
+    else:
+        with whole_file(output) as temporary:
+            table.to_csv(temporary, index=False)
+    where = "" if output is None else f" in {output}"
+    done = f"{counted(len(table), 'row')} from {counted(len(paths) - len(failures), 'file')}{where}"
+    finish(done, failures)
+
+
+def skeleton_files(paths: Sequence[Path], besides: Path | None = None) -> list[Path]:
+    """The files named, and those in the folders named that hold a skeleton; `besides`: a file of our own there."""
+    from treeformer.formats import SUFFIXES, is_skeleton_file
+
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES and file != besides)
+            skeletons = [file for file in inside if not file.name.startswith(".") and is_skeleton_file(file)]
+            if not skeletons:
+                raise FormatError(f"{path}: no skeleton file in this folder")
+            found += skeletons
+        else:
+            found.append(path)
+    return found
+
+
+@app.command(
+    epilog=examples(
+        "treeformer draw plant.jpg plant.rsml -o overlay.png",
+        "treeformer draw plant.jpg predicted.json -o both.png --compare truth.rsml",
+    )
+)
+def draw(
+    image: Annotated[Path, typer.Argument(help="The picture.")],
+    skeleton: Annotated[Path, typer.Argument(help="Its skeleton, in any format that is known.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write.")],
+    compare: Annotated[
+        Path | None, typer.Option(help="A second skeleton, the truth: blue and yellow beside red and cyan.")
+    ] = None,
+) -> None:
+    """Draw a skeleton over its picture: edges red, nodes yellow, key points cyan, roots ringed in magenta."""
+    from treeformer import draw as drawing
+    from treeformer.files import whole_file
+    from treeformer.formats import read
+    from treeformer.images import IMAGE_SUFFIXES, open_image
+
+    if output.suffix.lower() not in IMAGE_SUFFIXES:
+        raise FormatError(f"{output.name}: not a suffix of a picture; try .png")
+    picture = open_image(image)
+    if compare is None:
+        drawn = drawing.draw(picture, read(skeleton))
+    else:
+        drawn = drawing.draw_comparison(picture, read(skeleton), read(compare))
+    with whole_file(output) as temporary:
+        drawn.save(temporary)
+    say(f"drawn in {output}")
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the results.")] = Path("demo"),
+) -> None:
+    """Draw, measure and convert the example that ships: a picture of a plant with its skeleton."""
+    from treeformer import formats
+    from treeformer.draw import draw as overlay
+    from treeformer.examples import EXAMPLE, example_picture
+    from treeformer.files import whole_file
+
+    skeleton = formats.read(EXAMPLE)
+    results = {
+        "overlay": output / "overlay.png",
+        "skeleton, RSML": output / "skeleton.rsml",
+        "skeleton, SWC": output / "skeleton.swc",
+        "traits": output / "traits.csv",
+    }
+    with whole_file(results["overlay"]) as temporary:
+        overlay(example_picture(), skeleton).save(temporary)
+    formats.write(skeleton, results["skeleton, RSML"])
+    formats.write(skeleton, results["skeleton, SWC"])
+    table = skeleton.traits()
+    with whole_file(results["traits"]) as temporary:
+        table.to_csv(temporary, index=False)
+    plant = table.iloc[0]
+    print(f"{skeleton}: {len(skeleton.axes)} axes")
+    for name in ("total_length", "primary_length", "lateral_count", "tip_count", "branch_point_count"):
+        print(f"  {name:20} {plant[name]:.0f}")
+    for what, path in results.items():
+        print(f"{what + ':':16} {path}")

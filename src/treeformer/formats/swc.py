@@ -1,0 +1,174 @@
+"""SWC: a row a node, `index type x y z radius parent`, parents before children, parent -1 at roots; pixels.
+
+What SWC has and a Skeleton has not (comments, the type and z of each node) is kept in
+`metadata["swc"]` and written back as long as the nodes are the same. Indices are renumbered from 1.
+A radius below 0 means that it is not known, on reading and on writing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treeformer.axes import FloatArray
+from treeformer.errors import FormatError
+from treeformer.formats.checks import own_ancestor, shown
+from treeformer.formats.source import numbered_lines, reading, write_text
+from treeformer.skeleton import Skeleton
+
+HEADER = " index type x y z radius parent"
+COLUMNS = HEADER.split()
+WHOLE = ("index", "type", "parent")
+UNKNOWN_RADIUS = -1.0
+
+
+def looks_like(head: bytes) -> bool:
+    """Whether the first line that is no comment has seven or more numbers."""
+    for line in head.split(b"\n"):
+        if line.strip() and not line.lstrip().startswith(b"#"):
+            try:
+                return len([float(word) for word in line.split()]) >= len(COLUMNS)
+            except ValueError:
+                return False
+    return head.lstrip().startswith(b"#")
+
+
+def read(path: Path) -> Skeleton:
+    """Read an SWC file; rows may stand in any order, an error names the line.
+
+    More than seven columns are accepted and those beyond the seventh left out.
+    """
+    comments: list[str] = []
+    values: list[list[float]] = []  # x y z radius
+    types: list[int] = []
+    parent_index: list[int] = []
+    line_of: list[int] = []
+    row_of: dict[int, int] = {}
+    for number, line in numbered_lines(path):
+        text = line.strip()
+        if not text:
+            continue
+        if text.startswith("#"):
+            comments.append(line[line.index("#") + 1 :])
+            continue
+        try:
+            index, kind, *numbers, parent = _row(text)
+        except ValueError as error:
+            raise FormatError(f"{path.name}: line {number}: {error}") from None
+        if index in row_of:
+            raise FormatError(f"{path.name}: line {number} repeats index {index} of line {line_of[row_of[index]]}")
+        row_of[index] = len(values)
+        line_of.append(number)
+        types.append(kind)
+        values.append(numbers)
+        parent_index.append(parent)
+    if not values and not comments:
+        raise FormatError(f"{path.name}: is empty")
+
+    parents = []
+    for number, parent in zip(line_of, parent_index, strict=True):
+        if parent >= 0 and parent not in row_of:
+            raise FormatError(f"{path.name}: line {number} names parent {parent}, which is not there")
+        parents.append(row_of[parent] if parent >= 0 else -1)
+    on_cycle = own_ancestor(parents)
+    if on_cycle is not None:
+        raise FormatError(f"{path.name}: line {line_of[on_cycle]}: the node is its own ancestor")
+
+    table = np.asarray(values, dtype=np.float64).reshape(-1, 4)
+    radius = np.where(table[:, 3] < 0, math.nan, table[:, 3])
+    with reading(path):
+        return Skeleton.from_parents(
+            table[:, :2],
+            np.asarray(parents, dtype=np.intp),
+            radius=None if np.isnan(radius).all() else radius,
+            metadata=_kept(table[:, :2], types, table[:, 2].tolist(), comments),
+        )
+
+
+def write(skeleton: Skeleton, path: Path) -> None:
+    """Write an SWC file, nodes in their own order where each parent stands before its children, else by depth.
+
+    Scores, axes, plants and the picture are not held by SWC and left out; cycles are an error.
+    """
+    if not skeleton.is_forest:
+        raise FormatError(f"{path.name}: SWC holds trees, and this skeleton has a cycle")
+    parents = skeleton.parents
+    order = np.arange(len(skeleton))
+    if (parents >= order).any():
+        order = np.argsort(skeleton.depth, kind="stable")
+    index = np.empty(len(order), dtype=np.intp)
+    index[order] = np.arange(1, len(order) + 1)
+    radius = np.full(len(skeleton), math.nan) if skeleton.radius is None else skeleton.radius
+
+    comments, types, heights = _kept_values(skeleton)
+    lines = ["#" + comment for comment in comments]
+    points = skeleton.nodes.tolist()
+    radii = np.where(np.isnan(radius), UNKNOWN_RADIUS, radius).tolist()
+    parent_index = np.where(parents < 0, -1, index[parents]).tolist()
+    for row, node in enumerate(order.tolist(), start=1):
+        x, y = points[node]
+        lines.append(f"{row} {types[node]} {x!r} {y!r} {heights[node]!r} {radii[node]!r} {parent_index[node]}")
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def _row(text: str) -> tuple[int, int, float, float, float, float, int]:
+    """The seven values of a line; a ValueError says which of them is wrong."""
+    words = text.split(None, len(COLUMNS))
+    if len(words) < len(COLUMNS):
+        raise ValueError(f"{len(words)} columns of {len(COLUMNS)}: {shown(text)}")
+    values = []
+    for column, word in zip(COLUMNS, words, strict=False):
+        try:
+            value = float(word)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or "_" in word:  # Python would read 1_0 as ten
+            raise ValueError(f"{column} is {shown(word)}, not a finite number")
+        if column in WHOLE and (value != math.floor(value) or abs(value) >= 2**53):
+            raise ValueError(f"{column} is {shown(word)}, not a whole number")
+        values.append(value)
+    index, kind, x, y, z, radius, parent = values
+    return int(index), int(kind), x, y, z, radius, int(parent)
+
+
+def _kept(nodes: FloatArray, types: list[int], heights: list[float], comments: list[str]) -> dict[str, Any]:
+    """What only SWC has, as metadata; nothing where it is what the writer writes anyway."""
+    kept: dict[str, Any] = {}
+    if comments != [HEADER]:
+        kept["comments"] = comments
+    if any(types):
+        kept["type"] = types
+    if any(heights):
+        kept["z"] = heights
+    if "type" in kept or "z" in kept:
+        kept["nodes"] = _digest(nodes)
+    return {"swc": kept} if kept else {}
+
+
+def _kept_values(skeleton: Skeleton) -> tuple[list[str], list[int], list[float]]:
+    """The comments, and the type and z of each node; the usual ones where none that fit are kept."""
+    kept = skeleton.metadata.get("swc")
+    kept = kept if isinstance(kept, Mapping) else {}
+    comments = kept.get("comments", [HEADER])
+    if not isinstance(comments, list):
+        comments = [HEADER]
+    lines = [line for comment in comments for line in str(comment).split("\n")]
+    same_nodes = kept.get("nodes") == _digest(skeleton.nodes)
+
+    def column(key: str) -> list[float]:
+        values: Any = kept.get(key) if same_nodes else None
+        if not isinstance(values, list) or len(values) != len(skeleton):
+            return [0.0] * len(skeleton)
+        return [value if type(value) in (int, float) and math.isfinite(value) else 0.0 for value in values]
+
+    return lines, [int(kind) for kind in column("type")], [float(z) for z in column("z")]
+
+
+def _digest(nodes: FloatArray) -> str:
+    """A fingerprint of the nodes: values kept beside a skeleton are those of its nodes while this is the same."""
+    return hashlib.sha256(np.ascontiguousarray(nodes + 0.0, dtype="<f8").tobytes()).hexdigest()[:16]

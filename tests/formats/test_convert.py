@@ -1,0 +1,203 @@
+"""Converting files and folders: what is written, what fails alone, and what must never be overwritten."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treeformer import FormatError, Skeleton
+from treeformer.formats import FORMATS, read, write
+from treeformer.formats.convert import convert
+
+WRITTEN = [name for name, entry in FORMATS.items() if entry.write is not None]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("to", WRITTEN)
+@pytest.mark.parametrize("from_", WRITTEN)
+def test_every_format_into_every_other(tmp_path: Path, y_shape: Skeleton, from_: str, to: str):
+    source = tmp_path / f"in put{FORMATS[from_].suffixes[0]}"
+    target = tmp_path / "new folder" / f"öut{FORMATS[to].suffixes[0]}"
+    write(y_shape, source, format=from_)
+    report = convert(source, target, to=to)
+    assert report.failures == ()
+    assert report.written == (target,)
+    assert read(target, format=to).length == pytest.approx(14)
+
+
+def test_a_file_into_a_folder(tmp_path: Path, y_shape: Skeleton):
+    write(y_shape, tmp_path / "a b.rsml")
+    (tmp_path / "there").mkdir()
+    for folder in ("there", "not yet"):
+        report = convert(tmp_path / "a b.rsml", tmp_path / folder, to="swc")
+        assert report.written == (tmp_path / folder / "a b.swc",)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, y_shape: Skeleton) -> Path:
+    """Files of several formats, in folders; among them a picture, a settings file, and one that is cut short."""
+    folder = tmp_path / "in"
+    write(y_shape, folder / "one.rsml")
+    write(y_shape, folder / "sub" / "zwölf.swc")
+    write(y_shape, folder / "sub" / "deeper" / "three.json", format="labelme")
+    (folder / "picture.png").write_bytes(b"\x89PNG")
+    (folder / "settings.json").write_text('{"threshold": 1}')
+    (folder / "sub" / "broken.json").write_text('{"nodes": [')
+    (folder / "sub" / "cycle.swc").write_text("1 0 0 0 0 1 2\n2 0 0 0 0 1 1\n")
+    (folder / ".hidden.swc").write_text("nothing")
+    return folder
+
+
+def test_a_folder(folder: Path, tmp_path: Path):
+    steps: list[tuple[int, int]] = []
+    report = convert(folder, tmp_path / "out", to="json", progress=lambda done, total: steps.append((done, total)))
+    assert names(tmp_path / "out") == ["one.json", "sub/deeper/three.json", "sub/zwölf.json"]
+    assert sorted(report.written) == [tmp_path / "out" / name for name in names(tmp_path / "out")]
+    assert [line.split(": ")[0] for line in report.failures] == ["sub/broken.json", "sub/cycle.swc"]
+    assert report.failures[1] == "sub/cycle.swc: line 1: the node is its own ancestor"
+    assert report.skipped == 2
+    assert steps == [(done, 6) for done in range(1, 7)]
+
+
+def test_a_folder_of_one_format(folder: Path, tmp_path: Path):
+    report = convert(folder, tmp_path / "out", to="json", from_="swc")
+    assert names(tmp_path / "out") == ["sub/zwölf.json"]
+    assert len(report.failures) == 1
+
+
+def test_a_target_within_the_source_is_not_read_the_second_time(folder: Path):
+    (folder / "sub" / "broken.json").unlink()
+    (folder / "sub" / "cycle.swc").unlink()
+    for _ in range(2):
+        report = convert(folder, folder / "out", to="swc")
+        assert report.failures == ()
+        assert names(folder / "out") == ["one.swc", "sub/deeper/three.swc", "sub/zwölf.swc"]
+
+
+def test_two_files_of_one_stem_do_not_overwrite_each_other(tmp_path: Path, y_shape: Skeleton, comb: Skeleton):
+    write(y_shape, tmp_path / "in" / "a.rsml")
+    write(comb, tmp_path / "in" / "a.swc")
+    report = convert(tmp_path / "in", tmp_path / "out", to="json")
+    assert report.written == (tmp_path / "out" / "a.json",)
+    assert report.failures == ("a.swc: a.json: was made from a.rsml and would be overwritten",)
+    assert len(read(tmp_path / "out" / "a.json")) == len(y_shape)
+
+
+def test_no_input_is_overwritten(tmp_path: Path, y_shape: Skeleton, comb: Skeleton):
+    write(y_shape, tmp_path / "a.rsml")
+    write(comb, tmp_path / "a.swc")
+    before = (tmp_path / "a.swc").read_bytes()
+    report = convert(tmp_path, tmp_path, to="swc")
+    assert report.written == ()
+    assert len(report.failures) == 2
+    assert all("is itself to be converted and would be overwritten" in line for line in report.failures)
+    assert (tmp_path / "a.swc").read_bytes() == before
+    assert convert(tmp_path / "a.swc", tmp_path / "a.swc").failures
+    assert names(tmp_path) == ["a.rsml", "a.swc"]
+
+
+def test_a_file_of_an_earlier_run_is_written_anew(tmp_path: Path, y_shape: Skeleton, comb: Skeleton):
+    write(y_shape, tmp_path / "a.rsml")
+    write(comb, tmp_path / "out" / "a.swc")
+    assert convert(tmp_path / "a.rsml", tmp_path / "out", to="swc").failures == ()
+    assert len(read(tmp_path / "out" / "a.swc")) == len(y_shape)
+
+
+def many(path: Path, *image_names: Any) -> Path:
+    """A COCO file of many pictures, one with an edge that COCO holds and SWC does not."""
+    keypoints = [0, 0, 2, 5, 5, 2, 5, 9, 2]
+    edges = {"ring.jpg": [[1, 2], [2, 3], [1, 3]]}
+    document = {
+        "images": [{"id": n, "file_name": name} for n, name in enumerate(image_names)],
+        "annotations": [
+            {"id": n, "image_id": n, "keypoints": keypoints, "skeleton": edges.get(name, [[1, 2], [2, 3]])}
+            for n, name in enumerate(image_names)
+        ],
+    }
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_file_of_many_pictures(tmp_path: Path):
+    source = many(tmp_path / "set.json", "train/ä 1.jpg", "..\\x\\2.png", "", 'a<b>:"\x00.jpg', "../../etc/passwd.x")
+    report = convert(source, tmp_path / "out", to="swc")
+    assert report.failures == ()
+    assert names(tmp_path / "out") == ["2.swc", "a_b____.swc", "passwd.swc", "set-3.swc", "ä 1.swc"]
+
+
+def test_one_picture_that_fails_does_not_stop_the_others(tmp_path: Path):
+    source = many(tmp_path / "set.json", "a.jpg", "ring.jpg", "sub/a.jpg", "z.jpg")
+    report = convert(source, tmp_path / "out", to="swc")
+    assert names(tmp_path / "out") == ["a.swc", "z.swc"]
+    assert report.failures == (
+        "set.json: ring.swc: SWC holds trees, and this skeleton has a cycle",
+        "set.json: a.swc: was made from set.json and would be overwritten",
+    )
+
+
+def test_many_pictures_do_not_fit_into_one_file(tmp_path: Path):
+    report = convert(many(tmp_path / "set.json", "a.jpg", "b.jpg"), tmp_path / "one.swc")
+    assert report.failures == ("set.json: holds several pictures, not one: use read_all, or convert it into a folder",)
+    assert names(tmp_path) == ["set.json"]
+
+
+def test_no_pictures(tmp_path: Path):
+    report = convert(many(tmp_path / "set.json"), tmp_path / "out", to="swc")
+    assert report.failures == ("set.json: holds no pictures",)
+
+
+def test_a_single_file_that_fails(tmp_path: Path):
+    (tmp_path / "a.json").write_text('{"settings": 1}')
+    report = convert(tmp_path / "a.json", tmp_path / "a.swc")
+    assert report.written == ()
+    assert len(report.failures) == 1
+    assert "of a kind that is read here" in report.failures[0]
+    assert names(tmp_path) == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "options", "message"),
+    [
+        ("missing.swc", "a.json", {}, "missing.swc: cannot be read"),
+        ("a.swc", "a.json", {"to": "dwg"}, "there is no format 'dwg'"),
+        ("a.swc", "a.json", {"from_": "dwg"}, "there is no format 'dwg'"),
+        ("a.swc", "a.json", {"to": "branch-trees"}, "format 'branch-trees' is only read"),
+        ("a.swc", "a.txt", {}, r"a.txt: the suffix '\.txt' tells no format"),
+        ("a.swc", "out", {}, "a folder needs the format to convert to: one of json, rsml"),
+        (".", "out", {}, "a folder needs the format to convert to"),
+    ],
+)
+def test_wrong_arguments(
+    tmp_path: Path, y_shape: Skeleton, source: str, target: str, options: dict[str, str], message: str
+):
+    write(y_shape, tmp_path / "a.swc")
+    with pytest.raises(FormatError, match=message):
+        convert(tmp_path / source, tmp_path / target, **options)
+    assert names(tmp_path) == ["a.swc"]
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path: Path, y_shape: Skeleton, monkeypatch: pytest.MonkeyPatch):
+    write(y_shape, tmp_path / "in" / "a.swc")
+    write(y_shape, tmp_path / "in" / "locked" / "b.swc")
+    listed = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if Path(path).name in locked:
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    locked = ["locked"]
+    report = convert(tmp_path / "in", tmp_path / "out", to="json")
+    assert report.failures == ("locked: cannot be read (Permission denied)",)
+    assert names(tmp_path / "out") == ["a.json"]
+    locked = ["in"]
+    with pytest.raises(FormatError, match=r"in: cannot be read \(Permission denied\)"):
+        convert(tmp_path / "in", tmp_path / "out", to="json")

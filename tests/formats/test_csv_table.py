@@ -1,0 +1,102 @@
+"""CSV tables: a row a node, and pandas reads them too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.formats.annotated import annotated
+from treeformer import FormatError, Skeleton
+from treeformer.formats import csv_table
+
+in_one_folder = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@in_one_folder
+@given(annotated())
+def test_round_trip(tmp_path: Path, skeleton: Skeleton):
+    csv_table.write(skeleton, tmp_path / "a.csv")
+    again = csv_table.read(tmp_path / "a.csv")
+    held = {name: getattr(skeleton, name) for name in ("radius", "node_score", "plant")}
+    if held["radius"] is not None and np.isnan(held["radius"]).all():
+        held["radius"] = None
+    if not len(skeleton):
+        held = dict.fromkeys(held)
+    expected = Skeleton.from_parents(skeleton.nodes, skeleton.parents, **held)
+    assert again.replace(axes=None, edge_axis=None, edge_score=None) == expected
+
+    def of_edges(s: Skeleton, values: np.ndarray | None) -> dict[frozenset[int], float]:
+        return {} if values is None else dict(zip(map(frozenset, s.edges.tolist()), values.tolist(), strict=True))
+
+    assert of_edges(again, again.edge_score) == of_edges(skeleton, skeleton.edge_score)
+    if skeleton.has_file_axes and len(skeleton.edges):
+        assert again.has_file_axes
+        # The same edges are on one axis; numbers may differ where an axis has no edge.
+        ours, theirs = of_edges(skeleton, skeleton.edge_axis), of_edges(again, again.edge_axis)
+        assert len(set(ours.values())) == len(set(theirs.values())) == len({(ours[e], theirs[e]) for e in ours})
+
+
+def test_pandas_reads_it(tmp_path: Path, comb: Skeleton):
+    csv_table.write(comb.replace(edge_score=np.linspace(0, 1, 7)), tmp_path / "comb.csv")
+    table = pd.read_csv(tmp_path / "comb.csv")
+    assert table.columns.tolist() == ["node", "x", "y", "parent", "edge_score"]
+    assert table["parent"].tolist() == comb.parents.tolist()
+
+
+def test_axes_come_back_with_their_parents(tmp_path: Path, comb: Skeleton):
+    with_axes = comb.replace(axes=comb.axes, edge_axis=comb.edge_axis)
+    csv_table.write(with_axes, tmp_path / "comb.csv")
+    assert csv_table.read(tmp_path / "comb.csv").axes == comb.axes
+
+
+def read_text(tmp_path: Path, text: str) -> Skeleton:
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8")
+    return csv_table.read(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x,y,parent\n0,0,-1\n1,1,0\n2,2,1\n",
+        "X ; Y;parent;colour\n0;0;;green\n\n1;1;0;\n2;2;1.0\n",
+        "parent\tnode\ty\tx\ntwo\tthree\t2\t2\n\tone\t0\t0\none\ttwo\t1\t1\n",
+        '\ufeff"x","y","parent"\r\n"0","0",""\r\n"1","1","0"\r\n"2","2","1"\r\n',
+    ],
+)
+def test_tables_of_other_programs(tmp_path: Path, text: str):
+    skeleton = read_text(tmp_path, text)
+    along = skeleton.nodes[np.argsort(skeleton.depth)]
+    assert along.tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert skeleton.is_tree
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,y\n0,0\n", r"has no column 'parent' \(its first line is 'x,y'\)"),
+        ("x,y,parent\n0,zero,-1\n", "line 2: y is 'zero', not a number"),
+        ("x,y,parent\n0,,-1\n", "line 2: y is '', not a number"),
+        ("x,y,parent\n0,nan,-1\n", "line 2: y is nan, but must be finite"),
+        ("x,y,parent\n0,1_0,-1\n", "line 2: y is '1_0', not a number"),
+        ("x,y,parent\n0,0,-1\n\n1,1,7\n", "line 4 names parent 7, which is not there"),
+        ("node,x,y,parent\na,0,0,\na,1,1,a\n", "line 3 repeats node a of line 2"),
+        ("x,y,parent\n0,0,1\n1,1,0\n", r"line \d: the node is its own ancestor"),
+        ("x,y,parent\n0,0,-1,5\n", "line 2 has 4 cells under 3 columns"),
+        ("x,y,parent,plant\n0,0,-1,1\n1,1,0,\n", "line 3: plant is '', not a number"),
+        ("x,y,parent,radius\n0,0,-1,-4\n", "radius of node 0 is -4.0"),
+        ("x,y,parent,axis\n0,0,-1,\n1,1,0,-3\n", "axis -3.0 is below -1"),
+    ],
+)
+def test_errors_name_the_line(tmp_path: Path, text: str, message: str):
+    with pytest.raises(FormatError, match=rf"^t\.csv: {message}") as caught:
+        read_text(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cycle_cannot_be_written(tmp_path: Path, ring: Skeleton):
+    with pytest.raises(FormatError, match=r"^ring\.csv: .* has a cycle"):
+        csv_table.write(ring, tmp_path / "ring.csv")

@@ -1,0 +1,483 @@
+"""Reading RSML: the real files, every spelling the reader accepts, and bad input."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from treeformer import FormatError, Function, Skeleton
+from treeformer.formats import rsml
+from treeformer.formats.rsml_metadata import iso_date, scale
+
+SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("rsml.xsd")))
+
+
+def written(skeleton: Skeleton, path: Path, **options: str) -> Skeleton:
+    """Written, held against the schema where it is strict, and read again."""
+    rsml.write(skeleton, path, **options)  # type: ignore[arg-type]
+    if options.get("dialect", "strict") == "strict":
+        SCHEMA.assertValid(etree.parse(path))
+    return rsml.read(path)
+
+
+def lines_in_file(path: Path) -> list[list[tuple[float, float]]]:
+    """The lines of all roots in document order, by another parser and as plainly as can be."""
+    lines = []
+    for root in etree.parse(path).iter("root"):
+        shape = root.find("geometry/polyline")
+        shape = root.find("geometry/rootnavspline") if shape is None else shape
+        if shape is not None:
+            lines.append([(float(point.get("x")), float(point.get("y"))) for point in shape])
+    return lines
+
+
+def lines_of(skeleton: Skeleton) -> list[list[tuple[float, float]]]:
+    return [[tuple(skeleton.nodes[node]) for node in axis.nodes] for axis in skeleton.axes]
+
+
+HEAD = """<version>1</version><unit>pixel</unit><resolution>1</resolution><software>s</software><user>u</user>
+<last-modified>2024-06-20T18:03:01</last-modified><file-key>k</file-key>"""
+
+
+def document(scene: str, metadata: str = HEAD) -> str:
+    return f"<rsml><metadata>{metadata}</metadata><scene>{scene}</scene></rsml>"
+
+
+def root(*points: tuple[object, object], inner: str = "", **names: object) -> str:
+    attributes = "".join(f' {name}="{value}"' for name, value in names.items())
+    line = "".join(f'<point x="{x}" y="{y}"/>' for x, y in points)
+    return f"<root{attributes}><geometry><polyline>{line}</polyline></geometry>{inner}</root>"
+
+
+@pytest.fixture
+def read_text(tmp_path: Path) -> Callable[[str], Skeleton]:
+    def read(text: str) -> Skeleton:
+        path = tmp_path / "file.rsml"
+        path.write_text(text, encoding="utf-8")
+        return rsml.read(path)
+
+    return read
+
+
+Reader = Callable[[str], Skeleton]
+
+
+# ---- the real files -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "plants", "empty", "in_pieces"), [("osr-roots", 20, 20, 0, 0), ("barley-roots", 98, 278, 15, 3)]
+)
+def test_real_files(
+    name: str,
+    files: int,
+    plants: int,
+    empty: int,
+    in_pieces: int,
+    real_data: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    paths = sorted(real_data(name).rglob("*.rsml"))
+    skeletons = [rsml.read(path) for path in paths]
+    assert len(paths) == files
+    assert sum(len(skeleton.plants) for skeleton in skeletons) == plants
+    assert sum(skeleton.metadata["rsml"]["empty_plants"] for skeleton in skeletons) == empty
+    assert sum(not plant.is_tree for skeleton in skeletons for plant in skeleton.plants) == in_pieces
+    for path, skeleton in zip(paths, skeletons, strict=True):
+        assert skeleton.is_forest
+        assert len(skeleton.plant_records) == len(skeleton.plants)
+        assert lines_of(skeleton) == lines_in_file(path)
+        plain = [skeleton.metadata["rsml"], *(axis.metadata for axis in skeleton.axes)]
+        assert json.loads(json.dumps(plain)) == plain
+        again = tmp_path / "again.rsml"
+        assert written(skeleton, again) == skeleton
+        assert lines_in_file(again) == lines_in_file(path)
+        assert lines_of(written(skeleton, again, dialect="smartroot")) == lines_in_file(path)
+
+
+# ---- topology -----------------------------------------------------------------------------------
+
+
+def test_a_lateral_that_begins_at_a_point_of_its_parent_shares_the_node(read_text: Reader) -> None:
+    lateral = root((0, 10), (5, 10))
+    skeleton = read_text(document(f"<plant>{root((0, 0), (0, 10), (0, 20), inner=lateral)}</plant>"))
+    assert [axis.nodes for axis in skeleton.axes] == [(0, 1, 2), (1, 3)]
+    assert skeleton.is_tree
+    assert skeleton.edge_axis.tolist() == [0, 0, 1]
+    assert skeleton.axes[1].parent == 0
+    assert skeleton.root == 0
+
+
+def test_a_lateral_off_the_line_gets_a_junction_that_no_axis_names(read_text: Reader) -> None:
+    laterals = root((2, 4), (5, 4)) + root((-3, 6), (-9, 6))
+    skeleton = read_text(document(f"<plant>{root((0, 0), (0, 10), inner=laterals)}</plant>"))
+    assert skeleton.is_tree
+    assert len(skeleton) == 8
+    assert [len(axis.nodes) for axis in skeleton.axes] == [2, 2, 2]
+    named = {node for axis in skeleton.axes for node in axis.nodes}
+    np.testing.assert_allclose(skeleton.nodes[sorted(set(range(8)) - named)], [[0, 4], [0, 6]])
+    np.testing.assert_allclose(np.bincount(skeleton.edge_axis, weights=skeleton.edge_length), [10, 5, 9])
+
+
+def test_roots_of_one_plant_are_a_star_where_they_begin_at_one_point_and_pieces_where_not(read_text: Reader) -> None:
+    star = root((5, 5), (0, 9)) + root((5, 5), (9, 9)) + root((6, 5), (20, 9))
+    skeleton = read_text(document(f"<plant>{star}</plant><plant>{root((5, 5), (5, 9))}</plant>"))
+    assert skeleton.roots.tolist() == [0, 3, 5]
+    assert skeleton.plant is not None
+    assert skeleton.plant.tolist() == [0, 0, 0, 0, 0, 1, 1]
+    assert [plant.length for plant in skeleton.plants] == pytest.approx([41**0.5 + 32**0.5 + 212**0.5, 4])
+
+
+def test_points_that_repeat_survive(read_text: Reader, tmp_path: Path) -> None:
+    skeleton = read_text(document(f"<plant>{root((1, 1), (1, 1), (2, 2), (1, 1))}</plant>"))
+    assert skeleton.axes[0].nodes == (0, 1, 2, 3)
+    assert skeleton.is_tree
+    assert written(skeleton, tmp_path / "again.rsml") == skeleton
+
+
+def test_a_shared_node_has_the_radius_that_stands_first(read_text: Reader) -> None:
+    def diameters(*values: float) -> str:
+        samples = "".join(f'<sample value="{value}"/>' for value in values)
+        return f'<functions><function name="diameter" domain="polyline">{samples}</function></functions>'
+
+    lateral = root((0, 10), (5, 10), inner=diameters(3, 2))
+    skeleton = read_text(document(f"<plant>{root((0, 0), (0, 10), inner=diameters(8, -6) + lateral)}</plant>"))
+    np.testing.assert_array_equal(skeleton.radius, [4, np.nan, 1])  # a negative diameter is none
+
+
+def test_zero_has_no_sign(read_text: Reader, tmp_path: Path) -> None:
+    skeleton = read_text(document(f"<plant>{root(('-0.0', 0), (1, 1), inner='<other/>')}</plant>"))
+    assert not np.signbit(skeleton.nodes).any()
+    assert written(skeleton, tmp_path / "again.rsml") == skeleton
+
+
+def test_roots_of_one_point_and_of_none(read_text: Reader, tmp_path: Path) -> None:
+    child = root((3, 3), (4, 4), id="child")
+    spot = root((7, 1), id="spot", inner=f'<root id="none"><properties><a>1</a></properties>{child}</root>')
+    skeleton = read_text(document(f"<plant>{root((0, 0), (9, 0), inner=spot)}</plant><plant><root/></plant>"))
+    assert [axis.id for axis in skeleton.axes] == ["", "spot", "child"]
+    assert [axis.parent for axis in skeleton.axes] == [None, 0, 1]
+    assert skeleton.is_tree
+    assert skeleton.metadata["rsml"]["empty_plants"] == 1
+    again = written(skeleton, tmp_path / "again.rsml")
+    assert lines_of(again) == [[(0, 0), (9, 0)], [(7, 1), (7, 1)], [(3, 3), (4, 4)]]
+    kept = '<root id="none"><properties><a>1</a></properties></root>'
+    assert again.axes[1].metadata["rsml"]["unknown"] == [{"of": "root", "xml": kept}]
+    assert written(again, tmp_path / "third.rsml") == again
+
+
+# ---- what a reader must accept ------------------------------------------------------------------
+
+LIBERAL = """<?xml version='1.0' encoding='UTF-8'?>
+<!-- a comment before the root element -->
+<rsml xmlns:po='http://www.plantontology.org/xml-dtd/po.dtd' made-by='someone'>
+  <metadata>
+    <version> </version><unit>Inches</unit><resolution>300,5</resolution>
+    <last-modified>26/06/2024 17:51:29</last-modified><software>RootNav</software>
+    <user>me</user><file-key>key</file-key><file-key>second</file-key>
+    <property-definitions>
+      <property-definition><label>length</label><type>float</type><unit>cm</unit></property-definition>
+    </property-definitions>
+    <time-sequence><label>run 7</label><index>3</index><unified>TRUE</unified></time-sequence>
+    <image><label>plate 7.tif</label><captured>some day</captured><sha256>ab12</sha256></image>
+    <camera model="X"><lens>50</lens></camera>
+  </metadata>
+  <scene>
+    <plant ID="p" label="Col-0 &lt;wild&gt;" sown="May">
+      <properties><species>Arabidopsis</species><trait unit="cm">4</trait></properties>
+      <annotations>free text</annotations>
+      <root Id="a" label="tap" po:accession="PO:0020127">
+        <properties><complete>true</complete><complete>false</complete></properties>
+        <geometry>
+          <rootnavspline tension="0.5"><point x="0" y="0"/><point x="0" y="20"/></rootnavspline>
+        </geometry>
+        <functions>
+          <function name="diameter" domain="polyline"><sample value="4"/><sample>2.5</sample></function>
+          <function name="confidence" domain="length" origin="tip"><sample position="3" value="1e-3"/></function>
+          <function name="odd" domain="polyline"><sample value="NaN"/></function>
+          <function name="noted" domain="uniform" by="me"><sample value="1"/></function>
+          <function name="empty" domain="uniform"/>
+        </functions>
+        <annotations><annotation name="n"><point x="1" y="1"/><value>v</value></annotation></annotations>
+        <root id="b" poaccession="PO:0020121">
+          <geometry>
+            <polyline><point><x>0</x><y>20</y></point><point z="1.5" y="3e1" x="7,5"/></polyline>
+            <rootnavspline><point x="9" y="9"/></rootnavspline>
+          </geometry>
+        </root>
+        <root ACCESSION="x" colour="red"><geometry><polyline>
+          <point x="0" y="10" t="1"/><point x="-4.25" y="10" t="2"/></polyline></geometry></root>
+        <marker at="3"/>
+      </root>
+    </plant>
+    <plant id="dead"/>
+    <legend/>
+  </scene>
+</rsml>
+"""
+
+
+def test_every_spelling_is_read(read_text: Reader) -> None:
+    skeleton = read_text(LIBERAL)
+    head = skeleton.metadata["rsml"]
+    assert skeleton.image_name == "plate 7.tif"
+    assert rsml.resolution_px_per_mm(skeleton) == pytest.approx(300.5 / 25.4)
+    assert (head["version"], head["unit"], head["resolution"]) == ("1", "inch", "300.5")
+    assert (head["last-modified"], head["software"]) == ("2024-06-26T17:51:29", "RootNav")
+    assert (head["user"], head["file-key"]) == ("me", "key")
+    assert head["property-definitions"] == [{"label": "length", "type": "float", "unit": "cm"}]
+    assert head["time-sequence"] == {"label": "run 7", "index": 3, "unified": True}
+    assert head["image"] == {"sha256": "ab12"}
+    assert head["empty_plants"] == 1
+    plant = skeleton.plant_records[0]
+    assert (plant.id, plant.label, plant.properties) == ("p", "Col-0 <wild>", {"species": "Arabidopsis"})
+    tap, second, third = skeleton.axes
+    assert [axis.id for axis in skeleton.axes] == ["a", "b", ""]
+    assert [axis.accession for axis in skeleton.axes] == ["PO:0020127", "PO:0020121", "x"]
+    assert lines_of(skeleton) == [[(0, 0), (0, 20)], [(0, 20), (7.5, 30)], [(0, 10), (-4.25, 10)]]
+    assert tap.properties == {"complete": "true"}
+    assert tap.functions == (
+        Function("diameter", (4.0, 2.5)),
+        Function("confidence", (0.001,), "length", "tip", (3.0,)),
+        Function("noted", (1.0,), "uniform"),
+    )
+    assert skeleton.radius is not None
+    np.testing.assert_array_equal(skeleton.radius[list(tap.nodes)], [2, 1.25])
+    assert np.isnan(skeleton.radius[list(third.nodes)]).all()
+    assert second.metadata["rsml"]["z"] == [None, 1.5]
+
+
+def test_unknown_nodes_are_kept_and_written_back(read_text: Reader, tmp_path: Path) -> None:
+    skeleton = read_text(LIBERAL)
+    of_file = [
+        (record["of"], record.get("xml", record.get("attribute"))) for record in skeleton.metadata["rsml"]["unknown"]
+    ]
+    assert of_file == [
+        ("image", "<captured>some day</captured>"),
+        ("metadata", "<file-key>second</file-key>"),
+        ("metadata", '<camera model="X"><lens>50</lens></camera>'),
+        ("metadata", "<unit>Inches</unit>"),
+        ("metadata", "<resolution>300,5</resolution>"),
+        ("metadata", "<last-modified>26/06/2024 17:51:29</last-modified>"),
+        ("rsml", "made-by"),
+        ("scene", '<plant id="dead" />'),
+        ("scene", "<legend />"),
+    ]
+    of_plant = [
+        record.get("xml", record.get("value")) for record in skeleton.plant_records[0].metadata["rsml"]["unknown"]
+    ]
+    assert of_plant == ["May", "<annotations>free text</annotations>", '<trait unit="cm">4</trait>']
+    tap = skeleton.axes[0].metadata["rsml"]["unknown"]
+    assert [(record["of"], record["xml"].split()[0].rstrip("/>").split(">")[0]) for record in tap] == [
+        ("annotations", "<annotation"),
+        ("functions", "<function"),
+        ("functions", "<function"),
+        ("geometry", "<rootnavspline"),
+        ("properties", "<complete"),
+        ("root", "<marker"),
+    ]
+    third = skeleton.axes[2].metadata["rsml"]["unknown"]
+    assert [record["of"] for record in third] == ["polyline", "root"]
+    assert 't="2"' in third[0]["xml"]
+    again = written(skeleton, tmp_path / "again.rsml")
+    assert again == skeleton
+    tree = etree.parse(tmp_path / "again.rsml")
+    assert [shape.tag for shape in tree.find(".//geometry")] == ["polyline", "rootnavspline"]
+    assert tree.find(".//root/annotations/annotation/value").text == "v"
+
+
+def test_missing_metadata(read_text: Reader) -> None:
+    skeleton = read_text(f"<rsml><scene><plant>{root((0, 0), (1, 1))}</plant></scene></rsml>")
+    assert skeleton.metadata == {"rsml": {"version": "1", "unit": "pixel", "resolution": "1", "empty_plants": 0}}
+    assert rsml.resolution_px_per_mm(skeleton) is None
+    assert rsml.resolution_px_per_mm(Skeleton([], [])) is None
+
+
+def test_a_default_namespace_and_utf_16_are_read(tmp_path: Path) -> None:
+    text = document(f"<plant>{root((0, 0), (1, 1), label='Wurzel ä')}</plant>")
+    path = tmp_path / "Wurzel äöü 1.rsml"
+    path.write_text(
+        "<?xml version='1.0' encoding='utf-16'?>" + text.replace("<rsml>", '<rsml xmlns="urn:x">'), "utf-16"
+    )
+    assert rsml.read(path).axes[0].label == "Wurzel ä"
+    assert rsml.looks_like(path.read_bytes()[:4096])
+
+
+@pytest.mark.parametrize(
+    ("unit", "resolution", "px_per_mm"),
+    [
+        ("m", "1000", 1.0),
+        ("cm", "118.11", 11.811),
+        ("mm", "11,8", 11.8),
+        ("um", "0.01", 10.0),
+        ("µm", "0.01", 10.0),
+        ("nm", "1e-6", 1.0),
+        ("inch", "254", 10.0),
+        ("cm", "300 dpi", 300 / 25.4),
+        ("pixel", "300DPI", 300 / 25.4),
+        ("pixel", "1", None),
+        ("pixel", "xxx dpi", None),
+        ("mm", "", None),
+        ("mm", "nan", None),
+        ("mm", "0", None),
+        ("mm", "-3", None),
+        ("furlong", "3", None),
+        ("", "3", None),
+    ],
+)
+def test_resolution(unit: str, resolution: str, px_per_mm: float | None, read_text: Reader) -> None:
+    head = f"<unit>{unit}</unit><resolution>{resolution}</resolution>"
+    skeleton = read_text(document(f"<plant>{root((0, 0), (1, 1))}</plant>", head))
+    assert rsml.resolution_px_per_mm(skeleton) == (None if px_per_mm is None else pytest.approx(px_per_mm))
+    normal = skeleton.metadata["rsml"]
+    assert scale(normal["unit"], normal["resolution"]) == (normal["unit"], normal["resolution"])
+
+
+@pytest.mark.parametrize(
+    ("text", "iso"),
+    [
+        ("2018-03-14T12:49:11", "2018-03-14T12:49:11"),
+        ("2018-03-14", "2018-03-14T00:00:00"),
+        ("2018-03-14T12:49:11Z", "2018-03-14T12:49:11+00:00"),
+        ("6/20/2024 6:03:01 PM", "2024-06-20T18:03:01"),
+        ("21/06/2024 20:08:10", "2024-06-21T20:08:10"),
+        ("2018-03-14T12:49:11+15:00", None),
+        ("today", None),
+        ("", None),
+    ],
+)
+def test_dates(text: str, iso: str | None) -> None:
+    assert iso_date(text) == iso
+
+
+@pytest.mark.parametrize(
+    ("head", "is_rsml"),
+    [
+        (b"<rsml>", True),
+        (b"\xef\xbb\xbf<?xml version='1.0'?>\n<!-- c --><!DOCTYPE rsml>\n<rsml xmlns:po='x'>", True),
+        (b"<rsml/>", True),
+        (b"<r:rsml>", True),
+        (b"<rsmlx>", False),
+        (b"<file><rsml>", False),
+        (b"<!-- <rsml> --><svg>", False),
+        (b"{}", False),
+        (b"", False),
+        (b" " * 4096, False),
+    ],
+)
+def test_looks_like(head: bytes, is_rsml: bool) -> None:
+    assert rsml.looks_like(head) is is_rsml
+
+
+# ---- bad input ----------------------------------------------------------------------------------
+
+BOMB = """<?xml version="1.0"?><!DOCTYPE rsml [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;">]>
+<rsml><scene><plant label="&c;"/></scene></rsml>"""
+EXTERNAL = """<!DOCTYPE rsml [<!ENTITY secret SYSTEM "file:///etc/passwd">]><rsml><scene>&secret;</scene></rsml>"""
+PARAMETER = """<!DOCTYPE rsml [<!ENTITY % more SYSTEM "file:///etc/passwd"> %more;]><rsml><scene/></rsml>"""
+
+
+def bad_point(x: str) -> str:
+    return document(f"<plant>{root((0, 0), (x, 1), id='r')}</plant>")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is empty"),
+        ("   \n", "is not well-formed XML"),
+        ("no XML at all", "is not well-formed XML"),
+        (LIBERAL[:1500], "is cut short"),
+        (LIBERAL[:-3], "is cut short"),
+        ("<rsml></scene>", "is not well-formed XML"),
+        (BOMB, "declares XML entities"),
+        (EXTERNAL, "declares XML entities"),
+        (PARAMETER, "declares XML entities"),
+        ("<rsml>&undefined;</rsml>", "is not well-formed XML"),
+        ("<?xml version='1.0' encoding='klingon'?><rsml/>", "is not readable as XML"),
+        ("<svg/>", "the root element is <svg>, not <rsml>"),
+        ("<rsml><metadata/></rsml>", "has no <scene>"),
+        ("<rsml>" * 1000, "nested more than 250 deep"),
+        (bad_point("NaN"), "root 1 (id 'r'): point 2 has x='NaN', not a finite number"),
+        (bad_point("-inf"), "not a finite number"),
+        (bad_point("1e999"), "not a finite number"),
+        (bad_point("twelve"), "not a finite number"),
+        (bad_point(""), "not a finite number"),
+        (bad_point("1").replace(' x="1"', ""), "point 2 has no x"),
+    ],
+)
+def test_bad_input_is_one_line_that_begins_with_the_name(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "Größe 1.rsml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FormatError) as error:
+        rsml.read(path)
+    message = str(error.value)
+    assert message.startswith("Größe 1.rsml: ")
+    assert says in message
+    assert "\n" not in message
+
+
+def test_a_folder_and_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=f"^{tmp_path.name}: cannot be read"):
+        rsml.read(tmp_path)
+    with pytest.raises(FormatError, match=r"^none\.rsml: cannot be read"):
+        rsml.read(tmp_path / "none.rsml")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    cut=st.integers(0, len(LIBERAL)),
+    length=st.integers(0, 40),
+    insert=st.one_of(
+        st.binary(max_size=20), st.sampled_from([b"<root>", b"</root>", b"<plant>", b"<point/>", b"&#0;"])
+    ),
+)
+def test_damaged_files_give_a_skeleton_or_one_line(
+    cut: int, length: int, insert: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    data = LIBERAL.encode()
+    path = tmp_path_factory.getbasetemp() / "damaged.rsml"
+    path.write_bytes(data[:cut] + insert + data[cut + length :])
+    outcome = read_or_message(path)
+    if isinstance(outcome, str):
+        assert outcome.startswith("damaged.rsml: ")
+        assert "\n" not in outcome
+    else:
+        assert outcome.is_forest
+        if len(outcome):
+            again = written(outcome, path.with_name("again.rsml"))
+            assert written(again, path.with_name("third.rsml")) == again
+
+
+def read_or_message(path: Path) -> Skeleton | str:
+    try:
+        return rsml.read(path)
+    except FormatError as error:
+        return str(error)
+
+
+# ---- speed --------------------------------------------------------------------------------------
+
+
+def test_a_hundred_thousand_points_take_seconds(tmp_path: Path) -> None:
+    laterals = "".join(root(*((x + 0.5, y + 0.25) for x in range(200)), id=y) for y in range(500))
+    path = tmp_path / "large.rsml"
+    path.write_text(document(f"<plant>{root((0, 0), (0, 250), (0, 500), inner=laterals)}</plant>"))
+    start = time.perf_counter()
+    skeleton = rsml.read(path)
+    between = time.perf_counter()
+    rsml.write(skeleton, tmp_path / "again.rsml")
+    end = time.perf_counter()
+    assert len(skeleton.axes) == 501
+    assert skeleton.is_tree
+    # About a second each on one core; the bound leaves room for a busy machine, not for quadratic work.
+    assert between - start < 10
+    assert end - between < 10

@@ -1,0 +1,401 @@
+"""Writing RSML: valid by the schema, exact, and as the programs that read it need it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.dom import minidom
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from treeformer import Axis, FormatError, Function, Plant, Skeleton
+from treeformer.formats import rsml
+from treeformer.formats.junctions import join_axes
+from treeformer.formats.rsml_metadata import decimal_text
+
+SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("rsml.xsd")))
+HEAD = {
+    "version": "1",
+    "unit": "mm",
+    "resolution": "11.8",
+    "last-modified": "2024-06-20T18:03:01",
+    "software": "RootNav",
+    "user": "someone",
+    "file-key": "plate 7",
+    "empty_plants": 0,
+}
+
+
+def written(skeleton: Skeleton, path: Path) -> Skeleton:
+    rsml.write(skeleton, path)
+    SCHEMA.assertValid(etree.parse(path))
+    return rsml.read(path)
+
+
+# ---- round trips of anything the format can hold ------------------------------------------------
+
+TEXT = st.text(max_size=8).filter(lambda text: not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", text))
+NUMBER = st.floats(allow_nan=False, allow_infinity=False)
+COORDINATE = st.one_of(st.integers(-5, 5).map(float), st.floats(-1e6, 1e6)).map(lambda value: value + 0.0)
+NAME = st.sampled_from(["species", "parent-node", "größe", "two words", "1st", "a:b", "{u}v", ""])
+
+
+@st.composite
+def functions(draw: st.DrawFn, points: int) -> Function:
+    count = draw(st.sampled_from([points, 1, 3]))
+    samples = st.lists(NUMBER, min_size=count, max_size=count).map(tuple)
+    return Function(
+        name=draw(st.sampled_from(["diameter", "confidence", "µ & <σ>"])),
+        samples=draw(samples),
+        domain=draw(st.sampled_from(["polyline", "uniform", "length"])),
+        origin=draw(st.sampled_from(["", "base", "tip"])),
+        positions=draw(st.none() | samples),
+    )
+
+
+@st.composite
+def forests(draw: st.DrawFn) -> Skeleton:
+    """A skeleton as a file gives it: axes in document order, laterals at, on and off the lines of their parents."""
+    axes: list[Axis] = []
+    lines: list[np.ndarray[Any, np.dtype[np.float64]]] = []
+
+    def add(parent: int | None, plant: int, order: int) -> None:
+        points = draw(st.lists(st.tuples(COORDINATE, COORDINATE), min_size=2, max_size=5))
+        if parent is not None and draw(st.booleans()):
+            points[0] = tuple(lines[parent][draw(st.integers(0, len(lines[parent]) - 1))].tolist())
+        number = len(axes)
+        lines.append(np.array(points))
+        axes.append(
+            Axis(
+                nodes=(),
+                id=draw(TEXT),
+                label=draw(TEXT),
+                accession=draw(TEXT),
+                parent=parent,
+                plant=plant,
+                properties=draw(st.dictionaries(NAME, TEXT, max_size=3)),
+                functions=tuple(draw(st.lists(functions(len(points)), max_size=2))),
+            )
+        )
+        for _ in range(draw(st.integers(0, 2 if order < 2 else 0))):
+            add(number, plant, order + 1)
+
+    plants = []
+    for plant in range(draw(st.integers(1, 3))):
+        plants.append(Plant(draw(TEXT), draw(TEXT), draw(st.dictionaries(NAME, TEXT, max_size=2))))
+        for _ in range(draw(st.integers(1, 2))):
+            add(None, plant, 0)
+    joined = join_axes(lines, [axis.parent for axis in axes], [axis.plant for axis in axes])
+    axes = [replace(axis, nodes=nodes) for axis, nodes in zip(axes, joined.axis_nodes, strict=True)]
+    return Skeleton(
+        joined.nodes,
+        joined.edges,
+        root=joined.roots,
+        radius=slow_radius(axes, len(joined.nodes)),
+        axes=axes,
+        edge_axis=joined.edge_axis,
+        plant=joined.plant,
+        plant_records=plants,
+        image_name=draw(st.sampled_from([None, "plate 7 ä.png"])),
+        metadata={"rsml": HEAD},
+    )
+
+
+def slow_radius(axes: list[Axis], count: int) -> list[float] | None:
+    """Node by node: the first axis through it that gives a diameter point by point."""
+    given_by = [
+        next(
+            (
+                f
+                for f in axis.functions
+                if f.name == "diameter" and f.domain == "polyline" and len(f.samples) == len(axis.nodes)
+            ),
+            None,
+        )
+        for axis in axes
+    ]
+    if not any(given_by):
+        return None
+    radius = []
+    for node in range(count):
+        found = [
+            f.samples[axis.nodes.index(node)]
+            for axis, f in zip(axes, given_by, strict=True)
+            if f and node in axis.nodes
+        ]
+        radius.append(found[0] / 2 if found and found[0] >= 0 else float("nan"))
+    return radius
+
+
+@settings(max_examples=60, deadline=None)
+@given(skeleton=forests())
+def test_what_is_written_is_valid_and_reads_back_the_same(
+    skeleton: Skeleton, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert written(skeleton, tmp_path_factory.getbasetemp() / "forest.rsml") == skeleton
+
+
+@settings(max_examples=30, deadline=None)
+@given(skeleton=forests())
+def test_smartroot_reads_back_the_same_lines(skeleton: Skeleton, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.getbasetemp() / "forest.rsml"
+    rsml.write(skeleton, path, dialect="smartroot")
+    again = rsml.read(path)
+    np.testing.assert_array_equal(again.nodes, skeleton.nodes)
+    assert [axis.nodes for axis in again.axes] == [axis.nodes for axis in skeleton.axes]
+    assert [axis.id for axis in again.axes] == [axis.id for axis in skeleton.axes]
+    assert [axis.functions for axis in again.axes] == [axis.functions for axis in skeleton.axes]
+    assert rsml.resolution_px_per_mm(again) == pytest.approx(11.8)
+
+
+@st.composite
+def trees_from_elsewhere(draw: st.DrawFn) -> Skeleton:
+    """A forest without axes, ids or metadata, as a model or an SWC file gives it; no two nodes in one place."""
+    count = draw(st.integers(2, 25))
+    places = st.tuples(COORDINATE, COORDINATE)
+    nodes = draw(st.lists(places, min_size=count, max_size=count, unique=True))
+    parents = [-1, 0, *(draw(st.integers(-1, node - 1)) for node in range(2, count))]
+    scores = draw(st.none() | st.lists(st.floats(0, 1), min_size=count, max_size=count))
+    radius = draw(st.none() | st.lists(st.floats(0, 1e9) | st.just(float("nan")), min_size=count, max_size=count))
+    return Skeleton.from_parents(nodes, parents, node_score=scores, radius=radius)
+
+
+@settings(max_examples=60, deadline=None)
+@given(skeleton=trees_from_elsewhere())
+def test_a_forest_from_elsewhere_keeps_its_edges(skeleton: Skeleton, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.getbasetemp() / "tree.rsml"
+    again = written(skeleton, path)
+
+    def edges(forest: Skeleton) -> set[frozenset[tuple[float, ...]]]:
+        return {frozenset((tuple(forest.nodes[u].tolist()), tuple(forest.nodes[v].tolist()))) for u, v in forest.edges}
+
+    assert edges(again) == edges(skeleton)
+    assert len(again) == np.count_nonzero(skeleton.degree)
+    base = skeleton.roots[skeleton.degree[skeleton.roots] > 0]
+    assert {tuple(p) for p in again.nodes[again.roots].tolist()} == {tuple(p) for p in skeleton.nodes[base].tolist()}
+    assert written(again, path) == again
+
+    roots = list(etree.parse(path).iter("root"))
+    assert len({root.get("id") for root in roots}) == len(roots)
+    for root in roots:
+        order = sum(above.tag == "root" for above in root.iterancestors())
+        assert root.get("accession") == ("PO:0020121" if order else "PO:0020127")
+        if order:
+            points = [dict(point.attrib) for point in root.getparent().find("geometry/polyline")]
+            assert dict(root.find("geometry/polyline/point").attrib) in points
+
+
+# ---- what is filled in --------------------------------------------------------------------------
+
+
+def test_a_skeleton_without_metadata_gets_a_full_head(comb: Skeleton, tmp_path: Path) -> None:
+    rsml.write(comb.replace(image_name="plate.png"), tmp_path / "comb.rsml")
+    tree = etree.parse(tmp_path / "comb.rsml")
+    head = {element.tag: element.text for element in tree.find("metadata")}
+    assert list(head)[:7] == ["version", "unit", "resolution", "last-modified", "software", "user", "file-key"]
+    assert all(head[name].strip() for name in list(head)[:7])
+    assert (head["unit"], head["resolution"], head["software"]) == ("pixel", "1", "treeformer")
+    assert head["file-key"] == tree.findtext("metadata/image/name") == "plate.png"
+    assert [root.get("id") for root in tree.iter("root")] == ["1.1", "1.1.1", "1.1.2", "1.1.3"]
+    assert rsml.read(tmp_path / "comb.rsml").image_name == "plate.png"
+
+
+def test_radii_become_a_diameter_where_they_are_known_all_along(comb: Skeleton, tmp_path: Path) -> None:
+    radius = np.array([1, 2, 3, 4, 5, 0.5, np.nan, 0.25])
+    again = written(comb.replace(radius=radius), tmp_path / "comb.rsml")
+    assert [[f.name for f in axis.functions] for axis in again.axes] == [["diameter"], ["diameter"], [], ["diameter"]]
+    assert again.axes[0].functions == (Function("diameter", (2, 4, 6, 8, 10), "polyline", "base"),)
+    np.testing.assert_array_equal(np.sort(again.radius), np.sort(radius))
+
+
+def test_a_lateral_lends_its_parent_no_diameter(tmp_path: Path) -> None:
+    """Both nodes of the parent have a radius, but it is that of the laterals which begin there."""
+    thin = (Function("diameter", (1, 1)),)
+    axes = [Axis((0, 1)), Axis((0, 2), parent=0, functions=thin), Axis((1, 3), parent=0, functions=thin)]
+    nodes, edges = [(0, 0), (0, 9), (5, 0), (5, 9)], [(0, 1), (0, 2), (1, 3)]
+    skeleton = Skeleton(nodes, edges, root=0, axes=axes, edge_axis=[0, 1, 2], radius=[0.5] * 4)
+    assert [len(axis.functions) for axis in written(skeleton, tmp_path / "a.rsml").axes] == [0, 1, 1]
+
+
+def test_scores_become_a_confidence_where_none_is_given(comb: Skeleton, tmp_path: Path) -> None:
+    scored = comb.replace(edge_score=[0.5, 0.7, 0.9, 0.7, 0.25, 1, 3])
+    again = written(scored, tmp_path / "comb.rsml")
+    found = [axis.properties.get("software-confidence") for axis in again.axes]
+    assert [None if text is None else float(text) for text in found] == [pytest.approx(0.7), 0.25, 1, None]
+    by_node = written(comb.replace(node_score=[0.5] * 8), tmp_path / "comb.rsml")
+    assert {axis.properties["software-confidence"] for axis in by_node.axes} == {"0.5"}
+    said = [replace(axis, properties={"software-confidence": "1"}) for axis in scored.axes]
+    kept = written(scored.replace(axes=said, edge_axis=scored.edge_axis), tmp_path / "comb.rsml")
+    assert {axis.properties["software-confidence"] for axis in kept.axes} == {"1"}
+
+
+def test_lone_nodes_are_left_out(comb: Skeleton, tmp_path: Path) -> None:
+    with_lone = Skeleton([*comb.nodes.tolist(), (99, 99)], comb.edges, root=0)
+    assert len(written(with_lone, tmp_path / "comb.rsml")) == len(comb)
+
+
+def test_edges_of_no_axis_are_not_lost(y_shape: Skeleton, tmp_path: Path) -> None:
+    partly = y_shape.replace(axes=[Axis((0, 1, 2), id="stem")], edge_axis=[0, 0, -1])
+    again = written(partly, tmp_path / "y.rsml")
+    assert again.length == y_shape.length
+    assert [axis.parent for axis in again.axes].count(None) == 1
+
+
+def test_an_axis_without_nodes_is_passed_over(y_shape: Skeleton, tmp_path: Path) -> None:
+    axes = [Axis((0, 1, 2), id="stem"), Axis((), id="none", parent=0), Axis((1, 3), id="arm", parent=1)]
+    again = written(y_shape.replace(axes=axes, edge_axis=[0, 0, 2]), tmp_path / "y.rsml")
+    assert [(axis.id, axis.parent) for axis in again.axes] == [("stem", None), ("arm", 0)]
+
+
+# ---- kept geometry is not written beside points that have moved ---------------------------------
+
+
+def test_kept_geometry_goes_with_the_points_it_belongs_to(tmp_path: Path) -> None:
+    path = tmp_path / "spline.rsml"
+    path.write_text(
+        "<rsml><scene><plant><root><geometry><polyline><point x='0' y='0' z='1'/><point x='0' y='30' z='2'/></polyline>"
+        "<rootnavspline><point x='0' y='0'/></rootnavspline></geometry><annotations><note/></annotations>"
+        "<other/></root></plant></scene></rsml>"
+    )
+    skeleton = rsml.read(path)
+    for changed, stays in (
+        (skeleton, True),
+        (skeleton.transform([(1, 0, 0), (0, 1, 0)]), True),
+        (skeleton.transform([(2, 0, 0), (0, 2, 0)]), False),
+        (skeleton.resample(8), False),
+    ):
+        rsml.write(changed, path)
+        text = path.read_text()
+        assert all((part in text) is stays for part in ("<rootnavspline", "<note", 'z="2"'))
+        assert "<other" in text
+
+
+# ---- what the readers in use need ---------------------------------------------------------------
+
+
+@pytest.fixture
+def measured(comb: Skeleton) -> Skeleton:
+    return comb.replace(
+        radius=np.arange(8.0),
+        metadata={"rsml": HEAD},
+        axes=[replace(a, label="x") for a in comb.axes],
+        edge_axis=comb.edge_axis,
+    )
+
+
+def test_archidart_and_schema_order(measured: Skeleton, tmp_path: Path) -> None:
+    positioned = Function("confidence", (0.5,), "length", "base", (3.0,))
+    axes = [replace(axis, label="", functions=(positioned,), metadata={}) for axis in measured.axes]
+    rsml.write(measured.replace(axes=axes), tmp_path / "a.rsml")
+    tree = etree.parse(tmp_path / "a.rsml")
+    assert {child.tag for child in tree.find("scene")} == {"plant"}
+    assert all(list(point.attrib)[:2] == ["x", "y"] for point in tree.iter("point"))
+    assert all(next(iter(sample.attrib)) == "value" for sample in tree.iter("sample"))
+    assert all(root.attrib for root in tree.iter("root"))
+    assert {function.get("name") for function in tree.iter("function")} == {"confidence", "diameter"}
+
+
+def test_smartroot_walks_points_and_samples_in_step(measured: Skeleton, tmp_path: Path) -> None:
+    rsml.write(measured, tmp_path / "s.rsml", dialect="smartroot")
+    document = minidom.parse(str(tmp_path / "s.rsml"))
+    assert document.firstChild is document.documentElement
+    metadata = document.getElementsByTagName("metadata")[0]
+    head = {
+        child.nodeName: child.firstChild.nodeValue
+        for child in metadata.childNodes
+        if child.nodeType == child.ELEMENT_NODE
+    }
+    assert head["unit"] == "inch"
+    assert float(head["resolution"]) == pytest.approx(11.8 * 25.4)
+    assert head["software"] != "RootNav"
+    diameters = []
+    for root in document.getElementsByTagName("root"):
+        assert root.hasAttribute("ID") or root.hasAttribute("label")
+        assert root.getAttribute("po:accession") in ("PO:0020127", "PO:0020121")
+        point = root.getElementsByTagName("polyline")[0].firstChild
+        sample = root.getElementsByTagName("function")[0].firstChild
+        while point is not None:
+            assert (point.nodeName, sample.nodeName) == ("point", "sample")
+            diameters.append(float(sample.getAttribute("value")))
+            point, sample = point.nextSibling, sample.nextSibling
+        assert sample is None
+    assert measured.radius is not None
+    assert diameters == [2 * measured.radius[node] for axis in measured.axes for node in axis.nodes]
+
+
+def test_smartroot_has_a_resolution_even_where_none_is_known(comb: Skeleton, tmp_path: Path) -> None:
+    rsml.write(comb, tmp_path / "s.rsml", dialect="smartroot")
+    tree = etree.parse(tmp_path / "s.rsml")
+    assert (tree.findtext("metadata/unit"), tree.findtext("metadata/resolution")) == ("inch", "72")
+
+
+# ---- errors -------------------------------------------------------------------------------------
+
+
+def deep(order: int) -> Skeleton:
+    """A staircase of axes, each the lateral of the one before."""
+    nodes = [(k, k) for k in range(order + 2)]
+    edges = [(k, k + 1) for k in range(order + 1)]
+    axes = [Axis((k, k + 1), parent=k - 1 if k else None) for k in range(order + 1)]
+    return Skeleton(nodes, edges, root=0, axes=axes, edge_axis=range(order + 1))  # type: ignore[arg-type]
+
+
+def test_the_deepest_axes_that_can_be_read_can_be_written(tmp_path: Path) -> None:
+    rsml.write(deep(243), tmp_path / "deep.rsml")
+    assert len(rsml.read(tmp_path / "deep.rsml").axes) == 244
+    with pytest.raises(FormatError, match="order above 243"):
+        rsml.write(deep(244), tmp_path / "deep.rsml")
+
+
+def test_what_cannot_be_held_is_one_line_and_leaves_no_file(ring: Skeleton, comb: Skeleton, tmp_path: Path) -> None:
+    path = tmp_path / "none.rsml"
+    axes, edge_axis = list(comb.axes), comb.edge_axis
+    wrong_function = replace(axes[0], functions=(Function("diameter", (float("nan"),)),))
+    wrong_text = replace(axes[0], label="a\x00b")
+    for skeleton, says in (
+        (Skeleton([], []), "RSML cannot hold an empty skeleton"),
+        (Skeleton([(1, 1)], []), "RSML cannot hold nodes without edges"),
+        (ring, "lies on a cycle"),
+        (comb.replace(axes=[wrong_function, *axes[1:]], edge_axis=edge_axis), "cannot hold the function 'diameter'"),
+        (comb.replace(axes=[wrong_text, *axes[1:]], edge_axis=edge_axis), "XML cannot hold the character"),
+        (comb.replace(metadata={"rsml": {"unknown": [{"of": "scene", "xml": "<a>"}]}}), "is not an XML element"),
+        (comb.replace(metadata={"rsml": {"unknown": [{"of": "scene", "xml": "<a/></x>"}]}}), "is not an XML element"),
+        (
+            comb.replace(metadata={"rsml": {"unknown": [{"of": "scene", "xml": "<?xml version='1.0'?><a/>"}]}}),
+            "is not an",
+        ),
+        (comb.replace(metadata={"rsml": {"time-sequence": "soon"}}), "the metadata under 'rsml'"),
+    ):
+        with pytest.raises(FormatError) as error:
+            rsml.write(skeleton, path)
+        assert str(error.value).startswith("none.rsml: ")
+        assert says in str(error.value)
+        assert "\n" not in str(error.value)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_dialect(comb: Skeleton, tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"^a\.rsml: RSML is written as strict or smartroot, not 'dart'"):
+        rsml.write(comb, tmp_path / "a.rsml", dialect="dart")  # type: ignore[arg-type]
+
+
+def test_metadata_survives_json(comb: Skeleton, tmp_path: Path) -> None:
+    """What the reader leaves in the metadata is plain: through JSON and back the file is the same."""
+    rsml.write(comb, tmp_path / "a.rsml")
+    skeleton = rsml.read(tmp_path / "a.rsml")
+    through = skeleton.replace(metadata=json.loads(json.dumps(dict(skeleton.metadata))))
+    rsml.write(through, tmp_path / "b.rsml")
+    assert (tmp_path / "a.rsml").read_bytes() == (tmp_path / "b.rsml").read_bytes()
+
+
+@given(value=NUMBER)
+def test_numbers_are_exact_and_without_exponent(value: float) -> None:
+    assert float(decimal_text(value)) == value
+    assert re.fullmatch(r"-?\d+(\.\d+)?", decimal_text(value))

@@ -1,0 +1,219 @@
+"""The command line as a user meets it: what works, and one clear line for each mistake."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+import treeformer
+from treeformer import Skeleton
+
+
+@pytest.fixture
+def run(capfd, monkeypatch):
+    """Run `treeformer ARGUMENTS`; gives (exit code, standard output, standard error)."""
+    from treeformer.cli import main
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["treeformer", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+            sys.exit(0)
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return stop.value.code or 0, out, err
+
+    return call
+
+
+@pytest.fixture
+def plants(tmp_path, comb, y_shape) -> Path:
+    """A folder with two skeleton files, one with a space and an umlaut in its name, and a picture."""
+    folder = tmp_path / "Mühle 1"
+    folder.mkdir()
+    treeformer.write(comb, folder / "käm m.rsml")
+    treeformer.write(y_shape, folder / "y.json")
+    Image.new("RGB", (40, 50), "white").save(folder / "käm m.png")
+    return folder
+
+
+def one_line(err: str) -> str:
+    lines = [line for line in err.splitlines() if line.strip()]
+    assert len(lines) == 1, err
+    return lines[0]
+
+
+# ---- what works ----------------------------------------------------------------------------------
+
+
+def test_version_and_help(run):
+    assert run("--version")[1].strip() == f"treeformer {treeformer.__version__}"
+    code, out, _ = run("--help")
+    assert code == 0
+    for command in ("convert", "traits", "draw", "evaluate", "synth", "prepare", "formats"):
+        assert command in out
+        code, text, _ = run(command, "--help")
+        assert code == 0
+        assert "Examples" in text or command == "formats"
+
+
+def test_it_starts_as_a_program_of_its_own():
+    done = subprocess.run(
+        [sys.executable, "-m", "treeformer.cli", "formats"], capture_output=True, text=True, check=True
+    )
+    assert "rsml-smartroot" in done.stdout
+
+
+def test_convert_a_file_and_a_folder(run, plants, tmp_path, comb):
+    assert run("convert", plants / "käm m.rsml", tmp_path / "a.swc")[0] == 0
+    assert treeformer.read(tmp_path / "a.swc").length == comb.length
+    code, _, err = run("convert", plants, tmp_path / "out", "--format", "geojson")
+    assert code == 0
+    assert "2 files written" in err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["käm m.geojson", "y.geojson"]
+    assert run("convert", plants / "y.json", tmp_path / "b.json", "--format", "node-link")[0] == 0
+    assert '"links"' in (tmp_path / "b.json").read_text() or '"edges"' in (tmp_path / "b.json").read_text()
+
+
+def test_traits_of_a_folder(run, plants, tmp_path):
+    code, _, err = run("traits", plants, "-o", tmp_path / "traits.csv")
+    assert code == 0
+    assert "2 rows from 2 files" in err
+    table = pd.read_csv(tmp_path / "traits.csv")
+    assert sorted(table["total_length"]) == [14.0, 70.0]
+    code, out, _ = run("traits", plants / "y.json", "--px-per-mm", 2, "--names", "sleap-roots")
+    assert code == 0
+    assert "network_length" in out
+    assert ",7.0," in out
+
+
+def test_its_own_table_in_the_folder_is_no_skeleton(run, plants):
+    for _ in range(2):
+        code, _, err = run("traits", plants, "-o", plants / "traits.csv")
+        assert code == 0, err
+
+
+def test_draw_and_compare(run, plants, tmp_path):
+    picture, skeleton = plants / "käm m.png", plants / "käm m.rsml"
+    assert run("draw", picture, skeleton, "-o", tmp_path / "new" / "a.png")[0] == 0
+    assert run("draw", picture, skeleton, "-o", tmp_path / "b.jpg", "--compare", skeleton)[0] == 0
+    assert Image.open(tmp_path / "new" / "a.png").size == Image.open(tmp_path / "b.jpg").size == (40, 50)
+
+
+def test_the_demo_leaves_things_to_look_at(run, tmp_path):
+    code, out, _ = run("demo", "-o", tmp_path)
+    assert code == 0
+    for line in out.splitlines()[-4:]:
+        assert Path(line.split()[-1]).stat().st_size > 0
+
+
+# ---- mistakes ------------------------------------------------------------------------------------
+
+
+BOMB = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]><rsml>&b;</rsml>'
+OUTSIDE = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><rsml>&b;</rsml>'
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("empty.rsml", ""),
+        ("cut.rsml", "<rsml><metadata><version>1</ver"),
+        ("cut.json", '{"format": "treeformer-skeleton", "version": 1, "nodes": [[1, 2'),
+        ("picture.rsml", "\x89PNG\r\n\x1a\n\x00\x00"),
+        ("bomb.rsml", BOMB),
+        ("outside.rsml", OUTSIDE),
+        ("nan.json", '{"format": "treeformer-skeleton", "version": 1, "nodes": [[NaN, 2]], "edges": []}'),
+        ("infinite.swc", "1 0 inf 2 0 1 -1\n"),
+        ("edge.json", '{"format": "treeformer-skeleton", "version": 1, "nodes": [[1, 2]], "edges": [[0, 7]]}'),
+        ("cycle.swc", "1 0 0 0 0 1 2\n2 0 1 1 0 1 1\n"),
+        ("unknown.xyz", "hello"),
+        ("mümmel ½.swc", "hello"),
+    ],
+)
+def test_a_bad_file_is_one_line(run, tmp_path, name, content):
+    (tmp_path / name).write_text(content, encoding="latin-1" if "PNG" in content else "utf-8")
+    code, _, err = run("convert", tmp_path / name, tmp_path / "out.graphml")
+    assert code == 2
+    assert name in err.splitlines()[0]
+    assert len(err.splitlines()) <= 2  # the line, and for a batch the count
+    assert not (tmp_path / "out.graphml").exists()
+
+
+def test_two_hundred_megabytes_of_garbage_are_refused_quickly(run, tmp_path):
+    noise = os.urandom(1 << 20)
+    for name in ("big.json", "big.rsml", "big.swc", "big.csv", "big.graphml"):
+        with (tmp_path / name).open("wb") as file:
+            for _ in range(200):
+                file.write(noise)
+        code, _, err = run("convert", tmp_path / name, tmp_path / "out.json")
+        assert code == 2
+        assert name in err.splitlines()[0]
+        (tmp_path / name).unlink()
+
+
+def test_the_rest_of_a_batch_is_done_and_counted(run, plants, tmp_path):
+    (plants / "broken.rsml").write_text("<rsml>")
+    code, _, err = run("convert", plants, tmp_path / "out", "--format", "swc")
+    assert code == 2
+    assert "broken.rsml" in err.splitlines()[0]
+    assert "2 files written" in err.splitlines()[-1]
+    assert "1 failed" in err.splitlines()[-1]
+    assert len(list((tmp_path / "out").iterdir())) == 2
+    code, _, err = run("traits", plants, "-o", tmp_path / "t.csv")
+    assert code == 2
+    assert "2 rows from 2 files" in err.splitlines()[-1]
+    assert len(pd.read_csv(tmp_path / "t.csv")) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("convert", "none.rsml", "a.swc"), "none.rsml"),
+        (("convert", "y.json", "a.xyz"), "a.xyz"),
+        (("convert", "y.json", "a.json", "--format", "jpeg"), "jpeg"),
+        (("convert", "y.json", "a.json", "--from", "rsml"), "y.json"),
+        (("traits", "none.swc"), "none.swc"),
+        (("traits", "y.json", "--px-per-mm", "0"), "px_per_mm"),
+        (("traits", "y.json", "--px-per-mm", "nan"), "px_per_mm"),
+        (("draw", "none.png", "y.json", "-o", "a.png"), "none.png"),
+        (("draw", "käm m.png", "y.json", "-o", "a.png"), "10×10"),
+        (("draw", "käm m.png", "none.json", "-o", "a.png"), "none.json"),
+        (("draw", "käm m.png", "käm m.rsml", "-o", "a.txt"), "a.txt"),
+    ],
+)
+def test_a_mistake_is_one_line(run, plants, monkeypatch, arguments, message):
+    monkeypatch.chdir(plants)
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert message in err.splitlines()[0].replace("-", "_") or message in err.splitlines()[0]
+    assert not list(plants.glob("a.*"))
+
+
+def test_a_folder_without_rights_is_one_line(run, plants, tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    if os.access(closed, os.W_OK):
+        pytest.skip("this user may write everywhere")
+    code, _, err = run("convert", plants / "y.json", closed / "a.swc")
+    assert code == 2
+    assert "a.swc" in one_line(err)
+
+
+def test_a_file_in_the_way_of_a_folder_is_one_line(run, plants, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    code, _, err = run("convert", plants / "y.json", tmp_path / "file" / "a.swc")
+    assert code == 2
+    assert "Traceback" not in err
+
+
+def test_an_empty_skeleton_is_measured_and_converted(run, tmp_path):
+    treeformer.write(Skeleton([], [], image_size=(5, 5)), tmp_path / "empty.json")
+    assert run("convert", tmp_path / "empty.json", tmp_path / "empty.swc")[0] in (0, 2)
+    assert run("traits", tmp_path / "empty.json")[0] == 0
