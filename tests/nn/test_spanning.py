@@ -1,0 +1,143 @@
+"""The batched spanning trees: the operator, its CUDA kernel against the CPU, forests, what torch asks of an operator.
+
+Without a GPU the kernel can be run by Triton's interpreter, on the CPU:
+TRITON_INTERPRET=1 pytest tests/nn/test_spanning.py (Triton 3.6 needs NumPy below 2.4 for it).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from tests.test_spanning import KINDS, as_edges, kruskal, random_costs
+from treeformer import TreeformerError
+from treeformer import spanning as twin
+from treeformer.nn import minimum_spanning_tree, spanning_triton
+from treeformer.nn.spanning import spanning_forest
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None
+KERNEL_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+needs_kernel = pytest.mark.skipif(
+    not (torch.cuda.is_available() or INTERPRETED), reason="no CUDA device, nor TRITON_INTERPRET=1 with Triton"
+)
+
+
+def batch(kind: str, graphs: int, nodes: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Costs, and masks from no real node to all of them."""
+    cost = torch.from_numpy(random_costs(kind, graphs, nodes, seed))
+    share = torch.linspace(0, 1, graphs)[:, None]
+    return cost, torch.rand(graphs, nodes, generator=torch.Generator().manual_seed(seed)) < share
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_trees_are_kruskals(kind):
+    cost, mask = batch(kind, 30, 8, seed=0)
+    trees = minimum_spanning_tree(cost, mask)
+    assert trees.dtype == torch.bool
+    assert torch.equal(trees, trees.mT)
+    expected = [kruskal(*graph) for graph in zip(cost.numpy(), mask.numpy(), strict=True)]
+    assert [as_edges(tree) for tree in trees.numpy()] == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_every_precision_agrees_with_the_twin_for_one_graph(dtype):
+    cost = torch.from_numpy(random_costs("asymmetric", 4, 40, seed=1)).to(dtype)
+    exact = cost.double().numpy()
+    trees = minimum_spanning_tree(cost).numpy()
+    assert [as_edges(tree) for tree in trees] == [twin.minimum_spanning_tree(one).tolist() for one in exact]
+
+
+@pytest.mark.parametrize(("graphs", "nodes"), [(0, 0), (0, 5), (3, 0), (3, 1), (2, 2), (1, 300)])
+def test_sizes_from_nothing_to_three_hundred(graphs, nodes):
+    trees = minimum_spanning_tree(torch.rand(graphs, nodes, nodes))
+    assert trees.shape == (graphs, nodes, nodes)
+    assert trees.sum().item() == 2 * graphs * max(nodes - 1, 0)
+
+
+def test_a_forest_is_the_twins():
+    cost, mask = batch("distinct", 40, 10, seed=2)
+    root_cost = torch.randn(40, 10, generator=torch.Generator().manual_seed(3)) - 0.5
+    trees, roots = spanning_forest(cost, root_cost, mask)
+    for number, real in enumerate(mask):
+        edges, expected_roots = twin.spanning_forest(
+            cost[number][real][:, real].numpy(), root_cost[number][real].numpy()
+        )
+        node = real.nonzero()[:, 0].numpy()
+        assert as_edges(trees[number].numpy()) == node[edges].tolist()
+        assert np.flatnonzero(roots[number]).tolist() == node[expected_roots].tolist()
+    assert 1 < roots.sum(1).max() < 10, "neither always one tree nor none"
+
+
+def test_a_forest_without_a_mask():
+    trees, roots = spanning_forest(torch.zeros(2, 3, 3), torch.tensor([[1.0, 2.0, 3.0], [1.0, -1.0, 3.0]]))
+    assert trees.sum((1, 2)).tolist() == [4, 4]
+    assert roots.tolist() == [[True, False, False], [False, True, False]]
+
+
+def test_the_operator_is_one_to_torch():
+    cost, mask = batch("distinct", 3, 6, seed=4)
+    torch.library.opcheck(torch.ops.treeformer.minimum_spanning_tree, (cost, mask))
+    assert not minimum_spanning_tree(cost.requires_grad_(), mask).requires_grad
+
+
+def test_wrong_input_is_one_clear_line():
+    cost = torch.zeros(2, 3, 3)
+    with pytest.raises(TreeformerError, match=r"cost is torch.float32 \(2, 3\), floating point \(B, N, N\) is needed"):
+        minimum_spanning_tree(cost[0, :2])
+    with pytest.raises(TreeformerError, match=r"cost is torch.int64"):
+        minimum_spanning_tree(cost.long())
+    with pytest.raises(TreeformerError, match=r"mask is torch.bool \(3, 2\), bool \(2, 3\) is needed"):
+        minimum_spanning_tree(cost, torch.ones(3, 2, dtype=torch.bool))
+    with pytest.raises(TreeformerError, match=r"mask is torch.float32"):
+        minimum_spanning_tree(cost, torch.ones(2, 3))
+    with pytest.raises(TreeformerError, match=r"root_cost is \(2, 2\), \(2, 3\) is needed"):
+        spanning_forest(cost, torch.zeros(2, 2))
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("nodes", [2, 3, 31, 32, 33, 70])
+def test_the_kernel_gives_the_very_trees_of_the_cpu(nodes, kind, dtype):
+    cost, mask = batch(kind, 6, nodes, seed=nodes)
+    cost = cost.to(dtype)
+    trees = spanning_triton.minimum_spanning_tree(cost.to(KERNEL_DEVICE), mask.to(KERNEL_DEVICE))
+    assert torch.equal(trees.cpu(), minimum_spanning_tree(cost, mask))
+
+
+@needs_cuda
+@pytest.mark.parametrize("warps", [None, 1, 2, 4, 8])
+@pytest.mark.parametrize("nodes", [100, 128, 129, 205, 256, 300, 513, 1024, 2050])
+def test_the_kernel_at_full_size(nodes, warps):
+    for kind in ("ties", "distinct", "holes"):
+        cost, mask = batch(kind, 4, nodes, seed=nodes)
+        trees = spanning_triton.minimum_spanning_tree(cost.cuda(), mask.cuda(), warps=warps)
+        assert torch.equal(trees.cpu(), minimum_spanning_tree(cost, mask))
+
+
+@needs_cuda
+def test_cuda_never_waits_for_the_device():
+    cost, mask = (part.cuda() for part in batch("distinct", 8, 50, seed=5))
+    root_cost = torch.randn(8, 50, device="cuda")
+    expected = minimum_spanning_tree(cost, mask), *spanning_forest(cost, root_cost, mask)  # compiles the kernels
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = minimum_spanning_tree(cost, mask), *spanning_forest(cost, root_cost, mask)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(map(torch.equal, found, expected))
+
+
+@needs_cuda
+def test_cuda_takes_views_double_precision_and_nothing():
+    cost, mask = (part.cuda() for part in batch("asymmetric", 8, 50, seed=6))
+    assert torch.equal(minimum_spanning_tree(cost.mT, mask), minimum_spanning_tree(cost, mask))
+    double = cost.double()
+    assert torch.equal(minimum_spanning_tree(double, mask).cpu(), minimum_spanning_tree(double.cpu(), mask.cpu()))
+    assert minimum_spanning_tree(cost[:0], mask[:0]).shape == (0, 50, 50)
+    assert not minimum_spanning_tree(cost[:, :1, :1], mask[:, :1]).any()
