@@ -44,10 +44,12 @@ def points_mark(points: FloatArray) -> int:
 
 
 def unknown_node(of: str, element: Element) -> Record:
+    """The record of a node that the schema has no place for; `of`: the element it was found in."""
     return {"of": of, "xml": fragment(element)}
 
 
 def unknown_attributes(of: str, attributes: Mapping[str, str]) -> list[Record]:
+    """The records of attributes that the schema does not have."""
     return [{"of": of, "attribute": name, "value": value} for name, value in attributes.items()]
 
 
