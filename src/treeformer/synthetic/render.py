@@ -1,0 +1,208 @@
+"""The two looks of a skeleton: plain lines as in the paper, and pictures that could be photographs."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeformer.axes import FloatArray
+from treeformer.errors import TreeformerError
+from treeformer.skeleton import Skeleton
+from treeformer.synthetic import clutter, lab, noise, optics, outdoors
+from treeformer.synthetic.canvas import Canvas, Colour, Sketch
+from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.material import (
+    Backdrop,
+    Material,
+    backdrop,
+    drawing_material,
+    paint_plant,
+    plant_strokes,
+    root_material,
+    wood_material,
+)
+from treeformer.synthetic.raster import Int16Array
+
+LOOKS = ("paper", "photo")
+DEFAULT_SIZE = (512, 512)
+LINE_COLOUR: Colour = (0, 0, 0)
+PAGE_COLOUR: Colour = (255, 255, 255)
+
+Picture = NDArray[np.uint8]
+Scene = Callable[[Dice, Canvas, FloatArray], None]
+
+SCENES: dict[str, Scene] = {
+    "blue paper": lab.blue_paper,
+    "grey paper": lab.grey_paper,
+    "agar": lab.agar,
+    "scanner": lab.scanner,
+    "soil": lab.soil,
+    "wall": lab.wall,
+    "orchard": outdoors.orchard,
+    "field": outdoors.field,
+}
+# How likely each scene is for a kind of plant: what fits is likely, and everything is possible.
+SCENE_WEIGHTS: dict[str, dict[str, float]] = {
+    "taproot": {"blue paper": 9, "agar": 8, "grey paper": 3, "scanner": 3, "soil": 3, "wall": 1},
+    "seedling": {"grey paper": 11, "blue paper": 4, "agar": 4, "scanner": 3, "soil": 2, "wall": 1},
+    "vine": {"field": 10, "orchard": 4, "wall": 4, "scanner": 1, "soil": 1},
+    "orchard": {"orchard": 11, "field": 4, "wall": 2, "scanner": 1, "soil": 0.5},
+}
+ANY_SCENE = dict.fromkeys(SCENES, 1.0)
+ROOT_KINDS, WOOD_KINDS = ("taproot", "seedling"), ("vine", "orchard")
+MATERIALS: dict[str, Callable[[Dice, Backdrop, float], Material]] = {
+    "root": root_material,
+    "wood": wood_material,
+    "drawing": drawing_material,
+}
+
+
+def render(skeleton: Skeleton, look: str, seed: int) -> Picture:
+    """A picture (height, width, 3) of a skeleton; without an image size it is 512×512.
+
+    The drawn lines lie on the skeleton's edges exactly: no effect moves them.
+
+    >>> render(Skeleton([(8, 8), (8, 24)], [(0, 1)], image_size=(32, 32)), "paper", 0).shape
+    (32, 32, 3)
+    """
+    if look not in LOOKS:
+        raise TreeformerError(f"no look {look!r}: choose one of {', '.join(LOOKS)}")
+    if seed < 0:
+        raise TreeformerError(f"a seed is zero or more, not {seed}")
+    if look == "paper":
+        return line_drawing(skeleton)
+    # One seed shows each preset in another scene.
+    what = f"photo {skeleton.metadata.get('preset', '')} {kind_of(skeleton)}"
+    return photograph(skeleton, Dice(zlib.crc32(what.encode()), seed))
+
+
+def kind_of(skeleton: Skeleton) -> str:
+    """What grows there, as the generator noted it: "taproot", "seedling", "vine", "orchard", or "" if unknown."""
+    return str(skeleton.metadata.get("kind", ""))
+
+
+def line_drawing(skeleton: Skeleton) -> Picture:
+    """Black lines on white."""
+    canvas = Canvas(skeleton.image_size or DEFAULT_SIZE, PAGE_COLOUR)
+    canvas.stroke(plant_strokes(skeleton), LINE_COLOUR)
+    return canvas.picture()
+
+
+def photograph(skeleton: Skeleton, dice: Dice) -> Picture:
+    """A scene, the plant in it, what lies in front, then light, lens and camera, all drawn from the dice."""
+    canvas = Canvas(skeleton.image_size or DEFAULT_SIZE)
+    kind = kind_of(skeleton)
+    weights = ANY_SCENE if dice.chance(0.08) else SCENE_WEIGHTS.get(kind, ANY_SCENE)
+    scene = dice.weighted(tuple(weights.items()))
+    bases = skeleton.nodes[skeleton.bases]
+    SCENES[scene](dice, canvas, bases)
+    crown = _crown(dice, canvas, skeleton, kind)
+    if crown is not None:
+        crown.paint(dice, canvas, 0.0)
+    material = MATERIALS[_material_of(dice, kind)](dice, backdrop(canvas, skeleton), canvas.scale)
+    if kind == "vine" and len(skeleton) and dice.chance(0.8):
+        _trellis(dice, canvas, skeleton)
+    paint_plant(dice, canvas, skeleton, material)
+    if crown is not None:
+        crown.paint(dice, canvas, dice.uniform(0.1, 0.5))
+    _in_front(dice, canvas, skeleton, kind, bases)
+
+    optics.uneven_light(dice, canvas)
+    optics.lens(dice, canvas)
+    optics.colour_cast(dice, canvas)
+    optics.sensor_noise(dice, canvas)
+    picture = canvas.picture()
+    return optics.jpeg(picture, dice.whole(35, 95)) if dice.chance(0.3) else picture
+
+
+def _material_of(dice: Dice, kind: str) -> str:
+    fitting = "root" if kind in ROOT_KINDS else "wood" if kind in WOOD_KINDS else "drawing"
+    return dice.choice(tuple(MATERIALS)) if dice.chance(0.05) else fitting
+
+
+@dataclass(frozen=True, slots=True)
+class _Crown:
+    """The leaves of a tree: the rows they are in, how dense they are there, 0 to 200, and their colour."""
+
+    rows: slice
+    mass: Int16Array
+    colour: Colour
+
+    def paint(self, dice: Dice, canvas: Canvas, thinner: float) -> None:
+        """Paint the leaves, `thinner` (0 to 1) than the crown is; other leaves each time."""
+        mass = self.mass - np.int16(round(100 * thinner))
+        light = 1.0 if thinner else 0.7  # the leaves behind the branches lie in shade
+        colour = (self.colour[0] * light, self.colour[1] * light, self.colour[2] * light)
+        outdoors.paint_leaves(dice, canvas, mass, colour, dice.uniform(0.5, 1.0), self.rows)
+
+
+def _crown(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> _Crown | None:
+    """Leaves around the thin branches: a broken mass where there are many, single ones where there are few."""
+    if kind not in WOOD_KINDS or len(skeleton) == 0 or dice.chance(0.6 if kind == "vine" else 0.45):
+        return None
+    radius = skeleton.radius if skeleton.radius is not None else np.ones(len(skeleton))
+    thin = skeleton.nodes[~(radius > max(1.0, float(np.nanmax(radius, initial=0.0)) * 0.5))]
+    amount = dice.uniform(0.05, 0.5) if kind == "vine" or dice.chance(0.4) else dice.uniform(0.4, 0.95)
+    width, height = canvas.size
+    cells = dice.whole(7, 14) if amount > 0.5 else dice.whole(9, 26)  # full crowns are round, thin ones cling
+    column = np.clip((thin[:, 0] * cells / width).astype(np.intp), 0, cells - 1)
+    row = np.clip((thin[:, 1] * cells / height).astype(np.intp), 0, cells - 1)
+    density = np.bincount(row * cells + column, minlength=cells * cells).reshape(cells, cells)
+    rows = slice(max(0, int(row.min()) - 1) * height // cells, min(cells, int(row.max()) + 2) * height // cells)
+    mass = noise.enlarge_gently(np.minimum(density * 70, 200).astype(np.int16), canvas.size)[rows]
+    mass += np.int16(round(140 * amount - 110))
+    level = dice.uniform(0.35, 1.3)
+    autumn = dice.chance(0.25)
+    colour = (150 * level, 110 * level, 30 * level) if autumn else (70 * level, 95 * level, 38 * level)
+    return _Crown(rows, mass, colour)
+
+
+def _trellis(dice: Dice, canvas: Canvas, skeleton: Skeleton) -> None:
+    """Wires at the height of the arms and above, and posts."""
+    top, bottom = float(skeleton.nodes[:, 1].min()), float(skeleton.nodes[:, 1].max())
+    clutter.posts(dice, canvas, dice.whole(0, 2))
+    sketch = Sketch()
+    heights = top + (bottom - top) * dice.array(dice.whole(1, 4), low=0.0, high=0.7)
+    clutter.wires(dice, canvas, sketch, heights.tolist())
+    sketch.draw(canvas)
+
+
+def _in_front(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str, bases: FloatArray) -> None:
+    """Seeds and shoots, leaves, stakes, tape, scratches: what hides a part of the plant or lies beside it."""
+    width, height = canvas.size
+    sketch = Sketch()
+    if kind == "seedling" and dice.chance(0.85):
+        size_px = dice.uniform(6, 20) * canvas.scale
+        for base in bases.tolist():
+            clutter.seed_grain(dice, canvas, sketch, base, size_px * dice.uniform(0.85, 1.15))
+    elif kind == "taproot" and dice.chance(0.5):
+        size_px = dice.uniform(5, 22) * canvas.scale
+        for base in bases.tolist():
+            clutter.rosette(dice, sketch, base, size_px * dice.uniform(0.8, 1.2))
+    elif kind in WOOD_KINDS and len(skeleton):
+        if dice.chance(0.35):
+            leaf_px = dice.uniform(2.5, 9) * canvas.scale
+            clutter.scatter_leaves(dice, sketch, skeleton.nodes, dice.whole(5, 60), leaf_px, (70, 105, 40), leaf_px * 2)
+        if dice.chance(0.5):
+            clutter.grass_tufts(dice, canvas, sketch, bases)
+    if dice.chance(0.3):
+        clutter.scratches(dice, canvas, sketch, dice.whole(1, 6))
+    if dice.chance(0.04):  # a cord or a hose across
+        path = ((0, height * dice.fraction()), (width, height * dice.fraction()))
+        radius = dice.uniform(1, 6) * canvas.scale
+        sketch.line(path, radius, dice.uniform(10, 240), dice.uniform(0.3, 0.9), softness=dice.uniform(1, 6))
+    sketch.draw(canvas)
+    if dice.chance(0.06):  # something held or fallen in front
+        x, y, side = dice.uniform(0, width), dice.uniform(0, height), dice.uniform(10, 60) * canvas.scale
+        level = dice.uniform(20, 230)
+        box = (x, y, x + side, y + side * dice.uniform(0.4, 2.0))
+        canvas.box(box, (level, level, level * dice.uniform(0.8, 1.1)), dice.uniform(0.5, 1.0))
+    if dice.chance(0.08):  # a reflection
+        glare = noise.soft_map(dice, (5, 5), canvas.size, 0, 255)
+        glare -= np.int16(dice.whole(150, 200))
+        np.clip(glare, 0, 60, out=glare)
+        canvas.add(glare, (1.0, 1.0, 1.0))

@@ -1,0 +1,213 @@
+"""The parts that paint: each fast step against its plain definition."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from treeformer.synthetic import clutter, noise, optics
+from treeformer.synthetic.canvas import Canvas, Sketch, depth_inside, inside, wavy_line
+from treeformer.synthetic.dice import Dice
+
+TILES = [
+    noise.grain,
+    noise.mottle,
+    noise.rough,
+    noise.clouds,
+    noise.streaks,
+    noise.weave,
+    noise.fibres,
+    noise.leaves,
+    noise.gravel,
+]
+
+
+def noisy_canvas(size: tuple[int, int] = (41, 33)) -> Canvas:
+    canvas = Canvas(size)
+    canvas.planes[:] = np.floor(Dice(4).array(*canvas.planes.shape) * 255)
+    return canvas
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_tiles_are_periodic_read_only_and_of_one_spread(tile: noise.Tile) -> None:
+    values = tile()
+    assert values.shape == (2 * noise.TILE, 2 * noise.TILE)
+    assert np.array_equal(values[: noise.TILE, : noise.TILE], values[noise.TILE :, noise.TILE :])
+    assert not values.flags.writeable
+    assert abs(float(values.mean())) < 1.5
+    assert 25 < float(values.std()) < 34
+    # No seam: the step over the edge is no larger than any other.
+    one = values[: noise.TILE, : noise.TILE].astype(np.float64)
+    for axis in (0, 1):
+        seam = np.abs(np.take(one, 0, axis) - np.take(one, -1, axis)).mean()
+        assert seam < 1.5 * np.abs(np.diff(one, axis=axis)).mean() + 1
+
+
+@pytest.mark.parametrize("size", [(100, 60), (512, 512), (700, 1300)])
+def test_window_has_the_size_asked_for(size: tuple[int, int]) -> None:
+    windows = [noise.window(noise.rough(), Dice(seed), size) for seed in range(4)]
+    assert all(window.shape == (size[1], size[0]) for window in windows)
+    assert not np.array_equal(windows[0], windows[1])
+
+
+def spline_weights(places: int, side: int) -> np.ndarray:
+    """(side, places) how much of each small value is in each large one: quadratic B-splines, ends repeated."""
+    weights = np.zeros((side, places))
+    for k in range(side):
+        at = (k + 0.5) * places / side
+        middle = min(int(at), places - 1)
+        f = at - middle
+        for offset, weight in ((-1, (1 - f) ** 2 / 2), (0, 0.5 + f * (1 - f)), (1, f**2 / 2)):
+            weights[k, min(max(middle + offset, 0), places - 1)] += weight
+    return weights
+
+
+@pytest.mark.parametrize("size", [(64, 64), (100, 37), (5, 9)])
+def test_enlarge_is_a_spline(size: tuple[int, int]) -> None:
+    small = np.floor(Dice(1).array(6, 8, low=-250, high=250)).astype(np.int16)
+    expected = spline_weights(6, size[1]) @ small @ spline_weights(8, size[0]).T
+    large = noise.enlarge(small, size)
+    assert large.shape == (size[1], size[0])
+    assert np.abs(large - expected).max() < 10  # weights in 64ths, rounded down twice
+    assert large.min() >= small.min() - 2
+    assert large.max() <= small.max() + 2
+    rows = slice(2, size[1] - 3)
+    assert np.array_equal(noise.enlarge(small, size, rows), large[rows])
+
+
+@pytest.mark.parametrize("size", [(64, 64), (101, 37)])
+def test_enlarge_gently_differs_by_no_more_than_a_pixels_slope(size: tuple[int, int]) -> None:
+    small = np.floor(Dice(1).array(4, 4, low=0, high=200)).astype(np.int16)
+    gently, exact = noise.enlarge_gently(small, size), noise.enlarge(small, size)
+    assert gently.shape == exact.shape
+    slope = max(np.abs(np.diff(exact, axis=axis)).max() for axis in (0, 1))
+    assert np.abs(gently - exact).max() <= 2 * slope + 2
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_blur_is_a_convolution(times: int) -> None:
+    canvas = noisy_canvas()
+    expected = canvas.planes.astype(np.float64)
+    optics.blur(canvas, times)
+    for _ in range(times):
+        for axis in (1, 2):
+            smooth = ndimage.convolve1d(expected, np.asarray([1, 2, 1]) / 4, axis=axis)
+            keep = [slice(None)] * 3
+            for edge in (0, -1):  # the outermost rows and columns keep their level
+                keep[axis] = edge
+                smooth[tuple(keep)] = expected[tuple(keep)]
+            expected = np.floor(smooth + 0.5)
+    assert np.array_equal(canvas.planes, expected)
+
+
+def test_blur_and_sharpening_move_nothing() -> None:
+    """The centre of mass of a dot stays where it is through every lens."""
+    for seed in range(40):
+        canvas = Canvas((64, 64), (20, 20, 20))
+        canvas.planes[:, 30, 21] = 220
+        optics.lens(Dice(seed), canvas)
+        weight = (canvas.planes[0] - 20).astype(np.float64)
+        row, column = np.indices(weight.shape)
+        assert (weight * row).sum() / weight.sum() == pytest.approx(30, abs=0.02)
+        assert (weight * column).sum() / weight.sum() == pytest.approx(21, abs=0.02)
+
+
+def test_add_and_mix_by_the_pixel() -> None:
+    canvas = noisy_canvas()
+    before = canvas.planes.copy()
+    field = noise.window(noise.rough(), Dice(2), canvas.size)[5:20]
+    weight = np.floor(Dice(3).array(15, 41) * 65).astype(np.int16)
+    canvas.add(field, (0.5, 0.5, -1.25), slice(5, 20))
+    for plane, gain in enumerate((0.5, 0.5, -1.25)):
+        assert np.array_equal(canvas.planes[plane, 5:20], before[plane, 5:20] + np.floor(field * gain))
+    assert np.array_equal(canvas.planes[:, :5], before[:, :5])
+    canvas.planes[:] = before
+    canvas.mix((10, 200, 90), weight, slice(5, 20))
+    for plane, level in enumerate((10, 200, 90)):
+        change = np.floor((level - before[plane, 5:20].astype(int)) * weight / 64)
+        assert np.array_equal(canvas.planes[plane, 5:20], before[plane, 5:20] + change)
+
+
+def test_mix_with_texture() -> None:
+    canvas = Canvas((4, 2))
+    texture = np.asarray([[-64, 0, 32, 64]] * 2, dtype=np.int16)
+    canvas.mix((100, 50, 0), np.full((2, 4), 64, dtype=np.int16), texture=texture, contrast=0.5)
+    assert canvas.planes[0, 0].tolist() == [50, 100, 125, 150]
+    assert canvas.planes[1, 0].tolist() == [25, 50, 62, 75]
+
+
+def test_canvas_becomes_a_picture() -> None:
+    canvas = Canvas((3, 2), (10, 20, 30))
+    canvas.planes[0, 0, 0] = 300
+    canvas.planes[2, 1, 2] = -5
+    picture = canvas.picture()
+    assert picture.shape == (2, 3, 3)
+    assert picture.dtype == np.uint8
+    assert picture[0, 0].tolist() == [255, 20, 30]
+    assert picture[1, 2].tolist() == [10, 20, 0]
+
+
+def test_depth_inside_a_round_box() -> None:
+    box, corner = (4.0, 3.0, 40.0, 30.0), 8.0
+    depth = depth_inside(box, corner, slice(0, 36), slice(0, 48))
+    for row, column in np.ndindex(36, 48):
+        x, y = column + 0.5, row + 0.5
+        qx, qy = abs(x - 22) - 18 + corner, abs(y - 16.5) - 13.5 + corner
+        expected = corner - math.hypot(max(qx, 0), max(qy, 0)) - min(max(qx, qy), 0)
+        assert depth[row, column] == pytest.approx(4 * expected, abs=1.01)
+
+
+def test_inside_keeps_to_the_picture() -> None:
+    assert inside((-5, 2.2, 8.6, 99), (10, 20)) == (slice(2, 20), slice(0, 9))
+    rows, columns = inside((30, 30, 20, 20), (10, 10))
+    assert rows.stop == rows.start
+    assert columns.stop == columns.start
+
+
+def test_later_strokes_of_a_sketch_lie_on_top() -> None:
+    canvas, sketch = Canvas((20, 20)), Sketch()
+    sketch.line([(2, 10), (18, 10)], 3, (200, 0, 0))
+    sketch.line([(10, 2), (10, 18)], 3, (0, 200, 0), opacity=0.5)
+    sketch.draw(canvas)
+    assert canvas.planes[:, 10, 10].tolist() == [0, 100, 0]
+    assert canvas.planes[:, 10, 3].tolist() == [200, 0, 0]
+    Sketch().draw(canvas)
+
+
+def test_wavy_line_sways_to_the_side() -> None:
+    path = wavy_line((0, 0), (10, 0), np.asarray([0.0, 2.0, 0.0]))
+    assert path.tolist() == [[0, 0], [5, 2], [10, 0]]
+
+
+def test_every_sign_can_be_written() -> None:
+    for letter in clutter.SIGNS:
+        canvas, sketch = Canvas((40, 40)), Sketch()
+        clutter.printed(sketch, letter, (8, 8), 24, (255, 255, 255))
+        sketch.draw(canvas)
+        assert (canvas.planes[0] > 128).sum() > 20
+
+
+def test_jpeg_changes_little_at_high_quality_and_more_at_low() -> None:
+    picture = np.array(noisy_canvas((64, 64)).picture())
+    optics_input = ndimage.gaussian_filter(picture, (2, 2, 0))
+    fine, coarse = (optics.jpeg(optics_input, quality).astype(int) - optics_input for quality in (95, 30))
+    assert 0 < np.abs(fine).mean() < np.abs(coarse).mean() < 20
+
+
+def test_dice_are_fair_and_within_bounds() -> None:
+    dice = Dice(1)
+    assert {dice.whole(2, 4) for _ in range(200)} == {2, 3, 4}
+    assert {dice.choice("abc") for _ in range(200)} == set("abc")
+    drawn = [dice.weighted((("x", 3.0), ("y", 1.0))) for _ in range(4000)]
+    assert drawn.count("x") / 4000 == pytest.approx(0.75, abs=0.03)
+    bell = dice.bell(20000)
+    assert bell.mean() == pytest.approx(0, abs=0.03)
+    assert bell.std() == pytest.approx(1, abs=0.03)
+    assert isinstance(float(dice.bell()), float)
+    values = dice.array(1000, low=-2, high=3)
+    assert values.min() >= -2
+    assert values.max() < 3
+    assert sum(dice.chance(0.2) for _ in range(5000)) / 5000 == pytest.approx(0.2, abs=0.03)

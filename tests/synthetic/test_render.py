@@ -1,0 +1,212 @@
+"""The looks: the same everywhere, exact, and robust to any skeleton."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import features
+
+from treeformer import Skeleton, TreeformerError
+from treeformer.synthetic import LOOKS, PRESETS, generate, noise, optics, picture, render
+from treeformer.synthetic.canvas import Canvas
+from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.material import Material, paint_plant
+from treeformer.synthetic.render import SCENE_WEIGHTS, SCENES, photograph
+
+# Changing a recipe changes these: a new hash belongs into the same change, with the reason.
+HASH_OF_100 = {
+    "paper": "f62ca32ae2fab6e9",
+    "photo": "8d17a5a84e79ba8a",
+}
+HASH_OF_JPEG = "e2ecdf94b1ba334d"
+
+
+def hash_of(preset_of_seed: list[str], look: str) -> str:
+    total = hashlib.sha256()
+    for seed, preset in enumerate(preset_of_seed):
+        array, skeleton = picture(preset, look, seed)
+        total.update(array.tobytes())
+        total.update(skeleton.nodes.tobytes())
+        total.update(skeleton.edges.astype(np.int64).tobytes())
+    return total.hexdigest()[:16]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_first_100_pictures_are_the_same_on_every_machine(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but the JPEG step, which is another library's: it has its own test below."""
+    monkeypatch.setattr(optics, "jpeg", lambda array, quality: array)
+    presets = ["paper"] * 100 if look == "paper" else [PRESETS[seed % len(PRESETS)] for seed in range(100)]
+    assert hash_of(presets, look) == HASH_OF_100[look]
+
+
+def test_last_bits_of_library_functions_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other machines' sines and exponentials may differ in the last bit: here each is off by one, up or down."""
+    monkeypatch.setattr(optics, "jpeg", lambda array, quality: array)
+    presets = [PRESETS[seed % len(PRESETS)] for seed in range(36)]
+    expected, sine = hash_of(presets, "photo"), np.sin(1.0)
+    tiles = (noise.fibres, noise.leaves, noise.gravel)  # these are drawn with sines
+    for tile in tiles:
+        tile.cache_clear()
+    for module, names in ((np, ("sin", "cos", "exp", "interp", "linspace")), (math, ("sin", "cos", "atan2"))):
+        for name in names:
+            original = getattr(module, name)
+
+            def inexact(*args: Any, original: Callable[..., Any] = original, **options: Any) -> Any:
+                exact = np.asarray(original(*args, **options), dtype=np.float64)
+                towards = np.where(np.arange(exact.size).reshape(exact.shape) % 3 == 0, np.inf, -np.inf)
+                # Ends and zeros are exact in every library.
+                return np.where((exact == 0) | (np.abs(exact) == 1), exact, np.nextafter(exact, towards))[()]
+
+            monkeypatch.setattr(module, name, inexact)
+    assert np.sin(1.0) != sine
+    assert hash_of(presets, "photo") == expected
+    for tile in tiles:
+        tile.cache_clear()
+
+
+@pytest.mark.skipif(not features.check_feature("libjpeg_turbo"), reason="Pillow was built with another JPEG library")
+def test_jpeg_is_the_same_on_every_machine() -> None:
+    array = picture("paper", "photo", 1)[0]
+    total = hashlib.sha256()
+    for quality in (35, 60, 75, 90, 95):
+        total.update(optics.jpeg(array, quality).tobytes())
+    assert total.hexdigest()[:16] == HASH_OF_JPEG
+
+
+def test_order_and_repetition_do_not_matter() -> None:
+    first = picture("vine", "photo", 5)[0]
+    picture("seedling", "photo", 8)
+    again = picture("vine", "photo", 5)[0]
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, picture("vine", "photo", 6)[0])
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("kind", ["", *SCENE_WEIGHTS])
+@pytest.mark.parametrize(
+    ("nodes", "edges"),
+    [([], []), ([(20.0, 30.0)], []), ([(0, 0), (64, 48), (64, 0)], [(0, 1), (1, 2), (2, 0)])],
+    ids=["empty", "one node", "a cycle"],
+)
+def test_any_skeleton_is_rendered(
+    look: str, kind: str, nodes: list[tuple[float, float]], edges: list[tuple[int, int]]
+) -> None:
+    skeleton = Skeleton(nodes, edges, image_size=(64, 48), metadata={"kind": kind} if kind else None)
+    for seed in range(6):
+        array = render(skeleton, look, seed)
+        assert array.shape == (48, 64, 3)
+        assert array.dtype == np.uint8
+        assert array.flags.writeable
+
+
+def test_without_an_image_size_it_is_512() -> None:
+    assert render(Skeleton([(5, 5), (9, 9)], [(0, 1)]), "paper", 0).shape == (512, 512, 3)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("size", [(64, 64), (570, 190), (90, 300)])
+def test_every_scene_at_every_shape(scene: str, size: tuple[int, int]) -> None:
+    for seed in range(6):
+        canvas = Canvas(size)
+        canvas.planes[:] = -999
+        SCENES[scene](Dice(seed), canvas, np.asarray([(size[0] / 2, size[1] * dice_share(seed))]))
+        assert canvas.planes.min() > -400  # all is painted, and nothing ran over
+        assert canvas.planes.max() < 700
+
+
+def dice_share(seed: int) -> float:
+    return (0.02, 0.3, 0.5, 0.7, 0.9, 0.99)[seed]
+
+
+def test_every_mixture_of_plant_and_scene_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[tuple[str, str]] = set()
+    for name, scene in list(SCENES.items()):
+        monkeypatch.setitem(SCENES, name, lambda dice, canvas, bases, name=name: seen.add((kind, name)))
+        assert scene
+    for kind in SCENE_WEIGHTS:
+        plant = Skeleton([(30, 10), (30, 40)], [(0, 1)], root=0, image_size=(64, 64), metadata={"kind": kind})
+        for seed in range(1500):
+            photograph(plant, Dice(1, seed))
+            if len([pair for pair in seen if pair[0] == kind]) == len(SCENES):
+                break
+    assert len(seen) == len(SCENE_WEIGHTS) * len(SCENES)
+
+
+def test_line_drawing_lies_on_the_truth() -> None:
+    """The ink around each node and edge is centred on it, within a tenth of a pixel."""
+    line = Skeleton([(100.3, 80.7), (180.9, 140.2)], [(0, 1)], radius=[1, 1], image_size=(256, 256))
+    ink = 255.0 - render(line, "paper", 0)[:, :, 0]
+    row, column = np.indices(ink.shape) + 0.5
+    assert (ink * column).sum() / ink.sum() == pytest.approx((100.3 + 180.9) / 2, abs=0.1)
+    assert (ink * row).sum() / ink.sum() == pytest.approx((80.7 + 140.2) / 2, abs=0.1)
+    assert render(line, "paper", 0)[0, 0].tolist() == [255, 255, 255]
+    assert render(line, "paper", 0)[110, 140].max() < 30
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_painted_branches_lie_on_the_truth(preset: str) -> None:
+    """Painted flat on an even ground, each straight stretch's ink is centred on its edge."""
+    skeleton = generate(preset, 4)
+    canvas = Canvas((512, 512), (0, 0, 0))
+    paint_plant(Dice(1), canvas, skeleton, Material(thin=(200, 200, 200), thick=(200, 200, 200)))
+    expected = Canvas((512, 512), (0, 0, 0))
+    radius = np.asarray(skeleton.radius)
+    for a, b in skeleton.edges.tolist():
+        # A slow twin: sample points along the edge, light up the pixel each falls into.
+        for t in np.linspace(0, 1, 20):
+            x, y = skeleton.nodes[a] * (1 - t) + skeleton.nodes[b] * t
+            if 1 <= x < 511 and 1 <= y < 511 and min(radius[a], radius[b]) >= 0.75:
+                expected.planes[0, int(y), int(x)] = 1
+    on_line = canvas.planes[0][expected.planes[0] == 1]
+    assert len(on_line) == 0 or np.mean(on_line > 100) > 0.97
+
+
+def test_photographs_show_the_plant() -> None:
+    """Nearly everywhere the plant differs from the same scene without it."""
+    visible = []
+    for seed in range(12):
+        for preset in ("taproot", "orchard"):
+            skeleton = generate(preset, seed)
+            bare = Skeleton([], [], image_size=(512, 512), metadata=dict(skeleton.metadata))
+            with_plant, without = (render(s, "photo", seed).astype(int) for s in (skeleton, bare))
+            column, row = np.clip(skeleton.nodes.astype(int), 0, 511).T
+            patch = np.abs(with_plant - without)[row, column].max(axis=1)
+            visible.append(np.mean(patch > 6))
+    assert np.mean(visible) > 0.7
+
+
+def test_photographs_differ_from_each_other() -> None:
+    arrays = [picture("taproot", "photo", seed)[0] for seed in range(30)]
+    means = np.asarray([array.reshape(-1, 3).mean(axis=0) for array in arrays])
+    assert means.std(axis=0).min() > 20  # colours and light vary widely
+    assert np.mean([20 < array.mean() < 235 for array in arrays]) > 0.8  # few are very dark or very bright
+
+
+def test_what_a_data_loader_needs() -> None:
+    call = pickle.loads(pickle.dumps(picture))
+    array, skeleton = call("several", "photo", 3, (320, 200))
+    assert array.shape == (200, 320, 3)
+    assert skeleton.image_size == (320, 200)
+    assert pickle.loads(pickle.dumps(skeleton)) == skeleton
+
+
+def test_mistakes_are_one_clear_line() -> None:
+    with pytest.raises(TreeformerError, match="no look 'oil': choose one of paper, photo"):
+        render(Skeleton([], []), "oil", 0)
+    with pytest.raises(TreeformerError, match="a seed is zero or more, not -3"):
+        render(Skeleton([], []), "photo", -3)
+
+
+def test_importing_takes_no_heavy_library() -> None:
+    heavy = ["torch", "pandas", "matplotlib", "typer", "rich"]
+    code = f"import sys, treeformer.synthetic; print([name for name in {heavy} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
