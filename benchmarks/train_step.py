@@ -1,0 +1,127 @@
+"""Training speed: images a second of whole steps, with pictures made on the fly, and what the tree constraint costs.
+
+PYTHONPATH=src python benchmarks/train_step.py --models default paper --batch 64 --steps 40 --workers 14
+
+For each model: the step alone (one batch, again and again), the step with SFS against the same step without, and the
+step fed by worker processes that make 512×512 pictures of the look `paper`. On a GPU in bf16, compiled; on a CPU in float32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict
+
+import torch
+
+from treeformer.models import TreeFormer, TreeFormerConfig
+from treeformer.training.config import DataConfig, SourceConfig
+from treeformer.training.stream import Batch, PictureStream, training_loader
+
+
+def make(name: str, constraint: str, device: torch.device, compiled: bool) -> tuple[TreeFormer, torch.optim.Optimizer]:
+    torch.manual_seed(0)
+    settings = asdict(getattr(TreeFormerConfig, name)()) | {"constraint": constraint}
+    model = TreeFormer(TreeFormerConfig(**settings)).to(device).train()
+    if device.type == "cuda":
+        model = model.to(memory_format=torch.channels_last)
+    if compiled:
+        model.compile_parts()
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    return model, torch.optim.AdamW(parameters, lr=1e-4, fused=device.type == "cuda")
+
+
+def step(model: TreeFormer, optimiser: torch.optim.Optimizer, batch: Batch, device: torch.device) -> None:
+    images = batch.images.float() / 255.0
+    if device.type == "cuda":
+        images = images.contiguous(memory_format=torch.channels_last)
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
+        parts = model.loss(model(images, batch.targets), batch.targets)
+    torch.stack(list(parts.values())).sum().backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+
+
+def seconds(work: object, steps: int, device: torch.device) -> float:
+    """Seconds a call, the median of three rounds."""
+    rounds = []
+    for _ in range(3):
+        _wait(device)
+        began = time.perf_counter()
+        for _ in range(steps):
+            work()  # type: ignore[operator]
+        _wait(device)
+        rounds.append((time.perf_counter() - began) / steps)
+    return sorted(rounds)[1]
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=["default", "paper"])
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--max-nodes", type=int, default=100)
+    parser.add_argument("--profile", action="store_true", help="print where the time of a step goes")
+    arguments = parser.parse_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
+
+    data = DataConfig(max_nodes=arguments.max_nodes)
+    stream = PictureStream([SourceConfig(presets=("paper",), looks=("paper",))], data, seed=0)
+
+    def loader():
+        return iter(
+            training_loader(
+                stream,
+                batch=arguments.batch,
+                start=0,
+                rank=0,
+                world=1,
+                workers=arguments.workers,
+                pin=device.type == "cuda",
+            )
+        )
+
+    batches = loader()
+    fixed = next(batches).to(device)
+    nodes = float(fixed.targets.mask.sum() / arguments.batch)
+    print(f"{device}, batch {arguments.batch}, {nodes:.0f} nodes a picture, torch {torch.__version__}")
+    print(f"{'model':10} {'without SFS':>12} {'with SFS':>12} {'ratio':>7} {'with data':>12}   compile   memory")
+    for name in arguments.models:
+        rates = {}
+        for constraint in ("test", "both"):
+            model, optimiser = make(name, constraint, device, compiled=device.type == "cuda")
+            began = time.perf_counter()
+            for _ in range(3):
+                step(model, optimiser, fixed, device)
+            _wait(device)
+            compile_s = time.perf_counter() - began
+            rates[constraint] = seconds(lambda: step(model, optimiser, fixed, device), arguments.steps, device)  # noqa: B023
+        memory = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
+        fed = seconds(lambda: step(model, optimiser, next(batches).to(device), device), arguments.steps, device)  # noqa: B023
+        per_s = {key: arguments.batch / value for key, value in rates.items()}
+        print(
+            f"{name:10} {per_s['test']:8.0f} im/s {per_s['both']:8.0f} im/s {rates['both'] / rates['test']:7.3f} "
+            f"{arguments.batch / fed:8.0f} im/s {compile_s:7.0f} s {memory:6.1f} GiB",
+            flush=True,
+        )
+        if arguments.profile and device.type == "cuda":
+            from torch.profiler import ProfilerActivity, profile
+
+            with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+                for _ in range(3):
+                    step(model, optimiser, fixed, device)
+                _wait(device)
+            print(profiler.key_averages().table(sort_by="cuda_time_total", row_limit=25, max_name_column_width=60))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Checkpoints: everything a run needs to go on, in one safetensors file that appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from treeformer import safetensors
+from treeformer.errors import TreeformerError
+
+
+class CheckpointError(TreeformerError):
+    """A checkpoint that is missing, broken or of another architecture."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands."""
+
+    step: int = 0
+    position: int = 0
+    """Pictures of the stream that were used."""
+    seconds: float = 0.0
+    """Time spent training, over all pieces of the run."""
+    best_score: float = -1.0
+    best_step: int = 0
+
+
+def save(
+    path: Path,
+    model: nn.Module,
+    average: dict[str, Tensor],
+    optimiser: torch.optim.Optimizer,
+    progress: Progress,
+    config: Any,
+) -> None:
+    """Write model, averaged weights, optimiser state and progress; an old file stays until the new one is whole."""
+    arrays = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+    arrays |= {f"average/{name}": tensor for name, tensor in average.items()}
+    for name, state in _optimiser_state(model, optimiser).items():
+        arrays |= {f"optimiser/{name}/{key}": torch.as_tensor(value) for key, value in state.items()}
+    metadata = {"progress": json.dumps(asdict(progress)), "config": json.dumps(asdict(config))}
+    try:
+        safetensors.write(path, {name: _numpy(tensor) for name, tensor in arrays.items()}, metadata)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: cannot be written ({error.strerror or error}); the one before is kept"
+        ) from None
+
+
+def restore(path: Path, model: nn.Module, average: dict[str, Tensor], optimiser: torch.optim.Optimizer) -> Progress:
+    """Load a checkpoint into a model, its average and its optimiser, in place."""
+    if not path.exists():
+        raise CheckpointError(f"{path}: no checkpoint to go on from")
+    arrays = safetensors.read(path)
+    _, metadata = safetensors.read_header(path)
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "optimiser": {}}
+    for name, array in arrays.items():
+        part, _, rest = name.partition("/")
+        if part not in parts:
+            raise CheckpointError(f"{path}: not a checkpoint of a training run")
+        parts[part][rest] = torch.from_numpy(np.array(array))
+    load_weights(model, parts["model"], path)
+    for name, tensor in average.items():
+        if name not in parts["average"] or parts["average"][name].shape != tensor.shape:
+            raise CheckpointError(f"{path}: of another architecture ({name} does not fit)")
+        tensor.copy_(parts["average"][name])
+    names = [name for name, _ in _parameters_in_order(model, optimiser)]
+    state = {
+        index: {
+            key: parts["optimiser"][f"{name}/{key}"].clone()
+            for key in ("step", "exp_avg", "exp_avg_sq")
+            if f"{name}/{key}" in parts["optimiser"]
+        }
+        for index, name in enumerate(names)
+    }
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": {i: s for i, s in state.items() if s}, "param_groups": groups})
+    try:
+        return Progress(**json.loads(metadata["progress"]))
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(f"{path}: its progress cannot be read") from None
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
+    """Load strictly: every weight is there, none is left over, every shape fits; else one line names the misfit."""
+    own = model.state_dict()
+    for name, tensor in own.items():
+        if name not in weights:
+            raise CheckpointError(f"{path}: of another architecture ({name} is missing)")
+        if weights[name].shape != tensor.shape:
+            shapes = f"{tuple(weights[name].shape)} instead of {tuple(tensor.shape)}"
+            raise CheckpointError(f"{path}: of another architecture ({name} is {shapes})")
+    for name in weights:
+        if name not in own:
+            raise CheckpointError(f"{path}: of another architecture ({name} is left over)")
+    model.load_state_dict(weights)
+
+
+def _parameters_in_order(model: nn.Module, optimiser: torch.optim.Optimizer) -> list[tuple[str, Tensor]]:
+    """The optimiser's parameters in its own order, with the names the model gives them."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [(names[id(p)], p) for group in optimiser.param_groups for p in group["params"]]
+
+
+def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
+    return {name: optimiser.state[p] for name, p in _parameters_in_order(model, optimiser) if p in optimiser.state}
+
+
+def _numpy(tensor: Tensor) -> Any:
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()

@@ -1,0 +1,337 @@
+"""The training loop: a model, a stream of pictures, AdamW, averaged weights; on one device or on many machines."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from treeformer import data, safetensors
+from treeformer.errors import TreeformerError
+from treeformer.models import TreeFormer, TreeFormerConfig
+from treeformer.nn.backbone import load_backbone
+from treeformer.nn.targets import Targets
+from treeformer.training import checkpoint
+from treeformer.training.config import ConfigError, OptimiserConfig, TrainingConfig, build
+from treeformer.training.stream import Batch, PictureStream, training_loader
+from treeformer.training.validation import Validator
+
+CHECKPOINT, BEST, LOG = "checkpoint.safetensors", "best.safetensors", "log.csv"
+# A step whose loss is no number is left out; so many in a row mean that the model is lost.
+MAX_BAD_STEPS = 20
+LOG_EVERY = 50
+
+
+class TrainingError(TreeformerError):
+    """A run that cannot go on; the last good checkpoint stays."""
+
+
+class _Step(nn.Module):
+    """Forward and loss as one module, so that every wrapper around it (DDP, autocast) sees a single call."""
+
+    def __init__(self, model: TreeFormer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor, targets: Targets, node_count: Tensor) -> dict[str, Tensor]:
+        # Channels last: the layout that a GPU's convolutions are fastest in.
+        pixels = (images.float() / 255.0).contiguous(memory_format=torch.channels_last)
+        output = self.model(pixels, targets)
+        parts = self.model.loss(output, targets, node_count)
+        return {"loss": torch.stack(list(parts.values())).sum(), **parts}
+
+
+def train(
+    config: TrainingConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    max_minutes: float | None = None,
+    accelerator: str = "auto",
+    devices: int = 1,
+    machines: int = 1,
+    show: Callable[[int, int, dict[str, float]], None] | None = None,
+) -> checkpoint.Progress:
+    """Train until `config.steps`, `max_minutes`, or no improvement for `config.patience_epochs`.
+
+    `out` receives checkpoint.safetensors (to go on from), best.safetensors (averaged weights of the best validation),
+    log.csv, and TensorBoard's events where it is installed. show(step, steps, figures) is called now and then.
+    """
+    fabric = _fabric(config, accelerator, devices, machines)
+    fabric.launch()
+    torch.set_float32_matmul_precision("high")
+    torch.manual_seed(config.seed)
+    torch.backends.cudnn.benchmark = True
+    model = _model(config).to(memory_format=torch.channels_last)
+    optimiser = torch.optim.AdamW(_groups(model, config.optimiser), fused=fabric.device.type == "cuda")
+    average = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    if config.compile:
+        model.compile_parts()
+    step_module, optimiser = fabric.setup(_Step(model), optimiser)
+    average = {name: tensor.to(fabric.device) for name, tensor in average.items()}
+    progress = checkpoint.Progress()
+    if resume:
+        progress = checkpoint.restore(out / CHECKPOINT, model, average, optimiser.optimizer)
+    run = _Run(config, out, fabric, model, average, optimiser, progress, max_minutes, show)
+    try:
+        run.loop(step_module)
+    finally:
+        run.log.close()
+    return progress
+
+
+class _Run:
+    """One run's state and its loop."""
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        out: Path,
+        fabric: Fabric,
+        model: TreeFormer,
+        average: dict[str, Tensor],
+        optimiser: Any,
+        progress: checkpoint.Progress,
+        max_minutes: float | None,
+        show: Callable[[int, int, dict[str, float]], None] | None,
+    ) -> None:
+        self.config, self.out, self.fabric, self.model = config, out, fabric, model
+        self.average, self.optimiser, self.progress = average, optimiser, progress
+        self.limit_s = math.inf if max_minutes is None else 60 * max_minutes
+        self.show = show
+        if config.batch_size % fabric.world_size:
+            raise ConfigError(f"batch_size {config.batch_size} cannot be shared among {fabric.world_size} processes")
+        self.batch = config.batch_size // fabric.world_size
+        self.skips = data.SkipReport()
+        self.log = _Log(out, progress.step) if fabric.is_global_zero else _NoLog()
+        self.validator = Validator(config, fabric.device) if fabric.is_global_zero else None
+        self.rates = [group["lr"] for group in optimiser.param_groups]
+
+    def loop(self, step_module: Any) -> None:
+        """Steps, validations and checkpoints until the end."""
+        config, progress = self.config, self.progress
+        stream = PictureStream(config.data.train, config.data, config.seed)
+        loader = training_loader(
+            stream,
+            batch=self.batch,
+            start=progress.position,
+            rank=self.fabric.global_rank,
+            world=self.fabric.world_size,
+            workers=config.data.workers,
+            pin=self.fabric.device.type == "cuda",
+        )
+        began, before = time.monotonic(), progress.seconds
+        last_checkpoint, last_log, bad_steps = began, (began, progress.step), 0
+        sums: dict[str, Tensor] = {}
+        for batch in loader:
+            self._note_skips(batch)
+            figures = self._step(step_module, batch.to(self.fabric.device))
+            progress.step += 1
+            progress.position += config.batch_size
+            progress.seconds = before + time.monotonic() - began
+            for name, value in figures.items():
+                sums[name] = sums.get(name, 0.0) + value
+            done = progress.step >= config.steps or self._agree(time.monotonic() - began > self.limit_s)
+            if progress.step % LOG_EVERY == 0 or done:
+                now, steps = time.monotonic(), progress.step - last_log[1]
+                means = {name: float(value) / steps for name, value in sums.items()}
+                means["images_per_s"] = steps * config.batch_size / (now - last_log[0])
+                bad_steps = bad_steps + steps if not math.isfinite(means["loss"]) else 0
+                self._report(means)
+                last_log, sums = (now, progress.step), {}
+                if bad_steps >= MAX_BAD_STEPS:
+                    raise TrainingError(
+                        f"the loss is not a number since step {progress.step - bad_steps}; "
+                        f"the last good checkpoint is {self.out / CHECKPOINT}"
+                    )
+            if progress.step % config.validate_every == 0 or done:
+                self._validate()
+                last_log = (time.monotonic(), progress.step)
+            due = self._agree(time.monotonic() - last_checkpoint > 60 * config.checkpoint_minutes)
+            if due or done or progress.step % config.validate_every == 0:
+                self._save()
+                last_checkpoint = time.monotonic()
+            if done or self._out_of_patience():
+                break
+        if len(self.skips):
+            self.fabric.print(str(self.skips))
+
+    def _step(self, step_module: Any, batch: Batch) -> dict[str, Tensor]:
+        """One update. A loss or gradient that is no number leaves everything as it was."""
+        config, progress = self.config, self.progress
+        # Noise (dropout, denoising) depends on the step alone, so that a resumed run draws the same.
+        torch.manual_seed(hash((config.seed, progress.step, self.fabric.global_rank)) % 2**63)
+        self._set_learning_rate()
+        nodes = batch.targets.mask.sum().clamp(min=1).float()
+        if self.fabric.world_size > 1:
+            # Divided by the mean count, the processes' gradients have the mean that one large batch would give.
+            nodes = torch.as_tensor(self.fabric.all_reduce(nodes, reduce_op="mean"))
+        figures = step_module(batch.images, batch.targets, nodes)
+        loss = figures["loss"]
+        self.fabric.backward(loss)
+        parameters = [p for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None]
+        norm = torch.nn.utils.clip_grad_norm_(parameters, config.optimiser.clip_norm)
+        good = torch.isfinite(norm)
+        # Multiplying by zero would keep NaN: bad gradients are replaced, without asking the device what they are.
+        for parameter in parameters:
+            parameter.grad = torch.where(good, parameter.grad, 0.0)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self._average()
+        return {name: value.detach() for name, value in figures.items()} | {"gradient_norm": norm}
+
+    def _set_learning_rate(self) -> None:
+        """Warm-up, then a cosine to zero over the steps or, where that ends first, over the time."""
+        settings, progress = self.config.optimiser, self.progress
+        share = max(progress.step / self.config.steps, min(progress.seconds / self.limit_s, 1.0))
+        warm = min(1.0, (progress.step + 1) / max(1, settings.warmup_steps))
+        factor = warm * 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        # A young average would remember the random start: its memory grows with the steps.
+        decay = min(self.config.optimiser.ema_decay, (1 + self.progress.step) / (10 + self.progress.step))
+        state = self.model.state_dict()
+        floating = [name for name, tensor in state.items() if tensor.is_floating_point()]
+        torch._foreach_lerp_([self.average[n] for n in floating], [state[n] for n in floating], 1 - decay)
+        for name in state.keys() - set(floating):
+            self.average[name].copy_(state[name])
+
+    def _agree(self, mine: bool) -> bool:
+        """The first process decides for all: clocks differ."""
+        return bool(self.fabric.broadcast(mine)) if self.fabric.world_size > 1 else mine
+
+    def _note_skips(self, batch: Batch) -> None:
+        for one in batch.skipped:
+            self.skips.add(one)
+
+    def _report(self, figures: dict[str, float]) -> None:
+        self.log.row(self.progress, figures)
+        if self.show is not None and self.fabric.is_global_zero:
+            self.show(self.progress.step, self.config.steps, figures)
+
+    def _validate(self) -> None:
+        if self.validator is not None:
+            weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            self.model.load_state_dict(self.average)
+            figures = self.validator.measure(self.model)
+            self.model.load_state_dict(weights)
+            score = figures[self.config.score]
+            if score > self.progress.best_score:
+                self.progress.best_score, self.progress.best_step = score, self.progress.step
+                arrays = {name: tensor.cpu().numpy() for name, tensor in self.average.items()}
+                metadata = {"config": json.dumps(asdict(self.model.config)), "step": str(self.progress.step)}
+                safetensors.write(self.out / BEST, arrays, metadata)
+            self._report({f"valid_{name}": value for name, value in figures.items()})
+        self.progress = self.fabric.broadcast(self.progress) if self.fabric.world_size > 1 else self.progress
+
+    def _save(self) -> None:
+        if self.fabric.is_global_zero:
+            path = self.out / CHECKPOINT
+            checkpoint.save(path, self.model, self.average, self.optimiser.optimizer, self.progress, self.config)
+        self.fabric.barrier()
+
+    def _out_of_patience(self) -> bool:
+        since_best = (self.progress.step - self.progress.best_step) * self.config.batch_size
+        patience = self.config.patience_epochs * self.config.epoch_pictures
+        return bool(self.config.patience_epochs) and since_best >= patience
+
+
+def _fabric(config: TrainingConfig, accelerator: str, devices: int, machines: int) -> Fabric:
+    if accelerator == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("no GPU: CUDA is asked for, but torch sees no CUDA device")
+    strategy = "ddp" if devices * machines > 1 else "auto"
+    return Fabric(
+        accelerator=accelerator,
+        devices=devices,
+        num_nodes=machines,
+        precision="bf16-mixed" if config.precision == "bf16" else "32-true",
+        strategy=strategy,
+    )
+
+
+def _model(config: TrainingConfig) -> TreeFormer:
+    presets = {"default": TreeFormerConfig.default, "paper": TreeFormerConfig.paper, "tiny": TreeFormerConfig.tiny}
+    if config.model not in presets:
+        raise ConfigError(f"model must be one of {', '.join(presets)}, not {config.model!r}")
+    chosen = asdict(presets[config.model]()) | config.model_options
+    model = TreeFormer(build(TreeFormerConfig, chosen, "model_options"))
+    if config.start_from:
+        weights = {
+            name: torch.from_numpy(np.array(array)) for name, array in safetensors.read(config.start_from).items()
+        }
+        checkpoint.load_weights(model, weights, Path(config.start_from))
+    elif config.backbone_weights:
+        load_backbone(model.backbone, config.backbone_weights)
+    return model
+
+
+def _groups(model: nn.Module, settings: OptimiserConfig) -> list[dict[str, Any]]:
+    """Backbone and the rest at their own rates; no decay for biases, norms and embeddings."""
+    groups: dict[tuple[float, float], list[Tensor]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            factor = settings.backbone_factor if name.startswith("backbone.") else 1.0
+            decay = settings.weight_decay if parameter.ndim > 1 else 0.0
+            groups.setdefault((factor, decay), []).append(parameter)
+    return [
+        {"params": parameters, "lr": settings.learning_rate * factor, "weight_decay": decay}
+        for (factor, decay), parameters in groups.items()
+    ]
+
+
+class _Log:
+    """log.csv, a row a report, and TensorBoard where it is installed."""
+
+    def __init__(self, out: Path, step: int) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        path = out / LOG
+        rows = []
+        if step and path.exists():
+            # What a killed run logged after its last checkpoint happens again.
+            with path.open(newline="") as file:
+                rows = [row for row in csv.reader(file) if row and row[0].isdigit() and int(row[0]) <= step]
+        self.file = path.open("w", newline="")
+        self.writer = csv.writer(self.file)
+        self.writer.writerow(("step", "seconds", "figure", "value"))
+        self.writer.writerows(rows)
+        self.events: Any = None
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            return
+        self.events = SummaryWriter(str(out))
+
+    def row(self, progress: checkpoint.Progress, figures: dict[str, float]) -> None:
+        for name, value in figures.items():
+            self.writer.writerow((progress.step, f"{progress.seconds:.1f}", name, f"{value:.6g}"))
+            if self.events is not None:
+                self.events.add_scalar(name, value, progress.step)
+        self.file.flush()
+
+    def close(self) -> None:
+        self.file.close()
+        if self.events is not None:
+            self.events.close()
+
+
+class _NoLog:
+    """The log of all processes but the first."""
+
+    def row(self, progress: checkpoint.Progress, figures: dict[str, float]) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""

@@ -1,0 +1,189 @@
+"""The endless stream of training pictures: position k gives the same picture everywhere and after every restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from treeformer import data, synthetic
+from treeformer.data import augment
+from treeformer.errors import TreeformerError
+from treeformer.nn.targets import Targets
+from treeformer.skeleton import Skeleton
+from treeformer.training.config import ConfigError, DataConfig, SourceConfig
+
+# A picture that cannot be used is replaced by another draw; so many failures in a row are no accident.
+MAX_TRIES = 50
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pictures (B,3,H,W) uint8 and their truth, and why other pictures were passed over on the way."""
+
+    images: Tensor
+    targets: Targets
+    names: tuple[str, ...] = ()
+    skipped: tuple[data.Skipped, ...] = ()
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on a device, copied in the background where its memory is pinned."""
+        images = self.images.to(device, non_blocking=True)
+        return replace(self, images=images, targets=self.targets.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Batch:
+        """Called by the loader."""
+        return replace(self, images=self.images.pin_memory(), targets=self.targets.pin_memory())
+
+
+@dataclass(frozen=True)
+class _Source:
+    dataset: data.FolderDataset | data.SyntheticDataset
+    count: int
+    weight: float
+    augmentation: augment.Augmentation | None
+    spacing_px: float
+
+
+class PictureStream(Dataset[tuple[data.Sample, list[data.Skipped]]]):
+    """Pictures by position, drawn from several sources by weight; made where it is asked, in a worker process."""
+
+    def __init__(self, sources: Sequence[SourceConfig], config: DataConfig, seed: int) -> None:
+        if not sources:
+            raise ConfigError("data: there is no source of pictures")
+        self.size = (config.image_size, config.image_size)
+        self.max_nodes = config.max_nodes
+        self.seed = seed
+        self.sources = [open_source(source, self.size) for source in sources]
+        weights = np.asarray([source.weight for source in self.sources])
+        if not (weights > 0).all():
+            raise ConfigError("data: the weight of a source must be positive")
+        self.shares = np.cumsum(weights / weights.sum())
+
+    def __getitem__(self, position: int) -> tuple[data.Sample, list[data.Skipped]]:
+        rng = np.random.default_rng([self.seed, position])
+        skipped: list[data.Skipped] = []
+        for _ in range(MAX_TRIES):
+            source = self.sources[int(np.searchsorted(self.shares, rng.random(), side="right"))]
+            loaded = load(source, int(rng.integers(source.count)), rng, self.size, self.max_nodes)
+            if isinstance(loaded, data.Sample):
+                return loaded, skipped
+            skipped.append(loaded)
+        raise TreeformerError(f"{MAX_TRIES} pictures in a row cannot be used, the last because: {skipped[-1].reason}")
+
+
+class FixedPictures(Dataset[tuple[data.Sample | None, list[data.Skipped]]]):
+    """Every picture of the sources once, in order and as they are: what validation and tests see."""
+
+    def __init__(self, sources: Sequence[SourceConfig], config: DataConfig) -> None:
+        self.size = (config.image_size, config.image_size)
+        self.max_nodes = config.max_nodes
+        opened = [open_source(replace(source, augmentation="none"), self.size) for source in sources]
+        self.places = [(source, index) for source in opened for index in range(source.count)]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: int) -> tuple[data.Sample | None, list[data.Skipped]]:
+        source, place = self.places[index]
+        loaded = load(source, place, np.random.default_rng(0), self.size, self.max_nodes)
+        return (loaded, []) if isinstance(loaded, data.Sample) else (None, [loaded])
+
+
+def open_source(config: SourceConfig, size: tuple[int, int]) -> _Source:
+    """A data set that a configuration names; missing folders and unknown names are one line."""
+    dataset: data.FolderDataset | data.SyntheticDataset
+    if bool(config.presets) == bool(config.path):
+        raise ConfigError("data: a source has either presets (synthetic) or a path (a folder data set)")
+    if config.presets:
+        for name, known in ((config.presets, synthetic.PRESETS), (config.looks, synthetic.LOOKS)):
+            for value in name:
+                if value not in known:
+                    raise ConfigError(f"data: {value!r} is not one of {', '.join(known)}")
+        if config.split not in synthetic.SPLITS:
+            raise ConfigError(f"data: there is no synthetic split {config.split!r}")
+        dataset = data.SyntheticDataset(synthetic.SPLITS[config.split], config.presets, config.looks, size)
+    else:
+        dataset = data.FolderDataset(config.path, config.split or None)
+    count = min(config.count, len(dataset)) if config.count else len(dataset)
+    chosen = augment.PRESETS.get(config.augmentation)
+    augmentation = replace(chosen, frame=size) if chosen else None
+    return _Source(dataset, count, config.weight, augmentation, config.spacing_px)
+
+
+def load(
+    source: _Source, index: int, rng: np.random.Generator, size: tuple[int, int], max_nodes: int
+) -> data.Sample | data.Skipped:
+    """One picture of a source, augmented and of the wanted size, or why there is none."""
+    loaded = source.dataset.load(index)
+    if isinstance(loaded, data.Skipped):
+        return loaded
+    image, skeleton = loaded.image, loaded.skeleton
+    if source.augmentation is not None:
+        image, skeleton = source.augmentation(image, skeleton, rng)
+    elif (image.shape[1], image.shape[0]) != size:
+        image, skeleton = fit(image, skeleton, size)
+    if source.spacing_px:
+        skeleton = skeleton.resample(source.spacing_px)
+    if len(skeleton) > max_nodes:
+        return data.Skipped(loaded.name, f"{loaded.name}: {len(skeleton)} nodes, more than max_nodes = {max_nodes}")
+    return data.Sample(image, skeleton, loaded.name)
+
+
+def fit(image: augment.Picture, skeleton: Skeleton, size: tuple[int, int]) -> tuple[augment.Picture, Skeleton]:
+    """The whole picture inside a frame, scaled down where it is larger, in the middle where it is smaller."""
+    height, width = image.shape[:2]
+    scale = min(1.0, size[0] / width, size[1] / height)
+    affine = np.asarray(
+        [[scale, 0, (size[0] - scale * width) / 2], [0, scale, (size[1] - scale * height) / 2]], dtype=np.float64
+    )
+    return augment.warp(image, affine, size), augment.move(skeleton, affine, size)
+
+
+class Positions(Sampler[int]):
+    """Positions of the stream from `start` on, those of one of `world` processes; never ends."""
+
+    def __init__(self, start: int, rank: int, world: int, batch: int) -> None:
+        self.start, self.rank, self.world, self.batch = start, rank, world, batch
+
+    def __iter__(self) -> Iterator[int]:
+        # Whole batches in turn, so that a step of many processes sees the same pictures as one process would.
+        position = self.start + self.rank * self.batch
+        while True:
+            yield from range(position, position + self.batch)
+            position += self.world * self.batch
+
+
+class Collate:
+    """Samples to one padded batch; picklable, for worker processes."""
+
+    def __init__(self, max_nodes: int) -> None:
+        self.max_nodes = max_nodes
+
+    def __call__(self, items: Sequence[tuple[data.Sample | None, list[data.Skipped]]]) -> Batch:
+        """Called by the loader."""
+        samples = [sample for sample, _ in items if sample is not None]
+        skipped = tuple(one for _, reasons in items for one in reasons)
+        images = [torch.from_numpy(np.ascontiguousarray(sample.image.transpose(2, 0, 1))) for sample in samples]
+        targets = Targets.from_skeletons([sample.skeleton for sample in samples], self.max_nodes)
+        return Batch(torch.stack(images), targets, tuple(sample.name for sample in samples), skipped)
+
+
+def training_loader(
+    stream: PictureStream, *, batch: int, start: int, rank: int, world: int, workers: int, pin: bool
+) -> DataLoader[Batch]:
+    """Batches of the stream from position `start` on, for one of `world` processes."""
+    return DataLoader(
+        stream,  # type: ignore[arg-type]
+        batch_size=batch,
+        sampler=Positions(start, rank, world, batch),
+        num_workers=workers,
+        collate_fn=Collate(stream.max_nodes),
+        pin_memory=pin,
+        persistent_workers=workers > 0,
+        prefetch_factor=4 if workers else None,
+    )

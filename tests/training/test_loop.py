@@ -1,0 +1,172 @@
+"""The training loop on pictures of a few pixels: it learns, survives a kill, agrees with itself over two processes."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+import yaml
+from PIL import Image, ImageDraw
+
+import treeformer
+from treeformer import Skeleton, safetensors
+from treeformer.errors import TreeformerError
+from treeformer.training.config import ConfigError, load_config
+from treeformer.training.loop import train
+
+SIDE = 64
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Four drawings of a stem with two arms, 64×64, and their skeletons."""
+    out = tmp_path_factory.mktemp("trees")
+    rng = np.random.default_rng(0)
+    for number in range(4):
+        fork = rng.uniform(24, 40, 2)
+        nodes = np.array(
+            [(32, 60), fork, fork + rng.uniform((-20, -20), (-8, -8)), fork + rng.uniform((8, -20), (20, -8))]
+        )
+        image = Image.new("RGB", (SIDE, SIDE), "white")
+        pen = ImageDraw.Draw(image)
+        for u, v in ((0, 1), (1, 2), (1, 3)):
+            pen.line([*nodes[u], *nodes[v]], fill="black", width=2)
+        image.save(out / f"{number}.png")
+        skeleton = Skeleton(nodes, [(0, 1), (1, 2), (1, 3)], root=0, image_size=(SIDE, SIDE))
+        treeformer.write(skeleton, out / f"{number}.json")
+    return out
+
+
+@pytest.fixture
+def config_file(tmp_path, folder) -> Path:
+    source = {"path": str(folder), "split": ""}
+    settings = {
+        "name": "test",
+        "model": "tiny",
+        "model_options": {"tokens": 8, "denoising": False},
+        "data": {"train": [source], "valid": [source], "image_size": SIDE, "max_nodes": 8},
+        "optimiser": {"learning_rate": 2e-3, "backbone_factor": 1.0, "warmup_steps": 5, "ema_decay": 0.9},
+        "batch_size": 4,
+        "steps": 8,
+        "validate_every": 4,
+        "score": "edge_f1",
+        "precision": "32",
+    }
+    path = tmp_path / "test.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+def command(config_file: Path, out: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "treeformer.training", str(config_file), str(out), "--accelerator", "cpu", *arguments]
+
+
+def losses(out: Path) -> dict[int, float]:
+    with (out / "log.csv").open(newline="") as file:
+        return {int(row["step"]): float(row["value"]) for row in csv.DictReader(file) if row["figure"] == "loss"}
+
+
+def test_it_writes_what_it_promises(config_file, tmp_path):
+    seen = []
+    progress = train(load_config(config_file), tmp_path / "out", accelerator="cpu", show=lambda *a: seen.append(a))
+    assert progress.step == 8
+    assert progress.position == 32
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {
+        "checkpoint.safetensors",
+        "best.safetensors",
+        "log.csv",
+    }
+    assert any("valid_edge_f1" in figures for _, _, figures in seen)
+    assert all(np.isfinite(value) for value in losses(tmp_path / "out").values())
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(config_file, tmp_path):
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    settings = ["steps=12", "validate_every=3"]
+    train(load_config(config_file, settings), straight, accelerator="cpu")
+    process = subprocess.Popen(command(config_file, broken, *settings), stdout=subprocess.DEVNULL)
+    while not (broken / "checkpoint.safetensors").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    train(load_config(config_file, settings), broken, accelerator="cpu", resume=True)
+    expected, got = (safetensors.read(out / "checkpoint.safetensors") for out in (straight, broken))
+    assert expected.keys() == got.keys()
+    for name in expected:
+        assert np.allclose(expected[name], got[name], rtol=1e-4, atol=1e-6), name
+
+
+def test_two_processes_do_what_one_does(config_file, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    for out, devices in ((one, "1"), (two, "2")):
+        subprocess.run(
+            command(config_file, out, "steps=3", "validate_every=3", "--devices", devices),
+            check=True,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            timeout=300,
+        )
+    expected, got = (safetensors.read(out / "checkpoint.safetensors") for out in (one, two))
+    for name in expected:
+        if name.startswith("model/"):
+            # AdamW divides by the size of the gradient: what is zero but for rounding moves by a whole step.
+            assert np.abs(expected[name] - got[name]).max() < 2e-2, name
+    difference = [
+        np.abs(expected[n] - got[n]).mean() for n in expected if n.startswith("model/") and expected[n].size > 99
+    ]
+    assert np.mean(difference) < 2e-4
+
+
+def test_a_loss_that_is_no_number_ends_in_one_line(config_file, tmp_path):
+    settings = ["optimiser.learning_rate=1.0e+30", "optimiser.warmup_steps=0", "steps=80", "validate_every=1000"]
+    with pytest.raises(TreeformerError, match="not a number"):
+        train(load_config(config_file, settings), tmp_path / "out", accelerator="cpu")
+
+
+def test_a_checkpoint_of_another_architecture_is_refused(config_file, tmp_path):
+    train(load_config(config_file, ["steps=1"]), tmp_path / "out", accelerator="cpu")
+    other = load_config(config_file, ["model_options={tokens: 8, denoising: false, width: 32}"])
+    with pytest.raises(TreeformerError, match="another architecture"):
+        train(other, tmp_path / "out", accelerator="cpu", resume=True)
+    with pytest.raises(TreeformerError, match="no checkpoint"):
+        train(load_config(config_file), tmp_path / "nothing", accelerator="cpu", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.train=[{path: /no/such/folder}]", "no such folder"),
+        ("data.train=[{presets: [cactus]}]", "'cactus' is not one of"),
+        ("data.train=[{presets: [vine], path: x}]", "either presets"),
+        ("data.train=[]", "no source"),
+        ("model=huge", "model must be one of"),
+        ("model_options={width: 33}", "33"),
+        ("model_options={widht: 32}", "unknown key 'widht'"),
+        ("start_from=none.safetensors", "none.safetensors"),
+        ("batch_size=0", "batch_size"),
+    ],
+)
+def test_a_mistake_is_one_line(config_file, tmp_path, override, message):
+    with pytest.raises(TreeformerError, match=message) as error:
+        train(load_config(config_file, [override]), tmp_path / "out", accelerator="cpu")
+    assert "\n" not in str(error.value)
+
+
+def test_a_gpu_that_is_not_there_is_one_line(config_file, tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(ConfigError, match="no GPU"):
+        train(load_config(config_file), tmp_path / "out", accelerator="cuda")
