@@ -3,7 +3,8 @@
 PYTHONPATH=src python benchmarks/train_step.py --models default paper --batch 64 --steps 40 --workers 14
 
 For each model: the step alone (one batch, again and again), the step with SFS against the same step without, and the
-step fed by worker processes that make 512×512 pictures of the look `paper`. On a GPU in bf16, compiled; on a CPU in float32.
+step fed by worker processes that make 512×512 pictures of the look `paper`. On a GPU in bf16 and compiled, on a CPU
+in float32.
 """
 
 from __future__ import annotations

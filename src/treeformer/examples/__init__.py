@@ -1,4 +1,4 @@
-"""A picture of a plant and its skeleton, to try things on; rendered by `treeformer.synthetic`, so free of other rights."""
+"""A picture of a plant and its skeleton, to try things on; rendered by `treeformer.synthetic`."""
 
 from __future__ import annotations
 

@@ -144,6 +144,7 @@ class Sketch:
         self.add(path[:-1], path[1:], thick[:-1], thick[1:], colour, opacity, softness, roundness)
 
     def draw(self, canvas: Canvas) -> None:
+        """Draw all that was added, in order."""
         if not self._parts:
             return
         # On the grid of 1/64: what sine and cosine leave in the last bits must not reach the pixels.

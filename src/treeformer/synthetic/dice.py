@@ -35,9 +35,11 @@ class Dice:
         return low + int(self.fraction() * (high - low + 1))
 
     def chance(self, probability: float) -> bool:
+        """True with this probability."""
         return self.fraction() < probability
 
     def choice(self, options: Sequence[T]) -> T:
+        """One of the options, all equally likely."""
         return options[int(self.fraction() * len(options))]
 
     def weighted(self, options: Sequence[tuple[T, float]]) -> T:

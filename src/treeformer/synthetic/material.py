@@ -66,6 +66,7 @@ class Backdrop:
 
     @property
     def level(self) -> float:
+        """The mean grey level."""
         return sum(self.colour) / 3
 
 

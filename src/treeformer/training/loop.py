@@ -72,7 +72,8 @@ def train(
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(config.seed)
     torch.backends.cudnn.benchmark = True
-    model = _model(config).to(memory_format=torch.channels_last)
+    model = _model(config)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.AdamW(_groups(model, config.optimiser), fused=fabric.device.type == "cuda")
     average = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     if config.compile:

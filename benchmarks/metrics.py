@@ -1,0 +1,112 @@
+"""How long the metrics take on trees of many nodes; prints a table in Markdown.
+
+    python benchmarks/metrics.py
+
+Each time is the least of several repeats. "released code" is what the paper's code took for the same metric on trees of
+100 and 200 nodes (SMD 256 and 773 ms, TOPO about 1.8 s), and the ratio is how many times faster ours is. The last
+column is the exponent of the number of nodes with which the time grows between the smallest and the largest tree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from treeformer import Skeleton
+from treeformer.metrics import street_mover_distance, street_mover_distance_paper, structure, topo, topo_paper
+
+SIZE = (512, 512)
+JITTER_PX = 2.0
+MISSING = 0.05
+NODES = (100, 200, 400, 800)
+RELEASED_MS = {"street_mover_distance": (256, 773), "topo": (1800, 1800)}
+
+
+def grown_tree(nodes: int, rng: np.random.Generator) -> Skeleton:
+    """A tree that grows upwards from the bottom and fills the picture."""
+    step = 0.45 * min(SIZE) / math.sqrt(nodes)
+    points, heading, children, edges = [(SIZE[0] / 2, 0.95 * SIZE[1])], [-math.pi / 2], [0], []
+    while len(points) < nodes:
+        base = int(rng.integers(max(0, len(points) - 1 - nodes // 3), len(points)))
+        angle = heading[base] + rng.normal(0, 0.35) + (rng.choice([-0.8, 0.8]) if children[base] else 0.0)
+        length = step * rng.uniform(0.6, 1.5)
+        point = (points[base][0] + length * math.cos(angle), points[base][1] + length * math.sin(angle))
+        if children[base] == 3 or not all(0 < value < side for value, side in zip(point, SIZE, strict=True)):
+            heading[base] += 0.5
+            continue
+        edges.append((base, len(points)))
+        children[base] += 1
+        children.append(0)
+        points.append(point)
+        heading.append(angle)
+    return Skeleton(points, edges, image_size=SIZE)
+
+
+def prediction_of(truth: Skeleton, rng: np.random.Generator) -> Skeleton:
+    """Every node a little off, and some of the tips missing."""
+    tips = np.flatnonzero(truth.degree == 1)[1:]
+    gone = rng.choice(tips, size=min(len(tips), math.ceil(MISSING * len(truth))), replace=False)
+    kept = np.setdiff1d(np.arange(len(truth)), gone)
+    number = np.full(len(truth), -1)
+    number[kept] = np.arange(len(kept))
+    edges = number[truth.edges]
+    nodes = truth.nodes[kept] + rng.normal(0, JITTER_PX, (len(kept), 2))
+    return Skeleton(nodes, edges[(edges >= 0).all(axis=1)], image_size=SIZE)
+
+
+def least_ms(call: Callable[[], object], repeats: int) -> float:
+    """The least wall-clock time of a call."""
+    best = math.inf
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - begin)
+    return 1000 * best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--trees", type=int, default=5, help="trees of each size; times are the mean over them")
+    options = parser.parse_args()
+    metrics: dict[str, Callable[[Skeleton, Skeleton], object]] = {
+        "street_mover_distance": street_mover_distance,
+        "street_mover_distance_paper": street_mover_distance_paper,
+        "topo": topo,
+        "topo_paper": topo_paper,
+        "topo_paper, full graph": partial(topo_paper, keypoints=False),
+        "structure": structure,
+    }
+    pairs = {}
+    for nodes in NODES:
+        rng = np.random.default_rng(nodes)
+        trees = [grown_tree(nodes, rng) for _ in range(options.trees)]
+        pairs[nodes] = [(prediction_of(tree, rng), tree) for tree in trees]
+    for metric in metrics.values():
+        metric(*pairs[NODES[0]][0])  # imports
+    sizes = " | ".join(f"{nodes} nodes" for nodes in NODES)
+    print(f"| metric | {sizes} | released code, 100 / 200 | ratio, 100 / 200 | growth |")
+    print("| --- " * (len(NODES) + 4) + "|")
+    for name, metric in metrics.items():
+        times = [
+            float(np.mean([least_ms(partial(metric, *pair), options.repeats) for pair in pairs[nodes]]))
+            for nodes in NODES
+        ]
+        released = next((ms for start, ms in RELEASED_MS.items() if name.startswith(start)), None)
+        growth = math.log(times[-1] / times[0]) / math.log(NODES[-1] / NODES[0])
+        cells = [f"{ms:.1f} ms" for ms in times]
+        if released:
+            cells += [f"{released[0]} / {released[1]} ms"]
+            cells += [" / ".join(f"{slow / fast:.0f}" for slow, fast in zip(released, times, strict=False))]
+        else:
+            cells += ["", ""]
+        print(f"| `{name}` | {' | '.join(cells)} | n^{growth:.1f} |")
+
+
+if __name__ == "__main__":
+    main()
