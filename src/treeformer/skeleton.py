@@ -324,9 +324,9 @@ class Skeleton:
 
         Key points (degree ≠ 2), roots and ends of axes stay where they are, as in the paper, which uses 8 px.
 
-        >>> line = Skeleton([(0, 0), (3, 0), (20, 0)], [(0, 1), (1, 2)])
+        >>> line = Skeleton([(0, 0), (3, 0), (18, 0)], [(0, 1), (1, 2)])
         >>> sorted(line.resample(8).nodes[:, 0].tolist())
-        [0.0, 10.0, 20.0]
+        [0.0, 9.0, 18.0]
         """
         if not (math.isfinite(spacing_px) and spacing_px > 0):
             raise SkeletonError(f"spacing must be a positive number of pixels, not {spacing_px}")

@@ -17,7 +17,7 @@ SHOWN = ("loss", "images_per_s", "valid_topo_paper_f1", "valid_edge_f1", "valid_
 
 @app.command(
     epilog=examples(
-        "treeformer train configs/laptop.yaml",
+        "treeformer train configs/paper-synthetic.yaml backbone_weights=resnet50.safetensors",
         "treeformer train configs/paper-synthetic.yaml data.workers=8 --max-time 60 -o runs/drawings",
         "treeformer train configs/paper-synthetic.yaml -o runs/drawings --resume",
     )

@@ -29,7 +29,7 @@ from treeformer.training.validation import Validator
 CHECKPOINT, BEST, LOG = "checkpoint.safetensors", "best.safetensors", "log.csv"
 # A step whose loss is no number is left out; so many in a row mean that the model is lost.
 MAX_BAD_STEPS = 20
-LOG_EVERY = 50
+LOG_EVERY = 20
 
 
 class TrainingError(TreeformerError):

@@ -1,0 +1,238 @@
+"""The report of a set: two folders of skeleton files, or any source of pairs, judged in parallel, written and drawn."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treeformer import formats
+from treeformer.errors import FormatError, TreeformerError
+from treeformer.files import whole_file
+from treeformer.images import IMAGE_SUFFIXES, open_image
+from treeformer.metrics.evaluation import Estimate, evaluate_pair, summarise
+from treeformer.skeleton import Skeleton
+
+if TYPE_CHECKING:
+    from PIL import Image
+    from rich.table import Table
+
+WORST_COUNT = 10
+TILE_PX = 420
+CAPTION_PX = 34
+# What the screen shows, in this order; the files have everything.
+SHOWN = (
+    "topo_f1", "topo_precision", "topo_recall", "topo_paper_f1", "topo_paper_precision", "topo_paper_recall", "smd",
+    "smd_paper", "node_f1", "edge_f1", "keypoint_f1", "tree_rate", "tree_of_edges_rate", "exact_rate", "length_error",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One picture to judge. Skeletons may be given as files, which are then read in the process that judges them.
+
+    prediction: None where there is none: it counts as an empty skeleton, with the worst figures.
+    image: a picture to draw on, and to take the size from where the skeletons have none.
+    """
+
+    name: str
+    prediction: Skeleton | Path | None
+    truth: Skeleton | Path
+    image: Path | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The figures of a set: one row a picture, in the order of the cases, and those that could not be judged."""
+
+    cases: tuple[Case, ...]
+    rows: tuple[dict[str, float], ...]
+    failures: tuple[str, ...]
+    missing: tuple[str, ...]
+    """Names of pictures without a prediction; they are in the rows, with the worst figures."""
+
+    @property
+    def summary(self) -> dict[str, Estimate]:
+        """Every figure over the set, with its 95 % interval."""
+        return summarise(self.rows)
+
+    def table(self) -> Table:
+        """The main figures, for the screen."""
+        from rich.table import Table
+
+        summary = self.summary
+        table = Table(title=f"{len(self.rows)} pictures", box=None, pad_edge=False, title_justify="left")
+        table.add_column("figure")
+        for heading in ("value", "95 % from", "to"):
+            table.add_column(heading, justify="right")
+        for name in SHOWN:
+            estimate = summary[name]
+            table.add_row(name, *(f"{number:.4g}" for number in (estimate.value, estimate.low, estimate.high)))
+        return table
+
+    def write(self, out: str | os.PathLike[str]) -> list[Path]:
+        """pictures.csv (a row a picture), summary.csv, report.json (all of it) and worst.png; returns their paths."""
+        import pandas as pd
+
+        folder = Path(out)
+        paths = [folder / name for name in ("pictures.csv", "summary.csv", "report.json", "worst.png")]
+        names = [case.name for case in self.cases]
+        pictures = pd.DataFrame([{"picture": name, **row} for name, row in zip(names, self.rows, strict=True)])
+        with whole_file(paths[0]) as temporary:
+            pictures.to_csv(temporary, index=False)
+        summary = pd.DataFrame([{"figure": name, **asdict(value)} for name, value in self.summary.items()])
+        with whole_file(paths[1]) as temporary:
+            summary.to_csv(temporary, index=False)
+        document = {
+            "pictures": len(self.rows),
+            "summary": {name: _plain(asdict(value)) for name, value in self.summary.items()},
+            "missing": self.missing,
+            "failures": self.failures,
+            "by_picture": {name: _plain(row) for name, row in zip(names, self.rows, strict=True)},
+        }
+        with whole_file(paths[2]) as temporary:
+            temporary.write_text(json.dumps(document, indent=1, ensure_ascii=False), encoding="utf-8")
+        sheet = self.worst_sheet()
+        with whole_file(paths[3]) as temporary:
+            sheet.save(temporary)
+        return paths
+
+    def worst_sheet(self) -> Image.Image:
+        """The ten pictures with the lowest TOPO F1, prediction red and truth blue, on one sheet."""
+        from PIL import Image, ImageDraw
+
+        order = sorted(range(len(self.rows)), key=lambda k: (self.rows[k]["topo_f1"], self.cases[k].name))[:WORST_COUNT]
+        columns = min(5, len(order))
+        size = (columns * TILE_PX, math.ceil(len(order) / columns) * (TILE_PX + CAPTION_PX))
+        sheet = Image.new("RGB", size, "white")
+        pen = ImageDraw.Draw(sheet)
+        for place, k in enumerate(order):
+            left, top = (place % columns) * TILE_PX, place // columns * (TILE_PX + CAPTION_PX)
+            tile = _drawn(self.cases[k])
+            tile.thumbnail((TILE_PX - 6, TILE_PX - 6))
+            sheet.paste(tile, (left + 3, top + CAPTION_PX))
+            row = self.rows[k]
+            pen.text((left + 4, top + 4), self.cases[k].name[:60], fill="black")
+            pen.text((left + 4, top + 18), f"TOPO F1 {row['topo_f1']:.3f}, edge F1 {row['edge_f1']:.3f}", fill="black")
+        return sheet
+
+
+def evaluate_cases(
+    cases: Iterable[Case],
+    *,
+    image_size: tuple[int, int] | None = None,
+    radius_px: float | None = None,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Judge every case, in `workers` processes; those that cannot be judged are named and the rest goes on.
+
+    image_size: (width, height) px, where neither the skeletons nor a picture tell. progress: called with (done, total).
+    """
+    jobs = [(case, image_size, radius_px) for case in cases]
+    if not jobs:
+        raise TreeformerError("there is no picture to evaluate")
+    judged: list[tuple[Case, dict[str, float]]] = []
+    failures: list[str] = []
+    for done, outcome in enumerate(_outcomes(jobs, workers), start=1):
+        if isinstance(outcome, str):
+            failures.append(outcome)
+        else:
+            judged.append((jobs[done - 1][0], outcome))
+        if progress is not None:
+            progress(done, len(jobs))
+    if not judged:
+        raise TreeformerError(f"no picture could be evaluated; the first: {failures[0]}")
+    missing = tuple(case.name for case, _ in judged if case.prediction is None)
+    return Report(tuple(case for case, _ in judged), tuple(row for _, row in judged), tuple(failures), missing)
+
+
+def folder_cases(
+    prediction: str | os.PathLike[str], truth: str | os.PathLike[str], images: str | os.PathLike[str] | None = None
+) -> tuple[list[Case], list[str]]:
+    """The skeleton files of two folders, paired by stem, and the names of predictions without a truth.
+
+    images: a folder of pictures with the same stems; by default the truth's folder, then the prediction's.
+    """
+    predictions, truths = _by_stem(Path(prediction)), _by_stem(Path(truth))
+    folders = [Path(images)] if images is not None else [Path(truth), Path(prediction)]
+    pictures: dict[str, Path] = {}
+    for folder in reversed(folders):
+        pictures |= {path.stem: path for path in _files(folder) if path.suffix.lower() in IMAGE_SUFFIXES}
+    cases = [Case(stem, predictions.get(stem), path, pictures.get(stem)) for stem, path in truths.items()]
+    return cases, [path.name for stem, path in predictions.items() if stem not in truths]
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    except OSError as error:
+        raise FormatError(f"{folder}: cannot be read ({error.strerror})") from None
+
+
+def _by_stem(folder: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for path in _files(folder):
+        if path.suffix.lower() in formats.SUFFIXES and formats.is_skeleton_file(path):
+            if path.stem in found:
+                raise FormatError(f"{path}: {found[path.stem].name} has the same name; which is meant?")
+            found[path.stem] = path
+    if not found:
+        raise FormatError(f"{folder}: no skeleton file in this folder")
+    return found
+
+
+Job = tuple[Case, tuple[int, int] | None, float | None]
+
+
+def _outcomes(jobs: Sequence[Job], workers: int) -> Iterator[dict[str, float] | str]:
+    if workers <= 1 or len(jobs) == 1:
+        yield from map(_judge, jobs)
+        return
+    with ProcessPoolExecutor(min(workers, len(jobs))) as pool:
+        yield from pool.map(_judge, jobs, chunksize=max(1, min(8, len(jobs) // (4 * workers))))
+
+
+def _judge(job: Job) -> dict[str, float] | str:
+    """The row of one case, or one line on why there is none."""
+    case, image_size, radius_px = job
+    try:
+        prediction, truth = _skeletons(case, image_size)
+        return evaluate_pair(prediction, truth, radius_px=radius_px)
+    except TreeformerError as error:
+        return f"{case.name}: {error}"
+
+
+def _skeletons(case: Case, image_size: tuple[int, int] | None) -> tuple[Skeleton, Skeleton]:
+    """Both skeletons of a case, of the same picture."""
+    truth = formats.read(case.truth) if isinstance(case.truth, Path) else case.truth
+    prediction = formats.read(case.prediction) if isinstance(case.prediction, Path) else case.prediction
+    size = truth.image_size or (prediction.image_size if prediction is not None else None) or image_size
+    if size is None and case.image is not None:
+        size = open_image(case.image).size
+    if size is None:
+        raise TreeformerError("the image size is not known: put the picture beside the truth, or give the size")
+    if prediction is None:
+        prediction = Skeleton([], [])
+    sized = [one if one.image_size else one.replace(image_size=size) for one in (prediction, truth)]
+    return sized[0], sized[1]
+
+
+def _drawn(case: Case) -> Image.Image:
+    from treeformer.draw import draw_comparison
+
+    image = open_image(case.image) if case.image is not None else None
+    prediction, truth = _skeletons(case, image.size if image is not None else None)
+    if image is not None and truth.image_size != image.size:
+        image = None
+    return draw_comparison(image, prediction, truth)
+
+
+def _plain(values: dict[str, float]) -> dict[str, float | None]:
+    """NaN is no JSON."""
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}

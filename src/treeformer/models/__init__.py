@@ -1,0 +1,8 @@
+"""Models: a config dataclass, a module and a decode step each."""
+
+from treeformer.models.config import TreeFormerConfig
+from treeformer.models.output import Output
+from treeformer.models.treeformer import ExportModel, TreeFormer
+from treeformer.nn.targets import Targets
+
+__all__ = ["ExportModel", "Output", "Targets", "TreeFormer", "TreeFormerConfig"]

@@ -1,0 +1,290 @@
+"""TreeFormer, Sec. 4 of the paper: a picture in; nodes, edges and roots out.
+
+backbone → feature levels → object tokens and one relation token → decoder → node, point and root heads → relation head
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from treeformer.decode import decode
+from treeformer.errors import TreeformerError
+from treeformer.models.config import TreeFormerConfig
+from treeformer.models.objective import losses
+from treeformer.models.output import Output, Predictions
+from treeformer.nn.backbone import ResNet
+from treeformer.nn.decoder import Decoded, Decoder, set_prior_
+from treeformer.nn.deformable_attention import Level, as_level, sample
+from treeformer.nn.heat_map import HeatMapHead, cell_points, peaks
+from treeformer.nn.matching import Matching, match
+from treeformer.nn.positions import sine_positions
+from treeformer.nn.pyramid import FeaturePyramid, LevelProjections
+from treeformer.nn.relation import RelationHead
+from treeformer.nn.sfs import SFS, edge_margin
+from treeformer.nn.targets import Targets
+from treeformer.nn.transformer import Encoder
+from treeformer.skeleton import Skeleton
+
+ROOT_PRIOR = 0.02  # probability of a token to be a root, before training
+
+
+class Detection(NamedTuple):
+    """What `TreeFormer.detect` finds: everything but the edges."""
+
+    decoded: Decoded  # of the object tokens, and after them the denoising tokens
+    root_logits: Tensor  # (B,Q)
+    fine: Level  # the finest level
+    heat: Tensor | None  # (B,h,w)
+    offsets: Tensor | None  # (B,h·w,2)
+
+
+class TreeFormer(nn.Module):
+    """The network; `config` chooses between the paper's and ours, and sizes.
+
+    Example:
+        >>> model = TreeFormer(TreeFormerConfig.tiny()).eval()
+        >>> output = model(torch.rand(1, 3, 64, 64))
+        >>> tuple(output.node_logits.shape), tuple(output.points.shape), tuple(output.edge_logits.shape)
+        ((1, 32), (1, 32, 2), (1, 32, 32, 2))
+        >>> model.decode(output)[0].is_forest
+        True
+    """
+
+    def __init__(self, config: TreeFormerConfig | None = None) -> None:
+        super().__init__()
+        self.config = config = config or TreeFormerConfig.default()
+        width = config.width
+        self.backbone = ResNet(config.backbone_blocks, config.backbone_channels, config.frozen_stages)
+        self.neck: FeaturePyramid | LevelProjections
+        self.encoder: Encoder | None = None
+        strides = self.backbone.strides
+        if config.neck == "pyramid":
+            self.neck = FeaturePyramid(self.backbone.channels, width, config.fine_width)
+            self.strides = [*strides, 2 * strides[-1]]
+        else:
+            self.neck = LevelProjections(self.backbone.channels[1:], width)
+            self.strides = [*strides[1:], 2 * strides[-1]]
+            self.encoder = Encoder(
+                config.encoder_layers,
+                width,
+                config.heads,
+                config.sampling_points,
+                len(self.strides),
+                config.feed_forward,
+                config.dropout,
+            )
+        channels = self.neck.widths
+        learned = config.token_source == "learned"
+        self.heat_map: HeatMapHead | None = None
+        if learned:
+            self.learned_content = nn.Parameter(torch.randn(config.tokens, width))
+            self.learned_position = nn.Parameter(torch.randn(config.tokens, width))
+            self.learned_point = nn.Linear(width, 2)
+        else:
+            self.heat_map = HeatMapHead(channels[0])
+        if not learned or config.denoising:
+            self.token_content = nn.Sequential(nn.Linear(channels[0], width), nn.LayerNorm(width))
+            self.token_position = nn.Linear(width, width)
+        self.decoder = Decoder(
+            layers=config.decoder_layers,
+            width=width,
+            heads=config.heads,
+            sampling_points=config.sampling_points,
+            channels=channels,
+            feed_forward=config.feed_forward,
+            dropout=config.dropout,
+            relation_min_stride=config.relation_min_stride,
+            refine=config.refine_points,
+            auxiliary=config.auxiliary_losses,
+            absolute=learned and not config.refine_points,
+        )
+        self.root_head = nn.Linear(width, 1)
+        set_prior_(self.root_head, ROOT_PRIOR)
+        self.relation_head = RelationHead(
+            width,
+            config.relation_hidden,
+            config.tokens,
+            fine_channels=channels[0] if config.segment_channels else 0,
+            segment_channels=config.segment_channels,
+            segment_points=config.segment_points,
+        )
+        self.sfs = SFS(config.suppression)
+        self._losses = losses
+
+    # ---- forward ------------------------------------------------------------------------------
+
+    def forward(self, images: Tensor, targets: Targets | None = None) -> Output:
+        """Predict nodes, edges and roots.
+
+        Args:
+            images: (B,3,H,W) RGB in [0,1]; H and W are multiples of the coarsest stride (32; 64 for the paper's).
+            targets: given in training. Tokens are matched, edges are predicted only among the matched and the most
+                confident of the others, and denoising tokens are added.
+        """
+        if targets is None:
+            found = self.detect(images, None, None)
+            tokens, relation, node_logits, points = found.decoded
+            edge_logits = self.relate(tokens, relation, points[-1], found.fine)
+            return Output(
+                node_logits, points, found.root_logits, edge_logits, found.heat, found.offsets, found.fine.stride
+            )
+        return self._forward_in_training(images, targets)
+
+    def _forward_in_training(self, images: Tensor, targets: Targets) -> Output:
+        count = self.config.tokens
+        if targets.points.shape[1] > count:
+            raise TreeformerError(f"targets of {targets.points.shape[1]} nodes for {count} tokens")
+        noisy = noisy_mask = None
+        if self.config.denoising:
+            noisy = targets.points + self.config.denoising_px * torch.randn_like(targets.points)
+            noisy_mask = targets.mask
+        found = self.detect(images, noisy, noisy_mask)
+        tokens, relation, node_logits, points = found.decoded
+        matching = self.match(node_logits[-1, :, :count], points[-1, :, :count], targets)
+        selection = self.select(node_logits[-1, :, :count], matching)
+        index = selection[..., None]
+        edge_logits = self.relate(
+            tokens.gather(1, index.expand(-1, -1, tokens.shape[-1])),
+            relation,
+            points[-1].gather(1, index.expand(-1, -1, 2)),
+            found.fine,
+        )
+        denoising = None
+        if noisy is not None:
+            noisy_edges = self.relate(tokens[:, count:], relation, points[-1, :, count:], found.fine)
+            denoising = Predictions(
+                node_logits[:, :, count:], points[:, :, count:], found.root_logits[:, count:], noisy_edges
+            )
+        return Output(
+            node_logits[:, :, :count],
+            points[:, :, :count],
+            found.root_logits[:, :count],
+            edge_logits,
+            found.heat,
+            found.offsets,
+            found.fine.stride,
+            matching,
+            selection,
+            denoising,
+        )
+
+    def detect(self, images: Tensor, noisy_points: Tensor | None, noisy_mask: Tensor | None) -> Detection:
+        """Everything up to the edges.
+
+        Args:
+            images: (B,3,H,W).
+            noisy_points: (B,D,2) px, where denoising tokens begin; None for none.
+            noisy_mask: (B,D) bool, the real ones among them.
+        """
+        height, width = images.shape[-2:]
+        if height % self.strides[-1] or width % self.strides[-1]:
+            raise TreeformerError(f"a picture of {width}×{height} px; multiples of {self.strides[-1]} are needed")
+        maps = self.neck(self.backbone(images)[-len(self.neck.widths) + 1 :])
+        levels = [as_level(feature_map, stride) for feature_map, stride in zip(maps, self.strides, strict=True)]
+        if self.encoder is not None:
+            levels = self.encoder(levels)
+        heat = offsets = encode = mask = None
+        if self.heat_map is not None:
+            heat, offsets = self.heat_map(maps[0])
+            cell = peaks(heat.detach(), self.config.tokens)
+            points = cell_points(cell, offsets.detach(), levels[0].width, levels[0].stride)
+            content, positions, encode = self._content_at(levels[0], points), self._encode(points), self._encode
+        else:
+            # Isotropic: both coordinates are fractions of the longer side.
+            points = self.learned_point(self.learned_position).float().sigmoid() * max(height, width)
+            content, positions, points = (
+                tensor.expand(images.shape[0], -1, -1)
+                for tensor in (self.learned_content, self.learned_position, points)
+            )
+        if noisy_points is not None and noisy_mask is not None:
+            content = torch.cat([content, self._content_at(levels[0], noisy_points)], dim=1)
+            positions = torch.cat([positions, self._encode(noisy_points)], dim=1)
+            points = torch.cat([points, noisy_points], dim=1)
+            mask = denoising_mask(noisy_mask, self.config.tokens)
+        decoded = self.decoder(content, positions, points, levels, mask, encode)
+        root_logits = self.root_head(decoded.tokens).float().squeeze(-1)
+        return Detection(decoded, root_logits, levels[0], heat, offsets)
+
+    def relate(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level) -> Tensor:
+        """Edge logits (B,N,N,2) among some tokens (B,N,width) at points (B,N,2) px."""
+        logits: Tensor = self.relation_head(tokens, relation, points, fine)
+        return logits
+
+    def match(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Matching:
+        """Hungarian matching of object tokens (B,K), (B,K,2) with the truth."""
+        weights = {"score_weight": self.config.match_score, "point_weight": self.config.match_point}
+        return match(node_logits, points, targets, **weights)
+
+    @torch.no_grad()
+    def select(self, node_logits: Tensor, matching: Matching) -> Tensor:
+        """The tokens whose edges are trained: all matched ones first, then the most confident others; (B,R) indices."""
+        size = min(self.config.tokens, matching.token.shape[1] + self.config.spare_tokens)
+        matched = torch.zeros_like(node_logits).scatter_add(1, matching.token, matching.found.to(node_logits.dtype))
+        return (2 * matched + node_logits.sigmoid()).topk(size, dim=1).indices
+
+    def _content_at(self, fine: Level, points: Tensor) -> Tensor:
+        """What tokens at points (B,Q,2) px begin with: (B,Q,width), the image there."""
+        content: Tensor = self.token_content(sample(fine, points))
+        return content
+
+    def _encode(self, points: Tensor) -> Tensor:
+        """Positions (B,Q,width) of tokens at points (B,Q,2) px."""
+        positions: Tensor = self.token_position(sine_positions(points, self.config.width))
+        return positions
+
+    # ---- training and use ---------------------------------------------------------------------
+
+    def loss(self, output: Output, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
+        """Weighted losses by name; their sum is what to minimise. See `treeformer.models.objective.losses`."""
+        if output.matching is None:
+            output.matching = self.match(output.node_logits, output.points, targets)
+        return self._losses(self.config, self.sfs, output, targets, node_count)
+
+    @torch.no_grad()
+    def decode(self, output: Output, **options: Any) -> list[Skeleton]:
+        """One skeleton a picture; options as in `treeformer.decode.decode`. For outputs made without targets."""
+        options.setdefault("constrained", self.config.constrained_at_inference)
+        score = output.node_logits.float().sigmoid()
+        arrays = (score, output.points.float(), edge_margin(output.edge_logits), output.root_logits.float())
+        pictures = zip(*(array.cpu().numpy() for array in arrays), strict=True)
+        return [decode(*picture, **options) for picture in pictures]
+
+    def compile_parts(self, **options: Any) -> None:
+        """`torch.compile` with `options` for all that has fixed shapes: everything but the matching."""
+        options.setdefault("dynamic", False)  # `relate` sees two sizes, which would make it compile for all of them
+        self.detect = torch.compile(self.detect, **options)  # type: ignore[method-assign]
+        self.relate = torch.compile(self.relate, **options)  # type: ignore[method-assign]
+        self._losses = torch.compile(self._losses, **options)
+
+
+class ExportModel(nn.Module):
+    """A TreeFormer with plain tensors as output, for ONNX: what `treeformer.decode.decode` takes, with a batch axis."""
+
+    def __init__(self, model: TreeFormer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(B,3,H,W) in [0,1] → node scores (B,K), points (B,K,2) px, edge costs (B,K,K), root logits (B,K)."""
+        output = self.model(images)
+        return output.node_logits.sigmoid(), output.points, edge_margin(output.edge_logits), output.root_logits
+
+
+def denoising_mask(noisy_mask: Tensor, objects: int) -> Tensor:
+    """Who may look at whom, (B,1,T,T) for objects, D denoising tokens and the relation token, in this order.
+
+    Objects and the relation token see each other and never a denoising token, which knows the truth. A denoising token
+    sees itself, the other real ones of its picture and the relation token.
+    """
+    batch, extra = noisy_mask.shape
+    yes = noisy_mask.new_ones(batch, 1)
+    no = ~yes.expand(-1, objects)
+    seen_by_others = torch.cat([~no, torch.zeros_like(noisy_mask), yes], dim=1)
+    seen_by_noisy = torch.cat([no, noisy_mask, yes], dim=1)
+    is_noisy = torch.cat([no, torch.ones_like(noisy_mask), ~yes], dim=1)
+    mask = torch.where(is_noisy[:, :, None], seen_by_noisy[:, None, :], seen_by_others[:, None, :])
+    itself = torch.eye(objects + extra + 1, dtype=torch.bool, device=noisy_mask.device)
+    return (mask | itself)[:, None]

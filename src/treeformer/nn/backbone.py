@@ -1,0 +1,127 @@
+"""The image backbone: a ResNet-50 (version 1) with frozen batch normalisation, as many of its stages as are wanted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from treeformer import safetensors
+from treeformer.errors import FormatError
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+EXPANSION = 4  # a bottleneck's output has four times the channels of its middle
+
+
+class FrozenBatchNorm(nn.Module):
+    """Batch normalisation with fixed statistics and a fixed affine map: y = scale · x + shift, a channel each."""
+
+    def __init__(self, channels: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.register_buffer("weight", torch.ones(channels))
+        self.register_buffer("bias", torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.ones(channels))
+
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """(channels,) scale and shift."""
+        scale = self.weight * torch.rsqrt(self.running_var + self.eps)
+        return scale, self.bias - self.running_mean * scale
+
+
+def conv_norm(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm) -> Tensor:
+    """norm(conv(image)), the scale folded into the weights: one pass over the picture instead of three."""
+    scale, shift = norm.affine()
+    return functional.conv2d(image, conv.weight * scale[:, None, None, None], shift, conv.stride, conv.padding)
+
+
+class Bottleneck(nn.Module):
+    """1×1, 3×3, 1×1 convolutions and a shortcut. In version 1 the stride sits on the first of them."""
+
+    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
+        super().__init__()
+        channels_out = EXPANSION * channels
+        self.conv1 = nn.Conv2d(channels_in, channels, 1, stride, bias=False)
+        self.bn1 = FrozenBatchNorm(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn2 = FrozenBatchNorm(channels)
+        self.conv3 = nn.Conv2d(channels, channels_out, 1, bias=False)
+        self.bn3 = FrozenBatchNorm(channels_out)
+        self.downsample: nn.Sequential | None = None
+        if stride != 1 or channels_in != channels_out:
+            shortcut = nn.Conv2d(channels_in, channels_out, 1, stride, bias=False)
+            self.downsample = nn.Sequential(shortcut, FrozenBatchNorm(channels_out))
+
+    def forward(self, image: Tensor) -> Tensor:
+        """(B,channels_in,H,W) → (B,4·channels,H/stride,W/stride)."""
+        inner = functional.relu(conv_norm(image, self.conv1, self.bn1))
+        inner = functional.relu(conv_norm(inner, self.conv2, self.bn2))
+        inner = conv_norm(inner, self.conv3, self.bn3)
+        shortcut = image if self.downsample is None else conv_norm(image, self.downsample[0], self.downsample[1])
+        return functional.relu(inner + shortcut)
+
+
+class ResNet(nn.Module):
+    """The stem and the first stages of a ResNet; parameters are named as in torchvision.
+
+    Args:
+        blocks: bottlenecks in each stage; (3, 4, 6) are the first three stages of a ResNet-50.
+        base_channels: channels of the stem.
+        frozen_stages: how many parts are not trained, from the stem on: 2 freezes the stem and `layer1`.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, blocks: Sequence[int], base_channels: int = 64, frozen_stages: int = 0) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(3, 1, 1), persistent=False)
+        self.conv1 = nn.Conv2d(3, base_channels, 7, 2, 3, bias=False)
+        self.bn1 = FrozenBatchNorm(base_channels)
+        self.stage_names = [f"layer{index + 1}" for index in range(len(blocks))]
+        self.channels = [base_channels * 2**index * EXPANSION for index in range(len(blocks))]
+        self.strides = [4 * 2**index for index in range(len(blocks))]
+        channels_in = base_channels
+        for index, (name, count) in enumerate(zip(self.stage_names, blocks, strict=True)):
+            inner = base_channels * 2**index
+            first = Bottleneck(channels_in, inner, stride=1 if index == 0 else 2)
+            channels_in = inner * EXPANSION
+            rest = [Bottleneck(channels_in, inner, stride=1) for _ in range(count - 1)]
+            self.add_module(name, nn.Sequential(first, *rest))
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        for part in [self.conv1, *(getattr(self, name) for name in self.stage_names)][:frozen_stages]:
+            part.requires_grad_(False)
+
+    def forward(self, images: Tensor) -> list[Tensor]:
+        """(B,3,H,W) RGB in [0,1] → each stage's features (B,channels[i],H/strides[i],W/strides[i])."""
+        features = (images - self.mean) / self.std
+        features = functional.relu(conv_norm(features, self.conv1, self.bn1))
+        features = functional.max_pool2d(features, 3, 2, 1)
+        stages = []
+        for name in self.stage_names:
+            features = getattr(self, name)(features)
+            stages.append(features)
+        return stages
+
+
+def load_backbone(backbone: ResNet, path: str | os.PathLike[str]) -> None:
+    """Fill a backbone from a safetensors file with torchvision's names; later stages in the file are left out."""
+    stored = safetensors.read(path)
+    wanted = backbone.state_dict()
+    for name, tensor in wanted.items():
+        if name not in stored:
+            raise FormatError(f"{path}: no weights for {name}")
+        if stored[name].shape != tuple(tensor.shape):
+            raise FormatError(f"{path}: {name} has shape {stored[name].shape}, not {tuple(tensor.shape)}")
+    unused = sorted(name for name in stored.keys() - wanted.keys() if not name.startswith(("layer", "fc.")))
+    if unused:
+        raise FormatError(f"{path}: {unused[0]} has no place in this backbone")
+    backbone.load_state_dict({name: torch.tensor(stored[name]).float() for name in wanted})

@@ -1,0 +1,124 @@
+"""Deformable attention over several feature maps, in plain torch.
+
+Reading a map between its cells is four gathers of whole rows (all channels of a cell lie together) rather than
+`grid_sample`: the rows are read and, in the backward pass, added in one piece each. torch.compile makes one kernel of
+the gathers, their weights and the sum; without it, a Triton kernel would save the memory of the rows in between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class Level(NamedTuple):
+    """One feature map as a sequence of cells."""
+
+    cells: Tensor  # (B, height·width, channels), row by row
+    height: int
+    width: int
+    stride: int  # px between two cells
+
+
+def as_level(feature_map: Tensor, stride: int) -> Level:
+    """(B,C,h,w) → its cells; no copy where the memory format is channels_last."""
+    batch, channels, height, width = feature_map.shape
+    return Level(feature_map.permute(0, 2, 3, 1).reshape(batch, height * width, channels), height, width, stride)
+
+
+def bilinear_corners(points: Tensor, level: Level) -> tuple[Tensor, Tensor]:
+    """The four cells around each point and their weights, zero where a cell lies outside the map.
+
+    Args:
+        points: (…,2) px.
+
+    Returns:
+        cell (…,4) int64, an index into the level's cells; weight (…,4) float32.
+    """
+    column = points[..., 0].float() / level.stride - 0.5
+    row = points[..., 1].float() / level.stride - 0.5
+    left, top = column.floor(), row.floor()
+    right_part, lower_part = column - left, row - top
+    columns = torch.stack([left, left + 1, left, left + 1], dim=-1)
+    rows = torch.stack([top, top, top + 1, top + 1], dim=-1)
+    across = torch.stack([1 - right_part, right_part, 1 - right_part, right_part], dim=-1)
+    down = torch.stack([1 - lower_part, 1 - lower_part, lower_part, lower_part], dim=-1)
+    inside = (columns >= 0) & (columns < level.width) & (rows >= 0) & (rows < level.height)
+    cell = rows.clamp(0, level.height - 1) * level.width + columns.clamp(0, level.width - 1)
+    # Clamped once more as integers: a point that is NaN gives NaN, but never reads outside the map.
+    return cell.long().clamp(0, level.height * level.width - 1), across * down * inside
+
+
+def sample(level: Level, points: Tensor) -> Tensor:
+    """Features between the cells: points (B,…,2) px → (B,…,channels) float32, zero outside the map."""
+    batch, cell_count, channels = level.cells.shape
+    cell, weight = bilinear_corners(points, level)
+    first = torch.arange(batch, device=points.device) * cell_count
+    row = cell + first.view(batch, *[1] * (cell.dim() - 1))
+    # float32 before the gather: its backward adds many rows into one, which bfloat16 would round away.
+    table = level.cells.reshape(batch * cell_count, channels).float()
+    return (table.index_select(0, row.flatten()).view(*cell.shape, channels) * weight[..., None]).sum(-2)
+
+
+class DeformableAttention(nn.Module):
+    """Each query reads a few places near its point, on every level, in each head, and mixes what it finds.
+
+    Args:
+        width: channels of queries and output.
+        heads: attention heads; width is a multiple of them.
+        points: places a head reads on each level.
+        channels: channels of each level. Levels with the same number share one value projection.
+    """
+
+    def __init__(self, width: int, heads: int, points: int, channels: Sequence[int]) -> None:
+        super().__init__()
+        self.heads, self.points, self.levels = heads, points, len(channels)
+        self.offsets = nn.Linear(width, heads * self.levels * points * 2)
+        self.weights = nn.Linear(width, heads * self.levels * points)
+        self.values = nn.ModuleDict({str(count): nn.Linear(count, width) for count in sorted(set(channels))})
+        self.output = nn.Linear(width, width)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """At first each head looks in a direction of its own, one, two, … cells away, all weighing the same."""
+        for layer in [*self.values.values(), self.output]:
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        for layer in (self.offsets, self.weights):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        angle = torch.arange(self.heads) * (2 * math.pi / self.heads)
+        direction = torch.stack([angle.cos(), angle.sin()], dim=-1)
+        direction = direction / direction.abs().amax(-1, keepdim=True)
+        away = torch.arange(1, self.points + 1)[:, None] * direction[:, None, None, :]
+        with torch.no_grad():
+            self.offsets.bias.copy_(away.expand(-1, self.levels, -1, -1).flatten())
+
+    def forward(self, query: Tensor, points: Tensor, levels: Sequence[Level]) -> Tensor:
+        """Query (B,Q,width) at points (B,Q,2) px → (B,Q,width)."""
+        batch, count, width = query.shape
+        grid = (batch, count, self.heads, self.levels, self.points)
+        offsets = self.offsets(query).float().view(*grid, 2)
+        weights = self.weights(query).float().view(batch, count, self.heads, -1).softmax(-1).view(grid)
+
+        rows, row_weights, first_cell = [], [], 0
+        for index, level in enumerate(levels):
+            places = points[:, :, None, None, :] + offsets[:, :, :, index] * level.stride
+            cell, weight = bilinear_corners(places, level)
+            rows.append(cell + first_cell)
+            row_weights.append(weight * weights[:, :, :, index, :, None])
+            first_cell += level.height * level.width
+        cell = torch.stack(rows, dim=3).flatten(3)  # (B,Q,heads,levels·points·4)
+        weight = torch.stack(row_weights, dim=3).flatten(3)
+
+        value = torch.cat([self.values[str(level.cells.shape[-1])](level.cells) for level in levels], dim=1)
+        table = value.reshape(batch * first_cell * self.heads, width // self.heads).float()
+        image = torch.arange(batch, device=query.device).view(-1, 1, 1, 1)
+        head = torch.arange(self.heads, device=query.device).view(-1, 1)
+        row = (image * first_cell + cell) * self.heads + head
+        read = table.index_select(0, row.flatten()).view(*row.shape, width // self.heads)
+        return self.output((read * weight[..., None]).sum(-2).flatten(2).to(query.dtype))

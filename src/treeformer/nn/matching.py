@@ -1,0 +1,68 @@
+"""Hungarian matching: which token answers for which node of the truth."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from treeformer.nn.targets import Targets
+
+WORST = 1e8  # stands for NaN and infinities: never chosen while anything else is left
+MAX_THREADS = 16
+
+
+@dataclass
+class Matching:
+    """The token of each target node."""
+
+    token: Tensor  # (B,M) int64; 0 where `found` is False
+    found: Tensor  # (B,M) bool; False for padding, and for nodes that were left over when tokens ran out
+
+
+@torch.no_grad()
+def match(
+    node_logits: Tensor, points: Tensor, targets: Targets, *, score_weight: float, point_weight: float
+) -> Matching:
+    """The cheapest one-to-one assignment of each picture.
+
+    The costs of the whole batch, point_weight · L1 distance in px − score_weight · probability, are computed at once on
+    the device, each picture's tokens against its own nodes only, and copied to the host once. SciPy lets go of
+    Python's lock, so the pictures are solved in threads.
+
+    Args:
+        node_logits: (B,K).
+        points: (B,K,2) px.
+    """
+    distance = (targets.points[:, :, None] - points[:, None]).abs().sum(-1)  # (B,M,K)
+    cost = point_weight * distance - score_weight * node_logits.float().sigmoid()[:, None]
+    packed = torch.cat([cost.float(), targets.mask[..., None].float()], dim=-1).cpu().numpy()
+    tokens = assign(packed[..., :-1], packed[..., -1] > 0)
+    token = torch.from_numpy(tokens).to(node_logits.device, non_blocking=True)
+    return Matching(token.clamp(min=0), token >= 0)
+
+
+def assign(cost: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The token of each real node, −1 where there is none: cost (B,M,K), mask (B,M) → (B,M)."""
+    result = np.full(mask.shape, -1, dtype=np.int64)
+
+    def solve(pictures: NDArray[np.intp]) -> None:
+        for picture in pictures:
+            real = np.flatnonzero(mask[picture])
+            block = np.nan_to_num(cost[picture, real], nan=WORST, posinf=WORST, neginf=WORST)
+            row, column = linear_sum_assignment(block)
+            result[picture, real[row]] = column
+
+    threads = min(MAX_THREADS, os.cpu_count() or 1, len(mask))
+    if threads < 2:
+        solve(np.arange(len(mask)))
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(solve, np.array_split(np.arange(len(mask)), threads)))
+    return result

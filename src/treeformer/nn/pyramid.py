@@ -1,0 +1,55 @@
+"""From a backbone's stages to the feature levels that the transformer reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class FeaturePyramid(nn.Module):
+    """Coarse features flow down into finer ones; one more stride-2 convolution gives the coarsest level.
+
+    Args:
+        channels: the stages' channels, fine to coarse.
+        width: channels of all levels but the finest.
+        fine_width: channels of the finest level, which has most of the cells and so most of the cost.
+    """
+
+    def __init__(self, channels: Sequence[int], width: int, fine_width: int) -> None:
+        super().__init__()
+        widths = [fine_width, *[width] * (len(channels) - 1)]
+        self.coarsest = nn.Conv2d(channels[-1], width, 3, 2, 1)
+        self.lateral = nn.ModuleList(nn.Conv2d(c, w, 1) for c, w in zip(channels, widths, strict=True))
+        self.narrow = nn.Conv2d(width, fine_width, 1)
+        self.smooth = nn.ModuleList(nn.Conv2d(w, w, 3, padding=1) for w in widths)
+        self.widths = [*widths, width]
+
+    def forward(self, stages: Sequence[Tensor]) -> list[Tensor]:
+        """The stages (B,channels[i],h,w), fine to coarse → as many levels and a coarser one, (B,widths[i],h,w)."""
+        above = self.coarsest(stages[-1])
+        levels = [above]
+        for index in reversed(range(len(stages))):
+            if index == 0:
+                above = self.narrow(above)
+            above = self.lateral[index](stages[index]) + functional.interpolate(above, scale_factor=2.0, mode="nearest")
+            levels.insert(0, self.smooth[index](above))
+        return levels
+
+
+class LevelProjections(nn.Module):
+    """Deformable DETR's way: each stage through a 1×1 convolution and group normalisation, one more by stride 2."""
+
+    def __init__(self, channels: Sequence[int], width: int, groups: int = 32) -> None:
+        super().__init__()
+        self.project = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(count, width, 1), nn.GroupNorm(groups, width)) for count in channels
+        )
+        self.coarsest = nn.Sequential(nn.Conv2d(channels[-1], width, 3, 2, 1), nn.GroupNorm(groups, width))
+        self.widths = [width] * (len(channels) + 1)
+
+    def forward(self, stages: Sequence[Tensor]) -> list[Tensor]:
+        """The stages (B,channels[i],h,w), fine to coarse → as many levels and a coarser one, (B,width,h,w)."""
+        levels = [project(stage) for project, stage in zip(self.project, stages, strict=True)]
+        return [*levels, self.coarsest(stages[-1])]

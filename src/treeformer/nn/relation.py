@@ -1,0 +1,112 @@
+"""The relation head: for every pair of nodes, is there an edge?
+
+The paper's head is a perceptron on [h_i, h_j, r]: two object tokens and the relation token. Its first layer is linear,
+so it is W₁h_i + W₂h_j + W₃r, and the three matrices need to be applied once a token, not once a pair. Written with the
+sum and the difference of the two tokens it splits into an even part E, which stays when i and j change places, and an
+odd part O, which changes its sign; their matrices are (W₁ + W₂)/2 and (W₁ − W₂)/2. So the head looks at a pair from
+both sides, E + O and E − O, and the mean of the two answers is symmetric.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from treeformer.nn.deformable_attention import Level, sample
+from treeformer.nn.transformer import Perceptron
+
+DISTANCE_SCALE_PX = 64.0
+
+
+class RelationHead(nn.Module):
+    """Symmetric edge logits for all pairs of nodes.
+
+    Args:
+        width: channels of the tokens.
+        hidden: channels of the head's hidden layers.
+        max_nodes: the most nodes it will be asked about.
+        fine_channels: channels of the finest level; 0 where the head does not look at the image.
+        segment_channels: channels of the map that is read along the segment between two nodes.
+        segment_points: places on the segment, an even number.
+    """
+
+    first: Tensor
+    second: Tensor
+    pair_of: Tensor
+
+    def __init__(
+        self,
+        width: int,
+        hidden: int,
+        max_nodes: int,
+        *,
+        fine_channels: int = 0,
+        segment_channels: int = 32,
+        segment_points: int = 16,
+    ) -> None:
+        super().__init__()
+        self.even_tokens = nn.Linear(width, hidden, bias=False)
+        self.odd_tokens = nn.Linear(width, hidden, bias=False)
+        self.relation = nn.Linear(width, hidden)
+        self.tail = Perceptron(hidden, hidden, 2)
+        self.segment_points = segment_points
+        self.segment_map: nn.Linear | None = None
+        if fine_channels:
+            self.segment_map = nn.Linear(fine_channels, segment_channels)
+            half = segment_channels * segment_points // 2
+            self.even_segment = nn.Linear(half + 2, hidden, bias=False)
+            self.odd_segment = nn.Linear(half + 2, hidden, bias=False)
+        # Pairs (i < j) in the order of j: those among the first n nodes are the first n(n−1)/2, for every n.
+        second, first = torch.tril_indices(max_nodes, max_nodes, -1)
+        pair_of = torch.zeros(max_nodes, max_nodes, dtype=torch.long)
+        pair_of[first, second] = pair_of[second, first] = torch.arange(1, len(first) + 1)
+        self.register_buffer("first", first, persistent=False)
+        self.register_buffer("second", second, persistent=False)
+        self.register_buffer("pair_of", pair_of, persistent=False)
+
+    def forward(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level) -> Tensor:
+        """Logits [no edge, edge] of every pair.
+
+        Args:
+            tokens: (B,N,width), the objects.
+            relation: (B,width).
+            points: (B,N,2) px; no gradient flows through them.
+            fine: the finest level, read along the segments.
+
+        Returns:
+            (B,N,N,2) float32, symmetric in i and j; 0 on the diagonal.
+        """
+        batch, count = tokens.shape[:2]
+        pairs = count * (count - 1) // 2
+        first, second = self.first[:pairs], self.second[:pairs]
+        # float32 before the gathers: their backward adds a hundred rows into one.
+        even, odd = self.even_tokens(tokens).float(), self.odd_tokens(tokens).float()
+        even = even.index_select(1, first) + even.index_select(1, second) + self.relation(relation)[:, None]
+        odd = odd.index_select(1, first) - odd.index_select(1, second)
+        if self.segment_map is not None:
+            even_image, odd_image = self.look_along(points.detach(), first, second, fine)
+            even, odd = even + even_image, odd + odd_image
+        one_way, other_way = functional.relu(even + odd), functional.relu(even - odd)
+        logits = (self.tail(one_way) + self.tail(other_way)).float() / 2
+        # Row 0 is the diagonal's.
+        return (
+            functional.pad(logits, (0, 0, 1, 0))
+            .index_select(1, self.pair_of[:count, :count].flatten())
+            .view(batch, count, count, 2)
+        )
+
+    def look_along(self, points: Tensor, first: Tensor, second: Tensor, fine: Level) -> tuple[Tensor, Tensor]:
+        """What the image shows between two nodes: even and odd parts, (B,P,hidden) each."""
+        start, end = points.index_select(1, first), points.index_select(1, second)
+        along = (torch.arange(self.segment_points, device=points.device) + 0.5) / self.segment_points
+        places = start[:, :, None] + (end - start)[:, :, None] * along[:, None]  # (B,P,T,2)
+        seen = sample(fine._replace(cells=self.segment_map(fine.cells)), places)
+        near, far = seen.chunk(2, dim=2)
+        far = far.flip(2)
+        step = (end - start) / DISTANCE_SCALE_PX
+        # The root of zero has no finite slope; two nodes may share a place.
+        distance = (step.square().sum(-1, keepdim=True) + 1e-12).sqrt()
+        even = torch.cat([(near + far).flatten(2), distance, torch.log1p(8 * distance)], dim=-1)
+        odd = torch.cat([(near - far).flatten(2), step], dim=-1)
+        return self.even_segment(even), self.odd_segment(odd)

@@ -1,0 +1,102 @@
+"""Reports: two folders in, tables, files and a sheet out; nothing is left out silently."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import treeformer
+from treeformer import Skeleton, TreeformerError
+from treeformer.metrics.report import Case, evaluate_cases, folder_cases
+
+
+@pytest.fixture
+def folders(tmp_path, comb):
+    """Three truths in two formats; one prediction is right, one is off, one is missing, one is too many."""
+    big = comb.transform([[10, 0, 0], [0, 10, 0]], image_size=(400, 500))
+    truth, prediction = tmp_path / "truth", tmp_path / "prediction"
+    for name, suffix in (("a", ".rsml"), ("b", ".json"), ("c", ".json")):
+        treeformer.write(big, truth / f"{name}{suffix}")
+        Image.new("RGB", (400, 500), "grey").save(truth / f"{name}.png")
+    treeformer.write(big, prediction / "a.json")
+    treeformer.write(big.replace(nodes=big.nodes + 30.0), prediction / "b.swc")
+    treeformer.write(big, prediction / "other.json")
+    return prediction, truth
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_folders_are_paired_by_name(folders, workers):
+    cases, extra = folder_cases(*folders)
+    calls = []
+    report = evaluate_cases(cases, workers=workers, progress=lambda *call: calls.append(call))
+    assert extra == ["other.json"]
+    assert [case.name for case in report.cases] == ["a", "b", "c"]
+    assert report.missing == ("c",)
+    assert [row["edge_f1"] for row in report.rows] == [1.0, 0.0, 0.0]
+    assert report.rows[2]["topo_f1"] == 0.0
+    assert calls[-1] == (3, 3)
+
+
+def test_a_report_is_written_whole(folders, tmp_path):
+    report = evaluate_cases(folder_cases(*folders)[0])
+    paths = report.write(tmp_path / "out")
+    pictures, summary = pd.read_csv(paths[0]), pd.read_csv(paths[1], index_col="figure")
+    assert pictures["picture"].tolist() == ["a", "b", "c"]
+    assert summary.loc["edge_f1", "value"] == pytest.approx(1 / 3)
+    document = json.loads(paths[2].read_text())
+    assert document["missing"] == ["c"]
+    assert document["by_picture"]["a"]["edge_f1"] == 1.0
+    sheet = np.asarray(Image.open(paths[3]))
+    assert (sheet[..., 2].astype(int) - sheet[..., 1] > 60).any()  # the truth's blue
+    assert "edge_f1" in [str(cell) for cell in report.table().columns[0].cells]
+
+
+def test_what_cannot_be_judged_is_named_and_the_rest_goes_on(folders):
+    prediction, truth = folders
+    (prediction / "c.json").write_text('{"format": "treeformer-skeleton", "version": 1, "nodes": [[0')
+    report = evaluate_cases(folder_cases(prediction, truth)[0])
+    assert len(report.rows) == 2
+    assert len(report.failures) == 1
+    assert report.failures[0].startswith("c: ")
+
+
+def test_sizes_come_from_pictures_or_are_asked_for(tmp_path, comb):
+    bare = comb.replace(image_size=None)
+    cases = [Case("x", bare, bare)]
+    with pytest.raises(TreeformerError, match="image size"):
+        evaluate_cases(cases)
+    assert evaluate_cases(cases, image_size=(40, 50)).rows[0]["node_f1"] == 1.0
+    Image.new("RGB", (40, 50)).save(tmp_path / "x.png")
+    assert evaluate_cases([Case("x", bare, bare, tmp_path / "x.png")]).rows[0]["node_f1"] == 1.0
+
+
+def test_empty_folders_and_double_names_are_one_line(tmp_path, folders):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(TreeformerError, match="no skeleton file"):
+        folder_cases(empty, folders[1])
+    with pytest.raises(TreeformerError, match="cannot be read"):
+        folder_cases(tmp_path / "none", folders[1])
+    treeformer.write(Skeleton([(0, 0)], []), folders[1] / "a.swc")
+    with pytest.raises(TreeformerError, match="same name"):
+        folder_cases(*folders)
+
+
+def test_the_command(folders, tmp_path, monkeypatch, capfd):
+    from treeformer.cli import main
+
+    arguments = ["evaluate", *map(str, folders), "-o", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", ["treeformer", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    out, err = capfd.readouterr()
+    assert not stop.value.code
+    assert "topo_f1" in out
+    assert "c: no prediction" in err
+    assert "other.json: no truth" in err
+    assert "3 pictures evaluated" in err

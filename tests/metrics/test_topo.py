@@ -1,0 +1,211 @@
+"""The mended TOPO against a plain twin, and what it promises."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.metrics.test_smd import curves_of, length_of, point_at
+from tests.metrics.trees import SIZE, faulty_pairs, jittered, random_tree, renumbered, subdivided, without_subtree
+from tests.strategies import graphs
+from treeformer import Skeleton, SkeletonError
+from treeformer.metrics import topo
+
+STEP, SPACING, RADIUS, REACH = 5.55555, 55.5555, 11.1111, 166.6665
+
+# ---- the twin ----------------------------------------------------------------------------------------
+
+
+def direction_at(curve, distance):
+    end = point_at(curve, min(distance + RADIUS, length_of(curve)))
+    return unit(end - point_at(curve, max(distance - RADIUS, 0.0)))
+
+
+def unit(vector):
+    return vector / np.hypot(*vector)
+
+
+def path_lengths(graph: Skeleton, places, start) -> list[float]:
+    """From a start to each place along the graph; both are (curve, distance along it)."""
+    network = nx.Graph()
+    curves = curves_of(graph)
+    for number, curve in enumerate(curves):
+        stops = [(0.0, tuple(curve[0])), (length_of(curve), tuple(curve[-1]))]
+        stops += [(d, ("place", k)) for k, (on, d) in enumerate(places) if on == number]
+        stops += [(start[1], "start")] if start[0] == number else []
+        stops.sort(key=lambda stop: stop[0])
+        for (a, one), (b, other) in itertools.pairwise(stops):
+            network.add_edge(one, other, length=b - a)
+    found = nx.single_source_dijkstra_path_length(network, "start", weight="length")
+    return [found.get(("place", k), math.inf) for k in range(len(places))]
+
+
+def nearest_place(point, direction, curves):
+    best = (RADIUS, None)
+    for number, curve in enumerate(curves):
+        behind = 0.0
+        for a, b in itertools.pairwise(curve):
+            t = min(max(float((point - a) @ (b - a) / ((b - a) @ (b - a))), 0.0), 1.0)
+            away = math.dist(point, a + t * (b - a))
+            at = behind + t * math.dist(a, b)
+            if away < best[0] and 1 - abs(direction @ direction_at(curve, at)) < 0.04:
+                best = (away, (number, at))
+            behind += math.dist(a, b)
+    return best[1]
+
+
+def found_again(walked: Skeleton, other: Skeleton) -> float:
+    sides = []
+    for graph in (walked, other):
+        curves = curves_of(graph)
+        places, weights = [], []
+        for number, curve in enumerate(curves):
+            count = max(math.floor(length_of(curve) / STEP + 0.5), 1)
+            places += [(number, (k + 0.5) * length_of(curve) / count) for k in range(count)]
+            weights += [length_of(curve) / count] * count
+        points = [point_at(curves[n], d) for n, d in places]
+        sides.append((curves, places, weights, points, [direction_at(curves[n], d) for n, d in places]))
+    curves, places, weights, points, directions = sides[0]
+    other_curves, other_places, other_weights, other_points, other_directions = sides[1]
+    parts = []
+    for number, curve in enumerate(curves):
+        count = max(int(length_of(curve) / SPACING), 1)
+        for k in range(count):
+            at = (k + 1) / (count + 1) * length_of(curve)
+            partner = nearest_place(point_at(curve, at), direction_at(curve, at), other_curves)
+            if partner is None:
+                parts.append(0.0)
+                continue
+            here = [p <= REACH for p in path_lengths(walked, places, (number, at))]
+            there = [p <= REACH for p in path_lengths(other, other_places, partner)]
+            near = [
+                (i, j)
+                for i, j in itertools.product(np.flatnonzero(here), np.flatnonzero(there))
+                if math.dist(points[i], other_points[j]) <= RADIUS
+                and 1 - abs(directions[i] @ other_directions[j]) < 0.29
+            ]
+            mine, theirs = (
+                sum(weights[i] for i in {i for i, _ in near}),
+                sum(other_weights[j] for j in {j for _, j in near}),
+            )
+            parts.append(min(mine, theirs) / sum(itertools.compress(weights, here)))
+    return float(np.mean(parts))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_it_agrees_with_its_twin(seed):
+    for prediction, truth in faulty_pairs(14, seed):
+        scores = topo(prediction, truth)
+        assert scores.precision == pytest.approx(found_again(prediction, truth), abs=1e-9)
+        assert scores.recall == pytest.approx(found_again(truth, prediction), abs=1e-9)
+
+
+# ---- promises ----------------------------------------------------------------------------------------
+
+
+def bare(graph: Skeleton) -> tuple[np.ndarray, np.ndarray]:
+    return graph.nodes, graph.edges
+
+
+@settings(max_examples=60)
+@given(graphs())
+def test_identical_graphs_score_one(graph):
+    """Also where curves cross, lie on each other or have no length."""
+    scores = topo(bare(graph), bare(graph), image_size=SIZE)
+    assert (scores.precision, scores.recall) == (1.0, 1.0)
+
+
+@settings(max_examples=60)
+@given(graphs(), graphs())
+def test_exchange_and_numbering(first, second):
+    forth, back = (topo(bare(a), bare(b), image_size=SIZE) for a, b in ((first, second), (second, first)))
+    assert (forth.precision, forth.recall) == (back.recall, back.precision)
+    if len(np.unique(first.nodes, axis=0)) == len(first):
+        assert topo(bare(renumbered(first, 3)), bare(second), image_size=SIZE) == forth
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_invariance(seed):
+    prediction, truth = faulty_pairs(30, seed)[4]
+    reference = topo(prediction, truth)
+    for affine, size in (
+        ([[1, 0, 7.3], [0, 1, -2.9]], SIZE),
+        ([[3, 0, 0], [0, 3, 0]], (1536, 1536)),
+        ([[0, -1, 512], [1, 0, 0]], SIZE),
+    ):
+        moved = topo(*(graph.transform(affine, image_size=size) for graph in (prediction, truth)))
+        assert (moved.precision, moved.recall) == pytest.approx((reference.precision, reference.recall), abs=1e-9)
+    finer = topo(subdivided(prediction), subdivided(truth))
+    assert (finer.precision, finer.recall) == pytest.approx((reference.precision, reference.recall), abs=1e-9)
+
+
+def test_it_falls_with_jitter():
+    trees = [random_tree(40, seed) for seed in range(4)]
+    means = [
+        np.mean([topo(jittered(tree, sigma, seed), tree).f1 for tree in trees for seed in range(3)])
+        for sigma in (0, 0.5, 1, 2, 4, 8, 16)
+    ]
+    assert means[0] == 1.0
+    assert (np.diff(means) < 0).all()
+
+
+def test_missing_branches_cost_recall_and_spurious_ones_precision():
+    tree = random_tree(60, 1)
+    cut = without_subtree(tree, 30)
+    missing, spurious = topo(cut, tree), topo(tree, cut)
+    assert missing.precision > 0.98
+    assert missing.recall < 0.95
+    assert (spurious.precision, spurious.recall) == (missing.recall, missing.precision)
+
+
+def test_curves_are_compared_not_chords():
+    """Two arcs between the same ends: their key points agree, their courses do not."""
+    bend = np.stack([np.linspace(100, 400, 31), 256 + 80 * np.sin(np.linspace(0, np.pi, 31))], axis=1)
+    edges = [(k, k + 1) for k in range(30)]
+    arc, straight = Skeleton(bend, edges, image_size=SIZE), Skeleton(bend[[0, -1]], [(0, 1)], image_size=SIZE)
+    assert topo(arc, straight).f1 < 0.3
+
+
+def test_it_does_not_matter_how_a_curve_is_cut_into_branches():
+    """A twig every 17 px cuts the axis into branches that no whole number of steps fits."""
+    axis = [(40 + 17 * k, 256) for k in range(26)]
+    twigs = [(x, 259) for x, _ in axis[1:-1]]
+    edges = [(k, k + 1) for k in range(25)]
+    with_twigs = Skeleton(axis + twigs, edges + [(k + 1, 26 + k) for k in range(24)], image_size=SIZE)
+    without = Skeleton(axis, edges, image_size=SIZE)
+    assert topo(without, with_twigs).precision > 0.97
+
+
+def test_two_branches_are_not_found_again_in_one():
+    two = Skeleton([(50, 250), (150, 250), (50, 256), (150, 256)], [(0, 1), (2, 3)], image_size=SIZE)
+    one = Skeleton([(50, 253), (150, 253)], [(0, 1)], image_size=SIZE)
+    assert topo(one, two).recall == topo(one, two).precision == 1.0  # each walk is on one branch only
+    joined = Skeleton([*two.nodes, (40, 253)], [*two.edges, (4, 0), (4, 2)], image_size=SIZE)
+    assert topo(one, joined).recall < 0.6
+
+
+def test_the_unit_can_be_chosen():
+    prediction, truth = faulty_pairs(30, 2)[1]
+    assert topo(prediction, truth, unit_px=1.0) == topo(prediction, truth)  # 512 px are 512 units
+    assert topo(prediction, truth, unit_px=3.0).f1 > topo(prediction, truth).f1
+    with pytest.raises(SkeletonError, match="unit_px must be a positive number"):
+        topo(prediction, truth, unit_px=0)
+
+
+@pytest.mark.parametrize("small", [([], []), ([(5, 5)], []), ([(5, 5), (9, 9)], []), ([(5, 5), (5, 5)], [(0, 1)])])
+def test_a_graph_without_length(small):
+    line = ([(0, 0), (400, 0)], [(0, 1)])
+    for pair in ((small, line), (line, small)):
+        assert topo(*pair, image_size=SIZE).f1 == 0.0
+    assert topo(small, small, image_size=SIZE).f1 == 1.0
+
+
+def test_five_thousand_nodes():
+    tree = random_tree(5000, 1, size=(4000, 4000))
+    scores = topo(jittered(tree, 4), tree)
+    assert scores.f1 > 0.9

@@ -1,0 +1,94 @@
+"""The backbone: batch norm, names, loading."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from treeformer import safetensors
+from treeformer.errors import FormatError
+from treeformer.nn.backbone import FrozenBatchNorm, ResNet, conv_norm, load_backbone
+
+
+def test_frozen_batch_norm_is_batch_norm_in_eval_mode():
+    torch.manual_seed(0)
+    conv, plain, frozen = nn.Conv2d(3, 5, 3, 2, 1, bias=False), nn.BatchNorm2d(5).eval(), FrozenBatchNorm(5)
+    state = {name: torch.rand(5) + 0.1 for name in ("weight", "bias", "running_mean", "running_var")}
+    plain.load_state_dict(state, strict=False)
+    frozen.load_state_dict(state)
+    image = torch.randn(2, 3, 9, 8)
+    torch.testing.assert_close(conv_norm(image, conv, frozen), plain(conv(image)))
+
+
+def test_frozen_batch_norm_has_no_parameters_and_ignores_training_mode():
+    backbone = ResNet((1, 1), 8)
+    assert not [name for name, _ in backbone.named_parameters() if "bn" in name or "downsample.1" in name]
+    image = torch.rand(1, 3, 64, 64)
+    for in_training, in_use in zip(backbone.train()(image), backbone.eval()(image), strict=True):
+        torch.testing.assert_close(in_training, in_use)
+
+
+def test_stages_have_the_strides_and_channels_they_say():
+    backbone = ResNet((1, 2, 1), 8)
+    stages = backbone(torch.rand(1, 3, 64, 96))
+    assert [tuple(stage.shape) for stage in stages] == [(1, 32, 16, 24), (1, 64, 8, 12), (1, 128, 4, 6)]
+    assert backbone.channels == [32, 64, 128]
+    assert backbone.strides == [4, 8, 16]
+    assert backbone.layer2[0].conv1.stride == (2, 2), "version 1 has its stride on the first convolution"
+
+
+def test_pictures_are_normalised_as_on_imagenet():
+    backbone = ResNet((1,), 4)
+    grey = torch.tensor([0.485, 0.456, 0.406])[:, None, None].expand(1, 3, 32, 32)
+    with torch.no_grad():
+        seen = backbone(grey)[0]
+    assert float(seen.abs().max()) == pytest.approx(0, abs=1e-5), "the mean colour is zero to the network"
+
+
+def test_frozen_stages_get_no_gradient():
+    backbone = ResNet((1, 1), 8, frozen_stages=2)
+    backbone(torch.rand(1, 3, 64, 64))[-1].sum().backward()
+    trained = {name.split(".")[0] for name, parameter in backbone.named_parameters() if parameter.grad is not None}
+    assert trained == {"layer2"}
+
+
+def test_imagenet_weights_fit_a_whole_resnet_50_name_by_name(real_data):
+    path = real_data("../weights") / "resnet50-imagenet-v1-fp16.safetensors"
+    backbone = ResNet((3, 4, 6, 3))
+    assert backbone.state_dict().keys() == safetensors.read_header(path)[0].keys()
+    load_backbone(backbone, path)
+    stored = safetensors.read(path)
+    for name, tensor in backbone.state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), stored[name].astype(np.float32))
+    part = ResNet((3, 4, 6))
+    load_backbone(part, path)
+    image = torch.rand(1, 3, 64, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(part(image), backbone(image)[:3])
+        assert 0.1 < part(image)[-1].std() < 10
+
+
+@pytest.fixture
+def stored():
+    return {name: tensor.numpy() for name, tensor in ResNet((1, 1), 8).state_dict().items()}
+
+
+def test_only_the_classifier_and_later_stages_are_left_out(tmp_path, stored):
+    path = tmp_path / "weights.safetensors"
+    safetensors.write(path, stored | {"fc.weight": np.ones((2, 2), np.float32)})
+    load_backbone(ResNet((1,), 8), path)
+    safetensors.write(path, stored | {"conv2.weight": np.ones((2, 2), np.float32)})
+    with pytest.raises(FormatError, match=r"conv2\.weight has no place"):
+        load_backbone(ResNet((1,), 8), path)
+
+
+def test_missing_and_misshapen_weights_are_named(tmp_path, stored):
+    path = tmp_path / "weights.safetensors"
+    safetensors.write(path, {name: array for name, array in stored.items() if name != "layer1.0.conv2.weight"})
+    with pytest.raises(FormatError, match=r"no weights for layer1\.0\.conv2\.weight"):
+        load_backbone(ResNet((1,), 8), path)
+    safetensors.write(path, stored)
+    with pytest.raises(FormatError, match=r"conv1\.weight has shape"):
+        load_backbone(ResNet((1,), 16), path)

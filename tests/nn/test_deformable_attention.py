@@ -1,0 +1,107 @@
+"""Deformable attention and sampling, against loops that do one place at a time."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from treeformer.nn.deformable_attention import DeformableAttention, Level, as_level, sample
+
+
+def read_slowly(feature_map: torch.Tensor, x: float, y: float, stride: int) -> torch.Tensor:
+    """The value of a map (C,h,w) at one place in px, cell by cell; cells outside are zero."""
+    column, row = x / stride - 0.5, y / stride - 0.5
+    value = torch.zeros(feature_map.shape[0])
+    for i in (math.floor(column), math.floor(column) + 1):
+        for j in (math.floor(row), math.floor(row) + 1):
+            if 0 <= i < feature_map.shape[2] and 0 <= j < feature_map.shape[1]:
+                value = value + (1 - abs(column - i)) * (1 - abs(row - j)) * feature_map[:, j, i]
+    return value
+
+
+def as_map(level: Level, picture: int) -> torch.Tensor:
+    return level.cells[picture].T.reshape(-1, level.height, level.width)
+
+
+def attend_slowly(module: DeformableAttention, query, points, levels) -> torch.Tensor:
+    result = torch.zeros_like(query)
+    head_width = query.shape[2] // module.heads
+    for b in range(query.shape[0]):
+        for q in range(query.shape[1]):
+            offsets = module.offsets(query[b, q]).view(module.heads, len(levels), module.points, 2)
+            weights = module.weights(query[b, q]).view(module.heads, -1).softmax(-1).view(module.heads, len(levels), -1)
+            for head in range(module.heads):
+                part = slice(head * head_width, (head + 1) * head_width)
+                for index, level in enumerate(levels):
+                    project = module.values[str(level.cells.shape[2])]
+                    value = as_map(level._replace(cells=project(level.cells)), b)[part]
+                    for p in range(module.points):
+                        x, y = (points[b, q] + offsets[head, index, p] * level.stride).tolist()
+                        read = read_slowly(value, x, y, level.stride)
+                        result[b, q, part] += weights[head, index, p] * read
+    return module.output(result)
+
+
+@pytest.fixture
+def levels():
+    torch.manual_seed(0)
+    sizes = [(6, 8, 4, 4), (8, 4, 2, 8), (8, 2, 1, 16)]
+    return [as_level(torch.randn(2, channels, height, width), stride) for channels, height, width, stride in sizes]
+
+
+def test_attention_is_what_the_loop_gives(levels):
+    module = DeformableAttention(8, 2, 3, [6, 8, 8])
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    query = torch.randn(2, 5, 8)
+    points = torch.rand(2, 5, 2) * torch.tensor([30.0, 50.0]) - 8  # some outside the 16×32 px picture
+    torch.testing.assert_close(module(query, points, levels), attend_slowly(module, query, points, levels))
+
+
+def test_levels_of_one_width_share_a_projection(levels):
+    module = DeformableAttention(8, 2, 3, [6, 8, 8])
+    assert sorted(module.values) == ["6", "8"]
+
+
+def test_at_first_every_head_looks_in_its_own_direction():
+    module = DeformableAttention(16, 4, 2, [16])
+    offsets = module.offsets(torch.randn(1, 16)).view(4, 2, 2)
+    torch.testing.assert_close(offsets[:, 1], 2 * offsets[:, 0])
+    torch.testing.assert_close(offsets[:, 0].abs().amax(-1), torch.ones(4))
+    assert len({tuple(direction.round().tolist()) for direction in offsets[:, 0]}) == 4
+
+
+def test_sample_and_its_gradients_are_those_of_grid_sample():
+    torch.manual_seed(1)
+    feature_map = torch.randn(2, 5, 6, 9, requires_grad=True)
+    points = (torch.rand(2, 7, 3, 2) * torch.tensor([50.0, 40.0]) - 7).requires_grad_()
+    ours = sample(as_level(feature_map, 4), points)
+    grid = 2 * points / torch.tensor([36.0, 24.0]) - 1
+    theirs = functional.grid_sample(feature_map, grid, align_corners=False).permute(0, 2, 3, 1)
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    weight = torch.randn_like(ours)
+    for mine, other in zip(
+        torch.autograd.grad((ours * weight).sum(), (feature_map, points)),
+        torch.autograd.grad((theirs * weight).sum(), (feature_map, points)),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1e30])
+def test_a_wild_point_never_reads_outside_the_map(bad):
+    level = as_level(torch.ones(1, 3, 4, 4), 4)
+    read = sample(level, torch.tensor([[[bad, 5.0], [5.0, 5.0]]]))
+    torch.testing.assert_close(read[0, 1], torch.ones(3))
+    assert not (read[0, 0] == 1).any()
+
+
+def test_cells_are_the_maps_rows_without_a_copy():
+    feature_map = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    level = as_level(feature_map, 8)
+    assert level.cells.data_ptr() == feature_map.data_ptr()
+    torch.testing.assert_close(level.cells[1, 2 * 5 + 3], feature_map[1, :, 2, 3])

@@ -1,0 +1,93 @@
+"""The heat map, its peaks, and positions."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from treeformer.nn.heat_map import HeatMapHead, cell_points, cells_of, heat_targets, peaks
+from treeformer.nn.positions import cell_centres, sine_positions
+
+
+def targets_slowly(points, mask, height, width, stride, sigma):
+    heat = torch.zeros(len(points), height, width)
+    for b in range(len(points)):
+        for (x, y), real in zip(points[b].tolist(), mask[b].tolist(), strict=True):
+            if not real:
+                continue
+            centre_x = min(max(math.floor(x / stride), 0), width - 1)
+            centre_y = min(max(math.floor(y / stride), 0), height - 1)
+            reach = max(1, round(3 * sigma))
+            for j in range(height):
+                for i in range(width):
+                    if max(abs(i - centre_x), abs(j - centre_y)) <= reach:
+                        value = math.exp(-((i - centre_x) ** 2 + (j - centre_y) ** 2) / (2 * sigma**2))
+                        heat[b, j, i] = max(heat[b, j, i], value)
+    return heat
+
+
+def test_targets_are_what_the_loop_gives():
+    torch.manual_seed(0)
+    points = torch.rand(3, 6, 2) * torch.tensor([44.0, 30.0]) - 2  # some just outside
+    mask = torch.rand(3, 6) > 0.3
+    for sigma in (0.5, 0.8, 1.5):
+        ours = heat_targets(points, mask, 7, 10, 4, sigma)
+        torch.testing.assert_close(ours, targets_slowly(points, mask, 7, 10, 4, sigma))
+    assert heat_targets(points, torch.zeros_like(mask), 7, 10, 4, 0.8).sum() == 0
+    assert heat_targets(points[:, :0], mask[:, :0], 7, 10, 4, 0.8).shape == (3, 7, 10)
+
+
+def test_the_target_of_a_node_is_exactly_one_in_its_cell():
+    points = torch.tensor([[[13.9, 6.1]]])
+    heat = heat_targets(points, torch.ones(1, 1, dtype=torch.bool), 8, 8, 4, 0.8)
+    assert (heat == 1).nonzero().tolist() == [[0, 1, 3]]
+
+
+def test_peaks_of_the_targets_are_the_nodes_again():
+    points = torch.tensor([[[10.0, 6.0], [30.0, 22.0], [50.0, 9.0]]])
+    mask = torch.ones(1, 3, dtype=torch.bool)
+    column, row = cells_of(points, 8, 16, 4)
+    heat = heat_targets(points, mask, 8, 16, 4, 0.8).clamp(1e-4, 1 - 1e-4).logit()
+    found = peaks(heat, 3)
+    assert sorted(found[0].tolist()) == sorted((row * 16 + column)[0].tolist())
+    offsets = torch.zeros(1, 8 * 16, 2)
+    offsets.scatter_(
+        1, (row * 16 + column)[..., None].expand(-1, -1, 2), points / 4 - 0.5 - torch.stack([column, row], -1)
+    )
+    assert sorted(map(tuple, cell_points(found, offsets, 16, 4)[0].tolist())) == sorted(map(tuple, points[0].tolist()))
+
+
+def test_neighbours_in_diagonal_cells_are_both_peaks_and_slopes_are_none():
+    points = torch.tensor([[[10.0, 10.0], [14.0, 14.0]]])
+    heat = heat_targets(points, torch.ones(1, 2, dtype=torch.bool), 8, 8, 4, 0.8)
+    logits = (0.2 + 0.5 * heat).logit()
+    assert sorted(peaks(logits, 2)[0].tolist()) == [2 * 8 + 2, 3 * 8 + 3]
+    lone = heat_targets(points[:, :1], torch.ones(1, 1, dtype=torch.bool), 8, 8, 4, 0.8)
+    order = peaks((0.2 + 0.5 * lone).logit(), 64)[0].tolist()
+    near = [row * 8 + column for row in (1, 2, 3) for column in (1, 2, 3) if (row, column) != (2, 2)]
+    assert order[0] == 2 * 8 + 2
+    assert not set(near) & set(order[:20]), "the cells around a lone peak come after all level ground"
+
+
+def test_the_head_starts_at_its_prior():
+    heat, offsets = HeatMapHead(8)(torch.randn(2, 8, 5, 6))
+    assert heat.shape == (2, 5, 6)
+    assert offsets.shape == (2, 30, 2)
+    assert 0.01 < heat.sigmoid().mean() < 0.04
+
+
+def test_positions_are_isotropic_and_tell_neighbours_apart():
+    points = torch.tensor([[10.0, 200.0], [200.0, 10.0], [11.0, 200.0]])
+    encoded = sine_positions(points, 32)
+    assert encoded.shape == (3, 32)
+    torch.testing.assert_close(encoded[0], torch.cat([encoded[1][16:], encoded[1][:16]]))
+    assert (encoded[0] - encoded[2]).abs().max() > 0.1
+    assert cell_centres(2, 3, 8, torch.device("cpu")).tolist() == [
+        [4, 4],
+        [12, 4],
+        [20, 4],
+        [4, 12],
+        [12, 12],
+        [20, 12],
+    ]

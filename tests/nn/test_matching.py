@@ -1,0 +1,77 @@
+"""Hungarian matching and padded targets."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+
+from treeformer import Skeleton
+from treeformer.errors import TreeformerError
+from treeformer.nn.matching import assign, match
+from treeformer.nn.targets import Targets
+
+
+def cheapest(cost: np.ndarray) -> float:
+    """Total cost of the best assignment, by trying all."""
+    nodes, tokens = cost.shape
+    if nodes <= tokens:
+        return min(sum(cost[i, t] for i, t in enumerate(chosen)) for chosen in permutations(range(tokens), nodes))
+    return min(sum(cost[n, i] for i, n in enumerate(chosen)) for chosen in permutations(range(nodes), tokens))
+
+
+@pytest.mark.parametrize(("nodes", "tokens"), [(0, 4), (1, 4), (3, 5), (4, 4), (5, 3)])
+def test_it_is_the_cheapest_of_all_assignments(nodes, tokens):
+    rng = np.random.default_rng(nodes)
+    cost = rng.normal(size=(6, nodes, tokens)).astype(np.float32)
+    result = assign(cost, np.ones((6, nodes), bool))
+    for picture in range(6):
+        found = np.flatnonzero(result[picture] >= 0)
+        assert len(found) == min(nodes, tokens)
+        assert len(set(result[picture, found])) == len(found), "no token answers twice"
+        assert cost[picture, found, result[picture, found]].sum() == pytest.approx(cheapest(cost[picture]), abs=1e-5)
+
+
+def test_padding_is_never_matched_wherever_it_stands():
+    mask = np.array([[True, False, True], [False, False, False]])
+    result = assign(np.zeros((2, 3, 4), np.float32), mask)
+    assert (result[~mask] == -1).all()
+    assert (result[mask] >= 0).all()
+
+
+def test_nan_and_infinities_are_the_last_choice():
+    cost = np.array([[[np.nan, 3.0, -np.inf], [np.inf, 1.0, 2.0]]], np.float32)
+    assert assign(cost, np.ones((1, 2), bool)).tolist() == [[1, 2]]
+    all_bad = np.full((1, 2, 3), np.nan, np.float32)
+    assert len(set(assign(all_bad, np.ones((1, 2), bool))[0])) == 2
+
+
+def test_the_costs_are_distance_and_score():
+    skeletons = [Skeleton([(10, 10), (30, 10)], [(0, 1)]), Skeleton([(5, 5)], [])]
+    targets = Targets.from_skeletons(skeletons, size=3)
+    points = torch.tensor([[[11.0, 10.0], [29.0, 10.0], [10.0, 10.5]], [[50.0, 50.0], [8.0, 5.0], [5.0, 6.0]]])
+    by_distance = match(torch.zeros(2, 3), points, targets, score_weight=1.0, point_weight=1.0)
+    assert by_distance.token.tolist() == [[2, 1, 0], [2, 0, 0]]
+    assert by_distance.found.tolist() == [[True, True, False], [True, False, False]]
+    sure = torch.tensor([[9.0, 0.0, -9.0], [0.0, 9.0, -9.0]])
+    by_score = match(sure, points, targets, score_weight=10.0, point_weight=1.0)
+    assert by_score.token[:, 0].tolist() == [0, 1]
+
+
+def test_targets_hold_what_the_skeletons_say(y_shape, comb):
+    targets = Targets.from_skeletons([y_shape, comb, Skeleton([], [])], size=9)
+    assert targets.mask.sum(1).tolist() == [4, 8, 0]
+    assert (targets.adjacency == targets.adjacency.transpose(1, 2)).all()
+    assert targets.adjacency.sum((1, 2)).tolist() == [6, 14, 0]
+    assert targets.adjacency[0, 1].nonzero().flatten().tolist() == [0, 2, 3]
+    assert targets.points[0, 2].tolist() == [2, 1]
+    assert targets.root.nonzero().tolist() == [[0, 0], [1, 0]]
+    assert targets.to("cpu").points.shape == (3, 9, 2)
+    assert Targets.from_skeletons([Skeleton([], [])]).points.shape == (1, 0, 2)
+
+
+def test_a_skeleton_that_does_not_fit_is_named(comb):
+    with pytest.raises(TreeformerError, match="8 nodes where at most 5"):
+        Targets.from_skeletons([comb], size=5)

@@ -1,0 +1,79 @@
+"""The relation head, against the paper's perceptron on [h_i, h_j, r] one ordered pair at a time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from treeformer.nn.deformable_attention import as_level, sample
+from treeformer.nn.relation import DISTANCE_SCALE_PX, RelationHead
+
+
+def one_direction(head: RelationHead, h_i, h_j, relation, p_i, p_j, fine):
+    """Logits (2,) of the ordered pair: W₁h_i + W₂h_j + W₃r, what lies along the way, and the rest of the perceptron."""
+    even, odd = head.even_tokens.weight, head.odd_tokens.weight
+    hidden = (even + odd) @ h_i + (even - odd) @ h_j + head.relation(relation)
+    if head.segment_map is not None:
+        count = head.segment_points
+        along = [(k + 0.5) / count for k in range(count)]
+        places = torch.stack([p_i + t * (p_j - p_i) for t in along])
+        seen = head.segment_map(fine_read(fine, places))
+        halves = [seen[k] + seen[count - 1 - k] for k in range(count // 2)]
+        differences = [seen[k] - seen[count - 1 - k] for k in range(count // 2)]
+        step = (p_j - p_i) / DISTANCE_SCALE_PX
+        distance = step.norm()
+        hidden = hidden + head.even_segment(torch.cat([*halves, distance[None], torch.log1p(8 * distance)[None]]))
+        hidden = hidden + head.odd_segment(torch.cat([*differences, step]))
+    return head.tail(hidden.relu())
+
+
+def fine_read(fine, places):
+    return sample(fine, places[None])[0]
+
+
+@pytest.fixture(params=[0, 6], ids=["tokens alone", "with the image"])
+def setting(request):
+    torch.manual_seed(0)
+    head = RelationHead(8, 12, 7, fine_channels=request.param, segment_channels=3, segment_points=4)
+    fine = as_level(torch.randn(2, 6, 10, 10), 4)
+    return head, torch.randn(2, 5, 8), torch.randn(2, 8), 8 + 24 * torch.rand(2, 5, 2), fine
+
+
+def test_it_is_the_mean_of_both_directions_of_the_papers_head(setting):
+    head, tokens, relation, points, fine = setting
+    logits = head(tokens, relation, points, fine)
+    assert logits.shape == (2, 5, 5, 2)
+    for b in range(2):
+        picture = fine._replace(cells=fine.cells[b : b + 1])
+        for i in range(5):
+            for j in range(5):
+                if i == j:
+                    assert logits[b, i, i].tolist() == [0, 0]
+                    continue
+                there = one_direction(
+                    head, tokens[b, i], tokens[b, j], relation[b], points[b, i], points[b, j], picture
+                )
+                back = one_direction(head, tokens[b, j], tokens[b, i], relation[b], points[b, j], points[b, i], picture)
+                torch.testing.assert_close(logits[b, i, j], (there + back) / 2, atol=1e-5, rtol=1e-4)
+
+
+def test_renumbering_the_nodes_renumbers_the_edges(setting):
+    head, tokens, relation, points, fine = setting
+    order = torch.tensor([3, 0, 4, 1, 2])
+    logits = head(tokens, relation, points, fine)
+    renumbered = head(tokens[:, order], relation, points[:, order], fine)
+    torch.testing.assert_close(renumbered, logits[:, order][:, :, order], atol=1e-5, rtol=1e-4)
+
+
+def test_fewer_nodes_give_the_same_answers(setting):
+    head, tokens, relation, points, fine = setting
+    logits = head(tokens, relation, points, fine)
+    torch.testing.assert_close(head(tokens[:, :3], relation, points[:, :3], fine), logits[:, :3, :3])
+    for count in (0, 1):
+        assert head(tokens[:, :count], relation, points[:, :count], fine).tolist() == [[[[0, 0]] * count] * count] * 2
+
+
+def test_two_nodes_in_one_place_have_finite_gradients(setting):
+    head, tokens, relation, points, fine = setting
+    head(tokens, relation, torch.full_like(points, 9.0), fine).square().sum().backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in head.parameters())

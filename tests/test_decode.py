@@ -1,0 +1,101 @@
+"""From numbers to skeletons: always a valid one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from treeformer.decode import decode
+from treeformer.errors import TreeformerError
+
+anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
+
+
+@st.composite
+def outputs(draw):
+    count = draw(st.integers(0, 12))
+    shapes = ((count,), (count, 2), (count, count), (count,))
+    return [draw(hnp.arrays(np.float32, shape, elements=anything)) for shape in shapes]
+
+
+@settings(deadline=None)
+@given(numbers=outputs(), single_plant=st.booleans(), threshold=st.floats(0, 1))
+def test_any_numbers_give_a_rooted_forest(numbers, single_plant, threshold):
+    skeleton = decode(
+        *numbers, node_threshold=threshold, root_threshold=threshold, single_plant=single_plant, image_size=(64, 48)
+    )
+    assert skeleton.is_forest
+    assert len(skeleton.roots) == len(skeleton) - len(skeleton.edges), "one root a tree"
+    assert skeleton.is_tree or len(skeleton) == 0 or not single_plant
+    assert ((skeleton.nodes >= 0) & (skeleton.nodes <= (64, 48))).all()
+    assert ((skeleton.edge_score >= 0) & (skeleton.edge_score <= 1)).all()
+    assert ((skeleton.node_score >= 0) & (skeleton.node_score <= 1)).all()
+
+
+@settings(deadline=None)
+@given(numbers=outputs())
+def test_without_the_constraint_the_likely_edges_are_kept(numbers):
+    score, points, cost, _ = numbers
+    skeleton = decode(*numbers, constrained=False)
+    kept = np.flatnonzero((score >= 0.5) & np.isfinite(points).all(axis=1))
+    assert len(skeleton) == len(kept)
+    bounded = np.clip(np.nan_to_num(cost.astype(float), nan=1e6), -1e6, 1e6)
+    expected = {
+        (a, b) for a, i in enumerate(kept) for b, j in enumerate(kept) if a < b and bounded[i, j] + bounded[j, i] < 0
+    }
+    assert {tuple(edge) for edge in skeleton.edges.tolist()} == expected
+    assert len(skeleton.roots) == len(set(skeleton.piece.tolist()))
+
+
+LINE = np.array([(0.0, 0.0), (10.0, 0.0), (20.0, 0.0), (30.0, 0.0)])
+
+
+def costs(**pairs: float) -> np.ndarray:
+    """(4,4), 5 for all pairs but those given as `e01=-3`."""
+    cost = np.full((4, 4), 5.0)
+    for name, value in pairs.items():
+        i, j = int(name[1]), int(name[2])
+        cost[i, j] = cost[j, i] = value
+    return cost
+
+
+def test_unlikely_nodes_are_dropped_and_scores_are_kept():
+    skeleton = decode([0.9, 0.2, 0.7, 0.6], LINE, costs(e02=-3, e23=-2, e01=-9), [1, 9, -1, -1])
+    assert skeleton.nodes[:, 0].tolist() == [0, 20, 30]
+    assert skeleton.edges.tolist() == [[0, 1], [1, 2]]
+    assert skeleton.node_score.tolist() == [0.9, 0.7, 0.6]
+    assert skeleton.edge_score == pytest.approx([1 / (1 + np.exp(-3)), 1 / (1 + np.exp(-2))])
+    assert skeleton.roots.tolist() == [0]
+
+
+def test_a_second_plant_needs_a_root_that_is_likelier_than_the_edge_to_it():
+    two_stems = costs(e01=-4, e23=-4)
+    assert decode([1] * 4, LINE, two_stems, [3, -3, 2, -3]).roots.tolist() == [0, 2]
+    joined = decode([1] * 4, LINE, costs(e01=-4, e12=-4, e23=-4), [3, -3, 2, -3])
+    assert joined.is_tree
+    assert joined.roots.tolist() == [0]
+    unlikely = decode([1] * 4, LINE, two_stems, [3, -3, -1, -3])
+    assert unlikely.is_tree, "a root below the threshold starts no plant, however unlikely the edge"
+    assert decode([1] * 4, LINE, two_stems, [3, -3, -1, -3], root_threshold=0.1).roots.tolist() == [0, 2]
+    assert decode([1] * 4, LINE, two_stems, [3, -3, 2, -3], single_plant=True).roots.tolist() == [0]
+
+
+def test_where_no_root_is_likely_the_likeliest_is_taken():
+    skeleton = decode([1] * 4, LINE, costs(), [-3, -2, -5, -4])
+    assert skeleton.is_tree
+    assert skeleton.roots.tolist() == [1]
+
+
+def test_nothing_found_is_an_empty_skeleton():
+    skeleton = decode([0.1] * 4, LINE, costs(), [0] * 4, image_size=(9, 9))
+    assert len(skeleton) == 0
+    assert skeleton.image_size == (9, 9)
+    assert len(decode([], np.zeros((0, 2)), np.zeros((0, 0)), [])) == 0
+
+
+def test_arrays_that_do_not_belong_together_are_an_error():
+    with pytest.raises(TreeformerError, match="do not belong together"):
+        decode([0.9] * 3, LINE, costs(), [0] * 4)
