@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+
+# Test processes run side by side, one a core: more threads would only be in each other's way. Set before torch loads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from collections.abc import Callable
 from pathlib import Path
 

@@ -52,7 +52,7 @@ def synth(
 
 @app.command(
     epilog=examples(
-        "treeformer prepare osr-roots ../shared/data/osr-roots data/osr-roots",
+        "treeformer prepare osr-roots downloads/osr-roots data/osr-roots",
         "treeformer prepare barley-roots downloads/barley data/barley --plants crop",
     )
 )
