@@ -97,6 +97,9 @@ def test_its_own_table_in_the_folder_is_no_skeleton(run, plants):
     for _ in range(2):
         code, _, err = run("traits", plants, "-o", plants / "traits.csv")
         assert code == 0, err
+    code, _, err = run("convert", plants, plants.parent / "out", "--format", "swc")
+    assert code == 0, err
+    assert "2 files written" in err
 
 
 def test_draw_and_compare(run, plants, tmp_path):

@@ -12,7 +12,16 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeAlias
 
 from treeformer.errors import FormatError
-from treeformer.formats import FORMATS, Format, UnknownKindError, find_format, format_for_writing, read, read_all
+from treeformer.formats import (
+    FORMATS,
+    Format,
+    UnknownKindError,
+    find_format,
+    format_for_writing,
+    is_skeleton_file,
+    read,
+    read_all,
+)
 from treeformer.skeleton import Skeleton
 
 FileId: TypeAlias = tuple[int, int]  # device and inode
@@ -112,7 +121,11 @@ class _Batch:
             seen = sorted(f for f in folders if not f.startswith("."))
             folders[:] = [f for f in seen if target_id is None or _file_id(here / f) != target_id]
             for file in sorted(f for f in files if not f.startswith(".")):
-                if Path(file).suffix.lower() in suffixes:
+                # Tables of all kinds end in .csv: one without our columns is not meant as a skeleton.
+                is_other_table = (
+                    self.from_ is None and file.lower().endswith(".csv") and not is_skeleton_file(here / file)
+                )
+                if Path(file).suffix.lower() in suffixes and not is_other_table:
                     relative = here.relative_to(folder)
                     self.jobs.append(_Job(here / file, str(relative / file), target / relative))
                 else:
