@@ -144,9 +144,12 @@ def test_a_bad_file_is_one_line(run, tmp_path, name, content):
     (tmp_path / name).write_text(content, encoding="latin-1" if "PNG" in content else "utf-8")
     code, _, err = run("convert", tmp_path / name, tmp_path / "out.graphml")
     assert code == 2
-    assert name in err.splitlines()[0]
-    assert len(err.splitlines()) <= 2  # the line, and for a batch the count
+    assert name in one_line(err)
     assert not (tmp_path / "out.graphml").exists()
+    code, _, err = run("traits", tmp_path / name, "-o", tmp_path / "traits.csv")
+    assert code == 2
+    assert name in one_line(err)
+    assert not (tmp_path / "traits.csv").exists()
 
 
 def test_two_hundred_megabytes_of_garbage_are_refused_quickly(run, tmp_path):

@@ -30,6 +30,14 @@ def test_nothing_is_left_of_a_failure(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_an_error_names_the_file_that_was_meant(tmp_path):
+    (tmp_path / "file").write_text("in the way of a folder")
+    target = tmp_path / "file" / "a.txt"
+    with pytest.raises(OSError, match=r"a\.txt") as error, whole_file(target):
+        pass
+    assert error.value.filename == str(target)
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from treeformer.axes import Axis, FloatArray, IntArray
-from treeformer.branches import Derived, components
+from treeformer.axes import Axis, FloatArray, IntArray, with_scaled_diameter
+from treeformer.branches import BoolArray, Derived, components
+from treeformer.checks import image_size_pair
 from treeformer.errors import SkeletonError
 
 if TYPE_CHECKING:
@@ -37,6 +40,40 @@ def derive(skeleton: Skeleton, made: Derived) -> Skeleton:
         return derived
     axes, edge_axis = _axes_along(derived, skeleton.axes, skeleton.edge_axis[made.source])
     return derived._with(_axes=axes, _edge_axis=edge_axis)
+
+
+def part(skeleton: Skeleton, stays: BoolArray) -> Skeleton:
+    """The nodes with stays (N,) True and the edges among them; whole connected pieces, so that no edge is severed."""
+    kept, edges = np.flatnonzero(stays), np.flatnonzero(stays[skeleton.edges[:, 0]])
+    number: IntArray = np.cumsum(stays) - 1
+    return derive(skeleton, Derived(kept, kept, np.zeros(len(kept)), number[skeleton.edges[edges]], edges))
+
+
+def piece_lengths(skeleton: Skeleton) -> FloatArray:
+    """The total edge length of each connected piece, px."""
+    piece_of_edge = skeleton.piece[skeleton.edges[:, 0]]
+    lengths: FloatArray = np.bincount(piece_of_edge, skeleton.edge_length, len(skeleton.bases)).astype(np.float64)
+    return lengths
+
+
+def transformed(skeleton: Skeleton, affine: ArrayLike, image_size: tuple[int, int] | None) -> Skeleton:
+    """See `Skeleton.transform`."""
+    matrix = np.asarray(affine, dtype=np.float64)
+    if matrix.shape not in ((2, 3), (3, 3)) or not np.isfinite(matrix).all():
+        raise SkeletonError("an affine map is a finite matrix of 2×3 or 3×3 numbers")
+    if matrix.shape == (3, 3) and not np.array_equal(matrix[2], (0.0, 0.0, 1.0)):
+        raise SkeletonError("the last row of an affine 3×3 matrix is 0 0 1")
+    linear = matrix[:2, :2]
+    scale = math.sqrt(abs(linear[0, 0] * linear[1, 1] - linear[0, 1] * linear[1, 0]))
+    x, y = skeleton.nodes[:, 0], skeleton.nodes[:, 1]
+    fields: dict[str, Any] = {
+        "nodes": np.stack([m[0] * x + m[1] * y + m[2] for m in matrix[:2]], axis=1),
+        "radius": None if skeleton.radius is None else skeleton.radius * scale,
+        "image_size": image_size_pair(image_size),
+    }
+    if skeleton.has_file_axes:
+        fields["_axes"] = tuple(with_scaled_diameter(axis, scale) for axis in skeleton.axes)
+    return skeleton._with(**fields)
 
 
 def _blend(values: FloatArray, made: Derived) -> FloatArray:

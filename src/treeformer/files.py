@@ -19,8 +19,12 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     temporary.write_text("a,b")
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.stem[:40]}-", suffix=target.suffix, dir=target.parent)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.stem[:40]}-", suffix=target.suffix, dir=target.parent)
+    except OSError as error:
+        error.filename = str(target)  # the user knows this name, and not that of a temporary file
+        raise
     os.close(handle)
     temporary = Path(name)
     try:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treeformer import branches as br
-from treeformer.axes import Axis, FloatArray, IntArray, Plant, axes_by_rule, axis_orders, with_scaled_diameter
+from treeformer.axes import Axis, FloatArray, IntArray, Plant, axes_by_rule, axis_orders
 from treeformer.checks import (
     check_axes,
     check_roots,
@@ -25,7 +25,7 @@ from treeformer.checks import (
     value_array,
     whole_numbers,
 )
-from treeformer.derive import derive, split_plants
+from treeformer.derive import derive, part, piece_lengths, split_plants, transformed
 from treeformer.errors import SkeletonError
 from treeformer.forest import Walk, node_on_a_cycle, walk_forest
 
@@ -361,18 +361,11 @@ class Skeleton:
 
     def largest(self) -> Skeleton:
         """The connected piece with the greatest length (the most nodes, where lengths are equal)."""
-        pieces = int(self.piece.max(initial=-1)) + 1
-        if pieces <= 1:
+        if len(self.bases) <= 1:
             return self
-        length = np.bincount(self.piece[self.edges[:, 0]], weights=self.edge_length, minlength=pieces)
-        size = np.bincount(self.piece, minlength=pieces)
-        best = max(range(pieces), key=lambda p: (length[p], size[p]))
-        kept = np.flatnonzero(self.piece == best)
-        edges = np.flatnonzero(self.piece[self.edges[:, 0]] == best)
-        number = np.full(len(self.nodes), -1, dtype=np.intp)
-        number[kept] = np.arange(len(kept))
-        zeros = np.zeros(len(kept))
-        return derive(self, br.Derived(kept, kept, zeros, number[self.edges[edges]], edges))
+        length, size = piece_lengths(self), np.bincount(self.piece)
+        best = max(range(len(length)), key=lambda piece: (length[piece], size[piece]))
+        return part(self, self.piece == best)
 
     def _respaced(self, made: br.Derived) -> Skeleton:
         return derive(self, br.with_lone_nodes(made, np.flatnonzero(self.degree == 0)))
@@ -388,18 +381,7 @@ class Skeleton:
 
         Radii and `diameter` functions are scaled by √|det|. `image_size`: that of the picture the map leads to.
         """
-        matrix = np.asarray(affine, dtype=np.float64)
-        if matrix.shape not in ((2, 3), (3, 3)) or not np.isfinite(matrix).all():
-            raise SkeletonError("an affine map is a finite matrix of 2×3 or 3×3 numbers")
-        if matrix.shape == (3, 3) and not np.array_equal(matrix[2], (0.0, 0.0, 1.0)):
-            raise SkeletonError("the last row of an affine 3×3 matrix is 0 0 1")
-        linear = matrix[:2, :2]
-        scale = math.sqrt(abs(linear[0, 0] * linear[1, 1] - linear[0, 1] * linear[1, 0]))
-        x, y = self.nodes[:, 0], self.nodes[:, 1]
-        moved = np.stack([m[0] * x + m[1] * y + m[2] for m in matrix[:2]], axis=1)
-        axes = None if self._axes is None else tuple(with_scaled_diameter(axis, scale) for axis in self._axes)
-        radius = None if self.radius is None else self.radius * scale
-        return self._with(nodes=moved, radius=radius, _axes=axes, image_size=image_size_pair(image_size))
+        return transformed(self, affine, image_size)
 
     def nearest(self, points: ArrayLike) -> tuple[Any, Any]:
         """The nearest node to one point (2,) or to many (M,2): its index and the distance in px.

@@ -1,4 +1,4 @@
-"""Reading RSML: the real files, every spelling the reader accepts, and bad input."""
+"""Reading RSML: the real files, and every spelling the reader accepts."""
 
 from __future__ import annotations
 
@@ -9,52 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from lxml import etree
 
-from treeformer import FormatError, Function, Skeleton
+from tests.formats.rsml_documents import LIBERAL, document, lines_in_file, lines_of, root, written
+from treeformer import Function, Skeleton
 from treeformer.formats import rsml
 from treeformer.formats.rsml_metadata import iso_date, scale
-
-SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("rsml.xsd")))
-
-
-def written(skeleton: Skeleton, path: Path, **options: str) -> Skeleton:
-    """Written, held against the schema where it is strict, and read again."""
-    rsml.write(skeleton, path, **options)  # type: ignore[arg-type]
-    if options.get("dialect", "strict") == "strict":
-        SCHEMA.assertValid(etree.parse(path))
-    return rsml.read(path)
-
-
-def lines_in_file(path: Path) -> list[list[tuple[float, float]]]:
-    """The lines of all roots in document order, by another parser and as plainly as can be."""
-    lines = []
-    for root in etree.parse(path).iter("root"):
-        shape = root.find("geometry/polyline")
-        shape = root.find("geometry/rootnavspline") if shape is None else shape
-        if shape is not None:
-            lines.append([(float(point.get("x")), float(point.get("y"))) for point in shape])
-    return lines
-
-
-def lines_of(skeleton: Skeleton) -> list[list[tuple[float, float]]]:
-    return [[tuple(skeleton.nodes[node]) for node in axis.nodes] for axis in skeleton.axes]
-
-
-HEAD = """<version>1</version><unit>pixel</unit><resolution>1</resolution><software>s</software><user>u</user>
-<last-modified>2024-06-20T18:03:01</last-modified><file-key>k</file-key>"""
-
-
-def document(scene: str, metadata: str = HEAD) -> str:
-    return f"<rsml><metadata>{metadata}</metadata><scene>{scene}</scene></rsml>"
-
-
-def root(*points: tuple[object, object], inner: str = "", **names: object) -> str:
-    attributes = "".join(f' {name}="{value}"' for name, value in names.items())
-    line = "".join(f'<point x="{x}" y="{y}"/>' for x, y in points)
-    return f"<root{attributes}><geometry><polyline>{line}</polyline></geometry>{inner}</root>"
 
 
 @pytest.fixture
@@ -175,54 +135,6 @@ def test_roots_of_one_point_and_of_none(read_text: Reader, tmp_path: Path) -> No
 
 
 # ---- what a reader must accept ------------------------------------------------------------------
-
-LIBERAL = """<?xml version='1.0' encoding='UTF-8'?>
-<!-- a comment before the root element -->
-<rsml xmlns:po='http://www.plantontology.org/xml-dtd/po.dtd' made-by='someone'>
-  <metadata>
-    <version> </version><unit>Inches</unit><resolution>300,5</resolution>
-    <last-modified>26/06/2024 17:51:29</last-modified><software>RootNav</software>
-    <user>me</user><file-key>key</file-key><file-key>second</file-key>
-    <property-definitions>
-      <property-definition><label>length</label><type>float</type><unit>cm</unit></property-definition>
-    </property-definitions>
-    <time-sequence><label>run 7</label><index>3</index><unified>TRUE</unified></time-sequence>
-    <image><label>plate 7.tif</label><captured>some day</captured><sha256>ab12</sha256></image>
-    <camera model="X"><lens>50</lens></camera>
-  </metadata>
-  <scene>
-    <plant ID="p" label="Col-0 &lt;wild&gt;" sown="May">
-      <properties><species>Arabidopsis</species><trait unit="cm">4</trait></properties>
-      <annotations>free text</annotations>
-      <root Id="a" label="tap" po:accession="PO:0020127">
-        <properties><complete>true</complete><complete>false</complete></properties>
-        <geometry>
-          <rootnavspline tension="0.5"><point x="0" y="0"/><point x="0" y="20"/></rootnavspline>
-        </geometry>
-        <functions>
-          <function name="diameter" domain="polyline"><sample value="4"/><sample>2.5</sample></function>
-          <function name="confidence" domain="length" origin="tip"><sample position="3" value="1e-3"/></function>
-          <function name="odd" domain="polyline"><sample value="NaN"/></function>
-          <function name="noted" domain="uniform" by="me"><sample value="1"/></function>
-          <function name="empty" domain="uniform"/>
-        </functions>
-        <annotations><annotation name="n"><point x="1" y="1"/><value>v</value></annotation></annotations>
-        <root id="b" poaccession="PO:0020121">
-          <geometry>
-            <polyline><point><x>0</x><y>20</y></point><point z="1.5" y="3e1" x="7,5"/></polyline>
-            <rootnavspline><point x="9" y="9"/></rootnavspline>
-          </geometry>
-        </root>
-        <root ACCESSION="x" colour="red"><geometry><polyline>
-          <point x="0" y="10" t="1"/><point x="-4.25" y="10" t="2"/></polyline></geometry></root>
-        <marker at="3"/>
-      </root>
-    </plant>
-    <plant id="dead"/>
-    <legend/>
-  </scene>
-</rsml>
-"""
 
 
 def test_every_spelling_is_read(read_text: Reader) -> None:
@@ -375,93 +287,6 @@ def test_dates(text: str, iso: str | None) -> None:
 )
 def test_looks_like(head: bytes, is_rsml: bool) -> None:
     assert rsml.looks_like(head) is is_rsml
-
-
-# ---- bad input ----------------------------------------------------------------------------------
-
-BOMB = """<?xml version="1.0"?><!DOCTYPE rsml [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;">]>
-<rsml><scene><plant label="&c;"/></scene></rsml>"""
-EXTERNAL = """<!DOCTYPE rsml [<!ENTITY secret SYSTEM "file:///etc/passwd">]><rsml><scene>&secret;</scene></rsml>"""
-PARAMETER = """<!DOCTYPE rsml [<!ENTITY % more SYSTEM "file:///etc/passwd"> %more;]><rsml><scene/></rsml>"""
-
-
-def bad_point(x: str) -> str:
-    return document(f"<plant>{root((0, 0), (x, 1), id='r')}</plant>")
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "is empty"),
-        ("   \n", "is not well-formed XML"),
-        ("no XML at all", "is not well-formed XML"),
-        (LIBERAL[:1500], "is cut short"),
-        (LIBERAL[:-3], "is cut short"),
-        ("<rsml></scene>", "is not well-formed XML"),
-        (BOMB, "declares XML entities"),
-        (EXTERNAL, "declares XML entities"),
-        (PARAMETER, "declares XML entities"),
-        ("<rsml>&undefined;</rsml>", "is not well-formed XML"),
-        ("<?xml version='1.0' encoding='klingon'?><rsml/>", "is not readable as XML"),
-        ("<svg/>", "the root element is <svg>, not <rsml>"),
-        ("<rsml><metadata/></rsml>", "has no <scene>"),
-        ("<rsml>" * 1000, "nested more than 250 deep"),
-        (bad_point("NaN"), "root 1 (id 'r'): point 2 has x='NaN', not a finite number"),
-        (bad_point("-inf"), "not a finite number"),
-        (bad_point("1e999"), "not a finite number"),
-        (bad_point("twelve"), "not a finite number"),
-        (bad_point(""), "not a finite number"),
-        (bad_point("1").replace(' x="1"', ""), "point 2 has no x"),
-    ],
-)
-def test_bad_input_is_one_line_that_begins_with_the_name(text: str, says: str, tmp_path: Path) -> None:
-    path = tmp_path / "Größe 1.rsml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(FormatError) as error:
-        rsml.read(path)
-    message = str(error.value)
-    assert message.startswith("Größe 1.rsml: ")
-    assert says in message
-    assert "\n" not in message
-
-
-def test_a_folder_and_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=f"^{tmp_path.name}: cannot be read"):
-        rsml.read(tmp_path)
-    with pytest.raises(FormatError, match=r"^none\.rsml: cannot be read"):
-        rsml.read(tmp_path / "none.rsml")
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    cut=st.integers(0, len(LIBERAL)),
-    length=st.integers(0, 40),
-    insert=st.one_of(
-        st.binary(max_size=20), st.sampled_from([b"<root>", b"</root>", b"<plant>", b"<point/>", b"&#0;"])
-    ),
-)
-def test_damaged_files_give_a_skeleton_or_one_line(
-    cut: int, length: int, insert: bytes, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    data = LIBERAL.encode()
-    path = tmp_path_factory.getbasetemp() / "damaged.rsml"
-    path.write_bytes(data[:cut] + insert + data[cut + length :])
-    outcome = read_or_message(path)
-    if isinstance(outcome, str):
-        assert outcome.startswith("damaged.rsml: ")
-        assert "\n" not in outcome
-    else:
-        assert outcome.is_forest
-        if len(outcome):
-            again = written(outcome, path.with_name("again.rsml"))
-            assert written(again, path.with_name("third.rsml")) == again
-
-
-def read_or_message(path: Path) -> Skeleton | str:
-    try:
-        return rsml.read(path)
-    except FormatError as error:
-        return str(error)
 
 
 # ---- speed --------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,10 @@ import treeformer
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
+ALL_CORES = os.cpu_count() or 1
+
+Workers = Annotated[int, typer.Option(help="Processes that work at the same time.")]
+BAR = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 app = typer.Typer(
     name="treeformer",
@@ -47,17 +52,17 @@ def fail(line: str) -> NoReturn:
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on standard error; yields a function of (done, total). Hidden where no one is watching."""
     screen = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    with Progress(*BAR, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def finish(done: str, failures: Sequence[str]) -> None:
-    """Say what was done; where some of a batch failed, name each and leave with exit code 2."""
+def finish(done: str, failures: Sequence[str], *, total: int) -> None:
+    """Say what was done of `total`; where some of a batch failed, name each and leave with exit code 2."""
     for line in failures:
         say(f"treeformer: {line}")
-    say(done + (f", {len(failures)} failed" if failures else ""))
+    if total > 1 or not failures:
+        say(done + (f", {len(failures)} failed" if failures else ""))
     if failures:
         sys.exit(USAGE_ERROR)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from treeformer.cli.common import app, examples, progress
+from treeformer.cli.common import ALL_CORES, Workers, app, examples, progress
 
 
 class Plants(StrEnum):
@@ -17,10 +16,6 @@ class Plants(StrEnum):
 
     forest = "forest"
     crop = "crop"
-
-
-Workers = Annotated[int, typer.Option(help="Processes that work at the same time.")]
-ALL_CORES = os.cpu_count() or 1
 
 
 @app.command(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from treeformer.cli.common import app, counted, examples, finish, progress, say
-
-ALL_CORES = os.cpu_count() or 1
+from treeformer.cli.common import ALL_CORES, Workers, app, counted, examples, finish, progress, say
 
 
 @app.command(
@@ -32,7 +29,7 @@ def evaluate(
     radius: Annotated[
         float | None, typer.Option(help="How far apart matched nodes may be, px; by default 8/512 of the longer side.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes that work at the same time.")] = ALL_CORES,
+    workers: Workers = ALL_CORES,
 ) -> None:
     """Judge predicted skeletons against the truth: SMD, TOPO, nodes, edges, tree rate, with 95 % intervals."""
     from rich.console import Console
@@ -51,4 +48,4 @@ def evaluate(
     if output is not None:
         report.write(output)
         where = f", tables and pictures in {output}"
-    finish(f"{counted(len(report.rows), 'picture')} evaluated{where}", report.failures)
+    finish(f"{counted(len(report.rows), 'picture')} evaluated{where}", report.failures, total=len(cases))

@@ -49,8 +49,9 @@ def convert(
 
     with progress("converting") as show:
         report = run(source, target, to=to, from_=from_, progress=show)
+    total = len(report.written) + len(report.failures)
     passed = f", {counted(report.skipped, 'other file')} passed over" if report.skipped else ""
-    finish(f"{counted(len(report.written), 'file')} written to {target}{passed}", report.failures)
+    finish(f"{counted(len(report.written), 'file')} written to {target}{passed}", report.failures, total=total)
 
 
 @app.command()
@@ -92,6 +93,8 @@ def traits(
     paths = skeleton_files(files, besides=output)
     with progress("measuring") as show:
         table, failures = measure_files(paths, level=level.value, px_per_mm=px_per_mm, names=names.value, progress=show)
+    if len(failures) == len(paths):
+        finish("nothing measured", failures, total=len(paths))
     if output is None:
         table.to_csv(sys.stdout, index=False)
     else:
@@ -99,7 +102,7 @@ def traits(
             table.to_csv(temporary, index=False)
     where = "" if output is None else f" in {output}"
     done = f"{counted(len(table), 'row')} from {counted(len(paths) - len(failures), 'file')}{where}"
-    finish(done, failures)
+    finish(done, failures, total=len(paths))
 
 
 def skeleton_files(paths: Sequence[Path], besides: Path | None = None) -> list[Path]:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
-from treeformer.cli.common import app, examples, say
+from treeformer.cli.common import BAR, app, examples, say
 from treeformer.errors import TreeformerError
 
 SHOWN = ("loss", "images_per_s", "valid_topo_paper_f1", "valid_edge_f1", "valid_tree_rate")
@@ -41,9 +41,8 @@ def train(
     except ModuleNotFoundError as error:
         raise TreeformerError(f"training needs {error.name}: pip install 'treeformer[train]'") from None
     folder = output or Path("runs") / settings.name
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with Progress(*BAR, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("training", total=settings.steps)
 
         def show(step: int, _steps: int, figures: dict[str, float]) -> None:

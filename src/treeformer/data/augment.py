@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from treeformer.axes import FloatArray, IntArray
-from treeformer.branches import Derived
-from treeformer.derive import derive
+from treeformer.axes import FloatArray
+from treeformer.derive import part, piece_lengths
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 
@@ -181,13 +180,8 @@ def move(
 
 def _without_scraps(skeleton: Skeleton) -> Skeleton:
     """Without the pieces shorter than `SHORTEST_PIECE_PX`."""
-    length = np.bincount(skeleton.piece[skeleton.edges[:, 0]], skeleton.edge_length, minlength=len(skeleton.bases))
-    stays = (length >= SHORTEST_PIECE_PX)[skeleton.piece]
-    if stays.all():
-        return skeleton
-    kept, edges = np.flatnonzero(stays), np.flatnonzero(stays[skeleton.edges[:, 0]])
-    number: IntArray = np.cumsum(stays) - 1
-    return derive(skeleton, Derived(kept, kept, np.zeros(len(kept)), number[skeleton.edges[edges]], edges))
+    stays = (piece_lengths(skeleton) >= SHORTEST_PIECE_PX)[skeleton.piece]
+    return skeleton if stays.all() else part(skeleton, stays)
 
 
 def warp(image: Picture, affine: ArrayLike, size: tuple[int, int]) -> Picture:

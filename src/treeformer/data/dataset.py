@@ -31,7 +31,6 @@ BORDER_TOLERANCE_PX = 1.0
 PNG_LEVEL = 1
 # 3D2cut calls the skeleton of vine.jpeg vine_annotation.json.
 ANNOTATION_ENDING = "_annotation"
-SKELETON_SUFFIXES = frozenset(suffix for entry in formats.FORMATS.values() for suffix in entry.suffixes)
 
 
 @dataclass(frozen=True)
@@ -218,7 +217,7 @@ def find_pairs(folder: Path, prefix: str = "") -> tuple[list[tuple[Path, Path]],
             continue
         if _is_picture(entry):
             pictures.setdefault(entry.stem, []).append(entry)
-        elif entry.suffix.lower() in SKELETON_SUFFIXES:
+        elif entry.suffix.lower() in formats.SUFFIXES:
             skeletons.setdefault(entry.stem.removesuffix(ANNOTATION_ENDING), []).append(entry)
     pairs, skipped = [], []
     for stem in sorted(pictures.keys() | skeletons.keys()):
