@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from tests.formats.rsml_documents import written
 from treeformer import Axis, FormatError, Function, Plant, Skeleton
 from treeformer.formats import rsml
 from treeformer.formats.junctions import join_axes
 from treeformer.formats.rsml_metadata import decimal_text
 
-SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("rsml.xsd")))
 HEAD = {
     "version": "1",
     "unit": "mm",
@@ -31,12 +31,6 @@ HEAD = {
     "file-key": "plate 7",
     "empty_plants": 0,
 }
-
-
-def written(skeleton: Skeleton, path: Path) -> Skeleton:
-    rsml.write(skeleton, path)
-    SCHEMA.assertValid(etree.parse(path))
-    return rsml.read(path)
 
 
 # ---- round trips of anything the format can hold ------------------------------------------------
