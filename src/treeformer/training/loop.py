@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from treeformer import data, safetensors
 from treeformer.errors import TreeformerError
-from treeformer.models import TreeFormer, TreeFormerConfig
+from treeformer.models.registry import MODELS
 from treeformer.nn.backbone import load_backbone
 from treeformer.nn.targets import Targets
 from treeformer.training import checkpoint
@@ -39,7 +39,7 @@ class TrainingError(TreeformerError):
 class _Step(nn.Module):
     """Forward and loss as one module, so that every wrapper around it (DDP, autocast) sees a single call."""
 
-    def __init__(self, model: TreeFormer) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
@@ -73,7 +73,7 @@ def train(
     torch.manual_seed(config.seed)
     torch.backends.cudnn.benchmark = True
     model = _model(config)
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model.to(memory_format=torch.channels_last)
     optimiser = torch.optim.AdamW(_groups(model, config.optimiser), fused=fabric.device.type == "cuda")
     average = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     if config.compile:
@@ -99,7 +99,7 @@ class _Run:
         config: TrainingConfig,
         out: Path,
         fabric: Fabric,
-        model: TreeFormer,
+        model: Any,
         average: dict[str, Tensor],
         optimiser: Any,
         progress: checkpoint.Progress,
@@ -263,12 +263,12 @@ def _fabric(config: TrainingConfig, accelerator: str, devices: int, machines: in
     )
 
 
-def _model(config: TrainingConfig) -> TreeFormer:
-    presets = {"default": TreeFormerConfig.default, "paper": TreeFormerConfig.paper, "tiny": TreeFormerConfig.tiny}
-    if config.model not in presets:
-        raise ConfigError(f"model must be one of {', '.join(presets)}, not {config.model!r}")
-    chosen = asdict(presets[config.model]()) | config.model_options
-    model = TreeFormer(build(TreeFormerConfig, chosen, "model_options"))
+def _model(config: TrainingConfig) -> Any:
+    if config.model not in MODELS:
+        raise ConfigError(f"model must be one of {', '.join(MODELS)}, not {config.model!r}")
+    settings = MODELS[config.model].settings()
+    chosen = build(type(settings), asdict(settings) | config.model_options, "model_options")
+    model = MODELS[config.model].module(chosen)
     if config.start_from:
         weights = {
             name: torch.from_numpy(np.array(array)) for name, array in safetensors.read(config.start_from).items()

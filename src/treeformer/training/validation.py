@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,6 @@ from torch.utils.data import DataLoader
 
 from treeformer.data import Sample
 from treeformer.metrics import evaluate_pair
-from treeformer.models import TreeFormer
 from treeformer.skeleton import Skeleton
 from treeformer.training.config import TrainingConfig
 from treeformer.training.stream import FixedPictures
@@ -28,7 +28,7 @@ class Validator:
         self.device = device
         self.bf16 = config.precision == "bf16"
 
-    def measure(self, model: TreeFormer) -> dict[str, float]:
+    def measure(self, model: Any) -> dict[str, float]:
         """The mean of every metric over the pictures; `pictures` is how many there were."""
         was_training = model.training
         model.eval()
@@ -53,7 +53,7 @@ class Validator:
         )
 
     @torch.no_grad()
-    def _predict(self, model: TreeFormer, samples: list[Sample]) -> list[tuple[Skeleton, Skeleton]]:
+    def _predict(self, model: Any, samples: list[Sample]) -> list[tuple[Skeleton, Skeleton]]:
         if not samples:
             return []
         images = torch.from_numpy(np.stack([sample.image for sample in samples])).to(self.device)
