@@ -5,6 +5,7 @@ backbone → feature levels → object tokens and one relation token → decoder
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,20 +16,21 @@ from treeformer.errors import TreeformerError
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.objective import losses
 from treeformer.models.output import Output, Predictions
-from treeformer.nn.backbone import ResNet
+from treeformer.nn.backbone import Bottleneck, ResNet
 from treeformer.nn.decoder import Decoded, Decoder, set_prior_
 from treeformer.nn.deformable_attention import Level, as_level, sample
 from treeformer.nn.heat_map import HeatMapHead, cell_points, peaks
-from treeformer.nn.matching import Matching, match
+from treeformer.nn.matching import Matching, start_matching
 from treeformer.nn.positions import sine_positions
 from treeformer.nn.pyramid import FeaturePyramid, LevelProjections
 from treeformer.nn.relation import RelationHead
 from treeformer.nn.sfs import SFS, edge_margin
 from treeformer.nn.targets import Targets
-from treeformer.nn.transformer import Encoder
+from treeformer.nn.transformer import DecoderLayer, Encoder, EncoderLayer
 from treeformer.skeleton import Skeleton
 
 ROOT_PRIOR = 0.02  # probability of a token to be a root, before training
+COMPILED_PARTS = (Bottleneck, FeaturePyramid, LevelProjections, HeatMapHead, EncoderLayer, DecoderLayer, RelationHead)
 
 
 class Detection(NamedTuple):
@@ -143,7 +145,14 @@ class TreeFormer(nn.Module):
             noisy_mask = targets.mask
         found = self.detect(images, noisy, noisy_mask)
         tokens, relation, node_logits, points = found.decoded
-        matching = self.match(node_logits[-1, :, :count], points[-1, :, :count], targets)
+        solve = self.start_matching(node_logits[-1, :, :count], points[-1, :, :count], targets)
+        denoising = None
+        if noisy is not None:  # in the meantime
+            noisy_edges = self.relate(tokens[:, count:], relation, points[-1, :, count:], found.fine)
+            denoising = Predictions(
+                node_logits[:, :, count:], points[:, :, count:], found.root_logits[:, count:], noisy_edges
+            )
+        matching = solve()
         selection = self.select(node_logits[-1, :, :count], matching)
         index = selection[..., None]
         edge_logits = self.relate(
@@ -152,12 +161,6 @@ class TreeFormer(nn.Module):
             points[-1].gather(1, index.expand(-1, -1, 2)),
             found.fine,
         )
-        denoising = None
-        if noisy is not None:
-            noisy_edges = self.relate(tokens[:, count:], relation, points[-1, :, count:], found.fine)
-            denoising = Predictions(
-                node_logits[:, :, count:], points[:, :, count:], found.root_logits[:, count:], noisy_edges
-            )
         return Output(
             node_logits[:, :, :count],
             points[:, :, :count],
@@ -213,10 +216,10 @@ class TreeFormer(nn.Module):
         logits: Tensor = self.relation_head(tokens, relation, points, fine)
         return logits
 
-    def match(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Matching:
-        """Hungarian matching of object tokens (B,K), (B,K,2) with the truth."""
+    def start_matching(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Callable[[], Matching]:
+        """Begin the Hungarian matching of object tokens (B,K), (B,K,2) with the truth; what is returned ends it."""
         weights = {"score_weight": self.config.match_score, "point_weight": self.config.match_point}
-        return match(node_logits, points, targets, **weights)
+        return start_matching(node_logits, points, targets, **weights)
 
     @torch.no_grad()
     def select(self, node_logits: Tensor, matching: Matching) -> Tensor:
@@ -240,7 +243,7 @@ class TreeFormer(nn.Module):
     def loss(self, output: Output, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
         """Weighted losses by name; their sum is what to minimise. See `treeformer.models.objective.losses`."""
         if output.matching is None:
-            output.matching = self.match(output.node_logits, output.points, targets)
+            output.matching = self.start_matching(output.node_logits, output.points, targets)()
         return self._losses(self.config, self.sfs, output, targets, node_count)
 
     @torch.no_grad()
@@ -253,10 +256,14 @@ class TreeFormer(nn.Module):
         return [decode(*picture, **options) for picture in pictures]
 
     def compile_parts(self, **options: Any) -> None:
-        """`torch.compile` with `options` for all that has fixed shapes: everything but the matching."""
-        options.setdefault("dynamic", False)  # `relate` sees two sizes, which would make it compile for all of them
-        self.detect = torch.compile(self.detect, **options)  # type: ignore[method-assign]
-        self.relate = torch.compile(self.relate, **options)  # type: ignore[method-assign]
+        """`torch.compile` with `options` for the parts that take the time; all have fixed shapes.
+
+        Part by part, not as a whole: the many bottlenecks and layers of one shape are compiled once, not each.
+        """
+        options.setdefault("dynamic", False)  # the relation head sees two sizes: not one program for any size
+        for part in self.modules():
+            if isinstance(part, COMPILED_PARTS):
+                part.forward = torch.compile(part.forward, **options)
         self._losses = torch.compile(self._losses, **options)
 
 

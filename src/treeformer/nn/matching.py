@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -26,26 +27,46 @@ class Matching:
     found: Tensor  # (B,M) bool; False for padding, and for nodes that were left over when tokens ran out
 
 
-@torch.no_grad()
 def match(
     node_logits: Tensor, points: Tensor, targets: Targets, *, score_weight: float, point_weight: float
 ) -> Matching:
-    """The cheapest one-to-one assignment of each picture.
-
-    The costs of the whole batch, point_weight · L1 distance in px − score_weight · probability, are computed at once on
-    the device, each picture's tokens against its own nodes only, and copied to the host once. SciPy lets go of
-    Python's lock, so the pictures are solved in threads.
+    """The cheapest one-to-one assignment of each picture, at the cost point_weight · L1 in px − score_weight · p.
 
     Args:
         node_logits: (B,K).
         points: (B,K,2) px.
     """
+    return start_matching(node_logits, points, targets, score_weight=score_weight, point_weight=point_weight)()
+
+
+@torch.no_grad()
+def start_matching(
+    node_logits: Tensor, points: Tensor, targets: Targets, *, score_weight: float, point_weight: float
+) -> Callable[[], Matching]:
+    """As `match`, in two steps: the costs are on their way to the host; the function that is returned solves.
+
+    What the caller asks of a GPU in between is done while the host solves. The costs of the whole batch, each picture's
+    tokens against its own nodes only, travel in one piece. SciPy lets go of Python's lock, so threads solve them.
+    """
     distance = (targets.points[:, :, None] - points[:, None]).abs().sum(-1)  # (B,M,K)
     cost = point_weight * distance - score_weight * node_logits.float().sigmoid()[:, None]
-    packed = torch.cat([cost.float(), targets.mask[..., None].float()], dim=-1).cpu().numpy()
-    tokens = assign(packed[..., :-1], packed[..., -1] > 0)
-    token = torch.from_numpy(tokens).to(node_logits.device, non_blocking=True)
-    return Matching(token.clamp(min=0), token >= 0)
+    packed = torch.cat([cost.float(), targets.mask[..., None].float()], dim=-1)
+    arrived: torch.cuda.Event | None = None
+    if packed.is_cuda:
+        host = torch.empty(packed.shape, pin_memory=True).copy_(packed, non_blocking=True)
+        arrived = torch.cuda.Event()
+        arrived.record()
+    else:
+        host = packed
+
+    def solve() -> Matching:
+        if arrived is not None:
+            arrived.synchronize()
+        table = host.numpy()
+        token = torch.from_numpy(assign(table[..., :-1], table[..., -1] > 0)).to(packed.device, non_blocking=True)
+        return Matching(token.clamp(min=0), token >= 0)
+
+    return solve
 
 
 def assign(cost: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int64]:

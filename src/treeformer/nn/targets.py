@@ -54,5 +54,10 @@ class Targets:
         """The same in page-locked memory, from which a GPU copies without waiting."""
         return Targets(*(tensor.pin_memory() for tensor in self._tensors()))
 
+    def record_stream(self, stream: torch.cuda.Stream) -> None:
+        """Tell the allocator that another stream than the one of the copy uses the memory."""
+        for tensor in self._tensors():
+            tensor.record_stream(stream)
+
     def _tensors(self) -> list[Tensor]:
         return [getattr(self, field.name) for field in fields(self)]

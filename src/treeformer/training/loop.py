@@ -23,7 +23,7 @@ from treeformer.nn.backbone import load_backbone
 from treeformer.nn.targets import Targets
 from treeformer.training import checkpoint
 from treeformer.training.config import ConfigError, OptimiserConfig, TrainingConfig, build
-from treeformer.training.stream import Batch, PictureStream, training_loader
+from treeformer.training.stream import Batch, PictureStream, on_device, training_loader
 from treeformer.training.validation import Validator
 
 CHECKPOINT, BEST, LOG = "checkpoint.safetensors", "best.safetensors", "log.csv"
@@ -74,7 +74,7 @@ def train(
     torch.backends.cudnn.benchmark = True
     model = _model(config)
     model.to(memory_format=torch.channels_last)
-    optimiser = torch.optim.AdamW(_groups(model, config.optimiser), fused=fabric.device.type == "cuda")
+    optimiser = torch.optim.AdamW(_groups(model, config.optimiser), fused=True)
     average = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     if config.compile:
         model.compile_parts()
@@ -116,6 +116,9 @@ class _Run:
         self.skips = data.SkipReport()
         self.log = _Log(out, progress.step) if fabric.is_global_zero else _NoLog()
         self.validator = Validator(config, fabric.device) if fabric.is_global_zero else None
+        # All weights and buffers are floating-point numbers, and stay where they are in memory.
+        self.averages = list(average.values())
+        self.weights = [model.state_dict()[name] for name in average]
         self.rates = [group["lr"] for group in optimiser.param_groups]
 
     def loop(self, step_module: Any) -> None:
@@ -134,9 +137,9 @@ class _Run:
         began, before = time.monotonic(), progress.seconds
         last_checkpoint, last_log, bad_steps = began, (began, progress.step), 0
         sums: dict[str, Tensor] = {}
-        for batch in loader:
+        for batch in on_device(loader, self.fabric.device):
             self._note_skips(batch)
-            figures = self._step(step_module, batch.to(self.fabric.device))
+            figures = self._step(step_module, batch)
             progress.step += 1
             progress.position += config.batch_size
             progress.seconds = before + time.monotonic() - began
@@ -180,12 +183,11 @@ class _Run:
         figures = step_module(batch.images, batch.targets, nodes)
         loss = figures["loss"]
         self.fabric.backward(loss)
-        parameters = [p for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None]
-        norm = torch.nn.utils.clip_grad_norm_(parameters, config.optimiser.clip_norm)
-        good = torch.isfinite(norm)
-        # Multiplying by zero would keep NaN: bad gradients are replaced, without asking the device what they are.
-        for parameter in parameters:
-            parameter.grad = torch.where(good, parameter.grad, 0.0)
+        gradients = [p.grad for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        # The fused optimiser divides by `grad_scale` and does nothing where `found_inf` is 1, both read on the device.
+        self.optimiser.optimizer.grad_scale = (norm / config.optimiser.clip_norm).clamp(min=1)
+        self.optimiser.optimizer.found_inf = 1 - torch.isfinite(norm).float()
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         self._average()
@@ -204,11 +206,7 @@ class _Run:
     def _average(self) -> None:
         # A young average would remember the random start: its memory grows with the steps.
         decay = min(self.config.optimiser.ema_decay, (1 + self.progress.step) / (10 + self.progress.step))
-        state = self.model.state_dict()
-        floating = [name for name, tensor in state.items() if tensor.is_floating_point()]
-        torch._foreach_lerp_([self.average[n] for n in floating], [state[n] for n in floating], 1 - decay)
-        for name in state.keys() - set(floating):
-            self.average[name].copy_(state[name])
+        torch._foreach_lerp_(self.averages, self.weights, 1 - decay)
 
     def _agree(self, mine: bool) -> bool:
         """The first process decides for all: clocks differ."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +34,11 @@ class Batch:
         """The same batch on a device, copied in the background where its memory is pinned."""
         images = self.images.to(device, non_blocking=True)
         return replace(self, images=images, targets=self.targets.to(device, non_blocking=True))
+
+    def record_stream(self, stream: torch.cuda.Stream) -> None:
+        """Tell the allocator that another stream than the one of the copy uses the memory."""
+        self.images.record_stream(stream)
+        self.targets.record_stream(stream)
 
     def pin_memory(self) -> Batch:
         """Called by the loader."""
@@ -187,3 +192,20 @@ def training_loader(
         persistent_workers=workers > 0,
         prefetch_factor=4 if workers else None,
     )
+
+
+def on_device(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
+    """Batches on a device; a GPU receives each while it works on the one before."""
+    if device.type != "cuda":
+        yield from (batch.to(device) for batch in batches)
+        return
+    copying, working = torch.cuda.Stream(device), torch.cuda.current_stream(device)  # type: ignore[no-untyped-call]
+    ready: Batch | None = None
+    for batch in batches:
+        with torch.cuda.stream(copying):
+            coming = batch.to(device)
+        if ready is not None:
+            yield ready
+        working.wait_stream(copying)
+        coming.record_stream(working)
+        ready = coming
