@@ -225,7 +225,8 @@ def _candidates(holes: Walked, marbles: Walked, compatible: tuple[IntArray, IntA
     run = marble_run[couple]
 
     begin, count = marbles.begin[:-1], np.diff(marbles.begin)
-    first, last = (marbles.place[at] for at in (begin, np.maximum(begin + count - 1, begin)))
+    final = len(marbles.place) - 1  # a run without samples may begin after the last of all
+    first, last = (marbles.place[np.minimum(at, final)] for at in (begin, np.maximum(begin + count - 1, begin)))
     x, y = ((np.ascontiguousarray(holes.place[:, axis])[hole] - first[run, axis]) * PLANE[axis] for axis in (0, 1))
     along = (last - first) * PLANE
     along /= np.maximum(np.hypot(along[:, 0], along[:, 1]), np.float32(1e-12))[:, None]
