@@ -145,6 +145,23 @@ def test_each_regime_decodes_its_own_way(pictures):
         assert [skeleton.is_tree for skeleton in skeletons] == [is_constrained] * 2
 
 
+def test_the_distance_cost_changes_the_tree_in_training_and_at_inference(pictures):
+    targets = Targets.from_skeletons([FORKED, BENT], size=8)
+    losses, edges = [], []
+    for edge_cost in ("margin", "distance"):
+        model = built(TreeFormerConfig.tiny(edge_cost=edge_cost), shaken=0.1)
+        torch.manual_seed(1)
+        losses.append(model.loss(model(pictures, targets), targets))
+        with torch.no_grad():
+            skeleton = model.decode(model(pictures), node_threshold=0.0, single_plant=True)[0]
+        assert skeleton.is_tree
+        edges.append(skeleton.edges.tolist())
+    assert edges[0] != edges[1]
+    for name in ("edge", "denoising_edge"):
+        assert losses[0][name] == losses[1][name]
+        assert losses[0][f"{name}_constrained"] != losses[1][f"{name}_constrained"]
+
+
 def test_released_weights_are_a_named_option():
     paper, released = TreeFormerConfig.paper(), TreeFormerConfig.paper(edge_weights="released")
     assert paper.edge_term_weights == (1.0, 1.0)

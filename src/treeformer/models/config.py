@@ -44,6 +44,7 @@ class TreeFormerConfig:
     # ---- the tree constraint
     constraint: Constraint = "both"  # when edges are projected onto a tree: never, at inference, in training, in both
     suppression: float = 10.0  # Λ of the SFS layer
+    edge_cost: Literal["margin", "distance"] = "margin"  # of the spanning tree: f⁻ − f⁺, or y⁻ times the node distance
 
     # ---- training
     auxiliary_losses: bool = True  # node and point losses after every decoder layer, not only the last
