@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from treeformer.data.prepare import SETS, prepare
+from treeformer.data.prepare import prepare
 from treeformer.errors import TreeformerError
 from treeformer.training.config import DataConfig, SourceConfig
 
@@ -39,13 +39,9 @@ class Domain:
     two_stage: dict[str, Any] = field(default_factory=dict)
     when_missing: str = "not run yet"
 
-    def folder(self, data: Path) -> Path:
-        """Where the prepared pictures lie."""
-        return data / f"{self.public_set}-{SIDE_PX}"
-
     def pictures(self, data: Path, side_px: int = SIDE_PX) -> DataConfig:
         """What is trained and validated on."""
-        source = replace(self.source, path=str(self.folder(data))) if self.public_set else self.source
+        source = replace(self.source, path=str(prepared(self.public_set, data))) if self.public_set else self.source
         valid = replace(source, split=SPLIT_FOR_VALIDATION, augmentation="none", count=self.valid_count)
         return DataConfig(train=(source,), valid=(valid,), image_size=side_px, max_nodes=self.max_nodes)
 
@@ -56,18 +52,30 @@ class Domain:
 
     def missing(self, data: Path) -> str:
         """Why there are no pictures of this domain; "" where there are."""
-        if not self.public_set or self.folder(data).is_dir() or (SOURCES / self.public_set).is_dir():
-            return ""
-        return f"the set {self.public_set} is not here (TREEFORMER_DATA names the folder that should hold it)"
+        there = not self.public_set or prepared(self.public_set, data).is_dir() or (SOURCES / self.public_set).is_dir()
+        return "" if there else f"the set {self.public_set} is not in the folder that TREEFORMER_DATA names"
 
     def make_ready(self, data: Path) -> None:
         """Prepare the public set, once."""
-        if not self.public_set or self.folder(data).is_dir():
-            return
-        if self.missing(data):
-            raise TreeformerError(f"{self.name}: {self.missing(data)}")
-        assert self.public_set in SETS
-        prepare(self.public_set, SOURCES / self.public_set, self.folder(data), size=SIDE_PX)
+        if self.public_set:
+            make_ready(self.public_set, data)
+
+
+def prepared(public_set: str, data: Path) -> Path:
+    """Where the prepared pictures of a public set lie."""
+    return data / f"{public_set}-{SIDE_PX}"
+
+
+def make_ready(public_set: str, data: Path) -> Path:
+    """Prepare a public set as `treeformer prepare --size 512` does, once; where it lies."""
+    out = prepared(public_set, data)
+    if not out.is_dir():
+        if not (SOURCES / public_set).is_dir():
+            raise TreeformerError(f"{SOURCES / public_set}: no such folder (TREEFORMER_DATA names the one above it)")
+        unfinished = out.with_name(f"{out.name}-unfinished")
+        prepare(public_set, SOURCES / public_set, unfinished, size=SIDE_PX)
+        unfinished.rename(out)
+    return out
 
 
 # Rows of the paper's Table S3; the synthetic row is the model's default.

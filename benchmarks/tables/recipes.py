@@ -166,5 +166,9 @@ def edge_weight_total(config: TrainingConfig) -> float | None:
 
 
 def as_table(config: TrainingConfig) -> dict[str, Any]:
-    """The configuration as JSON has it."""
-    return asdict(config)
+    """The configuration as JSON has it; of files and folders the names alone, not where they lie."""
+    table = asdict(config)
+    table["backbone_weights"] = Path(config.backbone_weights).name
+    for source in [*table["data"]["train"], *table["data"]["valid"]]:
+        source["path"] = Path(source["path"]).name
+    return table
