@@ -33,6 +33,10 @@ def direction_picture(directions: Any) -> Image.Image:
     return Image.fromarray(np.rint(channels).astype(np.uint8), mode="HSV").convert("RGB")
 
 
+def _pictures(nodes: Any, directions: Any) -> list[Tile]:
+    return [node_picture(nodes), direction_picture(directions)]
+
+
 def maps(models: Models, data: Path, *, index: int = 0, scale: Scale = REAL) -> Image.Image:
     """Two rows: node confidence and branch direction; columns input, truth, FPN, hourglass."""
     from treeformer.nn.targets import Targets
@@ -49,14 +53,8 @@ def maps(models: Models, data: Path, *, index: int = 0, scale: Scale = REAL) -> 
             continue
         found = models.output(run, np.asarray(sample.image)).maps
         goal = models.model(run).truth(Targets.from_skeletons([sample.skeleton]).to(models.device), found)
-        truth, ours = (
-            [
-                node_picture(one.nodes[0].float().cpu().numpy()),
-                direction_picture(one.directions[0].float().cpu().numpy()),
-            ]
-            for one in (goal, found)
-        )
-        columns.append(list(ours))
+        truth, ours = (_pictures(*(channels[0].float().cpu().numpy() for channels in one)) for one in (goal, found))
+        columns.append(ours)
     image = Image.fromarray(sample.image)
     tiles = [[image, truth[row], *(column[row] for column in columns)] for row in range(2)]
     return sheet(["input", "truth", *SHOWN], ["node confidence", "branch direction"], tiles)

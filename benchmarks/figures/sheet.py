@@ -56,10 +56,10 @@ def save_small(picture: Image.Image, path: Path, largest: int = LARGEST_FILE) ->
         size = (math.ceil(picture.width * scale), math.ceil(picture.height * scale))
         smaller = picture if scale == 1.0 else picture.resize(size, Image.Resampling.LANCZOS)
         for colours in (256, 128, 64):
+            # Without dither, and with the palette that keeps rare colours: those of the lines.
+            flat = smaller.quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
             with whole_file(path) as temporary:
-                smaller.quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
-                    temporary, format="PNG", optimize=True
-                )
+                flat.save(temporary, format="PNG", optimize=True)
             if path.stat().st_size < largest:
                 return
     raise TreeformerError(f"{path}: a PNG of {largest} bytes cannot hold it")
