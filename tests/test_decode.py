@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,11 +25,11 @@ def outputs(draw):
 
 
 @settings(deadline=None)
-@given(numbers=outputs(), single_plant=st.booleans(), threshold=st.floats(0, 1))
-def test_any_numbers_give_a_rooted_forest(numbers, single_plant, threshold):
-    skeleton = decode(
-        *numbers, node_threshold=threshold, root_threshold=threshold, single_plant=single_plant, image_size=(64, 48)
-    )
+@given(numbers=outputs(), single_plant=st.booleans(), distance_cost=st.booleans(), threshold=st.floats(0, 1))
+def test_any_numbers_give_a_rooted_forest(numbers, single_plant, distance_cost, threshold):
+    options = {"root_threshold": threshold, "single_plant": single_plant, "distance_cost": distance_cost}
+    decode(*numbers, **options)
+    skeleton = decode(*numbers, **options, node_threshold=threshold, image_size=(64, 48))
     assert skeleton.is_forest
     assert len(skeleton.roots) == len(skeleton) - len(skeleton.edges), "one root a tree"
     assert skeleton.is_tree or len(skeleton) == 0 or not single_plant
@@ -87,6 +90,28 @@ def test_where_no_root_is_likely_the_likeliest_is_taken():
     skeleton = decode([1] * 4, LINE, costs(), [-3, -2, -5, -4])
     assert skeleton.is_tree
     assert skeleton.roots.tolist() == [1]
+
+
+def test_at_the_distance_cost_the_tree_is_networkxs():
+    rng = np.random.default_rng(0)
+    points, margin = 100 * rng.random((9, 2)), rng.normal(size=(9, 9))
+    margin += margin.T
+    graph = nx.Graph()
+    for i in range(9):
+        for j in range(i):
+            graph.add_edge(j, i, weight=math.dist(points[i], points[j]) / (1 + math.exp(-margin[i, j])))
+    skeleton = decode([1] * 9, points, margin, [3] + [-3] * 8, distance_cost=True)
+    assert {tuple(edge) for edge in skeleton.edges.tolist()} == set(nx.minimum_spanning_tree(graph).edges)
+    assert skeleton.edges.tolist() != decode([1] * 9, points, margin, [3] + [-3] * 8).edges.tolist()
+    assert skeleton.edge_score == pytest.approx([1 / (1 + math.exp(margin[i, j])) for i, j in skeleton.edges])
+
+
+def test_at_the_distance_cost_a_second_plant_needs_a_likely_root_too():
+    two_stems = costs(e01=-4, e23=-4)
+    assert decode([1] * 4, LINE, two_stems, [3, -3, 2, -3], distance_cost=True).roots.tolist() == [0, 2]
+    assert decode([1] * 4, LINE, two_stems, [3, -3, -1, -3], distance_cost=True).is_tree
+    joined = decode([1] * 4, LINE, costs(e01=-4, e12=-4, e23=-4), [3, -3, 2, -3], distance_cost=True)
+    assert joined.roots.tolist() == [0]
 
 
 def test_nothing_found_is_an_empty_skeleton():

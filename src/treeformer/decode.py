@@ -12,6 +12,8 @@ from treeformer.skeleton import Skeleton
 from treeformer.spanning import minimum_spanning_tree, spanning_forest
 
 LARGEST = 1e6  # bound of costs; beyond it a float32 could not tell neighbours apart anyway
+# Where edges cost their length, a root costs as much as an edge of the same probability and the usual node spacing.
+ROOT_LENGTH_PX = 8.0
 
 
 def decode(
@@ -24,6 +26,7 @@ def decode(
     root_threshold: float = 0.5,
     single_plant: bool = False,
     constrained: bool = True,
+    distance_cost: bool = False,
     image_size: tuple[int, int] | None = None,
 ) -> Skeleton:
     """The skeleton that a network's outputs for one picture describe.
@@ -41,6 +44,7 @@ def decode(
         root_threshold: least probability of a further plant's root.
         single_plant: one tree, whatever the root scores say.
         constrained: False joins all pairs at a negative cost instead (Eq. 6): any graph may come out.
+        distance_cost: span the tree at the cost y⁻ times the distance, the variant of the paper's supplement.
         image_size: (width, height) px; points outside are moved to the picture's border.
 
     Returns:
@@ -62,7 +66,12 @@ def decode(
     margin = (margin + margin.T) / 2
     rooted = _bounded(root[kept], nan=-LARGEST)
     if constrained:
-        edges, roots = _forest(margin, rooted, root_threshold, single_plant)
+        cost, root_cost = margin, -rooted
+        if distance_cost:
+            near = np.clip(place, -LARGEST, LARGEST)
+            apart = np.minimum(np.hypot(*(near[:, None] - near).transpose(2, 0, 1)), LARGEST)
+            cost, root_cost = _sigmoid(margin) * apart, _sigmoid(-rooted) * ROOT_LENGTH_PX
+        edges, roots = _forest(cost, rooted, root_cost, root_threshold, single_plant)
     else:
         edges = np.argwhere(np.triu(margin < 0, 1))
         roots = _best_of_each(components(edges, len(kept)), rooted)
@@ -77,16 +86,16 @@ def decode(
 
 
 def _forest(
-    margin: FloatArray, root_logit: FloatArray, root_threshold: float, single_plant: bool
+    cost: FloatArray, root_logit: FloatArray, root_cost: FloatArray, root_threshold: float, single_plant: bool
 ) -> tuple[IntArray, IntArray]:
     """Edges (E,2) and roots (R,)."""
-    if len(margin) == 0:
+    if len(cost) == 0:
         return np.zeros((0, 2), dtype=np.intp), np.zeros(0, dtype=np.intp)
     if single_plant:
-        return minimum_spanning_tree(margin), np.array([root_logit.argmax()])
+        return minimum_spanning_tree(cost), np.array([root_logit.argmax()])
     # Below the threshold a root costs more than any edge: it is taken only where a tree has no other.
     likely = _sigmoid(root_logit) > root_threshold
-    return spanning_forest(margin, np.where(likely, -root_logit, 3 * LARGEST - root_logit))
+    return spanning_forest(cost, np.where(likely, root_cost, 3 * LARGEST - root_logit))
 
 
 def _best_of_each(piece: IntArray, value: FloatArray) -> IntArray:

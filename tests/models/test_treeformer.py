@@ -29,7 +29,7 @@ SMALL_PAPER = {"backbone_blocks": (1, 1, 1, 1), "backbone_channels": 16, "width"
 CONFIGS = {
     "default": TreeFormerConfig.default(),
     "paper": TreeFormerConfig.paper(),
-    "tiny": TreeFormerConfig.tiny(),
+    "tiny": TreeFormerConfig.tiny(denoising=True),
     "small paper": TreeFormerConfig.paper(**SMALL_PAPER),
     "learned tokens, all else": TreeFormerConfig.tiny(token_source="learned"),
     "refined without auxiliary losses": TreeFormerConfig.tiny(auxiliary_losses=False),
@@ -80,7 +80,7 @@ def small_pictures(pictures):
 
 @pytest.fixture(scope="module")
 def tiny():
-    return built(TreeFormerConfig.tiny(), shaken=0.02)
+    return built(TreeFormerConfig.tiny(denoising=True), shaken=0.02)
 
 
 def test_sizes():
@@ -89,7 +89,7 @@ def test_sizes():
 
     assert count(TreeFormerConfig.default()) <= 16_000_000
     assert count(TreeFormerConfig.paper()) == pytest.approx(28.0e6, rel=0.01), "as the released code"
-    assert count(TreeFormerConfig.tiny()) < 1_000_000
+    assert count(TreeFormerConfig.tiny(denoising=True)) < 1_000_000
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -143,6 +143,23 @@ def test_each_regime_decodes_its_own_way(pictures):
             skeletons = model.decode(model(pictures), node_threshold=0.0, single_plant=True)
         assert all(len(skeleton) == 32 for skeleton in skeletons)
         assert [skeleton.is_tree for skeleton in skeletons] == [is_constrained] * 2
+
+
+def test_the_distance_cost_changes_the_tree_in_training_and_at_inference(pictures):
+    targets = Targets.from_skeletons([FORKED, BENT], size=8)
+    losses, edges = [], []
+    for edge_cost in ("margin", "distance"):
+        model = built(TreeFormerConfig.tiny(edge_cost=edge_cost), shaken=0.1)
+        torch.manual_seed(1)
+        losses.append(model.loss(model(pictures, targets), targets))
+        with torch.no_grad():
+            skeleton = model.decode(model(pictures), node_threshold=0.0, single_plant=True)[0]
+        assert skeleton.is_tree
+        edges.append(skeleton.edges.tolist())
+    assert edges[0] != edges[1]
+    for name in ("edge", "denoising_edge"):
+        assert losses[0][name] == losses[1][name]
+        assert losses[0][f"{name}_constrained"] != losses[1][f"{name}_constrained"]
 
 
 def test_released_weights_are_a_named_option():
@@ -356,7 +373,7 @@ def is_the_same_tree(found: Skeleton, truth: Skeleton) -> bool:
 
 def test_two_pictures_are_learnt_by_heart(pictures):
     torch.manual_seed(0)
-    model = TreeFormer(TreeFormerConfig.tiny()).to(memory_format=torch.channels_last)
+    model = TreeFormer(TreeFormerConfig.tiny(denoising=True)).to(memory_format=torch.channels_last)
     images = pictures.to(memory_format=torch.channels_last)
     targets = Targets.from_skeletons([FORKED, BENT], size=8)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

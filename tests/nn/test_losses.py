@@ -12,6 +12,7 @@ from treeformer.nn.losses import (
     FORCED_ROOT_COST,
     balanced_cross_entropy,
     box_loss,
+    distance_costs,
     edge_losses,
     focal_loss,
     heat_focal_loss,
@@ -87,17 +88,27 @@ def test_all_false_nodes_together_weigh_as_much_as_one_true_node():
     assert none_false.sum() == 4
 
 
-def edge_losses_slowly(logits, adjacency, weights, mask, roots, suppression):
+def no(log_odds: float) -> float:
+    """The probability of no."""
+    return 1 / (1 + math.exp(log_odds))
+
+
+def edge_losses_slowly(logits, adjacency, weights, mask, roots, suppression, points=None):
     """Eqs. (6) to (11) pair by pair, the tree by NetworkX with a virtual root."""
     unconstrained = constrained = 0.0
     for b in range(len(logits)):
         nodes = mask[b].nonzero().flatten().tolist()
         graph = nx.Graph()
         for i in nodes:
-            graph.add_edge(i, "root", weight=-roots[b, i].item() + (0 if roots[b, i] > 0 else FORCED_ROOT_COST))
+            forced = 0 if roots[b, i] > 0 else FORCED_ROOT_COST
+            root = roots[b, i].item()
+            cost = -root if points is None else 8 * no(root) - (root if forced else 0)
+            graph.add_edge(i, "root", weight=cost + forced)
             for j in nodes:
                 if i < j:
-                    graph.add_edge(i, j, weight=(logits[b, i, j, 0] - logits[b, i, j, 1]).item())
+                    margin = (logits[b, i, j, 0] - logits[b, i, j, 1]).item()
+                    apart = 0 if points is None else math.dist(points[b, i].tolist(), points[b, j].tolist())
+                    graph.add_edge(i, j, weight=margin if points is None else no(-margin) * apart)
         tree = nx.minimum_spanning_tree(graph)
         for i in nodes:
             for j in nodes:
@@ -134,6 +145,21 @@ def test_both_terms_of_equation_11_are_what_the_loop_gives():
     assert [term.item() for term in ours] == pytest.approx(theirs, rel=1e-4)
     assert edge_losses(logits, adjacency, weights, mask, roots, None)[1].item() == 0
     assert ours[0] != ours[1]
+    points = 100 * torch.rand(4, 6, 2)
+    far = edge_losses(logits, adjacency, weights, mask, roots, SFS(10.0), points)
+    theirs = edge_losses_slowly(logits, adjacency, weights, mask, roots, 10.0, points)
+    assert [term.item() for term in far] == pytest.approx(theirs, rel=1e-4)
+    assert far[0] == ours[0]
+    assert far[1] != ours[1], "another tree"
+
+
+def test_an_edge_costs_its_length_times_the_probability_that_there_is_none():
+    logits = torch.tensor([0.0, 3.0]).expand(1, 2, 2, 2)
+    points = torch.tensor([[(10.0, 10.0), (13.0, 14.0)]])
+    edges, roots = distance_costs(logits, torch.tensor([[2.0, -1.0]]), points)
+    assert edges[0, 0, 1].item() == edges[0, 1, 0].item() == pytest.approx(5 * no(3.0))
+    assert edges[0, 0, 0].item() == 0
+    assert roots[0].tolist() == pytest.approx([8 * no(2.0), 8 * no(-1.0) + FORCED_ROOT_COST + 1])
 
 
 def test_a_likely_root_costs_what_an_edge_of_its_odds_costs_and_an_unlikely_one_more_than_any():

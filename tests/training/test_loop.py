@@ -22,8 +22,9 @@ from PIL import Image, ImageDraw
 import treeformer
 from treeformer import Skeleton, safetensors
 from treeformer.errors import TreeformerError
+from treeformer.training import checkpoint
 from treeformer.training.config import ConfigError, load_config
-from treeformer.training.loop import train
+from treeformer.training.loop import WARM_UP_STEPS, train
 
 SIDE = 64
 # Sums over several threads come out differently each time, in the last bits.
@@ -172,3 +173,32 @@ def test_a_gpu_that_is_not_there_is_one_line(config_file, tmp_path):
         pytest.skip("there is a GPU")
     with pytest.raises(ConfigError, match="no GPU"):
         train(load_config(config_file), tmp_path / "out", accelerator="cuda")
+
+
+def test_minutes_of_training_leave_out_the_first_steps_validation_and_writing(config_file, tmp_path, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("treeformer.training.loop.time.monotonic", lambda: clock[0])
+
+    def slow_step(*_arguments):
+        clock[0] += 100.0 if len(steps) < WARM_UP_STEPS else 3.0
+        steps.append(clock[0])
+        return {"loss": torch.zeros(())}
+
+    def slow_measure(model):
+        clock[0] += 1000.0
+        return {"edge_f1": 0.5}
+
+    steps: list[float] = []
+    monkeypatch.setattr("treeformer.training.loop._Run._step", lambda self, *arguments: slow_step(*arguments))
+    config = load_config(config_file, ["steps=1000", "validate_every=4"])
+    out = tmp_path / "out"
+    progress = train(config, out, accelerator="cpu", training_minutes=0.25, measure=slow_measure)
+    assert progress.step == WARM_UP_STEPS + 6, "the sixth step of 3 s is the one that passes 15 s"
+    assert progress.training_seconds == 18.0
+    assert progress.seconds > 2500
+    assert progress.best_score == 0.5
+    with (out / "log.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["figure"] == "training_seconds"]
+    assert [(row["step"], row["value"]) for row in rows] == [("4", "0"), ("8", "9"), ("11", "18")]
+    assert checkpoint.read_progress(out / "checkpoint.safetensors") == progress
+    assert checkpoint.read_progress(out / "none.safetensors") is None

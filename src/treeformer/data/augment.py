@@ -164,7 +164,16 @@ VINES = Augmentation(
     colour_cast=0.1,
     noise=(0.0, 8.0),
 )
-PRESETS: dict[str, Augmentation] = {"roots": ROOTS, "vines": VINES}
+# For a model that is to work on pictures of other cameras, lamps, scales and backgrounds than those it has seen.
+STRONG = Augmentation(
+    rotation_deg=20.0,
+    scale=(0.45, 1.3),
+    brightness=0.2,
+    contrast=(0.6, 1.5),
+    colour_cast=0.3,
+    noise=(0.0, 12.0),
+)
+PRESETS: dict[str, Augmentation] = {"roots": ROOTS, "vines": VINES, "strong": STRONG}
 
 
 def move(

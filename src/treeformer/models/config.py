@@ -39,15 +39,16 @@ class TreeFormerConfig:
     segment_channels: int = (
         32  # channels that the relation head reads along a segment; 0: it does not look at the image
     )
-    segment_points: int = 16  # places on a segment, an even number
+    segment_points: int = 8  # places on a segment, an even number
 
     # ---- the tree constraint
     constraint: Constraint = "both"  # when edges are projected onto a tree: never, at inference, in training, in both
     suppression: float = 10.0  # Λ of the SFS layer
+    edge_cost: Literal["margin", "distance"] = "margin"  # of the spanning tree: f⁻ − f⁺, or y⁻ times the node distance
 
     # ---- training
     auxiliary_losses: bool = True  # node and point losses after every decoder layer, not only the last
-    denoising: bool = True  # extra tokens at displaced true nodes, which need no matching
+    denoising: bool = False  # extra tokens at displaced true nodes, which need no matching
     denoising_px: float = 3.0  # standard deviation of the displacement along each axis
     spare_tokens: int = 16  # unmatched tokens, the most confident, that take part in the edge losses at most
     node_threshold: float = 0.5  # probability from which an unmatched token counts as a (false) node in training

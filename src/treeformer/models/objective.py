@@ -51,7 +51,15 @@ def losses(
         extra = _token_losses(config, output.denoising, own, targets.mask, targets, node_count)
         mask, extra_tokens = targets.mask, output.denoising
         extra |= _edge_losses(
-            config, sfs, extra_tokens.edge_logits, targets.adjacency, mask, mask, extra_tokens.root_logits, node_count
+            config,
+            sfs,
+            extra_tokens.edge_logits,
+            targets.adjacency,
+            mask,
+            mask,
+            extra_tokens.root_logits,
+            extra_tokens.points,
+            node_count,
         )
         result |= {f"denoising_{name}": config.denoising_weight * value for name, value in extra.items()}
     return result
@@ -112,13 +120,14 @@ def _object_edge_losses(
 ) -> dict[str, Tensor]:
     """Edges among the matched tokens and the others that pass for nodes, which at inference are in the tree too."""
     target = targets_of_tokens(output.matching, output.node_logits.shape[1])
-    logits, roots = output.node_logits, output.root_logits
+    logits, roots, points = output.node_logits, output.root_logits, output.points
     if output.selection is not None:
         target, logits, roots = (tensor.gather(1, output.selection) for tensor in (target, logits, roots))
+        points = points.gather(1, output.selection[..., None].expand(-1, -1, 2))
     is_true = target >= 0
     takes_part = is_true | (logits.sigmoid() >= config.node_threshold)
     adjacency = adjacency_of_tokens(targets.adjacency, target)
-    return _edge_losses(config, sfs, output.edge_logits, adjacency, is_true, takes_part, roots, node_count)
+    return _edge_losses(config, sfs, output.edge_logits, adjacency, is_true, takes_part, roots, points, node_count)
 
 
 def _edge_losses(
@@ -129,12 +138,14 @@ def _edge_losses(
     is_true: Tensor,
     takes_part: Tensor,
     root_logits: Tensor,
+    points: Tensor,
     node_count: Tensor,
 ) -> dict[str, Tensor]:
     """Both terms of Eq. (11)."""
     layer = sfs if config.constrained_in_training else None
     weights = pair_weights(is_true, takes_part)
-    unconstrained, constrained = edge_losses(edge_logits, adjacency, weights, takes_part, root_logits, layer)
+    apart = points if config.edge_cost == "distance" else None
+    unconstrained, constrained = edge_losses(edge_logits, adjacency, weights, takes_part, root_logits, layer, apart)
     first, second = config.edge_term_weights
     result = {"edge": config.edge_weight * first * unconstrained / node_count}
     if layer is not None:

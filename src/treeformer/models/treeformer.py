@@ -250,6 +250,7 @@ class TreeFormer(nn.Module):
     def decode(self, output: Output, **options: Any) -> list[Skeleton]:
         """One skeleton a picture; options as in `treeformer.decode.decode`. For outputs made without targets."""
         options.setdefault("constrained", self.config.constrained_at_inference)
+        options.setdefault("distance_cost", self.config.edge_cost == "distance")
         score = output.node_logits.float().sigmoid()
         arrays = (score, output.points.float(), edge_margin(output.edge_logits), output.root_logits.float())
         pictures = zip(*(array.cpu().numpy() for array in arrays), strict=True)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from treeformer.decode import ROOT_LENGTH_PX
 from treeformer.nn.sfs import SFS, edge_margin
 from treeformer.nn.spanning import spanning_forest
 
@@ -56,6 +57,18 @@ def root_costs(root_logits: Tensor) -> Tensor:
     return torch.where(root_logits > 0, -root_logits, FORCED_ROOT_COST - root_logits)
 
 
+def distance_costs(edge_logits: Tensor, root_logits: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """The supplement's other cost of the tree: y⁻ times the distance. `treeformer.decode` follows the same rule.
+
+    Logits (B,N,N,2) and (B,N), points (B,N,2) px → costs of the edges (B,N,N) px and of being a root (B,N) px. It is
+    the probability that is multiplied: a margin may be negative, and a longer edge would then be cheaper.
+    """
+    step = points[:, :, None] - points[:, None]
+    edges = edge_margin(edge_logits).sigmoid() * step.float().square().sum(-1).sqrt()
+    forced = torch.where(root_logits > 0, 0.0, FORCED_ROOT_COST - root_logits)
+    return edges, ROOT_LENGTH_PX * (-root_logits).sigmoid() + forced
+
+
 def pair_weights(is_true: Tensor, takes_part: Tensor) -> Tensor:
     """What each pair of nodes counts in the edge losses, (B,N,N): 1 between true nodes, 0 between false ones.
 
@@ -74,7 +87,13 @@ def pair_weights(is_true: Tensor, takes_part: Tensor) -> Tensor:
 
 
 def edge_losses(
-    edge_logits: Tensor, adjacency: Tensor, weights: Tensor, mask: Tensor, root_logits: Tensor, sfs: SFS | None
+    edge_logits: Tensor,
+    adjacency: Tensor,
+    weights: Tensor,
+    mask: Tensor,
+    root_logits: Tensor,
+    sfs: SFS | None,
+    points: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Both terms of Eq. (11), summed over the unordered pairs: unconstrained, and constrained (0 without `sfs`).
 
@@ -85,6 +104,7 @@ def edge_losses(
         mask: (B,N) bool, the nodes that take part.
         root_logits: (B,N).
         sfs: the layer; the tree is spanned over the nodes in `mask`, false ones too, as at inference.
+        points: (B,N,2) px, where the tree's edges are to cost `distance_costs`; None for the margin.
     """
     upper = weights.triu(1)
 
@@ -95,5 +115,10 @@ def edge_losses(
     unconstrained = cross_entropy(edge_logits)
     if sfs is None:
         return unconstrained, unconstrained.new_zeros(())
-    tree, _ = spanning_forest(edge_margin(edge_logits.detach()), root_costs(root_logits.detach().float()), mask)
+    logits, roots = edge_logits.detach(), root_logits.detach().float()
+    if points is None:
+        costs = edge_margin(logits), root_costs(roots)
+    else:
+        costs = distance_costs(logits, roots, points.detach())
+    tree, _ = spanning_forest(*costs, mask)
     return unconstrained, cross_entropy(sfs(edge_logits, tree=tree).logits)

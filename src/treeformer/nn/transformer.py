@@ -61,13 +61,14 @@ class EncoderLayer(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.feed_forward = FeedForward(width, hidden, dropout)
 
-    def forward(self, levels: Sequence[Level], positions: Tensor, points: Tensor) -> list[Level]:
-        """Positions (S,width) are added to the queries; points (S,2) px are the cells' centres."""
+    def forward(self, levels: Sequence[Level], positions: Tensor, points: Tensor) -> Tensor:
+        """The cells of all levels (B,S,width) anew.
+
+        Positions (S,width) are added to the queries; points (S,2) px are the cells' centres.
+        """
         cells = torch.cat([level.cells for level in levels], dim=1)
         read = self.attention(cells + positions, points.expand(cells.shape[0], -1, -1), levels)
-        cells = self.feed_forward(self.norm(cells + self.dropout(read)))
-        parts = cells.split([level.height * level.width for level in levels], dim=1)
-        return [level._replace(cells=part) for level, part in zip(levels, parts, strict=True)]
+        return self.feed_forward(self.norm(cells + self.dropout(read)))
 
 
 class Encoder(nn.Module):
@@ -89,8 +90,10 @@ class Encoder(nn.Module):
         )
         points = torch.cat(centres)
         levels = list(levels)
+        sizes = [level.height * level.width for level in levels]
         for layer in self.layers:
-            levels = layer(levels, positions, points)
+            parts = layer(levels, positions, points).split(sizes, dim=1)
+            levels = [level._replace(cells=part) for level, part in zip(levels, parts, strict=True)]
         return levels
 
 

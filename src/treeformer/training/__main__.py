@@ -18,7 +18,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("overrides", nargs="*", help="key=value, e.g. data.workers=8")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in OUT")
-    parser.add_argument("--max-time", type=float, help="minutes")
+    parser.add_argument("--max-time", type=float, help="minutes; with --training-time those of this piece of the run")
+    parser.add_argument("--training-time", type=float, help="minutes of the steps alone, over all pieces of the run")
     parser.add_argument("--accelerator", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--devices", type=int, default=1, help="processes on each machine")
     parser.add_argument("--machines", type=int, default=1)
@@ -30,6 +31,7 @@ def main() -> None:
             arguments.out,
             resume=arguments.resume,
             max_minutes=arguments.max_time,
+            training_minutes=arguments.training_time,
             accelerator=arguments.accelerator,
             devices=arguments.devices,
             machines=arguments.machines,

@@ -27,7 +27,9 @@ class Progress:
     position: int = 0
     """Pictures of the stream that were used."""
     seconds: float = 0.0
-    """Time spent training, over all pieces of the run."""
+    """Time since the start, over all pieces of the run."""
+    training_seconds: float = 0.0
+    """Time of the steps alone: without compiling, validating and writing."""
     best_score: float = -1.0
     best_step: int = 0
 
@@ -116,3 +118,22 @@ def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict
 def _numpy(tensor: Tensor) -> Any:
     tensor = tensor.detach().cpu()
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def averaged_weights(path: Path) -> dict[str, Any]:
+    """The averaged weights of a checkpoint of a run, or the weights of a file that holds nothing else."""
+    if not path.exists():
+        raise CheckpointError(f"{path}: no such file")
+    arrays = safetensors.read(path)
+    average = {name.removeprefix("average/"): array for name, array in arrays.items() if name.startswith("average/")}
+    return average or arrays
+
+
+def read_progress(path: Path) -> Progress | None:
+    """Where the run that wrote a checkpoint stands; None where there is no checkpoint yet."""
+    if not path.exists():
+        return None
+    try:
+        return Progress(**json.loads(safetensors.read_header(path)[1]["progress"]))
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(f"{path}: its progress cannot be read") from None

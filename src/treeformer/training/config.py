@@ -34,10 +34,12 @@ class SourceConfig:
     """The split of the folder, or of the synthetic seeds."""
     count: int = 0
     """Use only so many pictures; 0 for all."""
-    augmentation: Literal["none", "roots", "vines"] = "none"
+    augmentation: Literal["none", "roots", "vines", "strong"] = "none"
     """Ranges of flip, rotation, crop, noise, light and scale."""
     spacing_px: float = 0.0
     """Spread the nodes along each branch anew at this spacing; 0 leaves them as they are."""
+    simplify_px: float = 0.0
+    """Leave out nodes between junctions and tips that the line does not need to stay this close; 0 keeps all."""
 
 
 @dataclass(frozen=True)

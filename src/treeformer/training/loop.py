@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,8 @@ CHECKPOINT, BEST, LOG = "checkpoint.safetensors", "best.safetensors", "log.csv"
 # A step whose loss is no number is left out; so many in a row mean that the model is lost.
 MAX_BAD_STEPS = 20
 LOG_EVERY = 20
+# The first steps of a piece of a run compile, choose convolutions and wait for the first pictures.
+WARM_UP_STEPS = 5
 
 
 class TrainingError(TreeformerError):
@@ -57,15 +62,22 @@ def train(
     *,
     resume: bool = False,
     max_minutes: float | None = None,
+    training_minutes: float | None = None,
     accelerator: str = "auto",
     devices: int = 1,
     machines: int = 1,
     show: Callable[[int, int, dict[str, float]], None] | None = None,
+    measure: Callable[[Any], dict[str, float]] | None = None,
 ) -> checkpoint.Progress:
-    """Train until `config.steps`, `max_minutes`, or no improvement for `config.patience_epochs`.
+    """Train until `config.steps`, a limit of time, or no improvement for `config.patience_epochs`.
 
     `out` receives checkpoint.safetensors (to go on from), best.safetensors (averaged weights of the best validation),
     log.csv, and TensorBoard's events where it is installed. show(step, steps, figures) is called now and then.
+
+    Args:
+        max_minutes: of this run with everything; with `training_minutes`, of this call: it can be resumed after it.
+        training_minutes: of the steps alone, over all pieces of the run: what models are compared at.
+        measure: given the model with averaged weights, figures by name; in place of validation on `config.data.valid`.
     """
     fabric = _fabric(config, accelerator, devices, machines)
     fabric.launch()
@@ -83,9 +95,11 @@ def train(
     progress = checkpoint.Progress()
     if resume:
         progress = checkpoint.restore(out / CHECKPOINT, model, average, optimiser.optimizer)
-    run = _Run(config, out, fabric, model, average, optimiser, progress, max_minutes, show)
+    limits = (max_minutes, training_minutes)
+    run = _Run(config, out, fabric, model, average, optimiser, progress, limits, show, measure)
     try:
-        run.loop(step_module)
+        with run.finishing_the_step():
+            run.loop(step_module)
     finally:
         run.log.close()
     return progress
@@ -103,23 +117,47 @@ class _Run:
         average: dict[str, Tensor],
         optimiser: Any,
         progress: checkpoint.Progress,
-        max_minutes: float | None,
+        limits: tuple[float | None, float | None],
         show: Callable[[int, int, dict[str, float]], None] | None,
+        measure: Callable[[Any], dict[str, float]] | None,
     ) -> None:
         self.config, self.out, self.fabric, self.model = config, out, fabric, model
         self.average, self.optimiser, self.progress = average, optimiser, progress
-        self.limit_s = math.inf if max_minutes is None else 60 * max_minutes
+        self.limit_s, self.training_limit_s = (math.inf if limit is None else 60 * limit for limit in limits)
         self.show = show
         if config.batch_size % fabric.world_size:
             raise ConfigError(f"batch_size {config.batch_size} cannot be shared among {fabric.world_size} processes")
         self.batch = config.batch_size // fabric.world_size
         self.skips = data.SkipReport()
         self.log = _Log(out, progress.step) if fabric.is_global_zero else _NoLog()
-        self.validator = Validator(config, fabric.device) if fabric.is_global_zero else None
         # All weights and buffers are floating-point numbers, and stay where they are in memory.
         self.averages = list(average.values())
         self.weights = [model.state_dict()[name] for name in average]
+        self.measure = measure
+        if measure is None and fabric.is_global_zero:
+            self.measure = Validator(config, fabric.device).measure
+        self.interrupted = False
         self.rates = [group["lr"] for group in optimiser.param_groups]
+
+    @contextmanager
+    def finishing_the_step(self) -> Iterator[None]:
+        """Ctrl-C or a scheduler's SIGTERM ends the step in hand and writes a checkpoint first; asked twice, not."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        def remember(number: int, _frame: Any) -> None:
+            self.interrupted = True
+            signal.signal(number, before[signal.Signals(number)])
+
+        for number in before:
+            signal.signal(number, remember)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def loop(self, step_module: Any) -> None:
         """Steps, validations and checkpoints until the end."""
@@ -136,17 +174,22 @@ class _Run:
         )
         began, before = time.monotonic(), progress.seconds
         last_checkpoint, last_log, bad_steps = began, (began, progress.step), 0
+        step_began, warm_from = began, progress.step + WARM_UP_STEPS
         sums: dict[str, Tensor] = {}
         for batch in on_device(loader, self.fabric.device):
             self._note_skips(batch)
             figures = self._step(step_module, batch)
             progress.step += 1
             progress.position += config.batch_size
-            progress.seconds = before + time.monotonic() - began
+            now = time.monotonic()
+            progress.seconds = before + now - began
+            progress.training_seconds += now - step_began if progress.step > warm_from else 0.0
+            step_began = now
             for name, value in figures.items():
                 sums[name] = sums.get(name, 0.0) + value
-            done = progress.step >= config.steps or self._agree(time.monotonic() - began > self.limit_s)
-            if progress.step % LOG_EVERY == 0 or done:
+            done = progress.step >= config.steps or self._agree(self._time_share() >= 1)
+            pausing = self._agree(self.interrupted or now - began > self.limit_s)
+            if progress.step % LOG_EVERY == 0 or done or pausing:
                 now, steps = time.monotonic(), progress.step - last_log[1]
                 means = {name: float(value) / steps for name, value in sums.items()}
                 means["images_per_s"] = steps * config.batch_size / (now - last_log[0])
@@ -162,13 +205,15 @@ class _Run:
                 self._validate()
                 last_log = (time.monotonic(), progress.step)
             due = self._agree(time.monotonic() - last_checkpoint > 60 * config.checkpoint_minutes)
-            if due or done or progress.step % config.validate_every == 0:
+            if due or done or pausing or progress.step % config.validate_every == 0:
                 self._save()
-                last_checkpoint = time.monotonic()
-            if done or self._out_of_patience():
+                last_checkpoint = step_began = time.monotonic()
+            if done or pausing or self._out_of_patience():
                 break
         if len(self.skips):
             self.fabric.print(str(self.skips))
+        if self.interrupted:
+            raise KeyboardInterrupt
 
     def _step(self, step_module: Any, batch: Batch) -> dict[str, Tensor]:
         """One update. A loss or gradient that is no number leaves everything as it was."""
@@ -193,10 +238,16 @@ class _Run:
         self._average()
         return {name: value.detach() for name, value in figures.items()} | {"gradient_norm": norm}
 
+    def _time_share(self) -> float:
+        """How much of its time the run has used: of the training alone where that is limited, else of everything."""
+        if self.training_limit_s < math.inf:
+            return self.progress.training_seconds / self.training_limit_s
+        return self.progress.seconds / self.limit_s
+
     def _set_learning_rate(self) -> None:
         """Warm-up, then a cosine to zero over the steps or, where that ends first, over the time."""
         settings, progress = self.config.optimiser, self.progress
-        share = max(progress.step / self.config.steps, min(progress.seconds / self.limit_s, 1.0))
+        share = max(progress.step / self.config.steps, self._time_share())
         warm = min(1.0, (progress.step + 1) / max(1, settings.warmup_steps))
         factor = warm * 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
@@ -222,10 +273,10 @@ class _Run:
             self.show(self.progress.step, self.config.steps, figures)
 
     def _validate(self) -> None:
-        if self.validator is not None:
+        if self.fabric.is_global_zero and self.measure is not None:
             weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.model.load_state_dict(self.average)
-            figures = self.validator.measure(self.model)
+            figures = self.measure(self.model)
             self.model.load_state_dict(weights)
             score = figures[self.config.score]
             if score > self.progress.best_score:
@@ -234,6 +285,7 @@ class _Run:
                 metadata = {"config": json.dumps(asdict(self.model.config)), "step": str(self.progress.step)}
                 safetensors.write(self.out / BEST, arrays, metadata)
             self._report({f"valid_{name}": value for name, value in figures.items()})
+            self.log.row(self.progress, {"training_seconds": self.progress.training_seconds})
         self.progress = self.fabric.broadcast(self.progress) if self.fabric.world_size > 1 else self.progress
 
     def _save(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -52,6 +54,7 @@ class _Source:
     weight: float
     augmentation: augment.Augmentation | None
     spacing_px: float
+    simplify_px: float
 
 
 class PictureStream(Dataset[tuple[data.Sample, list[data.Skipped]]]):
@@ -117,7 +120,7 @@ def open_source(config: SourceConfig, size: tuple[int, int]) -> _Source:
     count = min(config.count, len(dataset)) if config.count else len(dataset)
     chosen = augment.PRESETS.get(config.augmentation)
     augmentation = replace(chosen, frame=size) if chosen else None
-    return _Source(dataset, count, config.weight, augmentation, config.spacing_px)
+    return _Source(dataset, count, config.weight, augmentation, config.spacing_px, config.simplify_px)
 
 
 def load(
@@ -134,6 +137,8 @@ def load(
         image, skeleton = fit(image, skeleton, size)
     if source.spacing_px:
         skeleton = skeleton.resample(source.spacing_px)
+    if source.simplify_px:
+        skeleton = skeleton.simplify(source.simplify_px)
     if len(skeleton) > max_nodes:
         return data.Skipped(loaded.name, f"{loaded.name}: {len(skeleton)} nodes, more than max_nodes = {max_nodes}")
     return data.Sample(image, skeleton, loaded.name)
@@ -191,7 +196,14 @@ def training_loader(
         pin_memory=pin,
         persistent_workers=workers > 0,
         prefetch_factor=4 if workers else None,
+        worker_init_fn=_stand_back,
     )
+
+
+def _stand_back(_worker: int) -> None:
+    """A worker process lets the training process go first, and leaves Ctrl-C to it."""
+    os.nice(10)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def on_device(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,57 +21,92 @@ from treeformer.training.stream import FixedPictures
 
 BATCH = 32
 
+Rows = list[dict[str, float]]
+
 
 class Validator:
-    """Predicts every picture of the validation sources and averages the metrics over them."""
+    """Predicts every picture of the validation sources and judges it."""
 
-    def __init__(self, config: TrainingConfig, device: torch.device) -> None:
+    def __init__(self, config: TrainingConfig, device: torch.device, batch: int = BATCH) -> None:
         self.pictures = FixedPictures(config.data.valid, config.data)
         self.workers = config.data.workers
         self.device = device
         self.bf16 = config.precision == "bf16"
+        self.batch = batch
+        self._pool: ProcessPoolExecutor | None = None
 
     def measure(self, model: Any) -> dict[str, float]:
         """The mean of every metric over the pictures; `pictures` is how many there were."""
+        return means(self.judge(model)[""])
+
+    def judge(self, model: Any, decodings: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Rows]:
+        """Every metric of every usable picture, in order, for each way to decode.
+
+        decodings: by name, the settings of the model's configuration to change while it decodes (the network runs
+        once); by default its own, under the name "".
+        """
         was_training = model.training
         model.eval()
-        pairs = [pair for batch in self._batches() for pair in self._predict(model, batch)]
+        pairs: dict[str, list[tuple[Skeleton, Skeleton]]] = {name: [] for name in decodings or {"": {}}}
+        for samples in self._batches():
+            if not samples:
+                continue
+            output, size = self._predict(model, samples)
+            for name, found in pairs.items():
+                with changed_settings(model, (decodings or {}).get(name, {})):
+                    predictions = model.decode(output, image_size=size)
+                found += [(one, sample.skeleton) for one, sample in zip(predictions, samples, strict=True)]
         model.train(was_training)
-        if self.workers:
+        return {name: self._judge(found) for name, found in pairs.items()}
+
+    def _judge(self, pairs: list[tuple[Skeleton, Skeleton]]) -> Rows:
+        predictions, truths = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        if not self.workers:
+            return [_plain(evaluate_pair(*pair)) for pair in pairs]
+        if self._pool is None:
             # Forking a process that holds a GPU is not safe.
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(self.workers, mp_context=context) as pool:
-                rows = list(pool.map(_judge, pairs, chunksize=4))
-        else:
-            rows = [_judge(pair) for pair in pairs]
-        means = {name: float(np.nanmean([row[name] for row in rows])) for name in rows[0]} if rows else {}
-        return means | {"pictures": float(len(rows))}
+            self._pool = ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
+        return [_plain(row) for row in self._pool.map(evaluate_pair, predictions, truths, chunksize=4)]
 
     def _batches(self) -> list[list[Sample]] | DataLoader[list[Sample]]:
         return DataLoader(
             self.pictures,  # type: ignore[arg-type]
-            batch_size=BATCH,
+            batch_size=self.batch,
             num_workers=self.workers,
             collate_fn=_usable,
         )
 
     @torch.no_grad()
-    def _predict(self, model: Any, samples: list[Sample]) -> list[tuple[Skeleton, Skeleton]]:
-        if not samples:
-            return []
+    def _predict(self, model: Any, samples: list[Sample]) -> tuple[Any, tuple[int, int]]:
+        """What the model says about pictures of one size, and that size (width, height)."""
         images = torch.from_numpy(np.stack([sample.image for sample in samples])).to(self.device)
         # Compiling anew for a few batches of other shapes would take longer than they do.
         eager = torch.compiler.set_stance("force_eager")
         with eager, torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
             output = model(images.permute(0, 3, 1, 2).float() / 255.0)
-        size = (images.shape[2], images.shape[1])
-        predictions = model.decode(output, image_size=size)
-        return [(found, sample.skeleton) for found, sample in zip(predictions, samples, strict=True)]
+        return output, (images.shape[2], images.shape[1])
+
+
+def means(rows: Rows) -> dict[str, float]:
+    """The mean of every metric; `pictures` is the number of rows."""
+    figures = {name: float(np.nanmean([row[name] for row in rows])) for name in rows[0]} if rows else {}
+    return figures | {"pictures": float(len(rows))}
+
+
+@contextmanager
+def changed_settings(model: Any, settings: Mapping[str, Any]) -> Iterator[None]:
+    """While the block lasts, the model decodes as if its configuration had these settings."""
+    before = model.config
+    model.config = replace(before, **settings)
+    try:
+        yield
+    finally:
+        model.config = before
 
 
 def _usable(items: list[tuple[Sample | None, list[object]]]) -> list[Sample]:
     return [sample for sample, _ in items if sample is not None]
 
 
-def _judge(pair: tuple[Skeleton, Skeleton]) -> dict[str, float]:
-    return {name: float(value) for name, value in evaluate_pair(*pair).items()}
+def _plain(row: dict[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in row.items()}

@@ -1,0 +1,101 @@
+"""The paper's out-of-domain panel: models trained on one domain alone, shown on the others and on sets nobody saw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks.figures.panels import test_samples
+from benchmarks.figures.predict import Models
+from benchmarks.figures.sheet import Tile, sheet
+from benchmarks.tables.domains import DOMAINS, SOURCES, make_ready
+from benchmarks.tables.recipes import REAL, Run, Scale
+from PIL import Image
+
+from treeformer.data import FolderDataset, Sample
+from treeformer.draw import draw, draw_comparison
+from treeformer.errors import TreeformerError
+from treeformer.files import whole_file
+from treeformer.images import open_image
+from treeformer.metrics import evaluate_pair, summarise
+from treeformer.skeleton import Skeleton
+
+TRAINED_ON = ("synthetic", "osr-roots", "barley-roots")
+SHOWN_ON = ("synthetic", "osr-roots", "barley-roots", "agar-plates", "branch-trees")
+WITHOUT_TRUTH = ("agar-plates",)
+FIGURES = ("smd_paper", "smd", "topo_paper_f1", "topo_f1", "node_f1", "edge_f1", "forest_rate")
+
+
+def pictures_of(name: str, data: Path, scale: Scale, count: int) -> list[Sample]:
+    """The first pictures of a domain's test set, of the plates, or of the drawn trees, all of one size."""
+    if name in DOMAINS:
+        return test_samples(name, data, scale, range(count))
+    from treeformer.training.stream import fit
+
+    side = (scale.side_px, scale.side_px)
+    if not (SOURCES / name).is_dir():
+        return []
+    if name in WITHOUT_TRUTH:
+        found = []
+        for path in sorted((SOURCES / name).glob("*.jpg"))[:count]:
+            image = np.asarray(open_image(path))
+            size = (image.shape[1], image.shape[0])
+            image, skeleton = fit(image, Skeleton([], [], image_size=size), side)
+            found.append(Sample(image, skeleton, path.name))
+        return found
+    dataset = FolderDataset(make_ready(name, data), "valid")
+    samples = [dataset[index] for index in range(min(count, len(dataset)))]
+    return [Sample(*fit(s.image, s.skeleton, side), s.name) for s in samples]
+
+
+def out_of_domain(
+    models: Models, data: Path, *, count: int, scale: Scale = REAL, trained_on: Sequence[str] = TRAINED_ON
+) -> tuple[Image.Image, dict[str, Any]]:
+    """The panel, and by `TRAINED on SHOWN` the figures over the first `count` pictures that have a truth."""
+    runs = {name: Run(name, "sfs", 0) for name in trained_on}
+    if not any(models.has(run) for run in runs.values()):
+        raise TreeformerError(f"{models.runs}: no weights of any run that is shown here")
+    tiles: list[list[Tile]] = []
+    figures: dict[str, Any] = {}
+    for shown in SHOWN_ON:
+        samples = pictures_of(shown, data, scale, count)
+        line: list[Tile] = []
+        for trained, run in runs.items():
+            if not samples:
+                line.append("these pictures are not here")
+            elif not models.has(run):
+                line.append("not run yet")
+            else:
+                found = [models.skeleton(run, "ours", np.asarray(sample.image)) for sample in samples]
+                image = Image.fromarray(samples[0].image)
+                if shown in WITHOUT_TRUTH:
+                    line.append(draw(image, found[0]))
+                    continue
+                line.append(draw_comparison(image, found[0], samples[0].skeleton))
+                rows = [evaluate_pair(one, sample.skeleton) for one, sample in zip(found, samples, strict=True)]
+                summary = summarise(rows)
+                figures[f"{trained} on {shown}"] = {"pictures": len(rows)} | {
+                    name: [float(f"{n:.4g}") for n in (summary[name].value, summary[name].low, summary[name].high)]
+                    for name in FIGURES
+                }
+        tiles.append(line)
+    titles = [_line(shown, figures, trained_on) for shown in SHOWN_ON]
+    return sheet([f"trained on {name}" for name in trained_on], titles, tiles), figures
+
+
+def _line(shown: str, figures: dict[str, Any], trained_on: Sequence[str]) -> str:
+    scores = [
+        f"{trained} {figures[f'{trained} on {shown}']['topo_f1'][0]:.3f}"
+        for trained in trained_on
+        if f"{trained} on {shown}" in figures
+    ]
+    return f"{shown}; TOPO F1: {', '.join(scores)}" if scores else f"{shown}; no truth"
+
+
+def write_figures(figures: dict[str, Any], path: Path) -> None:
+    """The figures of the panel, for the page."""
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

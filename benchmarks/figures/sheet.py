@@ -1,0 +1,65 @@
+"""Tiles in rows and columns with headings, saved as a small PNG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+
+from treeformer.errors import TreeformerError
+from treeformer.files import whole_file
+
+TILE_PX = 288
+GAP_PX = 4
+HEADING_PX = 18
+LINE_PX = 12
+LARGEST_FILE = 300_000
+Tile = Image.Image | str
+"""A picture, or a text in its place."""
+
+
+def sheet(columns: Sequence[str], rows: Sequence[str], tiles: Sequence[Sequence[Tile]]) -> Image.Image:
+    """One picture of all tiles; `tiles[row][column]`, a heading over each column and a line over each row."""
+    width = len(columns) * (TILE_PX + GAP_PX) + GAP_PX
+    height = HEADING_PX + len(rows) * (TILE_PX + HEADING_PX)
+    page = Image.new("RGB", (width, height), "white")
+    pen = ImageDraw.Draw(page)
+    for c, heading in enumerate(columns):
+        pen.text((GAP_PX + c * (TILE_PX + GAP_PX), 3), heading, fill="black")
+    for r, line in enumerate(tiles):
+        top = HEADING_PX + r * (TILE_PX + HEADING_PX)
+        pen.text((GAP_PX, top + 3), rows[r], fill="black")
+        for c, tile in enumerate(line):
+            left = GAP_PX + c * (TILE_PX + GAP_PX)
+            page.paste(_picture(tile), (left, top + HEADING_PX))
+    return page
+
+
+def _picture(tile: Tile) -> Image.Image:
+    if isinstance(tile, Image.Image):
+        return tile.convert("RGB").resize((TILE_PX, TILE_PX), Image.Resampling.LANCZOS)
+    blank = Image.new("RGB", (TILE_PX, TILE_PX), (235, 235, 235))
+    pen = ImageDraw.Draw(blank)
+    words, lines = tile.split(), [""]
+    for word in words:
+        lines = [*lines, word] if len(lines[-1]) + len(word) > 40 else [*lines[:-1], f"{lines[-1]} {word}".strip()]
+    for number, line in enumerate(lines):
+        pen.text((10, TILE_PX // 2 - LINE_PX * len(lines) // 2 + LINE_PX * number), line, fill="black")
+    return blank
+
+
+def save_small(picture: Image.Image, path: Path, largest: int = LARGEST_FILE) -> None:
+    """Write a PNG under `largest` bytes: with fewer colours, then with fewer pixels."""
+    for scale in (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3):
+        size = (math.ceil(picture.width * scale), math.ceil(picture.height * scale))
+        smaller = picture if scale == 1.0 else picture.resize(size, Image.Resampling.LANCZOS)
+        for colours in (256, 128, 64):
+            # Without dither, and with the palette that keeps rare colours: those of the lines.
+            flat = smaller.quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+            with whole_file(path) as temporary:
+                flat.save(temporary, format="PNG", optimize=True)
+            if path.stat().st_size < largest:
+                return
+    raise TreeformerError(f"{path}: a PNG of {largest} bytes cannot hold it")

@@ -1,0 +1,180 @@
+"""From results to a table: means, intervals, the paper's figures beside them, and what may not be compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks.tables.domains import DOMAINS
+from benchmarks.tables.recipes import RECIPES, Run, run_named
+from benchmarks.tables.results import Result
+from benchmarks.tables.spec import Row, Table
+
+from treeformer.metrics import Estimate, summarise
+
+PUBLISHED = Path(__file__).with_name("published.yaml")
+# A run ends with the step that passes its minutes; steps are not all equally long.
+SLACK_STEPS = 3
+
+
+@dataclass(frozen=True)
+class BuiltRow:
+    """One row: figures by metric, those of each seed, the paper's; or why there are none."""
+
+    title: str
+    figures: dict[str, Estimate]
+    by_seed: dict[int, dict[str, float]]
+    published: dict[str, float]
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The rows of one domain."""
+
+    title: str
+    paper_domain: str
+    rows: tuple[BuiltRow, ...]
+    facts: str
+
+
+@dataclass(frozen=True)
+class Built:
+    """A whole table."""
+
+    table: Table
+    source: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def missing(self) -> list[str]:
+        """A line for every row without all its figures, or for a domain that has none."""
+        found = []
+        for block in self.blocks:
+            if any(row.figures for row in block.rows):
+                found += [f"{block.title}, {row.title}: {row.missing}" for row in block.rows if row.missing]
+            else:
+                rows = ", ".join(row.title for row in block.rows)
+                reasons = dict.fromkeys(reason for row in block.rows for reason in row.missing.split("; "))
+                found.append(f"{block.title}, all rows ({rows}): {'; '.join(reasons)}")
+        return found
+
+
+def published() -> dict[str, Any]:
+    """The paper's figures: by table, domain of the paper, row, metric; and where they stand, under `source`."""
+    import yaml
+
+    tables = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
+    for name, table in tables.items():
+        if "same_as" in table:
+            tables[name] = tables[table["same_as"]] | {"source": table["source"]}
+    return tables
+
+
+def build(table: Table, results: Mapping[str, Result]) -> Built:
+    """The table with what there is; rows without a result, or that may not be compared, say why."""
+    paper = published()[table.name]
+    domains = {key: value for key, value in paper.items() if key != "source"}
+    blocks = []
+    for name in table.domains:
+        domain = DOMAINS[name]
+        paper_domain = domain.paper if domain.paper in domains else next(iter(domains))
+        of_paper = domains[paper_domain]
+        runs = {Run(name, row.recipe, seed).name for row in table.rows for seed in table.seeds}
+        refused = refusals({run: results[run] for run in runs & results.keys()})
+        rows = tuple(_row(table, name, row, results, refused, of_paper.get(row.name, {})) for row in table.rows)
+        used = [results[run] for run in sorted(runs & results.keys() - refused.keys())]
+        blocks.append(Block(domain.title, paper_domain, rows, facts(used) if used else domain.when_missing))
+    return Built(table, paper["source"], tuple(blocks))
+
+
+def _row(
+    table: Table,
+    domain: str,
+    row: Row,
+    results: Mapping[str, Result],
+    refused: Mapping[str, str],
+    of_paper: dict[str, float],
+) -> BuiltRow:
+    by_seed: dict[int, list[dict[str, float]]] = {}
+    reasons = []
+    for seed in table.seeds:
+        run = Run(domain, row.recipe, seed).name
+        if run not in results:
+            reasons.append(f"{run} was not run yet")
+        elif run in refused:
+            reasons.append(f"{run} is refused: {refused[run]}")
+        elif row.decoding not in results[run].tests:
+            reasons.append(f"{run} has no decoding {row.decoding!r}")
+        else:
+            by_seed[seed] = results[run].rows(row.decoding)
+    if not by_seed:
+        return BuiltRow(row.title, {}, {}, of_paper, "; ".join(reasons))
+    # A picture counts once: the mean of what the seeds make of it. The interval is that of the test set.
+    pictures = [_mean(rows) for rows in zip(*by_seed.values(), strict=True)]
+    seeds = {seed: {name: e.value for name, e in summarise(rows).items()} for seed, rows in by_seed.items()}
+    return BuiltRow(row.title, summarise(pictures), seeds, of_paper, "; ".join(reasons))
+
+
+def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+
+def refusals(results: Mapping[str, Result]) -> dict[str, str]:
+    """Which of these runs may not stand beside the others, and why: compute, data, start and loss must be equal.
+
+    What most of them have is what counts as the rule.
+    """
+    found: dict[str, list[str]] = {}
+
+    def compare(what: str, values: Mapping[str, Any]) -> None:
+        common = Counter(str(value) for value in values.values()).most_common(1)
+        for run, value in values.items():
+            if str(value) != common[0][0]:
+                found.setdefault(run, []).append(f"{what} {value} instead of {common[0][0]}")
+
+    compare("minutes", {run: result.minutes for run, result in results.items()})
+    compare("GPU", {run: result.machine.get("device") for run, result in results.items()})
+    compare("training pictures", {run: result.config["data"]["train"] for run, result in results.items()})
+    compare("picture size", {run: result.config["data"]["image_size"] for run, result in results.items()})
+    compare("test pictures", {run: result.test_pictures for run, result in results.items()})
+    with_backbone = {run: r for run, r in results.items() if RECIPES[run_named(run).recipe].has_backbone}
+    compare("backbone weights", {run: result.backbone or "none" for run, result in with_backbone.items()})
+    with_edges = {run: r.edge_weight_total for run, r in results.items() if r.edge_weight_total is not None}
+    compare("total weight of edge losses", with_edges)
+    for run, result in results.items():
+        slack = SLACK_STEPS * result.trained_minutes / max(1, result.steps)
+        if not (0 <= result.trained_minutes - result.minutes <= slack):
+            found.setdefault(run, []).append(f"trained {result.trained_minutes:.2f} of {result.minutes:g} minutes")
+    return {run: ", ".join(reasons) for run, reasons in found.items()}
+
+
+def facts(results: Sequence[Result]) -> str:
+    """What the caption says of the runs behind a block: compute, data, start, machine, commit."""
+
+    def said(values: list[Any]) -> str:
+        return ", ".join(dict.fromkeys(str(value) for value in values))
+
+    minutes, device = said([f"{r.minutes:g}" for r in results]), said([r.machine.get("device") for r in results])
+    starts = [r.backbone or "random weights" for r in results if RECIPES[run_named(r.run).recipe].has_backbone]
+    seen = [result.pictures for result in results]
+    span = f"{min(seen):,}" if min(seen) == max(seen) else f"{min(seen):,} to {max(seen):,}"
+    weights = [f"{r.edge_weight_total:g}" for r in results if r.edge_weight_total is not None]
+    return "; ".join(
+        part
+        for part in (
+            f"{minutes} minutes of training a row on one {device} (compiling, validating and writing are not counted)",
+            f"{span} training pictures seen",
+            f"{said([r.test_pictures for r in results])} test pictures",
+            f"backbone from {said(starts)}",
+            f"total weight of the edge losses {said(weights)}" if weights else "",
+            f"seeds {said(sorted(r.seed for r in results))}",
+            f"torch {said([r.machine.get('torch') for r in results])}",
+            f"commit {said([r.commit for r in results])}",
+        )
+        if part
+    )

@@ -1,0 +1,150 @@
+"""The domains: which pictures a model learns from, is watched on, and is tested on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from treeformer.data.prepare import prepare
+from treeformer.errors import TreeformerError
+from treeformer.training.config import DataConfig, SourceConfig
+
+SIDE_PX = 512
+SPLIT_FOR_VALIDATION, SPLIT_FOR_TEST = "valid", "test"
+ANY_NUMBER_OF_NODES = 1_000_000  # no test picture is left out for its size
+SOURCES = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[3] / "shared" / "data"))
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Pictures of one kind.
+
+    source: of pictures; its split is replaced. public_set: a set of `treeformer prepare`, "" for synthetic pictures.
+    paper: the domain of the paper whose figures stand beside ours. tokens: object tokens of a model. two_stage: the
+    row of the paper's Table S3 that fits.
+    """
+
+    name: str
+    title: str
+    source: SourceConfig
+    public_set: str
+    paper: str
+    tokens: int
+    max_nodes: int
+    batch_size: int
+    valid_count: int
+    test_count: int
+    two_stage: dict[str, Any] = field(default_factory=dict)
+    when_missing: str = "not run yet"
+
+    def pictures(self, data: Path, side_px: int = SIDE_PX) -> DataConfig:
+        """What is trained and validated on."""
+        source = replace(self.source, path=str(prepared(self.public_set, data))) if self.public_set else self.source
+        valid = replace(source, split=SPLIT_FOR_VALIDATION, augmentation="none", count=self.valid_count)
+        return DataConfig(train=(source,), valid=(valid,), image_size=side_px, max_nodes=self.max_nodes)
+
+    def test_pictures(self, pictures: DataConfig) -> DataConfig:
+        """The test pictures, in the place where a validator looks for its own."""
+        test = replace(pictures.valid[0], split=SPLIT_FOR_TEST, count=self.test_count)
+        return replace(pictures, valid=(test,), max_nodes=ANY_NUMBER_OF_NODES)
+
+    def missing(self, data: Path) -> str:
+        """Why there are no pictures of this domain; "" where there are."""
+        there = not self.public_set or prepared(self.public_set, data).is_dir() or (SOURCES / self.public_set).is_dir()
+        return "" if there else f"the set {self.public_set} is not in the folder that TREEFORMER_DATA names"
+
+    def make_ready(self, data: Path) -> None:
+        """Prepare the public set, once."""
+        if self.public_set:
+            make_ready(self.public_set, data)
+
+
+def prepared(public_set: str, data: Path) -> Path:
+    """Where the prepared pictures of a public set lie."""
+    return data / f"{public_set}-{SIDE_PX}"
+
+
+def make_ready(public_set: str, data: Path) -> Path:
+    """Prepare a public set as `treeformer prepare --size 512` does, once; where it lies."""
+    out = prepared(public_set, data)
+    if not out.is_dir():
+        if not (SOURCES / public_set).is_dir():
+            raise TreeformerError(f"{SOURCES / public_set}: no such folder (TREEFORMER_DATA names the one above it)")
+        unfinished = out.with_name(f"{out.name}-unfinished")
+        prepare(public_set, SOURCES / public_set, unfinished, size=SIDE_PX)
+        unfinished.rename(out)
+    return out
+
+
+# Rows of the paper's Table S3; the synthetic row is the model's default.
+ROOT_MAPS = {"node_diameter_px": 3.0, "node_search_px": 7.0, "node_peak_share": 0.99, "node_threshold": 0.3}
+VINE_MAPS = {"map_stride": 4, "node_diameter_px": 3.0, "edge_width_px": 10.0, "node_search_px": 25.0}
+ROOTS = {"tokens": 512, "max_nodes": 400, "batch_size": 16, "two_stage": ROOT_MAPS | {"max_nodes": 512}}
+
+DOMAINS: dict[str, Domain] = {
+    domain.name: domain
+    for domain in (
+        Domain(
+            name="synthetic",
+            title="synthetic (look `paper`)",
+            source=SourceConfig(presets=("paper",)),
+            public_set="",
+            paper="synthetic",
+            tokens=128,
+            max_nodes=100,
+            batch_size=128,
+            valid_count=64,
+            test_count=500,
+        ),
+        Domain(
+            name="osr-roots",
+            title="osr-roots",
+            source=SourceConfig(path="…", augmentation="roots", spacing_px=8.0),
+            public_set="osr-roots",
+            paper="root",
+            valid_count=0,
+            test_count=0,
+            **ROOTS,
+        ),
+        Domain(
+            name="barley-roots",
+            title="barley-roots (one to three plants a picture)",
+            source=SourceConfig(path="…", augmentation="roots", spacing_px=8.0),
+            public_set="barley-roots",
+            paper="root",
+            valid_count=0,
+            test_count=0,
+            **ROOTS,
+        ),
+        Domain(
+            name="grapevine",
+            title="grapevine (3D2cut Single Guyot)",
+            source=SourceConfig(path="…", augmentation="vines"),
+            public_set="single-guyot",
+            paper="grapevine",
+            tokens=256,
+            max_nodes=240,
+            batch_size=64,
+            valid_count=0,
+            test_count=0,
+            two_stage=VINE_MAPS,
+            when_missing="not run: the 3D2cut Single Guyot set (CC BY-NC-SA 4.0) is not here; wherever it lies in "
+            "$TREEFORMER_DATA/single-guyot, `--run --domain grapevine` fills these rows",
+        ),
+        Domain(
+            name="vine",
+            title="synthetic vines (preset `vine`, look `photo`)",
+            source=SourceConfig(presets=("vine",), looks=("photo",)),
+            public_set="",
+            paper="grapevine",
+            tokens=400,
+            max_nodes=400,
+            batch_size=64,
+            valid_count=32,
+            test_count=200,
+            two_stage=VINE_MAPS | {"max_nodes": 400},
+        ),
+    )
+}

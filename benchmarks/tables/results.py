@@ -1,0 +1,123 @@
+"""Results as files: what a run was, on which machine, and every test picture's figures; small enough to keep."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from treeformer.errors import TreeformerError
+from treeformer.files import whole_file
+
+FOLDER = Path(__file__).parents[1] / "results"
+DIGITS = 6
+# F1 follows from precision and recall.
+KEPT = (
+    "smd_paper", "smd", "topo_paper_precision", "topo_paper_recall", "topo_precision", "topo_recall",
+    "node_precision", "node_recall", "edge_precision", "edge_recall", "keypoint_precision", "keypoint_recall",
+    "tree_of_edges_rate", "tree_rate", "forest_rate", "exact_rate", "length_error",
+    "node_map_error", "direction_map_error",
+)  # fmt: skip
+
+Figures = dict[str, list[float | None]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One trained run and how it did on the test pictures."""
+
+    run: str
+    config: dict[str, Any]
+    seed: int
+    commit: str
+    machine: dict[str, Any]
+    backbone: str
+    """Name and hash of the weights that the backbone started from; "" for random ones."""
+    minutes: float
+    """Of training that it was given: compiling, validating and writing are not counted."""
+    trained_minutes: float
+    """Of training that it took: past `minutes` by less than a step."""
+    wall_minutes: float
+    steps: int
+    pictures: int
+    """That it was trained on, repetitions counted."""
+    edge_weight_total: float | None
+    """The sum of the weights of all edge losses."""
+    curve: dict[str, list[float]] = field(default_factory=dict)
+    """Validation: `step`, `minutes` of training, and `DECODING/METRIC`."""
+    tests: dict[str, Figures] = field(default_factory=dict)
+    """By decoding, by metric: a figure for each test picture, in order."""
+    test_pictures: int = 0
+
+    def rows(self, decoding: str) -> list[dict[str, float]]:
+        """A row a test picture, as `treeformer.metrics.summarise` takes them."""
+        columns = self.tests[decoding]
+        rows = [
+            {name: math.nan if values[k] is None else float(values[k] or 0.0) for name, values in columns.items()}
+            for k in range(self.test_pictures)
+        ]
+        return [row | _f1(row) for row in rows]
+
+
+def columns_of(rows: Sequence[Mapping[str, float]]) -> Figures:
+    """The figures that are kept, rounded to six significant digits; what is no number becomes null."""
+    return {name: [_rounded(row[name]) for row in rows] for name in KEPT if rows and name in rows[0]}
+
+
+def _rounded(value: float) -> float | None:
+    if not math.isfinite(value):
+        return None
+    short = float(f"{value:.{DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e6 else short
+
+
+def _f1(row: Mapping[str, float]) -> dict[str, float]:
+    found = {}
+    for name in row:
+        stem, _, last = name.rpartition("_")
+        if last == "precision" and f"{stem}_recall" in row:
+            precision, recall = row[name], row[f"{stem}_recall"]
+            found[f"{stem}_f1"] = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    return found
+
+
+def write(result: Result, folder: Path = FOLDER) -> Path:
+    """RUN.json, whole or not at all; long lists stay on one line."""
+    path = folder / f"{result.run}.json"
+    table = asdict(result)
+    parts = []
+    for key, value in table.items():
+        if key in ("tests", "curve"):
+            inner = ",\n".join(f"  {json.dumps(name)}: {_compact(entry)}" for name, entry in value.items())
+            parts.append(f" {json.dumps(key)}: {{\n{inner}\n }}" if inner else f" {json.dumps(key)}: {{}}")
+        else:
+            parts.append(f" {json.dumps(key)}: {_compact(value)}")
+    with whole_file(path) as temporary:
+        temporary.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    return path
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def read(path: Path) -> Result:
+    """A result file; one that is broken is one line."""
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+        result = Result(**table)
+        lengths = {len(values) for columns in result.tests.values() for values in columns.values()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise TreeformerError(f"{path}: not a result of the tables ({error})") from None
+    if lengths - {result.test_pictures}:
+        raise TreeformerError(f"{path}: figures of {sorted(lengths)} pictures, not of {result.test_pictures}")
+    return result
+
+
+def read_all(folder: Path = FOLDER) -> dict[str, Result]:
+    """All results of a folder by the names of their runs."""
+    found = [read(path) for path in sorted(folder.glob("*.json"))]
+    return {result.run: result for result in found}

@@ -1,0 +1,107 @@
+"""A built table on the screen, or as Markdown between the markers of a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.tables.build import Block, Built, BuiltRow
+from benchmarks.tables.spec import Column
+
+from treeformer.errors import TreeformerError
+from treeformer.files import whole_file
+from treeformer.metrics import Estimate
+
+if TYPE_CHECKING:
+    from rich.table import Table as ScreenTable
+
+NOTHING = "—"
+PAPER_METRICS = ("smd_paper", "topo_paper_precision", "topo_paper_recall", "topo_paper_f1", "tree_of_edges_rate")
+
+
+def cell(column: Column, estimate: Estimate | None) -> str:
+    """A mean and half its 95 % interval, `0.974 ± 0.004`."""
+    if estimate is None or estimate.value != estimate.value:
+        return NOTHING
+    half = (estimate.high - estimate.low) / 2
+    form = ".0e" if column.form.endswith("e") else column.form
+    return f"{estimate.value * column.scale:{column.form}} ± {half * column.scale:{form}}"
+
+
+def paper_cell(row: BuiltRow, built: Built) -> str:
+    """The paper's figures: SMD, TOPO precision / recall / F1, tree rate, and those that only this table has."""
+    if not row.published:
+        return NOTHING
+    figures = row.published
+    parts = [f"{figures['smd_paper']:.2e}"] if "smd_paper" in figures else []
+    topo = [figures[name] for name in PAPER_METRICS[1:4] if name in figures]
+    parts += [" / ".join(f"{value:.3f}" for value in topo)] if topo else []
+    if "tree_of_edges_rate" in figures:
+        parts.append(f"{100 * figures['tree_of_edges_rate']:.1f} %")
+    parts += [f"{figures[c.metric]:{c.form}}" for c in built.table.extra_columns if c.metric in figures]
+    return ", ".join(parts)
+
+
+def seeds_cell(row: BuiltRow) -> str:
+    """TOPO F1 as coded of each seed."""
+    return " / ".join(f"{figures['topo_paper_f1']:.3f}" for figures in row.by_seed.values()) or NOTHING
+
+
+def lines(built: Built, block: Block) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of a block, as text."""
+    several = len(built.table.seeds) > 1
+    headings = ["", *(column.heading for column in built.table.columns)]
+    headings += ["F1 as coded of each seed"] if several else []
+    headings.append(f"paper ({block.paper_domain}): SMD, P / R / F1, trees")
+    rows = []
+    for row in block.rows:
+        cells = [row.title, *(cell(column, row.figures.get(column.metric)) for column in built.table.columns)]
+        rows.append([*cells, *([seeds_cell(row)] if several else []), paper_cell(row, built)])
+    return headings, rows
+
+
+def screen(built: Built) -> list[ScreenTable]:
+    """One table a domain, for a terminal."""
+    from rich.table import Table as ScreenTable
+
+    tables = []
+    for block in built.blocks:
+        table = ScreenTable(title=f"{built.table.name}: {block.title}", caption=block.facts, title_justify="left")
+        headings, rows = lines(built, block)
+        for number, heading in enumerate(headings):
+            table.add_column(heading, justify="left" if number == 0 else "right")
+        for row in rows:
+            table.add_row(*row)
+        tables.append(table)
+    return tables
+
+
+def markdown(built: Built) -> str:
+    """The whole table as Markdown, with what it stands on and what is missing."""
+    parts = [f"`python -m benchmarks.tables {built.table.name}` · paper: {built.source}", ""]
+    for block in built.blocks:
+        headings, rows = lines(built, block)
+        parts += [f"**{block.title}**", ""]
+        parts += [f"| {' | '.join(headings)} |", f"|{' --- |' * len(headings)}"]
+        parts += [f"| {' | '.join(row)} |" for row in rows]
+        parts += ["", f"*{block.facts}.*", ""]
+    if built.table.note:
+        parts += [built.table.note, ""]
+    if built.missing:
+        parts += ["Missing:", "", *(f"- {line}" for line in built.missing), ""]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def write_markdown(page: Path, name: str, text: str) -> None:
+    """Put a table between its markers, `<!-- NAME -->` and `<!-- end NAME -->`, in a page."""
+    try:
+        whole = page.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TreeformerError(f"{page}: {error.strerror}") from None
+    begin, end = f"<!-- {name} -->\n", f"<!-- end {name} -->"
+    head, found, rest = whole.partition(begin)
+    _, also_found, tail = rest.partition(end)
+    if not (found and also_found):
+        raise TreeformerError(f"{page}: no place for {name}: the lines {begin.strip()} and {end} are needed")
+    with whole_file(page) as temporary:
+        temporary.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")

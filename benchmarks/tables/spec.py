@@ -1,0 +1,149 @@
+"""What each table shows: rows, each a trained run decoded in one way, for some domains and seeds; and columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.tables.recipes import Run
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric over the test set, and how it is written."""
+
+    metric: str
+    heading: str
+    form: str = ".3f"
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table; `name` is also that of the paper's figures."""
+
+    name: str
+    title: str
+    recipe: str
+    decoding: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: rows for each domain, the means of all seeds."""
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    domains: tuple[str, ...]
+    seeds: tuple[int, ...] = (0,)
+    extra_columns: tuple[Column, ...] = ()
+    note: str = ""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Those of every table and its own."""
+        return COLUMNS + self.extra_columns
+
+    def runs(self) -> list[Run]:
+        """All that have to be trained, each once, seed by seed so that a first table is whole early."""
+        found = {Run(d, row.recipe, seed): None for seed in self.seeds for d in self.domains for row in self.rows}
+        return list(found)
+
+
+COLUMNS = (
+    Column("smd_paper", "SMD as coded", ".2e"),
+    Column("smd", "SMD exact", ".2e"),
+    Column("topo_paper_precision", "TOPO P as coded"),
+    Column("topo_paper_recall", "R"),
+    Column("topo_paper_f1", "F1"),
+    Column("topo_precision", "TOPO P mended"),
+    Column("topo_recall", "R"),
+    Column("topo_f1", "F1"),
+    Column("tree_of_edges_rate", "trees % as coded", ".1f", 100.0),
+    Column("tree_rate", "trees %", ".1f", 100.0),
+    Column("forest_rate", "forests %", ".1f", 100.0),
+)
+MAP_ERRORS = (
+    Column("node_map_error", "MSE nodes", ".2e"),
+    Column("direction_map_error", "MSE directions", ".2e"),
+)
+
+UNCONSTRAINED = Row("unconstrained", "unconstrained", "plain", "unconstrained")
+TEST_TIME = Row("test-time", "test-time constraint", "plain", "test-time")
+TRAIN_TIME = Row("train-time", "train-time constraint", "sfs", "train-time")
+OURS = Row("ours", "ours (SFS and spanning tree)", "sfs", "ours")
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        Table(
+            name="table1",
+            title="The four regimes and the two-stage method (the paper's Table 1)",
+            rows=(Row("two-stage", "two-stage", "two-stage", "mst"), UNCONSTRAINED, TEST_TIME, TRAIN_TIME, OURS),
+            domains=("synthetic", "osr-roots", "barley-roots", "grapevine"),
+            seeds=(0, 1),
+            note="The paper's root set (Arabidopsis) is private: its figures stand beside other roots.",
+        ),
+        Table(
+            name="train-time",
+            title="What the constraint does in training alone (the paper's Table S5)",
+            rows=(UNCONSTRAINED, TEST_TIME, TRAIN_TIME, OURS),
+            domains=("synthetic", "osr-roots", "barley-roots", "grapevine"),
+            seeds=(0, 1),
+            note="The runs are those of table1.",
+        ),
+        Table(
+            name="vinet",
+            title="The two-stage method and what it was made from (the paper's Table S2)",
+            rows=(
+                Row("fpn", "FPN, multi-class, MST", "two-stage-classes", "mst"),
+                Row("hourglass", "hourglass, multi-class, MST", "hourglass-classes", "mst"),
+                Row("binary", "FPN, binary, MST", "two-stage", "mst"),
+                Row("dijkstra", "FPN, multi-class, Dijkstra", "two-stage-classes", "dijkstra"),
+            ),
+            domains=("vine",),
+            extra_columns=MAP_ERRORS,
+            note="Classes: trunk, arm, cane, side shoot, from the grammar. The errors of the binary row are of "
+            "other maps than those of the multi-class rows. The hourglass has no ResNet and starts from random "
+            "weights. The paper's figures are of the grapevine set.",
+        ),
+        Table(
+            name="ggt",
+            title="An autoregressive generator (the paper's Table S4)",
+            rows=(
+                Row("ggt", "GGT", "ggt", "ggt"),
+                Row("ggt-test-time", "GGT, test-time constraint", "ggt", "ggt-test-time"),
+                Row("ggt-sfs", "GGT with SFS", "ggt-sfs", "ggt-sfs"),
+                OURS,
+            ),
+            domains=("synthetic",),
+        ),
+        Table(
+            name="distance-cost",
+            title="The spanning tree's cost: y⁻, or y⁻ times the distance (the supplement's Sec. E.2)",
+            rows=(
+                Row("margin", "y⁻ (ours)", "sfs", "ours"),
+                Row("distance", "y⁻ · distance", "sfs-distance", "as trained"),
+            ),
+            domains=("synthetic", "osr-roots"),
+            note="The paper's figures are of the grapevine set, which is not here.",
+        ),
+        Table(
+            name="lambda",
+            title="Λ of the SFS layer (the paper's Table S6)",
+            rows=(
+                Row("2", "Λ = 2", "sfs-lambda2", "as trained"),
+                Row("5", "Λ = 5", "sfs-lambda5", "as trained"),
+                Row("10", "Λ = 10 (ours)", "sfs", "ours"),
+                Row("100", "Λ = 100", "sfs-lambda100", "as trained"),
+            ),
+            domains=("synthetic", "osr-roots"),
+            note="The paper's figures are of the grapevine set, which is not here.",
+        ),
+    )
+}
+
+
+def all_runs() -> list[Run]:
+    """Every run of every table, once."""
+    return list(dict.fromkeys(run for table in TABLES.values() for run in table.runs()))

@@ -1,0 +1,222 @@
+"""One run: train it for its minutes, judge it on the test pictures, write the result. Can be killed and begun again."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import platform
+import subprocess
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.tables import results
+from benchmarks.tables.domains import DOMAINS
+from benchmarks.tables.recipes import REAL, RECIPES, Run, Scale, as_table, edge_weight_total
+
+from treeformer.errors import TreeformerError
+from treeformer.training.config import TrainingConfig
+
+WEIGHTS = "weights.safetensors"
+# Of one validation, for the curves; the test has everything.
+CURVE_METRICS = (
+    "topo_paper_precision", "topo_paper_recall", "topo_precision", "topo_recall", "smd_paper", "smd", "tree_rate",
+)  # fmt: skip
+
+
+def missing(run: Run, data: Path) -> str:
+    """Why a run cannot be trained here; "" where it can."""
+    from treeformer.models.registry import MODELS
+
+    model = RECIPES[run.recipe].model
+    if model not in MODELS:
+        return f"there is no model {model!r} yet"
+    return DOMAINS[run.domain].missing(data)
+
+
+def train_run(
+    run: Run,
+    *,
+    minutes: float,
+    runs: Path,
+    data: Path,
+    out: Path = results.FOLDER,
+    backbone: str = "",
+    workers: int = 0,
+    accelerator: str = "auto",
+    scale: Scale = REAL,
+    commit: str = "",
+) -> results.Result:
+    """Train a run, or go on with it, then test it; weights in `runs`, the result in `out`."""
+    from treeformer.training import checkpoint
+    from treeformer.training.loop import CHECKPOINT, train
+    from treeformer.training.validation import Validator, means
+
+    why = missing(run, data)
+    if why:
+        raise TreeformerError(f"{run.name}: {why}")
+    DOMAINS[run.domain].make_ready(data)
+    config = run.config(data, backbone, scale, workers)
+    decodings = RECIPES[run.recipe].decodings
+    device = _device(accelerator)
+    folder = runs / run.name
+    validator = Validator(config, device, batch=min(32, config.batch_size))
+
+    def measure(model: Any) -> dict[str, float]:
+        # The plain names are for the loop, which keeps the best weights; the tables take the last ones.
+        found = {name: means(rows) for name, rows in validator.judge(model, decodings).items()}
+        figures = {f"{d}/{m}": found[d][m] for d in found for m in CURVE_METRICS}
+        return next(iter(found.values())) | figures
+
+    progress = checkpoint.read_progress(folder / CHECKPOINT)
+    if progress is None or progress.training_seconds < 60 * minutes:
+        progress = train(
+            config,
+            folder,
+            resume=progress is not None,
+            training_minutes=minutes,
+            accelerator=accelerator,
+            show=lambda step, _, figures: print(_line(run, step, figures), flush=True),
+            measure=measure,
+        )
+    _write_weights(folder, config)
+    tests = _test(run, folder, config, scale, device)
+    count = len(next(iter(tests.values())))
+    result = results.Result(
+        run=run.name,
+        config=as_table(config),
+        seed=run.seed,
+        commit=commit or checked_out(),
+        machine=machine(device, workers),
+        backbone=fingerprint(config.backbone_weights),
+        minutes=minutes,
+        trained_minutes=round(progress.training_seconds / 60, 4),
+        wall_minutes=round(progress.seconds / 60, 2),
+        steps=progress.step,
+        pictures=progress.position,
+        edge_weight_total=edge_weight_total(config),
+        curve=curve(folder / "log.csv"),
+        tests={name: results.columns_of(rows) for name, rows in tests.items()},
+        test_pictures=count,
+    )
+    results.write(result, out)
+    return result
+
+
+def load(folder: Path, device: Any) -> Any:
+    """The trained model of a run, from its weights and the settings that are kept with them."""
+    import numpy as np
+    import torch
+
+    from treeformer import safetensors
+    from treeformer.models.registry import MODELS
+    from treeformer.training import checkpoint
+    from treeformer.training.config import build
+
+    path = folder / WEIGHTS
+    if not path.exists():
+        raise TreeformerError(f"{path}: no weights: train the run, or bring its parts with --take")
+    metadata = safetensors.read_header(path)[1]
+    try:
+        name, options = metadata["model"], json.loads(metadata["model_options"])
+    except (KeyError, ValueError):
+        raise TreeformerError(f"{path}: does not say which model it is of") from None
+    settings = MODELS[name].settings()
+    model = MODELS[name].module(build(type(settings), asdict(settings) | options, "model_options"))
+    weights = {key: torch.from_numpy(np.array(array)) for key, array in safetensors.read(path).items()}
+    checkpoint.load_weights(model, weights, path)
+    return model.to(device).eval()
+
+
+def _write_weights(folder: Path, config: TrainingConfig) -> None:
+    """The averaged weights at the end, in half precision: what is tested, kept and drawn with."""
+    from treeformer import safetensors
+    from treeformer.training.checkpoint import averaged_weights
+    from treeformer.training.loop import CHECKPOINT
+    from treeformer.training.weight_parts import halved
+
+    weights = halved(averaged_weights(folder / CHECKPOINT))
+    metadata = {"run": config.name, "model": config.model, "model_options": json.dumps(config.model_options)}
+    safetensors.write(folder / WEIGHTS, weights, metadata)
+
+
+def _test(run: Run, folder: Path, config: TrainingConfig, scale: Scale, device: Any) -> dict[str, Any]:
+    """A row a test picture, by decoding."""
+    from treeformer.training.validation import Validator
+
+    model = load(folder, device)
+    pictures = run.test_pictures(config, scale)
+    validator = Validator(replace(config, data=pictures), device, batch=min(32, config.batch_size))
+    rows = validator.judge(model, RECIPES[run.recipe].decodings)
+    if any(len(found) != len(validator.pictures) for found in rows.values()):
+        raise TreeformerError(f"{run.name}: some of the {len(validator.pictures)} test pictures cannot be used")
+    if hasattr(model, "map_errors"):
+        errors = map_errors(model, validator.pictures, device)
+        rows = {name: [a | b for a, b in zip(found, errors, strict=True)] for name, found in rows.items()}
+    return rows
+
+
+def map_errors(model: Any, pictures: Any, device: Any) -> list[dict[str, float]]:
+    """The mean squared errors of a two-stage model's maps, picture by picture."""
+    import torch
+
+    from treeformer.nn.targets import Targets
+
+    found = []
+    for index in range(len(pictures)):
+        sample, _ = pictures[index]
+        image = torch.from_numpy(sample.image.transpose(2, 0, 1)[None].copy()).to(device).float() / 255.0
+        with torch.no_grad():
+            errors = model.map_errors(model(image), Targets.from_skeletons([sample.skeleton]).to(device))
+        found.append({"node_map_error": float(errors["nodes"]), "direction_map_error": float(errors["directions"])})
+    return found
+
+
+def curve(log: Path) -> dict[str, list[float]]:
+    """The validations of a run from its log: `step`, `minutes` of training and every `DECODING/METRIC`."""
+    at: dict[int, dict[str, float]] = {}
+    with log.open(newline="") as file:
+        for row in csv.DictReader(file):
+            name = row["figure"].removeprefix("valid_")
+            if "/" in name:
+                at.setdefault(int(row["step"]), {})[name] = float(row["value"])
+            elif name == "training_seconds":
+                at.setdefault(int(row["step"]), {})["minutes"] = round(float(row["value"]) / 60, 4)
+    names = list(dict.fromkeys(name for figures in at.values() for name in figures))
+    return {"step": [float(step) for step in at]} | {n: [figures[n] for figures in at.values()] for n in names}
+
+
+def fingerprint(path: str) -> str:
+    """The name of a file of weights and the beginning of its SHA-256; "" for none."""
+    return f"{Path(path).name} {hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]}" if path else ""
+
+
+def checked_out() -> str:
+    """The commit that is checked out, with a + where files were changed; "unknown" outside a checkout."""
+    here = Path(__file__).parent
+    try:
+        name = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=here, capture_output=True, text=True)
+        state = subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=here, capture_output=True, text=True)
+    except OSError:
+        return "unknown"
+    return name.stdout.strip() + ("+" if state.stdout.strip() else "") if name.returncode == 0 else "unknown"
+
+
+def machine(device: Any, workers: int) -> dict[str, Any]:
+    """What it ran on."""
+    import torch
+
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU {platform.machine()}"
+    return {"device": gpu, "torch": torch.__version__, "python": platform.python_version(), "workers": workers}
+
+
+def _device(accelerator: str) -> Any:
+    import torch
+
+    return torch.device("cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def _line(run: Run, step: int, figures: dict[str, float]) -> str:
+    shown = ("loss", "images_per_s", "valid_topo_paper_f1", "valid_edge_f1", "valid_tree_rate")
+    return f"{run.name} step {step}: " + " ".join(f"{n}={figures[n]:.4g}" for n in shown if n in figures)

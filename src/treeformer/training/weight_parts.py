@@ -1,0 +1,75 @@
+"""Weights in small files, for places that take no large ones: float16 safetensors, each complete in itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeformer import safetensors
+from treeformer.errors import TreeformerError
+from treeformer.training.checkpoint import averaged_weights
+
+PART_BYTES = 14 * 2**20
+HEADER_BYTES = 2**18  # more than any part's table of contents takes
+
+
+class WeightPartsError(TreeformerError):
+    """Parts that are missing or do not belong together, or weights that float16 cannot hold."""
+
+
+def halved(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The weights with float32 and float64 as float16; an error where a number is too large for that."""
+    result: dict[str, NDArray[Any]] = {}
+    for name, array in weights.items():
+        if array.dtype.kind == "f":
+            if array.size and not np.abs(array.astype(np.float64)).max() <= np.finfo(np.float16).max:
+                raise WeightPartsError(f"{name}: has numbers that float16 cannot hold")
+            array = array.astype(np.float16)
+        result[name] = array
+    return result
+
+
+def write_weight_parts(path: Path, out_folder: Path, *, part_bytes: int = PART_BYTES) -> list[Path]:
+    """Write the (averaged) weights of a file as NAME-1-of-3.safetensors …, none larger than `part_bytes`; their paths.
+
+    The metadata of the file go into every part.
+    """
+    weights = halved(averaged_weights(path))
+    _, metadata = safetensors.read_header(path)
+    room = part_bytes - HEADER_BYTES
+    parts: list[dict[str, NDArray[Any]]] = [{}]
+    for name, array in weights.items():
+        if array.nbytes > room:
+            raise WeightPartsError(f"{path}: {name} alone is larger than a part of {part_bytes} bytes")
+        if sum(one.nbytes for one in parts[-1].values()) + array.nbytes > room:
+            parts.append({})
+        parts[-1][name] = array
+    paths = []
+    for number, part in enumerate(parts, start=1):
+        paths.append(out_folder / f"{path.stem}-{number}-of-{len(parts)}.safetensors")
+        safetensors.write(paths[-1], part, metadata | {"part": f"{number} of {len(parts)}"})
+    return paths
+
+
+def join_weight_parts(folder: Path, stem: str, out: Path) -> None:
+    """Put the parts STEM-1-of-3.safetensors … of a folder together in one file; all of them must be there."""
+    found = sorted(folder.glob(f"{stem}-*-of-*.safetensors"))
+    if not found:
+        raise WeightPartsError(f"{folder}: no part of {stem} in it")
+    count = found[0].stem.rpartition("-")[2]
+    weights: dict[str, NDArray[Any]] = {}
+    metadata: dict[str, str] = {}
+    for number in range(1, int(count) + 1 if count.isdigit() else 1):
+        part = folder / f"{stem}-{number}-of-{count}.safetensors"
+        if part not in found:
+            raise WeightPartsError(f"{part}: is missing")
+        weights |= safetensors.read(part)
+        metadata = safetensors.read_header(part)[1]
+    if len(found) != len([part for part in found if part.stem.endswith(f"-of-{count}")]):
+        raise WeightPartsError(f"{folder}: parts of two different files called {stem}")
+    metadata.pop("part", None)
+    safetensors.write(out, weights, metadata)
