@@ -167,7 +167,7 @@ VINES = Augmentation(
 # For a model that is to work on pictures of other cameras, lamps, scales and backgrounds than those it has seen.
 STRONG = Augmentation(
     rotation_deg=20.0,
-    scale=(0.45, 1.3),
+    scale=(0.5, 1.5),
     brightness=0.2,
     contrast=(0.6, 1.5),
     colour_cast=0.3,
