@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from treeformer.axes import FloatArray
 from treeformer.synthetic import clutter, noise
-from treeformer.synthetic.canvas import ALL_ROWS, Canvas, Colour, lowest_px, snapped
+from treeformer.synthetic.canvas import ALL, Canvas, Colour, lowest_px, snapped
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.raster import Int16Array, rasterise, strokes, union
 
@@ -125,16 +125,16 @@ def _tree_line(dice: Dice, canvas: Canvas, horizon: int, light: float) -> None:
 
 
 def paint_leaves(
-    dice: Dice, canvas: Canvas, mass: Int16Array, colour: Colour, coarseness: float, rows: slice = ALL_ROWS
+    dice: Dice, canvas: Canvas, mass: Int16Array, colour: Colour, coarseness: float, rows: slice = ALL
 ) -> None:
     """Leaves where `mass` (0 to 200, for some rows) is high; they thin out to single ones where it falls below 100.
 
     coarseness: how ragged the outline is, 0 to 1.
     """
     clump = noise.window(noise.rough(), dice, canvas.size)[rows]
-    leaf = noise.window(noise.leaves(), dice, canvas.size)[rows]
-    weight = clump * np.int16(round(coarseness * 40))
-    single = canvas.scratch[rows]
+    leaf = noise.window(noise.leaves(), dice, canvas.size)[rows].astype(np.int16)
+    weight = clump.astype(np.int16) * np.int16(round(coarseness * 40))
+    single = np.empty_like(mass)
     np.multiply(leaf, np.int16(round(coarseness * 32)), out=single)
     weight += single
     weight >>= 5
@@ -142,7 +142,7 @@ def paint_leaves(
     weight -= np.int16(100)
     weight <<= 1
     np.clip(weight, 0, 64, out=weight)
-    canvas.mix(colour, weight, rows, texture=leaf, contrast=0.8)
+    canvas.mix(colour, weight, rows, texture=leaf, contrast=(0.8, 0.8, 0.8))
 
 
 def _meadow_colour(dice: Dice, light: float) -> Colour:

@@ -111,11 +111,8 @@ def photograph(skeleton: Skeleton, dice: Dice) -> Picture:
         crown.paint(dice, canvas, dice.uniform(0.1, 0.5))
     _in_front(dice, canvas, skeleton, kind, bases)
 
-    optics.uneven_light(dice, canvas)
     optics.lens(dice, canvas)
-    optics.colour_cast(dice, canvas)
-    optics.sensor_noise(dice, canvas)
-    picture = canvas.picture()
+    picture = optics.expose(dice, canvas)
     return optics.jpeg(picture, dice.whole(35, 95)) if dice.chance(0.3) else picture
 
 
