@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treeformer.axes import FloatArray
-from treeformer.synthetic.raster import Int16Array, Strokes, blend, rasterise, strokes, union
+from treeformer.synthetic.raster import Int16Array, Layer, Strokes, blend, rasterise, strokes, union
 
 Colour = tuple[float, float, float]
 Box = tuple[float, float, float, float]  # left, top, right, bottom, px
@@ -30,7 +30,7 @@ class Canvas:
         self.size = size
         self.planes: Int16Array = np.empty((3, size[1], size[0]), dtype=np.int16)
         # Working space: fresh memory for every intermediate result would cost more than the arithmetic.
-        self._work: Int16Array = np.empty((5, max(BLOCK_PIXELS, size[0])), dtype=np.int16)
+        self._work: Int16Array = np.empty((4, max(BLOCK_PIXELS, 4 * size[0])), dtype=np.int16)
         self.fill(colour)
 
     @property
@@ -39,14 +39,14 @@ class Canvas:
         return min(self.size) / 512
 
     def blocks(self, rows: slice = ALL) -> Iterator[slice]:
-        """Some rows in blocks that stay in the cache, an even number of rows each but for the last."""
+        """Some rows in blocks that stay in the cache, a multiple of four rows each but for the last."""
         begin, end, _ = rows.indices(self.size[1])
-        step = max(1, BLOCK_PIXELS // self.size[0] // 2 * 2)
+        step = max(4, BLOCK_PIXELS // self.size[0] // 4 * 4)
         for top in range(begin, end, step):
             yield slice(top, min(top + step, end))
 
     def workspace(self, count: int, height: int, width: int) -> list[Int16Array]:
-        """Up to five arrays (height, width) of no particular content, the same memory at every call."""
+        """Up to four arrays (height, width) of no particular content, the same memory at every call."""
         return [line[: height * width].reshape(height, width) for line in self._work[:count]]
 
     def fill(self, colour: Colour) -> None:
@@ -202,21 +202,32 @@ class Sketch:
         thick = np.zeros(len(path)) + np.asarray(radius)
         self.add(path[:-1], path[1:], thick[:-1], thick[1:], colour, opacity, softness, roundness)
 
-    def draw(self, canvas: Canvas) -> None:
-        """Draw all that was added, in order."""
+    def _joined(self) -> tuple[FloatArray, FloatArray]:
+        if not self._parts:
+            return np.zeros((0, 2, 2)), np.zeros((0, 8))
+        # On the grid of 1/64: what sine and cosine leave in the last bits must not reach the pixels.
+        ends, rest = (snapped(np.concatenate(arrays)) for arrays in zip(*self._parts, strict=True))
+        return ends, rest
+
+    def strokes(self) -> Strokes:
+        """All that was added, in order."""
+        ends, rest = self._joined()
+        return strokes(ends[:, 0], ends[:, 1], rest[:, 0], rest[:, 1], rest[:, 6])
+
+    def draw(self, canvas: Canvas, layer: Layer | None = None) -> None:
+        """Draw all that was added, in order; layer: the fragments of `strokes`, where they are at hand."""
         if not self._parts:
             return
-        # On the grid of 1/64: what sine and cosine leave in the last bits must not reach the pixels.
-        ends = snapped(np.concatenate([ends for ends, _ in self._parts]))
-        rest = snapped(np.concatenate([rest for _, rest in self._parts])).astype(np.float32)
-        drawn = strokes(ends[:, 0], ends[:, 1], rest[:, 0], rest[:, 1], rest[:, 6])
-        found = union(rasterise(drawn, canvas.size))
+        found = union(rasterise(self.strokes(), canvas.size)) if layer is None else layer.union()
         if len(found.pixel) == 0:
             return
-        colour = np.clip(rest[:, 2:5].T, 0, 255)[:, found.stroke]
-        side = np.clip(found.across / np.maximum(found.radius, np.float32(0.5)), -1, 1) * rest[:, 7][found.stroke]
-        cover = (found.coverage * rest[:, 5].astype(np.int32)[found.stroke]) >> 8
-        blend(canvas.planes, found.pixel, cover, (colour + side).astype(np.int32))
+        rest = self._joined()[1].astype(np.float32)
+        colour = np.clip(rest[:, 2:5].T, 0, 255).take(found.stroke, axis=1)
+        opacity, roundness = rest[:, 5].astype(np.int32), rest[:, 7]
+        if roundness.any():
+            side = np.clip(found.across / np.maximum(found.radius, np.float32(0.5)), -1, 1)
+            colour += side * roundness[found.stroke]
+        blend(canvas.planes, found.pixel, (found.coverage * opacity[found.stroke]) >> 8, colour.astype(np.int32))
 
 
 def snapped(points: ArrayLike) -> FloatArray:

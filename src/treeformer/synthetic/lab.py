@@ -1,6 +1,7 @@
 """Backgrounds of the laboratory: germination paper, filter paper, agar plates, scanners, soil behind glass.
 
-Each paints a canvas before the plant is drawn; `bases` (R,2) are the points where plants begin.
+Each paints a canvas before the plant is drawn and returns the strokes that are still to be drawn there; `bases` (R,2)
+are the points where plants begin.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from treeformer.synthetic.canvas import Box, Canvas, Colour, Sketch, highest_px,
 from treeformer.synthetic.dice import Dice
 
 
-def blue_paper(dice: Dice, canvas: Canvas, bases: FloatArray) -> None:
+def blue_paper(dice: Dice, canvas: Canvas, bases: FloatArray) -> Sketch:
     """Germination paper, mostly blue, under the dark cover from which the roots hang, with the bench at its edges."""
     sketch = Sketch()
     colour = dice.weighted(
@@ -29,10 +30,10 @@ def blue_paper(dice: Dice, canvas: Canvas, bases: FloatArray) -> None:
     if dice.chance(0.75):
         _cover(dice, canvas, sketch, highest_px(bases, canvas.size[1] * 0.1))
     clutter.specks(dice, canvas, sketch, dice.whole(0, 40), 1.5 * canvas.scale, bright=dice.chance(0.5))
-    sketch.draw(canvas)
+    return sketch
 
 
-def grey_paper(dice: Dice, canvas: Canvas, bases: FloatArray) -> None:
+def grey_paper(dice: Dice, canvas: Canvas, bases: FloatArray) -> Sketch:
     """Felt or filter paper, with the pencil line on which the seeds lie, a number, bands of shade, drops."""
     sketch = Sketch()
     width, height = canvas.size
@@ -54,10 +55,10 @@ def grey_paper(dice: Dice, canvas: Canvas, bases: FloatArray) -> None:
     clutter.bubbles(dice, canvas, sketch, dice.whole(0, 6))
     if dice.chance(0.5):
         _edges(dice, canvas, sketch)
-    sketch.draw(canvas)
+    return sketch
 
 
-def agar(dice: Dice, canvas: Canvas, bases: FloatArray) -> None:
+def agar(dice: Dice, canvas: Canvas, bases: FloatArray) -> Sketch:
     """A plate of agar on cloth or bench: rim, writing, haze, reflections, ruler."""
     sketch = Sketch()
     width, height = canvas.size
@@ -92,10 +93,10 @@ def agar(dice: Dice, canvas: Canvas, bases: FloatArray) -> None:
             clutter.ruler(dice, canvas, sketch, (x, y, x + width * dice.uniform(0.2, 0.6), y + side * 0.7))
     clutter.specks(dice, canvas, sketch, dice.whole(0, 80), 1.2 * canvas.scale, bright=True)
     clutter.bubbles(dice, canvas, sketch, dice.whole(0, 3))
-    sketch.draw(canvas)
+    return sketch
 
 
-def scanner(dice: Dice, canvas: Canvas, bases: FloatArray) -> None:
+def scanner(dice: Dice, canvas: Canvas, bases: FloatArray) -> Sketch:
     """The bed of a scanner or a light table: even, white, black or grey, with some dust."""
     sketch = Sketch()
     level = dice.weighted(((dice.uniform(215, 252), 0.5), (dice.uniform(3, 30), 0.22), (dice.uniform(60, 180), 0.28)))
@@ -104,10 +105,10 @@ def scanner(dice: Dice, canvas: Canvas, bases: FloatArray) -> None:
     clutter.specks(dice, canvas, sketch, dice.whole(0, 60), 1.2 * canvas.scale, bright=level < 128)
     if dice.chance(0.3):
         clutter.ruler(dice, canvas, sketch, (0, 0, canvas.size[0], 30 * canvas.scale))
-    sketch.draw(canvas)
+    return sketch
 
 
-def soil(dice: Dice, canvas: Canvas, bases: FloatArray) -> None:
+def soil(dice: Dice, canvas: Canvas, bases: FloatArray) -> Sketch:
     """Soil, bare or behind the glass of a root box."""
     sketch = Sketch()
     level = dice.uniform(35, 125)
@@ -119,10 +120,10 @@ def soil(dice: Dice, canvas: Canvas, bases: FloatArray) -> None:
     ]
     canvas.lay((level * red, level, level * blue), textures, tint=(1.0, 0.9, 0.75))
     clutter.specks(dice, canvas, sketch, dice.whole(0, 120), 2.5 * canvas.scale, bright=True)
-    sketch.draw(canvas)
+    return sketch
 
 
-def wall(dice: Dice, canvas: Canvas, bases: FloatArray) -> None:
+def wall(dice: Dice, canvas: Canvas, bases: FloatArray) -> Sketch:
     """A wall, a board or a cloth of any colour hung behind the plant."""
     sketch = Sketch()
     level = dice.uniform(30, 225)
@@ -132,7 +133,7 @@ def wall(dice: Dice, canvas: Canvas, bases: FloatArray) -> None:
         [_stain(dice, canvas, 0.05, 0.4), _texture(dice, canvas, texture, 0.05, 0.5)],
     )
     clutter.scratches(dice, canvas, sketch, dice.whole(0, 8))
-    sketch.draw(canvas)
+    return sketch
 
 
 def _texture(dice: Dice, canvas: Canvas, tile: noise.Tile, least: float, most: float) -> tuple[noise.Int8Array, float]:

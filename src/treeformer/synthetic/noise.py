@@ -47,10 +47,11 @@ def enlarge(small: Int16Array, size: tuple[int, int], rows: slice = slice(None))
 def stretch(knots: Int16Array, side: int) -> Int16Array:
     """Curves (N, side) through a few values each (N, K), as smooth as `enlarge`."""
     middle, before, after = _spline(np.arange(side), knots.shape[1], side)
-    change = np.diff(knots, axis=1, append=knots[:, -1:])[:, middle] * after
-    change -= np.diff(knots, axis=1, prepend=knots[:, :1])[:, middle] * before
+    change = np.diff(knots, axis=1, append=knots[:, -1:]).take(middle, axis=1)  # rows lie in one piece after a take
+    change *= after
+    change -= np.diff(knots, axis=1, prepend=knots[:, :1]).take(middle, axis=1) * before
     change >>= 6
-    change += knots[:, middle]
+    change += knots.take(middle, axis=1)
     return change
 
 
@@ -126,25 +127,30 @@ def _smooth(values: Int32Array, times: int, axes: tuple[int, ...] = (0, 1)) -> I
     return values
 
 
-def _octaves(seed: int, coarsest: int, finest: int, steepness: float) -> Int32Array:
-    """Noise of many sizes: cells of `coarsest` px down to `finest`, each halving weaker by 2**-steepness."""
+def _octaves(seed: int, coarsest: int, finest: int, steepness: float, wide: int = 1) -> Int32Array:
+    """Noise of many sizes: cells of `coarsest` px down to `finest`, each halving weaker by 2**-steepness.
+
+    wide: how many times wider than high the cells are.
+    """
     total = np.zeros((TILE, TILE), dtype=np.int32)
     cell, amplitude = coarsest, 4096.0
     while cell >= finest:
-        lattice = Dice(seed, cell).array(TILE // cell, TILE // cell, low=-amplitude, high=amplitude)
-        layer = np.floor(lattice).astype(np.int32).repeat(cell, axis=0).repeat(cell, axis=1)
-        reach = cell // 2
-        if reach:
-            layer = _box(_box(layer, reach), reach)
+        across = min(cell * wide, TILE)
+        lattice = Dice(seed, cell).array(TILE // cell, TILE // across, low=-amplitude, high=amplitude)
+        layer = np.floor(lattice).astype(np.int32).repeat(cell, axis=0).repeat(across, axis=1)
+        for _ in range(2):
+            layer = _box(layer, (cell // 2, across // 2))
         total += layer
         cell //= 2
         amplitude /= 2**steepness
     return total
 
 
-def _box(values: Int32Array, reach: int) -> Int32Array:
-    """The mean over a square of 2·reach + 1, periodic."""
-    for axis in (0, 1):
+def _box(values: Int32Array, reaches: tuple[int, int]) -> Int32Array:
+    """The mean over a rectangle of 2·reach + 1 either way, periodic."""
+    for axis, reach in enumerate(reaches):
+        if reach == 0:
+            continue
         padding = [(0, 0), (0, 0)]
         padding[axis] = (reach + 1, reach)
         sums = np.cumsum(np.pad(values, padding, mode="wrap").astype(np.int64), axis=axis)
@@ -180,6 +186,12 @@ def clouds() -> Int8Array:
 
 
 @cache
+def cirrus() -> Int8Array:
+    """As clouds, but drawn out sideways: high clouds, worn bands of ground seen from the side."""
+    return _finished(_octaves(10, 64, 2, 0.6, wide=8))
+
+
+@cache
 def streaks() -> Int8Array:
     """Fine upright streaks: grass, wood grain."""
     return _finished(_smooth(_smooth(_white(5), 1), 40, axes=(0,)))
@@ -206,15 +218,55 @@ def leaves() -> Int8Array:
 
 
 @cache
+def foliage() -> Int8Array:
+    """Small leaves of a tree some way off, in tufts that are lit from above."""
+    return _scattered(11, count=26000, length=(1.5, 4.5), radius=(0.6, 1.5), flat=False, tufts=True)
+
+
+@cache
+def meadow() -> Int8Array:
+    """(2, TILE, 2·TILE) grass seen along the ground: fine in the far rows at the top, coarse in the near ones."""
+    near = np.arange(TILE, dtype=np.int32)[:, None]
+    seen = _smooth(_white(12) - (4 << 12), 1, axes=(1,)) >> 2
+    seen += (_octaves(13, 4, 2, 0.5, wide=2) * np.minimum(near + 40, 160)) >> 7
+    seen += (_octaves(14, 32, 8, 0.5, wide=4) * np.minimum(near, 200)) >> 8
+    seen += (_smooth(_white(15) - (4 << 12), 8, axes=(0,)) * np.minimum(near, 240)) >> 8  # blades
+    tile = np.clip(seen * SPREAD >> 12, -127, 127).astype(np.int8)
+    both = np.tile(np.stack([tile, tile[:, ::-1]]), (1, 1, 2))
+    both.setflags(write=False)
+    return both
+
+
+def meadow_window(dice: Dice, size: tuple[int, int]) -> Int8Array:
+    """A (height, width) view of the meadow, from its far edge down; size is (width, height)."""
+    width, height = size
+    tile = meadow()[dice.whole(0, 1)]
+    if max(width, height) > TILE:  # a larger picture shows it larger
+        times = math.ceil(max(width, height) / TILE)
+        tile = tile.repeat(times, axis=0).repeat(times, axis=1)
+    left = dice.whole(0, TILE - 1)
+    return tile[:height, left : left + width]
+
+
+@cache
 def gravel() -> Int8Array:
     """Crumbs and pebbles of 2 to 10 px."""
     return _scattered(9, count=15000, length=(0.5, 4.0), radius=(0.7, 3.2), flat=False)
 
 
 def _scattered(
-    seed: int, *, count: int, length: tuple[float, float], radius: tuple[float, float], flat: bool
+    seed: int,
+    *,
+    count: int,
+    length: tuple[float, float],
+    radius: tuple[float, float],
+    flat: bool,
+    tufts: bool = False,
 ) -> Int8Array:
-    """Strokes of random place, direction and brightness; unless flat, thick in the middle and shaded."""
+    """Strokes of random place, direction and brightness; unless flat, thick in the middle and shaded.
+
+    tufts: the strokes that lie deeper are darker, and so are those in the lower part of a tuft.
+    """
     dice = Dice(seed)
     angle = dice.array(count, high=2 * math.pi)
     reach = dice.array(count, low=length[0], high=length[1])
@@ -222,6 +274,10 @@ def _scattered(
     start = dice.array(count, 2, high=TILE)
     step = np.stack([np.cos(angle), np.sin(angle)], axis=1) * reach[:, None]
     bright = np.floor(dice.array(count, low=-3000, high=3000))
+    if tufts:
+        clump = np.roll(_octaves(seed, 32, 8, 0.3), 3, axis=0) - _octaves(seed, 32, 8, 0.3)
+        at = start.astype(np.intp) % TILE
+        bright = np.floor(bright * 0.6) - clump[at[:, 1], at[:, 0]] + np.linspace(-2500, 1200, count).astype(np.int64)
     # Every stroke is drawn nine times, one tile apart, so that what leaves on one side comes in on the other.
     shift = np.stack(np.meshgrid((-TILE, 0, TILE), (-TILE, 0, TILE)), axis=-1).reshape(9, 1, 2)
     start = np.floor((start + shift).reshape(-1, 2) * 64) / 64

@@ -28,7 +28,7 @@ def expose(dice: Dice, canvas: Canvas) -> NDArray[np.uint8]:
     camera = _camera(dice, canvas)
     out = np.empty((canvas.size[1], canvas.size[0], 3), dtype=np.uint8)
     for block in canvas.blocks():
-        level, grey, light, grain, own_grain = canvas.workspace(5, block.stop - block.start, canvas.size[0])
+        level, grey, grain, own_grain = canvas.workspace(4, block.stop - block.start, canvas.size[0])
         if camera.fading:
             red, green, blue = part = canvas.planes[:, block]
             np.clip(part, np.int16(0), np.int16(255), out=part)
@@ -44,6 +44,7 @@ def expose(dice: Dice, canvas: Canvas) -> NDArray[np.uint8]:
             grain += camera.lift
         if not camera.own_grain:
             grain >>= 6
+        quarter = slice(block.start // 4, -(-block.stop // 4))
         pixels = out[block].reshape(-1)  # one long line again: interleaved twice as fast as row by row
         for channel, plane in enumerate(canvas.planes):
             if camera.fading:
@@ -54,9 +55,9 @@ def expose(dice: Dice, canvas: Canvas) -> NDArray[np.uint8]:
                 np.clip(level, np.int16(0), np.int16(255), out=level)
             else:
                 np.clip(plane[block], np.int16(0), np.int16(255), out=level)
-            lit, gain = level.view(np.uint16), light.view(np.uint16)
-            np.add(camera.light_down[channel, block, None], camera.light_across[channel], out=gain)
-            lit *= gain  # below 2**16: at most 255 × BRIGHTEST × 128
+            lit = level.view(np.uint16)
+            gain = np.add.outer(camera.light_down[channel, quarter], camera.light_across[channel])
+            lit *= np.repeat(gain, 4, axis=0)[: len(lit)]  # below 2**16: at most 255 × BRIGHTEST × 128
             lit >>= 7
             if camera.own_grain:
                 own_grain[:] = camera.own_grain[channel][block]
@@ -75,7 +76,7 @@ def expose(dice: Dice, canvas: Canvas) -> NDArray[np.uint8]:
 class _Camera:
     """What `expose` does to each pixel.
 
-    light_down (3, height) and light_across (3, width): their sum is how much light each plane gets, in 128ths.
+    light_down (3, height / 4) and light_across (3, width): their sum is how much light each plane gets, in 128ths.
     fading: how much of the colours goes, in 32nds; below 0 they grow stronger.
     grain and own_grain: windows of noise, for all planes alike and for each, with their gains in 64ths.
     lift: what is added in the end, in 64ths of a level.
@@ -117,9 +118,10 @@ def _camera(dice: Dice, canvas: Canvas) -> _Camera:
 
 
 def _uneven_light(dice: Dice, canvas: Canvas, gain: FloatArray) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-    """Light that falls off across the picture, times a gain (3,): (3, height) and (3, width), to be summed, in 128ths.
+    """Light that falls off across the picture, times a gain (3,): (3, height / 4) and (3, width), to be summed.
 
-    Lamps, shade, the lens' dark corners: each a curve down the picture and one across it.
+    Lamps, shade, the lens' dark corners: each a curve down the picture, in steps of four rows, and one across it,
+    in 128ths.
     """
     # A camera exposes a dark scene longer, and does not burn out a bright one.
     sample = canvas.planes[1, ::16, ::16].astype(np.int64)
@@ -132,7 +134,7 @@ def _uneven_light(dice: Dice, canvas: Canvas, gain: FloatArray) -> tuple[NDArray
     exposure = min(exposure, BRIGHTEST / (float(gain.max()) * brightest))
     levels: Int16Array = np.floor(curves[:, None] * (gain[:, None] * (exposure * 128)) + 0.5).astype(np.int16)
     width, height = canvas.size
-    return noise.stretch(levels[0], height).view(np.uint16), noise.stretch(levels[1], width).view(np.uint16)
+    return noise.stretch(levels[0], -(-height // 4)).view(np.uint16), noise.stretch(levels[1], width).view(np.uint16)
 
 
 def blur(canvas: Canvas, times: int, sharpness: int = 0) -> None:
@@ -143,7 +145,6 @@ def blur(canvas: Canvas, times: int, sharpness: int = 0) -> None:
     width, height = canvas.size
     if min(width, height) <= 2 * times:
         return
-    inside = slice(times, -times)
     work = np.empty((2, width * height), dtype=np.int16)
     for plane in canvas.planes:
         # Along rows too, the plane is one long line: unbroken memory is four times as fast. Where the line goes on
@@ -157,14 +158,20 @@ def blur(canvas: Canvas, times: int, sharpness: int = 0) -> None:
                 line += np.int16(8)
                 line >>= 4
         line += np.int16(8)
-        line >>= 4
-        # Row by row again: what belongs to a row begins one width apart.
-        smooth = np.append(line, line[: 2 * times]).reshape(-1, width)[:, : -2 * times]
-        part = plane[inside, inside]
+        flat = plane.reshape(-1)[times * (width + 1) :][: len(line)]  # what was smoothed
         if sharpness:
-            part += ((part - smooth) * np.int16(sharpness)) >> 6
+            line >>= 4
+            np.subtract(flat, line, out=line)
+            line *= np.int16(sharpness)
+            line >>= 6
+            line += flat
+        edges = [(part, plane[:, part].copy()) for part in (slice(0, times), slice(width - times, width))]
+        if sharpness:
+            flat[:] = line
         else:
-            part[:] = smooth
+            np.right_shift(line, 4, out=flat)
+        for part, kept in edges:
+            plane[:, part] = kept
 
 
 def lens(dice: Dice, canvas: Canvas) -> None:
