@@ -26,12 +26,13 @@ class Canvas:
     Planes, not interleaved colours: a map over the picture then acts on whole planes, ten times faster in NumPy.
     """
 
-    def __init__(self, size: tuple[int, int], colour: Colour = (0, 0, 0)) -> None:
+    def __init__(self, size: tuple[int, int], colour: Colour | None = (0, 0, 0)) -> None:
         self.size = size
         self.planes: Int16Array = np.empty((3, size[1], size[0]), dtype=np.int16)
         # Working space: fresh memory for every intermediate result would cost more than the arithmetic.
         self._work: Int16Array = np.empty((4, max(BLOCK_PIXELS, 4 * size[0])), dtype=np.int16)
-        self.fill(colour)
+        if colour is not None:
+            self.fill(colour)
 
     @property
     def scale(self) -> float:

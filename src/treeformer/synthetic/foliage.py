@@ -86,10 +86,10 @@ def crown_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: float
         shade = (shade >> 1) + np.clip(130 - mass, -25, 45)
     coarseness = dice.whole(20, 56)
     leafy = mass > 0
-    cells = [_span(leafy.any(axis=1)), _span(leafy.any(axis=0))]
+    cells = [_span(np.any(leafy, axis=axis)) for axis in (1, 0)]
     sides = (canvas.size[1], canvas.size[0])
     rows, columns = (
-        slice(c.start * side // CELLS, c.stop * side // CELLS) for c, side in zip(cells, sides, strict=True)
+        slice(c.start * side // CELLS, -(-c.stop * side // CELLS)) for c, side in zip(cells, sides, strict=True)
     )
     size = (columns.stop - columns.start, rows.stop - rows.start)
     level, hue = dice.uniform(0.55, 1.3), dice.uniform(-8, 8)

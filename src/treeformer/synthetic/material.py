@@ -214,21 +214,21 @@ def paint_plant(
     lighter = np.floor((dice.array(axes + 1) - 0.5) * 2 * material.variation)[axis].astype(np.float32)
 
     found = rasterise_layers([drawn], canvas.size)[0] if layer is None else layer
-    stroke = found.fragments.stroke[found.index] - np.int32(found.first)
+    stroke = found.fragments.stroke[found.chosen] - np.int32(found.first)
     depth_of = depth[stroke]
     if material.cut_base:
         # A trunk stands in the ground: without the round end below its base.
         at_base = np.zeros(len(drawn), dtype=bool)
         at_base[: len(skeleton.edges)] = np.isin(skeleton.edges[:, 0], skeleton.roots)
         below = np.flatnonzero(at_base[stroke])
-        depth_of[below[found.fragments.along[found.index[below]] < 0]] = -1
+        depth_of[below[found.fragments.along[found.chosen[below]] < 0]] = -1
     if material.shadow:
         _shadow(dice, canvas, found.union(), light, material.shadow)
     side = _lit_side(drawn, light)
     bark = noise.window(noise.rough(), dice, canvas.size)
     coarse = noise.window(noise.clouds(), dice, canvas.size)
     thickest = float(max(drawn.start_radius.max(), drawn.end_radius.max(), np.float32(1)))
-    pixel, coverage = found.fragments.pixel[found.index], found.fragments.coverage[found.index]
+    pixel, coverage = found.fragments.pixel[found.chosen], found.fragments.coverage[found.chosen]
     seen = []
     for number in range(LAYERS):
         at_depth = np.flatnonzero(depth_of == number)

@@ -140,7 +140,7 @@ def _octaves(seed: int, coarsest: int, finest: int, steepness: float, wide: int 
         layer = np.floor(lattice).astype(np.int32).repeat(cell, axis=0).repeat(across, axis=1)
         for _ in range(2):
             layer = _box(layer, (cell // 2, across // 2))
-        total += layer
+        total += np.roll(layer, (cell // 3, across // 3), (0, 1))  # else all steps between cells would meet
         cell //= 2
         amplitude /= 2**steepness
     return total
@@ -245,7 +245,8 @@ def meadow_window(dice: Dice, size: tuple[int, int]) -> Int8Array:
         times = math.ceil(max(width, height) / TILE)
         tile = tile.repeat(times, axis=0).repeat(times, axis=1)
     left = dice.whole(0, TILE - 1)
-    return tile[:height, left : left + width]
+    seen: Int8Array = tile[:height, left : left + width]
+    return seen
 
 
 @cache

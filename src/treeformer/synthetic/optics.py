@@ -16,7 +16,7 @@ from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.raster import Int16Array
 
 BRIGHTEST = 1.9  # light and gain together: 255 times this many 128ths is still a 16-bit number
-LIGHT_KNOTS = 8
+LIGHT_KNOTS = 4  # more would show as stripes, because curves down and across are summed
 LIGHT_AT = np.linspace(-1.0, 1.0, LIGHT_KNOTS)
 
 

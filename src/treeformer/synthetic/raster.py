@@ -263,8 +263,8 @@ def topmost(pixel: IndexArray, priority: NDArray[np.integer]) -> NDArray[np.intp
     place = pixel - np.int32(lowest)
     bits = len(pixel).bit_length()
     # The priority over the place in the order, in one number; half as much memory where that number is small.
-    kind = np.int32 if (int(priority.max()) + 1) << bits < 1 << 31 else np.int64
-    key = priority.astype(kind)
+    kind = np.dtype(np.int32 if (int(priority.max()) + 1) << bits < 1 << 31 else np.int64)
+    key: NDArray[np.signedinteger] = priority.astype(kind)
     key <<= bits
     key += np.arange(1, len(pixel) + 1, dtype=kind)
     best = np.zeros(int(place.max()) + 1, dtype=kind)
@@ -276,17 +276,17 @@ class Layer(NamedTuple):
     """Some of the fragments of many strokes: those of one set of strokes, which begin at the stroke `first`."""
 
     fragments: Fragments
-    index: NDArray[np.intp]
+    chosen: NDArray[np.intp]
     first: int
 
-    def take(self, chosen: NDArray[np.intp]) -> Fragments:
+    def take(self, index: NDArray[np.intp]) -> Fragments:
         """Some of the layer's fragments, by index, with strokes numbered from 0."""
-        part = self.fragments.take(self.index[chosen])
+        part = self.fragments.take(self.chosen[index])
         return part._replace(stroke=part.stroke - np.int32(self.first)) if self.first else part
 
     def union(self) -> Fragments:
         """One fragment a pixel, the one that covers it most: strokes that meet become one shape."""
-        return self.take(topmost(self.fragments.pixel[self.index], self.fragments.coverage[self.index]))
+        return self.take(topmost(self.fragments.pixel[self.chosen], self.fragments.coverage[self.chosen]))
 
 
 def rasterise_layers(sets: Sequence[Strokes], size: tuple[int, int]) -> list[Layer]:

@@ -31,7 +31,7 @@ LOOKS = ("paper", "photo")
 DEFAULT_SIZE = (512, 512)
 LINE_COLOUR: Colour = (0, 0, 0)
 PAGE_COLOUR: Colour = (255, 255, 255)
-JPEG_SHARE = 0.25
+JPEG_SHARE = 0.2
 
 Picture = NDArray[np.uint8]
 Scene = Callable[[Dice, Canvas, FloatArray], Sketch]
@@ -95,7 +95,7 @@ def line_drawing(skeleton: Skeleton) -> Picture:
 
 def photograph(skeleton: Skeleton, dice: Dice) -> Picture:
     """A scene, the plant in it, what lies in front, then light, lens and camera, all drawn from the dice."""
-    canvas = Canvas(skeleton.image_size or DEFAULT_SIZE)
+    canvas = Canvas(skeleton.image_size or DEFAULT_SIZE, None)  # each scene paints all of it
     kind = kind_of(skeleton)
     weights = ANY_SCENE if dice.chance(0.08) else SCENE_WEIGHTS.get(kind, ANY_SCENE)
     scene = dice.weighted(tuple(weights.items()))
