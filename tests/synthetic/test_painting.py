@@ -17,10 +17,12 @@ TILES = [
     noise.mottle,
     noise.rough,
     noise.clouds,
+    noise.cirrus,
     noise.streaks,
     noise.weave,
     noise.fibres,
     noise.leaves,
+    noise.foliage,
     noise.gravel,
 ]
 
@@ -33,8 +35,10 @@ def noisy_canvas(size: tuple[int, int] = (41, 33)) -> Canvas:
 
 @pytest.mark.parametrize("tile", TILES)
 def test_tiles_are_periodic_read_only_and_of_one_spread(tile: noise.Tile) -> None:
-    values = tile()
-    assert values.shape == (2 * noise.TILE, 2 * noise.TILE)
+    both = tile()
+    assert both.shape == (2, 2 * noise.TILE, 2 * noise.TILE)
+    assert np.array_equal(both[1, :, : noise.TILE], both[0, :, : noise.TILE][:, ::-1])
+    values = both[0]
     assert np.array_equal(values[: noise.TILE, : noise.TILE], values[noise.TILE :, noise.TILE :])
     assert not values.flags.writeable
     assert abs(float(values.mean())) < 1.5
@@ -87,20 +91,67 @@ def test_enlarge_gently_differs_by_no_more_than_a_pixels_slope(size: tuple[int, 
     assert np.abs(gently - exact).max() <= 2 * slope + 2
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_blur_is_a_convolution(times: int) -> None:
+@pytest.mark.parametrize("sharpness", [0, 40])
+@pytest.mark.parametrize("times", [1, 2])
+def test_blur_is_a_convolution(times: int, sharpness: int) -> None:
     canvas = noisy_canvas()
-    expected = canvas.planes.astype(np.float64)
-    optics.blur(canvas, times)
-    for _ in range(times):
-        for axis in (1, 2):
-            smooth = ndimage.convolve1d(expected, np.asarray([1, 2, 1]) / 4, axis=axis)
-            keep = [slice(None)] * 3
-            for edge in (0, -1):  # the outermost rows and columns keep their level
-                keep[axis] = edge
-                smooth[tuple(keep)] = expected[tuple(keep)]
-            expected = np.floor(smooth + 0.5)
-    assert np.array_equal(canvas.planes, expected)
+    before = canvas.planes.astype(np.float64)
+    optics.blur(canvas, times, sharpness)
+    smooth = before
+    for axis in (2, 1):
+        for _ in range(times):
+            smooth = ndimage.convolve1d(smooth, np.asarray([1, 2, 1]) / 4, axis=axis)
+        if times == 2:  # twice is rounded in between
+            smooth = np.floor(smooth + 0.5)
+    expected = np.floor(smooth + 0.5)
+    if sharpness:
+        expected = before + np.floor((before - expected) * sharpness / 64)
+    inside = slice(times, -times)
+    assert np.array_equal(canvas.planes[:, inside, inside], expected[:, inside, inside])
+    canvas.planes[:, inside, inside] = before[:, inside, inside]
+    assert np.array_equal(canvas.planes, before)  # the outermost rows and columns keep their level
+
+
+def test_blur_leaves_a_picture_too_small_for_it_alone() -> None:
+    canvas = Canvas((3, 40), (9, 9, 9))
+    optics.blur(canvas, 2)
+    assert (canvas.planes == 9).all()
+
+
+@pytest.mark.parametrize("size", [(41, 33), (300, 450)])
+def test_expose_by_the_pixel(size: tuple[int, int]) -> None:
+    """The one pass over blocks of rows does what its parts say, one after the other, on the whole picture."""
+    seen = set()
+    for seed in range(12):
+        canvas = noisy_canvas(size)
+        canvas.planes += np.int16(seed - 5)  # some levels lie beyond 0 and 255
+        camera = optics._camera(Dice(seed), canvas)
+        level = np.clip(canvas.planes.astype(np.int64), 0, 255)
+        if camera.fading:
+            grey = (level[0] + 2 * level[1] + level[2]) >> 2
+            level = np.clip(level + (((grey - level) * int(camera.fading)) >> 5), 0, 255)
+        down = np.repeat(camera.light_down, 4, axis=1)[:, : size[1]].astype(np.int64)
+        level = (level * (down[:, :, None] + camera.light_across[:, None, :])) >> 7
+        grain = np.full(level.shape, int(camera.lift))
+        if camera.grain is not None:
+            grain += camera.grain.astype(np.int64) * int(camera.grain_gain)
+        if camera.own_grain:
+            grain += np.stack(camera.own_grain).astype(np.int64) * int(camera.own_gain)
+        expected = np.clip(level + (grain >> 6), 0, 255)
+        picture = optics.expose(Dice(seed), canvas)
+        assert np.array_equal(picture, np.moveaxis(expected, 0, -1))
+        seen.add((bool(camera.fading), camera.grain is not None, bool(camera.own_grain)))
+    assert len(seen) > 3
+
+
+def test_light_never_runs_over() -> None:
+    """255 times the light stays a 16-bit number, and no light is below nothing."""
+    for seed in range(300):
+        canvas = Canvas((64, 64), (1, 1, 1))  # dark: exposed as long as a camera can
+        camera = optics._camera(Dice(seed), canvas)
+        light = camera.light_down.astype(int)[:, :, None] + camera.light_across[:, None, :]
+        assert light.min() > 0
+        assert light.max() * 255 < 2**16
 
 
 def test_blur_and_sharpening_move_nothing() -> None:
@@ -125,16 +176,30 @@ def test_add_and_mix_by_the_pixel() -> None:
         assert np.array_equal(canvas.planes[plane, 5:20], before[plane, 5:20] + np.floor(field * gain))
     assert np.array_equal(canvas.planes[:, :5], before[:, :5])
     canvas.planes[:] = before
-    canvas.mix((10, 200, 90), weight, slice(5, 20))
+    canvas.mix((10, 200, 90), weight, slice(5, 20), slice(0, 41))
     for plane, level in enumerate((10, 200, 90)):
         change = np.floor((level - before[plane, 5:20].astype(int)) * weight / 64)
         assert np.array_equal(canvas.planes[plane, 5:20], before[plane, 5:20] + change)
 
 
+def test_lay_by_the_pixel() -> None:
+    canvas = noisy_canvas((41, 300))
+    before = canvas.planes.copy()
+    rows = slice(7, 290)
+    maps = [noise.window(tile(), Dice(2), (41, 283)) for tile in (noise.rough, noise.grain)]
+    relief = (maps[0].astype(int) * 32 + maps[1].astype(int) * 16 + 32) >> 6
+    colour = np.linspace(20, 220, 3 * 283).reshape(3, 283)
+    canvas.lay(colour, [(maps[0], 0.5), (maps[1], 0.25)], rows, tint=(1.0, 0.5, 1.0))
+    for plane, levels, share in zip(canvas.planes, colour, (64, 32, 64), strict=True):
+        assert np.array_equal(plane[rows], np.floor(levels)[:, None] + (relief * share >> 6))
+    for outside in (slice(0, 7), slice(290, 300)):
+        assert np.array_equal(canvas.planes[:, outside], before[:, outside])
+
+
 def test_mix_with_texture() -> None:
     canvas = Canvas((4, 2))
     texture = np.asarray([[-64, 0, 32, 64]] * 2, dtype=np.int16)
-    canvas.mix((100, 50, 0), np.full((2, 4), 64, dtype=np.int16), texture=texture, contrast=0.5)
+    canvas.mix((100, 50, 0), np.full((2, 4), 64, dtype=np.int16), texture=texture, contrast=(0.5, 0.5, 0.5))
     assert canvas.planes[0, 0].tolist() == [50, 100, 125, 150]
     assert canvas.planes[1, 0].tolist() == [25, 50, 62, 75]
 

@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treeformer.synthetic.raster import FULL, Fragments, Strokes, blend, rasterise, strokes, topmost, union
+from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.raster import (
+    FULL,
+    Fragments,
+    Strokes,
+    blend,
+    rasterise,
+    rasterise_layers,
+    strokes,
+    topmost,
+    union,
+)
 
 SIZE = (37, 29)
 
@@ -123,3 +134,33 @@ def test_nothing_to_draw() -> None:
     assert len(rasterise(strokes([], [], 1, 1), SIZE).pixel) == 0
     assert len(rasterise(strokes((-50, -50), (-40, -60), 3, 3), SIZE).pixel) == 0
     assert len(union(rasterise(strokes([], [], 1, 1), SIZE)).pixel) == 0
+
+
+def test_layers_are_what_each_set_gives_alone() -> None:
+    dice = Dice(11)
+    sets = [
+        strokes(dice.array(n, 2, high=64), dice.array(n, 2, high=64), dice.array(n, high=3), dice.array(n, high=3))
+        for n in (7, 0, 12)
+    ]
+    for one, layer in zip(sets, rasterise_layers(sets, (64, 64)), strict=True):
+        alone, joined = union(rasterise(one, (64, 64))), layer.union()
+        order = [np.argsort(found.pixel) for found in (alone, joined)]
+        for field in ("pixel", "coverage", "radius"):
+            assert np.array_equal(getattr(alone, field)[order[0]], getattr(joined, field)[order[1]])
+    assert [len(layer.chosen) > 0 for layer in rasterise_layers(sets, (64, 64))] == [True, False, True]
+
+
+@pytest.mark.parametrize("turn", [0.0, 0.3, 0.9])
+def test_a_cut_cap_is_filled_by_the_stroke_that_goes_on(turn: float) -> None:
+    """Two strokes that meet at an angle look the same when each is scanned only as far beyond the joint as needed."""
+    for direction in np.linspace(0, 6.2, 13):
+        joint = np.asarray((40.0, 40.0))
+        start = joint - 12 * np.asarray((np.cos(direction), np.sin(direction)))
+        end = joint + 12 * np.asarray((np.cos(direction + turn), np.sin(direction + turn)))
+        pictures = []
+        for cap in (1.0, [(1.0, np.sin(turn)), (np.sin(turn), 1.0)]):
+            found = union(rasterise(strokes([start, joint], [joint, end], 5.0, 5.0, cap=cap), (80, 80)))
+            cover = np.zeros(80 * 80)
+            cover[found.pixel] = found.coverage
+            pictures.append(cover)
+        assert np.array_equal(*pictures)

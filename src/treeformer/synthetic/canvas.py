@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treeformer.axes import FloatArray
-from treeformer.synthetic.raster import Int16Array, Strokes, blend, rasterise, strokes, union
+from treeformer.synthetic.raster import Int16Array, Layer, Strokes, blend, rasterise, strokes, union
 
 Colour = tuple[float, float, float]
 Box = tuple[float, float, float, float]  # left, top, right, bottom, px
 
-ALL_ROWS = slice(None)
+ALL = slice(None)
+# Maps act on so many pixels at a time that what they read and write stays in a core's own cache.
+BLOCK_PIXELS = 65536
+
+Map = NDArray[np.int8] | Int16Array
 
 
 class Canvas:
@@ -22,57 +26,111 @@ class Canvas:
     Planes, not interleaved colours: a map over the picture then acts on whole planes, ten times faster in NumPy.
     """
 
-    def __init__(self, size: tuple[int, int], colour: Colour = (0, 0, 0)) -> None:
+    def __init__(self, size: tuple[int, int], colour: Colour | None = (0, 0, 0)) -> None:
         self.size = size
         self.planes: Int16Array = np.empty((3, size[1], size[0]), dtype=np.int16)
-        # One plane of working space: fresh memory for every intermediate result would cost more than the arithmetic.
-        self.scratch: Int16Array = np.empty((size[1], size[0]), dtype=np.int16)
-        self.fill(colour)
+        # Working space: fresh memory for every intermediate result would cost more than the arithmetic.
+        self._work: Int16Array = np.empty((4, max(BLOCK_PIXELS, 4 * size[0])), dtype=np.int16)
+        if colour is not None:
+            self.fill(colour)
 
     @property
     def scale(self) -> float:
         """The size of things relative to a picture of 512 px."""
         return min(self.size) / 512
 
+    def blocks(self, rows: slice = ALL) -> Iterator[slice]:
+        """Some rows in blocks that stay in the cache, a multiple of four rows each but for the last."""
+        begin, end, _ = rows.indices(self.size[1])
+        step = max(4, BLOCK_PIXELS // self.size[0] // 4 * 4)
+        for top in range(begin, end, step):
+            yield slice(top, min(top + step, end))
+
+    def workspace(self, count: int, height: int, width: int) -> list[Int16Array]:
+        """Up to four arrays (height, width) of no particular content, the same memory at every call."""
+        return [line[: height * width].reshape(height, width) for line in self._work[:count]]
+
     def fill(self, colour: Colour) -> None:
         """Paint everything in one colour."""
         for plane, level in zip(self.planes, colour, strict=True):
             plane.fill(round(level))
 
-    def add(self, field: Int16Array, gain: Sequence[float], rows: slice = ALL_ROWS) -> None:
+    def lay(
+        self,
+        colour: ArrayLike,
+        textures: Sequence[tuple[Map, float]],
+        rows: slice = ALL,
+        tint: Colour = (1.0, 1.0, 1.0),
+    ) -> None:
+        """Paint some rows anew: a colour (3,), or one for each row (3, rows), lighter and darker by textures.
+
+        textures: maps of the rows, values from -127 to 127, each with its gain; the gains add up to less than 4.
+        tint: how much of the sum of them each plane gets, at most 1.
+        """
+        levels: Int16Array = np.floor(np.asarray(colour, dtype=np.float64)).astype(np.int16)
+        top = rows.indices(self.size[1])[0]
+        scaled = [(field, np.int16(round(gain * 64))) for field, gain in textures]
+        for block in self.blocks(rows):
+            part = slice(block.start - top, block.stop - top)
+            relief, product = self.workspace(2, block.stop - block.start, self.size[0])
+            relief.fill(32)
+            for field, factor in scaled:
+                product[:] = field[part]
+                product *= factor
+                relief += product
+            relief >>= 6
+            for plane, level, share in zip(self.planes, levels, tint, strict=True):
+                own = relief
+                if share != 1:
+                    own = np.multiply(relief, np.int16(round(share * 64)), out=product)
+                    own >>= 6
+                np.add(own, level[part, None] if level.ndim else level, out=plane[block])
+
+    def add(self, field: Map, gain: Sequence[float], rows: slice = ALL) -> None:
         """Add a map of some rows, values from -255 to 255, times a gain of at most 2 for each plane."""
-        product = self.scratch[rows]
-        factors = [round(factor * 64) for factor in gain]
-        for channel, (plane, factor) in enumerate(zip(self.planes, factors, strict=True)):
-            if channel == 0 or factor != factors[channel - 1]:
-                np.multiply(field, np.int16(factor), out=product)
-                product >>= 6
-            plane[rows] += product
+        top = rows.indices(self.size[1])[0]
+        factors = [np.int16(round(factor * 64)) for factor in gain]
+        for block in self.blocks(rows):
+            values, product = self.workspace(2, block.stop - block.start, self.size[0])
+            values[:] = field[block.start - top : block.stop - top]
+            for channel, (plane, factor) in enumerate(zip(self.planes, factors, strict=True)):
+                if channel == 0 or factor != factors[channel - 1]:
+                    np.multiply(values, factor, out=product)
+                    product >>= 6
+                plane[block] += product
 
     def mix(
         self,
         colour: Colour,
         weight: Int16Array,
-        rows: slice = ALL_ROWS,
-        texture: Int16Array | None = None,
-        contrast: float = 0.0,
+        rows: slice = ALL,
+        columns: slice = ALL,
+        texture: Map | None = None,
+        contrast: Colour = (0.0, 0.0, 0.0),
     ) -> None:
-        """Lay a colour over some rows, with a weight of 0 to 64 for each pixel there.
+        """Lay a colour over some rows and columns, with a weight of 0 to 64 for each pixel there.
 
-        texture: values from -127 to 127 there that make the colour lighter and darker, by `contrast` (at most 1) of it.
+        texture: values from -127 to 127 there that make the colour lighter and darker, by `contrast` (at most 1,
+        one for each plane) of it.
         """
-        change = self.scratch[rows]
-        for plane, level in zip(self.planes, colour, strict=True):
-            if texture is None:
-                change.fill(round(level))
-            else:
-                np.multiply(texture, np.int16(round(level * contrast)), out=change)
+        top = rows.indices(self.size[1])[0]
+        for block in self.blocks(rows):
+            part = slice(block.start - top, block.stop - top)
+            change, values = self.workspace(2, *weight[part].shape)
+            if texture is not None:
+                values[:] = texture[part]
+            for plane, level, strength in zip(self.planes, colour, contrast, strict=True):
+                if texture is None:
+                    change.fill(round(level))
+                else:
+                    np.multiply(values, np.int16(round(level * strength)), out=change)
+                    change >>= 6
+                    change += np.int16(round(level))
+                under = plane[block, columns]
+                change -= under
+                change *= weight[part]
                 change >>= 6
-                change += np.int16(round(level))
-            change -= plane[rows]
-            change *= weight
-            change >>= 6
-            plane[rows] += change
+                under += change
 
     def box(self, box: Box, colour: Colour, opacity: float = 1.0) -> None:
         """Fill an upright rectangle, to whole pixels."""
@@ -90,9 +148,11 @@ class Canvas:
     def picture(self) -> NDArray[np.uint8]:
         """(height, width, 3) levels from 0 to 255."""
         out = np.empty((self.size[1], self.size[0], 3), dtype=np.uint8)
-        flat = out.reshape(-1)
-        for channel, plane in enumerate(self.planes):
-            flat[channel::3] = np.clip(plane, 0, 255, out=self.scratch).astype(np.uint8).reshape(-1)
+        for block in self.blocks():
+            (level,) = self.workspace(1, block.stop - block.start, self.size[0])
+            for channel, plane in enumerate(self.planes):
+                np.clip(plane[block], np.int16(0), np.int16(255), out=level)
+                out[block, :, channel] = level.astype(np.uint8)
         return out
 
 
@@ -143,21 +203,32 @@ class Sketch:
         thick = np.zeros(len(path)) + np.asarray(radius)
         self.add(path[:-1], path[1:], thick[:-1], thick[1:], colour, opacity, softness, roundness)
 
-    def draw(self, canvas: Canvas) -> None:
-        """Draw all that was added, in order."""
+    def _joined(self) -> tuple[FloatArray, FloatArray]:
+        if not self._parts:
+            return np.zeros((0, 2, 2)), np.zeros((0, 8))
+        # On the grid of 1/64: what sine and cosine leave in the last bits must not reach the pixels.
+        ends, rest = (snapped(np.concatenate(arrays)) for arrays in zip(*self._parts, strict=True))
+        return ends, rest
+
+    def strokes(self) -> Strokes:
+        """All that was added, in order."""
+        ends, rest = self._joined()
+        return strokes(ends[:, 0], ends[:, 1], rest[:, 0], rest[:, 1], rest[:, 6])
+
+    def draw(self, canvas: Canvas, layer: Layer | None = None) -> None:
+        """Draw all that was added, in order; layer: the fragments of `strokes`, where they are at hand."""
         if not self._parts:
             return
-        # On the grid of 1/64: what sine and cosine leave in the last bits must not reach the pixels.
-        ends = snapped(np.concatenate([ends for ends, _ in self._parts]))
-        rest = snapped(np.concatenate([rest for _, rest in self._parts])).astype(np.float32)
-        drawn = strokes(ends[:, 0], ends[:, 1], rest[:, 0], rest[:, 1], rest[:, 6])
-        found = union(rasterise(drawn, canvas.size))
+        found = union(rasterise(self.strokes(), canvas.size)) if layer is None else layer.union()
         if len(found.pixel) == 0:
             return
-        colour = np.clip(rest[:, 2:5].T, 0, 255)[:, found.stroke]
-        side = np.clip(found.across / np.maximum(found.radius, np.float32(0.5)), -1, 1) * rest[:, 7][found.stroke]
-        cover = (found.coverage * rest[:, 5].astype(np.int32)[found.stroke]) >> 8
-        blend(canvas.planes, found.pixel, cover, (colour + side).astype(np.int32))
+        rest = self._joined()[1].astype(np.float32)
+        colour = np.clip(rest[:, 2:5].T, 0, 255).take(found.stroke, axis=1)
+        opacity, roundness = rest[:, 5].astype(np.int32), rest[:, 7]
+        if roundness.any():
+            side = np.clip(found.across / np.maximum(found.radius, np.float32(0.5)), -1, 1)
+            colour += side * roundness[found.stroke]
+        blend(canvas.planes, found.pixel, (found.coverage * opacity[found.stroke]) >> 8, colour.astype(np.int32))
 
 
 def snapped(points: ArrayLike) -> FloatArray:

@@ -185,7 +185,7 @@ def posts(dice: Dice, canvas: Canvas, count: int) -> None:
         level, warm = dice.uniform(50, 190), dice.uniform(0, 35)
         across = np.linspace(-1, 1, columns.stop - columns.start)
         shade = np.floor(dice.uniform(-40, 40) * across - dice.uniform(5, 30) * across**2).astype(np.int16)
-        grain = noise.window(noise.streaks(), dice, canvas.size)[rows, columns]
+        grain = noise.window(noise.streaks(), dice, canvas.size)[rows, columns].astype(np.int16)
         body = ((grain * np.int16(dice.whole(2, 30))) >> 6) + shade
         for plane, tone in zip(canvas.planes, (level + 0.6 * warm, level, level - warm), strict=True):
             plane[rows, columns] = body + np.int16(round(tone))

@@ -16,10 +16,11 @@ from treeformer.synthetic.raster import (
     Float32Array,
     Fragments,
     IndexArray,
-    Int16Array,
+    Layer,
     Strokes,
     blend,
     rasterise,
+    rasterise_layers,
     strokes,
     topmost,
     union,
@@ -80,7 +81,7 @@ def backdrop(canvas: Canvas, skeleton: Skeleton) -> Backdrop:
     levels = canvas.planes[:, row, column].astype(np.int64)
     means = [int(plane.sum()) // len(row) for plane in levels]
     stray = int(np.abs(levels[1] - means[1]).sum()) // len(row)
-    thickness = 2 * np.median(_radii(skeleton))
+    thickness = 2 * np.sort(_radii(skeleton))[len(skeleton) // 2]
     return Backdrop((float(means[0]), float(means[1]), float(means[2])), float(stray), float(min(thickness, 1.0)))
 
 
@@ -97,7 +98,26 @@ def plant_strokes(skeleton: Skeleton) -> Strokes:
     lone = np.flatnonzero(skeleton.degree == 0)
     tail = np.concatenate([skeleton.edges[:, 0], lone])
     head = np.concatenate([skeleton.edges[:, 1], lone])
-    return strokes(nodes[tail], nodes[head], np.minimum(radius[tail], BASE_FLARE * radius[head]), radius[head])
+    bend = _bends(skeleton, nodes)
+    cap = np.stack([bend[tail], bend[head]], axis=1)
+    flared = np.minimum(radius[tail], BASE_FLARE * radius[head])
+    return strokes(nodes[tail], nodes[head], flared, radius[head], 1.0, cap)
+
+
+def _bends(skeleton: Skeleton, nodes: FloatArray) -> FloatArray:
+    """(N,) the sine of the turn at nodes where one edge goes on from another, and 1 at all others."""
+    tail, head = skeleton.edges.T
+    enters = np.full(len(nodes), -1)
+    enters[head] = np.arange(len(head))
+    # An edge that goes on from another at a node of just these two.
+    after = np.flatnonzero((skeleton.degree[tail] == 2) & (enters[tail] >= 0))
+    step = nodes[head] - nodes[tail]
+    (x, y), (next_x, next_y) = step[enters[tail[after]]].T, step[after].T
+    lengths = np.sqrt((x * x + y * y) * (next_x * next_x + next_y * next_y))
+    gentle = x * next_x + y * next_y > 0.5 * lengths
+    bend = np.ones(len(nodes))
+    bend[tail[after]] = np.where(gentle, np.abs(x * next_y - y * next_x) / np.maximum(lengths, 1e-9), 1.0)
+    return bend
 
 
 def root_material(dice: Dice, behind: Backdrop, scale: float) -> Material:
@@ -166,9 +186,19 @@ def drawing_material(dice: Dice, behind: Backdrop, scale: float) -> Material:
     return Material(thin=colour, thick=colour, shading=dice.uniform(0, 30), shadow=dice.uniform(0, 0.3))
 
 
-def paint_plant(dice: Dice, canvas: Canvas, skeleton: Skeleton, material: Material) -> None:
-    """Paint a skeleton: shadow first, then the fringe of hairs, then the branches, depth by depth."""
-    drawn = plant_strokes(skeleton)
+def paint_plant(
+    dice: Dice,
+    canvas: Canvas,
+    skeleton: Skeleton,
+    material: Material,
+    drawn: Strokes | None = None,
+    layer: Layer | None = None,
+) -> None:
+    """Paint a skeleton: the fringe of hairs, the shadow, then the branches, depth by depth.
+
+    drawn and layer: `plant_strokes` and their fragments, where they are at hand.
+    """
+    drawn = plant_strokes(skeleton) if drawn is None else drawn
     if len(drawn) == 0:
         return
     angle = dice.uniform(0, 2 * math.pi)
@@ -183,26 +213,34 @@ def paint_plant(dice: Dice, canvas: Canvas, skeleton: Skeleton, material: Materi
     depth = (dice.array(axes + 1) * LAYERS).astype(np.int8)[axis]
     lighter = np.floor((dice.array(axes + 1) - 0.5) * 2 * material.variation)[axis].astype(np.float32)
 
-    found = rasterise(drawn, canvas.size)
-    layer_of = depth[found.stroke]
+    found = rasterise_layers([drawn], canvas.size)[0] if layer is None else layer
+    stroke = found.fragments.stroke[found.chosen] - np.int32(found.first)
+    depth_of = depth[stroke]
     if material.cut_base:
         # A trunk stands in the ground: without the round end below its base.
         at_base = np.zeros(len(drawn), dtype=bool)
         at_base[: len(skeleton.edges)] = np.isin(skeleton.edges[:, 0], skeleton.roots)
-        layer_of[(found.along < 0) & at_base[found.stroke]] = -1
+        below = np.flatnonzero(at_base[stroke])
+        depth_of[below[found.fragments.along[found.chosen[below]] < 0]] = -1
     if material.shadow:
-        _shadow(dice, canvas, found, light, material.shadow)
+        _shadow(dice, canvas, found.union(), light, material.shadow)
     side = _lit_side(drawn, light)
     bark = noise.window(noise.rough(), dice, canvas.size)
     coarse = noise.window(noise.clouds(), dice, canvas.size)
     thickest = float(max(drawn.start_radius.max(), drawn.end_radius.max(), np.float32(1)))
-    for layer in range(LAYERS):
-        of_layer = np.flatnonzero(layer_of == layer)
-        part = found.take(of_layer[topmost(found.pixel[of_layer], found.coverage[of_layer])])
-        if len(part.pixel):
-            colour = _colours(canvas, part, material, thickest, side, lighter, bark)
-            cover = (part.coverage * _opacity(canvas, part.pixel, material, coarse)) >> 8
-            blend(canvas.planes, part.pixel, cover, colour)
+    pixel, coverage = found.fragments.pixel[found.chosen], found.fragments.coverage[found.chosen]
+    seen = []
+    for number in range(LAYERS):
+        at_depth = np.flatnonzero(depth_of == number)
+        seen.append(at_depth[topmost(pixel[at_depth], coverage[at_depth])])
+    part = found.take(np.concatenate(seen))
+    colour = _colours(canvas, part, material, thickest, side, lighter, bark)
+    cover = (part.coverage * _opacity(canvas, part.pixel, material, coarse)) >> 8
+    begin = 0
+    for one in seen:
+        end = begin + len(one)
+        blend(canvas.planes, part.pixel[begin:end], cover[begin:end], colour[:, begin:end])
+        begin = end
 
 
 def _lit_side(drawn: Strokes, light: tuple[float, float]) -> Float32Array:
@@ -220,10 +258,11 @@ def _colours(
     thickest: float,
     side: Float32Array,
     lighter: Float32Array,
-    bark: Int16Array,
+    bark: noise.Int8Array,
 ) -> IndexArray:
     """(3,F) levels of the branches' pixels."""
-    across = np.clip(part.across / np.maximum(part.radius, np.float32(0.5)), -1, 1)
+    across = part.across / np.maximum(part.radius, np.float32(0.5))
+    np.minimum(np.maximum(across, np.float32(-1), out=across), np.float32(1), out=across)
     # A thin branch shows no roundness: its shading grows with its radius.
     round_ = np.minimum(part.radius * np.float32(0.4), np.float32(1)) * np.float32(material.shading)
     shade = round_ * (across * side[part.stroke] - across * across * np.float32(0.5)) + lighter[part.stroke]
@@ -232,12 +271,15 @@ def _colours(
     old = np.minimum(part.radius / np.float32(thickest), np.float32(1))
     levels = np.empty((3, len(part.pixel)), dtype=np.int32)
     for plane, thin, thick in zip(levels, material.thin, material.thick, strict=True):
-        value = np.float32(round(thin)) + np.float32(round(thick - thin)) * old + shade
-        plane[:] = np.clip(value, 0, 255)
+        value = old * np.float32(round(thick - thin))
+        value += shade
+        value += np.float32(round(thin))
+        np.minimum(np.maximum(value, np.float32(0), out=value), np.float32(255), out=value)
+        plane[:] = value
     return levels
 
 
-def _opacity(canvas: Canvas, pixel: IndexArray, material: Material, coarse: Int16Array) -> IndexArray:
+def _opacity(canvas: Canvas, pixel: IndexArray, material: Material, coarse: noise.Int8Array) -> IndexArray:
     """(F,) 0 to 256."""
     full = np.full(len(pixel), round(material.opacity * 256), dtype=np.int32)
     if material.fading:
@@ -246,17 +288,16 @@ def _opacity(canvas: Canvas, pixel: IndexArray, material: Material, coarse: Int1
     return full
 
 
-def _at(tile: Int16Array, pixel: IndexArray, canvas: Canvas) -> Int16Array:
+def _at(tile: noise.Int8Array, pixel: IndexArray, canvas: Canvas) -> noise.Int8Array:
     """(F,) the values of a window of a tile at some pixels."""
     row = pixel // canvas.size[0]
-    values: Int16Array = tile[row, pixel - row * canvas.size[0]]
+    values: noise.Int8Array = tile[row, pixel - row * canvas.size[0]]
     return values
 
 
-def _shadow(dice: Dice, canvas: Canvas, found: Fragments, light: tuple[float, float], strength: float) -> None:
+def _shadow(dice: Dice, canvas: Canvas, shape: Fragments, light: tuple[float, float], strength: float) -> None:
     """The plant's own shape once more, dark, a few whole pixels away from the light, and fainter one pixel further."""
     width, height = canvas.size
-    shape = union(found)
     row = shape.pixel // width
     column = shape.pixel - row * width
     reach = dice.uniform(1.0, 4.0)
@@ -268,17 +309,24 @@ def _shadow(dice: Dice, canvas: Canvas, found: Fragments, light: tuple[float, fl
 
 
 def _hairs(dice: Dice, canvas: Canvas, drawn: Strokes, material: Material) -> None:
-    """A pale fringe along some of the roots, broken up by fine noise."""
+    """A pale fringe along some of the roots, broken up by fine noise; soft enough to be drawn at half the size."""
+    width, height = canvas.size
     hairy = np.flatnonzero(dice.array(len(drawn)) < 0.9)
     reach = np.float32(snapped(material.hair_px))
     fringe = strokes(
-        drawn.start[hairy],
-        drawn.end[hairy],
-        drawn.start_radius[hairy] + np.float32(0.4) * reach,
-        drawn.end_radius[hairy] + np.float32(0.4) * reach,
-        1 + reach,
+        drawn.start[hairy] / 2,
+        drawn.end[hairy] / 2,
+        (drawn.start_radius[hairy] + np.float32(0.4) * reach) / 2,
+        (drawn.end_radius[hairy] + np.float32(0.4) * reach) / 2,
+        np.maximum((1 + reach) / 2, np.float32(1)),
     )
-    found = union(rasterise(fringe, canvas.size))
-    broken = _at(noise.window(noise.grain(), dice, canvas.size), found.pixel, canvas).astype(np.int32) + 64
-    share = (found.coverage * np.clip(broken, 0, 160) >> 7) * round(material.hairs * 256) >> 8
-    blend(canvas.planes, found.pixel, np.minimum(share, 256), np.asarray(material.thin).astype(np.int32))
+    found = union(rasterise(fringe, ((width + 1) // 2, (height + 1) // 2)))
+    row = found.pixel // ((width + 1) // 2)
+    column = found.pixel - row * ((width + 1) // 2)
+    pixel = row * (2 * width) + column * 2
+    whole = (row * 2 + 1 < height) & (column * 2 + 1 < width)  # all four pixels are in the picture
+    pixel = (pixel[whole] + np.asarray([[0], [1], [width], [width + 1]], dtype=np.int32)).reshape(-1)
+    broken = _at(noise.window(noise.grain(), dice, canvas.size), pixel, canvas).astype(np.int32) + 64
+    coverage = np.tile(found.coverage[whole], 4)
+    share = (coverage * np.clip(broken, 0, 160) >> 7) * round(material.hairs * 256) >> 8
+    blend(canvas.planes, pixel, np.minimum(share, 256), np.asarray(material.thin).astype(np.int32))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from treeformer.skeleton import Skeleton
 from treeformer.synthetic import clutter, lab, noise, optics, outdoors
 from treeformer.synthetic.canvas import Canvas, Colour, Sketch
 from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.foliage import Crown, crown_around
 from treeformer.synthetic.material import (
     Backdrop,
     Material,
@@ -25,15 +25,16 @@ from treeformer.synthetic.material import (
     root_material,
     wood_material,
 )
-from treeformer.synthetic.raster import Int16Array
+from treeformer.synthetic.raster import rasterise_layers
 
 LOOKS = ("paper", "photo")
 DEFAULT_SIZE = (512, 512)
 LINE_COLOUR: Colour = (0, 0, 0)
 PAGE_COLOUR: Colour = (255, 255, 255)
+JPEG_SHARE = 0.2
 
 Picture = NDArray[np.uint8]
-Scene = Callable[[Dice, Canvas, FloatArray], None]
+Scene = Callable[[Dice, Canvas, FloatArray], Sketch]
 
 SCENES: dict[str, Scene] = {
     "blue paper": lab.blue_paper,
@@ -94,29 +95,39 @@ def line_drawing(skeleton: Skeleton) -> Picture:
 
 def photograph(skeleton: Skeleton, dice: Dice) -> Picture:
     """A scene, the plant in it, what lies in front, then light, lens and camera, all drawn from the dice."""
-    canvas = Canvas(skeleton.image_size or DEFAULT_SIZE)
+    canvas = Canvas(skeleton.image_size or DEFAULT_SIZE, None)  # each scene paints all of it
     kind = kind_of(skeleton)
     weights = ANY_SCENE if dice.chance(0.08) else SCENE_WEIGHTS.get(kind, ANY_SCENE)
     scene = dice.weighted(tuple(weights.items()))
     bases = skeleton.nodes[skeleton.bases]
-    SCENES[scene](dice, canvas, bases)
+    behind = SCENES[scene](dice, canvas, bases)
+    trellis = kind == "vine" and len(skeleton) > 0 and dice.chance(0.8)
+    wires = _wires(dice, canvas, skeleton) if trellis else Sketch()
+    front = _in_front(dice, canvas, skeleton, kind, bases)
+    # All strokes of the picture at once; each set is then drawn in its turn.
+    plant = plant_strokes(skeleton)
+    sets = (behind.strokes(), wires.strokes(), plant, front.strokes())
+    of_behind, of_wires, of_plant, of_front = rasterise_layers(sets, canvas.size)
+
+    behind.draw(canvas, of_behind)
     crown = _crown(dice, canvas, skeleton, kind)
     if crown is not None:
-        crown.paint(dice, canvas, 0.0)
+        crown.paint(dice, canvas, 0, 0.75)  # the leaves behind the branches lie in shade
     material = MATERIALS[_material_of(dice, kind)](dice, backdrop(canvas, skeleton), canvas.scale)
-    if kind == "vine" and len(skeleton) and dice.chance(0.8):
-        _trellis(dice, canvas, skeleton)
-    paint_plant(dice, canvas, skeleton, material)
+    if trellis:
+        clutter.posts(dice, canvas, dice.whole(0, 2))
+    wires.draw(canvas, of_wires)
+    paint_plant(dice, canvas, skeleton, material, plant, of_plant)
     if crown is not None:
-        crown.paint(dice, canvas, dice.uniform(0.1, 0.5))
-    _in_front(dice, canvas, skeleton, kind, bases)
+        if dice.chance(0.6):
+            crown.cast_shade(canvas, dice.whole(4, 24))
+        crown.paint(dice, canvas, dice.whole(10, 60), 1.0)
+    front.draw(canvas, of_front)
+    _hold_before(dice, canvas)
 
-    optics.uneven_light(dice, canvas)
     optics.lens(dice, canvas)
-    optics.colour_cast(dice, canvas)
-    optics.sensor_noise(dice, canvas)
-    picture = canvas.picture()
-    return optics.jpeg(picture, dice.whole(35, 95)) if dice.chance(0.3) else picture
+    picture = optics.expose(dice, canvas)
+    return optics.jpeg(picture, dice.whole(35, 95)) if dice.chance(JPEG_SHARE) else picture
 
 
 def _material_of(dice: Dice, kind: str) -> str:
@@ -124,55 +135,27 @@ def _material_of(dice: Dice, kind: str) -> str:
     return dice.choice(tuple(MATERIALS)) if dice.chance(0.05) else fitting
 
 
-@dataclass(frozen=True, slots=True)
-class _Crown:
-    """The leaves of a tree: the rows they are in, how dense they are there, 0 to 200, and their colour."""
-
-    rows: slice
-    mass: Int16Array
-    colour: Colour
-
-    def paint(self, dice: Dice, canvas: Canvas, thinner: float) -> None:
-        """Paint the leaves, `thinner` (0 to 1) than the crown is; other leaves each time."""
-        mass = self.mass - np.int16(round(100 * thinner))
-        light = 1.0 if thinner else 0.7  # the leaves behind the branches lie in shade
-        colour = (self.colour[0] * light, self.colour[1] * light, self.colour[2] * light)
-        outdoors.paint_leaves(dice, canvas, mass, colour, dice.uniform(0.5, 1.0), self.rows)
-
-
-def _crown(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> _Crown | None:
-    """Leaves around the thin branches: a broken mass where there are many, single ones where there are few."""
-    if kind not in WOOD_KINDS or len(skeleton) == 0 or dice.chance(0.6 if kind == "vine" else 0.45):
+def _crown(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> Crown | None:
+    """Leaves around the thin branches, from a few tufts to a full crown, or none."""
+    if kind not in WOOD_KINDS or len(skeleton) == 0 or dice.chance(0.55 if kind == "vine" else 0.4):
         return None
     radius = skeleton.radius if skeleton.radius is not None else np.ones(len(skeleton))
     thin = skeleton.nodes[~(radius > max(1.0, float(np.nanmax(radius, initial=0.0)) * 0.5))]
-    amount = dice.uniform(0.05, 0.5) if kind == "vine" or dice.chance(0.4) else dice.uniform(0.4, 0.95)
-    width, height = canvas.size
-    cells = dice.whole(7, 14) if amount > 0.5 else dice.whole(9, 26)  # full crowns are round, thin ones cling
-    column = np.clip((thin[:, 0] * cells / width).astype(np.intp), 0, cells - 1)
-    row = np.clip((thin[:, 1] * cells / height).astype(np.intp), 0, cells - 1)
-    density = np.bincount(row * cells + column, minlength=cells * cells).reshape(cells, cells)
-    rows = slice(max(0, int(row.min()) - 1) * height // cells, min(cells, int(row.max()) + 2) * height // cells)
-    mass = noise.enlarge_gently(np.minimum(density * 70, 200).astype(np.int16), canvas.size)[rows]
-    mass += np.int16(round(140 * amount - 110))
-    level = dice.uniform(0.35, 1.3)
-    autumn = dice.chance(0.25)
-    colour = (150 * level, 110 * level, 30 * level) if autumn else (70 * level, 95 * level, 38 * level)
-    return _Crown(rows, mass, colour)
+    fullness = dice.uniform(0.0, 0.5) if kind == "vine" or dice.chance(0.4) else dice.uniform(0.3, 1.0)
+    return crown_around(dice, canvas, thin, fullness)
 
 
-def _trellis(dice: Dice, canvas: Canvas, skeleton: Skeleton) -> None:
-    """Wires at the height of the arms and above, and posts."""
+def _wires(dice: Dice, canvas: Canvas, skeleton: Skeleton) -> Sketch:
+    """The wires of a trellis, at the height of the arms and above."""
     top, bottom = float(skeleton.nodes[:, 1].min()), float(skeleton.nodes[:, 1].max())
-    clutter.posts(dice, canvas, dice.whole(0, 2))
     sketch = Sketch()
     heights = top + (bottom - top) * dice.array(dice.whole(1, 4), low=0.0, high=0.7)
     clutter.wires(dice, canvas, sketch, heights.tolist())
-    sketch.draw(canvas)
+    return sketch
 
 
-def _in_front(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str, bases: FloatArray) -> None:
-    """Seeds and shoots, leaves, stakes, tape, scratches: what hides a part of the plant or lies beside it."""
+def _in_front(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str, bases: FloatArray) -> Sketch:
+    """Seeds and shoots, leaves, grass, scratches, cords: what hides a part of the plant or lies beside it."""
     width, height = canvas.size
     sketch = Sketch()
     if kind == "seedling" and dice.chance(0.85):
@@ -195,7 +178,12 @@ def _in_front(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str, bases: 
         path = ((0, height * dice.fraction()), (width, height * dice.fraction()))
         radius = dice.uniform(1, 6) * canvas.scale
         sketch.line(path, radius, dice.uniform(10, 240), dice.uniform(0.3, 0.9), softness=dice.uniform(1, 6))
-    sketch.draw(canvas)
+    return sketch
+
+
+def _hold_before(dice: Dice, canvas: Canvas) -> None:
+    """Now and then a thing or a reflection before everything else."""
+    width, height = canvas.size
     if dice.chance(0.06):  # something held or fallen in front
         x, y, side = dice.uniform(0, width), dice.uniform(0, height), dice.uniform(10, 60) * canvas.scale
         level = dice.uniform(20, 230)
