@@ -73,14 +73,13 @@ def restore(path: Path, model: nn.Module, average: dict[str, Tensor], optimiser:
         if name not in parts["average"] or parts["average"][name].shape != tensor.shape:
             raise CheckpointError(f"{path}: of another architecture ({name} does not fit)")
         tensor.copy_(parts["average"][name])
-    names = [name for name, _ in _parameters_in_order(model, optimiser)]
     state = {
         index: {
-            key: parts["optimiser"][f"{name}/{key}"].clone()
+            key: _laid_out_as(parameter, parts["optimiser"][f"{name}/{key}"])
             for key in ("step", "exp_avg", "exp_avg_sq")
             if f"{name}/{key}" in parts["optimiser"]
         }
-        for index, name in enumerate(names)
+        for index, (name, parameter) in enumerate(_parameters_in_order(model, optimiser))
     }
     groups = optimiser.state_dict()["param_groups"]
     optimiser.load_state_dict({"state": {i: s for i, s in state.items() if s}, "param_groups": groups})
@@ -113,6 +112,13 @@ def _parameters_in_order(model: nn.Module, optimiser: torch.optim.Optimizer) -> 
 
 def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
     return {name: optimiser.state[p] for name, p in _parameters_in_order(model, optimiser) if p in optimiser.state}
+
+
+def _laid_out_as(parameter: Tensor, state: Tensor) -> Tensor:
+    """The same numbers in the parameter's order in memory, which the fused optimiser asks for."""
+    if state.shape != parameter.shape:
+        return state.clone()
+    return torch.empty_like(parameter, device=state.device, dtype=state.dtype).copy_(state)
 
 
 def _numpy(tensor: Tensor) -> Any:
