@@ -79,8 +79,11 @@ def walk(place: Float32Array, edges: IntArray, starts: Starts) -> Walked:
     run_of = np.full((len(starts), len(edges)), -1, dtype=np.intp)
     run_of[walk_of, edge] = np.arange(len(walk_of))
     start = begin[np.searchsorted(walk_of, np.arange(len(starts) + 1))]
-    alpha = alpha[sample, None]
-    laid = place[head][source] * alpha + place[tail][source] * (np.float32(1) - alpha)
+    alpha = alpha[sample]
+    laid = np.empty((len(alpha), 2), dtype=np.float32)
+    for axis in (0, 1):
+        to, off = (place[ends, axis][source] for ends in (head, tail))
+        laid[:, axis] = to * alpha + off * (np.float32(1) - alpha)
     return Walked(laid, walk_of, edge, begin, start, run_of)
 
 
@@ -109,14 +112,14 @@ def _breadth_first(place: Float32Array, edges: IntArray, starts: Starts) -> Iter
     path = np.concatenate([starts.to_first, starts.to_second])
     while True:
         fresh = np.flatnonzero(~reached[walk_of, node] & (path <= np.float32(REACH)))
-        fresh = fresh[_first_of_each(walk_of[fresh] * len(place) + node[fresh])]
+        fresh = fresh[_first_of_each(walk_of[fresh] * len(place) + node[fresh], reached.size)]
         walk_of, node, path = walk_of[fresh], node[fresh], path[fresh]
         reached[walk_of, node] = True
         source, slot = slots(row, node)
         head, edge = to[slot], over[slot]
         of = walk_of[source]
         ahead = np.flatnonzero(~used[of, edge] & (head != starts.first[of]) & (head != starts.second[of]))
-        ahead = ahead[_first_of_each(of[ahead] * len(edges) + edge[ahead])]
+        ahead = ahead[_first_of_each(of[ahead] * len(edges) + edge[ahead], used.size)]
         if len(ahead) == 0:
             return
         head, edge, source = head[ahead], edge[ahead], source[ahead]
@@ -127,9 +130,12 @@ def _breadth_first(place: Float32Array, edges: IntArray, starts: Starts) -> Iter
         node, path = head, path + length
 
 
-def _first_of_each(key: IntArray) -> IntArray:
-    """The positions of the first of all equal keys, in order."""
-    return np.sort(np.unique(key, return_index=True)[1])
+def _first_of_each(key: IntArray, keys: int) -> IntArray:
+    """The positions of the first of all equal keys, in order; keys are below a number."""
+    position = np.arange(len(key))
+    first = np.empty(keys, dtype=np.intp)
+    first[key[::-1]] = position[::-1]  # of several, the last one stays
+    return np.flatnonzero(first[key] == position)
 
 
 def _multiples(path: Float32Array, length: Float32Array) -> tuple[IntArray, Float32Array]:

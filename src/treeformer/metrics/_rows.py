@@ -17,4 +17,4 @@ def slots(start: IntArray, which: IntArray) -> tuple[IntArray, IntArray]:
     begin = start[which]
     size = start[which + 1] - begin
     source = np.repeat(np.arange(len(which)), size)
-    return source, np.arange(len(source)) + np.repeat(begin - np.cumsum(size) + size, size)
+    return source, np.arange(len(source)) + (begin - np.cumsum(size) + size)[source]
