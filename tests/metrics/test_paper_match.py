@@ -44,10 +44,10 @@ def slowly_matched(holes: Walked, marbles: Walked, truth: Map, prediction: Map) 
 
 
 @pytest.mark.parametrize("keypoints", [True, False])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [3, 8, 9])  # here marbles have to move up for the copies
 def test_it_agrees_with_trying_all(seed, keypoints):
     prediction, truth = (Map.of(graph, keypoints, SIZE) for graph in crowded(seed))
-    edges = np.arange(0, min(len(truth.edges), len(prediction.edges)), 5)
+    edges = np.arange(min(len(truth.edges), len(prediction.edges)))
     holes, marbles = walks(truth, edges), walks(prediction, edges)
     with_copies, without = matched(holes, marbles, near_edges(truth, prediction))
     assert list(zip(with_copies.tolist(), without.tolist(), strict=True)) == slowly_matched(
