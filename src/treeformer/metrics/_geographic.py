@@ -9,11 +9,13 @@ by up to 0.015, which is the "float noise" of the released code; with it, the re
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeformer.axes import FloatArray
+from treeformer.axes import FloatArray, IntArray
+from treeformer.skeleton import Skeleton
 
 Float32Array = NDArray[np.float32]
 
@@ -52,3 +54,23 @@ def directions(a: Float32Array, b: Float32Array) -> Float32Array:
     size[size == 0] = 1
     unit: Float32Array = step / size[..., None]
     return unit
+
+
+@dataclass(frozen=True)
+class Map:
+    """A graph on the globe; edges run from the lower to the higher node."""
+
+    place: Float32Array
+    edges: IntArray
+    direction: Float32Array
+
+    @classmethod
+    def of(cls, graph: Skeleton, keypoints: bool, size: tuple[int, int]) -> Map:
+        """Of a skeleton in a picture of this size; without the nodes of degree 2 where only key points count."""
+        bare = Skeleton(graph.nodes, graph.edges)  # stated roots and axes would survive the contraction
+        if keypoints:
+            bare = bare.contract()
+        place = places(bare.nodes, size)
+        edges = np.sort(bare.edges, axis=1)
+        edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+        return cls(place, edges, directions(place[edges[:, 0]], place[edges[:, 1]]))

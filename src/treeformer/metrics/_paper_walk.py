@@ -8,13 +8,14 @@ sum by sum as in the released code.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from treeformer.axes import IntArray
-from treeformer.branches import BoolArray, adjacency
+from treeformer.branches import adjacency
 from treeformer.metrics._geographic import Float32Array, distance
+from treeformer.metrics._rows import offsets, slots
 
 STEP = 0.00005  # degrees: 5.56 px
 REACH = 0.0015  # degrees: 166.7 px
@@ -56,45 +57,34 @@ class Walked:
 
 @dataclass(frozen=True)
 class _Runs:
-    """Samples on some edges, as fractions: alpha[k, valid[k]] from `tail` to `head`."""
+    """Samples on some edges: size[k] of them on the k-th, at the fractions alpha from `tail` to `head`, end to end."""
 
     walk: IntArray
     edge: IntArray
     tail: IntArray
     head: IntArray
+    size: IntArray
     alpha: Float32Array
-    valid: BoolArray
-
-    def places(self, place: Float32Array) -> Float32Array:
-        row, column = np.nonzero(self.valid)
-        alpha = self.alpha[row, column][:, None]
-        return place[self.head[row]] * alpha + place[self.tail[row]] * (np.float32(1) - alpha)
 
 
 def walk(place: Float32Array, edges: IntArray, starts: Starts) -> Walked:
     """Walk from all starts; place (N,2) and edges (E,2) are the graph."""
     rounds = [_along_first_edges(place, starts), *_breadth_first(place, edges, starts)]
-    walk_of = np.concatenate([runs.walk for runs in rounds])
+    walk_of, edge, tail, head, size, alpha = (
+        np.concatenate([getattr(runs, field.name) for runs in rounds]) for field in fields(_Runs)
+    )
     order = np.argsort(walk_of, kind="stable")
-    walk_of, edge_of = walk_of[order], np.concatenate([runs.edge for runs in rounds])[order]
-    laid = _offsets(np.concatenate([runs.valid.sum(axis=1) for runs in rounds]))
-    sample = slots(laid, order)[1]
-    begin = _offsets(np.diff(laid)[order])
+    source, sample = slots(offsets(size), order)
+    walk_of, edge, tail, head, begin = walk_of[order], edge[order], tail[order], head[order], offsets(size[order])
     run_of = np.full((len(starts), len(edges)), -1, dtype=np.intp)
-    run_of[walk_of, edge_of] = np.arange(len(walk_of))
+    run_of[walk_of, edge] = np.arange(len(walk_of))
     start = begin[np.searchsorted(walk_of, np.arange(len(starts) + 1))]
-    return Walked(np.concatenate([r.places(place) for r in rounds])[sample], walk_of, edge_of, begin, start, run_of)
-
-
-def slots(row: IntArray, node: IntArray) -> tuple[IntArray, IntArray]:
-    """All of row[n] to row[n + 1] for each of these n, one after another, and which of them each belongs to."""
-    size = row[node + 1] - row[node]
-    source = np.repeat(np.arange(len(node)), size)
-    return source, np.arange(len(source)) + np.repeat(row[node] - _offsets(size)[:-1], size)
-
-
-def _offsets(counts: IntArray) -> IntArray:
-    return np.concatenate([[0], np.cumsum(counts)])
+    alpha = alpha[sample]
+    laid = np.empty((len(alpha), 2), dtype=np.float32)
+    for axis in (0, 1):
+        to, off = (place[ends, axis][source] for ends in (head, tail))
+        laid[:, axis] = to * alpha + off * (np.float32(1) - alpha)
+    return Walked(laid, walk_of, edge, begin, start, run_of)
 
 
 def _along_first_edges(place: Float32Array, starts: Starts) -> _Runs:
@@ -104,7 +94,8 @@ def _along_first_edges(place: Float32Array, starts: Starts) -> _Runs:
     alpha = np.zeros((len(starts), 2 + int(1 / share.min(initial=1))), dtype=np.float32)
     alpha[:, 1:] = share[:, None]
     np.add.accumulate(alpha, axis=1, out=alpha)
-    return _Runs(np.arange(len(starts)), starts.edge, starts.second, starts.first, alpha, alpha <= 1)
+    size = (alpha <= 1).sum(axis=1)
+    return _Runs(np.arange(len(starts)), starts.edge, starts.second, starts.first, size, alpha[alpha <= 1])
 
 
 def _breadth_first(place: Float32Array, edges: IntArray, starts: Starts) -> Iterator[_Runs]:
@@ -121,14 +112,14 @@ def _breadth_first(place: Float32Array, edges: IntArray, starts: Starts) -> Iter
     path = np.concatenate([starts.to_first, starts.to_second])
     while True:
         fresh = np.flatnonzero(~reached[walk_of, node] & (path <= np.float32(REACH)))
-        fresh = fresh[_first_of_each(walk_of[fresh] * len(place) + node[fresh])]
+        fresh = fresh[_first_of_each(walk_of[fresh] * len(place) + node[fresh], reached.size)]
         walk_of, node, path = walk_of[fresh], node[fresh], path[fresh]
         reached[walk_of, node] = True
         source, slot = slots(row, node)
         head, edge = to[slot], over[slot]
         of = walk_of[source]
         ahead = np.flatnonzero(~used[of, edge] & (head != starts.first[of]) & (head != starts.second[of]))
-        ahead = ahead[_first_of_each(of[ahead] * len(edges) + edge[ahead])]
+        ahead = ahead[_first_of_each(of[ahead] * len(edges) + edge[ahead], used.size)]
         if len(ahead) == 0:
             return
         head, edge, source = head[ahead], edge[ahead], source[ahead]
@@ -139,16 +130,20 @@ def _breadth_first(place: Float32Array, edges: IntArray, starts: Starts) -> Iter
         node, path = head, path + length
 
 
-def _first_of_each(key: IntArray) -> IntArray:
-    """The positions of the first of all equal keys, in order."""
-    return np.sort(np.unique(key, return_index=True)[1])
+def _first_of_each(key: IntArray, keys: int) -> IntArray:
+    """The positions of the first of all equal keys, in order; keys are below a number."""
+    position = np.arange(len(key))
+    first = np.empty(keys, dtype=np.intp)
+    first[key[::-1]] = position[::-1]  # of several, the last one stays
+    return np.flatnonzero(first[key] == position)
 
 
-def _multiples(path: Float32Array, length: Float32Array) -> tuple[Float32Array, BoolArray]:
-    """Where on edges of these lengths, begun at these path lengths, the multiples of the step lie, as fractions."""
+def _multiples(path: Float32Array, length: Float32Array) -> tuple[IntArray, Float32Array]:
+    """How many multiples of the step lie on edges of these lengths, begun at these path lengths, and where."""
     along = np.full((len(path), 2 + int(min(length.max(), REACH) / STEP)), STEP, dtype=np.float32)
     along[:, 0] = (STEP * np.ceil(path / np.float32(STEP)).astype(np.float64)).astype(np.float32) - path
     np.add.accumulate(along, axis=1, out=along)
     alpha = (along / np.maximum(length, np.float32(1e-12))[:, None]).astype(np.float32, copy=False)
-    within = path[:, None] + length[:, None] * alpha <= np.float32(REACH)
-    return alpha, (along < length[:, None]) & within
+    valid = path[:, None] + length[:, None] * alpha <= np.float32(REACH)
+    valid &= along < length[:, None]
+    return valid.sum(axis=1), alpha[valid]

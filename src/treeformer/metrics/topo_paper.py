@@ -7,55 +7,25 @@ degrees of latitude, of which the picture's 512 px are 0.0046 (`_geographic` say
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
 
 from treeformer.axes import FloatArray, IntArray
 from treeformer.branches import BoolArray, trace
-from treeformer.metrics._geographic import LATITUDE, Float32Array, directions, distance, places, shrink
+from treeformer.metrics._geographic import Float32Array, Map, distance, shrink
 from treeformer.metrics._inputs import Graph, Scores, pair
-from treeformer.metrics._matching import matching_sizes
-from treeformer.metrics._paper_walk import STEP, Starts, Walked, slots, walk
-from treeformer.skeleton import Skeleton
+from treeformer.metrics._paper_match import matched, near_edges
+from treeformer.metrics._paper_walk import Starts, walk
 
 # Lengths in degrees; 0.00001° are 1.11 px.
 START_SPACING = 0.0005
 PAIR_RADIUS = 0.0001
 PAIR_ANGLE = 0.04  # 1 - |cos|: 16°
-MATCH_RADIUS = 0.0001
-MATCH_ANGLE = 0.29  # 1 - |cos|: 45°
-COPY_SHIFT = 0.00001
 SAME_PLACE = 0.0002
 SAME_PLACE_LIMIT = 0.0003
 GOOD_PRECISION = 0.9
 
-# For a first choice of what may match: room for the second copies and for rounding, and the plane that lengths are in.
-SPARE_RADIUS = MATCH_RADIUS + 2 * COPY_SHIFT
-PLANE = np.array([1.0, math.cos(math.radians(LATITUDE))], dtype=np.float32)
-
 # Walks that are compared at once, so that 5,000 nodes fit into memory.
 WALKS_AT_ONCE = 256
-
-
-@dataclass(frozen=True)
-class _Map:
-    """A graph on the globe; edges run from the lower to the higher node."""
-
-    place: Float32Array
-    edges: IntArray
-    direction: Float32Array
-
-    @classmethod
-    def of(cls, graph: Skeleton, keypoints: bool, size: tuple[int, int]) -> _Map:
-        bare = Skeleton(graph.nodes, graph.edges)  # stated roots and axes would survive the contraction
-        if keypoints:
-            bare = bare.contract()
-        place = places(bare.nodes, size)
-        edges = np.sort(bare.edges, axis=1)
-        edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
-        return cls(place, edges, directions(place[edges[:, 0]], place[edges[:, 1]]))
 
 
 def topo_paper(
@@ -75,7 +45,7 @@ def topo_paper(
     1.0
     """
     first, second, size = pair(prediction, truth, image_size)
-    found, wanted = (_Map.of(graph, keypoints, size) for graph in (first, second))
+    found, wanted = (Map.of(graph, keypoints, size) for graph in (first, second))
     starts, at = _starts(wanted)
     paired, marble_starts = _paired(starts, at, wanted, found)
     starts, at = starts[paired], at[paired]
@@ -86,7 +56,7 @@ def topo_paper(
     return Scores(float(precision[kept].mean()), float(recall[kept].mean()))
 
 
-def _starts(truth: _Map) -> tuple[Starts, Float32Array]:
+def _starts(truth: Map) -> tuple[Starts, Float32Array]:
     """Step 1: starts along each branch of the truth, and where they lie.
 
     A branch of one edge is met from both its ends and gets its starts twice, one of the released code's quirks.
@@ -124,7 +94,7 @@ def _starts(truth: _Map) -> tuple[Starts, Float32Array]:
     return starts, at
 
 
-def _paired(starts: Starts, at: Float32Array, truth: _Map, prediction: _Map) -> tuple[IntArray, Starts]:
+def _paired(starts: Starts, at: Float32Array, truth: Map, prediction: Map) -> tuple[IntArray, Starts]:
     """Step 2: the starts that have a partner, and the partners: on the nearest edge of much the same direction."""
     tail, head = prediction.place[prediction.edges[:, 0]], prediction.place[prediction.edges[:, 1]]
     best = np.full(len(starts), -1, dtype=np.intp)
@@ -156,92 +126,23 @@ def _distance_to_edges(point: Float32Array, tail: Float32Array, head: Float32Arr
     return apart
 
 
-def _compare(
-    truth: _Map, hole_starts: Starts, prediction: _Map, marble_starts: Starts
-) -> tuple[FloatArray, FloatArray]:
+def _compare(truth: Map, hole_starts: Starts, prediction: Map, marble_starts: Starts) -> tuple[FloatArray, FloatArray]:
     """Steps 3 and 4: precision and recall at each pair of starts."""
     if len(hole_starts) == 0:
         return np.zeros(0), np.zeros(0)
-    compatible = _near_edges(truth, prediction)
+    compatible = near_edges(truth, prediction)
     precision, recall = [], []
     for low in range(0, len(hole_starts), WALKS_AT_ONCE):
         some = slice(low, low + WALKS_AT_ONCE)
         holes = walk(truth.place, truth.edges, hole_starts[some])
         marbles = walk(prediction.place, prediction.edges, marble_starts[some])
-        with_copies, without = _matched(holes, marbles, compatible)
+        with_copies, without = matched(holes, marbles, compatible)
         precision.append(with_copies / np.diff(marbles.start))
         recall.append(without / np.diff(holes.start))
     return np.concatenate(precision), np.concatenate(recall)
 
 
-def _near_edges(truth: _Map, prediction: _Map) -> tuple[IntArray, IntArray]:
-    """Which edges have samples that may be partners, in compressed rows (row, to).
-
-    to[row[e]:row[e + 1]] are the prediction's edges of a like direction in the neighbourhood of the truth's edge e.
-    """
-    spare = np.array([SPARE_RADIUS, SPARE_RADIUS / PLANE[1]], dtype=np.float32)
-    low, high = (bound(truth.place[truth.edges], axis=1) for bound in (np.min, np.max))
-    other_low, other_high = (bound(prediction.place[prediction.edges], axis=1) for bound in (np.min, np.max))
-    near = []
-    for begin in range(0, len(truth.edges), WALKS_AT_ONCE):
-        some = slice(begin, begin + WALKS_AT_ONCE)
-        angle = np.float32(1) - np.abs(truth.direction[some] @ prediction.direction.T)
-        meets = angle < np.float32(MATCH_ANGLE)
-        for axis in (0, 1):
-            meets &= high[some, axis, None] + spare[axis] >= other_low[:, axis]
-            meets &= low[some, axis, None] - spare[axis] <= other_high[:, axis]
-        near.append(meets)
-    row, to = np.nonzero(np.concatenate(near))
-    return np.searchsorted(row, np.arange(len(truth.edges) + 1)), to
-
-
-def _matched(holes: Walked, marbles: Walked, compatible: tuple[IntArray, IntArray]) -> tuple[IntArray, IntArray]:
-    """The size of each walk's largest matching, with a second copy of every hole beside it, and without."""
-    marble, hole = _candidates(holes, marbles, compatible)
-    marble_south, marble_east = (np.ascontiguousarray(axis)[marble] for axis in marbles.place.T)
-    east_degree = shrink(marbles.place)[marble]
-    near = []
-    for place in (holes.place, holes.place + np.float32(COPY_SHIFT)):
-        south, east = (np.ascontiguousarray(axis)[hole] for axis in place.T)
-        np.subtract(marble_south, south, out=south)
-        np.subtract(marble_east, east, out=east)
-        east *= east_degree
-        near.append(np.flatnonzero(np.sqrt(south * south + east * east) < np.float32(MATCH_RADIUS)))
-    both = np.concatenate(near)
-    copy = 2 * hole[both]
-    copy[len(near[0]) :] += 1
-    # With the copies there is room for all, and hardly any of the searches is long.
-    with_copies = matching_sizes(marble[both], copy, marbles.start, 2 * holes.start, at_once=16)
-    return with_copies, matching_sizes(marble[near[0]], hole[near[0]], marbles.start, holes.start)
-
-
-def _candidates(holes: Walked, marbles: Walked, compatible: tuple[IntArray, IntArray]) -> tuple[IntArray, IntArray]:
-    """All (marble, hole) that may be near enough, and a few more: a run's marbles lie a step apart on a line."""
-    row, to = compatible
-    hole_run, slot = slots(row, holes.edge)
-    marble_run = marbles.run_of[holes.walk[hole_run], to[slot]]
-    hole_run, marble_run = hole_run[marble_run >= 0], marble_run[marble_run >= 0]
-    couple, hole = slots(holes.begin, hole_run)
-    run = marble_run[couple]
-
-    begin, count = marbles.begin[:-1], np.diff(marbles.begin)
-    final = len(marbles.place) - 1  # a run without samples may begin after the last of all
-    first, last = (marbles.place[np.minimum(at, final)] for at in (begin, np.maximum(begin + count - 1, begin)))
-    x, y = ((np.ascontiguousarray(holes.place[:, axis])[hole] - first[run, axis]) * PLANE[axis] for axis in (0, 1))
-    along = (last - first) * PLANE
-    along /= np.maximum(np.hypot(along[:, 0], along[:, 1]), np.float32(1e-12))[:, None]
-    ahead = x * along[run, 0] + y * along[run, 1]
-    room = np.float32(SPARE_RADIUS**2) - (x * x + y * y - ahead * ahead)
-    beside = np.flatnonzero(room > 0)
-    ahead, reach, run, hole = ahead[beside], np.sqrt(room[beside]), run[beside], hole[beside]
-    low = np.maximum(np.ceil((ahead - reach) / np.float32(STEP)).astype(np.intp), 0)
-    high = np.minimum(np.floor((ahead + reach) / np.float32(STEP)).astype(np.intp), count[run] - 1)
-    size = np.maximum(high - low + 1, 0)
-    rank = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-    return np.repeat(begin[run] + low, size) + rank, np.repeat(hole, size)
-
-
-def _without_neighbours(precision: FloatArray, at: Float32Array, prediction: _Map, starts: Starts) -> IntArray:
+def _without_neighbours(precision: FloatArray, at: Float32Array, prediction: Map, starts: Starts) -> IntArray:
     """Step 5: in falling order of precision, drop a start beside one already kept unless its precision is good."""
     order = np.argsort(precision, kind="stable")[::-1]
     good = int((precision >= GOOD_PRECISION).sum())
@@ -256,7 +157,7 @@ def _without_neighbours(precision: FloatArray, at: Float32Array, prediction: _Ma
     return np.flatnonzero(is_kept)
 
 
-def _paths(graph: _Map, sources: IntArray) -> FloatArray:
+def _paths(graph: Map, sources: IntArray) -> FloatArray:
     """(S,N) path lengths from some nodes to all, infinite beyond the limit."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
