@@ -1,4 +1,4 @@
-"""From node confidence and branch direction maps to a Skeleton: the second stage of the two-stage method, NumPy only."""
+"""From node confidence and branch direction maps to a Skeleton: the second stage of the two-stage method, in NumPy."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from treeformer.spanning import minimum_spanning_tree
 Map = NDArray[np.floating[Any]]
 # The alignment below which a pair counts as not aligned at all: resistivity stays finite, and nearer pairs cost less.
 LEAST_ALIGNMENT = 1e-3
+LARGEST = 1e6  # bound of confidences, which a network need not keep below 1
 
 
 class Nodes(NamedTuple):
@@ -61,8 +62,8 @@ def decode_maps(
     """
     if edges not in ("mst", "dijkstra"):
         raise TreeformerError(f"edges is {edges!r}, one of mst, dijkstra is needed")
-    confidence = np.nan_to_num(np.asarray(node_map, dtype=np.float32), nan=0.0, posinf=1.0, neginf=0.0)
-    flow = np.nan_to_num(np.asarray(direction_map, dtype=np.float32), nan=0.0, posinf=1.0, neginf=-1.0)
+    confidence = np.clip(np.nan_to_num(np.asarray(node_map, dtype=np.float32)), 0.0, LARGEST)
+    flow = np.clip(np.nan_to_num(np.asarray(direction_map, dtype=np.float32)), -1.0, 1.0)
     if confidence.ndim != 3 or flow.shape != (confidence.shape[0], 2, *confidence.shape[1:]):
         raise TreeformerError(f"maps of the shapes {confidence.shape} and {flow.shape} do not belong together")
     nodes = extract_nodes(
@@ -166,9 +167,7 @@ def alignments(
     return alignment, kind
 
 
-def resistivity(
-    points: FloatArray, alignment: FloatArray, distance_power: float, alignment_power: float
-) -> FloatArray:
+def resistivity(points: FloatArray, alignment: FloatArray, distance_power: float, alignment_power: float) -> FloatArray:
     """(N,N) distance^distance_power / |alignment|^alignment_power, the alignment kept within [0.001, 1].
 
     A distance power above 1 makes two steps over a node on the way cheaper than the direct one: at 1 they cost the

@@ -49,6 +49,8 @@ PAPER_PARAMETERS: dict[str, dict[str, Any]] = {
         "node_threshold": 0.5,
     },
 }
+# With a larger one resistivities would leave the range of numbers.
+LARGEST_POWER = 50
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,9 @@ class TwoStageConfig:
         for name in ("node_diameter_px", "edge_width_px"):
             if not getattr(self, name) > 0:
                 raise TreeformerError(f"{name} is {getattr(self, name)}, a positive number is needed")
+        for name in ("distance_power", "alignment_power"):
+            if not 0 <= getattr(self, name) <= LARGEST_POWER:
+                raise TreeformerError(f"{name} is {getattr(self, name)}, a number from 0 to {LARGEST_POWER} is needed")
         if self.network == "hourglass" and self.width % 32:
             raise TreeformerError(f"width {self.width} is not a multiple of 32, which the hourglass needs")
 
@@ -154,9 +159,7 @@ class TwoStage(nn.Module):
             channels = config.fine_width
         else:
             predicted = CHANNELS_A_CLASS * config.classes
-            self.hourglass = StackedHourglass(
-                config.hourglass_stacks, config.hourglass_depth, config.width, predicted
-            )
+            self.hourglass = StackedHourglass(config.hourglass_stacks, config.hourglass_depth, config.width, predicted)
             self.coarsest_stride = FEATURE_STRIDE * 2**config.hourglass_depth
             channels = config.width
         self.head = MapHead(channels, config.classes, config.map_stride)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -12,7 +14,7 @@ CHANNELS_A_CLASS = 3  # confidence, and x and y of the direction
 
 
 class MapHead(nn.Module):
-    """Goes on as a feature pyramid does where the backbone has no stage left: the picture itself comes in from the side.
+    """Goes on as a feature pyramid does, where the backbone has no stage left: the picture comes in from the side.
 
     Args:
         channels: of the features; halved at each doubling of the resolution, but not below `least_channels`.
@@ -25,7 +27,7 @@ class MapHead(nn.Module):
         widths = [channels]
         for _ in self.strides:
             widths.append(max(widths[-1] // 2, min(least_channels, channels)))
-        pairs = list(zip(widths, widths[1:], strict=False))
+        pairs = list(pairwise(widths))
         self.narrow = nn.ModuleList(nn.Conv2d(above, width, 1) for above, width in pairs)
         self.lateral = nn.ModuleList(nn.Conv2d(3, width, 3, padding=1) for _, width in pairs)
         self.smooth = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _, width in pairs)

@@ -1,4 +1,4 @@
-"""The maps that the two-stage method learns, drawn from skeletons on the device: node confidence and branch direction."""
+"""The maps that the two-stage method learns, drawn on the device: node confidence and branch direction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from torch import Tensor
 from treeformer.nn.heat_map import heat_targets
 from treeformer.nn.targets import Targets
 
-SIGMA_OF_DIAMETER = 1 / (2 * math.sqrt(2 * math.log(2)))  # a Gaussian's standard deviation over its width at half height
+# A Gaussian's standard deviation, for a width at half its height of 1.
+SIGMA_OF_DIAMETER = 1 / (2 * math.sqrt(2 * math.log(2)))
 
 
 class Maps(NamedTuple):
