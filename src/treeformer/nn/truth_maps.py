@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from treeformer.nn.heat_map import heat_targets
 from treeformer.nn.targets import Targets
@@ -54,8 +55,8 @@ def direction_targets(
 
     A cell belongs to an edge where its centre is within half the width of the segment (and at least half a cell, so
     that no edge falls between the cells). Only cells near an edge are looked at: along the axis on which the edge
-    is longer, a row of cells across it at every step. The number of steps differs from edge to edge, so this asks the
-    device twice how many there are; everything else stays there.
+    is longer, a row of cells across it at every step. The number of steps differs from edge to edge, so the device is
+    asked once how many there are; everything else stays there.
 
     Args:
         points: (B,M,2) px.
@@ -66,10 +67,9 @@ def direction_targets(
         (B,classes,2,h,w).
     """
     height, width = size
-    picture, child = torch.nonzero(parent >= 0, as_tuple=True)
-    start = points[picture, parent[picture, child]] / stride
-    end = points[picture, child] / stride
-    layer = picture * classes + kind[picture, child]
+    above = parent.clamp(min=0)[..., None].expand(-1, -1, 2)
+    start, end = points.gather(1, above).flatten(0, 1) / stride, points.flatten(0, 1) / stride
+    layer = (torch.arange(len(points), device=points.device)[:, None] * classes + kind).flatten()
     half = max(edge_width_px / stride / 2, 0.5)
 
     # u runs along the axis on which an edge is longer, v along the other; the line rises by at most 1 a step.
@@ -81,7 +81,7 @@ def direction_targets(
     limit = torch.where(steep, height, width)
     first = (low - half).floor().clamp(min=0)
     last = torch.minimum((high + half).floor(), limit - 1)
-    counts = (last - first + 1).clamp(min=0).long()
+    counts = torch.where(parent.flatten() >= 0, (last - first + 1).clamp(min=0), 0).long()
     edge = torch.repeat_interleave(torch.arange(len(counts), device=points.device), counts)
     before = counts.cumsum(0) - counts
     column = first[edge].long() + torch.arange(len(edge), device=points.device) - before[edge]
@@ -101,10 +101,10 @@ def direction_targets(
     share = ((offset * along).sum(-1) / length.clamp(min=1e-12)).clamp(0, 1)
     distance = (offset - share[..., None] * along).square().sum(-1)
     inside = (distance <= half**2) & (x >= 0) & (x < width) & (y >= 0) & (y < height) & (length > 0)
-    cell = (layer[edge, None] * height + y) * width + x
-    unit = torch.nn.functional.pad(along / length.clamp(min=1e-12).sqrt()[..., None], (0, 1), value=1.0)
+    cell = (layer[edge, None] * height + y.clamp(0, height - 1)) * width + x.clamp(0, width - 1)
+    unit = functional.pad(along / length.clamp(min=1e-12).sqrt()[..., None], (0, 1), value=1.0)
     total = points.new_zeros(len(points) * classes * height * width, 3)
-    total.index_add_(0, cell[inside], unit.expand(-1, cell.shape[1], -1)[inside])
+    total.index_add_(0, cell.flatten(), (unit * inside[..., None]).flatten(0, 1))
     mean = total[:, :2] / total[:, 2:].clamp(min=1)
     return mean.view(len(points), classes, height, width, 2).movedim(-1, 2).contiguous()
 
