@@ -21,7 +21,7 @@ LAYERS = (
     {"forest"},
     {"derive", "networkx_graph"},
     {"skeleton"},
-    {"formats", "draw", "synthetic", "decode"},
+    {"formats", "draw", "synthetic", "decode", "decode_maps", "draw_maps"},
     {"traits", "metrics", "examples"},
     {"data"},
     {"nn"},

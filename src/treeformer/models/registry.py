@@ -9,6 +9,7 @@ from torch import Tensor
 
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.treeformer import TreeFormer
+from treeformer.models.two_stage import TwoStage, TwoStageConfig
 from treeformer.nn.targets import Targets
 from treeformer.skeleton import Skeleton
 
@@ -45,4 +46,6 @@ MODELS: dict[str, Kind] = {
     "default": Kind(TreeFormerConfig.default, TreeFormer),
     "paper": Kind(TreeFormerConfig.paper, TreeFormer),
     "tiny": Kind(TreeFormerConfig.tiny, TreeFormer),
+    "two_stage": Kind(TwoStageConfig, TwoStage),
+    "hourglass": Kind(TwoStageConfig.hourglass, TwoStage),
 }

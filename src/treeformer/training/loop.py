@@ -325,6 +325,8 @@ def _model(config: TrainingConfig) -> Any:
         }
         checkpoint.load_weights(model, weights, Path(config.start_from))
     elif config.backbone_weights:
+        if not hasattr(model, "backbone"):
+            raise ConfigError(f"backbone_weights: the model {config.model!r} has no backbone that takes them")
         load_backbone(model.backbone, config.backbone_weights)
     return model
 

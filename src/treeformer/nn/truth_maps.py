@@ -1,0 +1,115 @@
+"""The maps that the two-stage method learns, drawn on the device: node confidence and branch direction."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from treeformer.nn.heat_map import heat_targets
+from treeformer.nn.targets import Targets
+
+# A Gaussian's standard deviation, for a width at half its height of 1.
+SIGMA_OF_DIAMETER = 1 / (2 * math.sqrt(2 * math.log(2)))
+
+
+class Maps(NamedTuple):
+    """Node confidence (B,C,h,w) and branch direction (B,C,2,h,w; x, y) of C classes, predicted or true."""
+
+    nodes: Tensor
+    directions: Tensor
+
+
+@torch.no_grad()
+def truth_maps(
+    targets: Targets, classes: int, size: tuple[int, int], stride: int, node_diameter_px: float, edge_width_px: float
+) -> Maps:
+    """What a network should say about pictures with these targets.
+
+    Args:
+        targets: with `parent` and `kind`; kinds from classes − 1 on are one class.
+        size: (h, w) of the maps; a cell is `stride` px.
+        node_diameter_px: the confidence around a node is at least 1/2 within a disc of this diameter.
+        edge_width_px: full width of the band around an edge in which the direction is given.
+    """
+    kind = targets.kind.clamp(max=classes - 1)
+    sigma = max(node_diameter_px / stride, 1.0) * SIGMA_OF_DIAMETER
+    nodes = [heat_targets(targets.points, targets.mask & (kind == c), *size, stride, sigma) for c in range(classes)]
+    directions = direction_targets(targets.points, targets.parent, kind, classes, size, stride, edge_width_px)
+    return Maps(torch.stack(nodes, dim=1), directions)
+
+
+def direction_targets(
+    points: Tensor,
+    parent: Tensor,
+    kind: Tensor,
+    classes: int,
+    size: tuple[int, int],
+    stride: int,
+    edge_width_px: float,
+) -> Tensor:
+    """Unit vectors away from the root in a band around each edge, their mean where bands overlap, 0 elsewhere.
+
+    A cell belongs to an edge where its centre is within half the width of the segment (and at least half a cell, so
+    that no edge falls between the cells). Only cells near an edge are looked at: along the axis on which the edge
+    is longer, a row of cells across it at every step. The number of steps differs from edge to edge, so the device is
+    asked once how many there are; everything else stays there.
+
+    Args:
+        points: (B,M,2) px.
+        parent: (B,M), −1 for none.
+        kind: (B,M) in 0 … classes − 1, of the edge from the parent.
+
+    Returns:
+        (B,classes,2,h,w).
+    """
+    height, width = size
+    above = parent.clamp(min=0)[..., None].expand(-1, -1, 2)
+    start, end = points.gather(1, above).flatten(0, 1) / stride, points.flatten(0, 1) / stride
+    layer = (torch.arange(len(points), device=points.device)[:, None] * classes + kind).flatten()
+    half = max(edge_width_px / stride / 2, 0.5)
+
+    # u runs along the axis on which an edge is longer, v along the other; the line rises by at most 1 a step.
+    step = end - start
+    steep = step[:, 1].abs() > step[:, 0].abs()
+    u0, v0 = torch.where(steep[:, None], start.flip(-1), start).unbind(-1)
+    du, dv = torch.where(steep[:, None], step.flip(-1), step).unbind(-1)
+    low, high = torch.minimum(u0, u0 + du), torch.maximum(u0, u0 + du)
+    limit = torch.where(steep, height, width)
+    first = (low - half).floor().clamp(min=0)
+    last = torch.minimum((high + half).floor(), limit - 1)
+    counts = torch.where(parent.flatten() >= 0, (last - first + 1).clamp(min=0), 0).long()
+    edge = torch.repeat_interleave(torch.arange(len(counts), device=points.device), counts)
+    before = counts.cumsum(0) - counts
+    column = first[edge].long() + torch.arange(len(edge), device=points.device) - before[edge]
+
+    slope = dv / torch.where(du == 0, 1.0, du)
+    centre = (column + 0.5).clamp(low[edge], high[edge])
+    line = v0[edge] + slope[edge] * (centre - u0[edge])
+    reach = math.ceil(half * math.sqrt(2)) + 1
+    across = torch.arange(-reach, reach + 1, device=points.device)
+    row = line.floor().long()[:, None] + across
+    x = torch.where(steep[edge, None], row, column[:, None])
+    y = torch.where(steep[edge, None], column[:, None], row)
+
+    along = step[edge, None]
+    offset = torch.stack([x, y], dim=-1) + 0.5 - start[edge, None]
+    length = along.square().sum(-1)
+    share = ((offset * along).sum(-1) / length.clamp(min=1e-12)).clamp(0, 1)
+    distance = (offset - share[..., None] * along).square().sum(-1)
+    inside = (distance <= half**2) & (x >= 0) & (x < width) & (y >= 0) & (y < height) & (length > 0)
+    cell = (layer[edge, None] * height + y.clamp(0, height - 1)) * width + x.clamp(0, width - 1)
+    unit = functional.pad(along / length.clamp(min=1e-12).sqrt()[..., None], (0, 1), value=1.0)
+    total = points.new_zeros(len(points) * classes * height * width, 3)
+    total.index_add_(0, cell.flatten(), (unit * inside[..., None]).flatten(0, 1))
+    mean = total[:, :2] / total[:, 2:].clamp(min=1)
+    return mean.view(len(points), classes, height, width, 2).movedim(-1, 2).contiguous()
+
+
+def map_errors(predicted: Maps, truth: Maps) -> tuple[Tensor, Tensor]:
+    """Mean squared errors of the node confidence and of the branch direction, over all cells, channels and pictures."""
+    nodes, directions = ((ours.float() - true).square().mean() for ours, true in zip(predicted, truth, strict=True))
+    return nodes, directions
