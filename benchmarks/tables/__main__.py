@@ -95,7 +95,7 @@ def _train(options: argparse.Namespace) -> None:
 
     if options.rehearse and options.results.resolve() == results.FOLDER.resolve():
         raise TreeformerError("a rehearsal needs a folder of its own: --results FOLDER")
-    began = time.monotonic()
+    began, overhead = time.monotonic(), 0.0
     have = results.read_all(options.results)
     for run in chosen_runs(options):
         if run.name in have:
@@ -105,7 +105,7 @@ def _train(options: argparse.Namespace) -> None:
             print(f"{run.name}: passed over, {why}", file=sys.stderr)
             continue
         spent = (time.monotonic() - began) / 60
-        if options.max_total is not None and spent + options.minutes > options.max_total:
+        if options.max_total is not None and spent + options.minutes + overhead > options.max_total:
             print(f"{run.name}: not begun, {spent:.1f} of {options.max_total:g} minutes are over", file=sys.stderr)
             break
         result = train_run(
@@ -120,6 +120,7 @@ def _train(options: argparse.Namespace) -> None:
             scale=REHEARSAL if options.rehearse else REAL,
             commit=options.commit,
         )
+        overhead = max(overhead, (time.monotonic() - began) / 60 - spent - options.minutes)
         print(f"{run.name}: {result.steps} steps, {result.trained_minutes:.2f} minutes, {result.pictures} pictures")
         if options.bring:
             bring(run.name, runs=options.runs, results_folder=options.results, to=options.bring)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -167,7 +168,7 @@ def edge_weight_total(config: TrainingConfig) -> float | None:
 
 def as_table(config: TrainingConfig) -> dict[str, Any]:
     """The configuration as JSON has it; of files and folders the names alone, not where they lie."""
-    table = asdict(config)
+    table: dict[str, Any] = json.loads(json.dumps(asdict(config)))
     table["backbone_weights"] = Path(config.backbone_weights).name
     for source in [*table["data"]["train"], *table["data"]["valid"]]:
         source["path"] = Path(source["path"]).name
