@@ -50,10 +50,14 @@ def train_run(
     commit: str = "",
 ) -> results.Result:
     """Train a run, or go on with it, then test it; weights in `runs`, the result in `out`."""
+    import torch
+
     from treeformer.training import checkpoint
     from treeformer.training.loop import CHECKPOINT, train
     from treeformer.training.validation import Validator, means
 
+    # Code is compiled a few times at most: after several runs in one process it would not be compiled any more.
+    torch.compiler.reset()
     why = missing(run, data)
     if why:
         raise TreeformerError(f"{run.name}: {why}")
@@ -78,7 +82,7 @@ def train_run(
             folder,
             resume=progress is not None,
             training_minutes=minutes,
-            accelerator=accelerator,
+            accelerator=device.type,
             show=lambda step, _, figures: print(_line(run, step, figures), flush=True),
             measure=measure,
         )
