@@ -49,11 +49,11 @@ RECIPES: dict[str, Recipe] = {
         for value in (2, 5, 100)
     },
     "two-stage": Recipe("two_stage", {}, {"mst": {"edges": "mst"}, "dijkstra": {"edges": "dijkstra"}}),
-    # Trunk, arm, cane, side shoot.
+    # Trunk, arm, cane with its side shoots.
     "two-stage-classes": Recipe(
-        "two_stage", {"classes": 4}, {"mst": {"edges": "mst"}, "dijkstra": {"edges": "dijkstra"}}
+        "two_stage", {"classes": 3}, {"mst": {"edges": "mst"}, "dijkstra": {"edges": "dijkstra"}}
     ),
-    "hourglass-classes": Recipe("hourglass", {"classes": 4}, {"mst": {"edges": "mst"}}, has_backbone=False),
+    "hourglass-classes": Recipe("hourglass", {"classes": 3}, {"mst": {"edges": "mst"}}, has_backbone=False),
     "ggt": Recipe(
         "ggt", {"constraint": "none"}, {"ggt": {"constraint": "none"}, "ggt-test-time": {"constraint": "test"}}
     ),
