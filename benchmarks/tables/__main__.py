@@ -25,6 +25,7 @@ from treeformer.errors import TreeformerError
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 DEFAULT_MINUTES = 4.0
+LEAST_WIDTH = 230
 
 
 def parser() -> argparse.ArgumentParser:
@@ -141,7 +142,8 @@ def _show(options: argparse.Namespace) -> None:
             write_markdown(options.markdown, table.name, markdown(built))
             print(f"{table.name}: written to {options.markdown}", file=sys.stderr)
         else:
-            console = Console()
+            # In a narrow terminal lines go on below: better than columns of two letters.
+            console = Console(width=max(Console().width, LEAST_WIDTH), soft_wrap=True)
             for one in screen(built):
                 console.print(one)
             for line in built.missing:

@@ -80,7 +80,7 @@ def make_ready(public_set: str, data: Path) -> Path:
 
 # Rows of the paper's Table S3; the synthetic row is the model's default.
 ROOT_MAPS = {"node_diameter_px": 3.0, "node_search_px": 7.0, "node_peak_share": 0.99, "node_threshold": 0.3}
-# Pictures of grapevines have half the paper's size here, and so have all lengths but that of a node, which a cell must hold.
+# Pictures of grapevines have half the paper's size here, and so have all lengths but a node's, which a cell must hold.
 GRAPEVINE_MAPS = {"map_stride": 2, "node_diameter_px": 3.0, "edge_width_px": 5.0, "node_search_px": 12.5}
 # Synthetic vines have a node every 8 px, as the roots have: no row of that table was made for them.
 VINE_MAPS = {"node_search_px": 7.0, "max_nodes": 400}
