@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from treeformer.data.prepare import prepare
 from treeformer.errors import TreeformerError
 from treeformer.training.config import DataConfig, SourceConfig
 
@@ -72,6 +71,8 @@ def make_ready(public_set: str, data: Path) -> Path:
     if not out.is_dir():
         if not (SOURCES / public_set).is_dir():
             raise TreeformerError(f"{SOURCES / public_set}: no such folder (TREEFORMER_DATA names the one above it)")
+        from treeformer.data.prepare import prepare
+
         unfinished = out.with_name(f"{out.name}-unfinished")
         prepare(public_set, SOURCES / public_set, unfinished, size=SIDE_PX)
         unfinished.rename(out)
