@@ -56,8 +56,9 @@ def train_run(
     from treeformer.training.loop import CHECKPOINT, train
     from treeformer.training.validation import Validator, means
 
-    # Code is compiled a few times at most: after several runs in one process it would not be compiled any more.
-    torch.compiler.reset()
+    if scale.compile:
+        # Code is compiled a few times at most: after several runs in one process it would not be compiled any more.
+        torch.compiler.reset()
     why = missing(run, data)
     if why:
         raise TreeformerError(f"{run.name}: {why}")
