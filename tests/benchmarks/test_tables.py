@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -262,3 +263,9 @@ def test_mistakes_on_the_command_line_are_one_line(tmp_path, capsys):
 def test_kept_figures_are_those_that_the_columns_show():
     shown = {column.metric for table in TABLES.values() for column in table.columns}
     assert {name for name in shown if not name.endswith("_f1")} <= set(results.KEPT)
+
+
+def test_a_machine_for_training_alone_prints_markdown(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    main(["lambda", "--results", str(tmp_path)])
+    assert "| Λ = 2 | — |" in capsys.readouterr().out
