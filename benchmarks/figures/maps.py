@@ -20,17 +20,20 @@ SHOWN = {"FPN": "two-stage-classes", "hourglass": "hourglass-classes"}
 
 def node_picture(nodes: Any) -> Image.Image:
     """Node confidences (C,h,w), the surest class of each cell, white on black."""
-    confidence = np.clip(nodes.max(axis=0), 0.0, 1.0)
-    return Image.fromarray(np.rint(255 * confidence).astype(np.uint8), mode="L")
+    return _channel(nodes.max(axis=0))
 
 
 def direction_picture(directions: Any) -> Image.Image:
     """Directions (C,2,h,w), summed over the classes: the angle is the hue, the length the brightness."""
     across, down = directions.sum(axis=0)
-    hue = (np.arctan2(down, across) / (2 * np.pi)) % 1.0
-    length = np.clip(np.hypot(across, down), 0.0, 1.0)
-    channels = np.stack([255 * hue, np.full_like(hue, 255), 255 * length], axis=-1)
-    return Image.fromarray(np.rint(channels).astype(np.uint8), mode="HSV").convert("RGB")
+    hue = np.arctan2(down, across) / (2 * np.pi) % 1.0
+    full = np.ones_like(hue)
+    return Image.merge("HSV", [_channel(one) for one in (hue, full, np.hypot(across, down))]).convert("RGB")
+
+
+def _channel(values: Any) -> Image.Image:
+    """(h,w), 0 to 1, as grey levels."""
+    return Image.fromarray(np.rint(255 * np.clip(values, 0.0, 1.0)).astype(np.uint8))
 
 
 def _pictures(nodes: Any, directions: Any) -> list[Tile]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
+from treeformer.draw import EDGE, EDGE_COLOURS, KEY_POINT, NODE, NODE_COLOURS, ROOT
 from treeformer.errors import TreeformerError
 from treeformer.files import whole_file
 
@@ -16,6 +17,7 @@ GAP_PX = 4
 HEADING_PX = 18
 LINE_PX = 12
 LARGEST_FILE = 300_000
+LINE_COLOURS = (EDGE, NODE, KEY_POINT, ROOT, *EDGE_COLOURS, *NODE_COLOURS)
 Tile = Image.Image | str
 """A picture, or a text in its place."""
 
@@ -56,10 +58,17 @@ def save_small(picture: Image.Image, path: Path, largest: int = LARGEST_FILE) ->
         size = (math.ceil(picture.width * scale), math.ceil(picture.height * scale))
         smaller = picture if scale == 1.0 else picture.resize(size, Image.Resampling.LANCZOS)
         for colours in (256, 128, 64):
-            # Without dither, and with the palette that keeps rare colours: those of the lines.
-            flat = smaller.quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
             with whole_file(path) as temporary:
-                flat.save(temporary, format="PNG", optimize=True)
+                _with_palette(smaller, colours).save(temporary, format="PNG", optimize=True)
             if path.stat().st_size < largest:
                 return
     raise TreeformerError(f"{path}: a PNG of {largest} bytes cannot hold it")
+
+
+def _with_palette(picture: Image.Image, colours: int) -> Image.Image:
+    """So many colours: those of the lines, which are rare and would be lost, and the picture's own."""
+    lines = [channel for colour in LINE_COLOURS for channel in colour]
+    own = picture.quantize(colours - len(LINE_COLOURS), Image.Quantize.MEDIANCUT).getpalette() or []
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*lines, *own][: 3 * colours])
+    return picture.quantize(palette=palette, dither=Image.Dither.NONE)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.tables import results
-from benchmarks.tables.build import build
+from benchmarks.tables.build import Built, build
 from benchmarks.tables.recipes import REAL, REHEARSAL, Run, run_named
 from benchmarks.tables.show import markdown, screen, write_markdown
 from benchmarks.tables.spec import TABLES, all_runs
@@ -25,6 +25,7 @@ from treeformer.errors import TreeformerError
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 DEFAULT_MINUTES = 4.0
+LEAST_WIDTH = 280
 
 
 def parser() -> argparse.ArgumentParser:
@@ -95,7 +96,7 @@ def _train(options: argparse.Namespace) -> None:
 
     if options.rehearse and options.results.resolve() == results.FOLDER.resolve():
         raise TreeformerError("a rehearsal needs a folder of its own: --results FOLDER")
-    began = time.monotonic()
+    began, overhead = time.monotonic(), 0.0
     have = results.read_all(options.results)
     for run in chosen_runs(options):
         if run.name in have:
@@ -105,7 +106,7 @@ def _train(options: argparse.Namespace) -> None:
             print(f"{run.name}: passed over, {why}", file=sys.stderr)
             continue
         spent = (time.monotonic() - began) / 60
-        if options.max_total is not None and spent + options.minutes > options.max_total:
+        if options.max_total is not None and spent + options.minutes + overhead > options.max_total:
             print(f"{run.name}: not begun, {spent:.1f} of {options.max_total:g} minutes are over", file=sys.stderr)
             break
         result = train_run(
@@ -120,14 +121,13 @@ def _train(options: argparse.Namespace) -> None:
             scale=REHEARSAL if options.rehearse else REAL,
             commit=options.commit,
         )
+        overhead = max(overhead, (time.monotonic() - began) / 60 - spent - options.minutes)
         print(f"{run.name}: {result.steps} steps, {result.trained_minutes:.2f} minutes, {result.pictures} pictures")
         if options.bring:
             bring(run.name, runs=options.runs, results_folder=options.results, to=options.bring)
 
 
 def _show(options: argparse.Namespace) -> None:
-    from rich.console import Console
-
     have = results.read_all(options.results)
     if options.list:
         for run in chosen_runs(options):
@@ -140,11 +140,21 @@ def _show(options: argparse.Namespace) -> None:
             write_markdown(options.markdown, table.name, markdown(built))
             print(f"{table.name}: written to {options.markdown}", file=sys.stderr)
         else:
-            console = Console()
-            for one in screen(built):
-                console.print(one)
-            for line in built.missing:
-                console.print(f"missing: {line}", markup=False)
+            _print(built)
+
+
+def _print(built: Built) -> None:
+    try:
+        from rich.console import Console
+    except ModuleNotFoundError:  # a machine for training alone
+        print(markdown(built))
+        return
+    # In a narrow terminal lines go on below: better than columns of two letters.
+    console = Console(width=max(Console().width, LEAST_WIDTH), soft_wrap=True)
+    for one in screen(built):
+        console.print(one)
+    for line in built.missing:
+        console.print(f"missing: {line}", markup=False)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from treeformer.data.prepare import prepare
 from treeformer.errors import TreeformerError
 from treeformer.training.config import DataConfig, SourceConfig
 
@@ -72,6 +71,8 @@ def make_ready(public_set: str, data: Path) -> Path:
     if not out.is_dir():
         if not (SOURCES / public_set).is_dir():
             raise TreeformerError(f"{SOURCES / public_set}: no such folder (TREEFORMER_DATA names the one above it)")
+        from treeformer.data.prepare import prepare
+
         unfinished = out.with_name(f"{out.name}-unfinished")
         prepare(public_set, SOURCES / public_set, unfinished, size=SIDE_PX)
         unfinished.rename(out)
@@ -80,7 +81,10 @@ def make_ready(public_set: str, data: Path) -> Path:
 
 # Rows of the paper's Table S3; the synthetic row is the model's default.
 ROOT_MAPS = {"node_diameter_px": 3.0, "node_search_px": 7.0, "node_peak_share": 0.99, "node_threshold": 0.3}
-VINE_MAPS = {"map_stride": 4, "node_diameter_px": 3.0, "edge_width_px": 10.0, "node_search_px": 25.0}
+# Pictures of grapevines have half the paper's size here, and so have all lengths but a node's, which a cell must hold.
+GRAPEVINE_MAPS = {"map_stride": 2, "node_diameter_px": 3.0, "edge_width_px": 5.0, "node_search_px": 12.5}
+# Synthetic vines have a node every 8 px, as the roots have: no row of that table was made for them.
+VINE_MAPS = {"node_search_px": 7.0, "max_nodes": 400}
 ROOTS = {"tokens": 512, "max_nodes": 400, "batch_size": 16, "two_stage": ROOT_MAPS | {"max_nodes": 512}}
 
 DOMAINS: dict[str, Domain] = {
@@ -129,7 +133,7 @@ DOMAINS: dict[str, Domain] = {
             batch_size=64,
             valid_count=0,
             test_count=0,
-            two_stage=VINE_MAPS,
+            two_stage=GRAPEVINE_MAPS,
             when_missing="not run: the 3D2cut Single Guyot set (CC BY-NC-SA 4.0) is not here; wherever it lies in "
             "$TREEFORMER_DATA/single-guyot, `--run --domain grapevine` fills these rows",
         ),
@@ -144,7 +148,7 @@ DOMAINS: dict[str, Domain] = {
             batch_size=64,
             valid_count=32,
             test_count=200,
-            two_stage=VINE_MAPS | {"max_nodes": 400},
+            two_stage=VINE_MAPS,
         ),
     )
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -48,11 +49,11 @@ RECIPES: dict[str, Recipe] = {
         for value in (2, 5, 100)
     },
     "two-stage": Recipe("two_stage", {}, {"mst": {"edges": "mst"}, "dijkstra": {"edges": "dijkstra"}}),
-    # Trunk, arm, cane, side shoot.
+    # Trunk, arm, cane with its side shoots.
     "two-stage-classes": Recipe(
-        "two_stage", {"classes": 4}, {"mst": {"edges": "mst"}, "dijkstra": {"edges": "dijkstra"}}
+        "two_stage", {"classes": 3}, {"mst": {"edges": "mst"}, "dijkstra": {"edges": "dijkstra"}}
     ),
-    "hourglass-classes": Recipe("hourglass", {"classes": 4}, {"mst": {"edges": "mst"}}, has_backbone=False),
+    "hourglass-classes": Recipe("hourglass", {"classes": 3}, {"mst": {"edges": "mst"}}, has_backbone=False),
     "ggt": Recipe(
         "ggt", {"constraint": "none"}, {"ggt": {"constraint": "none"}, "ggt-test-time": {"constraint": "test"}}
     ),
@@ -167,7 +168,7 @@ def edge_weight_total(config: TrainingConfig) -> float | None:
 
 def as_table(config: TrainingConfig) -> dict[str, Any]:
     """The configuration as JSON has it; of files and folders the names alone, not where they lie."""
-    table = asdict(config)
+    table: dict[str, Any] = json.loads(json.dumps(asdict(config)))
     table["backbone_weights"] = Path(config.backbone_weights).name
     for source in [*table["data"]["train"], *table["data"]["valid"]]:
         source["path"] = Path(source["path"]).name

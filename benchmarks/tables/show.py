@@ -52,7 +52,8 @@ def lines(built: Built, block: Block) -> tuple[list[str], list[list[str]]]:
     several = len(built.table.seeds) > 1
     headings = ["", *(column.heading for column in built.table.columns)]
     headings += ["F1 as coded of each seed"] if several else []
-    headings.append(f"paper ({block.paper_domain}): SMD, P / R / F1, trees")
+    own = "".join(f", {column.heading}" for column in built.table.extra_columns)
+    headings.append(f"paper ({block.paper_domain}): SMD, P / R / F1, trees{own}")
     rows = []
     for row in block.rows:
         cells = [row.title, *(cell(column, row.figures.get(column.metric)) for column in built.table.columns)]

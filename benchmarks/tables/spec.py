@@ -103,7 +103,7 @@ TABLES: dict[str, Table] = {
             ),
             domains=("vine",),
             extra_columns=MAP_ERRORS,
-            note="Classes: trunk, arm, cane, side shoot, from the grammar. The errors of the binary row are of "
+            note="Classes: trunk, arm, cane with side shoots, from the grammar. The errors of the binary row are of "
             "other maps than those of the multi-class rows. The hourglass has no ResNet and starts from random "
             "weights. The paper's figures are of the grapevine set.",
         ),

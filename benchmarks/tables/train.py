@@ -16,9 +16,10 @@ from benchmarks.tables.domains import DOMAINS
 from benchmarks.tables.recipes import REAL, RECIPES, Run, Scale, as_table, edge_weight_total
 
 from treeformer.errors import TreeformerError
+from treeformer.files import whole_file
 from treeformer.training.config import TrainingConfig
 
-WEIGHTS = "weights.safetensors"
+WEIGHTS, SETTINGS = "weights.safetensors", "settings.json"
 # Of one validation, for the curves; the test has everything.
 CURVE_METRICS = (
     "topo_paper_precision", "topo_paper_recall", "topo_precision", "topo_recall", "smd_paper", "smd", "tree_rate",
@@ -49,10 +50,15 @@ def train_run(
     commit: str = "",
 ) -> results.Result:
     """Train a run, or go on with it, then test it; weights in `runs`, the result in `out`."""
+    import torch
+
     from treeformer.training import checkpoint
     from treeformer.training.loop import CHECKPOINT, train
     from treeformer.training.validation import Validator, means
 
+    if scale.compile:
+        # Code is compiled a few times at most: after several runs in one process it would not be compiled any more.
+        torch.compiler.reset()
     why = missing(run, data)
     if why:
         raise TreeformerError(f"{run.name}: {why}")
@@ -69,6 +75,7 @@ def train_run(
         figures = {f"{d}/{m}": found[d][m] for d in found for m in CURVE_METRICS}
         return next(iter(found.values())) | figures
 
+    _same_as_begun(folder, {"minutes": minutes, "backbone": fingerprint(backbone), "config": as_table(config)})
     progress = checkpoint.read_progress(folder / CHECKPOINT)
     if progress is None or progress.training_seconds < 60 * minutes:
         progress = train(
@@ -76,7 +83,7 @@ def train_run(
             folder,
             resume=progress is not None,
             training_minutes=minutes,
-            accelerator=accelerator,
+            accelerator=device.type,
             show=lambda step, _, figures: print(_line(run, step, figures), flush=True),
             measure=measure,
         )
@@ -102,6 +109,15 @@ def train_run(
     )
     results.write(result, out)
     return result
+
+
+def _same_as_begun(folder: Path, settings: dict[str, Any]) -> None:
+    """Note down what a run was begun with; one that goes on with anything else would be neither of the two."""
+    path, text = folder / SETTINGS, json.dumps(settings, indent=1)
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise TreeformerError(f"{folder}: was begun with other settings (see {SETTINGS}); remove it to begin anew")
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def load(folder: Path, device: Any) -> Any:

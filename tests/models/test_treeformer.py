@@ -293,9 +293,10 @@ def test_all_processes_together_divide_by_their_mean_count(tiny, pictures):
         assert value.item() == pytest.approx((parts[0][name] + parts[1][name]).item() / 2, rel=1e-3), name
 
 
-def test_compiled_parts_have_no_breaks_and_the_same_losses(pictures):
+@pytest.mark.parametrize("edge_cost", ["margin", "distance"])
+def test_compiled_parts_have_no_breaks_and_the_same_losses(pictures, edge_cost):
     targets = Targets.from_skeletons([FORKED, BENT], size=8)
-    model = built(TreeFormerConfig.tiny(decoder_layers=1), shaken=0.02).train()
+    model = built(TreeFormerConfig.tiny(decoder_layers=1, edge_cost=edge_cost), shaken=0.02).train()
     results = []
     for compiled in (False, True):
         if compiled:

@@ -1,0 +1,69 @@
+"""Sheets of tiles, small files, and curves from results that were made up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from benchmarks.figures.curves import curves, f1_curve
+from benchmarks.figures.maps import direction_picture, node_picture
+from benchmarks.figures.sheet import GAP_PX, HEADING_PX, TILE_PX, save_small, sheet
+from benchmarks.tables.recipes import Run
+from PIL import Image
+
+from tests.benchmarks.made_up import result, row
+from treeformer.errors import TreeformerError
+
+RUN = Run("synthetic", "sfs", 0)
+
+
+def test_tiles_stand_in_their_places():
+    red, blue = (Image.new("RGB", (50, 50), colour) for colour in ("red", "blue"))
+    page = sheet(["a", "b"], ["x", "y"], [[red, "a long text " * 30], [blue, red]])
+    assert page.size == (2 * (TILE_PX + GAP_PX) + GAP_PX, HEADING_PX + 2 * (TILE_PX + HEADING_PX))
+    middle = TILE_PX // 2
+    top = [2 * HEADING_PX + middle + r * (TILE_PX + HEADING_PX) for r in range(2)]
+    left = [GAP_PX + middle + c * (TILE_PX + GAP_PX) for c in range(2)]
+    assert page.getpixel((left[0], top[0])) == (255, 0, 0)
+    assert page.getpixel((left[0], top[1])) == (0, 0, 255)
+    assert page.getpixel((left[1], top[1])) == (255, 0, 0)
+
+
+def test_files_are_small_also_of_pictures_that_hardly_compress(tmp_path):
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (120, 120, 3), dtype=np.uint8))
+    save_small(noise, tmp_path / "noise.png", 6_000)
+    assert (tmp_path / "noise.png").stat().st_size < 6_000
+    lines = Image.new("RGB", (500, 500), "white")
+    lines.paste("red", (100, 100, 400, 104))
+    save_small(lines, tmp_path / "lines.png")
+    with Image.open(tmp_path / "lines.png") as again:
+        assert again.size == (500, 500)
+        assert again.convert("RGB").getpixel((200, 102)) == (255, 0, 0)
+    with pytest.raises(TreeformerError, match="cannot hold it"):
+        save_small(noise, tmp_path / "tiny.png", 500)
+
+
+def test_maps_are_painted_by_confidence_and_by_angle():
+    nodes = np.zeros((2, 3, 4))
+    nodes[1, 2, 3] = 2.0
+    assert np.asarray(node_picture(nodes)).tolist() == [[0] * 4, [0] * 4, [0, 0, 0, 255]]
+    directions = np.zeros((1, 2, 1, 3))
+    directions[0, :, 0, 0] = (1, 0)
+    directions[0, :, 0, 1] = (-1, 0)
+    right, left, none = np.asarray(direction_picture(directions))[0].tolist()
+    assert right == [255, 0, 0]
+    assert left[0] == 0
+    assert min(left[1:]) > 200
+    assert none == [0, 0, 0]
+
+
+def test_curves_are_f1_over_minutes(tmp_path):
+    made = result(RUN, [row()])
+    assert f1_curve(made, "ours") == ([2.0, 4.0], [0.0, 0.75])
+    curves({RUN.name: made}, tmp_path / "curves.png")
+    with Image.open(tmp_path / "curves.png") as picture:
+        assert len(picture.convert("RGB").getcolors(100_000)) > 10
+    with pytest.raises(TreeformerError, match="no result"):
+        curves({}, tmp_path / "none.png")

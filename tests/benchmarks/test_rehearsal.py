@@ -1,0 +1,108 @@
+"""Everything once in small: train, be interrupted, test, carry the files over, build the table, draw the panels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from benchmarks.figures.__main__ import main as figures
+from benchmarks.tables import results
+from benchmarks.tables.__main__ import main as tables
+from benchmarks.tables.recipes import REHEARSAL, Run
+from benchmarks.tables.train import SETTINGS, missing, train_run
+from PIL import Image
+
+from treeformer import safetensors
+from treeformer.errors import TreeformerError
+from treeformer.training.loop import CHECKPOINT
+
+RUN = Run("synthetic", "sfs", 0)
+MINUTES = 0.004
+
+
+def train(folder: Path, run: Run = RUN, **changes):
+    options = {"minutes": MINUTES, "accelerator": "cpu", "scale": REHEARSAL, "commit": "c0ffee"} | changes
+    return train_run(run, runs=folder / "runs", data=folder / "data", out=folder / "results", **options)
+
+
+def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
+    here, there = tmp_path / "here", tmp_path / "there"
+    common = ["--rehearse", "--minutes", str(MINUTES), "--accelerator", "cpu", "--workers", "0"]
+    places = ["--results", str(there / "results"), "--runs", str(there / "runs"), "--data", str(there / "data")]
+    only = ["--only", RUN.name]
+    tables(["table1", "--run", *common, *places, *only, "--bring", str(tmp_path / "brought"), "--commit", "c0ffee"])
+
+    # It is not trained again.
+    monkeypatch.setattr("benchmarks.tables.train.train_run", None)
+    tables(["table1", "--run", *common, *places, *only])
+    assert {path.name for path in (tmp_path / "brought").iterdir()} == {
+        f"{RUN.name}.json",
+        f"{RUN.name}-1-of-1.safetensors",
+    }
+
+    capsys.readouterr()
+    own = ["--results", str(here / "results"), "--runs", str(here / "runs")]
+    tables(["table1", *own, "--take", str(tmp_path / "brought"), "--list", "--domain", "synthetic"])
+    assert "not run yet" in capsys.readouterr().out
+    [found] = results.read_all(here / "results").values()
+    assert found.run == RUN.name
+    assert found.commit == "c0ffee"
+    assert found.edge_weight_total == 2.0
+    assert found.minutes == MINUTES <= found.trained_minutes
+    assert found.test_pictures == 3
+    assert found.tests.keys() == {"train-time", "ours"}
+    assert found.tests["ours"]["forest_rate"] == [1, 1, 1]
+    assert found.curve["step"][-1] == found.steps
+    assert found.curve["minutes"] == sorted(found.curve["minutes"])
+    assert len(found.curve["ours/topo_precision"]) == len(found.curve["step"])
+    assert str(tmp_path) not in (here / "results" / f"{RUN.name}.json").read_text(), "no place of this machine"
+
+    figures(["panels", "--rehearse", *own, "--domain", "synthetic", "--output", str(here), "--pictures", "0", "99"])
+    figures(["curves", *own, "--output", str(here)])
+    for name in ("panels-synthetic.png", "curves.png"):
+        with Image.open(here / name) as picture:
+            assert picture.width > 300
+        assert (here / name).stat().st_size < 300_000
+    with pytest.raises(SystemExit, match="no weights of any run that is shown here"):
+        figures(["maps", "--rehearse", *own, "--output", str(here)])
+
+
+def test_a_run_that_was_killed_goes_on_and_one_with_other_settings_does_not(tmp_path, monkeypatch):
+    def killed(*_arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("benchmarks.tables.train._test", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path)
+    assert not list((tmp_path / "results").glob("*")), "a result appears whole or not at all"
+    checkpoint = tmp_path / "runs" / RUN.name / CHECKPOINT
+    before = checkpoint.stat().st_mtime_ns
+    result = train(tmp_path)
+    assert checkpoint.stat().st_mtime_ns == before, "its minutes were over: only the test was left to do"
+    assert result.steps == safetensors_step(checkpoint)
+    with pytest.raises(TreeformerError, match=f"begun with other settings .see {SETTINGS}"):
+        train(tmp_path, minutes=1.0)
+
+
+def safetensors_step(path: Path) -> int:
+    import json
+
+    return int(json.loads(safetensors.read_header(path)[1]["progress"])["step"])
+
+
+def test_what_cannot_be_trained_here_is_passed_over(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("benchmarks.tables.domains.SOURCES", tmp_path / "none")
+    osr = Run("osr-roots", "sfs", 0)
+    assert "osr-roots is not in the folder" in missing(osr, tmp_path)
+    with pytest.raises(TreeformerError, match="osr-roots is not in the folder"):
+        train(tmp_path, osr)
+    monkeypatch.setattr("treeformer.models.registry.MODELS", {})
+    assert missing(RUN, tmp_path) == "there is no model 'default' yet"
+    tables(["lambda", "--run", "--rehearse", "--results", str(tmp_path), "--data", str(tmp_path)])
+    captured = capsys.readouterr()
+    assert captured.err.count("passed over") == 8
+    assert "was not run yet" in captured.out

@@ -1,0 +1,271 @@
+"""The tables: a consistent spec, equal compute, and one table rebuilt from results that were made up."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from benchmarks.tables import results
+from benchmarks.tables.__main__ import main
+from benchmarks.tables.build import build, published, refusals
+from benchmarks.tables.domains import DOMAINS
+from benchmarks.tables.recipes import RECIPES, Run, edge_weight_total, run_named
+from benchmarks.tables.show import markdown, write_markdown
+from benchmarks.tables.spec import TABLES, all_runs
+
+from tests.benchmarks.made_up import result, row
+from treeformer.errors import TreeformerError
+from treeformer.models.registry import MODELS
+from treeformer.training.config import build as build_settings
+
+SFS, PLAIN = Run("synthetic", "sfs", 0), Run("synthetic", "plain", 0)
+PAGE = Path(__file__).parents[2] / "docs" / "results.md"
+
+
+# ---- the spec
+
+
+def test_every_row_is_a_recipe_decoded_in_one_of_its_ways():
+    for table in TABLES.values():
+        assert len({row.name for row in table.rows}) == len(table.rows)
+        assert set(table.domains) <= DOMAINS.keys()
+        for one in table.rows:
+            assert one.decoding in RECIPES[one.recipe].decodings, (table.name, one.name)
+
+
+def test_what_shares_weights_is_trained_once():
+    shared = {row.name: row.recipe for row in TABLES["table1"].rows}
+    assert shared["unconstrained"] == shared["test-time"]
+    assert shared["train-time"] == shared["ours"]
+    assert set(TABLES["train-time"].runs()) < set(TABLES["table1"].runs())
+    two_stage = {row.name: row.recipe for row in TABLES["vinet"].rows}
+    assert two_stage["fpn"] == two_stage["dijkstra"]
+    assert Run("synthetic", "sfs", 0) in TABLES["lambda"].runs()
+    assert len(all_runs()) == len(set(all_runs()))
+
+
+def test_names_of_runs_lead_back_to_them():
+    assert [run_named(run.name) for run in all_runs()] == all_runs()
+    for wrong in ("synthetic-sfs", "synthetic-sfs-seed", "moon-sfs-seed0", "synthetic-sfs-seed-1", ""):
+        with pytest.raises(TreeformerError, match="no run is called"):
+            run_named(wrong)
+
+
+@pytest.mark.parametrize("run", [run for run in all_runs() if run.seed == 0], ids=lambda run: run.name)
+def test_the_configuration_of_every_run_is_one_that_its_model_knows(run):
+    config = run.config(Path("data"), backbone="weights/resnet.safetensors")
+    assert config.patience_epochs == 0, "time alone ends a run"
+    assert config.data.train[0].split == "train"
+    assert config.data.valid[0].split == "valid"
+    test = run.test_pictures(config)
+    assert test.valid[0].split == "test"
+    assert test.valid[0].augmentation == "none"
+    assert test.valid[0].spacing_px == config.data.train[0].spacing_px
+    if config.model not in MODELS:
+        pytest.skip(f"no model {config.model} yet")
+    settings = MODELS[config.model].settings()
+    built = build_settings(type(settings), asdict(settings) | config.model_options, "model_options")
+    if hasattr(built, "tokens"):
+        assert config.data.max_nodes <= built.tokens
+    for decoding in RECIPES[run.recipe].decodings.values():
+        replace(built, **decoding)
+    if hasattr(built, "edge_term_weights"):
+        assert edge_weight_total(config) == built.edge_weight * sum(built.edge_term_weights) == 2.0
+
+
+def test_all_rows_of_a_domain_see_the_same_pictures_in_batches_of_the_same_size():
+    for table in TABLES.values():
+        for domain in table.domains:
+            configs = [Run(domain, row.recipe, 0).config(Path("data")) for row in table.rows]
+            for config in configs[1:]:
+                assert config.data == configs[0].data
+                assert config.optimiser == configs[0].optimiser
+                assert config.batch_size == configs[0].batch_size
+
+
+def test_the_papers_figures_load_and_agree_with_themselves():
+    tables = published()
+    assert tables.keys() == TABLES.keys()
+    assert tables["table1"]["synthetic"]["ours"]["smd_paper"] == 4.78e-6
+    assert tables["train-time"]["root"] == tables["table1"]["root"]
+    for name, table in tables.items():
+        rows = {row.name for row in TABLES[name].rows}
+        for domain, of_domain in table.items():
+            if domain == "source":
+                continue
+            assert domain in {one.paper for one in DOMAINS.values()}
+            assert of_domain.keys() <= rows | ({"two-stage"} if name == "train-time" else set()), name
+            for figures in of_domain.values():
+                assert figures.keys() <= {column.metric for column in TABLES[name].columns}
+                if "topo_paper_f1" in figures:
+                    precision, recall = figures["topo_paper_precision"], figures["topo_paper_recall"]
+                    f1 = 2 * precision * recall / (precision + recall)
+                    assert figures["topo_paper_f1"] == pytest.approx(f1, abs=0.0015)
+
+
+# ---- results as files
+
+
+def test_a_result_is_small_and_comes_back_as_it_was(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [row(*rng.random(3).tolist(), tree=float(rng.integers(2))) for _ in range(500)]
+    made = result(SFS, rows)
+    path = results.write(made, tmp_path)
+    assert path.stat().st_size < 150_000
+    again = results.read_all(tmp_path)
+    assert again == {SFS.name: made}
+    back = again[SFS.name].rows("ours")
+    assert len(back) == 500
+    for ours, theirs in zip(back, rows, strict=True):
+        for name in ("smd", "topo_precision", "tree_rate"):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-5)
+        assert np.isnan(ours["length_error"])
+        p, r = theirs["edge_precision"], theirs["edge_recall"]
+        assert ours["edge_f1"] == pytest.approx(2 * p * r / (p + r), rel=1e-4)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"run": 1}', "{", '{"moon": 1}'])
+def test_a_broken_result_is_one_line(tmp_path, text):
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(TreeformerError, match=r"x\.json: not a result"):
+        results.read_all(tmp_path)
+
+
+def test_a_result_whose_columns_differ_in_length_is_refused(tmp_path):
+    made = result(SFS, [row(), row()])
+    path = results.write(replace(made, test_pictures=3), tmp_path)
+    with pytest.raises(TreeformerError, match="of \\[2\\] pictures, not of 3"):
+        results.read(path)
+
+
+# ---- a table
+
+
+def many(**changes) -> dict[str, results.Result]:
+    """A result for every run of table1 on the synthetic domain; `changes` by name of a run, with _ for -."""
+    runs = [run for run in TABLES["table1"].runs() if run.domain == "synthetic"]
+    rows = [row(0.9, 0.6), row(0.7, 0.4, tree=0.0)]
+    return {run.name: result(run, rows, **changes.get(run.name.replace("-", "_"), {})) for run in runs}
+
+
+def block(found: dict[str, results.Result]):
+    return build(TABLES["table1"], found).blocks[0]
+
+
+def test_figures_are_means_over_pictures_and_f1_is_of_the_means():
+    found = many()
+    second = Run("synthetic", "sfs", 1)
+    found[second.name] = result(second, [row(1.0, 1.0), row(1.0, 1.0)])
+    ours = {one.title: one for one in block(found).rows}["ours (SFS and spanning tree)"]
+    precision, recall = (0.9 + 0.7 + 1 + 1) / 4, (0.6 + 0.4 + 1 + 1) / 4
+    assert ours.figures["topo_precision"].value == pytest.approx(precision)
+    assert ours.figures["topo_f1"].value == pytest.approx(2 * precision * recall / (precision + recall))
+    assert ours.figures["tree_rate"].value == pytest.approx(0.75)
+    assert ours.by_seed[1]["topo_f1"] == 1.0
+    assert ours.by_seed[0]["topo_f1"] == pytest.approx(2 * 0.8 * 0.5 / 1.3)
+    assert not ours.missing
+    text = markdown(build(TABLES["table1"], found))
+    line = next(line for line in text.splitlines() if line.startswith("| ours"))
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[8].startswith(f"{2 * precision * recall / (precision + recall):.3f} ± ")
+    assert cells[-2] == "0.615 / 1.000"
+    assert cells[-1] == "4.78e-06, 0.986 / 0.968 / 0.977, 100.0 %"
+    assert "4 minutes of training a row on one NVIDIA H200" in text
+    assert "total weight of the edge losses 2;" in text
+    assert "resnet50.safetensors 0123" in text
+
+
+def test_rows_without_a_result_are_dashes_and_named():
+    built = build(TABLES["table1"], {SFS.name: result(SFS, [row()])})
+    lines = markdown(built).splitlines()
+    assert next(line for line in lines if line.startswith("| two-stage")).count("—") == 12
+    assert any("synthetic-two-stage-seed0 was not run yet" in line for line in built.missing)
+    assert any(line.startswith("osr-roots, all rows") for line in built.missing)
+    ours = next(one for one in built.blocks[0].rows if one.title.startswith("ours"))
+    assert ours.figures
+    assert ours.missing == "synthetic-sfs-seed1 was not run yet", "one seed of two is shown, and said"
+    assert "3D2cut" in built.blocks[3].facts
+    for table in TABLES.values():
+        assert markdown(build(table, {})), "without any result"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"minutes": 6.0, "trained_minutes": 6.001}, "minutes 6.0 instead of 4.0"),
+        ({"trained_minutes": 3.2}, "trained 3.20 of 4 minutes"),
+        ({"trained_minutes": 4.5}, "trained 4.50 of 4 minutes"),
+        ({"machine": {"device": "NVIDIA A100"}}, "GPU NVIDIA A100 instead of NVIDIA H200"),
+        ({"backbone": ""}, "backbone weights none instead of resnet50"),
+        ({"edge_weight_total": 1.0}, "total weight of edge losses 1.0 instead of 2.0"),
+    ],
+)
+def test_unequal_compute_is_refused(changes, reason):
+    found = many(synthetic_plain_seed0=changes)
+    assert list(refusals(found)) == [PLAIN.name]
+    assert reason in refusals(found)[PLAIN.name]
+    rows = {one.title: one for one in block(found).rows}
+    assert list(rows["unconstrained"].by_seed) == [1]
+    assert reason in rows["unconstrained"].missing
+    assert not rows["ours (SFS and spanning tree)"].missing
+    assert refusals(many()) == {}
+    assert refusals({}) == {}
+
+
+def test_other_training_pictures_are_refused():
+    other = result(PLAIN, [row()]).config
+    other["data"]["train"][0]["presets"] = ["vine"]
+    assert "training pictures" in refusals(many(synthetic_plain_seed0={"config": other}))[PLAIN.name]
+
+
+# ---- the page and the command
+
+
+def test_a_page_is_rebuilt_between_its_markers(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- ggt -->\nold\n<!-- end ggt -->\nafter\n")
+    for _ in range(2):
+        write_markdown(page, "ggt", "new\n")
+    assert page.read_text() == "before\n<!-- ggt -->\n\nnew\n\n<!-- end ggt -->\nafter\n"
+    with pytest.raises(TreeformerError, match="no place for lambda"):
+        write_markdown(page, "lambda", "new\n")
+    with pytest.raises(TreeformerError, match="No such file"):
+        write_markdown(tmp_path / "none.md", "ggt", "new\n")
+
+
+def test_the_page_of_results_is_what_the_results_give(tmp_path):
+    copy = tmp_path / "results.md"
+    copy.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    main(["all", "--markdown", str(copy)])
+    assert copy.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8"), (
+        "python -m benchmarks.tables all --markdown"
+    )
+
+
+def test_mistakes_on_the_command_line_are_one_line(tmp_path, capsys):
+    for arguments, message in (
+        (["lambda", "--run", "--rehearse"], "a rehearsal needs a folder of its own"),
+        (["lambda", "--list", "--only", "synthetic-ggt-seed0"], "synthetic-ggt-seed0 is no run of lambda"),
+        (["lambda", "--take", str(tmp_path)], "no result in it"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            main(arguments)
+    main(["lambda", "--list", "--domain", "synthetic", "--results", str(tmp_path)])
+    assert capsys.readouterr().out.count("not run yet") == 4
+
+
+def test_kept_figures_are_those_that_the_columns_show():
+    shown = {column.metric for table in TABLES.values() for column in table.columns}
+    assert {name for name in shown if not name.endswith("_f1")} <= set(results.KEPT)
+
+
+def test_a_machine_for_training_alone_prints_markdown(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    main(["lambda", "--results", str(tmp_path)])
+    assert "| Λ = 2 | — |" in capsys.readouterr().out
