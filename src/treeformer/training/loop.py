@@ -187,7 +187,7 @@ class _Run:
             step_began = now
             for name, value in figures.items():
                 sums[name] = sums.get(name, 0.0) + value
-            done = progress.step >= config.steps or self._agree(self._time_share() >= 1)
+            done = progress.step >= config.steps or self._agree(self._time_share() > 1)
             pausing = self._agree(self.interrupted or now - began > self.limit_s)
             if progress.step % LOG_EVERY == 0 or done or pausing:
                 now, steps = time.monotonic(), progress.step - last_log[1]
