@@ -1,0 +1,84 @@
+"""The ONNX graph of a model folder: weights are bytes of the safetensors file, so they are stored once."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from treeformer import safetensors
+from treeformer.errors import TreeformerError
+from treeformer.files import whole_file
+from treeformer.model_folder import ModelSettings
+from treeformer.models.inference import InferenceModel
+from treeformer.models.treeformer import TreeFormer
+
+OUTPUTS = ("node_score", "points", "edge_cost", "root_logit")
+PREFIX = "model."  # InferenceModel's name for the network
+
+
+def write_graph(path: Path, weights: Path, model: TreeFormer, settings: ModelSettings) -> None:
+    """Write model.onnx for pictures of one size in any number, its weights pointing into `weights`."""
+    proto = trace(model, settings)
+    refer_to(proto, weights)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(proto.SerializeToString(deterministic=True))
+
+
+def trace(model: TreeFormer, settings: ModelSettings) -> Any:
+    """The network as an onnx.ModelProto with its weights inside."""
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise TreeformerError(f"export needs {error.name}: pip install 'treeformer[export]'") from None
+    side = settings.input_size
+    example = torch.zeros(2, side, side, 3, dtype=torch.uint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        program = torch.onnx.export(
+            InferenceModel(model.eval(), settings.candidate_score).eval(),
+            (example,),
+            input_names=["images"],
+            output_names=list(OUTPUTS),
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            dynamo=True,
+            optimize=False,
+            verbose=False,
+        )
+    proto = program.model_proto
+    graph = proto.graph
+    graph.ClearField("value_info")
+    for part in [*graph.node, *graph.input, *graph.output, *graph.initializer, graph, proto]:
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    return proto
+
+
+def refer_to(proto: Any, weights: Path) -> None:
+    """Replace the network's weights in the graph by casts of the float16 ones in a safetensors file, by offset."""
+    import onnx
+
+    entries, _ = safetensors.read_header(weights)
+    graph = proto.graph
+    casts = []
+    for tensor in graph.initializer:
+        name = tensor.name.removeprefix(PREFIX)
+        if name == tensor.name or name not in entries:
+            continue
+        entry = entries[name]
+        casts.append(onnx.helper.make_node("Cast", [name], [tensor.name], f"read {name}", to=onnx.TensorProto.FLOAT))
+        dims = list(tensor.dims)
+        tensor.Clear()
+        tensor.name, tensor.data_type = name, onnx.TensorProto.FLOAT16
+        tensor.dims.extend(dims)
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in (("location", weights.name), ("offset", entry.offset), ("length", entry.length)):
+            tensor.external_data.add(key=key, value=str(value))
+    nodes = [*casts, *graph.node]
+    graph.ClearField("node")
+    graph.node.extend(nodes)
