@@ -29,7 +29,8 @@ MERGE_RADIUS_PX = 6.0
 PAIRS_A_NODE = 12
 # A node this far outside the picture, in the padding, is taken to be on its border; one farther out is none.
 OUTSIDE_PX = 4.0
-# Even at its border a tile has some say: it may be the only one that saw a node.
+# This near to an inner border a tile is not believed: it sees ends where lines are cut.
+BLIND_PX = 16
 LEAST_WEIGHT = 1e-3
 
 
@@ -58,10 +59,19 @@ class Tile(NamedTuple):
 
     def weight(self, points: FloatArray) -> FloatArray:
         """(K,) what the tile's word on points (K,2) counts: 1 away from inner borders, falling to almost 0 there."""
+        weight: FloatArray = np.clip(self._from_border(points) / OVERLAP_PX, LEAST_WEIGHT, 1.0).prod(axis=1)
+        return weight
+
+    def trusts(self, points: FloatArray) -> NDArray[np.bool_]:
+        """(K,) whether points (K,2) are so far from the inner borders that the tile can tell ends from cuts."""
+        distance = self._from_border(points)
+        return (distance[:, 0] >= BLIND_PX) & (distance[:, 1] >= BLIND_PX)
+
+    def _from_border(self, points: FloatArray) -> FloatArray:
+        """(K,2) px to the nearest inner border on the left or right, and above or below."""
         low = np.where(np.isfinite(self.own[:2]), points - (self.left, self.top), np.inf)
         high = np.where(np.isfinite(self.own[2:]), (self.right, self.bottom) - points, np.inf)
-        weight: FloatArray = np.clip(np.minimum(low, high) / OVERLAP_PX, LEAST_WEIGHT, 1.0).prod(axis=1)
-        return weight
+        return np.minimum(low, high)
 
     def owns(self, points: FloatArray) -> NDArray[np.bool_]:
         """(K,) whether points (K,2) lie in the tile's own part."""
@@ -168,8 +178,9 @@ def merge(tiles: Sequence[Tile], graphs: Sequence[Graph]) -> Graph:
     """One graph of the whole picture.
 
     Nodes of different tiles that are each other's nearest within the merge radius are one node, never two of the
-    same tile. A node stays if it lies in its tile's own part or if two tiles agree on it. Scores, places, root
-    logits and edge costs are means, weighted by `Tile.weight`.
+    same tile. A node stays if it lies in its tile's own part, or if two tiles agree on it that both trust their eyes
+    there. Scores, places, root logits and edge costs are means, weighted by `Tile.weight`. An edge too long for the
+    overlap, of which two tiles see one end each, is found by `_long_edges`.
     """
     sizes = [len(graph.node_score) for graph in graphs]
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)
@@ -181,9 +192,10 @@ def merge(tiles: Sequence[Tile], graphs: Sequence[Graph]) -> Graph:
     pairs = np.concatenate([graph.pairs + start for graph, start in zip(graphs, first, strict=True)])
     weight = np.concatenate([tile.weight(graph.points) for tile, graph in zip(tiles, graphs, strict=True)])
     own = np.concatenate([tile.owns(graph.points) for tile, graph in zip(tiles, graphs, strict=True)])
+    trusted = np.concatenate([tile.trusts(graph.points) for tile, graph in zip(tiles, graphs, strict=True)])
 
     group = _same_nodes(points, tile_of)
-    stays = (np.bincount(group) > 1) | (np.bincount(group, weights=own) > 0)
+    stays = (np.bincount(group, weights=trusted) > 1) | (np.bincount(group, weights=own) > 0)
     count = int(stays.sum())
     node = np.where(stays[group], (np.cumsum(stays) - 1)[group], -1)
     member = np.flatnonzero(node >= 0)
@@ -191,8 +203,10 @@ def merge(tiles: Sequence[Tile], graphs: Sequence[Graph]) -> Graph:
     def mean(values: FloatArray) -> FloatArray:
         return _weighted_mean(node[member], values[member], weight[member], count)
 
+    long_pairs, long_cost = _long_edges(tiles, points, tile_of, pairs, cost, stays[group])
+    pairs, cost = np.concatenate([pairs, long_pairs]), np.concatenate([cost, long_cost])
     ends = np.sort(node[pairs], axis=1)
-    known = np.flatnonzero(ends[:, 0] >= 0)
+    known = np.flatnonzero((ends[:, 0] >= 0) & (ends[:, 0] < ends[:, 1]))
     key, place = np.unique(ends[known, 0] * count + ends[known, 1], return_inverse=True)
     trust = weight[pairs[known, 0]] * weight[pairs[known, 1]]
     return Graph(
@@ -202,6 +216,49 @@ def merge(tiles: Sequence[Tile], graphs: Sequence[Graph]) -> Graph:
         _weighted_mean(place, cost[known], trust, len(key)),
         mean(logit),
     )
+
+
+def _long_edges(
+    tiles: Sequence[Tile],
+    points: FloatArray,
+    tile_of: IntArray,
+    pairs: IntArray,
+    cost: FloatArray,
+    stays: NDArray[np.bool_],
+) -> tuple[IntArray, FloatArray]:
+    """Pairs (P,2) of nodes of two tiles that one straight edge joins, and their costs (P,).
+
+    A line that leaves a tile ends there, for this tile, in a node at the border, which does not stay: the next tile
+    owns that place and sees nothing but a line. Where two likely edges end so, and each of the two loose ends lies on
+    the other edge, they are two views of one edge.
+    """
+    loose = ~stays[pairs]
+    half = np.flatnonzero((loose.sum(axis=1) == 1) & (cost < 0))
+    inner = np.where(loose[half, 0], pairs[half, 1], pairs[half, 0])
+    outer = np.where(loose[half, 0], pairs[half, 0], pairs[half, 1])
+    of_tile = [np.flatnonzero(tile_of[inner] == tile) for tile in range(len(tiles))]
+    boxes = np.array([tile[:4] for tile in tiles])
+    found: list[IntArray] = []
+    for tile, ours in enumerate(of_tile):
+        later = boxes[tile + 1 :] if len(ours) else boxes[:0]
+        shared = np.minimum(later[:, 2:], boxes[tile, 2:]) - np.maximum(later[:, :2], boxes[tile, :2])
+        for other in np.flatnonzero(shared.min(axis=1) > 0) + tile + 1:
+            theirs = of_tile[other]
+            near_theirs = _distance(points[outer[ours]][:, None], points[inner[theirs]], points[outer[theirs]])
+            near_ours = _distance(points[outer[theirs]][:, None], points[inner[ours]], points[outer[ours]]).T
+            i, j = np.nonzero(np.maximum(near_theirs, near_ours) <= MERGE_RADIUS_PX)
+            found.append(np.stack([ours[i], theirs[j]], axis=1))
+    both = np.concatenate([np.zeros((0, 2), dtype=np.intp), *found])
+    return inner[both], cost[half[both]].mean(axis=1)
+
+
+def _distance(points: FloatArray, begin: FloatArray, end: FloatArray) -> FloatArray:
+    """(P,S) how far points (P,1,2) are from segments between (S,2) and (S,2)."""
+    along = end - begin
+    share = ((points - begin) * along).sum(axis=-1) / np.maximum((along**2).sum(axis=-1), 1e-12)
+    off = points - begin - np.clip(share, 0.0, 1.0)[..., None] * along
+    distance: FloatArray = np.hypot(off[..., 0], off[..., 1])
+    return distance
 
 
 def _weighted_mean(place: IntArray, values: FloatArray, weight: FloatArray, count: int) -> FloatArray:
