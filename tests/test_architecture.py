@@ -25,6 +25,7 @@ LAYERS = (
     {"traits", "metrics", "examples", "tiles"},
     {"data", "picture_task"},
     {"prediction"},
+    {"picture_batch"},
     {"nn"},
     {"models"},
     {"training"},
