@@ -29,6 +29,8 @@ def main() -> None:
         fail(f"{error.filename or 'a file'}: {error.strerror or error}")
     except MemoryError:
         fail("not enough memory for this")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:  # Typer makes such an exit of Ctrl-C
+            raise
         say("treeformer: stopped; every file that was finished is whole")
         sys.exit(INTERRUPTED)
