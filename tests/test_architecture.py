@@ -15,7 +15,7 @@ PACKAGE = Path(treeformer.__file__).parent
 
 # Lower layers first; a module may import from its own layer and from those before it.
 LAYERS = (
-    {"errors", "files"},
+    {"errors", "files", "pools"},
     {"images", "axes", "safetensors", "model_folder", "engines"},
     {"branches", "checks", "spanning"},
     {"forest"},
@@ -25,7 +25,7 @@ LAYERS = (
     {"traits", "metrics", "examples", "tiles"},
     {"data", "picture_task"},
     {"prediction"},
-    {"picture_batch"},
+    {"picture_batch", "model_report"},
     {"nn"},
     {"models"},
     {"training"},

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import multiprocessing
 import os
-import signal
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -27,12 +25,12 @@ from treeformer.errors import TreeformerError
 from treeformer.images import Pixels, Source
 from treeformer.model_folder import ModelFolder, open_model
 from treeformer.picture_task import Decoding, Options, PictureTask, WorkingSize, begin
+from treeformer.pools import ahead, process_pool, thread_pool
 from treeformer.skeleton import Skeleton
 
 # Pictures that torch predicts at once; ONNX Runtime on a CPU gains nothing from more than one.
 GPU_BATCH = 64
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class Predictor:
@@ -117,9 +115,9 @@ class Predictor:
         options = Options(self.model, working_size, plants, min_confidence)
         at_once = self._batch(batch)
         with ExitStack() as stack:
-            readers = stack.enter_context(_thread_pool(max(1, workers)))
-            runner = stack.enter_context(_thread_pool(1))
-            finishers = stack.enter_context(_process_pool(decoders)) if decoders else None
+            readers = stack.enter_context(thread_pool(max(1, workers)))
+            runner = stack.enter_context(thread_pool(1))
+            finishers = stack.enter_context(process_pool(decoders)) if decoders else None
 
             def opened(image: Source) -> PictureTask | TreeformerError:
                 try:
@@ -127,7 +125,7 @@ class Predictor:
                 except TreeformerError as error:
                     return error
 
-            tasks = _ahead(readers, opened, images, 2 * at_once + workers)
+            tasks = ahead(readers, opened, images, 2 * at_once + workers)
             yield from _Stream(self.engine, at_once, runner, finishers).results(tasks)
 
     def _batch(self, wanted: int | None) -> int:
@@ -233,36 +231,3 @@ def _batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     iterator = iter(items)
     while batch := list(itertools.islice(iterator, size)):
         yield batch
-
-
-def _ahead(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], count: int) -> Iterator[Result]:
-    """`work` of each item in order, done by a pool that is up to `count` items ahead."""
-    futures: deque[Future[Result]] = deque()
-    for item in items:
-        futures.append(pool.submit(work, item))
-        if len(futures) > count:
-            yield futures.popleft().result()
-    while futures:
-        yield futures.popleft().result()
-
-
-@contextmanager
-def _thread_pool(workers: int) -> Iterator[Executor]:
-    """Threads; where the block ends early, what has not begun never does."""
-    pool = ThreadPoolExecutor(workers)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _process_pool(workers: int) -> Iterator[Executor]:
-    """Processes that leave Ctrl-C to this one. Fresh ones: a fork of a process that holds a GPU is not safe."""
-    context = multiprocessing.get_context("spawn")
-    ignore = (signal.SIGINT, signal.SIG_IGN)
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=signal.signal, initargs=ignore)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
