@@ -12,32 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
-from tests.fake_engine import ColourEngine, drawn, predictor, random_tree
+from tests.fake_engine import ColourEngine, NumbersEngine, drawn, line_engine, predictor, random_tree
 from tests.test_tiles import as_sets
 from treeformer import Skeleton, TreeformerError
-from treeformer.engines import RawPrediction
 from treeformer.picture_task import without_unlikely_edges
 
 TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
-
-
-class NumbersEngine:
-    """Answers with the same numbers, whatever it sees."""
-
-    def __init__(self, score, points, cost, logit, side: int = 64) -> None:
-        self.name, self.input_size = "numbers", side
-        self.numbers = [np.asarray(array, dtype=np.float32)[None] for array in (score, points, cost, logit)]
-
-    def __call__(self, images: np.ndarray) -> RawPrediction:
-        return RawPrediction(*(np.repeat(array, len(images), axis=0) for array in self.numbers))
-
-
-def line_engine(scores=(0.9, 0.9, 0.9, 0.9), costs=(-4.0, -4.0, -4.0), logits=(3.0, -3.0, -3.0, -3.0)) -> NumbersEngine:
-    """Four nodes in a row, 10 px apart, with the costs of the three edges between neighbours."""
-    cost = np.full((4, 4), 9.0)
-    for i, value in enumerate(costs):
-        cost[i, i + 1] = cost[i + 1, i] = value
-    return NumbersEngine(scores, [(10, 30), (20, 30), (30, 30), (40, 30)], cost, logits)
 
 
 # ---- pictures ------------------------------------------------------------------------------------
