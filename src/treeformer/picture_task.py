@@ -100,7 +100,7 @@ class Decoding:
         score, points, *rest = numbers
         found: Skeleton = tree_of(
             score,
-            np.clip(points, 0.0, self.scaled_size) * scale,
+            (np.clip(points, 0.0, self.scaled_size) * scale).round(PLACE_DIGITS),
             *rest,
             **thresholds,
             single_plant=self.options.single_plant,
@@ -111,7 +111,6 @@ class Decoding:
         assert found.node_score is not None
         assert found.edge_score is not None
         return found.replace(
-            nodes=found.nodes.round(PLACE_DIGITS),
             node_score=found.node_score.round(SCORE_DIGITS),
             edge_score=found.edge_score.round(SCORE_DIGITS),
             plant=found.plant_of_node,
