@@ -71,7 +71,8 @@ class Picture:
 
     def part(self, box: Box) -> Pixels:
         """(height, width, 3) RGB of the pixels from left, top to right, bottom, which lie within the picture."""
-        return np.asarray(_as_rgb(self._image.crop(box), self._range))
+        image = self._image if box == (0, 0, *self.size) else self._image.crop(box)
+        return np.asarray(_as_rgb(image, self._range))
 
     def whole(self) -> Image.Image:
         """All of it as RGB."""
@@ -211,4 +212,4 @@ def _as_rgb(image: Image.Image, value_range: tuple[float, float] | None) -> Imag
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")

@@ -146,15 +146,18 @@ def without_unlikely_edges(skeleton: Skeleton, least_score: float) -> Skeleton:
 
 @dataclass
 class PictureTask:
-    """A picture that is to be predicted."""
+    """A picture that is to be predicted; `first` is the first tile's input, ready."""
 
     picture: Picture
     decoding: Decoding
     side: int  # of the engine's input
+    first: Pixels
 
     def inputs(self) -> Iterator[Pixels]:
         """(side, side, 3) of each tile, one at a time."""
-        return (tiles.cut(self.picture, tile, self.side) for tile in self.decoding.tiles)
+        yield self.first
+        for tile in self.decoding.tiles[1:]:
+            yield tiles.cut(self.picture, tile, self.side)
 
 
 def begin(image: Source, options: Options, side: int) -> PictureTask:
@@ -162,4 +165,5 @@ def begin(image: Source, options: Options, side: int) -> PictureTask:
     picture = open_picture(image, lambda size: tiles.working_scale(size, options.working_px, side))
     name = Path(image).name if isinstance(image, str | os.PathLike) else None
     grid = tiles.tile_grid(picture.size, side)
-    return PictureTask(picture, Decoding(options, picture.original_size, picture.size, grid, name), side)
+    decoding = Decoding(options, picture.original_size, picture.size, grid, name)
+    return PictureTask(picture, decoding, side, tiles.cut(picture, grid[0], side))
