@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeformer.errors import TreeformerError
-from treeformer.model_folder import ModelFolder
+from treeformer.model_folder import INT8_GRAPH, ModelFolder, Precision
 
 EngineName = Literal["auto", "onnx", "torch"]
 
@@ -31,7 +31,7 @@ class RawPrediction(NamedTuple):
 class Engine(Protocol):
     """A model, ready to run."""
 
-    name: str  # "onnx" or "torch …"
+    name: str  # what runs it and how, to be read by people: "onnx int8", "torch cuda"
     input_size: int  # side of the pictures it takes, px
 
     def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
@@ -44,19 +44,24 @@ class OnnxEngine:
     Args:
         folder: an opened model.
         threads: that work on one picture; by default as many as the process may use.
+        precision: of the convolutions; "auto" is int8 where the model has it.
     """
 
-    def __init__(self, folder: ModelFolder, threads: int | None = None) -> None:
+    def __init__(self, folder: ModelFolder, threads: int | None = None, precision: Precision = "auto") -> None:
         import onnxruntime
 
-        self.name, self.input_size = "onnx", folder.config.input_size
+        graph = folder.graph(precision)
+        self.name = "onnx int8" if graph.name == INT8_GRAPH else "onnx float32"
+        self.input_size = folder.config.input_size
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or _usable_cores()
         options.log_severity_level = 3
+        # Looking for buffers to reuse is quadratic in the nodes: two thirds of the loading time, and nothing saved.
+        options.enable_mem_reuse = False
         try:
-            self._session = onnxruntime.InferenceSession(folder.graph, options, providers=["CPUExecutionProvider"])
+            self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime has a dozen unrelated classes of its own
-            raise TreeformerError(f"{folder.graph}: {_first_line(error)}") from None
+            raise TreeformerError(f"{graph}: {_first_line(error)}") from None
 
     def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
         """Predict (B,S,S,3) RGB pictures."""
@@ -65,7 +70,12 @@ class OnnxEngine:
 
 
 def open_engine(
-    folder: ModelFolder, engine: EngineName = "auto", *, threads: int | None = None, device: str | None = None
+    folder: ModelFolder,
+    engine: EngineName = "auto",
+    *,
+    threads: int | None = None,
+    device: str | None = None,
+    precision: Precision = "auto",
 ) -> Engine:
     """An engine for a model.
 
@@ -74,11 +84,12 @@ def open_engine(
         engine: "auto" is torch where it is installed and sees a GPU, else ONNX Runtime.
         threads: of ONNX Runtime, or of torch on the CPU.
         device: of torch, such as "cuda:1" or "cpu"; by default a GPU where there is one.
+        precision: of ONNX Runtime's convolutions: float32, int8, or auto, which is int8 where the model has it.
     """
     if engine not in ("auto", "onnx", "torch"):
         raise TreeformerError(f"engine is {engine!r}, one of auto, onnx, torch is needed")
     if engine == "onnx" or (engine == "auto" and not _gpu_for_torch()):
-        return OnnxEngine(folder, threads)
+        return OnnxEngine(folder, threads, precision)
     try:
         from treeformer.models.torch_engine import TorchEngine
     except ModuleNotFoundError as error:

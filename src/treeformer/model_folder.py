@@ -3,6 +3,7 @@
 config.json        what kind of network, which input it takes, the thresholds tuned on validation, hashes
 model.safetensors  the weights, float16
 model.onnx         the graph; its weights are bytes of model.safetensors, so that they are stored once
+model-int8.onnx    the same with convolutions in 8 bits, of the same weights; not every model has it
 card.md            what it was trained on, figures, limits, licence
 """
 
@@ -15,14 +16,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from treeformer import safetensors
 from treeformer.errors import TreeformerError
 from treeformer.files import whole_file
 
 FORMAT_VERSION = 1
-CONFIG, WEIGHTS, GRAPH, CARD = "config.json", "model.safetensors", "model.onnx", "card.md"
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "card.md"
+GRAPH, INT8_GRAPH = "model.onnx", "model-int8.onnx"
+Precision = Literal["auto", "float32", "int8"]
 DEFAULT = "default"
 DEFAULT_FOLDER = Path(__file__).parent / "weights" / DEFAULT
 LARGEST_CONFIG_BYTES = 1_000_000
@@ -42,7 +45,7 @@ class ModelSettings:
     working_size: int = 512  # the longer side that a picture is scaled to before it is cut into tiles, px
     node_threshold: float = 0.5  # least probability of a node …
     root_threshold: float = 0.5  # … and of a further plant's root
-    candidate_score: float = 0.1  # tokens of a lower node score do not leave the network; at most node_threshold
+    candidate_score: float = 0.25  # tokens of a lower node score do not leave the network; at most node_threshold
 
     def __post_init__(self) -> None:
         if not self.architecture:
@@ -73,9 +76,17 @@ class ModelFolder:
         return self.path / WEIGHTS
 
     @property
-    def graph(self) -> Path:
-        """The file of the ONNX graph."""
-        return self.path / GRAPH
+    def has_int8(self) -> bool:
+        """Whether there is a graph in 8 bits."""
+        return INT8_GRAPH in self.hashes
+
+    def graph(self, precision: Precision = "auto") -> Path:
+        """The file of an ONNX graph; "auto" is the one in 8 bits where there is one."""
+        if precision not in get_args(Precision):
+            raise ModelFolderError(f"precision is {precision!r}, one of {', '.join(get_args(Precision))} is needed")
+        if precision == "int8" and not self.has_int8:
+            raise ModelFolderError(f"{self.path}: this model has no {INT8_GRAPH}")
+        return self.path / (GRAPH if precision == "float32" or not self.has_int8 else INT8_GRAPH)
 
     @property
     def card(self) -> str:
@@ -122,14 +133,15 @@ def read_folder(folder: Path) -> ModelFolder:
     except ModelFolderError as error:
         raise ModelFolderError(f"{path}: {error}") from None
     safetensors.read_header(folder / WEIGHTS)
-    if not (folder / GRAPH).is_file():
-        raise ModelFolderError(f"{folder / GRAPH}: No such file")
+    for file in hashes:
+        if not (folder / file).is_file():
+            raise ModelFolderError(f"{folder / file}: No such file")
     return ModelFolder(folder, settings, hashes)
 
 
 def write_config(folder: Path, settings: ModelSettings) -> ModelFolder:
     """Write config.json for a folder whose weights and graph are in place, with their hashes."""
-    hashes = {file: sha256(folder / file) for file in (WEIGHTS, GRAPH)}
+    hashes = {file: sha256(folder / file) for file in (WEIGHTS, GRAPH, INT8_GRAPH) if (folder / file).exists()}
     document = {"format_version": FORMAT_VERSION, **asdict(settings), "sha256": hashes}
     with whole_file(folder / CONFIG) as temporary:
         temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -176,7 +188,7 @@ def _download(name: str) -> Path:
             f"{name}: no such folder, and models of the hub need huggingface_hub: pip install 'treeformer[hub]'"
         ) from None
     try:
-        return Path(snapshot_download(name, allow_patterns=[CONFIG, WEIGHTS, GRAPH, CARD]))
+        return Path(snapshot_download(name, allow_patterns=[CONFIG, WEIGHTS, GRAPH, INT8_GRAPH, CARD]))
     except Exception as error:  # its errors share no base class: HTTP, missing repository, offline, bad name
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelFolderError(f"{name}: no such folder, and not to be had from the hub ({reason})") from None
@@ -196,7 +208,7 @@ def _parse(document: object) -> tuple[ModelSettings, dict[str, str]]:
         raise ModelFolderError(f"{name} is missing")
     values = {name: _typed(name, document[name]) for name in names}
     hashes = document["sha256"]
-    if not (isinstance(hashes, dict) and hashes.keys() == {WEIGHTS, GRAPH}):
+    if not (isinstance(hashes, dict) and hashes.keys() - {INT8_GRAPH} == {WEIGHTS, GRAPH}):
         raise ModelFolderError(f"sha256 does not name {WEIGHTS} and {GRAPH}")
     if not all(isinstance(value, str) for value in hashes.values()):
         raise ModelFolderError("sha256 has values that are not text")

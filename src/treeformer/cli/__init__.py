@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from treeformer.cli import datasets, demo, evaluation, prediction, skeletons, training
+from treeformer.cli import datasets, demo, evaluation, models, prediction, skeletons, training
 from treeformer.cli.common import INTERRUPTED, app, fail, say
 from treeformer.errors import TreeformerError
 
 __all__ = ["app", "main"]
 
 # Each module registers its commands with `app` when it is imported; this is the order of `treeformer --help`.
-COMMANDS = (prediction, skeletons, evaluation, datasets, training, demo)
+COMMANDS = (prediction, skeletons, evaluation, datasets, training, models, demo)
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from treeformer.errors import TreeformerError
 from treeformer.files import whole_file
 from treeformer.model_folder import (
     CARD,
-    GRAPH,
     WEIGHTS,
     ModelFolder,
     ModelFolderError,
@@ -31,26 +30,73 @@ ARCHITECTURE = "TreeFormer"
 
 
 def save_pretrained(
-    model: TreeFormer, folder: str | os.PathLike[str], *, card: str | None = None, **settings: Any
+    model: TreeFormer, folder: str | os.PathLike[str], *, card: str | None = None, int8: bool = True, **settings: Any
 ) -> ModelFolder:
-    """Write a model folder: weights, ONNX graph, config.json and, if given, the card.
+    """Write a model folder: weights, ONNX graphs, config.json and, if given, the card.
 
     Args:
         model: the network. Its `config.tokens` is the most nodes that one input can have.
         folder: made if need be; files in it are replaced, config.json last.
         card: the text of card.md.
+        int8: also write the graph whose convolutions work in 8 bits, with ranges from synthetic pictures.
         settings: as in `treeformer.model_folder.ModelSettings`: input_size, working_size, thresholds.
     """
-    from treeformer.models.onnx_graph import write_graph
+    from treeformer.models.onnx_graph import write_graphs
 
     chosen = ModelSettings(ARCHITECTURE, json.loads(json.dumps(asdict(model.config))), **settings)
     path = Path(folder)
     write_weights(path / WEIGHTS, model)
-    write_graph(path / GRAPH, path / WEIGHTS, model, chosen)
+    write_graphs(path, model, chosen, int8=int8)
     if card is not None:
         with whole_file(path / CARD) as temporary:
             temporary.write_text(card, encoding="utf-8")
     return write_config(path, chosen)
+
+
+def export_model(
+    source: Path,
+    folder: Path,
+    *,
+    settings: dict[str, Any],
+    card: Path | None = None,
+    tokens: int | None = None,
+    int8: bool = True,
+) -> ModelFolder:
+    """Write a model folder from trained weights, or anew from another model folder, whose settings and card stay.
+
+    Args:
+        source: the best.safetensors of a training run, or a model folder.
+        folder: to write.
+        settings: those of `ModelSettings` that are to change.
+        card: a file with the text of the card.
+        tokens: the most nodes of one input; no weight depends on it where tokens come from a heat map.
+        int8: as in `save_pretrained`.
+    """
+    text = None
+    if source.is_dir():
+        opened = open_model(source)
+        model, text = load_weights(opened), opened.card or None
+        kept = {field.name: getattr(opened.config, field.name) for field in fields(opened.config)}
+        settings = {name: value for name, value in kept.items() if name not in ("architecture", "settings")} | settings
+    else:
+        model = load_trained(source)
+    if card is not None:
+        try:
+            text = card.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelFolderError(f"{card}: cannot be read ({error})") from None
+    if tokens is not None:
+        model = _with_tokens(model, tokens)
+    return save_pretrained(model, folder, card=text, int8=int8, **settings)
+
+
+def _with_tokens(model: TreeFormer, tokens: int) -> TreeFormer:
+    """The same weights with another number of object tokens."""
+    if model.config.token_source != "heat_map" or tokens < 1:
+        raise ModelFolderError(f"{tokens} tokens: this network cannot have another number than {model.config.tokens}")
+    other = TreeFormer(replace(model.config, tokens=tokens))
+    other.load_state_dict(model.state_dict())
+    return other.eval()
 
 
 def from_pretrained(name: str | os.PathLike[str]) -> TreeFormer:
@@ -76,13 +122,17 @@ def load_trained(path: Path) -> TreeFormer:
 
 
 def write_weights(path: Path, model: TreeFormer) -> None:
-    """All weights as float16; one that does not fit in it is an error."""
+    """Matrices and kernels as float16, vectors as float32.
+
+    Vectors are a hundredth of the bytes, and the variances of a batch normalisation can be too large for float16.
+    """
     arrays = {}
     for name, tensor in model.state_dict().items():
-        half = tensor.detach().cpu().float().numpy().astype(np.float16)
-        if not np.isfinite(half).all():
-            raise ModelFolderError(f"{name} has values that float16 cannot hold")
-        arrays[name] = half
+        array = tensor.detach().cpu().float().numpy()
+        with np.errstate(over="ignore"):
+            arrays[name] = array.astype(np.float16) if array.ndim > 1 else array
+        if not np.isfinite(arrays[name]).all():
+            raise ModelFolderError(f"{path}: {name} has values that {arrays[name].dtype} cannot hold")
     safetensors.write(path, arrays, {"format": "pt"})
 
 

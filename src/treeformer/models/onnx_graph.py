@@ -12,18 +12,28 @@ import torch
 from treeformer import safetensors
 from treeformer.errors import TreeformerError
 from treeformer.files import whole_file
-from treeformer.model_folder import ModelSettings
+from treeformer.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelSettings
 from treeformer.models.inference import InferenceModel
+from treeformer.models.quantise import calibration_pictures, measure, quantise
 from treeformer.models.treeformer import TreeFormer
 
 OUTPUTS = ("node_score", "points", "edge_cost", "root_logit")
 PREFIX = "model."  # InferenceModel's name for the network
 
 
-def write_graph(path: Path, weights: Path, model: TreeFormer, settings: ModelSettings) -> None:
-    """Write model.onnx for pictures of one size in any number, its weights pointing into `weights`."""
+def write_graphs(folder: Path, model: TreeFormer, settings: ModelSettings, *, int8: bool = True) -> None:
+    """Write model.onnx and, if wanted, model-int8.onnx beside the weights; for any number of pictures of one size."""
     proto = trace(model, settings)
-    refer_to(proto, weights)
+    refer_to(proto, folder / WEIGHTS)
+    _write(folder / GRAPH, proto)
+    if int8:
+        quantise(proto, measure(proto, folder, calibration_pictures(settings.input_size)))
+        _write(folder / INT8_GRAPH, proto)
+    else:
+        (folder / INT8_GRAPH).unlink(missing_ok=True)
+
+
+def _write(path: Path, proto: Any) -> None:
     with whole_file(path) as temporary:
         temporary.write_bytes(proto.SerializeToString(deterministic=True))
 
@@ -67,14 +77,16 @@ def refer_to(proto: Any, weights: Path) -> None:
     graph = proto.graph
     casts = []
     for tensor in graph.initializer:
-        name = tensor.name.removeprefix(PREFIX)
-        if name == tensor.name or name not in entries:
+        inner = tensor.name
+        name = inner.removeprefix(PREFIX)
+        if name == inner or name not in entries:
             continue
-        entry = entries[name]
-        casts.append(onnx.helper.make_node("Cast", [name], [tensor.name], f"read {name}", to=onnx.TensorProto.FLOAT))
-        dims = list(tensor.dims)
+        dims, entry = list(tensor.dims), entries[name]
         tensor.Clear()
-        tensor.name, tensor.data_type = name, onnx.TensorProto.FLOAT16
+        tensor.name, tensor.data_type = inner, onnx.TensorProto.FLOAT
+        if entry.dtype == "F16":
+            tensor.name, tensor.data_type = name, onnx.TensorProto.FLOAT16
+            casts.append(onnx.helper.make_node("Cast", [name], [inner], f"read {name}", to=onnx.TensorProto.FLOAT))
         tensor.dims.extend(dims)
         tensor.data_location = onnx.TensorProto.EXTERNAL
         for key, value in (("location", weights.name), ("offset", entry.offset), ("length", entry.length)):
