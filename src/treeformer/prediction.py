@@ -23,7 +23,7 @@ import numpy as np
 from treeformer.engines import Engine, EngineName, RawPrediction, open_engine
 from treeformer.errors import TreeformerError
 from treeformer.images import Pixels, Source
-from treeformer.model_folder import ModelFolder, open_model
+from treeformer.model_folder import ModelFolder, Precision, open_model
 from treeformer.picture_task import Decoding, Options, PictureTask, WorkingSize, begin
 from treeformer.pools import ahead, process_pool, thread_pool
 from treeformer.skeleton import Skeleton
@@ -40,6 +40,7 @@ class Predictor:
         model: "default", a model folder, or a name on the Hugging Face hub; or a folder that is open already.
         engine: "auto" is torch where it is installed and sees a GPU, else ONNX Runtime; or an engine of one's own.
         threads: that work on one picture on a CPU; by default all cores.
+        precision: of ONNX Runtime: "float32", "int8", or "auto", which is int8 where the model has it.
 
     Example:
         >>> predictor = Predictor()  # doctest: +SKIP
@@ -53,9 +54,12 @@ class Predictor:
         *,
         engine: EngineName | Engine = "auto",
         threads: int | None = None,
+        precision: Precision = "auto",
     ) -> None:
         self.model = model if isinstance(model, ModelFolder) else open_model(model)
-        self.engine = open_engine(self.model, engine, threads=threads) if isinstance(engine, str) else engine
+        if isinstance(engine, str):
+            engine = open_engine(self.model, engine, threads=threads, precision=precision)
+        self.engine = engine
 
     def predict(
         self,

@@ -23,6 +23,14 @@ class EngineChoice(StrEnum):
     torch = "torch"
 
 
+class PrecisionChoice(StrEnum):
+    """In what numbers ONNX Runtime calculates."""
+
+    auto = "auto"
+    float32 = "float32"
+    int8 = "int8"
+
+
 @app.command(
     epilog=examples(
         "treeformer predict plant.jpg -o results",
@@ -50,6 +58,9 @@ def predict(
         float | None, typer.Option(help="Least confidence of nodes and edges; by default the model's, of nodes.")
     ] = None,
     engine: Annotated[EngineChoice, typer.Option(help="What runs the network.")] = EngineChoice.auto,
+    precision: Annotated[
+        PrecisionChoice, typer.Option(help="Of ONNX Runtime; auto is int8, the quicker, where the model has it.")
+    ] = PrecisionChoice.auto,
     threads: Annotated[int | None, typer.Option(help="CPU threads of the network; by default all cores.")] = None,
     workers: Annotated[int, typer.Option(help="Threads that read pictures.")] = min(MOST_READERS, ALL_CORES),
     batch: Annotated[
@@ -70,7 +81,7 @@ def predict(
     to_do = [job for job in jobs if not (resume and job.is_done())]
     report = BatchReport(0, (), ())
     if to_do:
-        predictor = Predictor(model, engine=engine.value, threads=threads)
+        predictor = Predictor(model, engine=engine.value, threads=threads, precision=precision.value)
         # A GPU is quicker than one process can make trees of its numbers.
         decoders = max(1, workers // 2) if "cuda" in predictor.engine.name else 0
         options |= {"batch": batch, "workers": workers, "decoders": decoders}
