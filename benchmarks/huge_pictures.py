@@ -2,8 +2,8 @@
 
 PYTHONPATH=src python benchmarks/huge_pictures.py
 
-In place of a network, an engine that says of every tile what came to its mind, the same for the same tile, so that merging
-and the spanning tree have as much to do as they could have. Each row is a process of its own.
+In place of a network, an engine that says of every tile what came to its mind, the same for the same tile, so that
+merging and the spanning tree have as much to do as they could have. Each row is a process of its own.
 """
 
 from __future__ import annotations
@@ -53,16 +53,20 @@ def draw(path: Path, mode: str) -> None:
 
 def measure(path: str, size: str) -> None:
     predictor = Predictor(ModelFolder(Path("dream"), ModelSettings("dream", {})), engine=Dreamer())
-    before = _peak_mb()
+    before = peak_mb()
     began = time.perf_counter()
     skeleton = predictor.predict(path, working_size="full" if size == "full" else int(size))
     seconds = time.perf_counter() - began
     kind = Path(path).suffix[1:]
     assert skeleton.is_forest
-    print(f"{kind:5} {KINDS[kind]:5} {size:>6} {_peak_mb():9.0f} {before:14.0f} {seconds:9.1f}", flush=True)
+    print(f"{kind:5} {KINDS[kind]:5} {size:>6} {peak_mb():9.0f} {before:14.0f} {seconds:9.1f}", flush=True)
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
+    """The most memory this process has held; what `getrusage` says would count the process that started it, too."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
 
 
