@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -29,6 +30,7 @@ Precision = Literal["auto", "float32", "int8"]
 DEFAULT = "default"
 DEFAULT_FOLDER = Path(__file__).parent / "weights" / DEFAULT
 LARGEST_CONFIG_BYTES = 1_000_000
+HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")  # "owner/model"
 
 
 class ModelFolderError(TreeformerError):
@@ -169,12 +171,7 @@ def _find(name: str | os.PathLike[str]) -> Path:
     text = os.fspath(name)
     if path.exists():
         raise ModelFolderError(f"{text}: not a folder; `treeformer export` makes one from trained weights")
-    owner, slash, model = text.partition("/")
-    if (
-        not slash
-        or "/" in model
-        or not all(part.replace("-", "a").replace("_", "a").strip(".") for part in (owner, model))
-    ):
+    if not HUB_NAME.fullmatch(text):
         raise ModelFolderError(f"{text}: no such folder")
     return _download(text)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from treeformer.synthetic import picture
 
 PASSING = ("Conv", "Add", "MaxPool", "Resize")  # operators that have 8-bit kernels
+CHOOSING = ("MaxPool", "Resize")  # those that only choose among values; in 8 bits if the range stays the same
 LEAST_CHANNELS = 8  # a convolution to fewer channels is a head: it costs little, and its numbers matter
 STEPS = 255  # of 8 bits
 LOWEST, HIGHEST = -128, 127  # a whole number of 8 bits
@@ -91,8 +92,12 @@ def quantise(proto: Any, ranges: Ranges) -> None:
             helper.make_node("DequantizeLinear", [f"{name}.8bit", scale, zero], [f"{name}.rounded"], **at),
         ]
 
+    known = dict(ranges.tensors)
+    for node in nodes:
+        if node.op_type in CHOOSING:
+            known[node.output[0]] = known[node.input[0]]
     for name in sorted(tensors):
-        low, high = min(ranges.tensors[name][0], 0.0), max(ranges.tensors[name][1], 0.0)
+        low, high = min(known[name][0], 0.0), max(known[name][1], 0.0)
         scale = max((high - low) / STEPS, SMALLEST_SCALE)
         store(f"{name}.scale", np.float32(scale))
         store(f"{name}.zero", np.int8(np.clip(round(LOWEST - low / scale), LOWEST, HIGHEST)))

@@ -120,7 +120,7 @@ class DeformableAttention(nn.Module):
 
     def _project_then_read(self, cells: list[Tensor], weights: list[Tensor], levels: Sequence[Level]) -> Tensor:
         """Values of all cells, read where the heads look: (B,Q,heads,width/heads)."""
-        batch, heads = len(cells[0]), self.heads
+        batch, heads = cells[0].shape[0], self.heads
         value = torch.cat([self.values[str(level.cells.shape[-1])](level.cells) for level in levels], dim=1)
         total, width = value.shape[1:]
         table = value.reshape(batch * total * heads, width // heads).float()
@@ -134,7 +134,7 @@ class DeformableAttention(nn.Module):
 
     def _read_then_project(self, cells: list[Tensor], weights: list[Tensor], levels: Sequence[Level]) -> Tensor:
         """Features where the heads look, and the values of those alone: (B,Q,heads,width/heads)."""
-        image = torch.arange(len(cells[0]), device=cells[0].device).view(-1, 1, 1, 1)
+        image = torch.arange(cells[0].shape[0], device=cells[0].device).view(-1, 1, 1, 1)
         read: Tensor | float = 0.0
         for name, layer in self.values.items():
             seen: Tensor | float = 0.0
