@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,16 @@ Pixels = NDArray[np.uint8]
 Source = str | os.PathLike[str] | Image.Image | NDArray[Any]
 Box = tuple[int, int, int, int]
 
-_pillow_limit = threading.Lock()
+
+class _PillowLimit:
+    """How many threads are reading, and the limit to put back when none is."""
+
+    def __init__(self) -> None:
+        self.lock, self.users = threading.Lock(), 0
+        self.usual: int | None = None
+
+
+_pillow_limit = _PillowLimit()
 
 
 @dataclass(frozen=True)
@@ -102,7 +112,9 @@ def open_picture(source: Source, scale: Callable[[tuple[int, int]], float] = lam
         return _scaled(source, scale)
     path = Path(source)
     try:
-        with _opened(path) as image:
+        with _without_pillows_limit(), Image.open(path) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise FormatError(f"{path}: has more than {MOST_PIXELS // 10**6} million pixels")
             return _scaled(image, scale, is_file=True)
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file") from None
@@ -115,19 +127,20 @@ def open_picture(source: Source, scale: Callable[[tuple[int, int]], float] = lam
         raise FormatError(f"{path}: the picture cannot be read: {reason}") from None
 
 
-def _opened(path: Path) -> Image.Image:
-    """A file whose pixels are not read yet."""
-    with _pillow_limit:
-        # Pillow's guard against files that unpack without end is one number for the whole process.
-        usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-        try:
-            image = Image.open(path)
-        finally:
-            Image.MAX_IMAGE_PIXELS = usual
-    if image.width * image.height > MOST_PIXELS:
-        image.close()
-        raise FormatError(f"{path}: has more than {MOST_PIXELS // 10**6} million pixels")
-    return image
+@contextmanager
+def _without_pillows_limit() -> Iterator[None]:
+    """Pillow's guard against files that unpack without end, one number for the whole process, is off in here."""
+    with _pillow_limit.lock:
+        if _pillow_limit.users == 0:
+            _pillow_limit.usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        _pillow_limit.users += 1
+    try:
+        yield
+    finally:
+        with _pillow_limit.lock:
+            _pillow_limit.users -= 1
+            if _pillow_limit.users == 0:
+                Image.MAX_IMAGE_PIXELS = _pillow_limit.usual
 
 
 def _scaled(image: Image.Image, scale: Callable[[tuple[int, int]], float], is_file: bool = False) -> Picture:
