@@ -26,7 +26,7 @@ from treeformer.synthetic import picture
 
 SIDE = 64
 LARGE = 1e5  # a variance that float16 cannot hold
-THRESHOLDS = {"node_threshold": 0.3, "candidate_score": 0.2, "root_threshold": 0.45}
+THRESHOLDS = {"node_threshold": 0.25, "candidate_score": 0.2, "root_threshold": 0.45}
 
 
 def network():
@@ -37,6 +37,7 @@ def network():
     with torch.no_grad():
         for head in (*model.decoder.node_heads, model.root_head):
             head.weight.mul_(3)
+            head.bias.fill_(1.6)
         model.heat_map.layers[-1].weight.mul_(100)
         model.backbone.bn1.running_var[0] = LARGE
     return model.eval()
@@ -158,7 +159,7 @@ def test_the_users_mistakes_are_one_line(folder, model, pictures, tmp_path):
         open_engine(folder, "tensorflow")
     with pytest.raises(TreeformerError, match="device 'toaster'"):
         open_engine(folder, "torch", device="toaster")
-    with pytest.raises(ModelFolderError, match="input_size 100 is not a multiple of 32"):
+    with pytest.raises(ModelFolderError, match="input_size 100 is not a multiple of 16"):
         save_pretrained(model, tmp_path, input_size=100)
     with pytest.raises(TypeError):
         save_pretrained(model, tmp_path, colour="green")
@@ -239,5 +240,5 @@ class TestExport:
 def test_info_tells_what_a_model_is(folder):
     result = CliRunner().invoke(app, ["info", str(folder.path)])
     assert result.exit_code == 0
-    for text in ("TreeFormer", "64 × 64 px", "0.3", "Untrained.", folder.hashes[GRAPH][:16], "24 in one input"):
+    for text in ("TreeFormer", "64 × 64 px", "0.25", "Untrained.", folder.hashes[GRAPH][:16], "24 in one input"):
         assert text in result.stdout
