@@ -15,15 +15,17 @@ PACKAGE = Path(treeformer.__file__).parent
 
 # Lower layers first; a module may import from its own layer and from those before it.
 LAYERS = (
-    {"errors", "files"},
-    {"images", "axes", "safetensors"},
+    {"errors", "files", "pools"},
+    {"images", "axes", "safetensors", "model_folder", "engines"},
     {"branches", "checks", "spanning"},
     {"forest"},
     {"derive", "networkx_graph"},
     {"skeleton"},
     {"formats", "draw", "synthetic", "decode", "decode_maps", "draw_maps"},
-    {"traits", "metrics", "examples"},
-    {"data"},
+    {"traits", "metrics", "examples", "tiles"},
+    {"data", "picture_task"},
+    {"prediction"},
+    {"picture_batch", "model_report"},
     {"nn"},
     {"models"},
     {"training"},
@@ -31,7 +33,7 @@ LAYERS = (
 )
 WITH_TORCH = {"nn", "models", "training"}
 # Doors that open a higher or equal floor only when they are called: (module, what it imports inside a function).
-DOORS = {("skeleton", "traits"), ("skeleton", "networkx_graph")}
+DOORS = {("skeleton", "traits"), ("skeleton", "networkx_graph"), ("engines", "models")}
 
 
 def layer(module: str) -> int:

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
 import treeformer
-from treeformer import Skeleton
+from tests.fake_engine import line_engine, predictor
+from treeformer import Skeleton, synthetic
+from treeformer.examples import EXAMPLE, PICTURES, SEEDS
 
 
 @pytest.fixture
@@ -56,7 +59,7 @@ def test_version_and_help(run):
     assert run("--version")[1].strip() == f"treeformer {treeformer.__version__}"
     code, out, _ = run("--help")
     assert code == 0
-    for command in ("convert", "traits", "draw", "evaluate", "synth", "prepare", "formats"):
+    for command in ("predict", "convert", "traits", "draw", "evaluate", "synth", "prepare", "formats"):
         assert command in out
         code, text, _ = run(command, "--help")
         assert code == 0
@@ -109,11 +112,34 @@ def test_draw_and_compare(run, plants, tmp_path):
     assert Image.open(tmp_path / "new" / "a.png").size == Image.open(tmp_path / "b.jpg").size == (40, 50)
 
 
-def test_the_demo_leaves_things_to_look_at(run, tmp_path):
+def test_the_demo_leaves_things_to_look_at(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("treeformer.model_folder.DEFAULT_FOLDER", tmp_path / "no model")
     code, out, _ = run("demo", "-o", tmp_path)
     assert code == 0
     for line in out.splitlines()[-4:]:
         assert Path(line.split()[-1]).stat().st_size > 0
+
+
+def test_the_demo_predicts_where_there_is_a_model(run, tmp_path, monkeypatch):
+    sees_a_line = predictor(line_engine(side=512))
+    monkeypatch.setattr("treeformer.model_folder.DEFAULT_FOLDER", tmp_path)
+    monkeypatch.setattr("treeformer.prediction.Predictor", lambda *_, **__: sees_a_line)
+    code, out, _ = run("demo", "-o", tmp_path / "out")
+    assert code == 0
+    for picture in PICTURES:
+        assert f"\n{picture.stem} " in out
+        for ending in (".json", ".rsml", ".overlay.jpg"):
+            assert (tmp_path / "out" / (picture.stem + ending)).stat().st_size > 0
+    assert (tmp_path / "out" / "traits.csv").stat().st_size > 0
+    assert Image.open(tmp_path / "out" / "comparison.png").size[0] > 400
+
+
+def test_the_examples_are_what_their_recipes_say():
+    for preset, (look, seed) in SEEDS.items():
+        image, skeleton = synthetic.picture(preset, look, seed)
+        picture = EXAMPLE.with_name(f"{preset}.jpg")
+        assert np.abs(np.asarray(Image.open(picture), dtype=int) - image).mean() < 6
+        assert treeformer.read(picture.with_suffix(".rsml")).length == pytest.approx(skeleton.length, rel=1e-3)
 
 
 # ---- mistakes ------------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ import math
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from treeformer.decode import decode
+from treeformer.decode import decode, decode_pairs, shortest_gaps
 from treeformer.errors import TreeformerError
 
 anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
@@ -124,3 +124,67 @@ def test_nothing_found_is_an_empty_skeleton():
 def test_arrays_that_do_not_belong_together_are_an_error():
     with pytest.raises(TreeformerError, match="do not belong together"):
         decode([0.9] * 3, LINE, costs(), [0] * 4)
+
+
+def all_pairs(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Every pair and its cost, as `decode_pairs` wants them."""
+    upper = np.triu_indices(len(cost), 1)
+    bounded = np.clip(np.nan_to_num(cost.astype(float), nan=1e6), -1e6, 1e6)
+    return np.stack(upper, axis=1), ((bounded + bounded.T) / 2)[upper]
+
+
+@given(numbers=outputs(), single_plant=st.booleans(), threshold=st.floats(0, 1))
+def test_where_all_pairs_are_known_both_decodings_agree(numbers, single_plant, threshold):
+    score, points, cost, root = numbers
+    options = {"node_threshold": threshold, "root_threshold": threshold, "single_plant": single_plant}
+    dense = decode(score, points, cost, root, image_size=(64, 48), **options)
+    assert decode_pairs(score, points, *all_pairs(cost), root, image_size=(64, 48), **options) == dense
+
+
+@given(numbers=outputs(), single_plant=st.booleans(), data=st.data())
+def test_any_known_pairs_give_a_rooted_forest(numbers, single_plant, data):
+    score, points, cost, root = numbers
+    pairs, margin = all_pairs(cost)
+    known = data.draw(hnp.arrays(bool, len(pairs)))
+    skeleton = decode_pairs(
+        score, points, pairs[known], margin[known], root, single_plant=single_plant, image_size=(64, 48)
+    )
+    assert skeleton.is_forest
+    assert len(skeleton.roots) == len(skeleton) - len(skeleton.edges), "one root a tree"
+    likely = (score >= 0.5) & np.isfinite(points).all(axis=1)
+    assert (len(skeleton) > 0) == likely.any()
+    if single_plant:
+        assert len(skeleton) == likely.sum()
+        assert skeleton.is_tree or len(skeleton) == 0
+
+
+def test_pieces_that_no_tile_ties_together():
+    pairs, cost = np.array([(0, 1), (2, 3)]), np.array([-4.0, -4.0])
+    two = decode_pairs([1] * 4, LINE, pairs, cost, [3, -3, 2, -3])
+    assert two.roots.tolist() == [0, 2], "a piece with a likely root is a plant"
+    one = decode_pairs([1] * 4, LINE, pairs, cost, [3, -3, -2, -3])
+    assert one.nodes.tolist() == LINE[:2].tolist(), "one without is dropped"
+    strongest = decode_pairs([0.6, 0.6, 0.9, 0.9], LINE, pairs, cost, [-3, -4, -5, -6])
+    assert strongest.nodes.tolist() == LINE[2:].tolist(), "unless there is no plant at all"
+    forced = decode_pairs([1] * 4, LINE, pairs, cost, [3, -3, -2, -3], single_plant=True)
+    assert forced.is_tree
+    assert sorted(forced.edges.tolist()) == [[0, 1], [1, 2], [2, 3]]
+    assert forced.edge_score[forced.edges.tolist().index([1, 2])] == 0
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 999), count=st.integers(2, 60), pieces=st.integers(1, 9))
+@example(seed=0, count=180, pieces=2)
+def test_gaps_are_the_shortest_there_are(seed, count, pieces):
+    random = np.random.default_rng(seed)
+    points, piece = random.random((count, 2)), random.integers(0, pieces, count)
+    edges = shortest_gaps(points, piece)
+    # The twin: Kruskal over all pairs, those within a piece for nothing.
+    label, total = piece.copy(), 0.0
+    gap = np.hypot(*(points[:, None] - points[None]).transpose(2, 0, 1))
+    for i, j in sorted(np.ndindex(count, count), key=lambda pair: gap[pair]):
+        if label[i] != label[j]:
+            total += gap[i, j]
+            label[label == label[j]] = label[i]
+    assert len(edges) == len(set(piece.tolist())) - 1
+    assert gap[edges[:, 0], edges[:, 1]].sum() == pytest.approx(total)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treeformer import TreeformerError
-from treeformer.spanning import minimum_spanning_tree, spanning_forest, spanning_trees
+from treeformer.spanning import minimum_spanning_tree, spanning_forest, spanning_tree_of_pairs, spanning_trees
 
 KINDS = ("distinct", "ties", "asymmetric", "holes", "wild")
 
@@ -59,6 +59,17 @@ def as_edges(adjacency: np.ndarray) -> list[list[int]]:
 def test_the_tree_is_kruskals(kind, nodes, dtype):
     for cost in random_costs(kind, 20, nodes, seed=nodes, dtype=dtype):
         assert minimum_spanning_tree(cost).tolist() == kruskal(cost, np.ones(nodes, bool))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("nodes", [1, 2, 5, 20])
+def test_the_tree_of_pairs_is_the_same(kind, nodes):
+    for cost in random_costs(kind, 10, nodes, seed=nodes, dtype=np.float64):
+        upper = np.triu_indices(nodes, 1)
+        pairs = np.stack(upper, axis=1)
+        with np.errstate(invalid="ignore"):
+            mean = (cost / 2 + cost.T / 2)[upper]
+        assert pairs[spanning_tree_of_pairs(pairs, mean, nodes)].tolist() == minimum_spanning_tree(cost).tolist()
 
 
 @pytest.mark.parametrize("kind", KINDS)

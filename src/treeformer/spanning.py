@@ -1,4 +1,4 @@
-"""Minimum spanning trees and forests of dense graphs, NumPy only.
+"""Minimum spanning trees and forests, NumPy and SciPy only.
 
 The rules, the same here, in `treeformer.nn.spanning` and in its CUDA kernel, so that all of them give the same *tree*
 and not only the same total cost:
@@ -9,8 +9,8 @@ and not only the same total cost:
 - equal costs are ordered by (lower node, higher node), which makes the tree unique: it is the one that Kruskal's
   algorithm finds when it walks the edges by (cost, i, j) with i < j.
 
-Prim's algorithm over a whole batch at once: one integer key an edge holds its cost and its two nodes, so that a step is
-one row of keys, a minimum and an argmin.
+Dense graphs: Prim's algorithm over a whole batch at once. One integer key an edge holds its cost and its two nodes, so
+that a step is one row of keys, a minimum and an argmin. Graphs given by their edges: SciPy's Kruskal.
 """
 
 from __future__ import annotations
@@ -75,6 +75,31 @@ def spanning_forest(cost: ArrayLike, root_cost: ArrayLike) -> tuple[IntArray, In
     edges = minimum_spanning_tree(joined)
     to_virtual = edges[:, 1] == len(costs)
     return edges[~to_virtual], edges[to_virtual, 0]
+
+
+def spanning_tree_of_pairs(pairs: IntArray, cost: NDArray[np.float64], count: int) -> IntArray:
+    """The minimum spanning tree, or forest, of a graph that is given by its edges; same rules as all others here.
+
+    Args:
+        pairs: (E,2) nodes i < j, each pair once, in rising order.
+        cost: (E,).
+        count: number of nodes.
+
+    Returns:
+        rows of `pairs`, rising.
+
+    >>> spanning_tree_of_pairs(np.array([(0, 1), (0, 2), (1, 2)]), np.array([1.0, 5.0, 2.0]), 3).tolist()
+    [0, 2]
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import minimum_spanning_tree as tree_of
+
+    allowed = np.flatnonzero(cost < np.inf)
+    order = allowed[np.argsort(cost[allowed], kind="stable")]
+    # By rank, counted from 1: costs may be equal, negative or 0, which SciPy takes for no edge.
+    rank = np.arange(1.0, len(order) + 1)
+    graph = coo_array((rank, (pairs[order, 0], pairs[order, 1])), shape=(count, count))
+    return np.sort(order[tree_of(graph.tocsr()).data.astype(np.intp) - 1])
 
 
 def spanning_trees(cost: NDArray[Any], mask: BoolArray) -> BoolArray:

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 
 from treeformer import Skeleton
 from treeformer.errors import TreeformerError
-from treeformer.models import ExportModel, Targets, TreeFormer, TreeFormerConfig
+from treeformer.models import Targets, TreeFormer, TreeFormerConfig
 from treeformer.models.objective import adjacency_of_tokens, targets_of_tokens
 from treeformer.models.treeformer import denoising_mask
 from treeformer.nn.matching import Matching
@@ -319,21 +319,6 @@ def test_half_precision_gives_nearly_the_same_losses(pictures):
     assert output.points.dtype == output.node_logits.dtype == output.edge_logits.dtype == torch.float32
     for name in ("heat", "node", "root", "edge"):
         assert rough[name].item() == pytest.approx(exact[name].item(), rel=0.1), name
-
-
-def test_the_export_is_one_graph_for_any_batch_size(tiny):
-    exported = torch.export.export(
-        ExportModel(tiny.eval()), (torch.rand(2, 3, 64, 64),), dynamic_shapes=({0: torch.export.Dim("batch")},)
-    ).module()
-    pictures = torch.rand(3, 3, 64, 64)
-    with torch.no_grad():
-        expected = ExportModel(tiny)(pictures)
-        for ours, theirs in zip(exported(pictures), expected, strict=True):
-            torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
-    score, points, cost, root = expected
-    assert score.shape == root.shape == (3, 32)
-    assert points.shape == (3, 32, 2)
-    assert cost.shape == (3, 32, 32)
 
 
 def test_the_users_mistakes_are_one_line(tiny):

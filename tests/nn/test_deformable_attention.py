@@ -52,8 +52,9 @@ def levels():
     return [as_level(torch.randn(2, channels, height, width), stride) for channels, height, width, stride in sizes]
 
 
-def test_attention_is_what_the_loop_gives(levels):
-    module = DeformableAttention(8, 2, 3, [6, 8, 8])
+@pytest.mark.parametrize("training", [True, False], ids=["values, then reading", "reading, then values"])
+def test_attention_is_what_the_loop_gives(levels, training):
+    module = DeformableAttention(8, 2, 3, [6, 8, 8]).train(training)
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from treeformer.nn.deformable_attention import as_level, sample
-from treeformer.nn.relation import DISTANCE_SCALE_PX, RelationHead
+from treeformer.nn.relation import DISTANCE_SCALE_PX, RelationHead, pairs_among
 
 
 def one_direction(head: RelationHead, h_i, h_j, relation, p_i, p_j, fine):
@@ -34,7 +34,7 @@ def fine_read(fine, places):
 @pytest.fixture(params=[0, 6], ids=["tokens alone", "with the image"])
 def setting(request):
     torch.manual_seed(0)
-    head = RelationHead(8, 12, 7, fine_channels=request.param, segment_channels=3, segment_points=4)
+    head = RelationHead(8, 12, fine_channels=request.param, segment_channels=3, segment_points=4)
     fine = as_level(torch.randn(2, 6, 10, 10), 4)
     return head, torch.randn(2, 5, 8), torch.randn(2, 8), 8 + 24 * torch.rand(2, 5, 2), fine
 
@@ -77,3 +77,14 @@ def test_two_nodes_in_one_place_have_finite_gradients(setting):
     head, tokens, relation, points, fine = setting
     head(tokens, relation, torch.full_like(points, 9.0), fine).square().sum().backward()
     assert all(torch.isfinite(parameter.grad).all() for parameter in head.parameters())
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 320])
+def test_pairs_in_closed_form_are_those_of_two_loops(count):
+    expected = [(i, j) for j in range(count) for i in range(j)]
+    first, second, pair_of = pairs_among(count, torch.device("cpu"))
+    assert list(zip(first.tolist(), second.tolist(), strict=True)) == expected
+    table = torch.zeros(count, count, dtype=torch.long)
+    for number, (i, j) in enumerate(expected):
+        table[i, j] = table[j, i] = number + 1
+    assert torch.equal(pair_of, table)

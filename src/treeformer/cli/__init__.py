@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from treeformer.cli import datasets, evaluation, skeletons, training
+from treeformer.cli import datasets, demo, evaluation, models, prediction, skeletons, training
 from treeformer.cli.common import INTERRUPTED, app, fail, say
 from treeformer.errors import TreeformerError
 
 __all__ = ["app", "main"]
 
 # Each module registers its commands with `app` when it is imported; this is the order of `treeformer --help`.
-COMMANDS = (skeletons, evaluation, datasets, training)
+COMMANDS = (prediction, skeletons, evaluation, datasets, training, models, demo)
 
 
 def main() -> None:
@@ -29,6 +29,8 @@ def main() -> None:
         fail(f"{error.filename or 'a file'}: {error.strerror or error}")
     except MemoryError:
         fail("not enough memory for this")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:  # Typer makes such an exit of Ctrl-C
+            raise
         say("treeformer: stopped; every file that was finished is whole")
         sys.exit(INTERRUPTED)

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from treeformer.cli.common import ALL_CORES, Workers, app, counted, examples, finish, progress, say
+from treeformer.errors import TreeformerError
+
+if TYPE_CHECKING:
+    from treeformer.metrics.report import Report
 
 
 @app.command(
     epilog=examples(
         "treeformer evaluate predicted/ truth/ -o report/",
         "treeformer evaluate predicted/ truth/ --images photos/ --radius 10",
+        "treeformer evaluate data/osr-roots --split test --model default",
+        "treeformer evaluate --model runs/vines --synthetic vine:photo:test --count 2000",
     )
 )
 def evaluate(
-    prediction: Annotated[Path, typer.Argument(metavar="PRED", help="A folder of predicted skeletons, any format.")],
-    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="A folder of true skeletons with the same stems.")],
+    prediction: Annotated[
+        Path | None, typer.Argument(metavar="PRED", help="A folder of predicted skeletons; with --model, a data set.")
+    ] = None,
+    truth: Annotated[
+        Path | None, typer.Argument(metavar="TRUTH", help="A folder of true skeletons with the same stems.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A folder for CSV and JSON tables and the worst ten, drawn.")
     ] = None,
@@ -29,23 +39,64 @@ def evaluate(
     radius: Annotated[
         float | None, typer.Option(help="How far apart matched nodes may be, px; by default 8/512 of the longer side.")
     ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Predict with this model: default, a folder, or a name on the hub.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Of the data set: train, valid or test.")] = None,
+    synthetic: Annotated[
+        str | None, typer.Option(metavar="PRESET:LOOK:SPLIT", help="A synthetic data set in place of a folder.")
+    ] = None,
+    count: Annotated[int, typer.Option(help="Pictures of the synthetic data set.")] = 500,
     workers: Workers = ALL_CORES,
 ) -> None:
-    """Judge predicted skeletons against the truth: SMD, TOPO, nodes, edges, tree rate, with 95 % intervals."""
+    """Judge skeletons, or a model, against the truth: SMD, TOPO, nodes, edges, tree rate, with 95 % intervals."""
     from rich.console import Console
 
     from treeformer.metrics.report import evaluate_cases, folder_cases
 
-    cases, without_truth = folder_cases(prediction, truth, images)
-    with progress("evaluating") as show:
-        report = evaluate_cases(cases, image_size=image_size, radius_px=radius, workers=workers, progress=show)
+    if model is not None:
+        report, remarks = _of_model(model, prediction, truth, split, synthetic, count, radius, workers)
+    elif prediction is None or truth is None:
+        raise TreeformerError("evaluate needs two folders, PRED and TRUTH, or --model and a data set")
+    else:
+        cases, without_truth = folder_cases(prediction, truth, images)
+        with progress("evaluating") as show:
+            report = evaluate_cases(cases, image_size=image_size, radius_px=radius, workers=workers, progress=show)
+        remarks = [f"{name}: no prediction; counted as an empty skeleton" for name in report.missing]
+        remarks += [f"{name}: no truth of this name; left out" for name in without_truth]
     Console().print(report.table())
-    for name in report.missing:
-        say(f"treeformer: {name}: no prediction; counted as an empty skeleton")
-    for name in without_truth:
-        say(f"treeformer: {name}: no truth of this name; left out")
+    for remark in remarks:
+        say(f"treeformer: {remark}")
     where = ""
     if output is not None:
         report.write(output)
         where = f", tables and pictures in {output}"
-    finish(f"{counted(len(report.rows), 'picture')} evaluated{where}", report.failures, total=len(cases))
+    finish(
+        f"{counted(len(report.rows), 'picture')} evaluated{where}",
+        report.failures,
+        total=len(report.rows) + len(report.failures),
+    )
+
+
+def _of_model(
+    model: str,
+    folder: Path | None,
+    truth: Path | None,
+    split: str | None,
+    synthetic: str | None,
+    count: int,
+    radius: float | None,
+    workers: int,
+) -> tuple[Report, list[str]]:
+    """The report of a model on a data set, and a line for each picture that was left out."""
+    from treeformer.data import FolderDataset
+    from treeformer.model_report import evaluate_model, synthetic_set
+    from treeformer.prediction import Predictor
+
+    if truth is not None or (folder is None) == (synthetic is None):
+        raise TreeformerError("a model is judged on one data set: a folder, or --synthetic PRESET:LOOK:SPLIT")
+    dataset = synthetic_set(synthetic, count) if synthetic is not None else FolderDataset(folder or Path(), split)
+    predictor = Predictor(model)
+    with progress("predicting") as show:
+        report, skipped = evaluate_model(predictor, dataset, radius_px=radius, workers=workers, progress=show)
+    return report, [f"{one.reason}; left out" for one in skipped]

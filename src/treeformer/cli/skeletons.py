@@ -1,4 +1,4 @@
-"""Commands on skeleton files: convert, formats, traits, draw, demo."""
+"""Commands on skeleton files: convert, formats, traits, draw."""
 
 from __future__ import annotations
 
@@ -152,35 +152,3 @@ def draw(
     with whole_file(output) as temporary:
         drawn.save(temporary)
     say(f"drawn in {output}")
-
-
-@app.command()
-def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the results.")] = Path("demo"),
-) -> None:
-    """Draw, measure and convert the example that ships: a picture of a plant with its skeleton."""
-    from treeformer import formats
-    from treeformer.draw import draw as overlay
-    from treeformer.examples import EXAMPLE, example_picture
-    from treeformer.files import whole_file
-
-    skeleton = formats.read(EXAMPLE)
-    results = {
-        "overlay": output / "overlay.png",
-        "skeleton, RSML": output / "skeleton.rsml",
-        "skeleton, SWC": output / "skeleton.swc",
-        "traits": output / "traits.csv",
-    }
-    with whole_file(results["overlay"]) as temporary:
-        overlay(example_picture(), skeleton).save(temporary)
-    formats.write(skeleton, results["skeleton, RSML"])
-    formats.write(skeleton, results["skeleton, SWC"])
-    table = skeleton.traits()
-    with whole_file(results["traits"]) as temporary:
-        table.to_csv(temporary, index=False)
-    plant = table.iloc[0]
-    print(f"{skeleton}: {len(skeleton.axes)} axes")
-    for name in ("total_length", "primary_length", "lateral_count", "tip_count", "branch_point_count"):
-        print(f"  {name:20} {plant[name]:.0f}")
-    for what, path in results.items():
-        print(f"{what + ':':16} {path}")

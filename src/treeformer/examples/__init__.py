@@ -1,4 +1,4 @@
-"""A picture of a plant and its skeleton, to try things on; rendered by `treeformer.synthetic`."""
+"""Pictures of plants with their skeletons, to try things on; rendered by `treeformer.synthetic`, named by preset."""
 
 from __future__ import annotations
 
@@ -8,10 +8,24 @@ from PIL import Image
 
 from treeformer.images import open_image
 
-EXAMPLE = Path(__file__).parent / "taproot.rsml"
-"""The skeleton of the example picture: a tap root with laterals."""
+FOLDER = Path(__file__).parent
+EXAMPLE = FOLDER / "taproot.rsml"
+"""The skeleton of the first example picture: a tap root with laterals."""
+
+# The seeds are of the test split, which no training looks at.
+SEEDS = {
+    "paper": ("paper", 121003),
+    "seedling": ("photo", 121005),
+    "vine": ("photo", 121023),
+    "orchard": ("photo", 121020),
+    "several": ("photo", 121008),
+}
+"""Look and seed of each further example by its preset: `treeformer.synthetic.picture(preset, look, seed)`."""
+
+PICTURES = (EXAMPLE.with_suffix(".jpg"), *(FOLDER / f"{preset}.jpg" for preset in SEEDS))
+"""All example pictures, 512×512; the true skeleton of each is the `.rsml` file beside it."""
 
 
 def example_picture() -> Image.Image:
-    """The example picture, 512×512, RGB."""
-    return open_image(EXAMPLE.with_suffix(".jpg"))
+    """The first example picture, RGB."""
+    return open_image(PICTURES[0])

@@ -6,7 +6,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from treeformer.errors import FormatError, TreeformerError
 from treeformer.files import whole_file
 from treeformer.images import IMAGE_SUFFIXES, open_image
 from treeformer.metrics.evaluation import Estimate, evaluate_pair, summarise
+from treeformer.pools import process_pool
 from treeformer.skeleton import Skeleton
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _outcomes(jobs: Sequence[Job], workers: int) -> Iterator[dict[str, float] | 
     if workers <= 1 or len(jobs) == 1:
         yield from map(_judge, jobs)
         return
-    with ProcessPoolExecutor(min(workers, len(jobs))) as pool:
+    with process_pool(min(workers, len(jobs))) as pool:
         yield from pool.map(_judge, jobs, chunksize=max(1, min(8, len(jobs) // (4 * workers))))
 
 

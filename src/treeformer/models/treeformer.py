@@ -5,6 +5,7 @@ backbone → feature levels → object tokens and one relation token → decoder
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from treeformer.decode import decode
 from treeformer.errors import TreeformerError
+from treeformer.model_folder import ModelFolder
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.objective import losses
 from treeformer.models.output import Output, Predictions
@@ -108,7 +110,6 @@ class TreeFormer(nn.Module):
         self.relation_head = RelationHead(
             width,
             config.relation_hidden,
-            config.tokens,
             fine_channels=channels[0] if config.segment_channels else 0,
             segment_channels=config.segment_channels,
             segment_points=config.segment_points,
@@ -267,18 +268,18 @@ class TreeFormer(nn.Module):
                 part.forward = torch.compile(part.forward, **options)
         self._losses = torch.compile(self._losses, **options)
 
+    def save_pretrained(self, folder: str | os.PathLike[str], **settings: Any) -> ModelFolder:
+        """Write a model folder; see `treeformer.models.export.save_pretrained`."""
+        from treeformer.models.export import save_pretrained
 
-class ExportModel(nn.Module):
-    """A TreeFormer with plain tensors as output, for ONNX: what `treeformer.decode.decode` takes, with a batch axis."""
+        return save_pretrained(self, folder, **settings)
 
-    def __init__(self, model: TreeFormer) -> None:
-        super().__init__()
-        self.model = model
+    @staticmethod
+    def from_pretrained(name: str | os.PathLike[str]) -> TreeFormer:
+        """The network of a model folder, "default", or a name on the hub; in evaluation mode."""
+        from treeformer.models.export import from_pretrained
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(B,3,H,W) in [0,1] → node scores (B,K), points (B,K,2) px, edge costs (B,K,K), root logits (B,K)."""
-        output = self.model(images)
-        return output.node_logits.sigmoid(), output.points, edge_margin(output.edge_logits), output.root_logits
+        return from_pretrained(name)
 
 
 def denoising_mask(noisy_mask: Tensor, objects: int) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -100,25 +101,52 @@ class DeformableAttention(nn.Module):
 
     def forward(self, query: Tensor, points: Tensor, levels: Sequence[Level]) -> Tensor:
         """Query (B,Q,width) at points (B,Q,2) px → (B,Q,width)."""
-        batch, count, width = query.shape
+        batch, count, _ = query.shape
         grid = (batch, count, self.heads, self.levels, self.points)
         offsets = self.offsets(query).float().view(*grid, 2)
         weights = self.weights(query).float().view(batch, count, self.heads, -1).softmax(-1).view(grid)
 
-        rows, row_weights, first_cell = [], [], 0
+        cells, cell_weights = [], []  # of each level, (B,Q,heads,points·4)
         for index, level in enumerate(levels):
             places = points[:, :, None, None, :] + offsets[:, :, :, index] * level.stride
             cell, weight = bilinear_corners(places, level)
-            rows.append(cell + first_cell)
-            row_weights.append(weight * weights[:, :, :, index, :, None])
-            first_cell += level.height * level.width
-        cell = torch.stack(rows, dim=3).flatten(3)  # (B,Q,heads,levels·points·4)
-        weight = torch.stack(row_weights, dim=3).flatten(3)
+            cells.append(cell.flatten(3))
+            cell_weights.append((weight * weights[:, :, :, index, :, None]).flatten(3))
+        # The sum is linear, so its order is free. A GPU would rather multiply than read, a CPU the other way round.
+        few = count * self.heads < sum(level.height * level.width for level in levels)
+        reading_first = few and query.device.type == "cpu" and not self.training
+        read = self._read_then_project if reading_first else self._project_then_read
+        return self.output(read(cells, cell_weights, levels).flatten(2).to(query.dtype))
 
+    def _project_then_read(self, cells: list[Tensor], weights: list[Tensor], levels: Sequence[Level]) -> Tensor:
+        """Values of all cells, read where the heads look: (B,Q,heads,width/heads)."""
+        batch, heads = cells[0].shape[0], self.heads
         value = torch.cat([self.values[str(level.cells.shape[-1])](level.cells) for level in levels], dim=1)
-        table = value.reshape(batch * first_cell * self.heads, width // self.heads).float()
-        image = torch.arange(batch, device=query.device).view(-1, 1, 1, 1)
-        head = torch.arange(self.heads, device=query.device).view(-1, 1)
-        row = (image * first_cell + cell) * self.heads + head
-        read = table.index_select(0, row.flatten()).view(*row.shape, width // self.heads)
-        return self.output((read * weight[..., None]).sum(-2).flatten(2).to(query.dtype))
+        total, width = value.shape[1:]
+        table = value.reshape(batch * total * heads, width // heads).float()
+        image = torch.arange(batch, device=value.device).view(-1, 1, 1, 1)
+        head = torch.arange(heads, device=value.device).view(-1, 1)
+        first = accumulate([0, *(level.height * level.width for level in levels[:-1])])
+        cell = torch.cat([inside + start for inside, start in zip(cells, first, strict=True)], dim=3)
+        row = (image * total + cell) * heads + head
+        rows = table.index_select(0, row.flatten()).view(*row.shape, width // heads)
+        return (rows * torch.cat(weights, dim=3)[..., None]).sum(-2)
+
+    def _read_then_project(self, cells: list[Tensor], weights: list[Tensor], levels: Sequence[Level]) -> Tensor:
+        """Features where the heads look, and the values of those alone: (B,Q,heads,width/heads)."""
+        image = torch.arange(cells[0].shape[0], device=cells[0].device).view(-1, 1, 1, 1)
+        read: Tensor | float = 0.0
+        for name, layer in self.values.items():
+            seen: Tensor | float = 0.0
+            total: Tensor | float = 0.0
+            for cell, weight, level in zip(cells, weights, levels, strict=True):
+                count, channels = level.cells.shape[1:]
+                if str(channels) == name:
+                    row = image * count + cell
+                    rows = level.cells.reshape(-1, channels).float().index_select(0, row.flatten())
+                    seen = seen + weight[..., None, :] @ rows.view(*row.shape, channels)
+                    total = total + weight.sum(-1, keepdim=True)
+            # (B,Q,heads,1,C) @ (heads,C,width/heads)
+            projected = seen @ layer.weight.view(self.heads, -1, layer.in_features).transpose(1, 2)
+            read = read + projected.squeeze(-2) + total * layer.bias.view(self.heads, -1)
+        return read

@@ -25,21 +25,15 @@ class RelationHead(nn.Module):
     Args:
         width: channels of the tokens.
         hidden: channels of the head's hidden layers.
-        max_nodes: the most nodes it will be asked about.
         fine_channels: channels of the finest level; 0 where the head does not look at the image.
         segment_channels: channels of the map that is read along the segment between two nodes.
         segment_points: places on the segment, an even number.
     """
 
-    first: Tensor
-    second: Tensor
-    pair_of: Tensor
-
     def __init__(
         self,
         width: int,
         hidden: int,
-        max_nodes: int,
         *,
         fine_channels: int = 0,
         segment_channels: int = 32,
@@ -57,13 +51,6 @@ class RelationHead(nn.Module):
             half = segment_channels * segment_points // 2
             self.even_segment = nn.Linear(half + 2, hidden, bias=False)
             self.odd_segment = nn.Linear(half + 2, hidden, bias=False)
-        # Pairs (i < j) in the order of j: those among the first n nodes are the first n(n−1)/2, for every n.
-        second, first = torch.tril_indices(max_nodes, max_nodes, -1)
-        pair_of = torch.zeros(max_nodes, max_nodes, dtype=torch.long)
-        pair_of[first, second] = pair_of[second, first] = torch.arange(1, len(first) + 1)
-        self.register_buffer("first", first, persistent=False)
-        self.register_buffer("second", second, persistent=False)
-        self.register_buffer("pair_of", pair_of, persistent=False)
 
     def forward(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level) -> Tensor:
         """Logits [no edge, edge] of every pair.
@@ -78,8 +65,7 @@ class RelationHead(nn.Module):
             (B,N,N,2) float32, symmetric in i and j; 0 on the diagonal.
         """
         batch, count = tokens.shape[:2]
-        pairs = count * (count - 1) // 2
-        first, second = self.first[:pairs], self.second[:pairs]
+        first, second, pair_of = pairs_among(count, tokens.device)
         # float32 before the gathers: their backward adds a hundred rows into one.
         even, odd = self.even_tokens(tokens).float(), self.odd_tokens(tokens).float()
         even = even.index_select(1, first) + even.index_select(1, second) + self.relation(relation)[:, None]
@@ -90,11 +76,7 @@ class RelationHead(nn.Module):
         one_way, other_way = functional.relu(even + odd), functional.relu(even - odd)
         logits = (self.tail(one_way) + self.tail(other_way)).float() / 2
         # Row 0 is the diagonal's.
-        return (
-            functional.pad(logits, (0, 0, 1, 0))
-            .index_select(1, self.pair_of[:count, :count].flatten())
-            .view(batch, count, count, 2)
-        )
+        return functional.pad(logits, (0, 0, 1, 0)).index_select(1, pair_of.flatten()).view(batch, count, count, 2)
 
     def look_along(self, points: Tensor, first: Tensor, second: Tensor, fine: Level) -> tuple[Tensor, Tensor]:
         """What the image shows between two nodes: even and odd parts, (B,P,hidden) each."""
@@ -110,3 +92,20 @@ class RelationHead(nn.Module):
         even = torch.cat([(near + far).flatten(2), distance, torch.log1p(8 * distance)], dim=-1)
         odd = torch.cat([(near - far).flatten(2), step], dim=-1)
         return self.even_segment(even), self.odd_segment(odd)
+
+
+def pairs_among(count: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """The P = count·(count−1)/2 pairs (i < j) in the order of j, in closed form: a table would bound the count.
+
+    Returns:
+        first, second: (P,) int64, i and j of each pair.
+        pair_of: (count,count) int64, 1 + the number of the pair; 0 on the diagonal.
+    """
+    number = torch.arange(count * (count - 1) // 2, device=device)
+    # j is the largest whole number with j(j−1)/2 ≤ number; the root is exact where its argument is a square.
+    second = ((1 + (1 + 8 * number.double()).sqrt()) / 2).long()
+    first = number - second * (second - 1) // 2
+    node = torch.arange(count, device=device)
+    low, high = torch.minimum(node[:, None], node), torch.maximum(node[:, None], node)
+    pair_of = torch.where(low == high, 0, high * (high - 1) // 2 + low + 1)
+    return first, second, pair_of

@@ -1,0 +1,115 @@
+"""What one picture costs with each engine: processor time, time on two cores, loading, memory; and which part takes it.
+
+python benchmarks/engines.py MODEL [--repeat 5] [--parts]
+
+Times are the lowest of several runs. "CPU" is processor time with one thread, which other programs on the machine
+hardly change; "two cores" is what passes on the clock with two threads, which they do. Each engine has its own process,
+so that the memory is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from treeformer.model_folder import open_model
+from treeformer.synthetic import picture
+
+ENGINES = (("onnx", "float32"), ("onnx", "int8"), ("torch", "auto"))
+PARTS = ("backbone", "neck", "heat_map", "decoder", "relation_head")
+
+
+def measure(model: str, engine: str, precision: str, repeat: int) -> dict[str, float]:
+    """Seconds and megabytes of one engine, in this process."""
+    from treeformer.engines import open_engine
+
+    folder = open_model(model)
+    image = test_picture(folder.config.input_size)
+    options = {"engine": engine, "precision": precision, "device": "cpu"}
+    start = time.process_time()
+    one_thread = open_engine(folder, threads=1, **options)
+    result = {"load": time.process_time() - start}
+    result["cpu"] = min(seconds(time.process_time, one_thread, image) for _ in range(repeat))
+    result["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    two_threads = open_engine(folder, threads=2, **options)
+    result["two cores"] = min(seconds(time.perf_counter, two_threads, image) for _ in range(repeat))
+    result["candidates"] = one_thread(image).node_score.shape[1]
+    return result
+
+
+def seconds(clock, engine, image: np.ndarray) -> float:
+    start = clock()
+    engine(image)
+    return clock() - start
+
+
+def test_picture(side: int) -> np.ndarray:
+    return picture("paper", "paper", 120_000, (side, side))[0][None]
+
+
+def parts(model: str, precision: str, repeat: int) -> dict[str, float]:
+    """Milliseconds of each part of the network, by ONNX Runtime's own profile with one thread."""
+    import onnxruntime
+
+    folder = open_model(model)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    options.enable_mem_reuse, options.enable_profiling = False, True
+    with tempfile.TemporaryDirectory() as place:
+        options.profile_file_prefix = str(Path(place) / "profile")
+        session = onnxruntime.InferenceSession(folder.graph(precision), options, providers=["CPUExecutionProvider"])
+        for _ in range(repeat + 1):
+            session.run(None, {"images": test_picture(folder.config.input_size)})
+        events = json.loads(Path(session.end_profiling()).read_text())
+    lowest: dict[str, list[float]] = {}
+    for event in events:
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
+            lowest.setdefault(event["name"], []).append(event["dur"] / 1e3)
+    total: Counter[str] = Counter()
+    for name, times in lowest.items():
+        part = name.split("/")[0].split(".")[0]
+        total[part if part in PARTS else "the rest"] += min(times)
+    return dict(total)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--parts", action="store_true", help="also where the time goes")
+    parser.add_argument("--only", nargs=2, metavar=("ENGINE", "PRECISION"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only:
+        print(json.dumps(measure(options.model, *options.only, options.repeat)))
+        return
+    print("| engine | CPU, s | ratio | two cores, s | loading, s | peak memory, MB |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    reference = None
+    for engine in ENGINES:
+        command = [sys.executable, __file__, options.model, "--repeat", str(options.repeat), "--only", *engine]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        reference = reference or found["cpu"]
+        name = " ".join(engine).removesuffix(" auto")
+        print(
+            f"| {name} | {found['cpu']:.2f} | {found['cpu'] / reference:.2f} | {found['two cores']:.2f} "
+            f"| {found['load']:.1f} | {found['memory']:.0f} |"
+        )
+    print(f"\nnodes that left the network: {found['candidates']}")
+    if options.parts:
+        columns = [parts(options.model, precision, options.repeat) for precision in ("float32", "int8")]
+        print("\n| part | float32, ms | int8, ms |\n| --- | --- | --- |")
+        for part in (*PARTS, "the rest"):
+            print(f"| {part} | " + " | ".join(f"{column.get(part, 0):.0f}" for column in columns) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Speed and memory of prediction: pictures a second from JPEG files to skeletons, and what a part of it takes.
+
+PYTHONPATH=src python benchmarks/predict.py                          # random weights, `default` and `paper`
+PYTHONPATH=src python benchmarks/predict.py --models runs/export paper --cpu-pictures 20
+
+For each model: one 512×512 picture after the other with ONNX Runtime on two CPU cores, in a process of its own, whose
+peak memory is given; and, where there is a GPU, many pictures with torch. A name is a configuration with random
+weights, which find an odd number of nodes (given as nodes a picture); a folder is a trained model. Everything but the
+column `network` includes reading the JPEG and making the tree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from treeformer import synthetic
+from treeformer.engines import open_engine
+from treeformer.model_folder import open_model
+from treeformer.picture_task import Options, begin
+from treeformer.prediction import Predictor
+
+CORES = 2
+
+
+def write_pictures(folder: Path, count: int) -> list[Path]:
+    """JPEG files of synthetic plants, the looks in turn."""
+    paths = []
+    for number in range(count):
+        image, _ = synthetic.picture("paper", synthetic.LOOKS[number % 2], synthetic.SPLITS["test"][number])
+        paths.append(folder / f"{number}.jpg")
+        Image.fromarray(image).save(paths[-1], quality=90)
+    return paths
+
+
+def export_random(name: str, folder: Path) -> Path:
+    import torch
+
+    from treeformer.models import TreeFormer, TreeFormerConfig
+    from treeformer.models.export import save_pretrained
+
+    torch.manual_seed(0)
+    save_pretrained(TreeFormer(getattr(TreeFormerConfig, name)()).eval(), folder)
+    return folder
+
+
+def measure_cpu(model: str, paths: list[str], rounds: int) -> dict[str, float]:
+    """Seconds of each part for one picture at a time; the median over the pictures. Runs in a process of its own."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    began = time.perf_counter()
+    predictor = Predictor(model, engine="onnx", threads=CORES)
+    predictor.predict(paths[0])
+    first = time.perf_counter() - began
+    options = Options(predictor.model, None, None, None)
+    parts: dict[str, list[float]] = {"read": [], "network": [], "tree": [], "all": [], "busy": []}
+    nodes = []
+    for number in range(rounds):
+        marks, busy = [time.perf_counter()], time.process_time()
+        task = begin(paths[number % len(paths)], options, predictor.engine.input_size)
+        pixels = np.stack(list(task.inputs()))
+        marks.append(time.perf_counter())
+        raw = predictor.engine(pixels)
+        marks.append(time.perf_counter())
+        task.decoding.add(raw, 0)
+        skeleton = task.decoding.skeleton()
+        marks.append(time.perf_counter())
+        for name, value in zip(("read", "network", "tree"), np.diff(marks), strict=True):
+            parts[name].append(float(value))
+        parts["all"].append(marks[-1] - marks[0])
+        parts["busy"].append((time.process_time() - busy) / CORES)
+        nodes.append(len(skeleton))
+    medians = {name: statistics.median(values) for name, values in parts.items()}
+    return medians | {"first": first, "peak_mb": peak_mb(), "nodes": statistics.mean(nodes)}
+
+
+def peak_mb() -> float:
+    """The most memory this process has held; what `getrusage` says would count the process that started it, too."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
+
+
+def measure_gpu(model: str, paths: list[Path], count: int, batch: int, workers: int, decoders: int) -> dict[str, float]:
+    import torch
+
+    folder = open_model(model)
+    engine = open_engine(folder, "torch")
+    predictor = Predictor(folder, engine=engine)
+    pixels = np.stack([np.asarray(Image.open(paths[k % len(paths)])) for k in range(batch)])
+    for _ in range(3):
+        engine(pixels)
+    began = time.perf_counter()
+    for _ in range(10):
+        engine(pixels)
+    network = (time.perf_counter() - began) / (10 * batch)
+    many = [paths[k % len(paths)] for k in range(count)]
+    options = {"batch": batch, "workers": workers, "decoders": decoders}
+    results = predictor.predict_many([*many[: 4 * batch], *many], **options)
+    nodes = []
+    for number, result in enumerate(results):
+        if number == 4 * batch:  # processes and kernels are warm
+            began = time.perf_counter()
+        nodes.append(len(result))
+    rate = (count - 1) / (time.perf_counter() - began)
+    memory = torch.cuda.max_memory_allocated() / 2**30
+    return {"rate": rate, "network": network, "nodes": statistics.mean(nodes), "memory": memory}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=["default", "paper"], help="configurations, or model folders")
+    parser.add_argument("--cpu-pictures", type=int, default=10, help="0: no CPU table")
+    parser.add_argument("--gpu-pictures", type=int, default=8192)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--workers", type=int, default=min(16, os.cpu_count() or 1), help="threads that read")
+    parser.add_argument("--decoders", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="processes, 0: none")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        model, *paths = arguments.child
+        print(json.dumps(measure_cpu(model, paths, arguments.cpu_pictures)))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        folders = {
+            model: Path(model) if Path(model).is_dir() else export_random(model, scratch / model)
+            for model in arguments.models
+        }
+        paths = write_pictures(scratch, 32)
+        if arguments.cpu_pictures:
+            print(
+                f"ONNX Runtime, one 512×512 JPEG at a time, {CORES} cores; seconds, median of {arguments.cpu_pictures}"
+            )
+            print(
+                f"{'model':12} {'all':>7} {'read':>7} {'network':>8} {'tree':>7} {'CPU time/2':>11} {'first':>7} "
+                f"{'peak MB':>8} {'nodes':>6}"
+            )
+            for model, folder in folders.items():
+                command = [sys.executable, __file__, "--cpu-pictures", str(arguments.cpu_pictures), "--child"]
+                done = subprocess.run([*command, folder, *paths], capture_output=True, text=True, check=True)
+                row = json.loads(done.stdout)
+                print(
+                    f"{Path(model).name:12} {row['all']:7.3f} {row['read']:7.4f} {row['network']:8.3f} "
+                    f"{row['tree']:7.4f} {row['busy']:11.3f} {row['first']:7.2f} "
+                    f"{row['peak_mb']:8.0f} {row['nodes']:6.0f}",
+                    flush=True,
+                )
+        try:
+            import torch
+        except ModuleNotFoundError:
+            return
+        if not torch.cuda.is_available():
+            print("no GPU: no second table")
+            return
+        print(
+            f"torch on {torch.cuda.get_device_name()}, batch {arguments.batch}, {arguments.workers} readers, ", end=""
+        )
+        print(f"{arguments.decoders} decoders, {arguments.gpu_pictures} pictures")
+        print(f"{'model':12} {'pictures/s':>11} {'network alone':>14} {'nodes':>6} {'GPU GiB':>8}")
+        for model, folder in folders.items():
+            sizes = (arguments.gpu_pictures, arguments.batch, arguments.workers, arguments.decoders)
+            row = measure_gpu(str(folder), paths, *sizes)
+            print(
+                f"{Path(model).name:12} {row['rate']:11.0f} {1 / row['network']:14.0f} {row['nodes']:6.0f} "
+                f"{row['memory']:8.1f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

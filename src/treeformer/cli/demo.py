@@ -1,0 +1,80 @@
+"""The command that shows the main job on the examples that ship: demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treeformer.cli.common import app
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the results.")] = Path("demo"),
+) -> None:
+    """Predict the example pictures that ship, draw and measure them, and compare them with the truth."""
+    from treeformer.model_folder import DEFAULT_FOLDER
+
+    if DEFAULT_FOLDER.is_dir():
+        _predict_examples(output)
+    else:
+        _show_truth(output)
+
+
+def _predict_examples(output: Path) -> None:
+    from treeformer import formats
+    from treeformer.examples import PICTURES
+    from treeformer.files import whole_file
+    from treeformer.metrics.report import Case, evaluate_cases
+    from treeformer.picture_batch import plan, predict_files, traits_of
+    from treeformer.prediction import Predictor
+
+    jobs = plan(PICTURES, output, ("rsml",), overlay=True)
+    predict_files(jobs, Predictor())
+    traits, comparison = output / "traits.csv", output / "comparison.png"
+    with whole_file(traits) as temporary:
+        traits_of(jobs).to_csv(temporary, index=False)
+    report = evaluate_cases(
+        Case(job.picture.stem, job.skeletons["json"], job.picture.with_suffix(".rsml"), job.picture) for job in jobs
+    )
+    with whole_file(comparison) as temporary:
+        report.worst_sheet().save(temporary)
+    print(f"{'picture':10} {'nodes':>6} {'plants':>7} {'length, px':>11} {'TOPO F1':>8}")
+    for job, row in zip(jobs, report.rows, strict=True):
+        found = formats.read(job.skeletons["json"])
+        print(f"{job.picture.stem:10} {len(found):6} {len(found.plants):7} {found.length:11.0f} {row['topo_f1']:8.3f}")
+    print(f"skeletons:  {output}/*.json and *.rsml")
+    print(f"overlays:   {output}/*.overlay.jpg")
+    print(f"traits:     {traits}")
+    print(f"with truth: {comparison} (red: predicted, blue: true)")
+
+
+def _show_truth(output: Path) -> None:
+    """What there is to see without a model: one example with its true skeleton."""
+    from treeformer import formats
+    from treeformer.draw import draw as overlay
+    from treeformer.examples import EXAMPLE, example_picture
+    from treeformer.files import whole_file
+
+    skeleton = formats.read(EXAMPLE)
+    results = {
+        "overlay": output / "overlay.png",
+        "skeleton, RSML": output / "skeleton.rsml",
+        "skeleton, SWC": output / "skeleton.swc",
+        "traits": output / "traits.csv",
+    }
+    with whole_file(results["overlay"]) as temporary:
+        overlay(example_picture(), skeleton).save(temporary)
+    formats.write(skeleton, results["skeleton, RSML"])
+    formats.write(skeleton, results["skeleton, SWC"])
+    table = skeleton.traits()
+    with whole_file(results["traits"]) as temporary:
+        table.to_csv(temporary, index=False)
+    plant = table.iloc[0]
+    print(f"this copy has no default model; a true skeleton instead: {skeleton}: {len(skeleton.axes)} axes")
+    for name in ("total_length", "primary_length", "lateral_count", "tip_count", "branch_point_count"):
+        print(f"  {name:20} {plant[name]:.0f}")
+    for what, path in results.items():
+        print(f"{what + ':':16} {path}")

@@ -1,0 +1,110 @@
+"""Commands that predict: predict."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from treeformer.cli.common import ALL_CORES, app, counted, examples, finish, progress, say
+from treeformer.errors import FormatError, TreeformerError
+
+# Reading is quicker than predicting: more threads would only hold more pictures.
+MOST_READERS = 16
+
+
+class EngineChoice(StrEnum):
+    """What runs the network."""
+
+    auto = "auto"
+    onnx = "onnx"
+    torch = "torch"
+
+
+class PrecisionChoice(StrEnum):
+    """In what numbers ONNX Runtime calculates."""
+
+    auto = "auto"
+    float32 = "float32"
+    int8 = "int8"
+
+
+@app.command(
+    epilog=examples(
+        "treeformer predict plant.jpg -o results",
+        "treeformer predict photos/ -o results --format rsml --overlay --traits results/traits.csv --px-per-mm 11.8",
+        "treeformer predict scan.tif -o results --size full --plants 1",
+        "treeformer predict photos/ -o results --resume",
+    )
+)
+def predict(
+    sources: Annotated[list[Path], typer.Argument(metavar="IMAGES_OR_FOLDERS", help="Pictures, or folders of them.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the results.")],
+    formats: Annotated[
+        list[str] | None,
+        typer.Option("--format", "-f", help="Also write this one of `treeformer formats`; repeatable."),
+    ] = None,
+    overlay: Annotated[bool, typer.Option("--overlay", help="Also draw each skeleton over its picture.")] = False,
+    traits: Annotated[Path | None, typer.Option(help="Write one table of traits of all pictures, CSV.")] = None,
+    px_per_mm: Annotated[float | None, typer.Option(help="Pixels a millimetre, for the traits.")] = None,
+    model: Annotated[str, typer.Option(help="A model folder, or a name on the Hugging Face hub.")] = "default",
+    size: Annotated[
+        str | None, typer.Option(metavar="PX", help="Reduce longer pictures to this; 'full': never; else as the model.")
+    ] = None,
+    plants: Annotated[int | None, typer.Option(help="1: one tree, whatever the picture shows.")] = None,
+    min_confidence: Annotated[
+        float | None, typer.Option(help="Least confidence of nodes and edges; by default the model's, of nodes.")
+    ] = None,
+    engine: Annotated[EngineChoice, typer.Option(help="What runs the network.")] = EngineChoice.auto,
+    precision: Annotated[
+        PrecisionChoice, typer.Option(help="Of ONNX Runtime; auto is int8, the quicker, where the model has it.")
+    ] = PrecisionChoice.auto,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of the network; by default all cores.")] = None,
+    workers: Annotated[int, typer.Option(help="Threads that read pictures.")] = min(MOST_READERS, ALL_CORES),
+    batch: Annotated[
+        int | None, typer.Option(help="Pictures or tiles at once; by default as suits the engine.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Pass over pictures whose results are there.")] = False,
+) -> None:
+    """Predict the skeletons of pictures: JSON files, and by option other formats, overlays and a table of traits."""
+    from treeformer.files import whole_file
+    from treeformer.picture_batch import BatchReport, plan, predict_files, traits_of
+    from treeformer.prediction import Predictor
+
+    if traits is not None and traits.suffix.lower() != ".csv":
+        raise FormatError(f"{traits.name}: a table of traits ends in .csv")
+    traits_of([], px_per_mm=px_per_mm)  # a wrong number ends it before the work, not after
+    options: dict[str, Any] = {"working_size": _working_size(size), "plants": plants, "min_confidence": min_confidence}
+    jobs = plan(sources, output, formats or (), overlay)
+    to_do = [job for job in jobs if not (resume and job.is_done())]
+    report = BatchReport(0, (), ())
+    if to_do:
+        predictor = Predictor(model, engine=engine.value, threads=threads, precision=precision.value)
+        # A GPU is quicker than one process can make trees of its numbers.
+        decoders = max(1, workers // 2) if "cuda" in predictor.engine.name else 0
+        options |= {"batch": batch, "workers": workers, "decoders": decoders}
+        with progress("predicting") as show:
+            report = predict_files(to_do, predictor, progress=show, **options)
+    for picture in report.empty:
+        say(f"treeformer: {picture}: no plant was found: its skeleton is empty")
+    done = f"{counted(report.predicted, 'picture')} predicted in {output}"
+    if len(to_do) < len(jobs):
+        done += f", {len(jobs) - len(to_do)} were there"
+    if traits is not None:
+        with progress("measuring") as show:
+            table = traits_of(jobs, px_per_mm=px_per_mm, progress=show)
+        with whole_file(traits) as temporary:
+            table.to_csv(temporary, index=False)
+        done += f", traits of {counted(len(table), 'plant')} in {traits}"
+    finish(done, report.failures, total=len(jobs))
+
+
+def _working_size(size: str | None) -> int | Literal["full"] | None:
+    if size is None or size == "full":
+        return size  # type: ignore[return-value]
+    try:
+        return int(size)
+    except ValueError:
+        raise TreeformerError(f"--size is a number of pixels or 'full', not {size!r}") from None

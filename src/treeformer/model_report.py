@@ -1,0 +1,93 @@
+"""A model judged on a data set: every picture predicted, the figures those of any other prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from treeformer import synthetic
+from treeformer.data import FolderDataset, Sample, SkipReport, SyntheticDataset
+from treeformer.data.augment import Picture
+from treeformer.data.dataset import Dataset
+from treeformer.errors import TreeformerError
+from treeformer.metrics.report import Case, Report, evaluate_cases
+from treeformer.pools import ahead, process_pool
+from treeformer.prediction import Predictor
+from treeformer.skeleton import Skeleton
+
+Progress = Callable[[int, int], None]
+
+
+def evaluate_model(
+    predictor: Predictor,
+    dataset: Dataset,
+    *,
+    radius_px: float | None = None,
+    workers: int = 1,
+    progress: Progress | None = None,
+    **options: Any,
+) -> tuple[Report, SkipReport]:
+    """Predict every picture of a data set and judge what comes out.
+
+    Args:
+        radius_px: how far apart matched nodes may be.
+        workers: processes that read or draw pictures, and then judge.
+        progress: called with the number of pictures predicted and of all.
+        options: as for `Predictor.predict_many`.
+
+    Returns:
+        The report, and the pictures that could not be read, which are not in it.
+    """
+    skipped = SkipReport(getattr(dataset, "skipped", ()))
+    truths: list[tuple[int, Sample]] = []
+
+    def pictures() -> Iterator[Picture]:
+        for index, loaded in enumerate(_loaded(dataset, workers)):
+            if isinstance(loaded, Sample):
+                # Its pixels are needed once; a set of thousands would not fit into memory.
+                truths.append((index, Sample(loaded.image[:0], loaded.skeleton, loaded.name)))
+                yield loaded.image
+            else:
+                skipped.add(loaded)
+
+    cases = []
+    for number, prediction in enumerate(predictor.predict_many(pictures(), **options)):
+        assert isinstance(prediction, Skeleton), "an array of pixels is always a picture"
+        index, sample = truths[number]
+        path = dataset.pairs[index][0] if isinstance(dataset, FolderDataset) else None
+        cases.append(Case(sample.name, prediction, sample.skeleton, path))
+        if progress is not None:
+            progress(number + 1, len(dataset) - len(skipped))
+    return evaluate_cases(cases, radius_px=radius_px, workers=workers), skipped
+
+
+def _loaded(dataset: Dataset, workers: int) -> Iterator[Any]:
+    """What `dataset.load` gives for each index, in order."""
+    with ExitStack() as stack:
+        if workers <= 1:
+            yield from map(dataset.load, range(len(dataset)))
+        else:
+            pool = stack.enter_context(process_pool(workers))
+            yield from ahead(pool, dataset.load, range(len(dataset)), 4 * workers)
+
+
+def synthetic_set(name: str, count: int) -> SyntheticDataset:
+    """The first `count` pictures of `PRESETS:LOOKS:SPLIT`, as `paper:photo:test` or `taproot,vine:photo,paper:valid`.
+
+    >>> len(synthetic_set("paper:photo:test", 200))
+    200
+    """
+    presets, looks, split = (*name.split(":"), "", "")[:3]
+    split = split or "test"
+    for what, given, known in (
+        ("preset", presets.split(","), synthetic.PRESETS),
+        ("look", looks.split(","), synthetic.LOOKS),
+        ("split", [split], tuple(synthetic.SPLITS)),
+    ):
+        for one in given:
+            if one not in known:
+                raise TreeformerError(f"{name}: no {what} {one!r}: choose one of {', '.join(known)}")
+    if name.count(":") > 2 or not 1 <= count <= len(synthetic.SPLITS[split]):
+        raise TreeformerError(f"{name} with {count} pictures: PRESET:LOOK:SPLIT is needed, and 1 picture or more")
+    return SyntheticDataset(synthetic.SPLITS[split][:count], tuple(presets.split(",")), tuple(looks.split(",")))

@@ -1,0 +1,107 @@
+"""The ONNX graph of a model folder: weights are bytes of the safetensors file, so they are stored once."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from treeformer import safetensors
+from treeformer.errors import TreeformerError
+from treeformer.files import whole_file
+from treeformer.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelSettings
+from treeformer.models.inference import InferenceModel
+from treeformer.models.quantise import calibration_pictures, measure, quantise
+from treeformer.models.treeformer import TreeFormer
+
+OUTPUTS = ("node_score", "points", "edge_cost", "root_logit")
+SCOPES = "pkg.torch.onnx.name_scopes"  # torch's note on a node: names of the modules around it and its own
+PREFIX = "model."  # InferenceModel's name for the network
+
+
+def write_graphs(folder: Path, model: TreeFormer, settings: ModelSettings, *, int8: bool = True) -> None:
+    """Write model.onnx and, if wanted, model-int8.onnx beside the weights; for any number of pictures of one size."""
+    proto = trace(model, settings)
+    refer_to(proto, folder / WEIGHTS)
+    _write(folder / GRAPH, proto)
+    if int8:
+        quantise(proto, measure(proto, folder, calibration_pictures(settings.input_size)))
+        _write(folder / INT8_GRAPH, proto)
+    else:
+        (folder / INT8_GRAPH).unlink(missing_ok=True)
+
+
+def _write(path: Path, proto: Any) -> None:
+    with whole_file(path) as temporary:
+        temporary.write_bytes(proto.SerializeToString(deterministic=True))
+
+
+def trace(model: TreeFormer, settings: ModelSettings) -> Any:
+    """The network as an onnx.ModelProto with its weights inside."""
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise TreeformerError(f"export needs {error.name}: pip install 'treeformer[export]'") from None
+    side = settings.input_size
+    example = torch.zeros(2, side, side, 3, dtype=torch.uint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        program = torch.onnx.export(
+            InferenceModel(model.eval(), settings.candidate_score).eval(),
+            (example,),
+            input_names=["images"],
+            output_names=list(OUTPUTS),
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            dynamo=True,
+            optimize=False,
+            verbose=False,
+        )
+    proto = program.model_proto
+    graph = proto.graph
+    for index, node in enumerate(graph.node):
+        node.name = f"{_module_of(node)}/{node.op_type}_{index}"  # a profile then tells which part takes the time
+    graph.ClearField("value_info")
+    for part in [*graph.node, *graph.input, *graph.output, *graph.initializer, graph, proto]:
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    return proto
+
+
+def _module_of(node: Any) -> str:
+    """The part of the network that a node was traced in, such as "backbone.layer1.0"."""
+    scopes = next((entry.value for entry in node.metadata_props if entry.key == SCOPES), "[]")
+    inner = ast.literal_eval(scopes)[:-1]
+    return inner[-1].removeprefix(PREFIX) if inner else ""
+
+
+def refer_to(proto: Any, weights: Path) -> None:
+    """Replace the network's weights in the graph by casts of the float16 ones in a safetensors file, by offset."""
+    import onnx
+
+    entries, _ = safetensors.read_header(weights)
+    graph = proto.graph
+    casts = []
+    for tensor in graph.initializer:
+        inner = tensor.name
+        name = inner.removeprefix(PREFIX)
+        if name == inner or name not in entries:
+            continue
+        dims, entry = list(tensor.dims), entries[name]
+        tensor.Clear()
+        tensor.name, tensor.data_type = inner, onnx.TensorProto.FLOAT
+        if entry.dtype == "F16":
+            tensor.name, tensor.data_type = name, onnx.TensorProto.FLOAT16
+            casts.append(onnx.helper.make_node("Cast", [name], [inner], f"read {name}", to=onnx.TensorProto.FLOAT))
+        tensor.dims.extend(dims)
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in (("location", weights.name), ("offset", entry.offset), ("length", entry.length)):
+            tensor.external_data.add(key=key, value=str(value))
+    nodes = [*casts, *graph.node]
+    graph.ClearField("node")
+    graph.node.extend(nodes)

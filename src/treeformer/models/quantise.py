@@ -1,0 +1,170 @@
+"""Convolutions in 8 bits: ranges of activations from pictures, and the graph nodes that make ONNX Runtime use them.
+
+The weights stay as they are stored, float16. The graph holds their scales alone: cast, fold the batch normalisation,
+round to 8 bits, all of it constant, so that ONNX Runtime does it once while loading.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeformer.synthetic import picture
+
+PASSING = ("Conv", "Add", "MaxPool", "Resize")  # operators that have 8-bit kernels
+CHOOSING = ("MaxPool", "Resize")  # those that only choose among values; in 8 bits if the range stays the same
+LEAST_CHANNELS = 8  # a convolution to fewer channels is a head: it costs little, and its numbers matter
+STEPS = 255  # of 8 bits
+LOWEST, HIGHEST = -128, 127  # a whole number of 8 bits
+OUTLIERS_PERCENT = 0.01  # of a tensor's values, on either side, may be cut off: fewer, finer steps are worth more
+SMALLEST_SCALE = 1e-8
+CALIBRATION_SEED = 900_000  # no validation picture has seeds near it
+
+
+class Ranges(NamedTuple):
+    """What rounding to 8 bits needs to know."""
+
+    tensors: dict[str, tuple[float, float]]  # lowest and highest value of each tensor
+    kernels: dict[str, NDArray[np.float32]]  # largest magnitude in each output channel of each convolution's kernel
+
+
+def calibration_pictures(side: int, count: int = 8) -> Iterable[NDArray[np.uint8]]:
+    """Synthetic plants of all kinds, in both looks: (side,side,3) each."""
+    kinds = ("paper", "taproot", "seedling", "vine")
+    for index in range(count):
+        look = ("paper", "photo")[index % 2]
+        yield picture(kinds[index // 2 % len(kinds)], look, CALIBRATION_SEED + index, (side, side))[0]
+
+
+def measure(proto: Any, folder: Path, pictures: Iterable[NDArray[np.uint8]]) -> Ranges:
+    """Run a graph, whose weights lie in `folder`, on pictures and note what its convolutions see."""
+    import onnx
+    import onnxruntime
+
+    nodes, rounded = quantised_nodes(proto.graph)
+    tensors = list(dict.fromkeys(rounded.values()))
+    kernels = [node.input[1] for node in nodes if node.op_type == "Conv"]
+    watched = onnx.ModelProto()
+    watched.CopyFrom(proto)
+    watched.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in tensors + kernels)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    with tempfile.NamedTemporaryFile(dir=folder, suffix=".onnx") as file:  # beside the weights it refers to
+        Path(file.name).write_bytes(watched.SerializeToString())
+        session = onnxruntime.InferenceSession(file.name, options, providers=["CPUExecutionProvider"])
+    lows: dict[str, list[float]] = {name: [] for name in tensors}
+    highs: dict[str, list[float]] = {name: [] for name in tensors}
+    largest: dict[str, NDArray[np.float32]] = {}
+    for image in pictures:
+        for name, values in zip(tensors, session.run(tensors, {"images": image[None]}), strict=True):
+            low, high = np.percentile(values, [OUTLIERS_PERCENT, 100 - OUTLIERS_PERCENT])
+            lows[name].append(float(low))
+            highs[name].append(float(high))
+        if not largest:
+            found = session.run(kernels, {"images": image[None]})
+            largest = {name: np.abs(kernel).max((1, 2, 3)) for name, kernel in zip(kernels, found, strict=True)}
+    return Ranges({name: (min(lows[name]), max(highs[name])) for name in tensors}, largest)
+
+
+def quantise(proto: Any, ranges: Ranges) -> None:
+    """Let a graph's convolutions, and what lies between them, work in 8 bits; in place."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    graph = proto.graph
+    nodes, rounded = quantised_nodes(graph)
+    tensors = set(rounded.values())
+    convolutions = {node.output[0] for node in nodes if node.op_type == "Conv"}
+
+    def store(name: str, values: Any) -> None:
+        graph.initializer.append(numpy_helper.from_array(np.asarray(values), name))
+
+    def rounding(name: str, axis: int | None = None) -> list[Any]:
+        """`name` → `name`.rounded, by way of 8 bits."""
+        at = {} if axis is None else {"axis": axis}
+        scale, zero = f"{name}.scale", f"{name}.zero"
+        return [
+            helper.make_node("QuantizeLinear", [name, scale, zero], [f"{name}.8bit"], **at),
+            helper.make_node("DequantizeLinear", [f"{name}.8bit", scale, zero], [f"{name}.rounded"], **at),
+        ]
+
+    known = dict(ranges.tensors)
+    for node in nodes:
+        if node.op_type in CHOOSING:
+            known[node.output[0]] = known[node.input[0]]
+    for name in sorted(tensors):
+        low, high = min(known[name][0], 0.0), max(known[name][1], 0.0)
+        scale = max((high - low) / STEPS, SMALLEST_SCALE)
+        store(f"{name}.scale", np.float32(scale))
+        store(f"{name}.zero", np.int8(np.clip(round(LOWEST - low / scale), LOWEST, HIGHEST)))
+    result = []
+    for node in graph.node:
+        if node.output[0] in convolutions:
+            source, kernel, bias = node.input
+            scale = np.maximum(ranges.kernels[kernel] / HIGHEST, SMALLEST_SCALE).astype(np.float32)
+            store(f"{kernel}.scale", scale)
+            store(f"{kernel}.zero", np.zeros(len(scale), np.int8))
+            result += rounding(kernel, axis=0)
+            # The bias counts in products of both scales, which 32 bits hold.
+            step = f"{bias}.step"
+            result += [
+                helper.make_node("Mul", [f"{kernel}.scale", f"{source}.scale"], [step]),
+                helper.make_node("Div", [bias, step], [f"{bias}.steps"]),
+                helper.make_node("Round", [f"{bias}.steps"], [f"{bias}.whole"]),
+                helper.make_node("Cast", [f"{bias}.whole"], [f"{bias}.32bit"], to=TensorProto.INT32),
+                helper.make_node("DequantizeLinear", [f"{bias}.32bit", step], [f"{bias}.rounded"], axis=0),
+            ]
+            node.input[1], node.input[2] = f"{kernel}.rounded", f"{bias}.rounded"
+        for place, name in enumerate(node.input):
+            if name in tensors:
+                node.input[place] = f"{name}.rounded"
+        result.append(node)
+        for name in node.output:
+            if name in tensors:
+                result += rounding(name)
+    graph.ClearField("node")
+    graph.node.extend(result)
+
+
+def quantised_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
+    """The nodes to compute in 8 bits, and the tensors that are to be rounded, in the order of the graph.
+
+    A ReLU that follows is taken along: the tensor after it is rounded instead, which ONNX Runtime makes one operator.
+
+    Returns:
+        nodes; {output of a node: the tensor to round, which is the same or comes after its ReLU}.
+    """
+    consumers: dict[str, list[Any]] = {}
+    for node in graph.node:
+        for name in node.input:
+            consumers.setdefault(name, []).append(node)
+    channels = {tensor.name: tensor.dims[0] for tensor in graph.initializer if len(tensor.dims) == 4}
+    producer = {name: node for node in graph.node for name in node.output}
+    nodes: list[Any] = []
+    rounded: dict[str, str] = {}
+    for node in graph.node:
+        data = node.input[:2] if node.op_type == "Add" else node.input[:1]
+        if node.op_type == "Conv":
+            takes = _kernel_channels(node, producer, channels) >= LEAST_CHANNELS
+        else:
+            takes = node.op_type in PASSING and all(name in rounded.values() for name in data)
+        if not takes:
+            continue
+        nodes.append(node)
+        after = consumers.get(node.output[0], [])
+        relu = len(after) == 1 and after[0].op_type == "Relu"
+        rounded[node.output[0]] = after[0].output[0] if relu else node.output[0]
+    first = next(node for node in nodes if node.op_type == "Conv")
+    return nodes, {first.input[0]: first.input[0], **rounded}
+
+
+def _kernel_channels(conv: Any, producer: dict[str, Any], channels: dict[str, int]) -> int:
+    """Output channels of a convolution whose kernel is a stored one, perhaps scaled."""
+    name = conv.input[1]
+    while name not in channels and name in producer:
+        name = producer[name].input[0]
+    return channels.get(name, 0)

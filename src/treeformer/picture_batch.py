@@ -1,0 +1,143 @@
+"""Many pictures: which files are to be made of each, made one picture at a time, so that a stop leaves whole files."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treeformer import formats
+from treeformer.draw import draw
+from treeformer.errors import FormatError, TreeformerError
+from treeformer.files import whole_file
+from treeformer.images import IMAGE_SUFFIXES, open_image
+from treeformer.prediction import Predictor
+from treeformer.skeleton import Skeleton
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OVERLAY_ENDING = ".overlay.jpg"
+OVERLAY_LONGEST_PX = 2048
+OVERLAY_QUALITY = 90
+
+
+@dataclass(frozen=True)
+class Job:
+    """A picture and the files that are to be made of it: skeletons by format, our own JSON first, and an overlay."""
+
+    picture: Path
+    skeletons: dict[str, Path]
+    overlay: Path | None
+
+    def is_done(self) -> bool:
+        """Whether an earlier run has made them all."""
+        return all(path.is_file() for path in self.skeletons.values()) and (
+            self.overlay is None or self.overlay.is_file()
+        )
+
+    def write(self, skeleton: Skeleton) -> None:
+        """Write every file, each whole or not at all."""
+        for name, path in self.skeletons.items():
+            formats.write(skeleton, path, format=name)
+        if self.overlay is not None:
+            drawn = draw(open_image(self.picture, longest_px=OVERLAY_LONGEST_PX), skeleton)
+            with whole_file(self.overlay) as temporary:
+                drawn.save(temporary, quality=OVERLAY_QUALITY)
+
+
+def plan(sources: Sequence[Path], output: Path, other_formats: Sequence[str] = (), overlay: bool = False) -> list[Job]:
+    """What is to be made of the pictures named and of those in the folders named, at any depth.
+
+    Results lie in `output` as the pictures lie below the folder that all of them share, so that two pictures of the
+    same name never meet; where two differ in their suffix alone, it stays in the names of the results.
+    """
+    suffixes = {"json": ".json"}
+    for name in other_formats:
+        suffix = formats.format_for_writing(Path(), name).suffixes[0]
+        suffixes.setdefault(name, suffix if suffix not in suffixes.values() else f".{name}{suffix}")
+    pictures = list(dict.fromkeys(picture for source in sources for picture in _pictures(source, output)))
+    roots = [source if source.is_dir() else source.parent for source in sources]
+    shared = Path(os.path.commonpath([root.absolute() for root in roots]))
+    places = [output / picture.absolute().relative_to(shared) for picture in pictures]
+    stems = [place.with_suffix("") for place in places]
+    count = Counter(stems)
+    jobs = []
+    for picture, place, stem in zip(pictures, places, stems, strict=True):
+        name = stem.name if count[stem] == 1 else place.name
+        skeletons = {format_: place.with_name(name + suffix) for format_, suffix in suffixes.items()}
+        jobs.append(Job(picture, skeletons, place.with_name(name + OVERLAY_ENDING) if overlay else None))
+    return jobs
+
+
+def _pictures(source: Path, output: Path) -> Iterator[Path]:
+    """The picture itself, or those in a folder at any depth, in order of name; never our own overlays."""
+    if not source.is_dir():
+        if not source.exists():
+            raise FormatError(f"{source}: no such file")
+        yield source
+        return
+    found = False
+    for name, folders, files in os.walk(source):
+        here = Path(name)
+        inside = sorted(folder for folder in folders if not folder.startswith("."))
+        folders[:] = [folder for folder in inside if (here / folder).absolute() != output.absolute()]
+        for file in sorted(files):
+            is_picture = Path(file).suffix.lower() in IMAGE_SUFFIXES
+            if is_picture and not file.startswith(".") and not file.endswith(OVERLAY_ENDING):
+                found = True
+                yield here / file
+    if not found:
+        raise FormatError(f"{source}: no picture in this folder")
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What came of it: pictures predicted now, those of them without a plant, and a line for each failure."""
+
+    predicted: int
+    empty: tuple[Path, ...]
+    failures: tuple[str, ...]
+
+
+def predict_files(
+    jobs: Sequence[Job],
+    predictor: Predictor,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> BatchReport:
+    """Predict each picture and write its files before the next one's; what fails is counted and the rest still done.
+
+    Args:
+        progress: called with the number of pictures done and of all.
+        options: as for `Predictor.predict_many`.
+    """
+    empty: list[Path] = []
+    failures: list[str] = []
+    results = predictor.predict_many([job.picture for job in jobs], **options)
+    for done, (job, result) in enumerate(zip(jobs, results, strict=True), start=1):
+        try:
+            if isinstance(result, TreeformerError):
+                raise result
+            if len(result) == 0:
+                empty.append(job.picture)
+            job.write(result)
+        except TreeformerError as error:
+            failures.append(f"{job.picture}: {str(error).removeprefix(f'{job.picture}: ')}")
+        if progress is not None:
+            progress(done, len(jobs))
+    return BatchReport(len(jobs) - len(failures), tuple(empty), tuple(failures))
+
+
+def traits_of(
+    jobs: Sequence[Job], *, px_per_mm: float | None = None, progress: Callable[[int, int], None] | None = None
+) -> pd.DataFrame:
+    """One table of all skeletons that are there, those of earlier runs included, a row a plant."""
+    from treeformer.traits import measure_files
+
+    paths = [path for job in jobs if (path := job.skeletons["json"]).is_file()]
+    return measure_files(paths, px_per_mm=px_per_mm, progress=progress)[0]

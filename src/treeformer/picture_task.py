@@ -1,0 +1,169 @@
+"""One picture on its way from pixels to a skeleton: what was asked for, its tiles, and what came back of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from treeformer import tiles
+from treeformer.branches import components
+from treeformer.decode import decode, decode_pairs
+from treeformer.engines import RawPrediction
+from treeformer.errors import TreeformerError
+from treeformer.images import Picture, Pixels, Source, open_picture
+from treeformer.model_folder import ModelFolder
+from treeformer.skeleton import Skeleton
+
+# Places are given to a hundredth of a pixel and confidences to four digits: engines and batches differ far below.
+PLACE_DIGITS, SCORE_DIGITS = 2, 4
+
+WorkingSize = int | Literal["full"] | None
+
+
+class Options:
+    """What was asked for, checked, with the model's own values where nothing was.
+
+    Attributes:
+        working_px: the length that longer pictures are reduced to; None: never.
+        node_threshold: least confidence of a node in the tree.
+        least_score: least score of a candidate in one tile.
+        edge_threshold: least confidence of an edge; 0 keeps the spanning tree whole.
+    """
+
+    def __init__(
+        self, model: ModelFolder, working_size: WorkingSize, plants: int | None, min_confidence: float | None
+    ) -> None:
+        settings = model.config
+        if isinstance(working_size, int) and working_size < 1:
+            raise TreeformerError(f"the working size must be a positive number of pixels, not {working_size}")
+        if isinstance(working_size, str) and working_size != "full":
+            raise TreeformerError(f"the working size is a number of pixels or 'full', not {working_size!r}")
+        if plants not in (None, 1):
+            raise TreeformerError(f"plants can be 1, for one tree, or left out, not {plants}")
+        if min_confidence is not None and not 0 <= min_confidence <= 1:
+            raise TreeformerError(f"the least confidence must lie between 0 and 1, not {min_confidence}")
+        wanted = settings.working_size if working_size is None else working_size
+        self.working_px = None if isinstance(wanted, str) else wanted
+        self.node_threshold = settings.node_threshold if min_confidence is None else min_confidence
+        self.root_threshold = settings.root_threshold
+        self.least_score = min(settings.candidate_score, self.node_threshold)
+        self.single_plant = plants == 1
+        self.edge_threshold = 0.0 if self.single_plant else min_confidence or 0.0
+        self.model_name = model.path.name
+
+
+@dataclass
+class Decoding:
+    """What is known of a picture while its tiles come in, and what it takes to make its skeleton; no pixels.
+
+    Attributes:
+        original_size, scaled_size: (width, height) px.
+    """
+
+    options: Options
+    original_size: tuple[int, int]
+    scaled_size: tuple[int, int]
+    tiles: list[tiles.Tile]
+    image_name: str | None
+    numbers: list[Any] = field(default_factory=list)  # of each tile so far
+
+    def add(self, raw: RawPrediction, row: int) -> None:
+        """Take one picture of a batch as the next tile."""
+        tile = self.tiles[len(self.numbers)]
+        score, points, cost, logit = (array[row] for array in raw)
+        if len(self.tiles) == 1:
+            # The tree of a single tile needs all edges, and those of likely nodes alone.
+            kept = np.flatnonzero((score >= self.options.node_threshold) & tiles.inside(points, *self.scaled_size))
+            self.numbers.append((score[kept], points[kept], cost[np.ix_(kept, kept)], logit[kept]))
+        else:
+            thresholds = {"least_score": self.options.least_score, "node_threshold": self.options.node_threshold}
+            self.numbers.append(tiles.tile_graph(tile, score, points, cost, logit, **thresholds))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all tiles are there."""
+        return len(self.numbers) == len(self.tiles)
+
+    def skeleton(self) -> Skeleton:
+        """The picture's skeleton, once all tiles are there."""
+        thresholds = {name: getattr(self.options, name) for name in ("node_threshold", "root_threshold")}
+        scale = np.divide(self.original_size, self.scaled_size)
+        if len(self.tiles) == 1:
+            numbers, tree_of = self.numbers[0], decode
+        else:
+            numbers, tree_of = tiles.merge(self.tiles, self.numbers), decode_pairs  # type: ignore[assignment]
+        score, points, *rest = numbers
+        found: Skeleton = tree_of(
+            score,
+            (np.clip(points, 0.0, self.scaled_size) * scale).round(PLACE_DIGITS),
+            *rest,
+            **thresholds,
+            single_plant=self.options.single_plant,
+            image_size=self.original_size,
+        )
+        if self.options.edge_threshold:
+            found = without_unlikely_edges(found, self.options.edge_threshold)
+        assert found.node_score is not None
+        assert found.edge_score is not None
+        return found.replace(
+            node_score=found.node_score.round(SCORE_DIGITS),
+            edge_score=found.edge_score.round(SCORE_DIGITS),
+            plant=found.plant_of_node,
+            image_name=self.image_name,
+            metadata={"model": self.options.model_name},
+        )
+
+
+def without_unlikely_edges(skeleton: Skeleton, least_score: float) -> Skeleton:
+    """The forest without the edges below a confidence, and without the nodes that this leaves alone.
+
+    A piece that comes off begins where it was cut off.
+    """
+    assert skeleton.edge_score is not None
+    assert skeleton.node_score is not None
+    likely = skeleton.edge_score >= least_score
+    edges = skeleton.edges[likely]
+    degree = np.bincount(edges.ravel(), minlength=len(skeleton))
+    stays = (degree > 0) | (skeleton.degree == 0)
+    piece = components(edges, len(skeleton))
+    first = np.lexsort((skeleton.depth, piece))
+    base = first[np.unique(piece[first], return_index=True)[1]]
+    number = np.cumsum(stays) - 1
+    return Skeleton(
+        skeleton.nodes[stays],
+        number[edges],
+        root=number[base[stays[base]]],
+        node_score=skeleton.node_score[stays],
+        edge_score=skeleton.edge_score[likely],
+        image_size=skeleton.image_size,
+    )
+
+
+@dataclass
+class PictureTask:
+    """A picture that is to be predicted; `first` is the first tile's input, ready."""
+
+    picture: Picture
+    decoding: Decoding
+    side: int  # of the engine's input
+    first: Pixels
+
+    def inputs(self) -> Iterator[Pixels]:
+        """(side, side, 3) of each tile, one at a time."""
+        yield self.first
+        for tile in self.decoding.tiles[1:]:
+            yield tiles.cut(self.picture, tile, self.side)
+
+
+def begin(image: Source, options: Options, side: int) -> PictureTask:
+    """Open a picture and plan its tiles of `side` px."""
+    picture = open_picture(image, lambda size: tiles.working_scale(size, options.working_px, side))
+    name = Path(image).name if isinstance(image, str | os.PathLike) else None
+    grid = tiles.tile_grid(picture.size, side)
+    decoding = Decoding(options, picture.original_size, picture.size, grid, name)
+    return PictureTask(picture, decoding, side, tiles.cut(picture, grid[0], side))

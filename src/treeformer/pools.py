@@ -1,0 +1,47 @@
+"""Threads and processes that work ahead, and stop at once with what has not begun."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def ahead(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], count: int) -> Iterator[Result]:
+    """`work` of each item in order, done by a pool that is up to `count` items ahead."""
+    futures: deque[Future[Result]] = deque()
+    for item in items:
+        futures.append(pool.submit(work, item))
+        if len(futures) > count:
+            yield futures.popleft().result()
+    while futures:
+        yield futures.popleft().result()
+
+
+@contextmanager
+def thread_pool(workers: int) -> Iterator[Executor]:
+    """Threads; where the block ends early, what has not begun never does."""
+    pool = ThreadPoolExecutor(workers)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def process_pool(workers: int) -> Iterator[Executor]:
+    """Processes that leave Ctrl-C to this one. Fresh ones: a fork of a process that holds a GPU is not safe."""
+    context = multiprocessing.get_context("spawn")
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=signal.signal, initargs=ignore)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)

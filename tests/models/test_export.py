@@ -1,0 +1,244 @@
+"""Model folders: written from a network, run by both engines, read back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from treeformer import safetensors
+from treeformer.cli import app
+from treeformer.decode import decode
+from treeformer.engines import RawPrediction, open_engine
+from treeformer.errors import TreeformerError
+from treeformer.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolderError, ModelSettings, open_model
+from treeformer.models import InferenceModel, TreeFormer, TreeFormerConfig
+from treeformer.models import export as export_module
+from treeformer.models.export import export_model, load_trained, save_pretrained
+from treeformer.synthetic import picture
+
+SIDE = 64
+LARGE = 1e5  # a variance that float16 cannot hold
+THRESHOLDS = {"node_threshold": 0.25, "candidate_score": 0.2, "root_threshold": 0.45}
+
+
+def network():
+    """An untrained network, but one that says something else about every picture and every token."""
+    torch.manual_seed(0)
+    small = {"backbone_blocks": (1, 1), "decoder_layers": 1, "relation_min_stride": 16}  # tracing takes its time
+    model = TreeFormer(TreeFormerConfig.tiny(tokens=24, **small))
+    with torch.no_grad():
+        for head in (*model.decoder.node_heads, model.root_head):
+            head.weight.mul_(3)
+            head.bias.fill_(1.6)
+        model.heat_map.layers[-1].weight.mul_(100)
+        model.backbone.bn1.running_var[0] = LARGE
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return network()
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory):
+    return model.save_pretrained(
+        tmp_path_factory.mktemp("models") / "tiny", input_size=SIDE, card="# Tiny\n\nUntrained.", **THRESHOLDS
+    )
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return np.stack([picture("paper", look, seed, (SIDE, SIDE))[0] for seed, look in enumerate(["paper", "photo"] * 2)])
+
+
+def test_the_weights_are_stored_once(folder):
+    assert sorted(file.name for file in folder.path.iterdir()) == [
+        "card.md", "config.json", INT8_GRAPH, GRAPH, WEIGHTS,
+    ]  # fmt: skip
+    entries, _ = safetensors.read_header(folder.weights)
+    for precision in ("float32", "int8"):
+        graph = onnx.load(folder.graph(precision), load_external_data=False).graph
+        outside = [tensor for tensor in graph.initializer if tensor.data_location == onnx.TensorProto.EXTERNAL]
+        assert len(outside) > 0.9 * len(entries)  # heads of the losses alone are not needed
+        inside = sum(len(tensor.SerializeToString()) for tensor in graph.initializer) + sum(
+            len(node.SerializeToString()) for node in graph.node if node.op_type == "Constant"
+        )
+        assert inside < 150_000 < folder.weights.stat().st_size
+
+
+@pytest.mark.parametrize("part", [slice(0, 1), slice(1, 4)], ids=["one picture", "three"])
+def test_both_engines_give_the_same_numbers_and_trees(folder, pictures, part):
+    images = pictures[part]
+    ours, theirs = open_engine(folder, "onnx", precision="float32")(images), open_engine(folder, "torch")(images)
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.dtype == other.dtype == np.float32
+        np.testing.assert_allclose(one, other, atol=2e-3, rtol=1e-3)
+    for one, other in zip(trees(ours, folder), trees(theirs, folder), strict=True):
+        assert np.array_equal(one.edges, other.edges)
+        assert np.array_equal(one.root, other.root)
+        np.testing.assert_allclose(one.nodes, other.nodes, atol=2e-3)
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("value", [0, 255])
+def test_a_blank_picture_gives_a_forest(folder, precision, value):
+    # Where all places are the same, an untrained network has no favourites: which become nodes is up to the engine.
+    raw = open_engine(folder, "onnx", precision=precision)(np.full((2, SIDE, SIDE, 3), value, np.uint8))
+    assert all(np.isfinite(array).all() for array in raw)
+    np.testing.assert_allclose(raw.node_score[0], raw.node_score[1], atol=1e-6)
+    assert all(tree.is_forest for tree in trees(raw, folder))
+
+
+def trees(raw, folder):
+    thresholds = {name: getattr(folder.config, name) for name in ("node_threshold", "root_threshold")}
+    return [decode(*arrays, **thresholds) for arrays in zip(*raw, strict=True)]
+
+
+def test_candidates_are_all_that_could_be_nodes_and_no_more(folder, pictures):
+    engine = open_engine(folder, "torch")
+    everything = InferenceModel(TreeFormer.from_pretrained(folder.path), 0.0)
+    counts = set()
+    for image in pictures:
+        raw = engine(image[None])
+        with torch.no_grad():
+            full = RawPrediction(*(tensor.numpy() for tensor in everything(torch.from_numpy(image[None]))))
+        kept = max(2, int((full.node_score >= THRESHOLDS["candidate_score"]).sum()))
+        assert full.node_score.shape == (1, 24)
+        np.testing.assert_allclose(raw.node_score, full.node_score[:, :kept], atol=1e-5)
+        np.testing.assert_allclose(raw.edge_cost, full.edge_cost[:, :kept, :kept], atol=1e-4)
+        counts.add(kept)
+    assert len(counts) > 1
+
+
+def test_8_bits_are_close(folder, pictures):
+    exact = open_engine(folder, "onnx", precision="float32")(pictures)
+    rough = open_engine(folder, "onnx")(pictures)
+    count = min(exact.node_score.shape[1], rough.node_score.shape[1])
+    assert np.abs(exact.node_score[:, :count] - rough.node_score[:, :count]).mean() < 0.02
+
+
+def test_what_is_saved_is_loaded(folder, model):
+    loaded = TreeFormer.from_pretrained(folder.path)
+    assert loaded.config == model.config
+    assert not loaded.training
+    for name, tensor in model.state_dict().items():
+        rounded = tensor.half().float() if tensor.dim() > 1 else tensor
+        assert torch.equal(loaded.state_dict()[name], rounded), name
+    assert open_model(folder.path) == folder
+
+
+def test_the_engines_need_no_torch(folder, pictures, tmp_path):
+    np.save(tmp_path / "pictures.npy", pictures)
+    code = f"""
+import sys; sys.modules["torch"] = None
+import numpy as np
+from treeformer.engines import open_engine
+from treeformer.model_folder import open_model
+engine = open_engine(open_model({str(folder.path)!r}), threads=1)
+print(engine.name, engine(np.load({str(tmp_path / "pictures.npy")!r})).points.shape[0])
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["onnx", "int8", "4"]
+
+
+def test_the_users_mistakes_are_one_line(folder, model, pictures, tmp_path):
+    engine = open_engine(folder, "onnx", threads=1)
+    for wrong in (pictures[:, :32], pictures.astype(float), pictures[0], pictures[:0]):
+        with pytest.raises(TreeformerError, match=r"\(B,64,64,3\) of uint8 is needed"):
+            engine(wrong)
+    with pytest.raises(TreeformerError, match="engine is 'tensorflow', one of auto, onnx, torch"):
+        open_engine(folder, "tensorflow")
+    with pytest.raises(TreeformerError, match="device 'toaster'"):
+        open_engine(folder, "torch", device="toaster")
+    with pytest.raises(ModelFolderError, match="input_size 100 is not a multiple of 16"):
+        save_pretrained(model, tmp_path, input_size=100)
+    with pytest.raises(TypeError):
+        save_pretrained(model, tmp_path, colour="green")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_graph_is_one_line(folder, tmp_path):
+    (tmp_path / GRAPH).write_bytes(b"no graph")
+    broken = type(folder)(tmp_path, folder.config)
+    with pytest.raises(TreeformerError, match=GRAPH) as caught:
+        open_engine(broken, "onnx")
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_too_large_for_their_type_are_refused(tmp_path):
+    model = network()
+    with torch.no_grad():
+        model.backbone.conv1.weight[0] = LARGE
+    with pytest.raises(ModelFolderError, match=r"backbone\.conv1\.weight has values that float16 cannot hold"):
+        save_pretrained(model, tmp_path, input_size=SIDE)
+
+
+class TestExport:
+    """From what training leaves, or from another folder; the slow part is only looked at."""
+
+    @pytest.fixture
+    def saved(self, monkeypatch):
+        calls = []
+        monkeypatch.setattr(
+            export_module, "save_pretrained", lambda model, folder, **rest: calls.append((model, folder, rest))
+        )
+        return calls
+
+    @pytest.fixture
+    def trained(self, model, tmp_path):
+        arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+        safetensors.write(tmp_path / "best.safetensors", arrays, {"config": json.dumps(asdict(model.config))})
+        return tmp_path / "best.safetensors"
+
+    def test_trained_weights_with_more_tokens(self, saved, trained, model, tmp_path):
+        (tmp_path / "text.md").write_text("# Card")
+        export_model(trained, tmp_path / "out", settings={"input_size": 96}, card=tmp_path / "text.md", tokens=40)
+        [(network, folder, rest)] = saved
+        assert network.config.tokens == 40
+        assert torch.equal(network.root_head.weight, model.root_head.weight)
+        assert rest == {"card": "# Card", "int8": True, "input_size": 96}
+        assert folder == tmp_path / "out"
+
+    def test_a_folder_keeps_its_settings_and_card(self, saved, folder, tmp_path):
+        export_model(folder.path, tmp_path, settings={"node_threshold": 0.7}, int8=False)
+        [(_, _, rest)] = saved
+        expected = ModelSettings("any", {}, input_size=SIDE, **(THRESHOLDS | {"node_threshold": 0.7}))
+        assert rest.pop("card") == folder.card
+        assert rest.pop("int8") is False
+        assert rest == {name: getattr(expected, name) for name in rest}
+        assert len(rest) == 5
+
+    def test_mistakes(self, saved, trained, folder, tmp_path):
+        with pytest.raises(ModelFolderError, match=r"not the best\.safetensors of a training run"):
+            load_trained(folder.weights)
+        with pytest.raises(TreeformerError, match=r"none\.safetensors: No such file"):
+            load_trained(tmp_path / "none.safetensors")
+        with pytest.raises(ModelFolderError, match=r"none\.md: cannot be read"):
+            export_model(trained, tmp_path, settings={}, card=tmp_path / "none.md")
+        with pytest.raises(ModelFolderError, match="1 tokens"):
+            export_model(trained, tmp_path, settings={}, tokens=1)
+        arrays = dict(safetensors.read(trained))
+        _, metadata = safetensors.read_header(trained)
+        del arrays["root_head.bias"]
+        safetensors.write(trained, arrays, metadata)
+        with pytest.raises(ModelFolderError, match=r"another architecture \(root_head\.bias does not fit\)"):
+            load_trained(trained)
+        safetensors.write(trained, arrays, {"config": '{"width": 7}'})
+        with pytest.raises(ModelFolderError, match="settings that make no network: width 7"):
+            load_trained(trained)
+
+
+def test_info_tells_what_a_model_is(folder):
+    result = CliRunner().invoke(app, ["info", str(folder.path)])
+    assert result.exit_code == 0
+    for text in ("TreeFormer", "64 × 64 px", "0.25", "Untrained.", folder.hashes[GRAPH][:16], "24 in one input"):
+        assert text in result.stdout

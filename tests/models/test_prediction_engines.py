@@ -1,0 +1,56 @@
+"""A whole small model through `Predictor`: both engines, and any batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.models.test_export import SIDE, network
+from treeformer.models.export import save_pretrained
+from treeformer.prediction import Predictor, load_model
+
+# Untrained, it believes in hardly anything.
+THRESHOLDS = {"node_threshold": 0.004, "candidate_score": 0.002, "root_threshold": 0.06}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    save_pretrained(network(), path, input_size=SIDE, working_size=100, int8=False, **THRESHOLDS)
+    return path
+
+
+def pictures() -> list[np.ndarray]:
+    """Noise, which has more peaks than the network has tokens: where it has fewer, places of equal heat fill up."""
+    random = np.random.default_rng(0)
+    return [random.integers(0, 256, (*size, 3), dtype=np.uint8) for size in ((64, 64), (90, 90), (50, 40), (70, 130))]
+
+
+def assert_same_tree(one, other) -> None:
+    assert one.edges.tolist() == other.edges.tolist()
+    assert one.roots.tolist() == other.roots.tolist()
+    assert np.abs(one.nodes - other.nodes).max(initial=0) <= 0.05
+    assert np.abs(one.node_score - other.node_score).max(initial=0) <= 1e-3
+
+
+def test_both_engines_give_the_same_tree(folder):
+    onnx, on_torch = (load_model(folder, engine=engine, threads=1) for engine in ("onnx", "torch"))
+    found = 0
+    for picture in pictures():
+        one, other = (predictor.predict(picture, working_size="full") for predictor in (onnx, on_torch))
+        assert one.is_forest
+        assert_same_tree(one, other)
+        found += len(one)
+    assert found > 20, "trees of nothing would always be the same"
+
+
+def test_batches_change_nothing(folder):
+    predictor = Predictor(folder, engine="onnx", threads=1)
+    alone = list(predictor.predict_many(pictures(), batch=1))
+    together = list(predictor.predict_many(pictures(), batch=5))
+    for one, other in zip(alone, together, strict=True):
+        assert_same_tree(one, other)
+
+
+def test_a_model_is_loaded_once(folder):
+    assert load_model(folder, engine="onnx", threads=1) is load_model(str(folder), engine="onnx", threads=1)

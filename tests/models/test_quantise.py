@@ -1,0 +1,107 @@
+"""Convolutions in 8 bits, against the same arithmetic done slowly."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from treeformer.models.quantise import calibration_pictures, measure, quantise, quantised_nodes
+
+SIDE = 8
+
+
+@pytest.fixture
+def network():
+    """pictures → convolution, ReLU, pooling; then a second convolution added to the pool; then a head of 3 channels."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "first": rng.normal(size=(8, 3, 3, 3)) * np.geomspace(0.01, 1, 8)[:, None, None, None],
+        "first_bias": rng.normal(size=8),
+        "second": 0.3 * rng.normal(size=(8, 8, 1, 1)),
+        "second_bias": rng.normal(size=8),
+        "head": rng.normal(size=(3, 8, 1, 1)),
+        "head_bias": rng.normal(size=3),
+        "divisor": np.array(255.0),
+    }
+    nodes = [
+        helper.make_node("Transpose", ["images"], ["turned"], perm=[0, 3, 1, 2]),
+        helper.make_node("Cast", ["turned"], ["cast"], to=TensorProto.FLOAT),
+        helper.make_node("Div", ["cast", "divisor"], ["scaled"]),
+        helper.make_node("Conv", ["scaled", "first", "first_bias"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["c", "second", "second_bias"], ["d"]),
+        helper.make_node("Add", ["c", "d"], ["e"]),
+        helper.make_node("Conv", ["e", "head", "head_bias"], ["f"]),
+    ]
+    shape = ["batch", SIDE, SIDE, 3]
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("images", TensorProto.UINT8, shape)],
+        [helper.make_tensor_value_info("f", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(array, np.float32), name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def run(proto, images, *outputs):
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    copy.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in outputs if name != "f")
+    return onnxruntime.InferenceSession(copy.SerializeToString()).run(list(outputs), {"images": images})
+
+
+def rounded_slowly(values, low, high):
+    """Each value as the nearest of 256 that are equally far apart, one of which is zero."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    step = (high - low) / 255
+    lowest = round(low / step) * step
+    return np.clip(np.round(values / step) * step, lowest, lowest + 255 * step)
+
+
+def test_the_nodes_in_8_bits_are_the_convolutions_and_what_lies_between(network):
+    nodes, rounded = quantised_nodes(network.graph)
+    assert [node.op_type for node in nodes] == ["Conv", "MaxPool", "Conv", "Add"]
+    assert rounded == {"scaled": "scaled", "a": "b", "c": "c", "d": "d", "e": "e"}
+
+
+def test_every_tensor_is_rounded_to_its_256_values(network, tmp_path):
+    images = np.random.default_rng(1).integers(0, 256, (3, SIDE, SIDE, 3), dtype=np.uint8)
+    ranges = measure(network, tmp_path, images)
+    assert list(tmp_path.iterdir()) == []
+    kernel = numpy_helper.to_array(network.graph.initializer[0])
+    np.testing.assert_allclose(ranges.kernels["first"], np.abs(kernel).max((1, 2, 3)))
+    exact, inner = run(network, images, "f", "b")
+    assert ranges.tensors["b"][1] == pytest.approx(inner.max(), rel=0.05)
+    quantise(network, ranges)
+    found, before, after = run(network, images, "f", "b", "b.rounded")
+    np.testing.assert_allclose(after, rounded_slowly(before, *ranges.tensors["b"]), atol=1e-5)
+    assert not np.array_equal(found, exact)
+    assert np.abs(found - exact).max() < 0.03 * np.abs(exact).max()
+
+
+def test_a_channel_of_small_weights_has_its_own_scale(network, tmp_path):
+    images = np.full((1, SIDE, SIDE, 3), 200, np.uint8)
+    quantise(network, measure(network, tmp_path, images))
+    kernel = numpy_helper.to_array(next(t for t in network.graph.initializer if t.name == "first"))
+    [rounded] = run(network, images, "first.rounded")
+    for channel, original in zip(rounded, kernel, strict=True):
+        assert np.abs(channel - original).max() <= np.abs(original).max() / 127 / 2 * 1.001
+
+
+def test_blank_pictures_have_ranges_too(network, tmp_path):
+    images = np.zeros((2, SIDE, SIDE, 3), np.uint8)
+    quantise(network, measure(network, tmp_path, images))
+    [found] = run(network, images, "f")
+    assert np.isfinite(found).all()
+
+
+def test_calibration_has_both_looks_and_always_the_same_pictures():
+    first, second = list(calibration_pictures(64, 4)), list(calibration_pictures(64, 4))
+    assert [image.shape for image in first] == [(64, 64, 3)] * 4
+    assert all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
+    assert len({image.tobytes() for image in first}) == 4

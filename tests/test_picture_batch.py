@@ -1,0 +1,202 @@
+"""`treeformer predict` as a user meets it: files where they should be, whole, counted, and resumed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import treeformer
+from tests.fake_engine import ColourEngine, drawn, predictor, random_tree
+from tests.test_cli import one_line, run  # noqa: F401
+from tests.test_tiles import as_sets
+from treeformer.errors import TreeformerError
+from treeformer.picture_batch import plan
+
+TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch) -> Path:
+    """A folder of pictures, two of them of the same name, with a default model that reads colours."""
+    monkeypatch.setattr("treeformer.prediction.Predictor", lambda *_, **__: predictor(ColourEngine(TREE, 128)))
+    folder = tmp_path / "pho tös"
+    (folder / "day 2").mkdir(parents=True)
+    for name in ("a.png", "b.png", "b.tif", "day 2/a.png"):
+        Image.fromarray(drawn(TREE)).save(folder / name)
+    (folder / "notes.txt").write_text("no picture")
+    return folder
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_folder_keeps_its_shape(run, photos, tmp_path):  # noqa: F811
+    out = tmp_path / "out"
+    code, _, err = run("predict", photos, "-o", out)
+    assert code == 0, err
+    assert one_line(err) == f"4 pictures predicted in {out}"
+    assert names(out) == ["a.json", "b.png.json", "b.tif.json", "day 2/a.json"]
+    for path in out.rglob("*.json"):
+        skeleton = treeformer.read(path)
+        assert as_sets(skeleton) == as_sets(TREE)
+        assert skeleton.node_score is not None
+        assert skeleton.edge_score is not None
+        assert skeleton.plant.tolist() == [0] * 30
+
+
+def test_formats_overlays_and_traits(run, photos, tmp_path):  # noqa: F811
+    out = tmp_path / "out"
+    options = ["--format", "rsml", "--format", "coco", "--overlay", "--traits", out / "traits.csv", "--px-per-mm", 2]
+    code, _, err = run("predict", photos / "a.png", photos / "day 2" / "a.png", "-o", out, *options)
+    assert code == 0, err
+    for folder in ("", "day 2/"):
+        for ending in (".json", ".rsml", ".coco.json", ".overlay.jpg"):
+            assert f"{folder}a{ending}" in names(out)
+    assert Image.open(out / "a.overlay.jpg").size == (128, 128)
+    assert treeformer.read(out / "a.rsml").length == pytest.approx(TREE.length, rel=1e-3)
+    table = pd.read_csv(out / "traits.csv")
+    assert table["total_length"].tolist() == pytest.approx([TREE.length / 2] * 2, rel=1e-4)
+
+
+def test_results_beside_the_pictures_are_not_predicted_again(run, photos):  # noqa: F811
+    for _ in range(2):
+        code, _, err = run("predict", photos, "-o", photos, "--overlay")
+        assert code == 0
+        assert "4 pictures" in err
+    within = photos / "results"
+    for _ in range(2):
+        assert "4 pictures" in run("predict", photos, "-o", within, "--overlay")[2]
+
+
+def test_the_broken_is_skipped_and_counted_and_the_empty_is_named(run, photos, tmp_path):  # noqa: F811
+    (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff garbage")
+    Image.new("RGB", (128, 128), "white").save(photos / "blank.png")
+    code, _, err = run("predict", photos, "-o", tmp_path / "out", "--traits", tmp_path / "traits.csv")
+    assert code == 2
+    lines = err.splitlines()
+    assert any("broken.jpg" in line for line in lines)
+    assert any("blank.png: no plant was found" in line for line in lines)
+    assert "5 pictures predicted" in lines[-1]
+    assert "1 failed" in lines[-1]
+    assert len(treeformer.read(tmp_path / "out" / "blank.json")) == 0
+    assert len(pd.read_csv(tmp_path / "traits.csv")) == 4
+
+
+def test_resume_does_what_is_missing_and_measures_all(run, photos, tmp_path):  # noqa: F811
+    out = tmp_path / "out"
+    run("predict", photos / "a.png", photos / "day 2" / "a.png", "-o", out)
+    before = (out / "a.json").stat().st_mtime_ns
+    code, _, err = run("predict", photos, "-o", out, "--resume", "--traits", tmp_path / "traits.csv")
+    assert code == 0
+    assert "2 pictures predicted" in err
+    assert "2 were there" in err
+    assert (out / "a.json").stat().st_mtime_ns == before
+    assert len(pd.read_csv(tmp_path / "traits.csv")) == 4
+    code, _, err = run("predict", photos, "-o", out, "--resume", "--overlay")
+    assert "4 pictures predicted" in err, "the overlays were not there"
+    code, _, err = run("predict", photos, "-o", out, "--resume", "--overlay")
+    assert code == 0
+    assert "0 pictures predicted" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("none.png",), "none.png: no such file"),
+        (("empty",), "empty: no picture in this folder"),
+        (("a.png", "--format", "jpeg"), "jpeg"),
+        (("a.png", "--format", "single-guyot"), "only read"),
+        (("a.png", "--size", "big"), "big"),
+        (("a.png", "--plants", "3"), "plants"),
+        (("a.png", "--min-confidence", "7"), "confidence"),
+        (("a.png", "--traits", "traits.txt"), "traits.txt"),
+        (("a.png", "--traits", "t.csv", "--px-per-mm", "0"), "px_per_mm"),
+        (("a.png", "--batch", "0"), "batch"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_written(run, photos, monkeypatch, arguments, message):  # noqa: F811
+    monkeypatch.chdir(photos)
+    Path("empty").mkdir()
+    code, _, err = run("predict", *arguments, "-o", "out")
+    assert code == 2
+    assert message in one_line(err)
+    assert not Path("out").exists()
+
+
+def test_a_model_that_is_not_there_is_one_line(run, tmp_path):  # noqa: F811
+    Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
+    code, _, err = run("predict", tmp_path / "a.png", "-o", tmp_path / "out", "--model", tmp_path / "no model")
+    assert code == 2
+    assert "no model" in one_line(err)
+
+
+def test_ten_thousand_pictures_are_planned_quickly_and_each_has_a_place_of_its_own(tmp_path):
+    for folder in range(10):
+        (tmp_path / "in" / str(folder)).mkdir(parents=True)
+        for number in range(100):
+            (tmp_path / "in" / str(folder) / f"{number}.jpg").touch()
+    jobs = plan([tmp_path / "in"], tmp_path / "out")
+    assert len({job.skeletons["json"] for job in jobs}) == len(jobs) == 1000
+    with pytest.raises(TreeformerError, match="no such file"):
+        plan([tmp_path / "in", tmp_path / "none.jpg"], tmp_path / "out")
+
+
+SLOW_RUN = """
+import sys, time
+from tests.fake_engine import ColourEngine, predictor, random_tree
+import treeformer.prediction
+engine = ColourEngine(random_tree(seed=1, count=30, size=(128, 128), longest_edge=60), 128)
+class Slow:
+    name, input_size = "slow", 128
+    def __call__(self, images):
+        time.sleep(0.05)
+        return engine(images)
+treeformer.prediction.Predictor = lambda *_, **__: predictor(Slow())
+from treeformer.cli import main
+sys.argv = ["treeformer", "predict", sys.argv[1], "-o", sys.argv[2]]
+main()
+"""
+
+
+def test_ctrl_c_leaves_whole_files_and_says_so(photos, tmp_path):
+    for number in range(300):
+        os.link(photos / "a.png", photos / f"copy {number}.png")
+    out = tmp_path / "out"
+    root = Path(__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_RUN, photos, out], stderr=subprocess.PIPE, text=True, env=environment
+    )
+    while len(list(out.glob("*.json"))) < 3 and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "every file that was finished is whole" in err
+    files = [path for path in out.rglob("*") if path.is_file()]
+    assert 3 <= len(files) < 300
+    for path in files:
+        assert not path.name.startswith(".")
+        assert len(treeformer.read(path)) == 30
+
+
+def test_the_same_files_for_any_batch_and_number_of_workers(run, photos, tmp_path):  # noqa: F811
+    wide = np.full((200, 300, 3), 255, np.uint8)
+    wide[30:158, 100:228] = drawn(TREE)
+    Image.fromarray(wide).save(photos / "wide.png")
+    for name, options in (("one", ("--batch", 1, "--workers", 1)), ("many", ("--batch", 7, "--workers", 3))):
+        assert run("predict", photos, "-o", tmp_path / name, "--size", "full", *options)[0] == 0
+    assert names(tmp_path / "one") == names(tmp_path / "many")
+    for name in names(tmp_path / "one"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "many" / name).read_bytes()

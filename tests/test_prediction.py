@@ -1,0 +1,210 @@
+"""Prediction from the outside: any picture in, a valid forest in its own pixels out, however it is run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from PIL import Image
+
+from tests.fake_engine import ColourEngine, NumbersEngine, drawn, line_engine, predictor, random_tree
+from tests.test_tiles import as_sets
+from treeformer import Skeleton, TreeformerError
+from treeformer.picture_task import without_unlikely_edges
+
+TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
+
+
+# ---- pictures ------------------------------------------------------------------------------------
+
+
+def test_paths_pillow_images_and_arrays_are_the_same_picture(tmp_path):
+    picture = drawn(TREE)
+    Image.fromarray(picture).save(tmp_path / "plant.png")
+    by_colour = predictor(ColourEngine(TREE, 128))
+    expected = by_colour.predict(picture)
+    assert as_sets(expected) == as_sets(TREE)
+    assert expected.image_size == (128, 128)
+    from_file = by_colour.predict(tmp_path / "plant.png")
+    assert from_file.image_name == "plant.png"
+    same = [from_file.replace(image_name=None), by_colour.predict(str(tmp_path / "plant.png")).replace(image_name=None)]
+    same += [by_colour.predict(Image.fromarray(picture)), by_colour.predict(picture / 255.0)]
+    same += [by_colour.predict(np.dstack([picture, np.full((128, 128), 255, np.uint8)]))]
+    assert all(skeleton == expected for skeleton in same)
+
+
+def test_a_larger_picture_comes_back_in_its_own_pixels():
+    skeleton = predictor(line_engine()).predict(np.zeros((128, 256, 3), np.uint8))
+    assert skeleton.image_size == (256, 128)
+    assert skeleton.nodes.tolist() == [[40, 120], [80, 120], [120, 120], [160, 120]]
+    small = predictor(line_engine()).predict(np.zeros((32, 16), np.uint8))
+    assert small.nodes.tolist() == [[5, 15], [10, 15], [15, 15]], "what lies in the padding is no node"
+    assert small.image_size == (16, 32)
+
+
+def test_a_photograph_that_lies_on_its_side(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned = Image.fromarray(drawn(TREE)).transpose(Image.Transpose.ROTATE_90)
+    turned.save(tmp_path / "phone.png", exif=exif)
+    assert as_sets(predictor(ColourEngine(TREE, 128)).predict(tmp_path / "phone.png")) == as_sets(TREE)
+
+
+def test_a_blank_picture_is_an_empty_skeleton_and_a_warning(tmp_path):
+    Image.new("RGB", (300, 200), "white").save(tmp_path / "blank.png")
+    with pytest.warns(UserWarning, match=r"blank\.png: no plant"):
+        skeleton = predictor(ColourEngine(TREE, 128)).predict(tmp_path / "blank.png")
+    assert len(skeleton) == 0
+    assert skeleton.image_size == (300, 200)
+
+
+@settings(max_examples=60)
+@given(data=st.data(), plants=st.sampled_from([None, 1]), confidence=st.none() | st.floats(0, 1))
+def test_any_numbers_become_a_valid_forest(data, plants, confidence):
+    count = data.draw(st.integers(2, 9))
+    anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
+    places = st.floats(-5, 70, width=32) | anything | st.just(20.0)
+    scores = st.floats(0, 1, width=32) | anything
+    numbers = [
+        data.draw(hnp.arrays(np.float32, shape, elements=elements))
+        for shape, elements in (
+            ((count,), scores),
+            ((count, 2), places),
+            ((count, count), anything),
+            ((count,), anything),
+        )
+    ]
+    size = data.draw(st.sampled_from([(64, 64), (50, 20), (150, 90)]))
+    options = {"working_size": "full", "plants": plants, "min_confidence": confidence}
+    (skeleton,) = predictor(NumbersEngine(*numbers)).predict_many([np.zeros(size[::-1], np.uint8)], **options)
+    assert skeleton.is_forest
+    assert skeleton.is_tree or plants is None or len(skeleton) == 0
+    assert len(skeleton.roots) == len(skeleton) - len(skeleton.edges)
+    assert ((skeleton.nodes >= 0) & (skeleton.nodes <= size)).all()
+    for values in (skeleton.node_score, skeleton.edge_score):
+        assert ((values >= 0) & (values <= 1)).all()
+    plant = skeleton.plant[skeleton.roots]
+    assert sorted(plant) == list(range(len(plant)))
+    assert (np.diff(skeleton.nodes[skeleton.roots[np.argsort(plant)], 0]) >= 0).all(), "from left to right"
+
+
+# ---- options -------------------------------------------------------------------------------------
+
+
+def test_plants_are_numbered_from_left_to_right_and_one_can_be_forced():
+    two = line_engine(costs=(-4, 6, -4), logits=(-3, 2, -3, 3))
+    forest = predictor(two).predict(np.zeros((64, 64), np.uint8))
+    assert forest.roots.tolist() == [1, 3]
+    assert forest.plant.tolist() == [0, 0, 1, 1]
+    tree = predictor(two).predict(np.zeros((64, 64), np.uint8), plants=1)
+    assert tree.is_tree
+    assert tree.roots.tolist() == [3]
+
+
+def test_min_confidence_leaves_out_nodes_and_cuts_edges():
+    engine = line_engine(scores=(0.9, 0.6, 0.9, 0.9), costs=(-4, -4, 2))
+    blank = np.zeros((64, 64), np.uint8)
+    assert len(predictor(engine).predict(blank)) == 4
+    assert len(predictor(engine).predict(blank, min_confidence=0.05)) == 4
+    sure = predictor(engine).predict(blank, min_confidence=0.5)
+    assert sure.nodes[:, 0].tolist() == [10, 20, 30], "the last edge is unlikely, and its node is left alone"
+    with pytest.warns(UserWarning, match="no plant"):
+        assert len(predictor(engine).predict(blank, min_confidence=0.7)) == 0, "no likely edge is left"
+    forced = predictor(engine).predict(blank, min_confidence=0.5, plants=1)
+    assert len(forced) == 4, "one tree is one tree"
+
+
+def test_a_piece_that_is_cut_off_begins_at_the_cut():
+    chain = Skeleton(
+        [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)],
+        [(0, 1), (1, 2), (2, 3), (3, 4)],
+        root=0,
+        node_score=np.ones(5),
+        edge_score=[0.9, 0.1, 0.9, 0.1],
+    )
+    cut = without_unlikely_edges(chain, 0.5)
+    assert cut.nodes[:, 0].tolist() == [0, 1, 2, 3]
+    assert cut.edges.tolist() == [[0, 1], [2, 3]]
+    assert cut.roots.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"working_size": 0}, "working size"),
+        ({"working_size": "huge"}, "huge"),
+        ({"plants": 2}, "plants"),
+        ({"min_confidence": 1.5}, "confidence"),
+        ({"min_confidence": float("nan")}, "confidence"),
+    ],
+)
+def test_a_wrong_option_is_one_line(options, message):
+    with pytest.raises(TreeformerError, match=message):
+        predictor(line_engine()).predict(np.zeros((9, 9), np.uint8), **options)
+
+
+# ---- many ----------------------------------------------------------------------------------------
+
+
+def stream(tmp_path) -> list:
+    """Pictures of one tree whole, cropped and tiled, and a file that is no picture."""
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"no picture")
+    whole = drawn(TREE)
+    wide = np.full((200, 300, 3), 255, np.uint8)
+    wide[30:158, 100:228] = whole
+    return [whole, broken, wide, whole[:60], whole[:, 40:], wide, whole]
+
+
+@pytest.mark.parametrize(("batch", "workers"), [(1, 1), (3, 2), (64, 5)])
+def test_many_are_each_as_alone_in_order_and_errors_are_values(tmp_path, batch, workers):
+    pictures = stream(tmp_path)
+    engine = ColourEngine(TREE, 128)
+    results = list(predictor(engine).predict_many(pictures, batch=batch, workers=workers, working_size="full"))
+    assert max(engine.calls) <= batch
+    assert isinstance(results[1], TreeformerError)
+    assert "broken.png" in str(results[1])
+    for place in (0, 2, 3, 4, 5, 6):
+        assert results[place] == predictor(engine).predict(pictures[place], working_size="full")
+
+
+def test_trees_made_in_other_processes_are_the_same(tmp_path):
+    pictures = stream(tmp_path)
+    here = list(predictor(ColourEngine(TREE, 128)).predict_many(pictures, batch=2))
+    there = list(predictor(ColourEngine(TREE, 128)).predict_many(pictures, batch=2, decoders=1))
+    assert [one for one in here if isinstance(one, Skeleton)] == [one for one in there if isinstance(one, Skeleton)]
+    assert isinstance(there[1], TreeformerError)
+
+
+def test_pictures_are_taken_as_they_are_needed():
+    taken = []
+
+    def endless():
+        while True:
+            taken.append(1)
+            yield drawn(TREE)
+
+    results = predictor(ColourEngine(TREE, 128)).predict_many(endless(), batch=2, workers=1)
+    assert as_sets(next(results)) == as_sets(TREE)
+    results.close()
+    assert len(taken) < 20
+
+
+def test_nothing_in_nothing_out_and_no_batch_of_nothing():
+    assert list(predictor(line_engine()).predict_many([])) == []
+    with pytest.raises(TreeformerError, match="batch"):
+        list(predictor(line_engine()).predict_many([np.zeros((9, 9), np.uint8)], batch=0))
+
+
+def test_the_public_names_come_when_they_are_asked_for():
+    code = (
+        "import sys, treeformer; assert 'treeformer.prediction' not in sys.modules;"
+        "treeformer.predict, treeformer.load_model; assert 'treeformer.prediction' in sys.modules;"
+        "assert 'torch' not in sys.modules and 'onnxruntime' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
