@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from torch import Tensor
 
 from treeformer.models.config import TreeFormerConfig
+from treeformer.models.ggt import GGT, GGTConfig
 from treeformer.models.treeformer import TreeFormer
 from treeformer.nn.targets import Targets
 from treeformer.skeleton import Skeleton
@@ -45,4 +46,5 @@ MODELS: dict[str, Kind] = {
     "default": Kind(TreeFormerConfig.default, TreeFormer),
     "paper": Kind(TreeFormerConfig.paper, TreeFormer),
     "tiny": Kind(TreeFormerConfig.tiny, TreeFormer),
+    "ggt": Kind(GGTConfig, GGT),
 }
