@@ -86,13 +86,14 @@ def pictures(trees) -> torch.Tensor:
     return torch.stack([drawn(tree) for tree in trees])
 
 
-def talkative(model: GGT) -> GGT:
-    """Made to tell of many nodes, not of none or of all."""
-    with torch.no_grad():
-        model.node_head.weight.mul_(6)
-        model.node_head.bias.fill_(2.0)
-        model.steps.mul_(2)
-    return model.eval()
+@torch.no_grad()
+def talkative(model: GGT, pictures: torch.Tensor) -> GGT:
+    """Made to say yes and no about as often, so that some pictures end before others."""
+    model.eval().node_head.bias.fill_(100.0)
+    told = model(pictures)
+    model.edge_head[-1].bias[1] += edge_margin(told.edge_logits)[told.edge_logits[..., 0] != 0].median()
+    model.node_head.bias.fill_(-(model(pictures).node_logits - 100).quantile(0.2))
+    return model
 
 
 # ---- what a step may know -------------------------------------------------------------------------
@@ -120,7 +121,7 @@ def test_no_step_knows_what_comes_after_it(trees, pictures, changed):
 
 def test_telling_step_by_step_is_following_all_at_once(pictures):
     """The remembered keys and values against a pass over the whole sequence, which remembers nothing."""
-    model = talkative(built())
+    model = talkative(built(), pictures)
     with torch.no_grad():
         told = model(pictures)
     count = told.points.shape[1]
@@ -142,7 +143,7 @@ def test_telling_step_by_step_is_following_all_at_once(pictures):
 
 
 def test_pictures_of_a_batch_do_not_see_each_other(pictures):
-    model = talkative(built())
+    model = talkative(built(), pictures)
     with torch.no_grad():
         together = model.decode(model(pictures))
         alone = [model.decode(model(picture[None]))[0] for picture in pictures]
@@ -254,7 +255,7 @@ def test_all_processes_together_divide_by_their_mean_count(trees, pictures):
 
 @pytest.mark.parametrize("constraint", REGIMES)
 def test_each_regime_decodes_its_own_way(pictures, constraint):
-    model = talkative(built(constraint=constraint))
+    model = talkative(built(constraint=constraint), pictures)
     with torch.no_grad():
         skeletons = model.decode(model(pictures), image_size=(SIDE, SIDE))
     assert max(map(len, skeletons)) > 2
@@ -291,7 +292,7 @@ def test_half_precision_gives_nearly_the_same_losses(trees, pictures):
     with torch.autocast("cpu", torch.bfloat16):
         output = model(pictures, targets)
         rough = model.loss(output, targets)
-        told = talkative(model)(pictures)
+        told = model.eval()(pictures)
     for answer in (output, told):
         for name in ("node_logits", "points", "root_logits", "edge_logits"):
             assert getattr(answer, name).dtype == torch.float32, name
@@ -353,12 +354,12 @@ def test_eight_pictures_are_learnt_by_heart(trees, pictures):
     torch.manual_seed(0)
     model = GGT(SMALL)
     targets = Targets.from_skeletons(trees, size=8)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     for step in range(1, 601):
         total = sum(model.loss(model.train()(pictures, targets), targets).values())
         optimizer.zero_grad()
         total.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
         if step % 20 == 0 and total < 0.3:
             with torch.no_grad():
