@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from treeformer.training.config import ConfigError, TrainingConfig, load_config
+from treeformer import synthetic
+from treeformer.training.config import ConfigError, TrainingConfig, build, load_config
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
@@ -65,3 +67,21 @@ def test_a_missing_file_is_one_line(tmp_path):
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_the_shipped_configurations_are_valid(path):
     assert load_config(path).name == path.stem
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_the_models_of_the_shipped_configurations_can_be_built(path):
+    pytest.importorskip("torch")
+    from treeformer.models.registry import MODELS
+
+    config = load_config(path)
+    settings = MODELS[config.model].settings()
+    chosen = build(type(settings), asdict(settings) | config.model_options, path.name)
+    most = chosen.max_nodes if config.model == "ggt" else chosen.tokens
+    assert config.data.max_nodes <= most
+    for source in config.data.train + config.data.valid:
+        assert bool(source.presets) != bool(source.path)
+        assert set(source.presets) <= set(synthetic.PRESETS)
+        assert set(source.looks) <= set(synthetic.LOOKS)
+        if source.presets:
+            assert source.split in synthetic.SPLITS

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from torch import Tensor
 
 from treeformer.models.config import TreeFormerConfig
+from treeformer.models.ggt import GGT, GGTConfig
 from treeformer.models.treeformer import TreeFormer
 from treeformer.models.two_stage import TwoStage, TwoStageConfig
 from treeformer.nn.targets import Targets
@@ -48,4 +49,5 @@ MODELS: dict[str, Kind] = {
     "tiny": Kind(TreeFormerConfig.tiny, TreeFormer),
     "two_stage": Kind(TwoStageConfig, TwoStage),
     "hourglass": Kind(TwoStageConfig.hourglass, TwoStage),
+    "ggt": Kind(GGTConfig, GGT),
 }

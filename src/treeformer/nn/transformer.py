@@ -28,12 +28,22 @@ class Attention(nn.Module):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B,Q,width), (B,S,width), (B,S,width), mask (B,1,Q,S) bool, True = may look → (B,Q,width)."""
-        q, k, v = (
-            layer(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for layer, tokens in ((self.query, query), (self.key, key), (self.value, value))
+        return self.look(query, *self.remember(key, value), mask)
+
+    def remember(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """What is looked at, as `look` takes it: (B,S,width), (B,S,width) → twice (B,heads,S,width/heads)."""
+        return self._split(self.key(key)), self._split(self.value(value))
+
+    def look(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Query (B,Q,width) at what `remember` gave → (B,Q,width)."""
+        dropout = self.dropout if self.training else 0.0
+        mixed = functional.scaled_dot_product_attention(
+            self._split(self.query(query)), keys, values, mask, dropout_p=dropout
         )
-        mixed = functional.scaled_dot_product_attention(q, k, v, mask, dropout_p=self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def _split(self, tokens: Tensor) -> Tensor:
+        return tokens.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
 class FeedForward(nn.Module):

@@ -1,0 +1,75 @@
+"""configs/laptop.yaml does what it promises, on fewer and smaller pictures: learnt by heart, to the last edge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from PIL import Image, ImageDraw
+
+import treeformer
+from treeformer import Skeleton
+from treeformer.training.config import load_config
+from treeformer.training.loop import train
+from treeformer.training.stream import FixedPictures
+
+CONFIG = Path(__file__).parents[2] / "configs" / "laptop.yaml"
+SIDE = 96
+EDGES = ((0, 1), (1, 2), (1, 3))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_it_has_eight_pictures_and_validates_on_them():
+    config = load_config(CONFIG)
+    learnt, judged = (
+        [sample.name for sample, _ in FixedPictures(sources, config.data) if sample is not None]
+        for sources in (config.data.train, config.data.valid)
+    )
+    assert learnt == judged
+    assert len(learnt) == 8
+
+
+@pytest.fixture
+def forks(tmp_path) -> Path:
+    """Four drawings of a stem with two arms, and their skeletons."""
+    out = tmp_path / "forks"
+    out.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(4):
+        fork = rng.uniform(36, 60, 2)
+        left, right = fork + rng.uniform((-30, -30), (-12, -12)), fork + rng.uniform((12, -30), (30, -12))
+        nodes = np.array([(48, 90), fork, left, right])
+        image = Image.new("RGB", (SIDE, SIDE), "white")
+        for u, v in EDGES:
+            ImageDraw.Draw(image).line([*nodes[u], *nodes[v]], fill="black", width=3)
+        image.save(out / f"{number}.png")
+        treeformer.write(Skeleton(nodes, EDGES, root=0, image_size=(SIDE, SIDE)), out / f"{number}.json")
+    return out
+
+
+def test_four_small_pictures_are_learnt_by_heart(forks, tmp_path):
+    source = f"[{{path: '{forks}', split: ''}}]"
+    smaller = [
+        f"data.train={source}",
+        f"data.valid={source}",
+        f"data.image_size={SIDE}",
+        "data.max_nodes=4",
+        "model_options.tokens=12",
+        "batch_size=4",
+        "steps=160",
+        "validate_every=80",
+    ]
+    progress = train(load_config(CONFIG, smaller), tmp_path / "out", accelerator="cpu")
+    assert progress.best_score == 1.0
