@@ -1,6 +1,6 @@
 """What one picture costs with each engine: processor time, time on two cores, loading, memory; and which part takes it.
 
-python benchmarks/engines.py MODEL [--repeat 5] [--parts]
+python benchmarks/engines.py MODEL [--repeat 5] [--parts] [--accuracy 40]
 
 Times are the lowest of several runs. "CPU" is processor time with one thread, which other programs on the machine
 hardly change. With two threads, "busier of two" is the mean processor time of the one that works longer, about what the
@@ -22,17 +22,20 @@ from pathlib import Path
 
 import numpy as np
 
+from treeformer.decode import decode
+from treeformer.engines import open_engine
+from treeformer.metrics import evaluate_pair
 from treeformer.model_folder import open_model
 from treeformer.synthetic import picture
 
 ENGINES = (("onnx", "float32"), ("onnx", "int8"), ("torch", "auto"))
+SEED = 120_000  # of the first test picture
+METRICS = ("topo_paper_f1", "node_f1", "edge_f1", "tree_rate")
 PARTS = ("backbone", "neck", "heat_map", "decoder", "relation_head")
 
 
 def measure(model: str, engine: str, precision: str, repeat: int) -> dict[str, float]:
     """Seconds and megabytes of one engine, in this process."""
-    from treeformer.engines import open_engine
-
     folder = open_model(model)
     image = test_picture(folder.config.input_size)
     options = {"engine": engine, "precision": precision, "device": "cpu"}
@@ -64,7 +67,7 @@ def thread_seconds() -> dict[str, float]:
 
 
 def test_picture(side: int) -> np.ndarray:
-    return picture("paper", "paper", 120_000, (side, side))[0][None]
+    return picture("paper", "paper", SEED, (side, side))[0][None]
 
 
 def parts(model: str, precision: str, repeat: int) -> dict[str, float]:
@@ -92,11 +95,33 @@ def parts(model: str, precision: str, repeat: int) -> dict[str, float]:
     return dict(total)
 
 
+def accuracy(model: str, count: int) -> None:
+    """How good the trees of each engine are on drawings, and how far they agree with the first engine's."""
+    folder = open_model(model)
+    side = folder.config.input_size
+    pictures = [picture("paper", "paper", SEED + index, (side, side)) for index in range(count)]
+    print(f"\n| engine | {' | '.join(METRICS)} | edge_f1 against the first |\n| --- | --- | --- | --- | --- | --- |")
+    first = None
+    for engine, precision in ENGINES:
+        run = open_engine(folder, engine, precision=precision, device="cpu")
+        trees = []
+        for image, _ in pictures:
+            arrays = (array[0] for array in run(image[None]))
+            thresholds = {name: getattr(folder.config, name) for name in ("node_threshold", "root_threshold")}
+            trees.append(decode(*arrays, image_size=(side, side), **thresholds))
+        rows = [evaluate_pair(tree, truth) for tree, (_, truth) in zip(trees, pictures, strict=True)]
+        first = first or trees
+        same = np.mean([evaluate_pair(one, other)["edge_f1"] for one, other in zip(trees, first, strict=True)])
+        means = " | ".join(f"{np.mean([float(row[name]) for row in rows]):.4f}" for name in METRICS)
+        print(f"| {engine} {precision} | {means} | {same:.4f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--parts", action="store_true", help="also where the time goes")
+    parser.add_argument("--accuracy", type=int, default=0, metavar="PICTURES", help="also how good the trees are")
     parser.add_argument("--only", nargs=2, metavar=("ENGINE", "PRECISION"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
@@ -120,6 +145,8 @@ def main() -> None:
         print("\n| part | float32, ms | int8, ms |\n| --- | --- | --- |")
         for part in (*PARTS, "the rest"):
             print(f"| {part} | " + " | ".join(f"{column.get(part, 0):.0f}" for column in columns) + " |")
+    if options.accuracy:
+        accuracy(options.model, options.accuracy)
 
 
 if __name__ == "__main__":
