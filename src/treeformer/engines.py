@@ -58,6 +58,8 @@ class OnnxEngine:
         options.log_severity_level = 3
         # Looking for buffers to reuse is quadratic in the nodes: two thirds of the loading time, and nothing saved.
         options.enable_mem_reuse = False
+        # Threads that wait sleep: on a machine with other work, spinning made a picture take a third longer.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime has a dozen unrelated classes of its own
