@@ -34,6 +34,8 @@ class SourceConfig:
     """The split of the folder, or of the synthetic seeds."""
     count: int = 0
     """Use only so many pictures; 0 for all."""
+    pictures: tuple[int, ...] = ()
+    """Use only these, by their place in the split, from 0 on; empty for all."""
     augmentation: Literal["none", "roots", "vines"] = "none"
     """Ranges of flip, rotation, crop, noise, light and scale."""
     spacing_px: float = 0.0
