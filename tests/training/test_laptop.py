@@ -16,7 +16,7 @@ import treeformer
 from treeformer import Skeleton
 from treeformer.training.config import load_config
 from treeformer.training.loop import train
-from treeformer.training.stream import FixedPictures
+from treeformer.training.stream import FixedPictures, PictureStream
 
 CONFIG = Path(__file__).parents[2] / "configs" / "laptop.yaml"
 SIDE = 96
@@ -39,6 +39,10 @@ def test_it_has_eight_pictures_and_validates_on_them():
     )
     assert learnt == judged
     assert len(learnt) == 8
+    stream = PictureStream(config.data.train, config.data, seed=0)
+    drawn = [stream[position] for position in range(40)]
+    assert {sample.name for sample, _ in drawn} == set(learnt)
+    assert not any(skipped for _, skipped in drawn)
 
 
 @pytest.fixture

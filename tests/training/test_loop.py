@@ -155,6 +155,7 @@ def test_a_checkpoint_of_another_architecture_is_refused(config_file, tmp_path):
         ("data.train=[{presets: [cactus]}]", "'cactus' is not one of"),
         ("data.train=[{presets: [vine], path: x}]", "either presets"),
         ("data.train=[]", "no source"),
+        ("data.train=[{presets: [vine], pictures: [3, 100000]}]", "no picture 100000, they are"),
         ("model=huge", "model must be one of"),
         ("model_options={width: 33}", "33"),
         ("model_options={widht: 32}", "unknown key 'widht'"),

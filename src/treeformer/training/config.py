@@ -34,6 +34,8 @@ class SourceConfig:
     """The split of the folder, or of the synthetic seeds."""
     count: int = 0
     """Use only so many pictures; 0 for all."""
+    pictures: tuple[int, ...] = ()
+    """Use only these, by their place in the split, from 0 on; empty for all."""
     augmentation: Literal["none", "roots", "vines", "strong"] = "none"
     """Ranges of flip, rotation, crop, noise, light and scale."""
     spacing_px: float = 0.0
@@ -77,7 +79,7 @@ class TrainingConfig:
 
     name: str = "run"
     model: str = "default"
-    """`default`, `paper` or `tiny`: a configuration of treeformer.models.TreeFormerConfig."""
+    """A name of treeformer.models.registry.MODELS: `default`, `paper`, `tiny`, `two_stage`, `hourglass` or `ggt`."""
     model_options: dict[str, Any] = field(default_factory=dict)
     """Fields of that configuration to change."""
     backbone_weights: str = ""

@@ -50,7 +50,7 @@ class Batch:
 @dataclass(frozen=True)
 class _Source:
     dataset: data.FolderDataset | data.SyntheticDataset
-    count: int
+    places: Sequence[int]
     weight: float
     augmentation: augment.Augmentation | None
     spacing_px: float
@@ -77,7 +77,7 @@ class PictureStream(Dataset[tuple[data.Sample, list[data.Skipped]]]):
         skipped: list[data.Skipped] = []
         for _ in range(MAX_TRIES):
             source = self.sources[int(np.searchsorted(self.shares, rng.random(), side="right"))]
-            loaded = load(source, int(rng.integers(source.count)), rng, self.size, self.max_nodes)
+            loaded = load(source, source.places[int(rng.integers(len(source.places)))], rng, self.size, self.max_nodes)
             if isinstance(loaded, data.Sample):
                 return loaded, skipped
             skipped.append(loaded)
@@ -91,7 +91,7 @@ class FixedPictures(Dataset[tuple[data.Sample | None, list[data.Skipped]]]):
         self.size = (config.image_size, config.image_size)
         self.max_nodes = config.max_nodes
         opened = [open_source(replace(source, augmentation="none"), self.size) for source in sources]
-        self.places = [(source, index) for source in opened for index in range(source.count)]
+        self.places = [(source, index) for source in opened for index in source.places]
 
     def __len__(self) -> int:
         return len(self.places)
@@ -117,10 +117,13 @@ def open_source(config: SourceConfig, size: tuple[int, int]) -> _Source:
         dataset = data.SyntheticDataset(synthetic.SPLITS[config.split], config.presets, config.looks, size)
     else:
         dataset = data.FolderDataset(config.path, config.split or None)
-    count = min(config.count, len(dataset)) if config.count else len(dataset)
+    for place in config.pictures:
+        if not 0 <= place < len(dataset):
+            raise ConfigError(f"data: there is no picture {place}, they are numbered from 0 to {len(dataset) - 1}")
+    places = config.pictures or range(min(config.count, len(dataset)) if config.count else len(dataset))
     chosen = augment.PRESETS.get(config.augmentation)
     augmentation = replace(chosen, frame=size) if chosen else None
-    return _Source(dataset, count, config.weight, augmentation, config.spacing_px, config.simplify_px)
+    return _Source(dataset, places, config.weight, augmentation, config.spacing_px, config.simplify_px)
 
 
 def load(
