@@ -139,22 +139,6 @@ class Canvas:
             part = plane[rows, columns]
             part += ((np.int16(round(level)) - part) * np.int16(round(opacity * 64))) >> 6
 
-    def stroke(self, drawn: Strokes, colour: ArrayLike, opacity: float = 1.0) -> None:
-        """Draw strokes as one shape in one colour (3,)."""
-        found = union(rasterise(drawn, self.size))
-        cover = (found.coverage.astype(np.int32) * round(opacity * 256)) >> 8
-        blend(self.planes, found.pixel, cover, np.asarray(colour).astype(np.int32))
-
-    def picture(self) -> NDArray[np.uint8]:
-        """(height, width, 3) levels from 0 to 255."""
-        out = np.empty((self.size[1], self.size[0], 3), dtype=np.uint8)
-        for block in self.blocks():
-            (level,) = self.workspace(1, block.stop - block.start, self.size[0])
-            for channel, plane in enumerate(self.planes):
-                np.clip(plane[block], np.int16(0), np.int16(255), out=level)
-                out[block, :, channel] = level.astype(np.uint8)
-        return out
-
 
 class Sketch:
     """Strokes of many colours, gathered to be drawn at once: one pass for many strokes costs little more than for one.
