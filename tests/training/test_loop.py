@@ -116,13 +116,14 @@ def test_two_processes_do_what_one_does(config_file, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for out, devices in ((one, "1"), (two, "2")):
         subprocess.run(
-            command(config_file, out, "steps=3", "validate_every=3", "--devices", devices),
+            command(config_file, out, "steps=3", "validate_every=2", "--devices", devices),
             check=True,
             env=ONE_THREAD,
             stdout=subprocess.DEVNULL,
             timeout=300,
         )
     expected, got = (safetensors.read(out / "checkpoint.safetensors") for out in (one, two))
+    assert checkpoint.read_progress(two / "checkpoint.safetensors").step == 3, "the steps after a validation count"
     for name in expected:
         if name.startswith("model/"):
             # AdamW divides by the size of the gradient: what is zero but for rounding moves by a whole step.
@@ -131,6 +132,21 @@ def test_two_processes_do_what_one_does(config_file, tmp_path):
         np.abs(expected[n] - got[n]).mean() for n in expected if n.startswith("model/") and expected[n].size > 99
     ]
     assert np.mean(difference) < 2e-4
+
+
+def test_ctrl_c_ends_the_step_and_leaves_a_checkpoint(config_file, tmp_path):
+    out = tmp_path / "out"
+    started = subprocess.Popen(
+        command(config_file, out, "steps=100000", "validate_every=100000"), env=ONE_THREAD, stdout=subprocess.DEVNULL
+    )
+    while not (out / "log.csv").exists() or "loss" not in (out / "log.csv").read_text():
+        assert started.poll() is None
+        time.sleep(0.05)
+    started.send_signal(signal.SIGINT)
+    assert started.wait(timeout=120) == 130
+    progress = checkpoint.read_progress(out / "checkpoint.safetensors")
+    assert progress.step >= 20
+    assert progress.position == 4 * progress.step
 
 
 def test_a_loss_that_is_no_number_ends_in_one_line(config_file, tmp_path):

@@ -39,6 +39,8 @@ def main() -> None:
         )
     except TreeformerError as error:
         sys.exit(f"treeformer: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def show(step: int, steps: int, figures: dict[str, float]) -> None:

@@ -286,7 +286,9 @@ class _Run:
                 safetensors.write(self.out / BEST, arrays, metadata)
             self._report({f"valid_{name}": value for name, value in figures.items()})
             self.log.row(self.progress, {"training_seconds": self.progress.training_seconds})
-        self.progress = self.fabric.broadcast(self.progress) if self.fabric.world_size > 1 else self.progress
+        if self.fabric.world_size > 1:  # patience is counted by every process
+            best = self.progress.best_score, self.progress.best_step
+            self.progress.best_score, self.progress.best_step = self.fabric.broadcast(best)
 
     def _save(self) -> None:
         if self.fabric.is_global_zero:
