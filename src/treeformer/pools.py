@@ -37,11 +37,26 @@ def thread_pool(workers: int) -> Iterator[Executor]:
 
 @contextmanager
 def process_pool(workers: int) -> Iterator[Executor]:
-    """Processes that leave Ctrl-C to this one. Fresh ones: a fork of a process that holds a GPU is not safe."""
+    """Processes that leave Ctrl-C to this one. Fresh ones: forking a process that has threads or a GPU is not safe."""
     context = multiprocessing.get_context("spawn")
     ignore = (signal.SIGINT, signal.SIG_IGN)
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=signal.signal, initargs=ignore)
+    with _interrupts_held_back():
+        pool.submit(int)  # the first task starts all processes
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """What is started here never sees Ctrl-C, not even while it imports; this process sees it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
+
+from treeformer.pools import process_pool
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -30,15 +29,6 @@ def for_each(
         for item in items:
             then(task(item))
         return
-    # Fresh processes instead of forks: a fork of a process that has threads may hang.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=context, initializer=_leave_interrupts_to_parent)
-    try:
+    with process_pool(min(workers, len(items))) as pool:
         for future in [pool.submit(task, item) for item in items]:
             then(future.result())
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _leave_interrupts_to_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,47 @@
+"""Pools: in order, ahead, and silent on Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from treeformer.pools import ahead, process_pool, thread_pool
+
+
+def test_results_come_in_order_whatever_is_ready_first():
+    with thread_pool(3) as pool:
+        assert list(ahead(pool, lambda number: number**2, range(20), count=5)) == [number**2 for number in range(20)]
+
+
+def test_processes_work_and_what_has_not_begun_never_does():
+    with process_pool(1) as pool:
+        assert list(pool.map(abs, [-3, 2])) == [3, 2]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")
+def test_processes_that_are_only_starting_say_nothing_on_ctrl_c(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import sys, time\n"
+        "from treeformer.pools import process_pool\n"
+        "if __name__ == '__main__':\n"
+        "    with process_pool(3) as pool:\n"
+        "        pool.submit(int)\n"
+        "        print('started', flush=True)\n"
+        "        time.sleep(60)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, script], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "started\n"
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert errors.strip().endswith("KeyboardInterrupt")
+    assert errors.count("Traceback") == 1
