@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -23,7 +24,8 @@ def test_processes_work_and_what_has_not_begun_never_does():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")
-def test_processes_that_are_only_starting_say_nothing_on_ctrl_c(tmp_path):
+@pytest.mark.parametrize("delay_s", [0.02, 0.05, 0.1])
+def test_processes_that_are_only_starting_say_nothing_on_ctrl_c(tmp_path, delay_s):
     script = tmp_path / "program.py"
     script.write_text(
         "import sys, time\n"
@@ -39,6 +41,7 @@ def test_processes_that_are_only_starting_say_nothing_on_ctrl_c(tmp_path):
     )
     try:
         assert process.stdout.readline() == "started\n"
+        time.sleep(delay_s)  # somewhere in the imports of the new processes
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     finally:

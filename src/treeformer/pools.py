@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -40,13 +40,20 @@ def process_pool(workers: int) -> Iterator[Executor]:
     """Processes that leave Ctrl-C to this one. Fresh ones: forking a process that has threads or a GPU is not safe."""
     context = multiprocessing.get_context("spawn")
     ignore = (signal.SIGINT, signal.SIG_IGN)
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=signal.signal, initargs=ignore)
-    with _interrupts_held_back():
-        pool.submit(int)  # the first task starts all processes
+    pool = _SilentPool(workers, mp_context=context, initializer=signal.signal, initargs=ignore)
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+class _SilentPool(ProcessPoolExecutor):
+    """Processes are started when tasks are given: they inherit that interrupts are held back."""
+
+    def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
+        """As in any pool."""
+        with _interrupts_held_back():
+            return super().submit(fn, *args, **kwargs)
 
 
 @contextmanager
