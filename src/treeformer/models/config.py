@@ -10,8 +10,24 @@ from treeformer.errors import TreeformerError
 Constraint = Literal["none", "test", "train", "both"]
 
 
+class Regime:
+    """What the paper's four regimes mean, for every configuration that has a `constraint`."""
+
+    constraint: Constraint
+
+    @property
+    def constrained_in_training(self) -> bool:
+        """Whether the SFS layer takes part in the loss."""
+        return self.constraint in ("train", "both")
+
+    @property
+    def constrained_at_inference(self) -> bool:
+        """Whether the decoded graph is a spanning tree; otherwise every likely edge is kept."""
+        return self.constraint in ("test", "both")
+
+
 @dataclass(frozen=True)
-class TreeFormerConfig:
+class TreeFormerConfig(Regime):
     """Architecture and loss of a TreeFormer. The values given here are those of `default()`."""
 
     # ---- image features
@@ -141,16 +157,6 @@ class TreeFormerConfig:
         if unknown:
             raise TreeformerError(f"a TreeFormer has no setting {unknown[0]!r}")
         return cls(**settings)
-
-    @property
-    def constrained_in_training(self) -> bool:
-        """Whether the SFS layer takes part in the loss."""
-        return self.constraint in ("train", "both")
-
-    @property
-    def constrained_at_inference(self) -> bool:
-        """Whether the decoded graph is a spanning tree; otherwise every likely edge is kept."""
-        return self.constraint in ("test", "both")
 
     @property
     def edge_term_weights(self) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from treeformer.decode import decode
 from treeformer.errors import TreeformerError
-from treeformer.models.config import Constraint
+from treeformer.models.config import Constraint, Regime
 from treeformer.nn.backbone import ResNet
 from treeformer.nn.breadth_first import told_in_order
 from treeformer.nn.causal import CausalDecoder, Remembered
@@ -28,7 +28,7 @@ from treeformer.skeleton import Skeleton
 
 
 @dataclass(frozen=True)
-class GGTConfig:
+class GGTConfig(Regime):
     """Architecture and loss of a GGT; about as many parameters as the default TreeFormer has."""
 
     # ---- image features: the TreeFormer's own trunk, so that both start from the same weights
@@ -62,16 +62,6 @@ class GGTConfig:
         object.__setattr__(self, "backbone_blocks", tuple(self.backbone_blocks))
         if self.width % self.heads or self.width % 4:
             raise TreeformerError(f"width {self.width} is not a multiple of 4 and of the {self.heads} heads")
-
-    @property
-    def constrained_in_training(self) -> bool:
-        """Whether the SFS layer takes part in the loss."""
-        return self.constraint in ("train", "both")
-
-    @property
-    def constrained_at_inference(self) -> bool:
-        """Whether the decoded graph is a spanning tree; otherwise every likely edge is kept."""
-        return self.constraint in ("test", "both")
 
     @property
     def edge_term_weights(self) -> tuple[float, float]:
