@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -40,13 +41,12 @@ def evaluate_model(
         The report, and the pictures that could not be read, which are not in it.
     """
     skipped = SkipReport(getattr(dataset, "skipped", ()))
-    truths: list[tuple[int, Sample]] = []
+    truths: deque[tuple[int, str, Skeleton]] = deque()  # of the pictures on their way
 
     def pictures() -> Iterator[Picture]:
         for index, loaded in enumerate(_loaded(dataset, workers)):
             if isinstance(loaded, Sample):
-                # Its pixels are needed once; a set of thousands would not fit into memory.
-                truths.append((index, Sample(loaded.image[:0], loaded.skeleton, loaded.name)))
+                truths.append((index, loaded.name, loaded.skeleton))
                 yield loaded.image
             else:
                 skipped.add(loaded)
@@ -54,9 +54,9 @@ def evaluate_model(
     cases = []
     for number, prediction in enumerate(predictor.predict_many(pictures(), **options)):
         assert isinstance(prediction, Skeleton), "an array of pixels is always a picture"
-        index, sample = truths[number]
+        index, name, truth = truths.popleft()
         path = dataset.pairs[index][0] if isinstance(dataset, FolderDataset) else None
-        cases.append(Case(sample.name, prediction, sample.skeleton, path))
+        cases.append(Case(name, prediction, truth, path))
         if progress is not None:
             progress(number + 1, len(dataset) - len(skipped))
     return evaluate_cases(cases, radius_px=radius_px, workers=workers), skipped
