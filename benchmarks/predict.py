@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from PIL import Image
 
 from treeformer import synthetic
 from treeformer.engines import open_engine
-from treeformer.model_folder import open_model
+from treeformer.model_folder import GRAPH, WEIGHTS, ModelSettings, open_model, write_config
 from treeformer.picture_task import Options, begin
 from treeformer.prediction import Predictor
 
@@ -44,14 +45,22 @@ def write_pictures(folder: Path, count: int) -> list[Path]:
     return paths
 
 
-def export_random(name: str, folder: Path) -> Path:
+def export_random(name: str, folder: Path, graphs: bool) -> Path:
+    """A model folder of a configuration with random weights; without `graphs` for torch alone."""
     import torch
 
     from treeformer.models import TreeFormer, TreeFormerConfig
-    from treeformer.models.export import save_pretrained
+    from treeformer.models.export import ARCHITECTURE, save_pretrained, write_weights
 
     torch.manual_seed(0)
-    save_pretrained(TreeFormer(getattr(TreeFormerConfig, name)()).eval(), folder)
+    model = TreeFormer(getattr(TreeFormerConfig, name)()).eval()
+    if graphs:
+        save_pretrained(model, folder)
+    else:
+        folder.mkdir()
+        write_weights(folder / WEIGHTS, model)
+        (folder / GRAPH).touch()  # torch does not read it
+        write_config(folder, ModelSettings(ARCHITECTURE, json.loads(json.dumps(asdict(model.config)))))
     return folder
 
 
@@ -135,8 +144,9 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
+        graphs = arguments.cpu_pictures > 0
         folders = {
-            model: Path(model) if Path(model).is_dir() else export_random(model, scratch / model)
+            model: Path(model) if Path(model).is_dir() else export_random(model, scratch / model, graphs)
             for model in arguments.models
         }
         paths = write_pictures(scratch, 32)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 
 import torch
 
@@ -44,14 +46,14 @@ def step(model: TreeFormer, optimiser: torch.optim.Optimizer, batch: Batch, devi
     optimiser.zero_grad(set_to_none=True)
 
 
-def seconds(work: object, steps: int, device: torch.device) -> float:
+def seconds(work: Callable[[], None], steps: int, device: torch.device) -> float:
     """Seconds a call, the median of three rounds."""
     rounds = []
     for _ in range(3):
         _wait(device)
         began = time.perf_counter()
         for _ in range(steps):
-            work()  # type: ignore[operator]
+            work()
         _wait(device)
         rounds.append((time.perf_counter() - began) / steps)
     return sorted(rounds)[1]
@@ -69,7 +71,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--max-nodes", type=int, default=100)
-    parser.add_argument("--profile", action="store_true", help="print where the time of a step goes")
+    parser.add_argument("--profile", type=Path, metavar="FOLDER", help="write there where the time of a step goes")
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
@@ -105,14 +107,26 @@ def main() -> None:
             f"{arguments.batch / fed:8.0f} im/s {compile_s['test']:4.0f} + {compile_s['both']:.0f} s {memory:6.1f} GiB",
             flush=True,
         )
-        if arguments.profile and device.type == "cuda":
-            from torch.profiler import ProfilerActivity, profile
+        if arguments.profile:
+            write_profile(
+                arguments.profile / f"{name}.txt",
+                lambda: step(model, optimiser, fixed, device),  # noqa: B023
+                device,
+            )
 
-            with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-                for _ in range(3):
-                    step(model, optimiser, fixed, device)
-                _wait(device)
-            print(profiler.key_averages().table(sort_by="cuda_time_total", row_limit=25, max_name_column_width=60))
+
+def write_profile(path: Path, work: Callable[[], None], device: torch.device) -> None:
+    """A table of the kernels of three calls, the longest first."""
+    from torch.profiler import ProfilerActivity, profile
+
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])
+    with profile(activities=activities) as profiler:
+        for _ in range(3):
+            work()
+        _wait(device)
+    order = "self_cuda_time_total" if device.type == "cuda" else "self_cpu_time_total"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(profiler.key_averages().table(sort_by=order, row_limit=60, max_name_column_width=90))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from treeformer.model_folder import ModelFolder
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.objective import losses
 from treeformer.models.output import Output, Predictions
-from treeformer.nn.backbone import Bottleneck, ResNet
+from treeformer.nn.backbone import STEM_STRIDE, Bottleneck, ResNet
 from treeformer.nn.decoder import Decoded, Decoder, set_prior_
 from treeformer.nn.deformable_attention import Level, as_level, sample
 from treeformer.nn.heat_map import HeatMapHead, cell_points, peaks
@@ -41,6 +41,7 @@ class Detection(NamedTuple):
     decoded: Decoded  # of the object tokens, and after them the denoising tokens
     root_logits: Tensor  # (B,Q)
     fine: Level  # the finest level
+    stem: Level  # of the backbone
     heat: Tensor | None  # (B,h,w)
     offsets: Tensor | None  # (B,h·w,2)
 
@@ -113,6 +114,8 @@ class TreeFormer(nn.Module):
             fine_channels=channels[0] if config.segment_channels else 0,
             segment_channels=config.segment_channels,
             segment_points=config.segment_points,
+            stem_channels=config.backbone_channels if config.stem_points else 0,
+            stem_points=config.stem_points,
         )
         self.sfs = SFS(config.suppression)
         self._losses = losses
@@ -130,7 +133,7 @@ class TreeFormer(nn.Module):
         if targets is None:
             found = self.detect(images, None, None)
             tokens, relation, node_logits, points = found.decoded
-            edge_logits = self.relate(tokens, relation, points[-1], found.fine)
+            edge_logits = self.relate(tokens, relation, points[-1], found)
             return Output(
                 node_logits, points, found.root_logits, edge_logits, found.heat, found.offsets, found.fine.stride
             )
@@ -149,7 +152,7 @@ class TreeFormer(nn.Module):
         solve = self.start_matching(node_logits[-1, :, :count], points[-1, :, :count], targets)
         denoising = None
         if noisy is not None:  # in the meantime
-            noisy_edges = self.relate(tokens[:, count:], relation, points[-1, :, count:], found.fine)
+            noisy_edges = self.relate(tokens[:, count:], relation, points[-1, :, count:], found)
             denoising = Predictions(
                 node_logits[:, :, count:], points[:, :, count:], found.root_logits[:, count:], noisy_edges
             )
@@ -160,7 +163,7 @@ class TreeFormer(nn.Module):
             tokens.gather(1, index.expand(-1, -1, tokens.shape[-1])),
             relation,
             points[-1].gather(1, index.expand(-1, -1, 2)),
-            found.fine,
+            found,
         )
         return Output(
             node_logits[:, :, :count],
@@ -186,7 +189,8 @@ class TreeFormer(nn.Module):
         height, width = images.shape[-2:]
         if height % self.strides[-1] or width % self.strides[-1]:
             raise TreeformerError(f"a picture of {width}×{height} px; multiples of {self.strides[-1]} are needed")
-        maps = self.neck(self.backbone(images)[-len(self.neck.widths) + 1 :])
+        stem = self.backbone.stem(images)
+        maps = self.neck(self.backbone.stages(stem)[-len(self.neck.widths) + 1 :])
         levels = [as_level(feature_map, stride) for feature_map, stride in zip(maps, self.strides, strict=True)]
         if self.encoder is not None:
             levels = self.encoder(levels)
@@ -210,11 +214,11 @@ class TreeFormer(nn.Module):
             mask = denoising_mask(noisy_mask, self.config.tokens)
         decoded = self.decoder(content, positions, points, levels, mask, encode)
         root_logits = self.root_head(decoded.tokens).float().squeeze(-1)
-        return Detection(decoded, root_logits, levels[0], heat, offsets)
+        return Detection(decoded, root_logits, levels[0], as_level(stem, STEM_STRIDE), heat, offsets)
 
-    def relate(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level) -> Tensor:
-        """Edge logits (B,N,N,2) among some tokens (B,N,width) at points (B,N,2) px."""
-        logits: Tensor = self.relation_head(tokens, relation, points, fine)
+    def relate(self, tokens: Tensor, relation: Tensor, points: Tensor, found: Detection) -> Tensor:
+        """Edge logits (B,N,N,2) among some tokens (B,N,width) at points (B,N,2) px of a detection."""
+        logits: Tensor = self.relation_head(tokens, relation, points, found.fine, found.stem)
         return logits
 
     def start_matching(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Callable[[], Matching]:

@@ -17,6 +17,7 @@ from treeformer.nn.deformable_attention import Level, sample
 from treeformer.nn.transformer import Perceptron
 
 DISTANCE_SCALE_PX = 64.0
+STEM_MAP_CHANNELS = 16  # of the stem's 64: colours and edges along and across a line need no more
 
 
 class RelationHead(nn.Module):
@@ -28,6 +29,9 @@ class RelationHead(nn.Module):
         fine_channels: channels of the finest level; 0 where the head does not look at the image.
         segment_channels: channels of the map that is read along the segment between two nodes.
         segment_points: places on the segment, an even number.
+        stem_channels: channels of the backbone's stem; 0 where the head does not look at it. It has half the
+            picture's resolution: enough to tell lines apart that run side by side within a cell of the finest level.
+        stem_points: places on the segment where the stem is read, an even number.
     """
 
     def __init__(
@@ -38,21 +42,34 @@ class RelationHead(nn.Module):
         fine_channels: int = 0,
         segment_channels: int = 32,
         segment_points: int = 16,
+        stem_channels: int = 0,
+        stem_points: int = 16,
     ) -> None:
         super().__init__()
         self.even_tokens = nn.Linear(width, hidden, bias=False)
         self.odd_tokens = nn.Linear(width, hidden, bias=False)
         self.relation = nn.Linear(width, hidden)
         self.tail = Perceptron(hidden, hidden, 2)
-        self.segment_points = segment_points
+        self.segment_points, self.stem_points = segment_points, stem_points
         self.segment_map: nn.Linear | None = None
+        self.stem_map: nn.Linear | None = None
         if fine_channels:
             self.segment_map = nn.Linear(fine_channels, segment_channels)
             half = segment_channels * segment_points // 2
             self.even_segment = nn.Linear(half + 2, hidden, bias=False)
             self.odd_segment = nn.Linear(half + 2, hidden, bias=False)
+        if stem_channels:
+            self.stem_map = nn.Linear(stem_channels, STEM_MAP_CHANNELS)
+            half = STEM_MAP_CHANNELS * stem_points // 2
+            self.even_stem = nn.Linear(half, hidden, bias=False)
+            self.odd_stem = nn.Linear(half, hidden, bias=False)
+            # A young head is better off with the finest level, which has seen more of the picture.
+            nn.init.zeros_(self.even_stem.weight)
+            nn.init.zeros_(self.odd_stem.weight)
 
-    def forward(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level) -> Tensor:
+    def forward(
+        self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level, stem: Level | None = None
+    ) -> Tensor:
         """Logits [no edge, edge] of every pair.
 
         Args:
@@ -60,6 +77,7 @@ class RelationHead(nn.Module):
             relation: (B,width).
             points: (B,N,2) px; no gradient flows through them.
             fine: the finest level, read along the segments.
+            stem: what the backbone's stem sees, read along them too; not needed without `stem_channels`.
 
         Returns:
             (B,N,N,2) float32, symmetric in i and j; 0 on the diagonal.
@@ -70,28 +88,38 @@ class RelationHead(nn.Module):
         even, odd = self.even_tokens(tokens).float(), self.odd_tokens(tokens).float()
         even = even.index_select(1, first) + even.index_select(1, second) + self.relation(relation)[:, None]
         odd = odd.index_select(1, first) - odd.index_select(1, second)
+        start, end = (points.detach().index_select(1, nodes) for nodes in (first, second))
         if self.segment_map is not None:
-            even_image, odd_image = self.look_along(points.detach(), first, second, fine)
-            even, odd = even + even_image, odd + odd_image
+            step = (end - start) / DISTANCE_SCALE_PX
+            # The root of zero has no finite slope; two nodes may share a place.
+            distance = (step.square().sum(-1, keepdim=True) + 1e-12).sqrt()
+            sums, differences = read_along(start, end, mapped(fine, self.segment_map), self.segment_points)
+            even = even + self.even_segment(torch.cat([sums, distance, torch.log1p(8 * distance)], dim=-1))
+            odd = odd + self.odd_segment(torch.cat([differences, step], dim=-1))
+        if self.stem_map is not None:
+            sums, differences = read_along(start, end, mapped(stem, self.stem_map), self.stem_points)
+            even, odd = even + self.even_stem(sums), odd + self.odd_stem(differences)
         one_way, other_way = functional.relu(even + odd), functional.relu(even - odd)
         logits = (self.tail(one_way) + self.tail(other_way)).float() / 2
         # Row 0 is the diagonal's.
         return functional.pad(logits, (0, 0, 1, 0)).index_select(1, pair_of.flatten()).view(batch, count, count, 2)
 
-    def look_along(self, points: Tensor, first: Tensor, second: Tensor, fine: Level) -> tuple[Tensor, Tensor]:
-        """What the image shows between two nodes: even and odd parts, (B,P,hidden) each."""
-        start, end = points.index_select(1, first), points.index_select(1, second)
-        along = (torch.arange(self.segment_points, device=points.device) + 0.5) / self.segment_points
-        places = start[:, :, None] + (end - start)[:, :, None] * along[:, None]  # (B,P,T,2)
-        seen = sample(fine._replace(cells=self.segment_map(fine.cells)), places)
-        near, far = seen.chunk(2, dim=2)
-        far = far.flip(2)
-        step = (end - start) / DISTANCE_SCALE_PX
-        # The root of zero has no finite slope; two nodes may share a place.
-        distance = (step.square().sum(-1, keepdim=True) + 1e-12).sqrt()
-        even = torch.cat([(near + far).flatten(2), distance, torch.log1p(8 * distance)], dim=-1)
-        odd = torch.cat([(near - far).flatten(2), step], dim=-1)
-        return self.even_segment(even), self.odd_segment(odd)
+
+def mapped(level: Level, layer: nn.Linear) -> Level:
+    """The level with a layer applied to each of its cells."""
+    return level._replace(cells=layer(level.cells))
+
+
+def read_along(start: Tensor, end: Tensor, level: Level, count: int) -> tuple[Tensor, Tensor]:
+    """What a level shows at `count` places on segments, start and end (B,P,2) px: even and odd parts.
+
+    Places at the same distance from either end are added and subtracted: (B,P,channels·count/2) each.
+    """
+    along = (torch.arange(count, device=start.device) + 0.5) / count
+    places = start[:, :, None] + (end - start)[:, :, None] * along[:, None]  # (B,P,T,2)
+    near, far = sample(level, places).chunk(2, dim=2)
+    far = far.flip(2)
+    return (near + far).flatten(2), (near - far).flatten(2)
 
 
 def pairs_among(count: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
