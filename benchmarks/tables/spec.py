@@ -156,7 +156,7 @@ TABLES: dict[str, Table] = {
             title="What each ingredient of the default model brings",
             rows=(
                 Row("full", "full", "sfs", "ours"),
-                Row("full-again", "full, another seed", "sfs", "ours", seed=1),
+                Row("full-again", "full (another seed)", "sfs", "ours", seed=1),
                 *(Row(name, title, f"sfs-{name}", "as trained") for name, (title, _) in INGREDIENTS.items()),
                 Row("no-sfs", "no SFS, spanning tree at test time", "plain", "test-time"),
             ),

@@ -312,7 +312,7 @@ def test_the_table_of_ingredients_shows_pictures_seen_and_nothing_of_the_paper()
     by_title = {line[0]: line for line in lines}
     assert by_title["full"][-3].startswith("0.615 ± ")
     assert by_title["full"][-1] == "31,000"
-    assert by_title["full, another seed"][-1] == "31,001"
+    assert by_title["full (another seed)"][-1] == "31,001"
 
 
 # ---- the page and the command
