@@ -52,7 +52,13 @@ def parser() -> argparse.ArgumentParser:
     training.add_argument("--backbone", default="", metavar="FILE", help="ImageNet weights of a ResNet-50, safetensors")
     training.add_argument("--workers", type=int, default=(os.cpu_count() or 1) - 1, help="processes for pictures")
     training.add_argument("--accelerator", default="auto", help="auto, cpu or cuda")
-    training.add_argument("--bring", type=Path, metavar="FOLDER", help="copy results and weights, in small files, here")
+    training.add_argument(
+        "--bring",
+        type=Path,
+        metavar="PLACE",
+        help="copy results and weights, in small files, into this folder; or FILE.tar: the results alone, in one file",
+    )
+    training.add_argument("--beside", type=int, default=1, metavar="N", help="note that N runs share the GPU at a time")
     training.add_argument("--commit", default="", help="what to note down, where there is no checkout")
     training.add_argument("--rehearse", action="store_true", help="tiny models on tiny pictures: does everything work?")
     return made
@@ -91,14 +97,15 @@ def chosen_runs(options: argparse.Namespace) -> list[Run]:
 
 
 def _train(options: argparse.Namespace) -> None:
-    from benchmarks.tables.carry import bring
+    from benchmarks.tables.carry import bring, bring_results
     from benchmarks.tables.train import missing, train_run
 
     if options.rehearse and options.results.resolve() == results.FOLDER.resolve():
         raise TreeformerError("a rehearsal needs a folder of its own: --results FOLDER")
     began, overhead = time.monotonic(), 0.0
     have = results.read_all(options.results)
-    for run in chosen_runs(options):
+    chosen = chosen_runs(options)
+    for run in chosen:
         if run.name in have:
             continue
         why = missing(run, options.data)
@@ -120,10 +127,13 @@ def _train(options: argparse.Namespace) -> None:
             accelerator=options.accelerator,
             scale=REHEARSAL if options.rehearse else REAL,
             commit=options.commit,
+            beside=options.beside,
         )
         overhead = max(overhead, (time.monotonic() - began) / 60 - spent - options.minutes)
         print(f"{run.name}: {result.steps} steps, {result.trained_minutes:.2f} minutes, {result.pictures} pictures")
-        if options.bring:
+        if options.bring and options.bring.suffix == ".tar":
+            bring_results([one.name for one in chosen], results_folder=options.results, to=options.bring)
+        elif options.bring:
             bring(run.name, runs=options.runs, results_folder=options.results, to=options.bring)
 
 

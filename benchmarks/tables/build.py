@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.tables.domains import DOMAINS
 from benchmarks.tables.recipes import RECIPES, Run, run_named
 from benchmarks.tables.results import Result
-from benchmarks.tables.spec import Row, Table
+from benchmarks.tables.spec import PICTURES_SEEN, Row, Table
 
 from treeformer.metrics import Estimate, summarise
 
@@ -34,7 +34,7 @@ class BuiltRow:
 
 @dataclass(frozen=True)
 class Block:
-    """The rows of one domain."""
+    """The rows of one domain; paper_domain is "" where the paper has no such table."""
 
     title: str
     paper_domain: str
@@ -77,14 +77,14 @@ def published() -> dict[str, Any]:
 
 def build(table: Table, results: Mapping[str, Result]) -> Built:
     """The table with what there is; rows without a result, or that may not be compared, say why."""
-    paper = published()[table.name]
+    paper = published().get(table.name, {"source": ""})
     domains = {key: value for key, value in paper.items() if key != "source"}
     blocks = []
     for name in table.domains:
         domain = DOMAINS[name]
-        paper_domain = domain.paper if domain.paper in domains else next(iter(domains))
-        of_paper = domains[paper_domain]
-        runs = {Run(name, row.recipe, seed).name for row in table.rows for seed in table.seeds}
+        paper_domain = domain.paper if domain.paper in domains else next(iter(domains), "")
+        of_paper = domains.get(paper_domain, {})
+        runs = {run.name for run in table.runs_of(name)}
         refused = refusals({run: results[run] for run in runs & results.keys()})
         rows = tuple(_row(table, name, row, results, refused, of_paper.get(row.name, {})) for row in table.rows)
         used = [results[run] for run in sorted(runs & results.keys() - refused.keys())]
@@ -102,7 +102,7 @@ def _row(
 ) -> BuiltRow:
     by_seed: dict[int, list[dict[str, float]]] = {}
     reasons = []
-    for seed in table.seeds:
+    for seed in table.seeds_of(row):
         run = Run(domain, row.recipe, seed).name
         if run not in results:
             reasons.append(f"{run} was not run yet")
@@ -117,7 +117,9 @@ def _row(
     # A picture counts once: the mean of what the seeds make of it. The interval is that of the test set.
     pictures = [_mean(rows) for rows in zip(*by_seed.values(), strict=True)]
     seeds = {seed: {name: e.value for name, e in summarise(rows).items()} for seed, rows in by_seed.items()}
-    return BuiltRow(row.title, summarise(pictures), seeds, of_paper, "; ".join(reasons))
+    seen = float(np.mean([results[Run(domain, row.recipe, seed).name].pictures for seed in by_seed]))
+    figures = summarise(pictures) | {PICTURES_SEEN.metric: Estimate(seen, seen, seen)}
+    return BuiltRow(row.title, figures, seeds, of_paper, "; ".join(reasons))
 
 
 def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -139,6 +141,7 @@ def refusals(results: Mapping[str, Result]) -> dict[str, str]:
 
     compare("minutes", {run: result.minutes for run, result in results.items()})
     compare("GPU", {run: result.machine.get("device") for run, result in results.items()})
+    compare("runs side by side", {run: result.beside for run, result in results.items()})
     compare("training pictures", {run: result.config["data"]["train"] for run, result in results.items()})
     compare("picture size", {run: result.config["data"]["image_size"] for run, result in results.items()})
     compare("test pictures", {run: result.test_pictures for run, result in results.items()})
@@ -160,14 +163,17 @@ def facts(results: Sequence[Result]) -> str:
         return ", ".join(dict.fromkeys(str(value) for value in values))
 
     minutes, device = said([f"{r.minutes:g}" for r in results]), said([r.machine.get("device") for r in results])
+    unit = "minute" if minutes == "1" else "minutes"
     starts = [r.backbone or "random weights" for r in results if RECIPES[run_named(r.run).recipe].has_backbone]
     seen = [result.pictures for result in results]
     span = f"{min(seen):,}" if min(seen) == max(seen) else f"{min(seen):,} to {max(seen):,}"
+    beside = said([r.beside for r in results])
     weights = [f"{r.edge_weight_total:g}" for r in results if r.edge_weight_total is not None]
     return "; ".join(
         part
         for part in (
-            f"{minutes} minutes of training a row on one {device} (compiling, validating and writing are not counted)",
+            f"{minutes} {unit} of training a row on one {device} (compiling, validating and writing are not counted)",
+            f"{beside} runs side by side on it" if beside != "1" else "",
             f"{span} training pictures seen",
             f"{said([r.test_pictures for r in results])} test pictures",
             f"backbone from {said(starts)}",

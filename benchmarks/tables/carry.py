@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.tables import results
@@ -24,15 +26,42 @@ def bring(run: str, *, runs: Path, results_folder: Path, to: Path) -> list[Path]
     return [copy, *named]
 
 
+def bring_results(runs: Iterable[str], *, results_folder: Path, to: Path) -> None:
+    """Put the results that there are of some runs into one tar file, anew each time; no weights."""
+    paths = [results_folder / f"{run}.json" for run in runs]
+    with whole_file(to) as temporary, tarfile.open(temporary, "w") as tar:
+        for path in paths:
+            if path.exists():
+                tar.add(path, arcname=path.name)
+
+
 def take(from_folder: Path, *, runs: Path, results_folder: Path) -> list[str]:
-    """Put what `bring` wrote where it belongs, results into their folder, weights into `runs`; the runs' names."""
+    """Put what `bring` and `bring_results` wrote where it belongs: results into their folder, weights into `runs`.
+
+    Returns:
+        The runs' names.
+    """
     from treeformer.training.weight_parts import join_weight_parts
 
-    found = [results.read(path) for path in sorted(from_folder.glob("*.json"))]
-    if not found:
+    with_weights = [results.read(path) for path in sorted(from_folder.glob("*.json"))]
+    alone = [result for path in sorted(from_folder.glob("*.tar")) for result in _in_tar(path)]
+    if not with_weights + alone:
         raise TreeformerError(f"{from_folder}: no result in it")
-    for result in found:
+    for result in with_weights:
         join_weight_parts(from_folder, result.run, runs / result.run / WEIGHTS)
-        with whole_file(results_folder / f"{result.run}.json") as temporary:
-            shutil.copyfile(from_folder / f"{result.run}.json", temporary)
-    return [result.run for result in found]
+    for result in with_weights + alone:
+        results.write(result, results_folder)
+    return [result.run for result in with_weights + alone]
+
+
+def _in_tar(path: Path) -> list[results.Result]:
+    found = []
+    try:
+        with tarfile.open(path, "r:") as tar:
+            for member in tar:
+                file = tar.extractfile(member)
+                if file is not None:
+                    found.append(results.parse(file.read().decode("utf-8"), f"{path}: {member.name}"))
+    except (OSError, tarfile.TarError, UnicodeDecodeError) as error:
+        raise TreeformerError(f"{path}: cannot be read ({error})") from None
+    return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,10 @@ class Domain:
     """Pictures of one kind.
 
     source: of pictures; its split is replaced. public_set: a set of `treeformer prepare`, "" for synthetic pictures.
-    paper: the domain of the paper whose figures stand beside ours. tokens: object tokens of a model. two_stage: the
-    row of the paper's Table S3 that fits.
+    paper: the domain of the paper whose figures stand beside ours, "" for none. tokens: object tokens of a model.
+    max_nodes: a training picture with more is passed over; with bounded_test the test pictures are the first
+    `test_count` that have no more, otherwise the first `test_count` of any size. watched: validated on the way, not at
+    the end alone. two_stage: the row of the paper's Table S3 that fits.
     """
 
     name: str
@@ -35,18 +39,25 @@ class Domain:
     batch_size: int
     valid_count: int
     test_count: int
+    side_px: int = SIDE_PX
+    bounded_test: bool = False
+    watched: bool = True
+    warmup_steps: int = 300
     two_stage: dict[str, Any] = field(default_factory=dict)
     when_missing: str = "not run yet"
 
-    def pictures(self, data: Path, side_px: int = SIDE_PX) -> DataConfig:
+    def pictures(self, data: Path) -> DataConfig:
         """What is trained and validated on."""
         source = replace(self.source, path=str(prepared(self.public_set, data))) if self.public_set else self.source
         valid = replace(source, split=SPLIT_FOR_VALIDATION, augmentation="none", count=self.valid_count)
-        return DataConfig(train=(source,), valid=(valid,), image_size=side_px, max_nodes=self.max_nodes)
+        return DataConfig(train=(source,), valid=(valid,), image_size=self.side_px, max_nodes=self.max_nodes)
 
     def test_pictures(self, pictures: DataConfig) -> DataConfig:
         """The test pictures, in the place where a validator looks for its own."""
         test = replace(pictures.valid[0], split=SPLIT_FOR_TEST, count=self.test_count)
+        if self.bounded_test:
+            places = small_pictures(replace(test, count=0), pictures.image_size, self.max_nodes, self.test_count)
+            return replace(pictures, valid=(replace(test, pictures=places),))
         return replace(pictures, valid=(test,), max_nodes=ANY_NUMBER_OF_NODES)
 
     def missing(self, data: Path) -> str:
@@ -58,6 +69,17 @@ class Domain:
         """Prepare the public set, once."""
         if self.public_set:
             make_ready(self.public_set, data)
+
+
+@lru_cache
+def small_pictures(source: SourceConfig, side_px: int, max_nodes: int, count: int) -> tuple[int, ...]:
+    """The places in their source of the first `count` pictures that have at most `max_nodes` nodes."""
+    from treeformer.data import Sample
+    from treeformer.training.stream import FixedPictures
+
+    pictures = FixedPictures((source,), DataConfig(image_size=side_px, max_nodes=max_nodes))
+    fitting = (place for place in range(len(pictures)) if isinstance(pictures[place][0], Sample))
+    return tuple(islice(fitting, count))
 
 
 def prepared(public_set: str, data: Path) -> Path:
@@ -149,6 +171,23 @@ DOMAINS: dict[str, Domain] = {
             valid_count=32,
             test_count=200,
             two_stage=VINE_MAPS,
+        ),
+        Domain(
+            name="small-drawings",
+            title="drawings of the paper's L-system at 256×256 px, at most 64 nodes",
+            source=SourceConfig(presets=("paper",)),
+            public_set="",
+            paper="",
+            tokens=96,
+            max_nodes=64,
+            batch_size=64,
+            valid_count=64,
+            test_count=400,
+            side_px=256,
+            bounded_test=True,
+            # A run of a minute has some hundred steps.
+            watched=False,
+            warmup_steps=100,
         ),
     )
 }

@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables.domains import DOMAINS, Domain
+from benchmarks.tables.domains import DOMAINS, SIDE_PX, Domain
 
 from treeformer.errors import TreeformerError
 from treeformer.training.config import DataConfig, OptimiserConfig, TrainingConfig
 
 Settings = Mapping[str, Any]
+# More than any run takes: time alone ends it.
+STEPS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -59,15 +61,30 @@ RECIPES: dict[str, Recipe] = {
     ),
     "ggt-sfs": Recipe("ggt", {"constraint": "both"}, {"ggt-sfs": {"constraint": "both"}}),
 }
+# What the default model is made of, one thing changed at a time: by name, the row's title and the changed settings.
+INGREDIENTS: dict[str, tuple[str, Settings]] = {
+    "no-segments": ("no image along the segments", {"segment_channels": 0}),
+    "learned-tokens": ("learned tokens", {"token_source": "learned"}),
+    "no-refinement": ("points placed by the last layer alone", {"refine_points": False}),
+    "no-auxiliary": ("no auxiliary losses", {"auxiliary_losses": False}),
+    "denoising": ("denoising tokens", {"denoising": True}),
+    "no-false-nodes": ("false nodes not in the training tree", {"node_threshold": 1.1}),
+}
+RECIPES |= {
+    f"sfs-{name}": Recipe("default", {"constraint": "both", **settings}) for name, (_, settings) in INGREDIENTS.items()
+}
 # What the setting of a model is called that bounds the number of nodes.
 NODE_BOUND = {"default": "tokens", "tiny": "tokens", "ggt": "max_nodes"}
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the pictures and models are: the real thing, or a rehearsal."""
+    """How large the pictures and models are: the real thing, or a rehearsal.
 
-    side_px: int = 512
+    side_px: of the pictures; of a domain that has a size of its own, in a rehearsal alone.
+    """
+
+    side_px: int = SIDE_PX
     validate_every: int = 250
     compile: bool = True
     precision: str = "bf16"
@@ -103,7 +120,7 @@ class Run:
         """All that is needed to train it; `data` holds the prepared sets, `backbone` is a file of weights."""
         recipe, domain = RECIPES[self.recipe], DOMAINS[self.domain]
         if scale.small:
-            domain = _small(domain)
+            domain = _small(domain, scale)
         options = dict(recipe.options)
         if recipe.model in ("two_stage", "hourglass"):
             options = dict(domain.two_stage) | options
@@ -118,11 +135,11 @@ class Run:
             model=model,
             model_options=options,
             backbone_weights=backbone if recipe.has_backbone else "",
-            data=replace(domain.pictures(data, scale.side_px), workers=workers),
-            optimiser=OptimiserConfig(warmup_steps=2 if scale.small else 300),
+            data=replace(domain.pictures(data), workers=workers),
+            optimiser=OptimiserConfig(warmup_steps=domain.warmup_steps),
             batch_size=domain.batch_size,
-            steps=1_000_000,
-            validate_every=scale.validate_every,
+            steps=STEPS,
+            validate_every=scale.validate_every if domain.watched else STEPS,
             checkpoint_minutes=1.0,
             patience_epochs=0,
             score="topo_f1",
@@ -134,13 +151,13 @@ class Run:
     def test_pictures(self, config: TrainingConfig, scale: Scale = REAL) -> DataConfig:
         """The pictures that the trained model is judged on."""
         domain = DOMAINS[self.domain]
-        return (_small(domain) if scale.small else domain).test_pictures(config.data)
+        return (_small(domain, scale) if scale.small else domain).test_pictures(config.data)
 
 
-def _small(domain: Domain) -> Domain:
+def _small(domain: Domain, scale: Scale) -> Domain:
     maps = {"node_search_px": 5.0} if domain.two_stage else {}
     counts = {"tokens": 32, "max_nodes": 24, "batch_size": 2, "valid_count": 2, "test_count": 3}
-    return replace(domain, two_stage=maps, **counts)
+    return replace(domain, two_stage=maps, side_px=scale.side_px, warmup_steps=2, **counts)
 
 
 def run_named(name: str) -> Run:

@@ -52,6 +52,11 @@ class Result:
     """By decoding, by metric: a figure for each test picture, in order."""
     test_pictures: int = 0
 
+    @property
+    def beside(self) -> int:
+        """How many runs shared the machine at a time."""
+        return int(self.machine.get("beside", 1))
+
     def rows(self, decoding: str) -> list[dict[str, float]]:
         """A row a test picture, as `treeformer.metrics.summarise` takes them."""
         columns = self.tests[decoding]
@@ -107,17 +112,25 @@ def _compact(value: Any) -> str:
 def read(path: Path) -> Result:
     """A result file; one that is broken is one line."""
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-        result = Result(**table)
-        lengths = {len(values) for columns in result.tests.values() for values in columns.values()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         raise TreeformerError(f"{path}: not a result of the tables ({error})") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, where: str) -> Result:
+    """What a result file holds; `where` is said of one that is broken."""
+    try:
+        result = Result(**json.loads(text))
+        lengths = {len(values) for columns in result.tests.values() for values in columns.values()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise TreeformerError(f"{where}: not a result of the tables ({error})") from None
     if lengths - {result.test_pictures}:
-        raise TreeformerError(f"{path}: figures of {sorted(lengths)} pictures, not of {result.test_pictures}")
+        raise TreeformerError(f"{where}: figures of {sorted(lengths)} pictures, not of {result.test_pictures}")
     return result
 
 
 def read_all(folder: Path = FOLDER) -> dict[str, Result]:
-    """All results of a folder by the names of their runs."""
-    found = [read(path) for path in sorted(folder.glob("*.json"))]
+    """All results of a folder by the names of their runs; not those that another process is about to write."""
+    found = [read(path) for path in sorted(folder.glob("[!.]*.json"))]
     return {result.run: result for result in found}

@@ -20,9 +20,11 @@ PAPER_METRICS = ("smd_paper", "topo_paper_precision", "topo_paper_recall", "topo
 
 
 def cell(column: Column, estimate: Estimate | None) -> str:
-    """A mean and half its 95 % interval, `0.974 ± 0.004`."""
+    """A mean and half its 95 % interval, `0.974 ± 0.004`; without the interval where the column has none."""
     if estimate is None or estimate.value != estimate.value:
         return NOTHING
+    if not column.interval:
+        return f"{estimate.value * column.scale:{column.form}}"
     half = (estimate.high - estimate.low) / 2
     form = ".0e" if column.form.endswith("e") else column.form
     return f"{estimate.value * column.scale:{column.form}} ± {half * column.scale:{form}}"
@@ -53,11 +55,12 @@ def lines(built: Built, block: Block) -> tuple[list[str], list[list[str]]]:
     headings = ["", *(column.heading for column in built.table.columns)]
     headings += ["F1 as coded of each seed"] if several else []
     own = "".join(f", {column.heading}" for column in built.table.extra_columns)
-    headings.append(f"paper ({block.paper_domain}): SMD, P / R / F1, trees{own}")
+    headings += [f"paper ({block.paper_domain}): SMD, P / R / F1, trees{own}"] if block.paper_domain else []
     rows = []
     for row in block.rows:
         cells = [row.title, *(cell(column, row.figures.get(column.metric)) for column in built.table.columns)]
-        rows.append([*cells, *([seeds_cell(row)] if several else []), paper_cell(row, built)])
+        cells += [seeds_cell(row)] if several else []
+        rows.append([*cells, *([paper_cell(row, built)] if block.paper_domain else [])])
     return headings, rows
 
 
@@ -79,7 +82,8 @@ def screen(built: Built) -> list[ScreenTable]:
 
 def markdown(built: Built) -> str:
     """The whole table as Markdown, with what it stands on and what is missing."""
-    parts = [f"`python -m benchmarks.tables {built.table.name}` · paper: {built.source}", ""]
+    source = f" · paper: {built.source}" if built.source else ""
+    parts = [f"`python -m benchmarks.tables {built.table.name}`{source}", ""]
     for block in built.blocks:
         headings, rows = lines(built, block)
         parts += [f"**{block.title}**", ""]

@@ -48,8 +48,12 @@ def train_run(
     accelerator: str = "auto",
     scale: Scale = REAL,
     commit: str = "",
+    beside: int = 1,
 ) -> results.Result:
-    """Train a run, or go on with it, then test it; weights in `runs`, the result in `out`."""
+    """Train a run, or go on with it, then test it; weights in `runs`, the result in `out`.
+
+    beside: how many runs share the machine at a time, to be noted down.
+    """
     import torch
 
     from treeformer.training import checkpoint
@@ -95,7 +99,7 @@ def train_run(
         config=as_table(config),
         seed=run.seed,
         commit=commit or checked_out(),
-        machine=machine(device, workers),
+        machine=machine(device, workers) | {"beside": beside},
         backbone=fingerprint(config.backbone_weights),
         minutes=minutes,
         trained_minutes=round(progress.training_seconds / 60, 4),

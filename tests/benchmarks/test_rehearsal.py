@@ -70,6 +70,21 @@ def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
         figures(["maps", "--rehearse", *own, "--output", str(here)])
 
 
+def test_an_ingredient_is_validated_at_the_end_alone_and_its_result_travels_without_weights(tmp_path):
+    run, out = Run("small-drawings", "sfs-no-segments", 0), tmp_path / "out"
+    places = ["--results", str(tmp_path / "there"), "--runs", str(tmp_path / "runs"), "--data", str(tmp_path)]
+    common = ["--rehearse", "--minutes", str(MINUTES), "--accelerator", "cpu", "--workers", "0", "--beside", "3"]
+    tables(["ingredients", "--run", "--only", run.name, *common, *places, "--bring", str(out / "a.tar")])
+    assert [path.name for path in out.iterdir()] == ["a.tar"]
+    tables(["ingredients", "--results", str(tmp_path / "here"), "--take", str(out)])
+    [found] = results.read_all(tmp_path / "here").values()
+    assert found.run == run.name
+    assert found.beside == 3
+    assert found.config["model_options"]["segment_channels"] == 0
+    assert found.curve["step"] == [found.steps]
+    assert found.test_pictures == 3
+
+
 def test_a_run_that_was_killed_goes_on_and_one_with_other_settings_does_not(tmp_path, monkeypatch):
     def killed(*_arguments):
         raise KeyboardInterrupt

@@ -14,15 +14,17 @@ pytest.importorskip("torch")
 from benchmarks.tables import results
 from benchmarks.tables.__main__ import main
 from benchmarks.tables.build import build, published, refusals
+from benchmarks.tables.carry import bring_results, take
 from benchmarks.tables.domains import DOMAINS
-from benchmarks.tables.recipes import RECIPES, Run, edge_weight_total, run_named
+from benchmarks.tables.recipes import INGREDIENTS, RECIPES, REHEARSAL, Run, edge_weight_total, run_named
 from benchmarks.tables.show import markdown, write_markdown
-from benchmarks.tables.spec import TABLES, all_runs
+from benchmarks.tables.spec import PICTURES_SEEN, TABLES, all_runs
 
 from tests.benchmarks.made_up import result, row
 from treeformer.errors import TreeformerError
 from treeformer.models.registry import MODELS
 from treeformer.training.config import build as build_settings
+from treeformer.training.stream import FixedPictures
 
 SFS, PLAIN = Run("synthetic", "sfs", 0), Run("synthetic", "plain", 0)
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
@@ -91,7 +93,7 @@ def test_all_rows_of_a_domain_see_the_same_pictures_in_batches_of_the_same_size(
 
 def test_the_papers_figures_load_and_agree_with_themselves():
     tables = published()
-    assert tables.keys() == TABLES.keys()
+    assert tables.keys() == TABLES.keys() - {"ingredients"}, "a table that the paper does not have"
     assert tables["table1"]["synthetic"]["ours"]["smd_paper"] == 4.78e-6
     assert tables["train-time"]["root"] == tables["table1"]["root"]
     for name, table in tables.items():
@@ -142,6 +144,41 @@ def test_a_result_whose_columns_differ_in_length_is_refused(tmp_path):
     path = results.write(replace(made, test_pictures=3), tmp_path)
     with pytest.raises(TreeformerError, match="of \\[2\\] pictures, not of 3"):
         results.read(path)
+
+
+def test_what_another_process_is_writing_is_no_result_yet(tmp_path):
+    results.write(result(SFS, [row()]), tmp_path)
+    (tmp_path / ".synthetic-plain-seed0-x1.json").write_text("{")
+    assert list(results.read_all(tmp_path)) == [SFS.name]
+
+
+def test_results_travel_in_one_file_without_weights(tmp_path):
+    made = {run.name: result(run, [row(0.3), row()]) for run in (SFS, PLAIN)}
+    for one in made.values():
+        results.write(one, tmp_path / "there")
+    brought, runs = tmp_path / "brought", tmp_path / "runs"
+    for _ in range(2):
+        bring_results([*made, "not-run-yet"], results_folder=tmp_path / "there", to=brought / "a.tar")
+    assert [path.name for path in brought.iterdir()] == ["a.tar"]
+    assert take(brought, runs=runs, results_folder=tmp_path / "here") == list(made)
+    assert results.read_all(tmp_path / "here") == made
+    for name in made:
+        assert (tmp_path / "here" / f"{name}.json").read_bytes() == (tmp_path / "there" / f"{name}.json").read_bytes()
+    assert not runs.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"moon", b"\0" * 600])
+def test_a_broken_tar_is_one_line(tmp_path, content):
+    (tmp_path / "a.tar").write_bytes(content)
+    with pytest.raises(TreeformerError, match=r"a\.tar: cannot be read|no result in it"):
+        take(tmp_path, runs=tmp_path / "runs", results_folder=tmp_path / "here")
+
+
+def test_a_tar_of_other_files_is_one_line(tmp_path):
+    (tmp_path / "x.json").write_text("[]")
+    bring_results(["x"], results_folder=tmp_path, to=tmp_path / "brought" / "a.tar")
+    with pytest.raises(TreeformerError, match=r"a\.tar: x\.json: not a result"):
+        take(tmp_path / "brought", runs=tmp_path / "runs", results_folder=tmp_path / "here")
 
 
 # ---- a table
@@ -202,6 +239,7 @@ def test_rows_without_a_result_are_dashes_and_named():
         ({"trained_minutes": 3.2}, "trained 3.20 of 4 minutes"),
         ({"trained_minutes": 4.5}, "trained 4.50 of 4 minutes"),
         ({"machine": {"device": "NVIDIA A100"}}, "GPU NVIDIA A100 instead of NVIDIA H200"),
+        ({"machine": {"device": "NVIDIA H200", "beside": 3}}, "runs side by side 3 instead of 1"),
         ({"backbone": ""}, "backbone weights none instead of resnet50"),
         ({"edge_weight_total": 1.0}, "total weight of edge losses 1.0 instead of 2.0"),
     ],
@@ -222,6 +260,59 @@ def test_other_training_pictures_are_refused():
     other = result(PLAIN, [row()]).config
     other["data"]["train"][0]["presets"] = ["vine"]
     assert "training pictures" in refusals(many(synthetic_plain_seed0={"config": other}))[PLAIN.name]
+
+
+# ---- what each ingredient brings
+
+
+def test_ingredients_differ_from_the_full_model_in_what_they_say():
+    table = TABLES["ingredients"]
+    full = RECIPES["sfs"]
+    rows = {one.name: one for one in table.rows}
+    assert [run.seed for run in table.runs()] == [0] * (len(rows) - 1) + [1]
+    for name, (title, changes) in INGREDIENTS.items():
+        recipe, settings = RECIPES[rows[name].recipe], MODELS["default"].settings()
+        assert recipe.options == full.options | changes
+        assert rows[name].title == title
+        for key, value in changes.items():
+            assert getattr(settings, key) != value, "it is the default already"
+
+
+def test_small_drawings_are_small_in_every_row_and_in_the_test():
+    run = Run("small-drawings", "sfs", 0)
+    config = run.config(Path("data"))
+    assert (config.data.image_size, config.batch_size) == (256, 64)
+    assert config.validate_every == config.steps, "at the end alone"
+    assert run.config(Path("data"), scale=REHEARSAL).data.image_size == 64
+    assert SFS.config(Path("data")).data.image_size == 512
+    test = run.test_pictures(config)
+    pictures = FixedPictures(test.valid, test)
+    assert len(pictures) == 400
+    everything = FixedPictures((replace(test.valid[0], pictures=(), count=20),), replace(test, max_nodes=1000))
+    sizes = [len(everything[index][0].skeleton) for index in range(20)]
+    small = [index for index, size in enumerate(sizes) if size <= 64]
+    assert 0 < len(small) < 20
+    assert list(test.valid[0].pictures[: len(small)]) == small
+    assert test.valid[0].pictures[len(small)] >= 20
+
+
+def test_the_table_of_ingredients_shows_pictures_seen_and_nothing_of_the_paper():
+    table = TABLES["ingredients"]
+    rows = [row(0.9, 0.6), row(0.7, 0.4)]
+    beside = {"machine": {"device": "NVIDIA H200", "torch": "2.11.0", "beside": 3}}
+    found = {run.name: result(run, rows, pictures=31_000 + run.seed, **beside) for run in table.runs()}
+    text = markdown(build(table, found))
+    assert "Missing" not in text
+    assert "paper (" not in text
+    assert "· paper" not in text
+    assert "3 runs side by side on it; 31,000 to 31,001 training pictures seen" in text
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    assert lines[0][-3:] == ["node F1", "edge F1", "training pictures seen"]
+    assert {len(line) for line in lines} == {len(lines[0])}
+    by_title = {line[0]: line for line in lines}
+    assert by_title["full"][-3].startswith("0.615 ± ")
+    assert by_title["full"][-1] == "31,000"
+    assert by_title["full (another seed)"][-1] == "31,001"
 
 
 # ---- the page and the command
@@ -262,7 +353,7 @@ def test_mistakes_on_the_command_line_are_one_line(tmp_path, capsys):
 
 def test_kept_figures_are_those_that_the_columns_show():
     shown = {column.metric for table in TABLES.values() for column in table.columns}
-    assert {name for name in shown if not name.endswith("_f1")} <= set(results.KEPT)
+    assert {name for name in shown if not name.endswith("_f1")} <= {*results.KEPT, PICTURES_SEEN.metric}
 
 
 def test_a_machine_for_training_alone_prints_markdown(tmp_path, capsys, monkeypatch):
