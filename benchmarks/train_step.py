@@ -19,6 +19,7 @@ import torch
 
 from treeformer.models import TreeFormer, TreeFormerConfig
 from treeformer.training.config import DataConfig, SourceConfig
+from treeformer.training.graphed_step import GraphedStep
 from treeformer.training.stream import Batch, PictureStream, on_device, training_loader
 
 
@@ -34,16 +35,29 @@ def make(name: str, constraint: str, device: torch.device, compiled: bool) -> tu
     return model, torch.optim.AdamW(parameters, lr=1e-4, fused=device.type == "cuda")
 
 
-def step(model: TreeFormer, optimiser: torch.optim.Optimizer, batch: Batch, device: torch.device) -> None:
-    images = batch.images.float() / 255.0
-    if device.type == "cuda":
-        images = images.contiguous(memory_format=torch.channels_last)
-    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
-        parts = model.loss(model(images, batch.targets), batch.targets)
-    torch.stack(list(parts.values())).sum().backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimiser.step()
-    optimiser.zero_grad(set_to_none=True)
+class Step:
+    """A whole update for one batch after the other; on a GPU as CUDA graphs, as in training."""
+
+    def __init__(self, name: str, constraint: str, example: Batch, device: torch.device, graphs: bool) -> None:
+        self.model, self.optimiser = make(name, constraint, device, compiled=device.type == "cuda")
+        self.device = device
+        self.graphed = GraphedStep(self.model, example, self.precision) if graphs else None
+
+    def precision(self) -> torch.autocast:
+        on_gpu, cached = self.device.type == "cuda", self.graphed is None
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=on_gpu, cache_enabled=cached)
+
+    def __call__(self, batch: Batch) -> None:
+        if self.graphed is not None:
+            self.graphed(batch, batch.targets.mask.sum().clamp(min=1).float())
+        else:
+            self.optimiser.zero_grad(set_to_none=True)
+            images = (batch.images.float() / 255.0).contiguous(memory_format=torch.channels_last)
+            with self.precision():
+                parts = self.model.loss(self.model(images, batch.targets), batch.targets)
+            torch.stack(list(parts.values())).sum().backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimiser.step()
 
 
 def seconds(work: Callable[[], None], steps: int, device: torch.device) -> float:
@@ -72,6 +86,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--max-nodes", type=int, default=100)
     parser.add_argument("--profile", type=Path, metavar="FOLDER", help="write there where the time of a step goes")
+    parser.add_argument("--no-graphs", action="store_true", help="let Python start every kernel")
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
@@ -92,15 +107,15 @@ def main() -> None:
     for name in arguments.models:
         rates, compile_s = {}, {}
         for constraint in ("test", "both"):
-            model, optimiser = make(name, constraint, device, compiled=device.type == "cuda")
             began = time.perf_counter()
+            step = Step(name, constraint, fixed, device, graphs=cuda and not arguments.no_graphs)
             for _ in range(3):
-                step(model, optimiser, fixed, device)
+                step(fixed)
             _wait(device)
             compile_s[constraint] = time.perf_counter() - began
-            rates[constraint] = seconds(lambda: step(model, optimiser, fixed, device), arguments.steps, device)  # noqa: B023
-        memory = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
-        fed = seconds(lambda: step(model, optimiser, next(batches), device), arguments.steps, device)  # noqa: B023
+            rates[constraint] = seconds(lambda: step(fixed), arguments.steps, device)  # noqa: B023
+        memory = torch.cuda.max_memory_allocated() / 2**30 if cuda else 0.0
+        fed = seconds(lambda: step(next(batches)), arguments.steps, device)  # noqa: B023
         per_s = {key: arguments.batch / value for key, value in rates.items()}
         print(
             f"{name:10} {per_s['test']:8.0f} im/s {per_s['both']:8.0f} im/s {rates['both'] / rates['test']:7.3f} "
@@ -108,11 +123,7 @@ def main() -> None:
             flush=True,
         )
         if arguments.profile:
-            write_profile(
-                arguments.profile / f"{name}.txt",
-                lambda: step(model, optimiser, fixed, device),  # noqa: B023
-                device,
-            )
+            write_profile(arguments.profile / f"{name}.txt", lambda: step(fixed), device)  # noqa: B023
 
 
 def write_profile(path: Path, work: Callable[[], None], device: torch.device) -> None:

@@ -63,7 +63,8 @@ RECIPES: dict[str, Recipe] = {
 }
 # What the default model is made of, one thing changed at a time: by name, the row's title and the changed settings.
 INGREDIENTS: dict[str, tuple[str, Settings]] = {
-    "no-segments": ("no image along the segments", {"segment_channels": 0}),
+    "no-stem": ("the stem not read along the segments", {"stem_points": 0}),
+    "no-segments": ("no image along the segments", {"segment_channels": 0, "stem_points": 0}),
     "learned-tokens": ("learned tokens", {"token_source": "learned"}),
     "no-refinement": ("points placed by the last layer alone", {"refine_points": False}),
     "no-auxiliary": ("no auxiliary losses", {"auxiliary_losses": False}),
@@ -144,7 +145,7 @@ class Run:
             patience_epochs=0,
             score="topo_f1",
             precision=scale.precision,  # type: ignore[arg-type]
-            compile=scale.compile,
+            compile=scale.compile and domain.compiled,
             seed=self.seed,
         )
 

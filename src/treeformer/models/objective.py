@@ -17,6 +17,7 @@ from treeformer.nn.heat_map import cells_of, heat_targets
 from treeformer.nn.losses import (
     balanced_cross_entropy,
     box_loss,
+    class_weights,
     edge_losses,
     focal_loss,
     heat_focal_loss,
@@ -95,7 +96,7 @@ def _token_losses(
         node = (focal_loss(predicted.layer_node_logits, is_node) * counted).sum() / node_count
     else:
         element = balanced_cross_entropy(predicted.layer_node_logits, is_node) * counted
-        weight = torch.where(is_node[0], 0.8, 0.2) * counted
+        weight = class_weights(is_node[0], 0.8) * counted
         node = element.sum() / weight.sum().clamp(min=1e-6)
     layers = len(predicted.layer_points)
     index = matching.token[..., None].expand(layers, -1, -1, 2)
@@ -156,7 +157,7 @@ def _edge_losses(
 def targets_of_tokens(matching: Matching, tokens: int) -> Tensor:
     """(B,tokens) the target of each token, −1 for none."""
     batch, count = matching.token.shape
-    spot = torch.where(matching.found, matching.token, tokens)
+    spot = matching.token.masked_fill(~matching.found, tokens)
     order = torch.arange(count, device=spot.device).expand(batch, -1)
     blank = torch.full((batch, tokens + 1), -1, device=spot.device)
     return blank.scatter(1, spot, order)[:, :tokens]
@@ -165,6 +166,6 @@ def targets_of_tokens(matching: Matching, tokens: int) -> Tensor:
 def adjacency_of_tokens(adjacency: Tensor, target: Tensor) -> Tensor:
     """The truth's edges between tokens: (B,M,M) bool and each token's target (B,R), −1 for none → (B,R,R) bool."""
     padded = functional.pad(adjacency, (0, 1, 0, 1))
-    place = torch.where(target < 0, adjacency.shape[1], target)
+    place = target.masked_fill(target < 0, adjacency.shape[1])
     rows = padded.gather(1, place[:, :, None].expand(-1, -1, padded.shape[2]))
     return rows.gather(2, place[:, None, :].expand(-1, place.shape[1], -1))

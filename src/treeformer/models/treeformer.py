@@ -6,7 +6,6 @@ backbone → feature levels → object tokens and one relation token → decoder
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +21,7 @@ from treeformer.nn.backbone import STEM_STRIDE, Bottleneck, ResNet
 from treeformer.nn.decoder import Decoded, Decoder, set_prior_
 from treeformer.nn.deformable_attention import Level, as_level, sample
 from treeformer.nn.heat_map import HeatMapHead, cell_points, peaks
-from treeformer.nn.matching import Matching, start_matching
+from treeformer.nn.matching import Matching, as_matching, matching_costs, solve
 from treeformer.nn.positions import sine_positions
 from treeformer.nn.pyramid import FeaturePyramid, LevelProjections
 from treeformer.nn.relation import RelationHead
@@ -137,9 +136,15 @@ class TreeFormer(nn.Module):
             return Output(
                 node_logits, points, found.root_logits, edge_logits, found.heat, found.offsets, found.fine.stride
             )
-        return self._forward_in_training(images, targets)
+        found, costs = self.start(images, targets)
+        return self.finish(found, as_matching(solve(costs)), targets)
 
-    def _forward_in_training(self, images: Tensor, targets: Targets) -> Output:
+    def start(self, images: Tensor, targets: Targets) -> tuple[Detection, Tensor]:
+        """The forward pass of training up to the matching, which is done on the host.
+
+        Returns:
+            What was found, and the costs of the matching; see `treeformer.nn.matching.matching_costs`.
+        """
         count = self.config.tokens
         if targets.points.shape[1] > count:
             raise TreeformerError(f"targets of {targets.points.shape[1]} nodes for {count} tokens")
@@ -148,15 +153,20 @@ class TreeFormer(nn.Module):
             noisy = targets.points + self.config.denoising_px * torch.randn_like(targets.points)
             noisy_mask = targets.mask
         found = self.detect(images, noisy, noisy_mask)
+        return found, self.matching_costs(
+            found.decoded.node_logits[-1, :, :count], found.decoded.points[-1, :, :count], targets
+        )
+
+    def finish(self, found: Detection, matching: Matching, targets: Targets) -> Output:
+        """The rest of the forward pass of training: edges among the tokens that count."""
+        count = self.config.tokens
         tokens, relation, node_logits, points = found.decoded
-        solve = self.start_matching(node_logits[-1, :, :count], points[-1, :, :count], targets)
         denoising = None
-        if noisy is not None:  # in the meantime
+        if self.config.denoising:
             noisy_edges = self.relate(tokens[:, count:], relation, points[-1, :, count:], found)
             denoising = Predictions(
                 node_logits[:, :, count:], points[:, :, count:], found.root_logits[:, count:], noisy_edges
             )
-        matching = solve()
         selection = self.select(node_logits[-1, :, :count], matching)
         index = selection[..., None]
         edge_logits = self.relate(
@@ -221,10 +231,10 @@ class TreeFormer(nn.Module):
         logits: Tensor = self.relation_head(tokens, relation, points, found.fine, found.stem)
         return logits
 
-    def start_matching(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Callable[[], Matching]:
-        """Begin the Hungarian matching of object tokens (B,K), (B,K,2) with the truth; what is returned ends it."""
+    def matching_costs(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Tensor:
+        """(B,M,K+1), of object tokens (B,K), (B,K,2) and the truth; see `treeformer.nn.matching.matching_costs`."""
         weights = {"score_weight": self.config.match_score, "point_weight": self.config.match_point}
-        return start_matching(node_logits, points, targets, **weights)
+        return matching_costs(node_logits, points, targets, **weights)
 
     @torch.no_grad()
     def select(self, node_logits: Tensor, matching: Matching) -> Tensor:
@@ -248,7 +258,7 @@ class TreeFormer(nn.Module):
     def loss(self, output: Output, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
         """Weighted losses by name; their sum is what to minimise. See `treeformer.models.objective.losses`."""
         if output.matching is None:
-            output.matching = self.start_matching(output.node_logits, output.points, targets)()
+            output.matching = as_matching(solve(self.matching_costs(output.node_logits, output.points, targets)))
         return self._losses(self.config, self.sfs, output, targets, node_count)
 
     @torch.no_grad()

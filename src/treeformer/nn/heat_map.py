@@ -36,7 +36,7 @@ def peaks(heat: Tensor, count: int) -> Tensor:
     beside = functional.max_pool2d(probability, (1, 3), 1, (0, 1)).maximum(
         functional.max_pool2d(probability, (3, 1), 1, (1, 0))
     )
-    rank = torch.where(probability == beside, probability, 0.0)
+    rank = probability * (probability == beside)  # `where` with a number would wait for the device
     return rank.flatten(1).topk(count, dim=1).indices
 
 

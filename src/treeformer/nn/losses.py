@@ -27,14 +27,17 @@ def heat_focal_loss(logits: Tensor, target: Tensor) -> Tensor:
 def focal_loss(logits: Tensor, target: Tensor, *, positive_weight: float = 0.25, gamma: float = 2.0) -> Tensor:
     """Binary focal loss of each element: w·(1−p_t)^γ·(−log p_t), p_t the probability of the right answer."""
     right = torch.where(target, logits, -logits)
-    weight = torch.where(target, positive_weight, 1 - positive_weight)
-    return -weight * (-right).sigmoid().pow(gamma) * functional.logsigmoid(right)
+    return -class_weights(target, positive_weight) * (-right).sigmoid().pow(gamma) * functional.logsigmoid(right)
 
 
 def balanced_cross_entropy(logits: Tensor, target: Tensor, *, positive_weight: float = 0.8) -> Tensor:
     """Binary cross entropy of each element with class weights that add up to 1."""
-    weight = torch.where(target, positive_weight, 1 - positive_weight)
-    return -weight * functional.logsigmoid(torch.where(target, logits, -logits))
+    return -class_weights(target, positive_weight) * functional.logsigmoid(torch.where(target, logits, -logits))
+
+
+def class_weights(target: Tensor, positive_weight: float) -> Tensor:
+    """`positive_weight` where the target is True, the rest of 1 elsewhere."""
+    return (1 - positive_weight) + (2 * positive_weight - 1) * target.float()
 
 
 def box_loss(points: Tensor, target: Tensor, side_px: float) -> Tensor:
@@ -65,7 +68,7 @@ def distance_costs(edge_logits: Tensor, root_logits: Tensor, points: Tensor) -> 
     """
     step = points[:, :, None] - points[:, None]
     edges = edge_margin(edge_logits).sigmoid() * step.float().square().sum(-1).sqrt()
-    forced = torch.where(root_logits > 0, 0.0, FORCED_ROOT_COST - root_logits)
+    forced = (FORCED_ROOT_COST - root_logits) * (root_logits <= 0)
     return edges, ROOT_LENGTH_PX * (-root_logits).sigmoid() + forced
 
 

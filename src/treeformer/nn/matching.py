@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -36,41 +35,47 @@ def match(
         node_logits: (B,K).
         points: (B,K,2) px.
     """
-    return start_matching(node_logits, points, targets, score_weight=score_weight, point_weight=point_weight)()
+    costs = matching_costs(node_logits, points, targets, score_weight=score_weight, point_weight=point_weight)
+    return as_matching(solve(costs))
 
 
 @torch.no_grad()
-def start_matching(
+def matching_costs(
     node_logits: Tensor, points: Tensor, targets: Targets, *, score_weight: float, point_weight: float
-) -> Callable[[], Matching]:
-    """As `match`, in two steps: the costs are on their way to the host; the function that is returned solves.
+) -> Tensor:
+    """(B,M,K+1): what each token costs each node, and in the last column whether the node is a real one.
 
-    What the caller asks of a GPU in between is done while the host solves. The costs of the whole batch, each picture's
-    tokens against its own nodes only, travel in one piece. SciPy lets go of Python's lock, so threads solve them.
+    In one piece, since the costs of a whole batch travel to the host at once.
     """
     distance = (targets.points[:, :, None] - points[:, None]).abs().sum(-1)  # (B,M,K)
     cost = point_weight * distance - score_weight * node_logits.float().sigmoid()[:, None]
-    packed = torch.cat([cost.float(), targets.mask[..., None].float()], dim=-1)
-    arrived: torch.cuda.Event | None = None
-    if packed.is_cuda:
-        host = torch.empty(packed.shape, pin_memory=True).copy_(packed, non_blocking=True)
-        arrived = torch.cuda.Event()
-        arrived.record()
-    else:
-        host = packed
+    return torch.cat([cost.float(), targets.mask[..., None].float()], dim=-1)
 
-    def solve() -> Matching:
-        if arrived is not None:
-            arrived.synchronize()
-        table = host.numpy()
-        token = torch.from_numpy(assign(table[..., :-1], table[..., -1] > 0)).to(packed.device, non_blocking=True)
-        return Matching(token.clamp(min=0), token >= 0)
 
-    return solve
+def solve(costs: Tensor) -> Tensor:
+    """The token of each real node, −1 where there is none: `matching_costs` → (B,M) int64 on the same device.
+
+    Done on the host: the one place in training that waits for a device.
+    """
+    host = costs
+    if costs.is_cuda:
+        host = torch.empty(costs.shape, pin_memory=True).copy_(costs, non_blocking=True)
+        torch.cuda.current_stream(costs.device).synchronize()
+    table = host.numpy()
+    token = torch.from_numpy(assign(table[..., :-1], table[..., -1] > 0))
+    return token.to(costs.device, non_blocking=True)
+
+
+def as_matching(token: Tensor) -> Matching:
+    """From what `solve` gives."""
+    return Matching(token.clamp(min=0), token >= 0)
 
 
 def assign(cost: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The token of each real node, −1 where there is none: cost (B,M,K), mask (B,M) → (B,M)."""
+    """The token of each real node, −1 where there is none: cost (B,M,K), mask (B,M) → (B,M).
+
+    Each picture's tokens compete for its own nodes only. SciPy lets go of Python's lock, so threads solve them.
+    """
     result = np.full(mask.shape, -1, dtype=np.int64)
 
     def solve(pictures: NDArray[np.intp]) -> None:

@@ -135,5 +135,5 @@ def pairs_among(count: int, device: torch.device) -> tuple[Tensor, Tensor, Tenso
     first = number - second * (second - 1) // 2
     node = torch.arange(count, device=device)
     low, high = torch.minimum(node[:, None], node), torch.maximum(node[:, None], node)
-    pair_of = torch.where(low == high, 0, high * (high - 1) // 2 + low + 1)
+    pair_of = (high * (high - 1) // 2 + low + 1) * (low != high)
     return first, second, pair_of

@@ -71,6 +71,16 @@ class Targets:
             if tensor is not None:
                 tensor.record_stream(stream)
 
+    def clone(self) -> Targets:
+        """The same in memory of its own."""
+        return Targets(*(t if t is None else t.clone() for t in self._tensors()))
+
+    def copy_(self, other: Targets) -> None:
+        """Take over the values of targets of the same shapes."""
+        for own, given in zip(self._tensors(), other._tensors(), strict=True):
+            if own is not None and given is not None:
+                own.copy_(given)
+
     def _tensors(self) -> list[Tensor | None]:
         return [getattr(self, field.name) for field in fields(self)]
 

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from treeformer.nn.backbone import load_backbone
 from treeformer.nn.targets import Targets
 from treeformer.training import checkpoint
 from treeformer.training.config import ConfigError, OptimiserConfig, TrainingConfig, build
+from treeformer.training.graphed_step import GraphedStep
 from treeformer.training.stream import Batch, PictureStream, on_device, training_loader
 from treeformer.training.validation import Validator
 
@@ -137,6 +138,8 @@ class _Run:
         if measure is None and fabric.is_global_zero:
             self.measure = Validator(config, fabric.device).measure
         self.interrupted = False
+        self.graphs = uses_graphs(fabric, model)
+        self.graphed: GraphedStep | None = None
         self.rates = [group["lr"] for group in optimiser.param_groups]
 
     @contextmanager
@@ -225,18 +228,28 @@ class _Run:
         if self.fabric.world_size > 1:
             # Divided by the mean count, the processes' gradients have the mean that one large batch would give.
             nodes = torch.as_tensor(self.fabric.all_reduce(nodes, reduce_op="mean"))
-        figures = step_module(batch.images, batch.targets, nodes)
-        loss = figures["loss"]
-        self.fabric.backward(loss)
+        if self.graphs:
+            self.graphed = self.graphed or GraphedStep(self.model, batch, self._precision)
+            figures = self.graphed(batch, nodes)
+        else:
+            figures = step_module(batch.images, batch.targets, nodes)
+            self.fabric.backward(figures["loss"])
         gradients = [p.grad for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         # The fused optimiser divides by `grad_scale` and does nothing where `found_inf` is 1, both read on the device.
         self.optimiser.optimizer.grad_scale = (norm / config.optimiser.clip_norm).clamp(min=1)
         self.optimiser.optimizer.found_inf = 1 - torch.isfinite(norm).float()
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        if not self.graphs:  # which write the gradients anew, in their places
+            self.optimiser.zero_grad(set_to_none=True)
         self._average()
         return {name: value.detach() for name, value in figures.items()} | {"gradient_norm": norm}
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        """What the forward pass computes in, inside a recording: a cache of cast weights would be recorded, too."""
+        if self.config.precision == "32":
+            return nullcontext()
+        return torch.autocast(self.fabric.device.type, dtype=torch.bfloat16, cache_enabled=False)
 
     def _time_share(self) -> float:
         """How much of its time the run has used: of the training alone where that is limited, else of everything."""
@@ -300,6 +313,11 @@ class _Run:
         since_best = (self.progress.step - self.progress.best_step) * self.config.batch_size
         patience = self.config.patience_epochs * self.config.epoch_pictures
         return bool(self.config.patience_epochs) and since_best >= patience
+
+
+def uses_graphs(fabric: Fabric, model: Any) -> bool:
+    """Whether steps are CUDA graphs: on a single GPU, for a model that tells where its matching is."""
+    return fabric.device.type == "cuda" and fabric.world_size == 1 and hasattr(model, "start")
 
 
 def _fabric(config: TrainingConfig, accelerator: str, devices: int, machines: int) -> Fabric:
