@@ -26,7 +26,8 @@ class Domain:
     paper: the domain of the paper whose figures stand beside ours, "" for none. tokens: object tokens of a model.
     max_nodes: a training picture with more is passed over; with bounded_test the test pictures are the first
     `test_count` that have no more, otherwise the first `test_count` of any size. watched: validated on the way, not at
-    the end alone. compiled: with torch.compile, which takes a minute or two that are not counted. two_stage: the row of the paper's Table S3 that fits.
+    the end alone. compiled: with torch.compile, whose minute or two are not counted. two_stage: the row of the paper's
+    Table S3 that fits.
     """
 
     name: str
