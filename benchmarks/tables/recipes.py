@@ -63,8 +63,7 @@ RECIPES: dict[str, Recipe] = {
 }
 # What the default model is made of, one thing changed at a time: by name, the row's title and the changed settings.
 INGREDIENTS: dict[str, tuple[str, Settings]] = {
-    "no-stem": ("the stem not read along the segments", {"stem_points": 0}),
-    "no-segments": ("no image along the segments", {"segment_channels": 0, "stem_points": 0}),
+    "no-segments": ("no image along the segments", {"segment_channels": 0}),
     "learned-tokens": ("learned tokens", {"token_source": "learned"}),
     "no-refinement": ("points placed by the last layer alone", {"refine_points": False}),
     "no-auxiliary": ("no auxiliary losses", {"auxiliary_losses": False}),

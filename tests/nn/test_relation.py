@@ -17,7 +17,7 @@ def read_one_way(reader, level, p_i, p_j, count):
     return sums, [seen[k] - seen[count - 1 - k] for k in range(count // 2)]
 
 
-def one_direction(head: RelationHead, h_i, h_j, relation, p_i, p_j, fine, stem):
+def one_direction(head: RelationHead, h_i, h_j, relation, p_i, p_j, fine):
     """Logits (2,) of the ordered pair: W₁h_i + W₂h_j + W₃r, what lies along the way, and the rest of the perceptron."""
     even, odd = head.even_tokens.weight, head.odd_tokens.weight
     hidden = (even + odd) @ h_i + (even - odd) @ h_j + head.relation(relation)
@@ -27,65 +27,54 @@ def one_direction(head: RelationHead, h_i, h_j, relation, p_i, p_j, fine, stem):
         distance = step.norm()
         hidden = hidden + head.even_segment(torch.cat([*sums, distance[None], torch.log1p(8 * distance)[None]]))
         hidden = hidden + head.odd_segment(torch.cat([*differences, step]))
-    if head.stem_map is not None:
-        sums, differences = read_one_way(head.stem_map, stem, p_i, p_j, head.stem_points)
-        hidden = hidden + head.even_stem(torch.cat(sums)) + head.odd_stem(torch.cat(differences))
     return head.tail(hidden.relu())
 
 
-@pytest.fixture(params=[(0, 0), (6, 0), (6, 7)], ids=["tokens alone", "finest level", "finest level and stem"])
+@pytest.fixture(params=[0, 6], ids=["tokens alone", "with the image"])
 def setting(request):
     torch.manual_seed(0)
-    fine_channels, stem_channels = request.param
-    looking = {"segment_channels": 3, "segment_points": 4, "stem_points": 6}
-    head = RelationHead(8, 12, fine_channels=fine_channels, stem_channels=stem_channels, **looking)
-    with torch.no_grad():
-        for parameter in head.parameters():  # some begin at zero
-            parameter += 0.2 * torch.randn_like(parameter)
-    fine, stem = as_level(torch.randn(2, 6, 10, 10), 4), as_level(torch.randn(2, 7, 20, 20), 2)
-    return head, torch.randn(2, 5, 8), torch.randn(2, 8), 8 + 24 * torch.rand(2, 5, 2), fine, stem
+    head = RelationHead(8, 12, fine_channels=request.param, segment_channels=3, segment_points=4)
+    fine = as_level(torch.randn(2, 6, 10, 10), 4)
+    return head, torch.randn(2, 5, 8), torch.randn(2, 8), 8 + 24 * torch.rand(2, 5, 2), fine
 
 
 def test_it_is_the_mean_of_both_directions_of_the_papers_head(setting):
-    head, tokens, relation, points, fine, stem = setting
-    logits = head(tokens, relation, points, fine, stem)
+    head, tokens, relation, points, fine = setting
+    logits = head(tokens, relation, points, fine)
     assert logits.shape == (2, 5, 5, 2)
     for b in range(2):
-        levels = [level._replace(cells=level.cells[b : b + 1]) for level in (fine, stem)]
+        picture = fine._replace(cells=fine.cells[b : b + 1])
         for i in range(5):
             for j in range(5):
                 if i == j:
                     assert logits[b, i, i].tolist() == [0, 0]
                     continue
                 there, back = (
-                    one_direction(head, tokens[b, k], tokens[b, m], relation[b], points[b, k], points[b, m], *levels)
+                    one_direction(head, tokens[b, k], tokens[b, m], relation[b], points[b, k], points[b, m], picture)
                     for k, m in ((i, j), (j, i))
                 )
                 torch.testing.assert_close(logits[b, i, j], (there + back) / 2, atol=1e-5, rtol=1e-4)
 
 
 def test_renumbering_the_nodes_renumbers_the_edges(setting):
-    head, tokens, relation, points, fine, stem = setting
+    head, tokens, relation, points, fine = setting
     order = torch.tensor([3, 0, 4, 1, 2])
-    logits = head(tokens, relation, points, fine, stem)
-    renumbered = head(tokens[:, order], relation, points[:, order], fine, stem)
+    logits = head(tokens, relation, points, fine)
+    renumbered = head(tokens[:, order], relation, points[:, order], fine)
     torch.testing.assert_close(renumbered, logits[:, order][:, :, order], atol=1e-5, rtol=1e-4)
 
 
 def test_fewer_nodes_give_the_same_answers(setting):
-    head, tokens, relation, points, fine, stem = setting
-    logits = head(tokens, relation, points, fine, stem)
-    torch.testing.assert_close(head(tokens[:, :3], relation, points[:, :3], fine, stem), logits[:, :3, :3])
+    head, tokens, relation, points, fine = setting
+    logits = head(tokens, relation, points, fine)
+    torch.testing.assert_close(head(tokens[:, :3], relation, points[:, :3], fine), logits[:, :3, :3])
     for count in (0, 1):
-        assert (
-            head(tokens[:, :count], relation, points[:, :count], fine, stem).tolist()
-            == [[[[0, 0]] * count] * count] * 2
-        )
+        assert head(tokens[:, :count], relation, points[:, :count], fine).tolist() == [[[[0, 0]] * count] * count] * 2
 
 
 def test_two_nodes_in_one_place_have_finite_gradients(setting):
-    head, tokens, relation, points, fine, stem = setting
-    head(tokens, relation, torch.full_like(points, 9.0), fine, stem).square().sum().backward()
+    head, tokens, relation, points, fine = setting
+    head(tokens, relation, torch.full_like(points, 9.0), fine).square().sum().backward()
     assert all(torch.isfinite(parameter.grad).all() for parameter in head.parameters())
 
 

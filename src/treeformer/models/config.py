@@ -56,7 +56,6 @@ class TreeFormerConfig(Regime):
         32  # channels that the relation head reads along a segment; 0: it does not look at the image
     )
     segment_points: int = 8  # places on a segment, an even number
-    stem_points: int = 16  # places on a segment where it reads the backbone's stem, stride 2, an even number; 0: none
 
     # ---- the tree constraint
     constraint: Constraint = "both"  # when edges are projected onto a tree: never, at inference, in training, in both
@@ -96,9 +95,8 @@ class TreeFormerConfig(Regime):
             raise TreeformerError(
                 f"width {self.width} is not a multiple of 32, the groups of the encoder's normalisation"
             )
-        for name in ("segment_points", "stem_points"):
-            if getattr(self, name) % 2:
-                raise TreeformerError(f"{name} is {getattr(self, name)}, an even number is needed")
+        if self.segment_points % 2:
+            raise TreeformerError(f"segment_points is {self.segment_points}, an even number is needed")
 
     @classmethod
     def default(cls, **changes: Any) -> TreeFormerConfig:
@@ -120,7 +118,6 @@ class TreeFormerConfig(Regime):
             "relation_min_stride": 8,
             "refine_points": False,
             "segment_channels": 0,
-            "stem_points": 0,
             "auxiliary_losses": False,
             "denoising": False,
             # The released weights, from sides of 1 to pixels of a 512×512 picture.

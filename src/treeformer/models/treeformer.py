@@ -17,7 +17,7 @@ from treeformer.model_folder import ModelFolder
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.objective import losses
 from treeformer.models.output import Output, Predictions
-from treeformer.nn.backbone import STEM_STRIDE, Bottleneck, ResNet
+from treeformer.nn.backbone import Bottleneck, ResNet
 from treeformer.nn.decoder import Decoded, Decoder, set_prior_
 from treeformer.nn.deformable_attention import Level, as_level, sample
 from treeformer.nn.heat_map import HeatMapHead, cell_points, peaks
@@ -40,7 +40,6 @@ class Detection(NamedTuple):
     decoded: Decoded  # of the object tokens, and after them the denoising tokens
     root_logits: Tensor  # (B,Q)
     fine: Level  # the finest level
-    stem: Level  # of the backbone
     heat: Tensor | None  # (B,h,w)
     offsets: Tensor | None  # (B,h·w,2)
 
@@ -113,8 +112,6 @@ class TreeFormer(nn.Module):
             fine_channels=channels[0] if config.segment_channels else 0,
             segment_channels=config.segment_channels,
             segment_points=config.segment_points,
-            stem_channels=config.backbone_channels if config.stem_points else 0,
-            stem_points=config.stem_points,
         )
         self.sfs = SFS(config.suppression)
         self._losses = losses
@@ -132,7 +129,7 @@ class TreeFormer(nn.Module):
         if targets is None:
             found = self.detect(images, None, None)
             tokens, relation, node_logits, points = found.decoded
-            edge_logits = self.relate(tokens, relation, points[-1], found)
+            edge_logits = self.relate(tokens, relation, points[-1], found.fine)
             return Output(
                 node_logits, points, found.root_logits, edge_logits, found.heat, found.offsets, found.fine.stride
             )
@@ -163,7 +160,7 @@ class TreeFormer(nn.Module):
         tokens, relation, node_logits, points = found.decoded
         denoising = None
         if self.config.denoising:
-            noisy_edges = self.relate(tokens[:, count:], relation, points[-1, :, count:], found)
+            noisy_edges = self.relate(tokens[:, count:], relation, points[-1, :, count:], found.fine)
             denoising = Predictions(
                 node_logits[:, :, count:], points[:, :, count:], found.root_logits[:, count:], noisy_edges
             )
@@ -173,7 +170,7 @@ class TreeFormer(nn.Module):
             tokens.gather(1, index.expand(-1, -1, tokens.shape[-1])),
             relation,
             points[-1].gather(1, index.expand(-1, -1, 2)),
-            found,
+            found.fine,
         )
         return Output(
             node_logits[:, :, :count],
@@ -199,8 +196,7 @@ class TreeFormer(nn.Module):
         height, width = images.shape[-2:]
         if height % self.strides[-1] or width % self.strides[-1]:
             raise TreeformerError(f"a picture of {width}×{height} px; multiples of {self.strides[-1]} are needed")
-        stem = self.backbone.stem(images)
-        maps = self.neck(self.backbone.stages(stem)[-len(self.neck.widths) + 1 :])
+        maps = self.neck(self.backbone(images)[-len(self.neck.widths) + 1 :])
         levels = [as_level(feature_map, stride) for feature_map, stride in zip(maps, self.strides, strict=True)]
         if self.encoder is not None:
             levels = self.encoder(levels)
@@ -224,11 +220,11 @@ class TreeFormer(nn.Module):
             mask = denoising_mask(noisy_mask, self.config.tokens)
         decoded = self.decoder(content, positions, points, levels, mask, encode)
         root_logits = self.root_head(decoded.tokens).float().squeeze(-1)
-        return Detection(decoded, root_logits, levels[0], as_level(stem, STEM_STRIDE), heat, offsets)
+        return Detection(decoded, root_logits, levels[0], heat, offsets)
 
-    def relate(self, tokens: Tensor, relation: Tensor, points: Tensor, found: Detection) -> Tensor:
-        """Edge logits (B,N,N,2) among some tokens (B,N,width) at points (B,N,2) px of a detection."""
-        logits: Tensor = self.relation_head(tokens, relation, points, found.fine, found.stem)
+    def relate(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level) -> Tensor:
+        """Edge logits (B,N,N,2) among some tokens (B,N,width) at points (B,N,2) px."""
+        logits: Tensor = self.relation_head(tokens, relation, points, fine)
         return logits
 
     def matching_costs(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Tensor:

@@ -14,7 +14,6 @@ from treeformer.errors import FormatError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-STEM_STRIDE = 2  # of what the first convolution sees
 EXPANSION = 4  # a bottleneck's output has four times the channels of its middle
 
 
@@ -103,16 +102,9 @@ class ResNet(nn.Module):
 
     def forward(self, images: Tensor) -> list[Tensor]:
         """(B,3,H,W) RGB in [0,1] → each stage's features (B,channels[i],H/strides[i],W/strides[i])."""
-        return self.stages(self.stem(images))
-
-    def stem(self, images: Tensor) -> Tensor:
-        """(B,3,H,W) RGB in [0,1] → (B,base_channels,H/2,W/2), what the first convolution sees."""
         features = (images - self.mean) / self.std
-        return functional.relu(conv_norm(features, self.conv1, self.bn1))
-
-    def stages(self, stem: Tensor) -> list[Tensor]:
-        """As `forward`, from what `stem` gave."""
-        features = functional.max_pool2d(stem, 3, 2, 1)
+        features = functional.relu(conv_norm(features, self.conv1, self.bn1))
+        features = functional.max_pool2d(features, 3, 2, 1)
         stages = []
         for name in self.stage_names:
             features = getattr(self, name)(features)

@@ -17,7 +17,6 @@ from treeformer.nn.deformable_attention import Level, sample
 from treeformer.nn.transformer import Perceptron
 
 DISTANCE_SCALE_PX = 64.0
-STEM_MAP_CHANNELS = 16  # of the stem's 64: colours and edges along and across a line need no more
 
 
 class RelationHead(nn.Module):
@@ -29,9 +28,6 @@ class RelationHead(nn.Module):
         fine_channels: channels of the finest level; 0 where the head does not look at the image.
         segment_channels: channels of the map that is read along the segment between two nodes.
         segment_points: places on the segment, an even number.
-        stem_channels: channels of the backbone's stem; 0 where the head does not look at it. It has half the
-            picture's resolution: enough to tell lines apart that run side by side within a cell of the finest level.
-        stem_points: places on the segment where the stem is read, an even number.
     """
 
     def __init__(
@@ -42,34 +38,21 @@ class RelationHead(nn.Module):
         fine_channels: int = 0,
         segment_channels: int = 32,
         segment_points: int = 16,
-        stem_channels: int = 0,
-        stem_points: int = 16,
     ) -> None:
         super().__init__()
         self.even_tokens = nn.Linear(width, hidden, bias=False)
         self.odd_tokens = nn.Linear(width, hidden, bias=False)
         self.relation = nn.Linear(width, hidden)
         self.tail = Perceptron(hidden, hidden, 2)
-        self.segment_points, self.stem_points = segment_points, stem_points
+        self.segment_points = segment_points
         self.segment_map: nn.Linear | None = None
-        self.stem_map: nn.Linear | None = None
         if fine_channels:
             self.segment_map = nn.Linear(fine_channels, segment_channels)
             half = segment_channels * segment_points // 2
             self.even_segment = nn.Linear(half + 2, hidden, bias=False)
             self.odd_segment = nn.Linear(half + 2, hidden, bias=False)
-        if stem_channels:
-            self.stem_map = nn.Linear(stem_channels, STEM_MAP_CHANNELS)
-            half = STEM_MAP_CHANNELS * stem_points // 2
-            self.even_stem = nn.Linear(half, hidden, bias=False)
-            self.odd_stem = nn.Linear(half, hidden, bias=False)
-            # A young head is better off with the finest level, which has seen more of the picture.
-            nn.init.zeros_(self.even_stem.weight)
-            nn.init.zeros_(self.odd_stem.weight)
 
-    def forward(
-        self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level, stem: Level | None = None
-    ) -> Tensor:
+    def forward(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level) -> Tensor:
         """Logits [no edge, edge] of every pair.
 
         Args:
@@ -77,7 +60,6 @@ class RelationHead(nn.Module):
             relation: (B,width).
             points: (B,N,2) px; no gradient flows through them.
             fine: the finest level, read along the segments.
-            stem: what the backbone's stem sees, read along them too; not needed without `stem_channels`.
 
         Returns:
             (B,N,N,2) float32, symmetric in i and j; 0 on the diagonal.
@@ -96,9 +78,6 @@ class RelationHead(nn.Module):
             sums, differences = read_along(start, end, mapped(fine, self.segment_map), self.segment_points)
             even = even + self.even_segment(torch.cat([sums, distance, torch.log1p(8 * distance)], dim=-1))
             odd = odd + self.odd_segment(torch.cat([differences, step], dim=-1))
-        if self.stem_map is not None:
-            sums, differences = read_along(start, end, mapped(stem, self.stem_map), self.stem_points)
-            even, odd = even + self.even_stem(sums), odd + self.odd_stem(differences)
         one_way, other_way = functional.relu(even + odd), functional.relu(even - odd)
         logits = (self.tail(one_way) + self.tail(other_way)).float() / 2
         # Row 0 is the diagonal's.
