@@ -116,8 +116,8 @@ def quantise(proto: Any, ranges: Ranges) -> None:
     for node in graph.node:
         if node.output[0] in convolutions:
             source, kernel, bias = node.input
-            # The bias counts in products of both scales, and 32 bits must hold it: a channel whose kernel is almost
-            # nothing, as one of the first convolution's is, gets coarser steps than its kernel asks for.
+            # The bias counts in products of both scales, and 32 bits must hold it: a channel whose kernel is
+            # nothing beside its bias, as a normalisation can make it, gets coarser steps than the kernel asks for.
             scale = np.maximum(ranges.kernels[kernel] / HIGHEST, SMALLEST_SCALE)
             scale = np.maximum(scale, np.abs(ranges.biases[bias]) / (LARGEST_BIAS * steps[source])).astype(np.float32)
             store(f"{kernel}.scale", scale)
