@@ -93,6 +93,26 @@ def test_a_channel_of_small_weights_has_its_own_scale(network, tmp_path):
         assert np.abs(channel - original).max() <= np.abs(original).max() / 127 / 2 * 1.001
 
 
+@pytest.mark.parametrize("size", [0.0, 1e-12, 1e-6, 1e-4])
+def test_a_bias_that_dwarfs_its_kernel_is_kept(network, tmp_path, size):
+    """A channel with a very large variance: folding the normalisation leaves next to no kernel, and all of the bias."""
+    kernel, bias = (next(t for t in network.graph.initializer if t.name == name) for name in ("first", "first_bias"))
+    kernels, biases = numpy_helper.to_array(kernel).copy(), numpy_helper.to_array(bias).copy()
+    kernels[5], biases[5] = size * np.sign(kernels[5]), 6.5
+    kernel.CopyFrom(numpy_helper.from_array(kernels, "first"))
+    bias.CopyFrom(numpy_helper.from_array(biases, "first_bias"))
+    images = np.random.default_rng(1).integers(0, 256, (3, SIDE, SIDE, 3), dtype=np.uint8)
+    exact, inner = run(network, images, "f", "b")
+    ranges = measure(network, tmp_path, images)
+    np.testing.assert_array_equal(ranges.biases["first_bias"], biases)
+    quantise(network, ranges)
+    found, channel, steps = run(network, images, "f", "b", "first_bias.32bit")
+    np.testing.assert_allclose(channel[:, 5], inner[:, 5], rtol=1e-3)
+    assert steps.dtype == np.int32
+    assert np.abs(steps.astype(np.int64)).max() <= 2**30
+    assert np.abs(found - exact).max() < 0.03 * np.abs(exact).max()
+
+
 def test_blank_pictures_have_ranges_too(network, tmp_path):
     images = np.zeros((2, SIDE, SIDE, 3), np.uint8)
     quantise(network, measure(network, tmp_path, images))

@@ -21,7 +21,10 @@ CHOOSING = ("MaxPool", "Resize")  # those that only choose among values; in 8 bi
 LEAST_CHANNELS = 8  # a convolution to fewer channels is a head: it costs little, and its numbers matter
 STEPS = 255  # of 8 bits
 LOWEST, HIGHEST = -128, 127  # a whole number of 8 bits
-OUTLIERS_PERCENT = 0.01  # of a tensor's values, on either side, may be cut off: fewer, finer steps are worth more
+LARGEST_BIAS = 2**30  # in steps: half of what 32 bits hold, the other half is for the products that are added to it
+# Of a tensor's values in a picture, on either side, may be cut off for finer steps. In a drawing the plant is few cells
+# of a blank page: ten times as many would be its twigs.
+OUTLIERS_PERCENT = 0.001
 SMALLEST_SCALE = 1e-8
 CALIBRATION_SEED = 900_000  # no validation picture has seeds near it
 
@@ -31,9 +34,10 @@ class Ranges(NamedTuple):
 
     tensors: dict[str, tuple[float, float]]  # lowest and highest value of each tensor
     kernels: dict[str, NDArray[np.float32]]  # largest magnitude in each output channel of each convolution's kernel
+    biases: dict[str, NDArray[np.float32]]  # each convolution's bias
 
 
-def calibration_pictures(side: int, count: int = 8) -> Iterable[NDArray[np.uint8]]:
+def calibration_pictures(side: int, count: int = 16) -> Iterable[NDArray[np.uint8]]:
     """Synthetic plants of all kinds, in both looks: (side,side,3) each."""
     kinds = ("paper", "taproot", "seedling", "vine")
     for index in range(count):
@@ -49,9 +53,10 @@ def measure(proto: Any, folder: Path, pictures: Iterable[NDArray[np.uint8]]) -> 
     nodes, rounded = quantised_nodes(proto.graph)
     tensors = list(dict.fromkeys(rounded.values()))
     kernels = [node.input[1] for node in nodes if node.op_type == "Conv"]
+    biases = [node.input[2] for node in nodes if node.op_type == "Conv"]
     watched = onnx.ModelProto()
     watched.CopyFrom(proto)
-    watched.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in tensors + kernels)
+    watched.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in tensors + kernels + biases)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     with tempfile.NamedTemporaryFile(dir=folder, suffix=".onnx") as file:  # beside the weights it refers to
@@ -59,16 +64,20 @@ def measure(proto: Any, folder: Path, pictures: Iterable[NDArray[np.uint8]]) -> 
         session = onnxruntime.InferenceSession(file.name, options, providers=["CPUExecutionProvider"])
     lows: dict[str, list[float]] = {name: [] for name in tensors}
     highs: dict[str, list[float]] = {name: [] for name in tensors}
-    largest: dict[str, NDArray[np.float32]] = {}
+    weights: dict[str, NDArray[np.float32]] = {}
     for image in pictures:
         for name, values in zip(tensors, session.run(tensors, {"images": image[None]}), strict=True):
             low, high = np.percentile(values, [OUTLIERS_PERCENT, 100 - OUTLIERS_PERCENT])
             lows[name].append(float(low))
             highs[name].append(float(high))
-        if not largest:
-            found = session.run(kernels, {"images": image[None]})
-            largest = {name: np.abs(kernel).max((1, 2, 3)) for name, kernel in zip(kernels, found, strict=True)}
-    return Ranges({name: (min(lows[name]), max(highs[name])) for name in tensors}, largest)
+        if not weights:
+            names = kernels + biases
+            weights = dict(zip(names, session.run(names, {"images": image[None]}), strict=True))
+    return Ranges(
+        {name: (min(lows[name]), max(highs[name])) for name in tensors},
+        {name: np.abs(weights[name]).max((1, 2, 3)) for name in kernels},
+        {name: weights[name] for name in biases},
+    )
 
 
 def quantise(proto: Any, ranges: Ranges) -> None:
@@ -96,20 +105,24 @@ def quantise(proto: Any, ranges: Ranges) -> None:
     for node in nodes:
         if node.op_type in CHOOSING:
             known[node.output[0]] = known[node.input[0]]
+    steps: dict[str, float] = {}
     for name in sorted(tensors):
         low, high = min(known[name][0], 0.0), max(known[name][1], 0.0)
         scale = max((high - low) / STEPS, SMALLEST_SCALE)
+        steps[name] = scale
         store(f"{name}.scale", np.float32(scale))
         store(f"{name}.zero", np.int8(np.clip(round(LOWEST - low / scale), LOWEST, HIGHEST)))
     result = []
     for node in graph.node:
         if node.output[0] in convolutions:
             source, kernel, bias = node.input
-            scale = np.maximum(ranges.kernels[kernel] / HIGHEST, SMALLEST_SCALE).astype(np.float32)
+            # The bias counts in products of both scales, and 32 bits must hold it: a channel whose kernel is
+            # nothing beside its bias, as a normalisation can make it, gets coarser steps than the kernel asks for.
+            scale = np.maximum(ranges.kernels[kernel] / HIGHEST, SMALLEST_SCALE)
+            scale = np.maximum(scale, np.abs(ranges.biases[bias]) / (LARGEST_BIAS * steps[source])).astype(np.float32)
             store(f"{kernel}.scale", scale)
             store(f"{kernel}.zero", np.zeros(len(scale), np.int8))
             result += rounding(kernel, axis=0)
-            # The bias counts in products of both scales, which 32 bits hold.
             step = f"{bias}.step"
             result += [
                 helper.make_node("Mul", [f"{kernel}.scale", f"{source}.scale"], [step]),
