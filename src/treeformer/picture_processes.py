@@ -21,7 +21,7 @@ import numpy as np
 
 from treeformer.errors import TreeformerError
 from treeformer.images import Picture, Pixels, Source
-from treeformer.picture_task import Decoding, Options, PictureTask, TooLargeError, begin, begin_or_error
+from treeformer.picture_task import Decoding, Options, PictureTask, TooLargeError, begin_or_error
 from treeformer.pools import ahead, batches, process_pool, shared_bytes
 from treeformer.skeleton import Skeleton
 
@@ -128,11 +128,11 @@ def _open(chunk: tuple[int, list[str | None]]) -> tuple[int, list[Sent | Treefor
 def _open_one(path: str, row: int) -> Sent | TreeformerError | str:
     known = _known[0]
     try:
-        task = begin(path, known.options, known.side, most_pixels=max(MOST_SENT_PIXELS, known.side**2))
+        task = begin_or_error(path, known.options, known.side, max(MOST_SENT_PIXELS, known.side**2))
     except TooLargeError:
         return path
-    except TreeformerError as error:
-        return error
+    if isinstance(task, TreeformerError):
+        return task
     known.inputs[row] = task.first
     return task.decoding, task.picture
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -193,9 +193,11 @@ def begin(image: Source, options: Options, side: int, most_pixels: float = math.
     return PictureTask(picture if len(grid) > 1 else None, decoding, side, first)
 
 
-def begin_or_error(*picture: Any, **limit: Any) -> PictureTask | TreeformerError:
+def begin_or_error(
+    image: Source, options: Options, side: int, most_pixels: float = math.inf
+) -> PictureTask | TreeformerError:
     """As `begin`, with the error as a value where the picture cannot be read."""
     try:
-        return begin(*picture, **limit)
+        return begin(image, options, side, most_pixels)
     except TreeformerError as error:
         return error
