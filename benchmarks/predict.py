@@ -2,11 +2,16 @@
 
 PYTHONPATH=src python benchmarks/predict.py                          # random weights, `default` and `paper`
 PYTHONPATH=src python benchmarks/predict.py --models runs/export paper --cpu-pictures 20
+PYTHONPATH=src python benchmarks/predict.py --without-network       # what reading and making trees alone allow
 
 For each model: one 512×512 picture after the other with ONNX Runtime on two CPU cores, in a process of its own, whose
 peak memory is given; and, where there is a GPU, many pictures with torch. A name is a configuration with random
 weights, which find an odd number of nodes (given as nodes a picture); a folder is a trained model. Everything but the
 column `network` includes reading the JPEG and making the tree.
+
+`--without-network` needs neither model nor GPU: an engine that answers at once, with numbers like those of a network,
+shows how many pictures a second the rest allows, with threads and with processes, and what a picture costs the
+process of the network.
 """
 
 from __future__ import annotations
@@ -20,19 +25,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from treeformer import synthetic
-from treeformer.engines import open_engine
-from treeformer.model_folder import GRAPH, WEIGHTS, ModelSettings, open_model, write_config
+from treeformer.engines import RawPrediction, open_engine
+from treeformer.model_folder import GRAPH, WEIGHTS, ModelFolder, ModelSettings, open_model, write_config
 from treeformer.picture_task import Options, begin
 from treeformer.prediction import Predictor
 
 CORES = 2
+WARM_UP = 4  # batches before the clock starts: processes and kernels are warm then
 
 
 def write_pictures(folder: Path, count: int) -> list[Path]:
@@ -102,12 +110,11 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
 
 
-def measure_gpu(model: str, paths: list[Path], count: int, batch: int, workers: int, decoders: int) -> dict[str, float]:
+def measure_gpu(model: str, paths: list[Path], count: int, batch: int, workers: int) -> dict[str, float]:
     import torch
 
     folder = open_model(model)
     engine = open_engine(folder, "torch")
-    predictor = Predictor(folder, engine=engine)
     pixels = np.stack([np.asarray(Image.open(paths[k % len(paths)])) for k in range(batch)])
     for _ in range(3):
         engine(pixels)
@@ -115,17 +122,57 @@ def measure_gpu(model: str, paths: list[Path], count: int, batch: int, workers: 
     for _ in range(10):
         engine(pixels)
     network = (time.perf_counter() - began) / (10 * batch)
-    many = [paths[k % len(paths)] for k in range(count)]
-    options = {"batch": batch, "workers": workers, "decoders": decoders}
-    results = predictor.predict_many([*many[: 4 * batch], *many], **options)
+    options = {"batch": batch, "workers": workers, "processes": True}
+    row = measure_many(Predictor(folder, engine=engine), paths, count, **options)
+    return row | {"network": network, "memory": torch.cuda.max_memory_allocated() / 2**30}
+
+
+def measure_many(predictor: Predictor, paths: list[Path], count: int, **options: int) -> dict[str, float]:
+    """Pictures a second, and seconds of processor time that a picture costs this process and the others."""
+    warm_up = WARM_UP * options["batch"]
+    others = resource.getrusage(resource.RUSAGE_CHILDREN)
     nodes = []
-    for number, result in enumerate(results):
-        if number == 4 * batch:  # processes and kernels are warm
-            began = time.perf_counter()
+    for number, result in enumerate(predictor.predict_many(many(paths, warm_up + count), **options)):
+        if number == warm_up:
+            began, busy = time.perf_counter(), time.process_time()
         nodes.append(len(result))
-    rate = (count - 1) / (time.perf_counter() - began)
-    memory = torch.cuda.max_memory_allocated() / 2**30
-    return {"rate": rate, "network": network, "nodes": statistics.mean(nodes), "memory": memory}
+    rate, busy = (count - 1) / (time.perf_counter() - began), (time.process_time() - busy) / count
+    now = resource.getrusage(resource.RUSAGE_CHILDREN)
+    others_busy = (now.ru_utime + now.ru_stime - others.ru_utime - others.ru_stime) / (warm_up + count)
+    return {"rate": rate, "nodes": statistics.mean(nodes), "busy": busy, "others_busy": others_busy}
+
+
+def many(paths: list[Path], count: int) -> Iterable[Path]:
+    return (paths[k % len(paths)] for k in range(count))
+
+
+class StandIn:
+    """In place of a network: 52 nodes a picture, 256 candidates, whatever it sees."""
+
+    name, input_size = "stand-in", 512
+
+    def __init__(self, batch: int, nodes: int = 52, candidates: int = 256) -> None:
+        random = np.random.default_rng(0)
+        score = np.where(np.arange(candidates) < nodes, 0.9, 0.2) * np.ones((batch, 1))
+        cost = random.normal(size=(batch, candidates, candidates))
+        points, logit = random.uniform(0, 512, (batch, candidates, 2)), random.normal(-4, 1, (batch, candidates))
+        numbers = (score, points, (cost + cost.swapaxes(1, 2)) / 2, logit)
+        self.numbers = RawPrediction(*(array.astype(np.float32) for array in numbers))
+
+    def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
+        """Predict (B,512,512,3) RGB pictures."""
+        return RawPrediction(*(array[: len(images)] for array in self.numbers))
+
+
+def print_without_network(paths: list[Path], count: int, batch: int, workers: int) -> None:
+    folder = ModelFolder(Path("stand-in"), ModelSettings("stand-in", {}, input_size=512, working_size=512))
+    predictor = Predictor(folder, engine=StandIn(batch))
+    print(f"no network, batch {batch}, {workers} workers, {count} pictures; CPU ms a picture, others' with their start")
+    print(f"{'workers':12} {'pictures/s':>11} {'own CPU, ms':>12} {'others, ms':>11}")
+    for name in ("threads", "processes"):
+        options = {"batch": batch, "workers": workers, "processes": name == "processes"}
+        row = measure_many(predictor, paths, count, **options)
+        print(f"{name:12} {row['rate']:11.0f} {row['busy'] * 1e3:12.2f} {row['others_busy'] * 1e3:11.2f}", flush=True)
 
 
 def main() -> None:
@@ -134,8 +181,8 @@ def main() -> None:
     parser.add_argument("--cpu-pictures", type=int, default=10, help="0: no CPU table")
     parser.add_argument("--gpu-pictures", type=int, default=8192)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--workers", type=int, default=min(16, os.cpu_count() or 1), help="threads that read")
-    parser.add_argument("--decoders", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="processes, 0: none")
+    parser.add_argument("--workers", type=int, default=min(16, os.cpu_count() or 1), help="that read and make trees")
+    parser.add_argument("--without-network", action="store_true", help="reading and making trees alone")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -144,6 +191,10 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
+        sizes = (arguments.gpu_pictures, arguments.batch, arguments.workers)
+        if arguments.without_network:
+            print_without_network(write_pictures(scratch, 32), *sizes)
+            return
         graphs = arguments.cpu_pictures > 0
         folders = {
             model: Path(model) if Path(model).is_dir() else export_random(model, scratch / model, graphs)
@@ -176,16 +227,18 @@ def main() -> None:
             print("no GPU: no second table")
             return
         print(
-            f"torch on {torch.cuda.get_device_name()}, batch {arguments.batch}, {arguments.workers} readers, ", end=""
+            f"torch on {torch.cuda.get_device_name()}, batch {arguments.batch}, {arguments.workers} processes, "
+            f"{arguments.gpu_pictures} pictures; CPU ms a picture, others' with their start"
         )
-        print(f"{arguments.decoders} decoders, {arguments.gpu_pictures} pictures")
-        print(f"{'model':12} {'pictures/s':>11} {'network alone':>14} {'nodes':>6} {'GPU GiB':>8}")
+        print(
+            f"{'model':12} {'pictures/s':>11} {'network alone':>14} {'own CPU, ms':>12} {'others, ms':>11} "
+            f"{'nodes':>6} {'GPU GiB':>8}"
+        )
         for model, folder in folders.items():
-            sizes = (arguments.gpu_pictures, arguments.batch, arguments.workers, arguments.decoders)
             row = measure_gpu(str(folder), paths, *sizes)
             print(
-                f"{Path(model).name:12} {row['rate']:11.0f} {1 / row['network']:14.0f} {row['nodes']:6.0f} "
-                f"{row['memory']:8.1f}",
+                f"{Path(model).name:12} {row['rate']:11.0f} {1 / row['network']:14.0f} {row['busy'] * 1e3:12.2f} "
+                f"{row['others_busy'] * 1e3:11.2f} {row['nodes']:6.0f} {row['memory']:8.1f}",
                 flush=True,
             )
 

@@ -24,6 +24,7 @@ LAYERS = (
     {"formats", "draw", "synthetic", "decode", "decode_maps", "draw_maps"},
     {"traits", "metrics", "examples", "tiles"},
     {"data", "picture_task"},
+    {"picture_processes"},
     {"prediction"},
     {"picture_batch", "model_report"},
     {"nn"},

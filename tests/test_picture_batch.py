@@ -19,7 +19,7 @@ from tests.fake_engine import ColourEngine, drawn, predictor, random_tree
 from tests.test_cli import one_line, run  # noqa: F401
 from tests.test_tiles import as_sets
 from treeformer.errors import TreeformerError
-from treeformer.picture_batch import plan
+from treeformer.picture_batch import plan, predict_files
 
 TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 
@@ -157,7 +157,7 @@ from tests.fake_engine import ColourEngine, predictor, random_tree
 import treeformer.prediction
 engine = ColourEngine(random_tree(seed=1, count=30, size=(128, 128), longest_edge=60), 128)
 class Slow:
-    name, input_size = "slow", 128
+    name, input_size = sys.argv[3], 128
     def __call__(self, images):
         time.sleep(0.05)
         return engine(images)
@@ -168,19 +168,25 @@ main()
 """
 
 
-def test_ctrl_c_leaves_whole_files_and_says_so(photos, tmp_path):
+@pytest.mark.parametrize("engine", ["slow", "slow cuda"])
+def test_ctrl_c_leaves_whole_files_and_says_so(photos, tmp_path, engine):
+    """With a GPU, `treeformer predict` has processes of its own, which get the Ctrl-C of a terminal, too."""
     for number in range(300):
         os.link(photos / "a.png", photos / f"copy {number}.png")
     out = tmp_path / "out"
     root = Path(__file__).parents[1]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
     process = subprocess.Popen(
-        [sys.executable, "-c", SLOW_RUN, photos, out], stderr=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", SLOW_RUN, photos, out, engine],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
     )
-    while len(list(out.glob("*.json"))) < 3 and process.poll() is None:
+    while len(list(out.glob("[!.]*.json"))) < 3 and process.poll() is None:
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)  # ends when no process is left that could write to it
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "every file that was finished is whole" in err
@@ -189,6 +195,28 @@ def test_ctrl_c_leaves_whole_files_and_says_so(photos, tmp_path):
     for path in files:
         assert not path.name.startswith(".")
         assert len(treeformer.read(path)) == 30
+
+
+def test_processes_write_the_same_files_and_report_the_same(photos, tmp_path):
+    (photos / "broken.jpg").write_bytes(b"no picture")
+    Image.new("RGB", (128, 128), "white").save(photos / "blank.png")
+    reports = []
+    for name, processes in (("here", False), ("there", True)):
+        (tmp_path / name / "b.tif.json").mkdir(parents=True)  # no file can be written here
+        jobs = plan([photos], tmp_path / name, overlay=True)
+        done = []
+        engine = predictor(ColourEngine(TREE, 128))
+        report = predict_files(
+            jobs, engine, workers=1, processes=processes, batch=3, progress=lambda *state, done=done: done.append(state)
+        )
+        assert done == [(number, len(jobs)) for number in range(1, len(jobs) + 1)]
+        reports.append(
+            [report.predicted, report.empty, [line.replace(str(tmp_path / name), "") for line in report.failures]]
+        )
+    assert reports[0] == reports[1]
+    assert names(tmp_path / "here") == names(tmp_path / "there")
+    for file in names(tmp_path / "here"):
+        assert (tmp_path / "here" / file).read_bytes() == (tmp_path / "there" / file).read_bytes()
 
 
 def test_the_same_files_for_any_batch_and_number_of_workers(run, photos, tmp_path):  # noqa: F811

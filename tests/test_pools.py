@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from treeformer.pools import ahead, process_pool, thread_pool
+from treeformer.pools import ahead, batches, process_pool, shared_bytes, thread_pool
 
 
 def test_results_come_in_order_whatever_is_ready_first():
@@ -21,6 +21,26 @@ def test_results_come_in_order_whatever_is_ready_first():
 def test_processes_work_and_what_has_not_begun_never_does():
     with process_pool(1) as pool:
         assert list(pool.map(abs, [-3, 2])) == [3, 2]
+
+
+def remember(memory):
+    remember.memory = memory
+
+
+def write_sevens(first, count):
+    remember.memory[first : first + count] = count * [7]
+
+
+def test_processes_write_where_this_one_reads():
+    memory = shared_bytes(6)
+    with process_pool(1, remember, memory) as pool:
+        pool.submit(write_sevens, 2, 3).result()
+    assert list(memory) == [0, 0, 7, 7, 7, 0]
+
+
+def test_batches_lose_nothing():
+    assert list(batches(range(5), 2)) == [[0, 1], [2, 3], [4]]
+    assert list(batches([], 3)) == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")

@@ -15,7 +15,9 @@ from PIL import Image
 from tests.fake_engine import ColourEngine, NumbersEngine, drawn, line_engine, predictor, random_tree
 from tests.test_tiles import as_sets
 from treeformer import Skeleton, TreeformerError
-from treeformer.picture_task import without_unlikely_edges
+from treeformer.errors import FormatError
+from treeformer.picture_processes import MOST_SENT_PIXELS
+from treeformer.picture_task import Options, TooLargeError, begin, without_unlikely_edges
 
 TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 
@@ -173,12 +175,48 @@ def test_many_are_each_as_alone_in_order_and_errors_are_values(tmp_path, batch, 
         assert results[place] == predictor(engine).predict(pictures[place], working_size="full")
 
 
-def test_trees_made_in_other_processes_are_the_same(tmp_path):
-    pictures = stream(tmp_path)
-    here = list(predictor(ColourEngine(TREE, 128)).predict_many(pictures, batch=2))
-    there = list(predictor(ColourEngine(TREE, 128)).predict_many(pictures, batch=2, decoders=1))
-    assert [one for one in here if isinstance(one, Skeleton)] == [one for one in there if isinstance(one, Skeleton)]
-    assert isinstance(there[1], TreeformerError)
+@pytest.mark.parametrize(("batch", "chunk"), [(2, 8), (16, 3)])
+def test_other_processes_give_the_same(tmp_path, monkeypatch, batch, chunk):
+    in_memory = stream(tmp_path)
+    files = []
+    for number, picture in enumerate(in_memory):
+        files.append(picture if number == 1 else tmp_path / f"{number}.png")
+        if number != 1:
+            Image.fromarray(picture).save(files[-1])
+    # More errors than pictures, more pictures than there are rows in the shared memory, and pictures of all kinds.
+    pictures = [*in_memory, *(2 * [tmp_path / "missing.png"]), Image.open(files[2]), *files, *(5 * [files[1], *files])]
+    monkeypatch.setattr("treeformer.picture_processes.CHUNK", chunk)
+    options = {"batch": batch, "working_size": "full"}
+    here = list(predictor(ColourEngine(TREE, 128)).predict_many(pictures, workers=2, **options))
+    there = list(predictor(ColourEngine(TREE, 128)).predict_many(pictures, workers=1, processes=True, **options))
+    assert [one if isinstance(one, Skeleton) else str(one) for one in here] == [
+        one if isinstance(one, Skeleton) else str(one) for one in there
+    ]
+    assert {type(one) for one in there} == {Skeleton, FormatError}
+
+
+def test_a_picture_that_is_too_large_to_send_is_opened_here(tmp_path):
+    truth = random_tree(seed=3, count=40, size=(2100, 2000), longest_edge=400)
+    Image.fromarray(drawn(truth)).save(tmp_path / "large.png")
+    large = predictor(ColourEngine(truth, 512))
+    with pytest.raises(TooLargeError):
+        begin(tmp_path / "large.png", Options(large.model, "full", None, None), 512, most_pixels=MOST_SENT_PIXELS)
+    (found,) = large.predict_many([tmp_path / "large.png"], working_size="full", workers=1, processes=True)
+    assert found == large.predict(tmp_path / "large.png", working_size="full")
+    assert len(found) > 10
+
+
+def test_all_edges_are_kept_of_a_few_tiles_only(monkeypatch):
+    whole = predictor(ColourEngine(TREE, 64)).predict(drawn(TREE), working_size="full")
+    monkeypatch.setattr("treeformer.picture_task.MOST_WITH_ALL_EDGES", 2)
+    assert predictor(ColourEngine(TREE, 64)).predict(drawn(TREE), working_size="full") == whole
+    options = Options(predictor(ColourEngine(TREE, 64)).model, "full", None, None)
+    task, engine = begin(drawn(TREE), options, 64), ColourEngine(TREE, 64)
+    assert len(task.decoding.tiles) == 9
+    for pixels in task.inputs():
+        task.decoding.add(engine(pixels[None]), 0)
+        assert len(task.decoding.numbers) <= 2
+    assert task.decoding.is_complete
 
 
 def test_pictures_are_taken_as_they_are_needed():

@@ -76,7 +76,9 @@ def test_it_is_immutable(y_shape):
 
 def test_copies_are_equal(y_shape):
     rich = y_shape.replace(radius=[1, 2, 3, np.nan], metadata={"a": [1, {"b": None}]})
-    assert pickle.loads(pickle.dumps(rich)) == copy.deepcopy(rich) == rich.replace() == rich
+    unpickled = pickle.loads(pickle.dumps(rich))
+    assert unpickled == copy.deepcopy(rich) == rich.replace() == rich
+    assert not unpickled.nodes.flags.writeable
     assert rich != y_shape
     assert rich != rich.replace(radius=[1, 2, 3, 3])
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from treeformer.draw import draw
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.files import whole_file
 from treeformer.images import IMAGE_SUFFIXES, open_image
+from treeformer.pools import ahead, batches, process_pool
 from treeformer.prediction import Predictor
 from treeformer.skeleton import Skeleton
 
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 OVERLAY_ENDING = ".overlay.jpg"
 OVERLAY_LONGEST_PX = 2048
 OVERLAY_QUALITY = 90
+# Pictures whose files one process writes at a time.
+AT_ONCE = 4
+
+Result = Skeleton | TreeformerError
+Outcome = tuple[bool, str | None]  # of a picture: whether there is no plant in it, and a line where it failed
 
 
 @dataclass(frozen=True)
@@ -107,30 +114,58 @@ def predict_files(
     jobs: Sequence[Job],
     predictor: Predictor,
     *,
+    workers: int = 2,
+    processes: bool = False,
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> BatchReport:
     """Predict each picture and write its files before the next one's; what fails is counted and the rest still done.
 
     Args:
+        workers, processes: as for `Predictor.predict_many`. With processes, as many others write the files, of several
+            pictures at the same time.
         progress: called with the number of pictures done and of all.
-        options: as for `Predictor.predict_many`.
+        options: further ones of `Predictor.predict_many`.
     """
     empty: list[Path] = []
     failures: list[str] = []
-    results = predictor.predict_many([job.picture for job in jobs], **options)
-    for done, (job, result) in enumerate(zip(jobs, results, strict=True), start=1):
-        try:
-            if isinstance(result, TreeformerError):
-                raise result
-            if len(result) == 0:
+    pictures = [job.picture for job in jobs]
+    with closing(predictor.predict_many(pictures, workers=workers, processes=processes, **options)) as results:
+        written = _written(zip(jobs, results, strict=True), workers if processes else 0)
+        for done, (job, (is_empty, failure)) in enumerate(zip(jobs, written, strict=True), start=1):
+            if is_empty:
                 empty.append(job.picture)
-            job.write(result)
-        except TreeformerError as error:
-            failures.append(f"{job.picture}: {str(error).removeprefix(f'{job.picture}: ')}")
-        if progress is not None:
-            progress(done, len(jobs))
+            if failure is not None:
+                failures.append(failure)
+            if progress is not None:
+                progress(done, len(jobs))
     return BatchReport(len(jobs) - len(failures), tuple(empty), tuple(failures))
+
+
+def _written(predicted: Iterable[tuple[Job, Result]], writers: int) -> Iterator[Outcome]:
+    """Write the files of each picture, here or in processes; the outcomes in order."""
+    if writers == 0:
+        yield from map(_write, predicted)
+        return
+    with process_pool(writers) as pool:
+        for outcomes in ahead(pool, _write_all, batches(predicted, AT_ONCE), writers):
+            yield from outcomes
+
+
+def _write_all(predicted: list[tuple[Job, Result]]) -> list[Outcome]:
+    return [_write(one) for one in predicted]
+
+
+def _write(predicted: tuple[Job, Result]) -> Outcome:
+    job, result = predicted
+    is_empty = isinstance(result, Skeleton) and len(result) == 0
+    try:
+        if isinstance(result, TreeformerError):
+            raise result
+        job.write(result)
+    except TreeformerError as error:
+        return is_empty, f"{job.picture}: {str(error).removeprefix(f'{job.picture}: ')}"
+    return is_empty, None
 
 
 def traits_of(

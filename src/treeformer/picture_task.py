@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from treeformer import tiles
+from treeformer.axes import FloatArray
 from treeformer.branches import components
 from treeformer.decode import decode, decode_pairs
 from treeformer.engines import RawPrediction
@@ -18,9 +20,12 @@ from treeformer.errors import TreeformerError
 from treeformer.images import Picture, Pixels, Source, open_picture
 from treeformer.model_folder import ModelFolder
 from treeformer.skeleton import Skeleton
+from treeformer.tiles import Graph, Tile
 
 # Places are given to a hundredth of a pixel and confidences to four digits: engines and batches differ far below.
 PLACE_DIGITS, SCORE_DIGITS = 2, 4
+# Of so many tiles all edges are kept until someone has time for them, 256 kB each at most; then the likely ones alone.
+MOST_WITH_ALL_EDGES = 32
 
 WorkingSize = int | Literal["full"] | None
 
@@ -68,26 +73,31 @@ class Decoding:
     options: Options
     original_size: tuple[int, int]
     scaled_size: tuple[int, int]
-    tiles: list[tiles.Tile]
+    tiles: list[Tile]
     image_name: str | None
-    numbers: list[Any] = field(default_factory=list)  # of each tile so far
+    graphs: list[Graph] = field(default_factory=list)  # of the first tiles, where there are several
+    numbers: list[tuple[FloatArray, ...]] = field(default_factory=list)  # of the next ones: all edges of likely nodes
 
     def add(self, raw: RawPrediction, row: int) -> None:
-        """Take one picture of a batch as the next tile."""
-        tile = self.tiles[len(self.numbers)]
+        """Take one picture of a batch as the next tile; quick, until there are many."""
+        tile = self.tiles[len(self.graphs) + len(self.numbers)]
         score, points, cost, logit = (array[row] for array in raw)
-        if len(self.tiles) == 1:
-            # The tree of a single tile needs all edges, and those of likely nodes alone.
-            kept = np.flatnonzero((score >= self.options.node_threshold) & tiles.inside(points, *self.scaled_size))
-            self.numbers.append((score[kept], points[kept], cost[np.ix_(kept, kept)], logit[kept]))
-        else:
-            thresholds = {"least_score": self.options.least_score, "node_threshold": self.options.node_threshold}
-            self.numbers.append(tiles.tile_graph(tile, score, points, cost, logit, **thresholds))
+        least_score = self.options.node_threshold if len(self.tiles) == 1 else self.options.least_score
+        kept = np.flatnonzero((score >= least_score) & tiles.inside(points, *tile.size))
+        self.numbers.append((score[kept], points[kept], cost[kept[:, None], kept], logit[kept]))
+        if len(self.numbers) > MOST_WITH_ALL_EDGES:
+            self._make_graphs()
+
+    def _make_graphs(self) -> None:
+        thresholds = {name: getattr(self.options, name) for name in ("least_score", "node_threshold")}
+        for numbers in self.numbers:
+            self.graphs.append(tiles.tile_graph(self.tiles[len(self.graphs)], *numbers, **thresholds))
+        self.numbers.clear()
 
     @property
     def is_complete(self) -> bool:
         """Whether all tiles are there."""
-        return len(self.numbers) == len(self.tiles)
+        return len(self.graphs) + len(self.numbers) == len(self.tiles)
 
     def skeleton(self) -> Skeleton:
         """The picture's skeleton, once all tiles are there."""
@@ -96,7 +106,8 @@ class Decoding:
         if len(self.tiles) == 1:
             numbers, tree_of = self.numbers[0], decode
         else:
-            numbers, tree_of = tiles.merge(self.tiles, self.numbers), decode_pairs  # type: ignore[assignment]
+            self._make_graphs()
+            numbers, tree_of = tiles.merge(self.tiles, self.graphs), decode_pairs  # type: ignore[assignment]
         score, points, *rest = numbers
         found: Skeleton = tree_of(
             score,
@@ -148,7 +159,7 @@ def without_unlikely_edges(skeleton: Skeleton, least_score: float) -> Skeleton:
 class PictureTask:
     """A picture that is to be predicted; `first` is the first tile's input, ready."""
 
-    picture: Picture
+    picture: Picture | None  # None where the first tile is all of it
     decoding: Decoding
     side: int  # of the engine's input
     first: Pixels
@@ -157,13 +168,36 @@ class PictureTask:
         """(side, side, 3) of each tile, one at a time."""
         yield self.first
         for tile in self.decoding.tiles[1:]:
+            assert self.picture is not None
             yield tiles.cut(self.picture, tile, self.side)
 
 
-def begin(image: Source, options: Options, side: int) -> PictureTask:
-    """Open a picture and plan its tiles of `side` px."""
-    picture = open_picture(image, lambda size: tiles.working_scale(size, options.working_px, side))
+class TooLargeError(Exception):
+    """A picture is larger than was asked for; none of its pixels has been read."""
+
+
+def begin(image: Source, options: Options, side: int, most_pixels: float = math.inf) -> PictureTask:
+    """Open a picture and plan its tiles of `side` px; TooLargeError where it has more pixels at its working size."""
+
+    def scale(size: tuple[int, int]) -> float:
+        factor = tiles.working_scale(size, options.working_px, side)
+        if size[0] * size[1] * factor**2 > most_pixels:
+            raise TooLargeError
+        return factor
+
+    picture = open_picture(image, scale)
     name = Path(image).name if isinstance(image, str | os.PathLike) else None
     grid = tiles.tile_grid(picture.size, side)
     decoding = Decoding(options, picture.original_size, picture.size, grid, name)
-    return PictureTask(picture, decoding, side, tiles.cut(picture, grid[0], side))
+    first = tiles.cut(picture, grid[0], side)
+    return PictureTask(picture if len(grid) > 1 else None, decoding, side, first)
+
+
+def begin_or_error(
+    image: Source, options: Options, side: int, most_pixels: float = math.inf
+) -> PictureTask | TreeformerError:
+    """As `begin`, with the error as a value where the picture cannot be read."""
+    try:
+        return begin(image, options, side, most_pixels)
+    except TreeformerError as error:
+        return error

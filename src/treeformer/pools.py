@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import signal
 from collections import deque
@@ -25,6 +26,13 @@ def ahead(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item],
         yield futures.popleft().result()
 
 
+def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of `size` items, the last one shorter."""
+    iterator = iter(items)
+    while batch := list(itertools.islice(iterator, size)):
+        yield batch
+
+
 @contextmanager
 def thread_pool(workers: int) -> Iterator[Executor]:
     """Threads; where the block ends early, what has not begun never does."""
@@ -36,15 +44,30 @@ def thread_pool(workers: int) -> Iterator[Executor]:
 
 
 @contextmanager
-def process_pool(workers: int) -> Iterator[Executor]:
-    """Processes that leave Ctrl-C to this one. Fresh ones: forking a process that has threads or a GPU is not safe."""
+def process_pool(workers: int, start: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
+    """Processes that leave Ctrl-C to this one. Fresh ones: forking a process that has threads or a GPU is not safe.
+
+    Args:
+        workers: how many, at most; they are started as there is work.
+        start: what each process calls first, with the arguments, which may hold memory from `shared_bytes`.
+    """
     context = multiprocessing.get_context("spawn")
-    ignore = (signal.SIGINT, signal.SIG_IGN)
-    pool = _SilentPool(workers, mp_context=context, initializer=signal.signal, initargs=ignore)
+    pool = _SilentPool(workers, mp_context=context, initializer=_start, initargs=(start, arguments))
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def shared_bytes(count: int) -> Any:
+    """Zeros that this process and those of a pool share. The memory has no name, so that nothing can stay behind."""
+    return multiprocessing.RawArray("B", count)
+
+
+def _start(start: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if start is not None:
+        start(*arguments)
 
 
 class _SilentPool(ProcessPoolExecutor):

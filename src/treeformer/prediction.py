@@ -8,15 +8,14 @@ or a forest where there are several plants, in the pixels of the original pictur
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,13 +23,13 @@ from treeformer.engines import Engine, EngineName, RawPrediction, open_engine
 from treeformer.errors import TreeformerError
 from treeformer.images import Pixels, Source
 from treeformer.model_folder import ModelFolder, Precision, open_model
-from treeformer.picture_task import Decoding, Options, PictureTask, WorkingSize, begin
-from treeformer.pools import ahead, process_pool, thread_pool
+from treeformer.picture_processes import PictureProcesses, picture_processes
+from treeformer.picture_task import Decoding, Options, PictureTask, WorkingSize, begin, begin_or_error
+from treeformer.pools import ahead, batches, thread_pool
 from treeformer.skeleton import Skeleton
 
 # Pictures that torch predicts at once; ONNX Runtime on a CPU gains nothing from more than one.
 GPU_BATCH = 64
-Item = TypeVar("Item")
 
 
 class Predictor:
@@ -84,7 +83,7 @@ class Predictor:
         """
         options = Options(self.model, working_size, plants, min_confidence)
         task = begin(image, options, self.engine.input_size)
-        for batch in _batches(task.inputs(), self._batch(None)):
+        for batch in batches(task.inputs(), self._batch(None)):
             raw = self.engine(np.stack(batch))
             for row in range(len(batch)):
                 task.decoding.add(raw, row)
@@ -102,35 +101,32 @@ class Predictor:
         min_confidence: float | None = None,
         batch: int | None = None,
         workers: int = 2,
-        decoders: int = 0,
-    ) -> Iterator[Skeleton | TreeformerError]:
+        processes: bool = False,
+    ) -> Generator[Skeleton | TreeformerError, None, None]:
         """The skeletons of many pictures, in order; for a picture that cannot be read, the error, as a value.
 
-        Results are the same for every `batch`, `workers` and `decoders`. No more pictures are held in memory
+        Results are the same for every `batch`, `workers` and `processes`. No more pictures are held in memory
         than these ask for.
 
         Args:
             images: any number, taken as they are needed; further arguments as for `predict`.
             batch: tiles that are predicted at once; by default 64 with torch, 1 with ONNX Runtime.
             workers: threads that read pictures ahead.
-            decoders: processes that make trees of the network's numbers, which pays with a fast GPU; a script that
-                asks for any needs the usual `if __name__ == "__main__":`.
+            processes: the workers are processes, which also make the trees: for many files and a fast GPU. A script
+                that asks for them needs the usual `if __name__ == "__main__":`.
         """
         options = Options(self.model, working_size, plants, min_confidence)
-        at_once = self._batch(batch)
+        at_once, side, workers = self._batch(batch), self.engine.input_size, max(1, workers)
         with ExitStack() as stack:
-            readers = stack.enter_context(thread_pool(max(1, workers)))
             runner = stack.enter_context(thread_pool(1))
-            finishers = stack.enter_context(process_pool(decoders)) if decoders else None
-
-            def opened(image: Source) -> PictureTask | TreeformerError:
-                try:
-                    return begin(image, options, self.engine.input_size)
-                except TreeformerError as error:
-                    return error
-
-            tasks = ahead(readers, opened, images, 2 * at_once + workers)
-            yield from _Stream(self.engine, at_once, runner, finishers).results(tasks)
+            if processes:
+                others = stack.enter_context(picture_processes(workers, options, side, at_once))
+                yield from _Stream(self.engine, at_once, runner, others).results(others.opened(images))
+            else:
+                readers = stack.enter_context(thread_pool(workers))
+                opened = functools.partial(begin_or_error, options=options, side=side)
+                tasks = ahead(readers, opened, images, 2 * at_once + workers)
+                yield from _Stream(self.engine, at_once, runner).results(tasks)
 
     def _batch(self, wanted: int | None) -> int:
         if wanted is not None and wanted < 1:
@@ -183,21 +179,33 @@ class _Stream:
     The engine works in a thread of its own: while it has a batch, the next is gathered and the last one decoded.
     """
 
-    def __init__(self, engine: Engine, at_once: int, runner: Executor, finishers: Executor | None) -> None:
-        self.engine, self.at_once, self.runner, self.finishers = engine, at_once, runner, finishers
+    def __init__(self, engine: Engine, at_once: int, runner: Executor, others: PictureProcesses | None = None) -> None:
+        self.engine, self.at_once, self.runner, self.others = engine, at_once, runner, others
         self.slots: deque[_Slot] = deque()
         self.running: deque[tuple[Future[RawPrediction], list[_Slot]]] = deque()
 
     def results(self, tasks: Iterable[PictureTask | TreeformerError]) -> Iterator[Skeleton | TreeformerError]:
         # Other processes need time: their results are waited for two batches later.
-        lag = 2 * self.at_once if self.finishers else 0
-        for batch in _batches(self._inputs(tasks), self.at_once):
-            slots, pixels = zip(*batch, strict=True)
-            self.running.append((self.runner.submit(self.engine, np.stack(pixels)), list(slots)))
+        lag = 2 * self.at_once if self.others else 0
+        for slots, pixels in self._filled(self._inputs(tasks)):
+            self.running.append((self.runner.submit(self.engine, pixels), slots))
             self._collect(still_running=1)
             yield from self._finished(lag)
         self._collect(still_running=0)
         yield from self._finished(0)
+
+    def _filled(self, inputs: Iterable[tuple[_Slot, Pixels]]) -> Iterator[tuple[list[_Slot], Pixels]]:
+        """Batches, in two buffers in turn: the engine has one while the other is filled."""
+        buffers = np.empty((2, self.at_once, *2 * (self.engine.input_size,), 3), dtype=np.uint8)
+        slots: list[_Slot] = []
+        for slot, pixels in inputs:
+            buffers[0, len(slots)] = pixels
+            slots.append(slot)
+            if len(slots) == self.at_once:
+                yield slots, buffers[0]
+                slots, buffers = [], buffers[::-1]
+        if slots:
+            yield slots, buffers[0, : len(slots)]
 
     def _inputs(self, tasks: Iterable[PictureTask | TreeformerError]) -> Iterator[tuple[_Slot, Pixels]]:
         for task in tasks:
@@ -213,12 +221,16 @@ class _Stream:
         while len(self.running) > still_running:
             future, slots = self.running.popleft()
             raw = future.result()
+            complete = []
             for row, slot in enumerate(slots):
                 assert slot.decoding is not None
                 slot.decoding.add(raw, row)
                 if slot.decoding.is_complete:
-                    skeleton = slot.decoding.skeleton
-                    slot.result = skeleton if self.finishers is None else self.finishers.submit(skeleton).result
+                    complete.append((slot, slot.decoding))
+            decodings = [decoding for _, decoding in complete]
+            results = self.others.skeletons(decodings) if self.others else (one.skeleton for one in decodings)
+            for (slot, _), result in zip(complete, results, strict=True):
+                slot.decoding, slot.result = None, result
 
     def _finished(self, lag: int) -> Iterator[Skeleton | TreeformerError]:
         while len(self.slots) > lag and (result := self.slots[0].result) is not None:
@@ -228,10 +240,3 @@ class _Stream:
 
 def _itself(error: TreeformerError) -> TreeformerError:
     return error
-
-
-def _batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of `size` items, the last one shorter."""
-    iterator = iter(items)
-    while batch := list(itertools.islice(iterator, size)):
-        yield batch

@@ -170,6 +170,9 @@ class Skeleton:
         return state | {"metadata": dict(self.metadata)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        for value in state.values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
         self.__dict__.update(state | {"metadata": MappingProxyType(state["metadata"])})
 
     def replace(self, **changes: Any) -> Skeleton:

@@ -57,6 +57,11 @@ class Tile(NamedTuple):
     bottom: int
     own: tuple[float, float, float, float]  # left, top, right, bottom; infinite where there is no further tile
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, height) px."""
+        return self.right - self.left, self.bottom - self.top
+
     def weight(self, points: FloatArray) -> FloatArray:
         """(K,) what the tile's word on points (K,2) counts: 1 away from inner borders, falling to almost 0 there."""
         weight: FloatArray = np.clip(self._from_border(points) / OVERLAP_PX, LEAST_WEIGHT, 1.0).prod(axis=1)
@@ -156,12 +161,11 @@ def tile_graph(
         least_score: nodes below are left out.
         node_threshold: nodes below take no part in the spanning tree.
     """
-    size = (tile.right - tile.left, tile.bottom - tile.top)
-    kept = np.flatnonzero((node_score >= least_score) & inside(points, *size))
+    kept = np.flatnonzero((node_score >= least_score) & inside(points, *tile.size))
     score = node_score[kept].astype(np.float64)
     cost = bounded(edge_cost[np.ix_(kept, kept)].astype(np.float64), nan=LARGEST)
     cost = (cost + cost.T) / 2
-    place = np.clip(points[kept].astype(np.float64), 0.0, size) + np.array([tile.left, tile.top])
+    place = np.clip(points[kept].astype(np.float64), 0.0, tile.size) + np.array([tile.left, tile.top])
     chosen = np.zeros(cost.shape, dtype=bool)
     likely = np.flatnonzero(score >= node_threshold)
     tree = likely[minimum_spanning_tree(cost[np.ix_(likely, likely)])]

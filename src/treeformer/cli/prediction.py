@@ -13,6 +13,8 @@ from treeformer.errors import FormatError, TreeformerError
 
 # Reading is quicker than predicting: more threads would only hold more pictures.
 MOST_READERS = 16
+# Processes take about a second to start.
+MANY_PICTURES = 256
 
 
 class EngineChoice(StrEnum):
@@ -62,7 +64,7 @@ def predict(
         PrecisionChoice, typer.Option(help="Of ONNX Runtime; auto is int8, the quicker, where the model has it.")
     ] = PrecisionChoice.auto,
     threads: Annotated[int | None, typer.Option(help="CPU threads of the network; by default all cores.")] = None,
-    workers: Annotated[int, typer.Option(help="Threads that read pictures.")] = min(MOST_READERS, ALL_CORES),
+    workers: Annotated[int, typer.Option(help="Threads or, with a GPU, processes.")] = min(MOST_READERS, ALL_CORES),
     batch: Annotated[
         int | None, typer.Option(help="Pictures or tiles at once; by default as suits the engine.")
     ] = None,
@@ -82,9 +84,9 @@ def predict(
     report = BatchReport(0, (), ())
     if to_do:
         predictor = Predictor(model, engine=engine.value, threads=threads, precision=precision.value)
-        # A GPU is quicker than one process can make trees of its numbers.
-        decoders = max(1, workers // 2) if "cuda" in predictor.engine.name else 0
-        options |= {"batch": batch, "workers": workers, "decoders": decoders}
+        # A GPU is quicker than one process can read pictures and make trees.
+        processes = "cuda" in predictor.engine.name and len(to_do) >= MANY_PICTURES
+        options |= {"batch": batch, "workers": workers, "processes": processes}
         with progress("predicting") as show:
             report = predict_files(to_do, predictor, progress=show, **options)
     for picture in report.empty:
