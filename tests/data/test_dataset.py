@@ -190,6 +190,13 @@ def test_reports_merge() -> None:
     assert str(first) == "3 pictures were skipped\n  a: broken\n  b: broken\n  c: broken"
 
 
+def test_a_report_of_thousands_stays_short() -> None:
+    lines = str(SkipReport(Skipped(str(k), f"{k}: broken") for k in range(3000))).splitlines()
+    assert lines[0] == "3000 pictures were skipped"
+    assert lines[-1] == "  and 2980 more"
+    assert len(lines) == 22
+
+
 def test_synthetic_pictures_are_those_of_their_seeds() -> None:
     dataset = SyntheticDataset(range(10, 16), presets=("paper", "taproot", "vine"), looks=("paper",), size=(96, 80))
     assert len(dataset) == 6

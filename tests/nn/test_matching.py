@@ -13,6 +13,8 @@ from treeformer.errors import TreeformerError
 from treeformer.nn.matching import assign, match
 from treeformer.nn.targets import Targets
 
+WEIGHTS = {"score_weight": 1.0, "point_weight": 1.0}
+
 
 def cheapest(cost: np.ndarray) -> float:
     """Total cost of the best assignment, by trying all."""
@@ -42,10 +44,13 @@ def test_padding_is_never_matched_wherever_it_stands():
 
 
 def test_nan_and_infinities_are_the_last_choice():
-    cost = np.array([[[np.nan, 3.0, -np.inf], [np.inf, 1.0, 2.0]]], np.float32)
-    assert assign(cost, np.ones((1, 2), bool)).tolist() == [[1, 2]]
-    all_bad = np.full((1, 2, 3), np.nan, np.float32)
-    assert len(set(assign(all_bad, np.ones((1, 2), bool))[0])) == 2
+    targets = Targets.from_skeletons([Skeleton([(1, 0), (9, 0)], [(0, 1)])])
+    places = torch.tensor([[(float("nan"), 0), (8, 0), (float("-inf"), 0), (3, 0)]])
+    assert match(torch.zeros(1, 4), places, targets, **WEIGHTS).token.tolist() == [[3, 1]]
+    all_bad = torch.full((1, 4, 2), float("nan"))
+    found = match(torch.zeros(1, 4), all_bad, targets, **WEIGHTS)
+    assert len(set(found.token[0].tolist())) == 2
+    assert found.found.all()
 
 
 def test_the_costs_are_distance_and_score():
@@ -70,6 +75,15 @@ def test_targets_hold_what_the_skeletons_say(y_shape, comb):
     assert targets.root.nonzero().tolist() == [[0, 0], [1, 0]]
     assert targets.to("cpu").points.shape == (3, 9, 2)
     assert Targets.from_skeletons([Skeleton([], [])]).points.shape == (1, 0, 2)
+
+
+def test_targets_are_copied_into_memory_that_is_there(y_shape, comb):
+    first, second = (Targets.from_skeletons([skeleton], size=9) for skeleton in (y_shape, comb))
+    kept = first.clone()
+    kept.copy_(second)
+    for name in ("points", "mask", "adjacency", "root", "parent", "kind"):
+        assert torch.equal(getattr(kept, name), getattr(second, name))
+    assert first.mask.sum() == 4
 
 
 def test_a_skeleton_that_does_not_fit_is_named(comb):

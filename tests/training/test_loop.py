@@ -91,6 +91,9 @@ def test_it_writes_what_it_promises(config_file, tmp_path):
         "log.csv",
     }
     assert any("valid_edge_f1" in figures for _, _, figures in seen)
+    waiting = [figures["waiting_for_pictures"] for _, _, figures in seen if "waiting_for_pictures" in figures]
+    assert waiting
+    assert all(0 < share < 1 for share in waiting)
     assert all(np.isfinite(value) for value in losses(tmp_path / "out").values())
 
 

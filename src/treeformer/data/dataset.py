@@ -7,6 +7,7 @@ gathers the batches counts it in a `SkipReport`. `dataset[index]` raises instead
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from treeformer.images import IMAGE_SUFFIXES, open_image
 from treeformer.skeleton import Skeleton
 
 SPLITS = ("train", "valid", "test")
+MOST_REASONS = 20  # that a report spells out
 
 # Programs differ by half a pixel about where a picture begins: this far outside is on the border.
 BORDER_TOLERANCE_PX = 1.0
@@ -92,7 +94,9 @@ class SkipReport:
 
     def __str__(self) -> str:
         heading = "1 picture was skipped" if len(self) == 1 else f"{len(self)} pictures were skipped"
-        return "\n".join([heading, *(f"  {reason}" for reason in self._reasons.values())])
+        shown = [f"  {reason}" for reason in itertools.islice(self._reasons.values(), MOST_REASONS)]
+        rest = len(self) - len(shown)
+        return "\n".join([heading, *shown, *([f"  and {rest} more"] if rest else [])])
 
 
 def samples(dataset: Dataset, report: SkipReport | None = None) -> Iterator[Sample]:

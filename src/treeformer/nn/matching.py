@@ -49,7 +49,8 @@ def matching_costs(
     """
     distance = (targets.points[:, :, None] - points[:, None]).abs().sum(-1)  # (B,M,K)
     cost = point_weight * distance - score_weight * node_logits.float().sigmoid()[:, None]
-    return torch.cat([cost.float(), targets.mask[..., None].float()], dim=-1)
+    cost = cost.float().nan_to_num(nan=WORST, posinf=WORST, neginf=WORST)
+    return torch.cat([cost, targets.mask[..., None].float()], dim=-1)
 
 
 def solve(costs: Tensor) -> Tensor:
@@ -72,7 +73,7 @@ def as_matching(token: Tensor) -> Matching:
 
 
 def assign(cost: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The token of each real node, −1 where there is none: cost (B,M,K), mask (B,M) → (B,M).
+    """The token of each real node, −1 where there is none: finite cost (B,M,K), mask (B,M) → (B,M).
 
     Each picture's tokens compete for its own nodes only. SciPy lets go of Python's lock, so threads solve them.
     """
@@ -81,8 +82,7 @@ def assign(cost: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int
     def solve(pictures: NDArray[np.intp]) -> None:
         for picture in pictures:
             real = np.flatnonzero(mask[picture])
-            block = np.nan_to_num(cost[picture, real], nan=WORST, posinf=WORST, neginf=WORST)
-            row, column = linear_sum_assignment(block)
+            row, column = linear_sum_assignment(cost[picture, real])
             result[picture, real[row]] = column
 
     threads = min(MAX_THREADS, os.cpu_count() or 1, len(mask))

@@ -179,7 +179,8 @@ class _Run:
         last_checkpoint, last_log, bad_steps = began, (began, progress.step), 0
         step_began, warm_from = began, progress.step + WARM_UP_STEPS
         sums: dict[str, Tensor] = {}
-        for batch in on_device(loader, self.fabric.device):
+        arriving = _Timed(on_device(loader, self.fabric.device))
+        for batch in arriving:
             self._note_skips(batch)
             figures = self._step(step_module, batch)
             progress.step += 1
@@ -196,6 +197,7 @@ class _Run:
                 now, steps = time.monotonic(), progress.step - last_log[1]
                 means = {name: float(value) / steps for name, value in sums.items()}
                 means["images_per_s"] = steps * config.batch_size / (now - last_log[0])
+                means["waiting_for_pictures"] = arriving.share_since(last_log[0])
                 bad_steps = bad_steps + steps if not math.isfinite(means["loss"]) else 0
                 self._report(means)
                 last_log, sums = (now, progress.step), {}
@@ -363,6 +365,27 @@ def _groups(model: nn.Module, settings: OptimiserConfig) -> list[dict[str, Any]]
         {"params": parameters, "lr": settings.learning_rate * factor, "weight_decay": decay}
         for (factor, decay), parameters in groups.items()
     ]
+
+
+class _Timed:
+    """Batches, and how much of the time they were waited for."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self.batches, self.waited_s = batches, 0.0
+
+    def __iter__(self) -> Iterator[Batch]:
+        while True:
+            began = time.monotonic()
+            batch = next(self.batches, None)
+            self.waited_s += time.monotonic() - began
+            if batch is None:
+                return
+            yield batch
+
+    def share_since(self, moment: float) -> float:
+        """Of the time since then and the last call."""
+        waited, self.waited_s = self.waited_s, 0.0
+        return waited / max(time.monotonic() - moment, 1e-9)
 
 
 class _Log:
