@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from treeformer.nn.deformable_attention import as_level, sample
-from treeformer.nn.relation import DISTANCE_SCALE_PX, RelationHead, pairs_among
+from treeformer.nn.edge_context import edge_context
+from treeformer.nn.relation import DISTANCE_SCALE_PX, MOST_CERTAIN, RelationHead, pairs_among
 
 
 def read_one_way(reader, level, p_i, p_j, count):
@@ -17,7 +18,7 @@ def read_one_way(reader, level, p_i, p_j, count):
     return sums, [seen[k] - seen[count - 1 - k] for k in range(count // 2)]
 
 
-def one_direction(head: RelationHead, h_i, h_j, relation, p_i, p_j, fine):
+def one_direction(head: RelationHead, h_i, h_j, relation, p_i, p_j, fine, tail=True):
     """Logits (2,) of the ordered pair: W₁h_i + W₂h_j + W₃r, what lies along the way, and the rest of the perceptron."""
     even, odd = head.even_tokens.weight, head.odd_tokens.weight
     hidden = (even + odd) @ h_i + (even - odd) @ h_j + head.relation(relation)
@@ -27,7 +28,7 @@ def one_direction(head: RelationHead, h_i, h_j, relation, p_i, p_j, fine):
         distance = step.norm()
         hidden = hidden + head.even_segment(torch.cat([*sums, distance[None], torch.log1p(8 * distance)[None]]))
         hidden = hidden + head.odd_segment(torch.cat([*differences, step]))
-    return head.tail(hidden.relu())
+    return head.tail(hidden.relu()) if tail else hidden.relu()
 
 
 @pytest.fixture(params=[0, 6], ids=["tokens alone", "with the image"])
@@ -35,12 +36,12 @@ def setting(request):
     torch.manual_seed(0)
     head = RelationHead(8, 12, fine_channels=request.param, segment_channels=3, segment_points=4)
     fine = as_level(torch.randn(2, 6, 10, 10), 4)
-    return head, torch.randn(2, 5, 8), torch.randn(2, 8), 8 + 24 * torch.rand(2, 5, 2), fine
+    return head, torch.randn(2, 5, 8), torch.randn(2, 8), 8 + 24 * torch.rand(2, 5, 2), fine, torch.rand(2, 5)
 
 
 def test_it_is_the_mean_of_both_directions_of_the_papers_head(setting):
-    head, tokens, relation, points, fine = setting
-    logits = head(tokens, relation, points, fine)
+    head, tokens, relation, points, fine, scores = setting
+    logits = head(tokens, relation, points, fine, scores)
     assert logits.shape == (2, 5, 5, 2)
     for b in range(2):
         picture = fine._replace(cells=fine.cells[b : b + 1])
@@ -57,25 +58,71 @@ def test_it_is_the_mean_of_both_directions_of_the_papers_head(setting):
 
 
 def test_renumbering_the_nodes_renumbers_the_edges(setting):
-    head, tokens, relation, points, fine = setting
+    head, tokens, relation, points, fine, scores = setting
     order = torch.tensor([3, 0, 4, 1, 2])
-    logits = head(tokens, relation, points, fine)
-    renumbered = head(tokens[:, order], relation, points[:, order], fine)
+    logits = head(tokens, relation, points, fine, scores)
+    renumbered = head(tokens[:, order], relation, points[:, order], fine, scores[:, order])
     torch.testing.assert_close(renumbered, logits[:, order][:, :, order], atol=1e-5, rtol=1e-4)
 
 
 def test_fewer_nodes_give_the_same_answers(setting):
-    head, tokens, relation, points, fine = setting
-    logits = head(tokens, relation, points, fine)
-    torch.testing.assert_close(head(tokens[:, :3], relation, points[:, :3], fine), logits[:, :3, :3])
+    head, tokens, relation, points, fine, scores = setting
+    logits = head(tokens, relation, points, fine, scores)
+    torch.testing.assert_close(head(tokens[:, :3], relation, points[:, :3], fine, scores[:, :3]), logits[:, :3, :3])
     for count in (0, 1):
-        assert head(tokens[:, :count], relation, points[:, :count], fine).tolist() == [[[[0, 0]] * count] * count] * 2
+        assert (
+            head(tokens[:, :count], relation, points[:, :count], fine, scores[:, :count]).tolist()
+            == [[[[0, 0]] * count] * count] * 2
+        )
 
 
 def test_two_nodes_in_one_place_have_finite_gradients(setting):
-    head, tokens, relation, points, fine = setting
-    head(tokens, relation, torch.full_like(points, 9.0), fine).square().sum().backward()
+    head, tokens, relation, points, fine, scores = setting
+    head(tokens, relation, torch.full_like(points, 9.0), fine, scores).square().sum().backward()
     assert all(torch.isfinite(parameter.grad).all() for parameter in head.parameters())
+
+
+def with_context():
+    """The head of before, and the same one asked twice."""
+    torch.manual_seed(0)
+    plain = RelationHead(8, 12, fine_channels=6, segment_channels=3, segment_points=4)
+    twice = RelationHead(8, 12, fine_channels=6, segment_channels=3, segment_points=4, context_orders=3)
+    twice.load_state_dict(plain.state_dict(), strict=False)
+    given = (
+        torch.randn(1, 5, 8),
+        torch.randn(1, 8),
+        8 + 24 * torch.rand(1, 5, 2),
+        as_level(torch.randn(1, 6, 10, 10), 4),
+    )
+    return plain, twice, (*given, torch.rand(1, 5))
+
+
+def test_the_second_answer_begins_as_the_first():
+    plain, twice, given = with_context()
+    torch.testing.assert_close(twice(*given), plain(*given))
+
+
+def test_the_second_answer_pair_by_pair():
+    plain, twice, given = with_context()
+    with torch.no_grad():
+        twice.correction.weight += torch.randn(2, 12)
+    tokens, relation, points, fine, scores = given
+    first, answer = plain(*given)[0], twice(*given)[0]
+    margin = first[..., 0] - first[..., 1]
+    likely = (-margin).sigmoid() * scores[0][:, None] * scores[0]
+    seen = edge_context(points, likely[None], 3)[0]
+    for i in range(5):
+        for j in range(5):
+            if i == j:
+                assert answer[i, i].tolist() == [0, 0]
+                continue
+            total = first[i, j].clone()
+            for a, b in ((i, j), (j, i)):
+                sides = (tokens[0, a], tokens[0, b], relation[0], points[0, a], points[0, b], fine)
+                hidden = one_direction(plain, *sides, tail=False)
+                context = torch.cat([seen[a, b], seen[b, a], (margin[i, j] / MOST_CERTAIN).clamp(-1, 1)[None]])
+                total += twice.correction((twice.pair_again(hidden) + twice.context(context)).relu()) / 2
+            torch.testing.assert_close(answer[i, j], total, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 320])

@@ -56,6 +56,7 @@ class TreeFormerConfig(Regime):
         32  # channels that the relation head reads along a segment; 0: it does not look at the image
     )
     segment_points: int = 8  # places on a segment, an even number
+    context_orders: int = 8  # angular harmonics of the other edges at a pair's nodes, for a second answer; 0: none
 
     # ---- the tree constraint
     constraint: Constraint = "both"  # when edges are projected onto a tree: never, at inference, in training, in both
@@ -118,6 +119,7 @@ class TreeFormerConfig(Regime):
             "relation_min_stride": 8,
             "refine_points": False,
             "segment_channels": 0,
+            "context_orders": 0,
             "auxiliary_losses": False,
             "denoising": False,
             # The released weights, from sides of 1 to pixels of a 512×512 picture.

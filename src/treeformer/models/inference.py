@@ -41,5 +41,5 @@ class InferenceModel(nn.Module):
         at = index[..., None]
         tokens = tokens.gather(1, at.expand(-1, -1, tokens.shape[-1]))
         points = points[-1].gather(1, at.expand(-1, -1, 2))
-        edge_logits = self.model.relate(tokens, relation, points, found.fine)
+        edge_logits = self.model.relate(tokens, relation, points, found.fine, score)
         return score, points, edge_margin(edge_logits), found.root_logits.gather(1, index)

@@ -112,6 +112,7 @@ class TreeFormer(nn.Module):
             fine_channels=channels[0] if config.segment_channels else 0,
             segment_channels=config.segment_channels,
             segment_points=config.segment_points,
+            context_orders=config.context_orders,
         )
         self.sfs = SFS(config.suppression)
         self._losses = losses
@@ -129,7 +130,7 @@ class TreeFormer(nn.Module):
         if targets is None:
             found = self.detect(images, None, None)
             tokens, relation, node_logits, points = found.decoded
-            edge_logits = self.relate(tokens, relation, points[-1], found.fine)
+            edge_logits = self.relate(tokens, relation, points[-1], found.fine, node_logits[-1].sigmoid())
             return Output(
                 node_logits, points, found.root_logits, edge_logits, found.heat, found.offsets, found.fine.stride
             )
@@ -160,7 +161,8 @@ class TreeFormer(nn.Module):
         tokens, relation, node_logits, points = found.decoded
         denoising = None
         if self.config.denoising:
-            noisy_edges = self.relate(tokens[:, count:], relation, points[-1, :, count:], found.fine)
+            scores = node_logits[-1, :, count:].sigmoid()
+            noisy_edges = self.relate(tokens[:, count:], relation, points[-1, :, count:], found.fine, scores)
             denoising = Predictions(
                 node_logits[:, :, count:], points[:, :, count:], found.root_logits[:, count:], noisy_edges
             )
@@ -171,6 +173,7 @@ class TreeFormer(nn.Module):
             relation,
             points[-1].gather(1, index.expand(-1, -1, 2)),
             found.fine,
+            node_logits[-1].gather(1, selection).sigmoid(),
         )
         return Output(
             node_logits[:, :, :count],
@@ -222,9 +225,9 @@ class TreeFormer(nn.Module):
         root_logits = self.root_head(decoded.tokens).float().squeeze(-1)
         return Detection(decoded, root_logits, levels[0], heat, offsets)
 
-    def relate(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level) -> Tensor:
-        """Edge logits (B,N,N,2) among some tokens (B,N,width) at points (B,N,2) px."""
-        logits: Tensor = self.relation_head(tokens, relation, points, fine)
+    def relate(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level, scores: Tensor) -> Tensor:
+        """Edge logits (B,N,N,2) among some tokens (B,N,width) at points (B,N,2) px that are nodes at scores (B,N)."""
+        logits: Tensor = self.relation_head(tokens, relation, points, fine, scores)
         return logits
 
     def matching_costs(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Tensor:

@@ -5,6 +5,9 @@ so it is W₁h_i + W₂h_j + W₃r, and the three matrices need to be applied on
 sum and the difference of the two tokens it splits into an even part E, which stays when i and j change places, and an
 odd part O, which changes its sign; their matrices are (W₁ + W₂)/2 and (W₁ − W₂)/2. So the head looks at a pair from
 both sides, E + O and E − O, and the mean of the two answers is symmetric.
+
+Beyond the paper, the head may look along the segment between two nodes, and may ask a second time, when the first
+answers tell which other edges leave the two nodes, and in which directions (`treeformer.nn.edge_context`).
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treeformer.nn.deformable_attention import Level, sample
+from treeformer.nn.edge_context import edge_context
 from treeformer.nn.transformer import Perceptron
 
 DISTANCE_SCALE_PX = 64.0
+MOST_CERTAIN = 12.0  # margins beyond this are all the same
 
 
 class RelationHead(nn.Module):
@@ -28,6 +33,7 @@ class RelationHead(nn.Module):
         fine_channels: channels of the finest level; 0 where the head does not look at the image.
         segment_channels: channels of the map that is read along the segment between two nodes.
         segment_points: places on the segment, an even number.
+        context_orders: angular harmonics of the other edges at both nodes, for the second answer; 0: there is none.
     """
 
     def __init__(
@@ -38,6 +44,7 @@ class RelationHead(nn.Module):
         fine_channels: int = 0,
         segment_channels: int = 32,
         segment_points: int = 16,
+        context_orders: int = 0,
     ) -> None:
         super().__init__()
         self.even_tokens = nn.Linear(width, hidden, bias=False)
@@ -51,8 +58,15 @@ class RelationHead(nn.Module):
             half = segment_channels * segment_points // 2
             self.even_segment = nn.Linear(half + 2, hidden, bias=False)
             self.odd_segment = nn.Linear(half + 2, hidden, bias=False)
+        self.context_orders = context_orders
+        if context_orders:
+            self.pair_again = nn.Linear(hidden, hidden, bias=False)
+            self.context = nn.Linear(2 * 4 * context_orders + 1, hidden)
+            self.correction = nn.Linear(hidden, 2)
+            nn.init.zeros_(self.correction.weight)  # the second answer begins as the first
+            nn.init.zeros_(self.correction.bias)
 
-    def forward(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level) -> Tensor:
+    def forward(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level, scores: Tensor) -> Tensor:
         """Logits [no edge, edge] of every pair.
 
         Args:
@@ -60,11 +74,12 @@ class RelationHead(nn.Module):
             relation: (B,width).
             points: (B,N,2) px; no gradient flows through them.
             fine: the finest level, read along the segments.
+            scores: (B,N) probabilities of being a node: what edges to it count in the context of others.
 
         Returns:
             (B,N,N,2) float32, symmetric in i and j; 0 on the diagonal.
         """
-        batch, count = tokens.shape[:2]
+        count = tokens.shape[1]
         first, second, pair_of = pairs_among(count, tokens.device)
         # float32 before the gathers: their backward adds a hundred rows into one.
         even, odd = self.even_tokens(tokens).float(), self.odd_tokens(tokens).float()
@@ -80,8 +95,24 @@ class RelationHead(nn.Module):
             odd = odd + self.odd_segment(torch.cat([differences, step], dim=-1))
         one_way, other_way = functional.relu(even + odd), functional.relu(even - odd)
         logits = (self.tail(one_way) + self.tail(other_way)).float() / 2
-        # Row 0 is the diagonal's.
-        return functional.pad(logits, (0, 0, 1, 0)).index_select(1, pair_of.flatten()).view(batch, count, count, 2)
+        if self.context_orders:
+            margin = logits[..., :1] - logits[..., 1:]
+            likely = spread(torch.sigmoid(-margin), pair_of)[..., 0] * (scores[:, :, None] * scores[:, None]).detach()
+            seen = edge_context(points.detach(), likely, self.context_orders).flatten(1, 2)
+            at_first = seen.index_select(1, first * count + second)
+            at_second = seen.index_select(1, second * count + first)
+            bounded = margin.clamp(-MOST_CERTAIN, MOST_CERTAIN) / MOST_CERTAIN
+            for way, ends in ((one_way, (at_first, at_second)), (other_way, (at_second, at_first))):
+                again = self.pair_again(way) + self.context(torch.cat([*ends, bounded], dim=-1))
+                logits = logits + self.correction(functional.relu(again)).float() / 2
+        return spread(logits, pair_of)
+
+
+def spread(pairs: Tensor, pair_of: Tensor) -> Tensor:
+    """(B,P,C) of pairs → (B,N,N,C), symmetric, 0 on the diagonal; pair_of (N,N) as `pairs_among` gives it."""
+    # Row 0 is the diagonal's.
+    rows = functional.pad(pairs, (0, 0, 1, 0)).index_select(1, pair_of.flatten())
+    return rows.view(len(pairs), *pair_of.shape, pairs.shape[-1])
 
 
 def mapped(level: Level, layer: nn.Linear) -> Level:
