@@ -14,6 +14,7 @@ from treeformer.nn.losses import (
     box_loss,
     distance_costs,
     edge_losses,
+    fading_distance,
     focal_loss,
     heat_focal_loss,
     pair_weights,
@@ -164,3 +165,14 @@ def test_an_edge_costs_its_length_times_the_probability_that_there_is_none():
 
 def test_a_likely_root_costs_what_an_edge_of_its_odds_costs_and_an_unlikely_one_more_than_any():
     assert root_costs(torch.tensor([2.0, -1.0, 0.0])).tolist() == [-2.0, FORCED_ROOT_COST + 1, FORCED_ROOT_COST]
+
+
+def test_the_slope_of_the_fading_distance_is_halved_at_its_reach():
+    points = torch.tensor([[0.0, 0.0], [3.0, -1.0], [100.0, 0.0]], requires_grad=True)
+    target = torch.zeros(3, 2)
+    assert fading_distance(points, target, 0.0).tolist() == [0, 4, 100]
+    found = fading_distance(points, target, 4.0)
+    assert found.tolist() == pytest.approx([0, 4 * math.log(2), 4 * math.log(26)])
+    found.sum().backward()
+    assert points.grad[1].tolist() == [0.5, -0.5]
+    assert points.grad[2, 0].item() == pytest.approx(1 / 26)

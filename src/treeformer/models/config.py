@@ -77,7 +77,8 @@ class TreeFormerConfig(Regime):
     heat_weight: float = 1.0
     offset_weight: float = 0.2  # a pixel of L1 distance
     node_weight: float = 2.0
-    point_weight: float = 0.2  # a pixel of L1 distance
+    point_weight: float = 0.2  # a pixel of L1 distance …
+    point_reach_px: float = 4.0  # … which counts less and less beyond this: its slope is halved here; 0: as it is
     box_weight: float = 0.0  # of 1 − GIoU of boxes of a fixed side around the points …
     box_side_px: float = 8.0  # … and that side
     root_weight: float = 1.0
@@ -128,6 +129,7 @@ class TreeFormerConfig(Regime):
             "node_loss": "balanced",
             "node_weight": 3.0,
             "point_weight": 5 / 512,
+            "point_reach_px": 0.0,
             "box_weight": 2.0,
         }
         return cls(**(settings | changes))

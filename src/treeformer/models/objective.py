@@ -19,6 +19,7 @@ from treeformer.nn.losses import (
     box_loss,
     class_weights,
     edge_losses,
+    fading_distance,
     focal_loss,
     heat_focal_loss,
     pair_weights,
@@ -101,7 +102,7 @@ def _token_losses(
     layers = len(predicted.layer_points)
     index = matching.token[..., None].expand(layers, -1, -1, 2)
     points = predicted.layer_points.gather(2, index)
-    distance = (points - targets.points).abs().sum(-1) * matching.found
+    distance = fading_distance(points, targets.points, config.point_reach_px) * matching.found
     has_root = targets.root.any(1, keepdim=True)
     is_root = (targets.root.gather(1, target.clamp(min=0)) & (target >= 0)) if targets.root.shape[1] else target >= 0
     root = functional.binary_cross_entropy_with_logits(predicted.root_logits, is_root.float(), reduction="none")

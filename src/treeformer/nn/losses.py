@@ -40,6 +40,16 @@ def class_weights(target: Tensor, positive_weight: float) -> Tensor:
     return (1 - positive_weight) + (2 * positive_weight - 1) * target.float()
 
 
+def fading_distance(points: Tensor, target: Tensor, reach_px: float) -> Tensor:
+    """L1 distance d of points (…,2) px as r·log(1 + d/r): its slope fades from 1 to 1/2 at r, and on; 0 for L1 itself.
+
+    Where along a curve a node lies is a matter of taste, and a token far from the node it stands for will not get
+    there: both would pull as hard as a node that is a pixel off, and there are more of them.
+    """
+    distance = (points - target).abs().sum(-1)
+    return reach_px * torch.log1p(distance / reach_px) if reach_px else distance
+
+
 def box_loss(points: Tensor, target: Tensor, side_px: float) -> Tensor:
     """1 − GIoU of two squares of one size around the points: (…,2) px → (…).
 
