@@ -112,7 +112,7 @@ def spread(pairs: Tensor, pair_of: Tensor) -> Tensor:
     """(B,P,C) of pairs → (B,N,N,C), symmetric, 0 on the diagonal; pair_of (N,N) as `pairs_among` gives it."""
     # Row 0 is the diagonal's.
     rows = functional.pad(pairs, (0, 0, 1, 0)).index_select(1, pair_of.flatten())
-    return rows.view(len(pairs), *pair_of.shape, pairs.shape[-1])
+    return rows.view(pairs.shape[0], *pair_of.shape, pairs.shape[-1])
 
 
 def mapped(level: Level, layer: nn.Linear) -> Level:
