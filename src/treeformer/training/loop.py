@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import signal
@@ -27,10 +26,11 @@ from treeformer.nn.targets import Targets
 from treeformer.training import checkpoint
 from treeformer.training.config import ConfigError, OptimiserConfig, TrainingConfig, build
 from treeformer.training.graphed_step import GraphedStep
-from treeformer.training.stream import Batch, PictureStream, on_device, training_loader
+from treeformer.training.run_log import NoLog, RunLog
+from treeformer.training.stream import Batch, PictureStream, TimedBatches, on_device, training_loader
 from treeformer.training.validation import Validator
 
-CHECKPOINT, BEST, LOG = "checkpoint.safetensors", "best.safetensors", "log.csv"
+CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 # A step whose loss is no number is left out; so many in a row mean that the model is lost.
 MAX_BAD_STEPS = 20
 LOG_EVERY = 20
@@ -130,7 +130,7 @@ class _Run:
             raise ConfigError(f"batch_size {config.batch_size} cannot be shared among {fabric.world_size} processes")
         self.batch = config.batch_size // fabric.world_size
         self.skips = data.SkipReport()
-        self.log = _Log(out, progress.step) if fabric.is_global_zero else _NoLog()
+        self.log = RunLog(out, progress.step) if fabric.is_global_zero else NoLog()
         # All weights and buffers are floating-point numbers, and stay where they are in memory.
         self.averages = list(average.values())
         self.weights = [model.state_dict()[name] for name in average]
@@ -179,7 +179,7 @@ class _Run:
         last_checkpoint, last_log, bad_steps = began, (began, progress.step), 0
         step_began, warm_from = began, progress.step + WARM_UP_STEPS
         sums: dict[str, Tensor] = {}
-        arriving = _Timed(on_device(loader, self.fabric.device))
+        arriving = TimedBatches(on_device(loader, self.fabric.device))
         for batch in arriving:
             self._note_skips(batch)
             figures = self._step(step_module, batch)
@@ -365,69 +365,3 @@ def _groups(model: nn.Module, settings: OptimiserConfig) -> list[dict[str, Any]]
         {"params": parameters, "lr": settings.learning_rate * factor, "weight_decay": decay}
         for (factor, decay), parameters in groups.items()
     ]
-
-
-class _Timed:
-    """Batches, and how much of the time they were waited for."""
-
-    def __init__(self, batches: Iterator[Batch]) -> None:
-        self.batches, self.waited_s = batches, 0.0
-
-    def __iter__(self) -> Iterator[Batch]:
-        while True:
-            began = time.monotonic()
-            batch = next(self.batches, None)
-            self.waited_s += time.monotonic() - began
-            if batch is None:
-                return
-            yield batch
-
-    def share_since(self, moment: float) -> float:
-        """Of the time since then and the last call."""
-        waited, self.waited_s = self.waited_s, 0.0
-        return waited / max(time.monotonic() - moment, 1e-9)
-
-
-class _Log:
-    """log.csv, a row a report, and TensorBoard where it is installed."""
-
-    def __init__(self, out: Path, step: int) -> None:
-        out.mkdir(parents=True, exist_ok=True)
-        path = out / LOG
-        rows = []
-        if step and path.exists():
-            # What a killed run logged after its last checkpoint happens again.
-            with path.open(newline="") as file:
-                rows = [row for row in csv.reader(file) if row and row[0].isdigit() and int(row[0]) <= step]
-        self.file = path.open("w", newline="")
-        self.writer = csv.writer(self.file)
-        self.writer.writerow(("step", "seconds", "figure", "value"))
-        self.writer.writerows(rows)
-        self.events: Any = None
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            return
-        self.events = SummaryWriter(str(out))
-
-    def row(self, progress: checkpoint.Progress, figures: dict[str, float]) -> None:
-        for name, value in figures.items():
-            self.writer.writerow((progress.step, f"{progress.seconds:.1f}", name, f"{value:.6g}"))
-            if self.events is not None:
-                self.events.add_scalar(name, value, progress.step)
-        self.file.flush()
-
-    def close(self) -> None:
-        self.file.close()
-        if self.events is not None:
-            self.events.close()
-
-
-class _NoLog:
-    """The log of all processes but the first."""
-
-    def row(self, progress: checkpoint.Progress, figures: dict[str, float]) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""

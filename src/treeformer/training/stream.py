@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -224,3 +225,24 @@ def on_device(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]
         working.wait_stream(copying)
         coming.record_stream(working)
         ready = coming
+
+
+class TimedBatches:
+    """Batches, and how much of the time they were waited for."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self.batches, self.waited_s = batches, 0.0
+
+    def __iter__(self) -> Iterator[Batch]:
+        while True:
+            began = time.monotonic()
+            batch = next(self.batches, None)
+            self.waited_s += time.monotonic() - began
+            if batch is None:
+                return
+            yield batch
+
+    def share_since(self, moment: float) -> float:
+        """Of the time since then and the last call."""
+        waited, self.waited_s = self.waited_s, 0.0
+        return waited / max(time.monotonic() - moment, 1e-9)
