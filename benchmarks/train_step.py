@@ -40,11 +40,11 @@ class Step:
 
     def __init__(self, name: str, constraint: str, example: Batch, device: torch.device, graphs: bool) -> None:
         self.model, self.optimiser = make(name, constraint, device, compiled=device.type == "cuda")
-        self.device = device
+        self.device, self.graphs = device, graphs
         self.graphed = GraphedStep(self.model, example, self.precision) if graphs else None
 
     def precision(self) -> torch.autocast:
-        on_gpu, cached = self.device.type == "cuda", self.graphed is None
+        on_gpu, cached = self.device.type == "cuda", not self.graphs
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=on_gpu, cache_enabled=cached)
 
     def __call__(self, batch: Batch) -> None:

@@ -8,7 +8,16 @@ import pytest
 import torch
 from torch.nn import functional
 
-from treeformer.nn.deformable_attention import DeformableAttention, Level, as_level, sample
+from treeformer.nn.deformable_attention import (
+    DeformableAttention,
+    Level,
+    as_level,
+    rows_in_bags,
+    sample,
+    weighted_rows,
+)
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
 def read_slowly(feature_map: torch.Tensor, x: float, y: float, stride: int) -> torch.Tensor:
@@ -99,6 +108,27 @@ def test_a_wild_point_never_reads_outside_the_map(bad):
     read = sample(level, torch.tensor([[[bad, 5.0], [5.0, 5.0]]]))
     torch.testing.assert_close(read[0, 1], torch.ones(3))
     assert not (read[0, 0] == 1).any()
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 5, 3, 64), (0, 4)])
+def test_bags_add_the_same_rows(shape):
+    torch.manual_seed(0)
+    table, row, weight = torch.randn(50, 7), torch.randint(50, shape), torch.randn(shape)
+    expected = torch.zeros(*shape[:-1], 7)
+    for place in torch.cartesian_prod(*(torch.arange(count) for count in shape)).tolist():
+        expected[tuple(place[:-1])] += weight[tuple(place)] * table[row[tuple(place)]]
+    torch.testing.assert_close(weighted_rows(table, row, weight), expected)
+    torch.testing.assert_close(rows_in_bags(table, row, weight), expected)
+
+
+@needs_cuda
+def test_a_gpu_in_use_reads_what_it_reads_in_training():
+    torch.manual_seed(0)
+    level = as_level(torch.randn(2, 24, 9, 7, device="cuda"), stride=8)
+    points = torch.rand(2, 31, 2, device="cuda") * 90 - 10
+    trained = sample(level, points)
+    with torch.inference_mode():
+        torch.testing.assert_close(sample(level, points), trained)
 
 
 def test_cells_are_the_maps_rows_without_a_copy():

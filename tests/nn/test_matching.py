@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from itertools import permutations
 
 import numpy as np
@@ -10,9 +12,16 @@ import torch
 
 from treeformer import Skeleton
 from treeformer.errors import TreeformerError
-from treeformer.nn.matching import assign, match
+from treeformer.nn import assignment_triton
+from treeformer.nn.matching import WORST, assign, match
 from treeformer.nn.targets import Targets
 
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None
+KERNEL_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+needs_kernel = pytest.mark.skipif(
+    not (torch.cuda.is_available() or INTERPRETED), reason="no CUDA device, nor TRITON_INTERPRET=1 with Triton"
+)
 WEIGHTS = {"score_weight": 1.0, "point_weight": 1.0}
 
 
@@ -34,6 +43,46 @@ def test_it_is_the_cheapest_of_all_assignments(nodes, tokens):
         assert len(found) == min(nodes, tokens)
         assert len(set(result[picture, found])) == len(found), "no token answers twice"
         assert cost[picture, found, result[picture, found]].sum() == pytest.approx(cheapest(cost[picture]), abs=1e-5)
+
+
+@needs_kernel
+@pytest.mark.parametrize(("nodes", "tokens"), [(0, 4), (1, 4), (4, 4), (12, 33), (20, 20)])
+@pytest.mark.parametrize("kind", ["distinct", "ties", "some worst", "all worst"])
+def test_the_kernel_is_as_cheap_as_scipy(nodes, tokens, kind):
+    rng = np.random.default_rng(nodes)
+    cost = rng.normal(size=(4, nodes, tokens)).astype(np.float32)
+    if kind == "ties":
+        cost = rng.integers(0, 3, size=cost.shape).astype(np.float32)
+    elif kind != "distinct":
+        cost = np.where(rng.random(cost.shape) < (0.2 if kind == "some worst" else 1.0), np.float32(WORST), cost)
+    mask = rng.random((4, nodes)) < np.linspace(0, 1, 4)[:, None]
+    expected = assign(cost, mask)
+    result = on_kernel(cost, mask)
+    assert ((result >= 0) == mask).all()
+    for picture in range(4):
+        real = np.flatnonzero(mask[picture])
+        assert len(set(result[picture, real])) == len(real), "no token answers twice"
+        totals = [cost[picture, real, chosen[picture, real]].sum(dtype=np.float64) for chosen in (result, expected)]
+        assert totals[0] == pytest.approx(totals[1], rel=1e-9, abs=1e-9)
+
+
+@needs_cuda
+def test_the_kernel_takes_many_tokens_and_never_waits():
+    rng = np.random.default_rng(0)
+    cost, mask = rng.exponential(size=(64, 300, 600)).astype(np.float32), rng.random((64, 300)) < 0.7
+    places = torch.from_numpy(cost).cuda(), torch.from_numpy(mask).cuda()
+    assignment_triton.assign(*places)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = assignment_triton.assign(*places)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert (found.cpu().numpy() == assign(cost, mask)).all()
+
+
+def on_kernel(cost: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    places = (torch.from_numpy(array).to(KERNEL_DEVICE) for array in (cost, mask))
+    return assignment_triton.assign(*places).cpu().numpy()
 
 
 def test_padding_is_never_matched_wherever_it_stands():

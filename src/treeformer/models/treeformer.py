@@ -21,7 +21,7 @@ from treeformer.nn.backbone import Bottleneck, ResNet
 from treeformer.nn.decoder import Decoded, Decoder, set_prior_
 from treeformer.nn.deformable_attention import Level, as_level, sample
 from treeformer.nn.heat_map import HeatMapHead, cell_points, peaks
-from treeformer.nn.matching import Matching, as_matching, matching_costs, solve
+from treeformer.nn.matching import Matching, match
 from treeformer.nn.positions import sine_positions
 from treeformer.nn.pyramid import FeaturePyramid, LevelProjections
 from treeformer.nn.relation import RelationHead
@@ -55,6 +55,8 @@ class TreeFormer(nn.Module):
         >>> model.decode(output)[0].is_forest
         True
     """
+
+    recordable = True  # on a GPU a training step never waits for the device: it can be a CUDA graph
 
     def __init__(self, config: TreeFormerConfig | None = None) -> None:
         super().__init__()
@@ -134,38 +136,22 @@ class TreeFormer(nn.Module):
             return Output(
                 node_logits, points, found.root_logits, edge_logits, found.heat, found.offsets, found.fine.stride
             )
-        found, costs = self.start(images, targets)
-        return self.finish(found, as_matching(solve(costs)), targets)
-
-    def start(self, images: Tensor, targets: Targets) -> tuple[Detection, Tensor]:
-        """The forward pass of training up to the matching, which is done on the host.
-
-        Returns:
-            What was found, and the costs of the matching; see `treeformer.nn.matching.matching_costs`.
-        """
         count = self.config.tokens
         if targets.points.shape[1] > count:
             raise TreeformerError(f"targets of {targets.points.shape[1]} nodes for {count} tokens")
-        noisy = noisy_mask = None
+        noisy = noisy_mask = denoising = None
         if self.config.denoising:
             noisy = targets.points + self.config.denoising_px * torch.randn_like(targets.points)
             noisy_mask = targets.mask
         found = self.detect(images, noisy, noisy_mask)
-        return found, self.matching_costs(
-            found.decoded.node_logits[-1, :, :count], found.decoded.points[-1, :, :count], targets
-        )
-
-    def finish(self, found: Detection, matching: Matching, targets: Targets) -> Output:
-        """The rest of the forward pass of training: edges among the tokens that count."""
-        count = self.config.tokens
         tokens, relation, node_logits, points = found.decoded
-        denoising = None
         if self.config.denoising:
             scores = node_logits[-1, :, count:].sigmoid()
             noisy_edges = self.relate(tokens[:, count:], relation, points[-1, :, count:], found.fine, scores)
             denoising = Predictions(
                 node_logits[:, :, count:], points[:, :, count:], found.root_logits[:, count:], noisy_edges
             )
+        matching = self.match(node_logits[-1, :, :count], points[-1, :, :count], targets)
         selection = self.select(node_logits[-1, :, :count], matching)
         index = selection[..., None]
         edge_logits = self.relate(
@@ -230,10 +216,10 @@ class TreeFormer(nn.Module):
         logits: Tensor = self.relation_head(tokens, relation, points, fine, scores)
         return logits
 
-    def matching_costs(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Tensor:
-        """(B,M,K+1), of object tokens (B,K), (B,K,2) and the truth; see `treeformer.nn.matching.matching_costs`."""
+    def match(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Matching:
+        """Which object token, of (B,K) and (B,K,2), answers for which node of the truth."""
         weights = {"score_weight": self.config.match_score, "point_weight": self.config.match_point}
-        return matching_costs(node_logits, points, targets, **weights)
+        return match(node_logits, points, targets, **weights)
 
     @torch.no_grad()
     def select(self, node_logits: Tensor, matching: Matching) -> Tensor:
@@ -257,7 +243,7 @@ class TreeFormer(nn.Module):
     def loss(self, output: Output, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
         """Weighted losses by name; their sum is what to minimise. See `treeformer.models.objective.losses`."""
         if output.matching is None:
-            output.matching = as_matching(solve(self.matching_costs(output.node_logits, output.points, targets)))
+            output.matching = self.match(output.node_logits, output.points, targets)
         return self._losses(self.config, self.sfs, output, targets, node_count)
 
     @torch.no_grad()

@@ -1,8 +1,8 @@
 """Deformable attention over several feature maps, in plain torch.
 
 Reading a map between its cells is four gathers of whole rows (all channels of a cell lie together) rather than
-`grid_sample`: the rows are read and, in the backward pass, added in one piece each. torch.compile makes one kernel of
-the gathers, their weights and the sum; without it, a Triton kernel would save the memory of the rows in between.
+`grid_sample`: the rows are read and, in the backward pass, added in one piece each. In training torch.compile makes one
+kernel of the gathers, their weights and the sum; for use on a GPU, `embedding_bag` is such a kernel.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class Level(NamedTuple):
@@ -61,8 +62,20 @@ def sample(level: Level, points: Tensor) -> Tensor:
     first = torch.arange(batch, device=points.device) * cell_count
     row = cell + first.view(batch, *[1] * (cell.dim() - 1))
     # float32 before the gather: its backward adds many rows into one, which bfloat16 would round away.
-    table = level.cells.reshape(batch * cell_count, channels).float()
-    return (table.index_select(0, row.flatten()).view(*cell.shape, channels) * weight[..., None]).sum(-2)
+    return weighted_rows(level.cells.reshape(batch * cell_count, channels).float(), row, weight)
+
+
+def weighted_rows(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
+    """Some rows of a table (V,C), each times its weight, added: row (…,K) int64, weight (…,K) → (…,C)."""
+    if table.is_cuda and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        return rows_in_bags(table, row, weight)
+    return (table.index_select(0, row.flatten()).view(*row.shape, table.shape[1]) * weight[..., None]).sum(-2)
+
+
+def rows_in_bags(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
+    """`weighted_rows` without the rows in between; its gradient would take a sort of all rows."""
+    bags = functional.embedding_bag(row.flatten(0, -2), table, per_sample_weights=weight.flatten(0, -2), mode="sum")
+    return bags.view(*row.shape[:-1], table.shape[1])
 
 
 class DeformableAttention(nn.Module):
@@ -129,8 +142,7 @@ class DeformableAttention(nn.Module):
         first = accumulate([0, *(level.height * level.width for level in levels[:-1])])
         cell = torch.cat([inside + start for inside, start in zip(cells, first, strict=True)], dim=3)
         row = (image * total + cell) * heads + head
-        rows = table.index_select(0, row.flatten()).view(*row.shape, width // heads)
-        return (rows * torch.cat(weights, dim=3)[..., None]).sum(-2)
+        return weighted_rows(table, row, torch.cat(weights, dim=3))
 
     def _read_then_project(self, cells: list[Tensor], weights: list[Tensor], levels: Sequence[Level]) -> Tensor:
         """Features where the heads look, and the values of those alone: (B,Q,heads,width/heads)."""

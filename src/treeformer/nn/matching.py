@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from treeformer.nn import assignment_triton
 from treeformer.nn.targets import Targets
 
 WORST = 1e8  # stands for NaN and infinities: never chosen while anything else is left
@@ -26,6 +27,7 @@ class Matching:
     found: Tensor  # (B,M) bool; False for padding, and for nodes that were left over when tokens ran out
 
 
+@torch.no_grad()
 def match(
     node_logits: Tensor, points: Tensor, targets: Targets, *, score_weight: float, point_weight: float
 ) -> Matching:
@@ -35,40 +37,13 @@ def match(
         node_logits: (B,K).
         points: (B,K,2) px.
     """
-    costs = matching_costs(node_logits, points, targets, score_weight=score_weight, point_weight=point_weight)
-    return as_matching(solve(costs))
-
-
-@torch.no_grad()
-def matching_costs(
-    node_logits: Tensor, points: Tensor, targets: Targets, *, score_weight: float, point_weight: float
-) -> Tensor:
-    """(B,M,K+1): what each token costs each node, and in the last column whether the node is a real one.
-
-    In one piece, since the costs of a whole batch travel to the host at once.
-    """
     distance = (targets.points[:, :, None] - points[:, None]).abs().sum(-1)  # (B,M,K)
     cost = point_weight * distance - score_weight * node_logits.float().sigmoid()[:, None]
     cost = cost.float().nan_to_num(nan=WORST, posinf=WORST, neginf=WORST)
-    return torch.cat([cost, targets.mask[..., None].float()], dim=-1)
-
-
-def solve(costs: Tensor) -> Tensor:
-    """The token of each real node, −1 where there is none: `matching_costs` → (B,M) int64 on the same device.
-
-    Done on the host: the one place in training that waits for a device.
-    """
-    host = costs
-    if costs.is_cuda:
-        host = torch.empty(costs.shape, pin_memory=True).copy_(costs, non_blocking=True)
-        torch.cuda.current_stream(costs.device).synchronize()
-    table = host.numpy()
-    token = torch.from_numpy(assign(table[..., :-1], table[..., -1] > 0))
-    return token.to(costs.device, non_blocking=True)
-
-
-def as_matching(token: Tensor) -> Matching:
-    """From what `solve` gives."""
+    if assignment_triton.can_assign(cost):
+        token = assignment_triton.assign(cost, targets.mask)
+    else:
+        token = torch.from_numpy(assign(cost.cpu().numpy(), targets.mask.cpu().numpy())).to(cost.device)
     return Matching(token.clamp(min=0), token >= 0)
 
 

@@ -17,7 +17,7 @@ try:
     import triton
     import triton.language as tl
 except ImportError:  # torch for the CPU alone comes without Triton
-    triton = None
+    triton = tl = None
 
 MAX_NODES = 4096  # the row of keys lives in registers
 TILE = 32

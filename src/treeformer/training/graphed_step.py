@@ -1,9 +1,7 @@
-"""A training step as two CUDA graphs, so that Python starts two recordings instead of some two thousand kernels.
+"""A training step as a CUDA graph, so that Python starts one recording instead of some two thousand kernels.
 
-The Hungarian matching is done on the host, in the middle of the forward pass. So the first graph ends with its costs,
-and the second begins with its answer and goes on to the gradients. Both are recorded once, in one pool of memory: what
-the first leaves for the backward pass lies where the second looks for it, step after step. Nothing that is recorded may
-wait for the device: no `item`, no `nonzero`, no `torch.where` with a number, which is first copied there.
+Nothing that is recorded may wait for the device: no `item`, no `nonzero`, no `torch.where` with a number, which is
+first copied there; and the Hungarian matching has to be done by the device, too.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from treeformer.nn.matching import as_matching, solve
 from treeformer.training.stream import Batch
 
 # Steps before the recording: what is compiled, chosen or allocated on first use has to be there.
@@ -26,7 +23,7 @@ class GraphedStep:
     """Forward, loss and backward of one model for batches of one shape.
 
     Args:
-        model: has `start`, `finish` and `loss` as TreeFormer has them, on a GPU.
+        model: its forward pass and `loss` wait for nothing; on a GPU.
         example: a batch, on the same GPU.
         precision: makes the context of the forward pass, autocast without its cache or none.
 
@@ -42,38 +39,26 @@ class GraphedStep:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(WARM_UP_STEPS):
-                found, costs = self._start()
-                self.token = solve(costs)
-                self._finish(found)
-                del found
+                self._step()
                 model.zero_grad(set_to_none=True)
         torch.cuda.current_stream().wait_stream(side)
-        self.before, self.after = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        self.graph = torch.cuda.CUDAGraph()
         # Other threads, which lock memory for the batches to come, may go on meanwhile.
-        with torch.cuda.graph(self.before, capture_error_mode="thread_local"):
-            found, self.costs = self._start()
-        with torch.cuda.graph(self.after, pool=self.before.pool(), capture_error_mode="thread_local"):
-            self.figures = self._finish(found)
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            self.figures = self._step()
 
     def __call__(self, batch: Batch, node_count: Tensor) -> dict[str, Tensor]:
         """Losses by name, `loss` their sum; the tensors are overwritten by the next call."""
         self.images.copy_(batch.images)
         self.targets.copy_(batch.targets)
         self.node_count.copy_(node_count)
-        self.before.replay()
-        self.token.copy_(solve(self.costs))
-        self.after.replay()
+        self.graph.replay()
         return self.figures
 
-    def _start(self) -> Any:
+    def _step(self) -> dict[str, Tensor]:
         with self.precision():
             pixels = (self.images.float() / 255.0).contiguous(memory_format=torch.channels_last)
-            return self.model.start(pixels, self.targets)
-
-    def _finish(self, found: Any) -> dict[str, Tensor]:
-        with self.precision():
-            output = self.model.finish(found, as_matching(self.token), self.targets)
-            parts = self.model.loss(output, self.targets, self.node_count)
+            parts = self.model.loss(self.model(pixels, self.targets), self.targets, self.node_count)
             loss = torch.stack(list(parts.values())).sum()
         loss.backward()  # type: ignore[no-untyped-call]
         return {name: value.detach() for name, value in ({"loss": loss} | parts).items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import signal
@@ -318,8 +319,9 @@ class _Run:
 
 
 def uses_graphs(fabric: Fabric, model: Any) -> bool:
-    """Whether steps are CUDA graphs: on a single GPU, for a model that tells where its matching is."""
-    return fabric.device.type == "cuda" and fabric.world_size == 1 and hasattr(model, "start")
+    """Whether steps are CUDA graphs: on a single GPU with Triton, for a model that waits for nothing."""
+    alone = fabric.device.type == "cuda" and fabric.world_size == 1 and importlib.util.find_spec("triton") is not None
+    return alone and getattr(model, "recordable", False)
 
 
 def _fabric(config: TrainingConfig, accelerator: str, devices: int, machines: int) -> Fabric:
