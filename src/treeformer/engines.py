@@ -18,8 +18,8 @@ EngineName = Literal["auto", "onnx", "torch"]
 class RawPrediction(NamedTuple):
     """A network's numbers for B pictures: K candidates each, the likeliest first. K differs from call to call.
 
-    K is the largest number of nodes above the model's candidate score in a picture of the batch (at least 2), so the
-    last candidates of a picture may be below it.
+    K is the largest number of nodes above the model's candidate score in a picture of the batch (at least 2); what
+    follows after a picture's own candidates has a lower score and means nothing.
     """
 
     node_score: NDArray[np.float32]  # (B,K) probabilities

@@ -35,7 +35,7 @@ class Options:
 
     Attributes:
         working_px: the length that longer pictures are reduced to; None: never.
-        node_threshold: least confidence of a node in the tree.
+        node_threshold: least confidence of a node in the tree; the model's candidates have no lower one.
         least_score: least score of a candidate in one tile.
         edge_threshold: least confidence of an edge; 0 keeps the spanning tree whole.
     """
@@ -54,9 +54,10 @@ class Options:
             raise TreeformerError(f"the least confidence must lie between 0 and 1, not {min_confidence}")
         wanted = settings.working_size if working_size is None else working_size
         self.working_px = None if isinstance(wanted, str) else wanted
-        self.node_threshold = settings.node_threshold if min_confidence is None else min_confidence
+        asked = settings.node_threshold if min_confidence is None else min_confidence
+        self.node_threshold = max(asked, settings.candidate_score)
         self.root_threshold = settings.root_threshold
-        self.least_score = min(settings.candidate_score, self.node_threshold)
+        self.least_score = settings.candidate_score
         self.single_plant = plants == 1
         self.edge_threshold = 0.0 if self.single_plant else min_confidence or 0.0
         self.model_name = model.path.name

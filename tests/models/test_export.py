@@ -19,7 +19,7 @@ from treeformer.decode import decode
 from treeformer.engines import RawPrediction, open_engine
 from treeformer.errors import TreeformerError
 from treeformer.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolderError, ModelSettings, open_model
-from treeformer.models import InferenceModel, TreeFormer, TreeFormerConfig
+from treeformer.models import InferenceModel, TreeFormer, TreeFormerConfig, inference
 from treeformer.models import export as export_module
 from treeformer.models.export import export_model, load_trained, save_pretrained
 from treeformer.synthetic import picture
@@ -79,9 +79,13 @@ def test_the_weights_are_stored_once(folder):
 def test_both_engines_give_the_same_numbers_and_trees(folder, pictures, part):
     images = pictures[part]
     ours, theirs = open_engine(folder, "onnx", precision="float32")(images), open_engine(folder, "torch")(images)
+    np.testing.assert_allclose(ours.node_score, theirs.node_score, atol=2e-3, rtol=1e-3)
     for one, other in zip(ours, theirs, strict=True):
+        assert one.shape == other.shape
         assert one.dtype == other.dtype == np.float32
-        np.testing.assert_allclose(one, other, atol=2e-3, rtol=1e-3)
+        for row, count in enumerate((ours.node_score > 0).sum(1)):
+            own = (row, *[slice(count)] * (2 if one is ours.edge_cost else 1))
+            np.testing.assert_allclose(one[own], other[own], atol=2e-3, rtol=1e-3)
     for one, other in zip(trees(ours, folder), trees(theirs, folder), strict=True):
         assert np.array_equal(one.edges, other.edges)
         assert np.array_equal(one.root, other.root)
@@ -96,6 +100,22 @@ def test_a_blank_picture_gives_a_forest(folder, precision, value):
     assert all(np.isfinite(array).all() for array in raw)
     np.testing.assert_allclose(raw.node_score[0], raw.node_score[1], atol=1e-6)
     assert all(tree.is_forest for tree in trees(raw, folder))
+
+
+def test_groups_change_nothing_but_the_padding(pictures, monkeypatch):
+    monkeypatch.setattr(inference, "GROUP", 2)
+    model = InferenceModel(network(), THRESHOLDS["candidate_score"])
+    images = torch.from_numpy(pictures[[0, 1, 2]])
+    with torch.inference_mode():
+        together, groups = model(images), model.in_groups(images)
+    count = (together[0] > 0).sum(1).tolist()
+    assert sorted(row for rows, _ in groups for row in rows) == [0, 1, 2]
+    assert len({numbers[0].shape[1] for _, numbers in groups}) == 2
+    for rows, numbers in groups:
+        for place, row in enumerate(rows):
+            own, squared = slice(count[row]), (slice(count[row]),) * 2
+            for whole, part, where in zip(together, numbers, (own, own, squared, own), strict=True):
+                torch.testing.assert_close(whole[row][where], part[place][where], atol=1e-4, rtol=1e-4)
 
 
 def trees(raw, folder):

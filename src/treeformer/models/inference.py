@@ -5,10 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from treeformer.models.treeformer import TreeFormer
+from treeformer.models.treeformer import Detection, TreeFormer
 from treeformer.nn.sfs import edge_margin
 
 FEWEST_CANDIDATES = 2  # sizes 0 and 1 are special cases to torch.export
+GROUP = 8  # pictures with about as many candidates, whose pairs are asked for together
+
+Candidates = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class InferenceModel(nn.Module):
@@ -18,7 +21,7 @@ class InferenceModel(nn.Module):
 
     Args:
         model: the network.
-        candidate_score: least node score of a candidate.
+        candidate_score: least node score of a candidate; that of all other tokens is 0.
     """
 
     def __init__(self, model: TreeFormer, candidate_score: float) -> None:
@@ -26,20 +29,54 @@ class InferenceModel(nn.Module):
         self.model = model
         self.candidate_score = candidate_score
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(self, images: Tensor) -> Candidates:
         """(B,S,S,3) uint8 RGB → node scores (B,K), points (B,K,2) px, edge costs (B,K,K), root logits (B,K).
 
         K is the largest number of candidates in a picture of the batch, at least 2; the likeliest come first.
         """
-        found = self.model.detect(images.permute(0, 3, 1, 2).float() / 255.0, None, None)
-        tokens, relation, node_logits, points = found.decoded
-        score = node_logits[-1].sigmoid()
-        count = (score >= self.candidate_score).sum(1).max().clamp(min=FEWEST_CANDIDATES).item()
+        found, score = self._detect(images)
+        count = self._count(score).max().item()
         torch._check(count >= FEWEST_CANDIDATES)
         torch._check(count <= score.shape[1])
+        return self._relate(found, score, count)
+
+    def in_groups(self, images: Tensor) -> list[tuple[list[int], Candidates]]:
+        """The same for groups of pictures, each with a K of its own: one crowded picture does not cost all the rest.
+
+        Returns:
+            The numbers of the pictures of each group, and what `forward` gives for them.
+        """
+        found, score = self._detect(images)
+        count = self._count(score).tolist()
+        order = sorted(range(len(count)), key=count.__getitem__, reverse=True)
+        groups = [order[start : start + GROUP] for start in range(0, len(order), GROUP)]
+        return [(rows, self._relate(_rows_of(found, rows), score[rows], count[rows[0]])) for rows in groups]
+
+    def _detect(self, images: Tensor) -> tuple[Detection, Tensor]:
+        """What is found, and the tokens' scores (B,Q)."""
+        found = self.model.detect(images.permute(0, 3, 1, 2).float() / 255.0, None, None)
+        score = found.decoded.node_logits[-1].sigmoid()
+        return found, score * (score >= self.candidate_score)
+
+    def _count(self, score: Tensor) -> Tensor:
+        return (score > 0).sum(1).clamp(min=FEWEST_CANDIDATES)
+
+    def _relate(self, found: Detection, score: Tensor, count: int) -> Candidates:
+        """The `count` likeliest tokens of each picture, and their edges."""
+        tokens, relation, _, points = found.decoded
         score, index = score.topk(count, dim=1)
         at = index[..., None]
         tokens = tokens.gather(1, at.expand(-1, -1, tokens.shape[-1]))
-        points = points[-1].gather(1, at.expand(-1, -1, 2))
-        edge_logits = self.model.relate(tokens, relation, points, found.fine, score)
-        return score, points, edge_margin(edge_logits), found.root_logits.gather(1, index)
+        places = points[-1].gather(1, at.expand(-1, -1, 2))
+        edge_logits = self.model.relate(tokens, relation, places, found.fine, score)
+        return score, places, edge_margin(edge_logits), found.root_logits.gather(1, index)
+
+
+def _rows_of(found: Detection, rows: list[int]) -> Detection:
+    """What was found in some pictures of a batch; without the maps of the heat."""
+    tokens, relation, node_logits, points = found.decoded
+    decoded = found.decoded._replace(
+        tokens=tokens[rows], relation=relation[rows], node_logits=node_logits[:, rows], points=points[:, rows]
+    )
+    fine = found.fine._replace(cells=found.fine.cells[rows])
+    return Detection(decoded, found.root_logits[rows], fine, None, None)

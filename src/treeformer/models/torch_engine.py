@@ -39,5 +39,13 @@ class TorchEngine:
         check_input(images, self.input_size)
         on_device = torch.from_numpy(np.ascontiguousarray(images)).to(self.device)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
-            found = self._model(on_device)
-        return RawPrediction(*(tensor.float().cpu().numpy() for tensor in found))
+            groups = self._model.in_groups(on_device)
+        count = max((numbers[0].shape[1] for _, numbers in groups), default=0)
+        batch = len(images)
+        shapes = (batch, count), (batch, count, 2), (batch, count, count), (batch, count)
+        result = RawPrediction(*(np.zeros(shape, dtype=np.float32) for shape in shapes))
+        for rows, numbers in groups:
+            for whole, part in zip(result, numbers, strict=True):
+                part = part.float().cpu().numpy()
+                whole[(rows, *(slice(size) for size in part.shape[1:]))] = part
+        return result
