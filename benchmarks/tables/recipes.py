@@ -32,8 +32,8 @@ class Recipe:
     has_backbone: bool = True
 
 
-# Without a loss of the whole tree that of the pairs counts twice: the total weight of the edge losses is 2 in every regime. (GGT
-# sees to that itself.)
+# Without a loss of the whole tree that of the pairs counts twice: the total weight of the edge losses is 2 in every
+# regime. (GGT sees to that itself.)
 RECIPES: dict[str, Recipe] = {
     "plain": Recipe(
         "default",

@@ -157,6 +157,14 @@ def test_large_graphs_and_scores_have_probabilities_for_marginals(scale, dtype):
     assert scores.grad.dtype == dtype
 
 
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # processors without bfloat16 say so
+def test_autocast_leaves_the_likelihood_its_digits():
+    problem = random_problem(0, 20, 4, 3, 2, scale=10.0)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = likelihood_loss(*problem)
+    assert inside.item() == pytest.approx(likelihood_loss(*problem).item(), rel=1e-9)
+
+
 def test_a_truth_with_a_cycle_is_replaced_by_its_likeliest_forest():
     scores, roots, adjacency, is_true, mask = random_problem(0, 4)
     adjacency |= ~torch.eye(4, dtype=torch.bool)

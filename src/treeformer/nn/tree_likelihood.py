@@ -123,8 +123,9 @@ def _sum_over_forests(
     weight, highest = _weights(edge_scores, root_scores, mask)
     # The virtual root is node 0. A node that is padding or merged away hangs on it by an edge of weight 1.
     spot = torch.nn.functional.pad(merged_into + 1, (1, 0))
-    joins = torch.nn.functional.one_hot(spot, spot.shape[1]).to(weight.dtype)
-    stands = torch.nn.functional.pad(mask, (1, 0)) & (spot == torch.arange(spot.shape[1], device=spot.device))
+    places = torch.arange(spot.shape[1], device=spot.device)
+    joins = (spot[:, :, None] == places).to(weight.dtype)
+    stands = torch.nn.functional.pad(mask, (1, 0)) & (spot == places)
     merged = joins.mT @ weight @ joins
     merged[:, 0, 1:] = merged[:, 1:, 0] = torch.where(stands[:, 1:], merged[:, 0, 1:], 1.0)
     total, resistance = _remove_and_return(merged)
@@ -177,7 +178,7 @@ def _remove_and_return(weight: Tensor) -> tuple[Tensor, Tensor]:
 def _shapes_of_the_sums(
     edge_scores: Tensor, root_scores: Tensor, mask: Tensor, merged_into: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return edge_scores.new_empty(len(edge_scores)), torch.empty_like(edge_scores), torch.empty_like(root_scores)
+    return tuple(edge_scores.new_empty(edge_scores.shape[:count]) for count in (1, 3, 2))
 
 
 def _keep_marginals(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
