@@ -250,3 +250,37 @@ def test_large_bfloat16_margins_have_finite_hinges(scale):
     loss.backward()
     assert 0 < loss < math.inf
     assert set(margin.grad.unique().tolist()) <= {-0.5, 0.0, 0.5}
+
+
+# ---- on a GPU
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("loss", [likelihood_loss, hinge_loss])
+def test_a_cuda_graph_replays_the_loss_and_its_gradient(loss):
+    problems = [
+        [torch.cat(parts) for parts in zip(*(random_problem(seed, 20, 4, 3, 1) for seed in seeds), strict=True)]
+        for seeds in ((0, 1), (2, 3))
+    ]
+    held = [part.float().cuda() if part.is_floating_point() else part.cuda() for part in problems[0]]
+
+    def value_and_gradient(scores, *others):
+        scores = scores.detach().requires_grad_()
+        value = loss(scores, *others)
+        return value.detach(), torch.autograd.grad(value, scores)[0]
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):  # what is compiled or allocated on first use has to be there
+        value_and_gradient(*held)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        recorded = value_and_gradient(*held)
+    for problem in problems[::-1]:
+        for place, part in zip(held, problem, strict=True):
+            place.copy_(part)
+        graph.replay()
+        expected = value_and_gradient(*(part.float() if part.is_floating_point() else part for part in problem))
+        for found, wanted in zip(recorded, expected, strict=True):
+            torch.testing.assert_close(found.cpu(), wanted, rtol=1e-5, atol=1e-5)
