@@ -32,8 +32,8 @@ class Recipe:
     has_backbone: bool = True
 
 
-# Without the SFS term the other edge loss counts twice: the total weight of the edge losses is 2 in every regime. (GGT
-# sees to that itself.)
+# Without a loss of the whole tree that of the pairs counts twice: the total weight of the edge losses is 2 in every
+# regime. (GGT sees to that itself.)
 RECIPES: dict[str, Recipe] = {
     "plain": Recipe(
         "default",
@@ -50,6 +50,8 @@ RECIPES: dict[str, Recipe] = {
         f"sfs-lambda{value}": Recipe("default", {"constraint": "both", "suppression": float(value)})
         for value in (2, 5, 100)
     },
+    "likelihood": Recipe("default", {"constraint": "both", "tree_loss": "likelihood"}),
+    "hinge": Recipe("default", {"constraint": "both", "tree_loss": "hinge"}),
     "two-stage": Recipe("two_stage", {}, {"mst": {"edges": "mst"}, "dijkstra": {"edges": "dijkstra"}}),
     # Trunk, arm, cane with its side shoots.
     "two-stage-classes": Recipe(

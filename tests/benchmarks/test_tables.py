@@ -93,7 +93,7 @@ def test_all_rows_of_a_domain_see_the_same_pictures_in_batches_of_the_same_size(
 
 def test_the_papers_figures_load_and_agree_with_themselves():
     tables = published()
-    assert tables.keys() == TABLES.keys() - {"ingredients"}, "a table that the paper does not have"
+    assert tables.keys() == TABLES.keys() - {"ingredients", "losses"}, "tables that the paper does not have"
     assert tables["table1"]["synthetic"]["ours"]["smd_paper"] == 4.78e-6
     assert tables["train-time"]["root"] == tables["table1"]["root"]
     for name, table in tables.items():
@@ -260,6 +260,21 @@ def test_other_training_pictures_are_refused():
     other = result(PLAIN, [row()]).config
     other["data"]["train"][0]["presets"] = ["vine"]
     assert "training pictures" in refusals(many(synthetic_plain_seed0={"config": other}))[PLAIN.name]
+
+
+# ---- losses of the whole tree
+
+
+def test_rows_of_the_table_of_losses_differ_in_the_loss_alone():
+    rows = {one.name: RECIPES[one.recipe] for one in TABLES["losses"].rows}
+    for name in ("likelihood", "hinge"):
+        assert rows[name].options == rows["sfs"].options | {"tree_loss": name}
+    assert rows["sfs"] is RECIPES["sfs"]
+    assert rows["pairs"] is RECIPES["plain"]
+    for one in TABLES["losses"].rows:
+        recipe = RECIPES[one.recipe]
+        decoded = MODELS["default"].settings(**(dict(recipe.options) | dict(recipe.decodings[one.decoding])))
+        assert decoded.constrained_at_inference, one.name
 
 
 # ---- what each ingredient brings

@@ -16,6 +16,8 @@ from treeformer.models import Targets, TreeFormer, TreeFormerConfig
 from treeformer.models.objective import adjacency_of_tokens, targets_of_tokens
 from treeformer.models.treeformer import denoising_mask
 from treeformer.nn.matching import Matching
+from treeformer.nn.sfs import edge_margin
+from treeformer.nn.spanning import minimum_spanning_tree
 
 FORKED = Skeleton(
     [(64, 120), (64, 80), (40, 56), (92, 50), (24, 24), (56, 20), (104, 16)],
@@ -293,18 +295,22 @@ def test_all_processes_together_divide_by_their_mean_count(tiny, pictures):
         assert value.item() == pytest.approx((parts[0][name] + parts[1][name]).item() / 2, rel=1e-3), name
 
 
-@pytest.mark.parametrize("edge_cost", ["margin", "distance"])
-def test_compiled_parts_have_no_breaks_and_the_same_losses(pictures, edge_cost):
+@pytest.mark.parametrize(
+    "options", [{}, {"edge_cost": "distance"}, {"tree_loss": "likelihood"}, {"tree_loss": "hinge"}], ids=str
+)
+def test_compiled_parts_have_no_breaks_and_the_same_losses(pictures, options):
     targets = Targets.from_skeletons([FORKED, BENT], size=8)
-    model = built(TreeFormerConfig.tiny(decoder_layers=1, edge_cost=edge_cost), shaken=0.02).train()
+    model = built(TreeFormerConfig.tiny(decoder_layers=1, **options), shaken=0.02).train()
     results = []
     for compiled in (False, True):
         if compiled:
             model.compile_parts(backend="eager", fullgraph=True)
         torch.manual_seed(1)
         parts = model.loss(model(pictures, targets), targets)
+        model.zero_grad()
         sum(parts.values()).backward()
         results.append({name: value.item() for name, value in parts.items()})
+        results[-1]["gradient"] = sum(p.grad.norm().item() for p in model.parameters() if p.grad is not None)
     assert results[1] == pytest.approx(results[0], rel=1e-3)
 
 
@@ -329,6 +335,8 @@ def test_the_users_mistakes_are_one_line(tiny):
         tiny(torch.rand(1, 3, 64, 64), Targets.from_skeletons([many]))
     with pytest.raises(TreeformerError, match="constraint is 'tree', one of none, test, train, both"):
         TreeFormerConfig(constraint="tree")
+    with pytest.raises(TreeformerError, match="tree_loss 'hinge' scores edges by margin; edge_cost is 'distance'"):
+        TreeFormerConfig(tree_loss="hinge", edge_cost="distance")
     with pytest.raises(TreeformerError, match="width 100"):
         TreeFormerConfig(width=100)
     with pytest.raises(TreeformerError, match="width 48 is not a multiple of 32"):
@@ -342,6 +350,12 @@ def test_the_users_mistakes_are_one_line(tiny):
 @pytest.mark.parametrize("config", [CONFIGS["default"], CONFIGS["paper"], CONFIGS["tiny"]])
 def test_a_config_survives_json(config):
     assert TreeFormerConfig.from_dict(json.loads(json.dumps(dataclasses.asdict(config)))) == config
+
+
+def test_a_config_from_before_the_other_tree_losses_has_sfs():
+    settings = dataclasses.asdict(CONFIGS["tiny"])
+    del settings["tree_loss"]
+    assert TreeFormerConfig.from_dict(settings).tree_loss == "sfs"
 
 
 def is_the_same_tree(found: Skeleton, truth: Skeleton) -> bool:
@@ -375,3 +389,25 @@ def test_two_pictures_are_learnt_by_heart(pictures):
             if is_the_same_tree(skeletons[0], FORKED) and is_the_same_tree(skeletons[1], BENT):
                 return
     pytest.fail(f"after {step} steps: {skeletons}")
+
+
+@pytest.mark.parametrize("tree_loss", ["likelihood", "hinge"])
+def test_a_tree_loss_alone_teaches_the_edges(pictures, tree_loss):
+    """With no loss of single pairs, and tokens at the true nodes so that nothing else has to be learnt first."""
+    model = built(TreeFormerConfig.tiny(denoising=True, decoder_layers=1, tree_loss=tree_loss)).train()
+    targets = Targets.from_skeletons([FORKED, BENT], size=8)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    shares, losses = [], []
+    for _ in range(15):
+        output = model(pictures, targets)
+        loss = model.loss(output, targets)["denoising_edge_constrained"]
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        tree = minimum_spanning_tree(edge_margin(output.denoising.edge_logits.detach()), targets.mask)
+        shares.append(((tree & targets.adjacency).sum() / targets.adjacency.sum()).item())
+        losses.append(loss.item())
+    assert shares[0] < 0.5
+    assert min(shares[-3:]) > 0.9
+    assert max(losses[-3:]) < losses[0] / 2

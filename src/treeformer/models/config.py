@@ -17,7 +17,7 @@ class Regime:
 
     @property
     def constrained_in_training(self) -> bool:
-        """Whether the SFS layer takes part in the loss."""
+        """Whether a loss of the whole tree takes part: that of the SFS layer, or another in its place."""
         return self.constraint in ("train", "both")
 
     @property
@@ -60,6 +60,7 @@ class TreeFormerConfig(Regime):
 
     # ---- the tree constraint
     constraint: Constraint = "both"  # when edges are projected onto a tree: never, at inference, in training, in both
+    tree_loss: Literal["sfs", "likelihood", "hinge"] = "sfs"  # the second edge loss, where training has the constraint
     suppression: float = 10.0  # Λ of the SFS layer
     edge_cost: Literal["margin", "distance"] = "margin"  # of the spanning tree: f⁻ − f⁺, or y⁻ times the node distance
 
@@ -96,6 +97,10 @@ class TreeFormerConfig(Regime):
         if self.neck == "encoder" and self.width % 32:
             raise TreeformerError(
                 f"width {self.width} is not a multiple of 32, the groups of the encoder's normalisation"
+            )
+        if self.tree_loss != "sfs" and self.edge_cost != "margin":
+            raise TreeformerError(
+                f"tree_loss {self.tree_loss!r} scores edges by margin; edge_cost is {self.edge_cost!r}"
             )
         if self.segment_points % 2:
             raise TreeformerError(f"segment_points is {self.segment_points}, an even number is needed")

@@ -25,8 +25,10 @@ from treeformer.nn.losses import (
     pair_weights,
 )
 from treeformer.nn.matching import Matching
-from treeformer.nn.sfs import SFS
+from treeformer.nn.sfs import SFS, edge_margin
 from treeformer.nn.targets import Targets
+from treeformer.nn.tree_hinge import hinge_loss
+from treeformer.nn.tree_likelihood import likelihood_loss
 
 
 def losses(
@@ -143,14 +145,19 @@ def _edge_losses(
     points: Tensor,
     node_count: Tensor,
 ) -> dict[str, Tensor]:
-    """Both terms of Eq. (11)."""
-    layer = sfs if config.constrained_in_training else None
+    """Both terms of Eq. (11), or another loss of the whole tree in place of the second."""
+    layer = sfs if config.constrained_in_training and config.tree_loss == "sfs" else None
     weights = pair_weights(is_true, takes_part)
     apart = points if config.edge_cost == "distance" else None
     unconstrained, constrained = edge_losses(edge_logits, adjacency, weights, takes_part, root_logits, layer, apart)
     first, second = config.edge_term_weights
     result = {"edge": config.edge_weight * first * unconstrained / node_count}
-    if layer is not None:
+    if config.constrained_in_training:
+        margin, roots = edge_margin(edge_logits), root_logits.detach()
+        if config.tree_loss == "likelihood":
+            constrained = likelihood_loss(-margin, roots, adjacency, is_true, takes_part).to(margin.dtype)
+        elif config.tree_loss == "hinge":
+            constrained = hinge_loss(margin, roots, adjacency, is_true, takes_part)
         result["edge_constrained"] = config.edge_weight * second * constrained / node_count
     return result
 
