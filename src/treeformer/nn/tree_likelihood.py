@@ -102,7 +102,7 @@ def first_of_tree(forest: Tensor) -> Tensor:
     for _ in range(max(count - 1, 1).bit_length()):  # each product doubles the length of the ways
         reach = reach.float() @ reach.float() > 0
     order = torch.arange(count, device=forest.device)
-    return torch.where(reach, order, count).amin(2) if count else order.expand(len(forest), 0)
+    return order.expand_as(reach).masked_fill(~reach, count).amin(2) if count else order.expand(len(forest), 0)
 
 
 # One operator to torch: the compiler would unroll the loop over the nodes.
@@ -127,7 +127,7 @@ def _sum_over_forests(
     joins = (spot[:, :, None] == places).to(weight.dtype)
     stands = torch.nn.functional.pad(mask, (1, 0)) & (spot == places)
     merged = joins.mT @ weight @ joins
-    merged[:, 0, 1:] = merged[:, 1:, 0] = torch.where(stands[:, 1:], merged[:, 0, 1:], 1.0)
+    merged[:, 0, 1:] = merged[:, 1:, 0] = merged[:, 0, 1:].masked_fill(~stands[:, 1:], 1.0)
     total, resistance = _remove_and_return(merged)
     rows = resistance.gather(1, spot[:, :, None].expand_as(resistance))
     share = weight * rows.gather(2, spot[:, None, :].expand_as(resistance))
@@ -143,7 +143,7 @@ def _weights(edge_scores: Tensor, root_scores: Tensor, mask: Tensor) -> tuple[Te
     own = torch.eye(score.shape[1], dtype=torch.bool, device=score.device)
     score = score.masked_fill(~(real[:, :, None] & real[:, None, :]) | own, -torch.inf)
     highest = score.amax((1, 2))
-    highest = torch.where(highest == -torch.inf, 0.0, highest)
+    highest = highest.masked_fill(highest == -torch.inf, 0.0)
     allowed = score != -torch.inf
     return (score - highest[:, None, None]).clamp(min=-SCORE_RANGE).exp() * allowed, highest
 
