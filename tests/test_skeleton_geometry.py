@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -56,6 +57,56 @@ def test_resample_agrees_with_a_slow_twin(skeleton, spacing):
     assert (
         sorted_rows(resampled.nodes[resampled.roots]).tolist() == sorted_rows(skeleton.nodes[skeleton.roots]).tolist()
     )
+
+
+def crossings_of(points, spacing):
+    """The slow twin of one branch's grid crossings: distances along it, step by step and line by line."""
+    found, walked = [], 0.0
+    for begin, end in pairwise(points):
+        length = math.dist(begin, end)
+        for one, other in zip(begin, end, strict=True):
+            low, high = sorted((one / spacing - 0.5, other / spacing - 0.5))
+            for line in range(math.floor(low) + 1, math.floor(high) + 1):
+                found.append(walked + length * ((line + 0.5) * spacing - one) / (other - one))
+        walked += length
+    groups = []
+    for place in sorted(found):
+        if groups and place - groups[-1][-1] < spacing / 4:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    means = [sum(group) / len(group) for group in groups]
+    near = [abs(gap - spacing / 4) < 1e-6 for gap in [*np.diff(sorted(found)), *means, *(walked - m for m in means)]]
+    return [mean for mean in means if spacing / 4 <= mean <= walked - spacing / 4], any(near)
+
+
+@given(forests(), st.floats(2, 90))
+def test_grid_crossings_agree_with_a_slow_twin(skeleton, spacing):
+    expected = [tuple(skeleton.nodes[node]) for node in np.flatnonzero(skeleton.is_key)]
+    edge_count = 0
+    for path in branches_of(skeleton):
+        distances, doubtful = crossings_of(skeleton.nodes[path].tolist(), spacing)
+        assume(not doubtful)  # by a rounding, two crossings may be one or not
+        edge_count += len(distances) + 1
+        expected += [shapely.LineString(skeleton.nodes[path]).interpolate(place).coords[0] for place in distances]
+    crossed = skeleton.cross_grid(spacing)
+    assert len(crossed.edges) == edge_count
+    assert len(crossed) == len(expected)
+    assert np.allclose(sorted_rows(crossed.nodes), sorted_rows(np.reshape(expected, (-1, 2))), atol=1e-5)
+    assert crossed.is_forest
+    assert sorted_rows(crossed.nodes[crossed.roots]).tolist() == sorted_rows(skeleton.nodes[skeleton.roots]).tolist()
+
+
+def test_grid_crossings_are_where_the_picture_says_not_where_the_branch_began():
+    curve = [(x, 50 + 30 * math.sin(x / 40)) for x in range(0, 200, 5)]
+    line = Skeleton(curve, [(k, k + 1) for k in range(len(curve) - 1)])
+    part = Skeleton(curve[7:], [(k, k + 1) for k in range(len(curve) - 8)])
+    whole = {tuple(point) for point in line.cross_grid(44).nodes.round(6) if point[0] > 60}
+    assert len(whole) > 3
+    assert whole == {tuple(point) for point in part.cross_grid(44).nodes.round(6) if point[0] > 60}
+    for bad in (0, -1, math.nan, math.inf):
+        with pytest.raises(SkeletonError, match="spacing"):
+            line.cross_grid(bad)
 
 
 def sorted_rows(points):

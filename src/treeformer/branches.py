@@ -222,33 +222,82 @@ def respace(points: FloatArray, branches: Branches, spacing: float) -> Derived:
 
     points (P,2): the coordinates at branches.nodes.
     """
+    arc, _ = _arc_lengths(points, branches)
+    total = arc[branches.last] - arc[branches.first]
+    intervals = np.maximum(1, np.floor(total / spacing + 0.5).astype(np.intp))
+    branch, rank = _ranks(intervals - 1)
+    return _divided(points, branches, branch, (rank + 1) / intervals[branch] * total[branch])
+
+
+def grid_crossings(points: FloatArray, branches: Branches, spacing: float, apart: float) -> Derived:
+    """A node wherever a branch crosses a line of a grid, x or y = (k + ½)·spacing for whole k; end nodes stay.
+
+    Crossings of one branch that follow each other within `apart` px along it count as one, in their middle, and those
+    that near to an end as none. points (P,2): the coordinates at branches.nodes.
+    """
+    arc, length = _arc_lengths(points, branches)
+    step = np.diff(points, axis=0, append=points[-1:] if len(points) else points)
+    step[branches.last] = 0.0
+    branch_of = np.repeat(np.arange(len(branches.first)), branches.last - branches.first + 1)
+    branch, distance = [], []
+    for axis in (0, 1):
+        begin = points[:, axis] / spacing - 0.5
+        end = begin + step[:, axis] / spacing
+        low, high = np.minimum(begin, end), np.maximum(begin, end)
+        segment, rank = _ranks((np.floor(high) - np.floor(low)).astype(np.intp))
+        line = np.floor(low[segment]) + 1 + rank
+        part = (line - begin[segment]) / (end - begin)[segment]
+        branch.append(branch_of[segment])
+        distance.append(arc[segment] + np.clip(part, 0.0, 1.0) * length[segment] - arc[branches.first[branch[-1]]])
+    crossed, where = np.concatenate(branch), np.concatenate(distance)
+    order = np.lexsort((where, crossed))
+    crossed, where = crossed[order], where[order]
+    begins = np.ones(len(where), dtype=bool)
+    begins[1:] = (np.diff(crossed) != 0) | (np.diff(where) >= apart)
+    group = np.cumsum(begins) - 1
+    where = np.bincount(group, where) / np.maximum(np.bincount(group), 1)
+    crossed = crossed[begins]
+    total = arc[branches.last] - arc[branches.first]
+    inner = (where >= apart) & (where <= total[crossed] - apart)
+    return _divided(points, branches, crossed[inner], where[inner])
+
+
+def _arc_lengths(points: FloatArray, branches: Branches) -> tuple[FloatArray, FloatArray]:
+    """At each point the arc length so far, over all branches, and the length of the step to the next point."""
     step = np.diff(points, axis=0, append=points[-1:] if len(points) else points)
     length = np.hypot(step[:, 0], step[:, 1])
     length[branches.last] = 0.0
-    arc = np.concatenate([[0.0], np.cumsum(length)])[:-1]  # arc length at each point, over all branches
-    total = arc[branches.last] - arc[branches.first]
-    intervals = np.maximum(1, np.floor(total / spacing + 0.5).astype(np.intp))
+    return np.concatenate([[0.0], np.cumsum(length)])[:-1], length
 
+
+def _ranks(count: IntArray) -> tuple[IntArray, IntArray]:
+    """For count[k] things of each k: their k, and their number among those of the same k."""
+    owner = np.repeat(np.arange(len(count)), count)
+    first = np.concatenate([[0], np.cumsum(count)])
+    return owner, np.arange(len(owner)) - first[owner]
+
+
+def _divided(points: FloatArray, branches: Branches, branch: IntArray, distance: FloatArray) -> Derived:
+    """Branches with the inner nodes at these distances along them, in order of branch and distance."""
+    arc, length = _arc_lengths(points, branches)
+    total = arc[branches.last] - arc[branches.first]
     ends = np.unique(branches.nodes[np.concatenate([branches.first, branches.last])])
-    inner_count = intervals - 1
-    branch = np.repeat(np.arange(len(total)), inner_count)
-    offset = np.concatenate([[0], np.cumsum(inner_count)])
-    rank = np.arange(offset[-1]) - offset[branch] + 1
-    place = rank / intervals[branch]
-    segment, t = _locate(arc, length, branches, branch, place * total[branch])
+    intervals = np.bincount(branch, minlength=len(total)) + 1
+    segment, t = _locate(arc, length, branches, branch, distance)
     i, j = branches.nodes[segment], branches.nodes[segment + 1]
 
     # Edges of branch k: its first node, its inner nodes, its last node, in a row.
-    edge_branch = np.repeat(np.arange(len(total)), intervals)
-    edge_offset = np.concatenate([[0], np.cumsum(intervals)])
-    edge_rank = np.arange(edge_offset[-1]) - edge_offset[edge_branch]
-    inner_number = len(ends) + offset[edge_branch] + edge_rank
+    edge_branch, edge_rank = _ranks(intervals)
+    inner_number = len(ends) + np.concatenate([[0], np.cumsum(intervals - 1)])[edge_branch] + edge_rank
+    is_first, is_last = edge_rank == 0, edge_rank == intervals[edge_branch] - 1
     tail_number = np.searchsorted(ends, branches.nodes[branches.first])[edge_branch]
     head_number = np.searchsorted(ends, branches.nodes[branches.last])[edge_branch]
-    tail = np.where(edge_rank == 0, tail_number, inner_number - 1)
-    head = np.where(edge_rank == intervals[edge_branch] - 1, head_number, inner_number)
-    middle = (edge_rank + 0.5) / intervals[edge_branch] * total[edge_branch]
-    source = branches.edges[_locate(arc, length, branches, edge_branch, middle)[0]]
+    tail = np.where(is_first, tail_number, inner_number - 1)
+    head = np.where(is_last, head_number, inner_number)
+    place = np.concatenate([distance, [0.0]])  # the last one is never looked at
+    begin = np.where(is_first, 0.0, place[np.where(is_first, -1, inner_number - 1 - len(ends))])
+    end = np.where(is_last, total[edge_branch], place[np.where(is_last, -1, inner_number - len(ends))])
+    source = branches.edges[_locate(arc, length, branches, edge_branch, (begin + end) / 2)[0]]
     return Derived(
         np.concatenate([ends, i]),
         np.concatenate([ends, j]),

@@ -335,6 +335,21 @@ class Skeleton:
             raise SkeletonError(f"spacing must be a positive number of pixels, not {spacing_px}")
         return self._respaced(br.respace(self.nodes[self.branches.nodes], self.branches, spacing_px))
 
+    def cross_grid(self, spacing_px: float) -> Skeleton:
+        """Nodes where branches cross a grid of lines, x or y = (k + ½)·`spacing_px` for whole k; key nodes stay.
+
+        Where along a curve its nodes lie is then told by the place alone, for whoever sees only a part of it.
+        Crossings less than a quarter of the spacing apart are one; nearer than that to a key node there is none.
+
+        >>> line = Skeleton([(0, 5), (30, 5)], [(0, 1)])
+        >>> line.cross_grid(16).nodes[:, 0].tolist()
+        [0.0, 30.0, 8.0, 24.0]
+        """
+        if not (math.isfinite(spacing_px) and spacing_px > 0):
+            raise SkeletonError(f"spacing must be a positive number of pixels, not {spacing_px}")
+        points = self.nodes[self.branches.nodes]
+        return self._respaced(br.grid_crossings(points, self.branches, spacing_px, spacing_px / 4))
+
     def contract(self) -> Skeleton:
         """Without the nodes of degree 2: each branch becomes one straight edge between its key nodes."""
         return self._respaced(br.thin(self.branches, np.zeros(len(self.branches.nodes), dtype=bool)))

@@ -77,6 +77,27 @@ def test_the_head_starts_at_its_prior():
     assert 0.01 < heat.sigmoid().mean() < 0.04
 
 
+def test_a_head_that_knows_the_grid_sees_the_same_every_spacing():
+    torch.manual_seed(0)
+    head = HeatMapHead(8, grid_px=44)
+    flat = torch.ones(1, 8, 33, 33)
+    untrained, _ = head(flat)
+    torch.testing.assert_close(untrained, HeatMapHead.forward(without_grid(head), flat)[0])
+    torch.nn.init.normal_(head.phase.weight)
+    heat, _ = head(flat)
+    inner = heat[:, 1:-1, 1:-1]  # away from the padding of the convolution
+    torch.testing.assert_close(inner[:, :11, :11], inner[:, 11:22, 11:22])
+    assert inner[0, :11].std() > 0.001
+    coarse, _ = head(flat, stride=11)
+    torch.testing.assert_close(coarse[:, 1:5, 1:5], coarse[:, 5:9, 5:9])
+
+
+def without_grid(head):
+    plain = HeatMapHead(8)
+    plain.load_state_dict(head.state_dict(), strict=False)
+    return plain
+
+
 def test_positions_are_isotropic_and_tell_neighbours_apart():
     points = torch.tensor([[10.0, 200.0], [200.0, 10.0], [11.0, 200.0]])
     encoded = sine_positions(points, 32)

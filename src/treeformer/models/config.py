@@ -42,6 +42,7 @@ class TreeFormerConfig(Regime):
     # ---- tokens and decoder
     tokens: int = 160  # object tokens: the most nodes a picture can have
     token_source: Literal["heat_map", "learned"] = "heat_map"  # where object tokens begin
+    grid_px: float = 44.0  # spacing of the grid that nodes of curves lie on, a multiple of the stride 4; 0: of none
     decoder_layers: int = 4
     heads: int = 8  # of every attention
     sampling_points: int = 4  # that a head of deformable attention reads on each level
@@ -120,6 +121,7 @@ class TreeFormerConfig(Regime):
             "encoder_layers": 4,
             "tokens": 600,
             "token_source": "learned",
+            "grid_px": 0.0,
             "feed_forward": 128,
             "dropout": 0.15,
             "relation_min_stride": 8,

@@ -89,7 +89,7 @@ class TreeFormer(nn.Module):
             self.learned_position = nn.Parameter(torch.randn(config.tokens, width))
             self.learned_point = nn.Linear(width, 2)
         else:
-            self.heat_map = HeatMapHead(channels[0])
+            self.heat_map = HeatMapHead(channels[0], config.grid_px)
         if not learned or config.denoising:
             self.token_content = nn.Sequential(nn.Linear(channels[0], width), nn.LayerNorm(width))
             self.token_position = nn.Linear(width, width)
@@ -191,7 +191,7 @@ class TreeFormer(nn.Module):
             levels = self.encoder(levels)
         heat = offsets = encode = mask = None
         if self.heat_map is not None:
-            heat, offsets = self.heat_map(maps[0])
+            heat, offsets = self.heat_map(maps[0], levels[0].stride)
             cell = peaks(heat.detach(), self.config.tokens)
             points = cell_points(cell, offsets.detach(), levels[0].width, levels[0].stride)
             content, positions, encode = self._content_at(levels[0], points), self._encode(points), self._encode

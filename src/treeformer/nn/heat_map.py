@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from treeformer.nn.positions import cell_centres
 
 PRIOR = 0.02  # probability of a node in a cell before training: about 300 cells of a 512×512 picture
 
 
 class HeatMapHead(nn.Module):
-    """A heat value and an offset for each cell of the finest level."""
+    """A heat value and an offset for each cell of the finest level.
 
-    def __init__(self, channels: int) -> None:
+    Args:
+        channels: of the finest level.
+        grid_px: spacing of the grid on whose lines nodes of curves lie (`Skeleton.cross_grid`): every cell is told
+            where in the grid it is; 0: it is not.
+    """
+
+    def __init__(self, channels: int, grid_px: float = 0.0) -> None:
         super().__init__()
+        self.grid_px = grid_px
+        self.phase: nn.Linear | None = None
+        if grid_px:
+            self.phase = nn.Linear(4, channels, bias=False)
+            nn.init.zeros_(self.phase.weight)
         self.layers = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(), nn.Conv2d(channels, 3, 1))
         last = self.layers[-1]
         nn.init.normal_(last.weight, std=0.01)
         nn.init.zeros_(last.bias)
         nn.init.constant_(last.bias[:1], torch.tensor(PRIOR).logit().item())
 
-    def forward(self, fine: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, fine: Tensor, stride: int = 4) -> tuple[Tensor, Tensor]:
         """(B,channels,h,w) → heat logits (B,h,w); offsets (B,h·w,2), in cells from a cell's centre to its node."""
-        heat, offsets = self.layers(fine).float().split([1, 2], dim=1)
+        first, *rest = self.layers
+        hidden = first(fine)
+        if self.phase is not None:
+            height, width = fine.shape[-2:]
+            angles = cell_centres(height, width, stride, fine.device) * (2 * math.pi / self.grid_px)
+            phase = self.phase(torch.cat([angles.sin(), angles.cos()], dim=-1))
+            hidden = hidden + phase.view(1, height, width, -1).permute(0, 3, 1, 2)
+        for layer in rest:
+            hidden = layer(hidden)
+        heat, offsets = hidden.float().split([1, 2], dim=1)
         return heat[:, 0], offsets.permute(0, 2, 3, 1).flatten(1, 2)
 
 

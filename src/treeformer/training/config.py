@@ -40,8 +40,8 @@ class SourceConfig:
     """Ranges of flip, rotation, crop, noise, light and scale."""
     spacing_px: float = 0.0
     """Spread the nodes along each branch anew at this spacing; 0 leaves them as they are."""
-    simplify_px: float = 0.0
-    """Leave out nodes between junctions and tips that the line does not need to stay this close; 0 keeps all."""
+    grid_px: float = 0.0
+    """Between junctions and tips, nodes only where branches cross a grid of this spacing; 0 leaves them as they are."""
 
 
 @dataclass(frozen=True)

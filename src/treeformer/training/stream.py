@@ -55,7 +55,7 @@ class _Source:
     weight: float
     augmentation: augment.Augmentation | None
     spacing_px: float
-    simplify_px: float
+    grid_px: float
 
 
 class PictureStream(Dataset[tuple[data.Sample, list[data.Skipped]]]):
@@ -124,7 +124,7 @@ def open_source(config: SourceConfig, size: tuple[int, int]) -> _Source:
     places = config.pictures or range(min(config.count, len(dataset)) if config.count else len(dataset))
     chosen = augment.PRESETS.get(config.augmentation)
     augmentation = replace(chosen, frame=size) if chosen else None
-    return _Source(dataset, places, config.weight, augmentation, config.spacing_px, config.simplify_px)
+    return _Source(dataset, places, config.weight, augmentation, config.spacing_px, config.grid_px)
 
 
 def load(
@@ -141,8 +141,8 @@ def load(
         image, skeleton = fit(image, skeleton, size)
     if source.spacing_px:
         skeleton = skeleton.resample(source.spacing_px)
-    if source.simplify_px:
-        skeleton = skeleton.simplify(source.simplify_px)
+    if source.grid_px:
+        skeleton = skeleton.cross_grid(source.grid_px)
     if len(skeleton) > max_nodes:
         return data.Skipped(loaded.name, f"{loaded.name}: {len(skeleton)} nodes, more than max_nodes = {max_nodes}")
     return data.Sample(image, skeleton, loaded.name)
