@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -12,7 +14,7 @@ from tests.fake_engine import ColourEngine, drawn, predictor, random_tree
 from treeformer import Skeleton
 from treeformer.decode import decode, decode_pairs
 from treeformer.images import open_picture
-from treeformer.tiles import Graph, cut, merge, tile_graph, tile_grid, working_scale
+from treeformer.tiles import OVERLAP_PX, Graph, cut, merge, tile_graph, tile_grid, working_scale
 
 
 def as_sets(skeleton: Skeleton, digits: int = 2) -> tuple[set, set, set]:
@@ -30,9 +32,18 @@ def assert_same_but_for_places(found: Skeleton, truth: Skeleton, tolerance_px: f
     assert sorted(index[found.roots]) == sorted(truth.roots)
 
 
-@given(width=st.integers(1, 3000), height=st.integers(1, 700), side=st.sampled_from([64, 512]))
-def test_the_grid_covers_the_picture_and_every_place_has_one_owner(width, height, side):
-    grid = tile_grid((width, height), side)
+@given(
+    width=st.integers(1, 3000),
+    height=st.integers(1, 700),
+    side=st.sampled_from([64, 512]),
+    step=st.sampled_from([1, 11, 44]),
+)
+def test_the_grid_covers_the_picture_and_every_place_has_one_owner(width, height, side, step):
+    grid = tile_grid((width, height), side, step)
+    step = min(step, side // 4)
+    assert all(tile.left % step == tile.top % step == 0 for tile in grid)
+    for one, other in pairwise(sorted({(tile.left, tile.right) for tile in grid})):
+        assert one[1] - other[0] >= min(OVERLAP_PX, side // 2), "tiles share enough"
     x = np.linspace(0, width, 37)
     y = np.linspace(0, height, 31)
     points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)

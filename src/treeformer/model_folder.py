@@ -49,6 +49,12 @@ class ModelSettings:
     root_threshold: float = 0.5  # … and of a further plant's root
     candidate_score: float = 0.25  # tokens of a lower node score do not leave the network; at most node_threshold
 
+    @property
+    def tile_step(self) -> int:
+        """Tiles of a large picture begin at multiples of this, px: the spacing of the network's grid, if it has one."""
+        spacing = self.settings.get("grid_px", 0)
+        return max(1, round(spacing)) if isinstance(spacing, int | float) and math.isfinite(spacing) else 1
+
     def __post_init__(self) -> None:
         if not self.architecture:
             raise ModelFolderError("architecture is empty")

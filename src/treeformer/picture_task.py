@@ -38,6 +38,7 @@ class Options:
         node_threshold: least confidence of a node in the tree; the model's candidates have no lower one.
         least_score: least score of a candidate in one tile.
         edge_threshold: least confidence of an edge; 0 keeps the spanning tree whole.
+        tile_step: tiles begin at multiples of it, px.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Options:
         self.root_threshold = settings.root_threshold
         self.least_score = settings.candidate_score
         self.single_plant = plants == 1
+        self.tile_step = settings.tile_step
         self.edge_threshold = 0.0 if self.single_plant else min_confidence or 0.0
         self.model_name = model.path.name
 
@@ -188,7 +190,7 @@ def begin(image: Source, options: Options, side: int, most_pixels: float = math.
 
     picture = open_picture(image, scale)
     name = Path(image).name if isinstance(image, str | os.PathLike) else None
-    grid = tiles.tile_grid(picture.size, side)
+    grid = tiles.tile_grid(picture.size, side, options.tile_step)
     decoding = Decoding(options, picture.original_size, picture.size, grid, name)
     first = tiles.cut(picture, grid[0], side)
     return PictureTask(picture if len(grid) > 1 else None, decoding, side, first)

@@ -85,13 +85,16 @@ class Tile(NamedTuple):
         return (left <= x) & (x < right) & (top <= y) & (y < bottom)
 
 
-def tile_grid(size: tuple[int, int], side: int) -> list[Tile]:
-    """Tiles of at most `side` px that cover a picture of (width, height) px, row by row, at equal distances.
+def tile_grid(size: tuple[int, int], side: int, step: int = 1) -> list[Tile]:
+    """Tiles of at most `side` px that cover a picture of (width, height) px, row by row, at about equal distances.
+
+    step: tiles begin at multiples of it. Where a network puts nodes on the lines of a grid (`Skeleton.cross_grid`),
+    tiles that begin at multiples of its spacing have them in the same places.
 
     >>> [(tile.left, tile.right) for tile in tile_grid((1000, 300), 512)]
     [(0, 512), (244, 756), (488, 1000)]
     """
-    columns, rows = (_intervals(length, side) for length in size)
+    columns, rows = (_intervals(length, side, step) for length in size)
     return [
         Tile(left, top, right, bottom, (own_left, own_top, own_right, own_bottom))
         for top, bottom, own_top, own_bottom in rows
@@ -99,11 +102,13 @@ def tile_grid(size: tuple[int, int], side: int) -> list[Tile]:
     ]
 
 
-def _intervals(length: int, side: int) -> list[tuple[int, int, float, float]]:
+def _intervals(length: int, side: int, step: int) -> list[tuple[int, int, float, float]]:
     """First, last, first of one's own and last of one's own px of each tile along one side."""
-    overlap = min(OVERLAP_PX, side // 2)
-    count = max(1, -(-(length - overlap) // (side - overlap)))
-    first = np.rint(np.linspace(0, max(0, length - side), count)).astype(int).tolist()
+    step = min(step, side // 4)
+    overlap = min(OVERLAP_PX, side // 2) + step - 1
+    count = 1 if length <= side else -(-(length - overlap) // (side - overlap))
+    even = np.linspace(0, max(0, length - side), count)
+    first = (step * np.ceil(even / step) if step > 1 else np.rint(even)).astype(int).tolist()
     last = [min(start + side, length) for start in first]
     seams = [(start + end) / 2 for start, end in zip(first[1:], last, strict=False)]
     return list(zip(first, last, [-np.inf, *seams], [*seams, np.inf], strict=True))
