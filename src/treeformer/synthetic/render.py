@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from treeformer.axes import FloatArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
-from treeformer.synthetic import clutter, lab, noise, optics, outdoors
+from treeformer.synthetic import clutter, lab, noise, open_air, optics, outdoors
 from treeformer.synthetic.canvas import Canvas, Sketch
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.foliage import Crown, crown_around
@@ -106,6 +106,10 @@ def photograph(skeleton: Skeleton, dice: Dice) -> Picture:
     """A scene, the plant in it, what lies in front, then light, lens and camera, all drawn from the dice."""
     canvas = Canvas(skeleton.image_size or DEFAULT_SIZE, None)  # each scene paints all of it
     kind = kind_of(skeleton)
+    if kind in WOOD_KINDS and skeleton.metadata.get("preset") != "several":
+        open_air.take(dice, canvas, skeleton, kind)
+        optics.lens(dice, canvas)
+        return optics.expose(dice, canvas)
     weights = ANY_SCENE if dice.chance(0.08) else SCENE_WEIGHTS.get(kind, ANY_SCENE)
     scene = dice.weighted(tuple(weights.items()))
     bases = skeleton.nodes[skeleton.bases]

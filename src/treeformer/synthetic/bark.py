@@ -1,0 +1,237 @@
+"""Wood seen by daylight: bark that runs along the branches, ragged outlines, a foot that widens, buds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+
+from treeformer.axes import FloatArray
+from treeformer.skeleton import Skeleton
+from treeformer.synthetic import noise
+from treeformer.synthetic.canvas import Canvas, Colour, Sketch, snapped
+from treeformer.synthetic.daylight import Daylight
+from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.material import LAYERS, Backdrop, plant_strokes
+from treeformer.synthetic.raster import Float32Array, IndexArray, Layer, Strokes, blend, topmost
+
+RAGGED = 0.16  # how far the outline of thick wood strays from the radius, as a share of it
+RAGGED_FROM_PX = 1.6
+FOOT_FLARE = 0.75  # how much wider a trunk is where it leaves the ground
+SMALLEST_CONTRAST = 34.0  # levels between thin wood and what is behind it
+
+
+@dataclass(frozen=True, slots=True)
+class Wood:
+    """How wood looks in white light: colours of old and young wood, its bark (a tile), how strongly that shows.
+
+    lichen: how much of old wood is overgrown, 0 to 1; lichen_colour: with what.
+    """
+
+    old: Colour
+    young: Colour
+    bark: noise.Int8Array
+    relief: float
+    lichen: float
+    lichen_colour: Colour
+
+
+@cache
+def fissures() -> noise.Int8Array:
+    """Plates between long cracks along the trunk: the bark of old fruit trees."""
+    tall = noise._octaves(41, 16, 2, 0.2, wide=4).T
+    return noise._finished(np.ascontiguousarray(-np.abs(tall - (tall >> 3)) + (noise._octaves(42, 8, 2, 0.1) >> 1)))
+
+
+@cache
+def strips() -> noise.Int8Array:
+    """Long shaggy strips that peel off: the bark of old vines."""
+    tall = noise._octaves(43, 4, 2, 0.3, wide=16).T
+    deep = noise._octaves(44, 8, 4, 0.3, wide=8).T
+    return noise._finished(np.ascontiguousarray(tall - np.abs(deep)))
+
+
+@cache
+def rings() -> noise.Int8Array:
+    """Bands and short dashes around the stem: the smooth bark of cherries and young wood."""
+    return noise._finished(noise._octaves(45, 4, 1, 0.2, wide=8) + noise._octaves(46, 32, 8, 0.4))
+
+
+def wood_of(dice: Dice, kind: str, behind: Backdrop, light: Daylight) -> Wood:
+    """Grey, brown or reddish bark of a tree or a vine, in contrast with what is behind it."""
+    if kind == "vine":
+        bark, relief = strips(), dice.uniform(0.9, 1.6)
+        old = dice.weighted((((98, 84, 72), 2.0), ((112, 102, 92), 1.5), ((82, 66, 54), 1.0)))
+        young = dice.weighted((((158, 114, 76), 2.0), ((136, 92, 64), 1.5), ((170, 138, 104), 1.0)))
+    else:
+        bark = dice.weighted(((fissures, 0.6), (rings, 0.25), (strips, 0.15)))()
+        relief = dice.uniform(0.6, 1.4)
+        old = dice.weighted((((106, 98, 88), 2.0), ((120, 112, 104), 1.2), ((88, 74, 62), 1.5)))
+        young = dice.weighted((((112, 84, 68), 2.0), ((104, 94, 82), 1.5), ((124, 96, 66), 1.0)))
+    level = dice.uniform(0.62, 1.12)
+    # A camera that exposes for a bright sky shows the wood before it dark.
+    if behind.level > 150:
+        level *= dice.uniform(0.5, 0.95)
+    lit = light.ambient + 0.4 * light.sun
+    old, young = times(old, level), times(young, level * dice.uniform(0.8, 1.15))
+    young = _apart(young, behind.level, lit)
+    return Wood(
+        old=old,
+        young=young,
+        bark=bark,
+        relief=relief,
+        lichen=dice.uniform(0.0, 0.8) if dice.chance(0.6) else 0.0,
+        lichen_colour=times(dice.choice(((158, 162, 138), (150, 156, 146), (132, 138, 88))), level),
+    )
+
+
+def times(colour: Colour, factor: float) -> Colour:
+    """A colour, lighter or darker by a factor."""
+    return (colour[0] * factor, colour[1] * factor, colour[2] * factor)
+
+
+def _apart(colour: Colour, level: float, lit: float) -> Colour:
+    """The colour, lighter or darker if it would be lost against a background of this level."""
+    own = sum(colour) / 3 * lit
+    if abs(own - level) >= SMALLEST_CONTRAST:
+        return colour
+    wanted = level - SMALLEST_CONTRAST if level > 85 else level + SMALLEST_CONTRAST
+    return times(colour, max(wanted, 8.0) / max(own, 1.0))
+
+
+def wood_strokes(skeleton: Skeleton) -> Strokes:
+    """As `plant_strokes`, thick wood wider by what its ragged outline may take away, and wider still at the foot."""
+    drawn = plant_strokes(skeleton)
+    arc = arc_starts(skeleton, len(drawn))
+    length = np.sqrt(((drawn.end - drawn.start) ** 2).sum(axis=1))
+    foot = np.zeros(len(drawn), dtype=bool)
+    if skeleton.has_file_axes and len(skeleton.edges):
+        parents = np.asarray([axis.parent is None for axis in skeleton.axes])
+        foot[: len(skeleton.edges)] = parents[skeleton.edge_axis]
+    ends = []
+    for radius, place in ((drawn.start_radius, arc), (drawn.end_radius, arc + length)):
+        share = np.minimum(place / np.maximum(radius * np.float32(2.2), np.float32(1)), np.float32(1))
+        flare = np.where(foot, np.float32(FOOT_FLARE) * (1 - share) * (1 - share), np.float32(0))
+        rough = np.where(radius > RAGGED_FROM_PX, np.float32(1 + RAGGED), np.float32(1))
+        ends.append(radius * rough * (1 + flare))
+    return replace(drawn, start_radius=ends[0], end_radius=ends[1])
+
+
+def arc_starts(skeleton: Skeleton, count: int) -> Float32Array:
+    """(count,) how far along its axis each stroke begins, px; 0 for strokes that belong to none."""
+    arc = np.zeros(count, dtype=np.float32)
+    if not skeleton.has_file_axes or len(skeleton.edges) == 0:
+        return arc
+    axis = skeleton.edge_axis
+    order = np.argsort(axis, kind="stable")  # edges of an axis follow each other from base to tip
+    length = snapped(skeleton.edge_length)[order]
+    total = np.cumsum(length) - length  # whole 64ths: exact in any order
+    first = np.searchsorted(axis[order], axis[order], side="left")
+    arc[order] = total - total[first]
+    return arc
+
+
+def buds(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour, scale: float) -> None:
+    """Buds and short spurs on thin wood, to both sides in turn: small strokes that stand off it."""
+    if not len(skeleton.edges):
+        return
+    radius = np.full(len(skeleton), 1.0) if skeleton.radius is None else np.nan_to_num(skeleton.radius, nan=1.0)
+    tail, head = skeleton.edges.T
+    thin = np.flatnonzero((radius[head] < 2.6 * scale) & (skeleton.edge_length > 3))
+    thin = thin[dice.array(len(thin)) < 0.75]
+    step = skeleton.nodes[head[thin]] - skeleton.nodes[tail[thin]]
+    along = step / np.maximum(skeleton.edge_length[thin], 1e-9)[:, None]
+    side = np.where(thin % 2 == 0, 1.0, -1.0)[:, None]
+    out = np.stack([along[:, 1], -along[:, 0]], axis=1) * side
+    at = skeleton.nodes[tail[thin]] + step * dice.array(len(thin), 1, low=0.2, high=0.9)
+    thick = radius[head[thin]]
+    long = (thick + 0.6 + dice.array(len(thin), high=1.3) * scale)[:, None]
+    light = dice.array(len(thin), 1, low=0.65, high=1.05)
+    sketch.add(at, at + (out * 0.8 + along * 0.7) * long, 0.5 * thick + 0.35, 0.3, np.asarray(colour) * light, 0.9)
+
+
+def paint_wood(
+    dice: Dice, canvas: Canvas, skeleton: Skeleton, wood: Wood, light: Daylight, drawn: Strokes, layer: Layer
+) -> None:
+    """Paint a skeleton's branches, depth by depth; drawn and layer: its `wood_strokes` and their fragments."""
+    if len(drawn) == 0:
+        return
+    axis = np.zeros(len(drawn), dtype=np.intp)
+    if skeleton.has_file_axes:
+        axis[: len(skeleton.edges)] = skeleton.edge_axis
+    axes = int(axis.max()) + 1
+    depth = (dice.array(axes + 1) * LAYERS).astype(np.int8)[axis]
+    lighter = (np.floor((dice.array(axes + 1) - 0.5) * 64) / 256 + 1)[axis].astype(np.float32)
+    aside = np.floor(dice.array(axes + 1) * noise.TILE).astype(np.int32)[axis]
+    part = layer.take(np.arange(len(layer.chosen)))
+    stroke = part.stroke
+    arc = arc_starts(skeleton, len(drawn))[stroke] + part.along
+    outline = noise.rough()[0]
+    bump_row = arc.astype(np.int32) & (noise.TILE - 1)
+    bump = outline[bump_row, (aside[stroke] + np.where(part.across > 0, 0, 9)) & (noise.TILE - 1)].astype(np.float32)
+    coverage = _ragged(part.coverage, part.across, part.radius, bump)
+    depth_of = depth[stroke]
+    at_base = np.zeros(len(drawn), dtype=bool)
+    at_base[: len(skeleton.edges)] = np.isin(skeleton.edges[:, 0], skeleton.roots)
+    depth_of[at_base[stroke] & (part.along < -1)] = -1  # nothing of a trunk shows below the ground
+    seen = []
+    for number in range(LAYERS):
+        at_depth = np.flatnonzero((depth_of == number) & (coverage > 0))
+        seen.append(at_depth[topmost(part.pixel[at_depth], coverage[at_depth])])
+    chosen = np.concatenate(seen)
+    colour = _colours(wood, light, drawn, part.take(chosen), arc[chosen], aside, lighter)
+    begin = 0
+    for number, one in enumerate(seen):
+        end = begin + len(one)
+        levels = colour[:, begin:end]
+        if number == 0:  # what lies deeper gets less light
+            levels = (levels * 7) >> 3
+        blend(canvas.planes, part.pixel[one], coverage[one], levels)
+        begin = end
+
+
+def _ragged(coverage: FloatArray, across: Float32Array, radius: Float32Array, bump: Float32Array) -> IndexArray:
+    """(F,) coverage 0 to 256 with an outline that strays to both sides of the true radius where wood is thick."""
+    true = radius * np.float32(1 / (1 + RAGGED))
+    stray = true * np.float32(RAGGED / 64) * np.minimum(np.maximum(bump, np.float32(-64)), np.float32(64))
+    inside = (true + stray - np.abs(across) + np.float32(0.5)) * np.float32(256)
+    cut = np.minimum(np.maximum(inside, np.float32(0)), coverage.astype(np.float32))
+    rough = radius > RAGGED_FROM_PX * (1 + RAGGED)
+    return np.where(rough, cut, coverage.astype(np.float32)).astype(np.int32)
+
+
+def _colours(wood, light, drawn, part, arc, aside, lighter):  # type: ignore[no-untyped-def]
+    step = drawn.end - drawn.start
+    length = np.maximum(np.sqrt(step[:, 0] * step[:, 0] + step[:, 1] * step[:, 1]), np.float32(1e-6))
+    along_x, along_y = step[:, 0] / length, step[:, 1] / length
+    x, y, z = (np.float32(round(v * 256) / 256) for v in light.towards)
+    facing = (along_y * x - along_x * y)[part.stroke]  # how much the left side faces the sun
+    above = along_x[part.stroke]  # how much the left side faces the sky
+    side = part.across / np.maximum(part.radius, np.float32(0.5))
+    np.minimum(np.maximum(side, np.float32(-1), out=side), np.float32(1), out=side)
+    front = np.sqrt(1 - side * side)
+    direct = np.maximum(side * facing + front * z, np.float32(0)) * np.float32(light.sun * 1.1)
+    sky = np.float32(light.ambient) * (np.float32(0.62) + np.float32(0.3) * front + np.float32(0.24) * side * above)
+    # Bark runs along the branch, and is seen narrower towards the edges.
+    u = part.across * (1 + np.float32(0.6) * side * side)
+    row = (arc.astype(np.int32) + aside[part.stroke]) & (noise.TILE - 1)
+    column = (np.floor(u * np.float32(1.0)).astype(np.int32) + 2 * aside[part.stroke]) & (noise.TILE - 1)
+    grain = wood.bark[0][row, column].astype(np.float32)
+    thick = np.minimum(part.radius * np.float32(0.3), np.float32(1))
+    relief = 1 + grain * (np.float32(wood.relief / 128) * (np.float32(0.25) + np.float32(0.75) * thick))
+    relief = np.minimum(np.maximum(relief, np.float32(0.3)), np.float32(1.8)) * lighter[part.stroke]
+    grown = np.float32(0)
+    if wood.lichen:
+        patch = noise.clouds()[0][row, column].astype(np.float32) + grain * np.float32(0.5)
+        grown = np.minimum(np.maximum(patch * np.float32(1 / 24) + np.float32(wood.lichen * 2 - 1.4), 0), 1) * thick
+        grown = grown * np.float32(0.75)
+    old = np.minimum(np.maximum(part.radius * np.float32(0.5) - np.float32(0.6), np.float32(0)), np.float32(1))
+    levels = np.empty((3, len(part.pixel)), dtype=np.int32)
+    for plane, a, b, c, tint in zip(levels, wood.young, wood.old, wood.lichen_colour, light.tint, strict=True):
+        own = np.float32(round(a)) + old * np.float32(round(b) - round(a))
+        if wood.lichen:
+            own = own + grown * (np.float32(round(c)) - own)
+        value = own * relief * (sky + direct * np.float32(tint))
+        plane[:] = np.minimum(np.maximum(value, np.float32(3)), np.float32(250))
+    return levels

@@ -1,0 +1,183 @@
+"""Leaves on a tree, each of them whole: a tile of leaves, of which each has its own tone, hue and likelihood.
+
+A leaf shows where the crown is denser than the leaf is unlikely, so that a crown thins out leaf by leaf.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from treeformer.axes import FloatArray
+from treeformer.synthetic import noise
+from treeformer.synthetic.canvas import ALL, Canvas, Colour, inside, snapped
+from treeformer.synthetic.daylight import Daylight
+from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.raster import Int16Array, rasterise, strokes, topmost
+
+CELL_PX = 8
+FULL_MASS = 127
+# What leaves look like in white light, how much one differs in hue from the next, and how likely they are.
+LEAVES: tuple[tuple[tuple[Colour, float], float], ...] = (
+    (((78, 96, 44), 0.16), 4.0),
+    (((92, 106, 52), 0.2), 2.5),
+    (((66, 84, 50), 0.12), 2.0),
+    (((124, 120, 60), 0.4), 1.2),  # turning
+    (((142, 110, 58), 0.5), 1.0),  # autumn
+    (((112, 84, 58), 0.3), 1.0),  # dry
+    (((206, 196, 190), 0.12), 1.0),  # in blossom
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafTile:
+    """(2·TILE, 2·TILE) maps: unlikely 0 to 127, tone and hue -127 to 127 of the leaf seen at each pixel."""
+
+    unlikely: noise.Int8Array
+    tone: noise.Int8Array
+    hue: noise.Int8Array
+
+
+@cache
+def leaf_tile(size: int) -> LeafTile:
+    """Leaves of about size + 2 px, size 0 to 4."""
+    long = 2.2 + 1.3 * size
+    count = int(noise.TILE * noise.TILE * 2.6 / (long * long * 0.42))
+    dice = Dice(51, size)
+    start = dice.array(count, 2, high=noise.TILE)
+    angle = dice.array(count, high=2 * math.pi)
+    step = np.stack([np.cos(angle), np.sin(angle)], axis=1) * (long * dice.array(count, 1, low=0.6, high=1.25))
+    wide = long * dice.array(count, low=0.16, high=0.3)
+    near = np.any((start < 12) | (start > noise.TILE - 12), axis=1)
+    shifts = [(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1) if (a, b) != (0, 0)]
+    leaf = np.concatenate([np.arange(count), *(np.flatnonzero(near) for _ in shifts)])
+    moved = np.concatenate([start, *(start[near] + np.asarray(s) * float(noise.TILE) for s in shifts)])
+    middle = snapped(moved + 0.45 * step[leaf])
+    first, last = snapped(moved), snapped(moved + step[leaf])
+    thick, thin = snapped(wide[leaf]), snapped(wide[leaf] * 0.25)
+    halves = strokes(
+        np.concatenate([first, middle]),
+        np.concatenate([middle, last]),
+        np.concatenate([thin, thick]),
+        np.concatenate([thick, thin]),
+    )
+    found = rasterise(halves, (noise.TILE, noise.TILE))
+    owner = np.tile(leaf, 2)[found.stroke]
+    solid = np.flatnonzero(found.coverage > 90)
+    order = np.floor(owner[solid] * (1000 / count)).astype(np.int32)
+    top = solid[topmost(found.pixel[solid], order)]
+    flat = noise.TILE * noise.TILE
+    unlikely, tone, hue = np.full(flat, 127), np.full(flat, -90), np.zeros(flat, dtype=np.int64)
+    side = found.across[top] / np.maximum(found.radius[top], np.float32(0.5))
+    lit = np.floor(dice.array(count, low=-58, high=58)).astype(np.int64)
+    unlikely[found.pixel[top]] = np.floor(dice.array(count, low=0, high=127)).astype(np.int64)[owner[top]]
+    tone[found.pixel[top]] = lit[owner[top]] + np.floor(np.clip(side, -1, 1) * np.float32(14)).astype(np.int64)
+    hue[found.pixel[top]] = np.floor(dice.bell(count) * 40).astype(np.int64)[owner[top]]
+    return LeafTile(*(_doubled(values) for values in (unlikely, tone, hue)))
+
+
+def _doubled(values: FloatArray) -> noise.Int8Array:
+    tile = np.clip(values, -127, 127).astype(np.int8).reshape(noise.TILE, noise.TILE)
+    doubled = np.tile(tile, (2, 2))
+    doubled.setflags(write=False)
+    return doubled
+
+
+@dataclass(frozen=True, slots=True)
+class Canopy:
+    """The leaves of a plant in some rows and columns: how dense they are (0 to 127) and how they are lit (-80 to 80)."""
+
+    rows: slice
+    columns: slice
+    mass: Int16Array
+    lit: Int16Array
+    colour: Colour
+    spread: float
+    size: int
+
+    def paint(self, dice: Dice, canvas: Canvas, thinner: int, light: float) -> None:
+        """Paint the leaves, `thinner` than the crown is, in more or less light; other leaves each time."""
+        height, width = self.mass.shape
+        if height == 0 or width == 0 or max(height, width) > noise.TILE:
+            return
+        tile = leaf_tile(self.size)
+        top, left = dice.whole(0, noise.TILE - 1), dice.whole(0, noise.TILE - 1)
+        cut = (slice(top, top + height), slice(left, left + width))
+        weight = self.mass - np.int16(thinner)
+        weight -= tile.unlikely[cut]
+        weight <<= 3
+        np.clip(weight, np.int16(0), np.int16(62), out=weight)
+        tone = self.lit + tile.tone[cut]
+        np.clip(tone, np.int16(-56), np.int16(90), out=tone)
+        hue = tile.hue[cut].astype(np.int16)
+        for plane, level, turn in zip(canvas.planes, self.colour, (1.0, 0.1, -0.6), strict=True):
+            change = tone * np.int16(round(level * light))
+            change >>= 6
+            change += np.int16(round(level * light))
+            change += (hue * np.int16(round(self.spread * turn * level * light))) >> 6
+            under = plane[self.rows, self.columns]
+            change -= under
+            change *= weight
+            change >>= 6
+            under += change
+
+
+def canopy_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: float, light: Daylight) -> Canopy:
+    """Leaves around points (M,2), at least one: single ones for a fullness of 0, a closed crown for 1."""
+    width, height = canvas.size
+    across, down = -(-width // CELL_PX), -(-height // CELL_PX)
+    place = (points / CELL_PX).astype(np.intp)
+    place = np.stack([np.clip(place[:, 0], 0, across - 1), np.clip(place[:, 1], 0, down - 1)])
+    count = np.bincount(place[1] * across + place[0], minlength=across * down).reshape(down, across)
+    near = _soft(np.minimum(count, 3).astype(np.int32) << 8, 1 + int(1.5 * fullness))
+    mass = near * int(50 + 330 * fullness) // 512
+    clump = noise.window(noise.mottle(), dice, (across, down)).astype(np.int32)
+    mass = np.minimum(mass, 80 + int(60 * fullness)) + ((clump * np.minimum(mass, 60)) >> 6)
+    mass = np.where(near > 12, np.clip(mass, 0, FULL_MASS), 0)
+    # Light falls from above and from the sun's side on what has no leaves before it there.
+    lit = np.zeros_like(mass)
+    lit[1:] += (mass[1:] - mass[:-1]) * 30
+    lit[:, 1:-1] += (mass[:, :-2] - mass[:, 2:]) * round(light.towards[0] * -24 * (0.4 + light.sun))
+    lit = _soft(lit, 1) >> 5
+    depth = _soft(mass, 2)
+    lit = np.clip(lit - (depth >> 2) + 14, -44, 60)
+    there = mass > 0
+    rows, columns = (
+        _span(there.any(axis=axis), side) for axis, side in ((1, height), (0, width))
+    )
+    cells = (slice(rows.start // CELL_PX, -(-rows.stop // CELL_PX)), slice(columns.start // CELL_PX, -(-columns.stop // CELL_PX)))
+    size = (columns.stop - columns.start, rows.stop - rows.start)
+    (red, green, blue), spread = dice.weighted(LEAVES)
+    level = dice.uniform(0.7, 1.1) * light.level * (0.8 if light.kind == "backlit" else 1.0)
+    tint = light.tint
+    return Canopy(
+        rows,
+        columns,
+        noise.enlarge_gently(mass[cells].astype(np.int16), size),
+        noise.enlarge_gently(lit[cells].astype(np.int16), size),
+        (red * level * tint[0], green * level * tint[1], blue * level * tint[2]),
+        spread,
+        min(4, max(0, round(dice.uniform(-0.5, 3.0) * canvas.scale + 0.5))),
+    )
+
+
+def _span(there: np.ndarray, side: int) -> slice:
+    """The px from the first to the last cell that has something, inside a picture."""
+    places = np.flatnonzero(there)
+    if len(places) == 0:
+        return slice(0, 0)
+    return slice(int(places[0]) * CELL_PX, min((int(places[-1]) + 1) * CELL_PX, side))
+
+
+def _soft(values: noise.Int32Array, times: int) -> noise.Int32Array:
+    """Smoothed with the weights 1 2 1 along both axes; nothing lies outside."""
+    for _ in range(times):
+        for _ in range(2):
+            sums = values * 2
+            sums[1:] += values[:-1]
+            sums[:-1] += values[1:]
+            values = (sums >> 2).T
+    return values

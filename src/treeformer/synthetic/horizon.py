@@ -1,0 +1,122 @@
+"""What lies far away outdoors: the sky, hills and woods.
+
+What is far away is drawn on a quarter of the size and enlarged: out of focus, and sixteen times cheaper.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treeformer.axes import FloatArray
+from treeformer.synthetic import noise
+from treeformer.synthetic.canvas import Canvas, Colour
+from treeformer.synthetic.daylight import Daylight
+from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.raster import Int16Array
+
+RELIEF_PX = 7  # clouds are shaded by how much they thicken within so many rows
+WOODS: tuple[tuple[Colour, float], ...] = (
+    ((112, 100, 88), 3.0),  # bare, in winter
+    ((98, 92, 78), 2.0),
+    ((70, 84, 56), 2.0),
+    ((58, 72, 54), 1.5),  # evergreen
+    ((128, 108, 72), 0.7),  # autumn
+)
+
+
+def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colour:
+    """Fill the rows above `bottom`. Returns the colour at the horizon, which far things take on."""
+    if light.kind == "overcast":
+        level = dice.uniform(192, 250)
+        top = (level * dice.uniform(0.86, 0.98), level * 0.96, level * 0.985)
+        low = (level, level * 1.003, level * 1.012)
+    elif light.kind == "bright":
+        deep = dice.uniform(0.0, 1.0)
+        top = (98 - 45 * deep, 148 - 38 * deep, 204 - 26 * deep)
+        low = (dice.uniform(176, 214), dice.uniform(205, 224), dice.uniform(224, 238))
+    else:
+        top = (dice.uniform(120, 168), dice.uniform(150, 182), dice.uniform(186, 212))
+        low = (dice.uniform(228, 252), dice.uniform(212, 234), dice.uniform(180, 218))
+    if bottom <= 0:
+        return low
+    rows = slice(0, bottom)
+    down = np.linspace(0.0, 1.0, bottom)
+    colour = np.asarray(top)[:, None] + (np.asarray(low) - np.asarray(top))[:, None] * (down * (1.6 - 0.6 * down))
+    uneven = dice.uniform(0.02, 0.22 if light.kind == "overcast" else 0.06)
+    canvas.lay(colour, [(noise.window(noise.clouds(), dice, canvas.size)[rows], uneven)], rows)
+    if dice.chance(0.25 if light.kind == "overcast" else 0.55):
+        _clouds(dice, canvas, rows, light)
+    return low
+
+
+def _clouds(dice: Dice, canvas: Canvas, rows: slice, light: Daylight) -> None:
+    """Heaps and veils, lighter on top, greyer where they thicken."""
+    width, height = canvas.size[0], rows.stop
+    thick: Int16Array = noise.window(noise.clouds(), dice, (width, height + RELIEF_PX)).astype(np.int16)
+    relief = thick[RELIEF_PX:] - thick[:-RELIEF_PX]
+    relief <<= 1
+    weight = thick[RELIEF_PX:] - np.int16(dice.whole(-10, 34))
+    if dice.chance(0.5):
+        weight <<= 1
+    np.clip(weight, np.int16(0), np.int16(dice.whole(24, 58)), out=weight)
+    relief -= weight
+    np.clip(relief, np.int16(-120), np.int16(100), out=relief)
+    white = dice.uniform(222, 248)
+    warm = 8 if light.kind in ("low sun", "backlit") else 0
+    dim = dice.uniform(0.1, 0.22)
+    canvas.mix((white + warm, white, white - warm), weight, rows, texture=relief, contrast=(dim, dim, dim * 0.85))
+
+
+def paint_far(dice: Dice, canvas: Canvas, horizon: int, light: Daylight, haze: Colour) -> None:
+    """Hills, then woods before them: the nearer the taller, the darker and the less blue."""
+    height = canvas.size[1]
+    if dice.chance(0.45):
+        far = dice.uniform(0.45, 0.75)
+        colour = _in_haze((92, 104, 96), far, haze, light)
+        _band(dice, canvas, horizon, height * dice.uniform(0.03, 0.16), colour, rough=0.06, soft=True)
+    for number in range(dice.weighted(((0, 0.15), (1, 0.5), (2, 0.35)))):
+        far = dice.uniform(0.08, 0.4) / (1 + number)
+        colour = _in_haze(dice.weighted(WOODS), far, haze, light)
+        tall = height * dice.uniform(0.04, 0.2) * (1 - 0.5 * number)
+        _band(dice, canvas, horizon, tall, colour, rough=dice.uniform(0.3, 0.9), soft=False)
+
+
+def _in_haze(colour: Colour, far: float, haze: Colour, light: Daylight) -> Colour:
+    lit = light.level * 0.8
+    red, green, blue = (own * lit * (1 - far) + air * 0.94 * far for own, air in zip(colour, haze, strict=True))
+    return (red, green, blue)
+
+
+def ragged_line(dice: Dice, count: int, coarsest: int, rough: float) -> FloatArray:
+    """(count,) a line from 0 to about 1 with bumps of all sizes, the fine ones as strong as `rough` (0 to 1)."""
+    place = np.arange(count) / max(count - 1, 1)
+    line = np.zeros(count)
+    knots, weight = coarsest, 1.0
+    while knots < count:
+        line += weight * np.interp(place, np.arange(knots) / (knots - 1), dice.array(knots))
+        knots, weight = knots * 2 + 1, weight * (0.35 + 0.4 * rough)
+    return np.asarray(np.clip(line * 0.62, 0.0, 1.4))
+
+
+def _band(
+    dice: Dice, canvas: Canvas, horizon: int, tall: float, colour: Colour, *, rough: float, soft: bool
+) -> None:
+    """A strip of land or trees that stands on the horizon, `tall` px at most, with a ragged upper edge."""
+    width, height = canvas.size
+    top, bottom = max(0, int(horizon - tall * 1.45)), min(height, horizon + 2)
+    if bottom - top < 3:
+        return
+    small_rows, small_width = max(2, (bottom - top) // 4), max(2, width // 4)
+    skyline = ragged_line(dice, small_width, dice.whole(3, 7), rough) * tall
+    up = (bottom - top) * (1 - (np.arange(small_rows) + 0.5) / small_rows)
+    below = np.floor(skyline - up[:, None]).astype(np.int16)  # px under the skyline
+    clump = noise.window(noise.rough(), dice, (small_width, small_rows)).astype(np.int16)
+    shade = clump >> 3
+    if not soft:
+        below += (clump * np.int16(round(4 + 10 * rough))) >> 6
+        stems = noise.window(noise.streaks(), dice, (small_width, small_rows)).astype(np.int16)
+        shade = (clump >> 1) + (stems >> 2) - np.clip(below, np.int16(-10), np.int16(24))
+    cover = np.clip(below * np.int16(6 if soft else 9) + np.int16(24), np.int16(0), np.int16(64))
+    size, rows = (width, bottom - top), slice(top, bottom)
+    weight, texture = noise.enlarge_gently(cover, size), noise.enlarge_gently(shade, size)
+    canvas.mix(colour, weight, rows, texture=texture, contrast=(0.5, 0.5, 0.45))
