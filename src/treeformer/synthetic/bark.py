@@ -19,6 +19,7 @@ from treeformer.synthetic.raster import Float32Array, IndexArray, Layer, Strokes
 RAGGED = 0.16  # how far the outline of thick wood strays from the radius, as a share of it
 RAGGED_FROM_PX = 1.6
 FOOT_FLARE = 0.75  # how much wider a trunk is where it leaves the ground
+COLLAR = 0.45  # and how much wider a branch is where it leaves another
 SMALLEST_CONTRAST = 34.0  # levels between thin wood and what is behind it
 
 
@@ -65,8 +66,8 @@ def wood_of(dice: Dice, kind: str, behind: Backdrop, light: Daylight) -> Wood:
         old = dice.weighted((((98, 84, 72), 2.0), ((112, 102, 92), 1.5), ((82, 66, 54), 1.0)))
         young = dice.weighted((((158, 114, 76), 2.0), ((136, 92, 64), 1.5), ((170, 138, 104), 1.0)))
     else:
-        bark = dice.weighted(((fissures, 0.6), (rings, 0.25), (strips, 0.15)))()
-        relief = dice.uniform(0.6, 1.4)
+        bark, relief = dice.weighted((((fissures, 1.1), 0.65), ((rings, 0.35), 0.2), ((strips, 0.8), 0.15)))
+        bark, relief = bark(), relief * dice.uniform(0.6, 1.3)
         old = dice.weighted((((106, 98, 88), 2.0), ((120, 112, 104), 1.2), ((88, 74, 62), 1.5)))
         young = dice.weighted((((112, 84, 68), 2.0), ((104, 94, 82), 1.5), ((124, 96, 66), 1.0)))
     level = dice.uniform(0.62, 1.12)
@@ -105,17 +106,26 @@ def wood_strokes(skeleton: Skeleton) -> Strokes:
     drawn = plant_strokes(skeleton)
     arc = arc_starts(skeleton, len(drawn))
     length = np.sqrt(((drawn.end - drawn.start) ** 2).sum(axis=1))
-    foot = np.zeros(len(drawn), dtype=bool)
-    if skeleton.has_file_axes and len(skeleton.edges):
-        parents = np.asarray([axis.parent is None for axis in skeleton.axes])
-        foot[: len(skeleton.edges)] = parents[skeleton.edge_axis]
+    flare, taper = _flares(skeleton, drawn)
     ends = []
     for radius, place in ((drawn.start_radius, arc), (drawn.end_radius, arc + length)):
-        share = np.minimum(place / np.maximum(radius * np.float32(2.2), np.float32(1)), np.float32(1))
-        flare = np.where(foot, np.float32(FOOT_FLARE) * (1 - share) * (1 - share), np.float32(0))
+        share = 1 - np.minimum(place / taper, np.float32(1))
         rough = np.where(radius > RAGGED_FROM_PX, np.float32(1 + RAGGED), np.float32(1))
-        ends.append(radius * rough * (1 + flare))
+        ends.append(radius * rough * (1 + flare * share * share))
     return replace(drawn, start_radius=ends[0], end_radius=ends[1])
+
+
+def _flares(skeleton: Skeleton, drawn: Strokes) -> tuple[Float32Array, Float32Array]:
+    """(S,) how much wider the axis of each stroke is where it begins, and over how many px that wears off."""
+    flare, taper = np.zeros(len(drawn), dtype=np.float32), np.ones(len(drawn), dtype=np.float32)
+    if not skeleton.has_file_axes or len(skeleton.edges) == 0 or skeleton.radius is None:
+        return flare, taper
+    begin = np.asarray([axis.nodes[0] for axis in skeleton.axes])
+    thick = snapped(skeleton.radius[begin]).astype(np.float32)  # of the parent, for a side axis
+    trunk = np.asarray([axis.parent is None for axis in skeleton.axes])
+    flare[: len(skeleton.edges)] = np.where(trunk, np.float32(FOOT_FLARE), np.float32(COLLAR))[skeleton.edge_axis]
+    taper[: len(skeleton.edges)] = np.maximum(thick * np.float32(2.4), np.float32(1))[skeleton.edge_axis]
+    return flare, taper
 
 
 def arc_starts(skeleton: Skeleton, count: int) -> Float32Array:
@@ -138,15 +148,15 @@ def buds(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour, scale: 
         return
     radius = np.full(len(skeleton), 1.0) if skeleton.radius is None else np.nan_to_num(skeleton.radius, nan=1.0)
     tail, head = skeleton.edges.T
-    thin = np.flatnonzero((radius[head] < 2.6 * scale) & (skeleton.edge_length > 3))
-    thin = thin[dice.array(len(thin)) < 0.75]
+    thin = np.flatnonzero((radius[head] < 1.7 * scale) & (skeleton.edge_length > 3))
+    thin = thin[dice.array(len(thin)) < 0.5]
     step = skeleton.nodes[head[thin]] - skeleton.nodes[tail[thin]]
     along = step / np.maximum(skeleton.edge_length[thin], 1e-9)[:, None]
     side = np.where(thin % 2 == 0, 1.0, -1.0)[:, None]
     out = np.stack([along[:, 1], -along[:, 0]], axis=1) * side
     at = skeleton.nodes[tail[thin]] + step * dice.array(len(thin), 1, low=0.2, high=0.9)
     thick = radius[head[thin]]
-    long = (thick + 0.6 + dice.array(len(thin), high=1.3) * scale)[:, None]
+    long = (thick + 0.3 + dice.array(len(thin), high=1.2) * scale)[:, None]
     light = dice.array(len(thin), 1, low=0.65, high=1.05)
     sketch.add(at, at + (out * 0.8 + along * 0.7) * long, 0.5 * thick + 0.35, 0.3, np.asarray(colour) * light, 0.9)
 

@@ -70,11 +70,11 @@ def leaf_tile(size: int) -> LeafTile:
     order = np.floor(owner[solid] * (1000 / count)).astype(np.int32)
     top = solid[topmost(found.pixel[solid], order)]
     flat = noise.TILE * noise.TILE
-    unlikely, tone, hue = np.full(flat, 127), np.full(flat, -90), np.zeros(flat, dtype=np.int64)
+    unlikely, tone, hue = np.full(flat, 127), np.full(flat, -50), np.zeros(flat, dtype=np.int64)
     side = found.across[top] / np.maximum(found.radius[top], np.float32(0.5))
-    lit = np.floor(dice.array(count, low=-58, high=58)).astype(np.int64)
+    lit = np.floor(dice.array(count, low=-30, high=30)).astype(np.int64)
     unlikely[found.pixel[top]] = np.floor(dice.array(count, low=0, high=127)).astype(np.int64)[owner[top]]
-    tone[found.pixel[top]] = lit[owner[top]] + np.floor(np.clip(side, -1, 1) * np.float32(14)).astype(np.int64)
+    tone[found.pixel[top]] = lit[owner[top]] + np.floor(np.clip(side, -1, 1) * np.float32(10)).astype(np.int64)
     hue[found.pixel[top]] = np.floor(dice.bell(count) * 40).astype(np.int64)[owner[top]]
     return LeafTile(*(_doubled(values) for values in (unlikely, tone, hue)))
 
@@ -111,7 +111,7 @@ class Canopy:
         weight <<= 3
         np.clip(weight, np.int16(0), np.int16(62), out=weight)
         tone = self.lit + tile.tone[cut]
-        np.clip(tone, np.int16(-56), np.int16(90), out=tone)
+        np.clip(tone, np.int16(-48), np.int16(80), out=tone)
         hue = tile.hue[cut].astype(np.int16)
         for plane, level, turn in zip(canvas.planes, self.colour, (1.0, 0.1, -0.6), strict=True):
             change = tone * np.int16(round(level * light))
@@ -132,8 +132,8 @@ def canopy_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: floa
     place = (points / CELL_PX).astype(np.intp)
     place = np.stack([np.clip(place[:, 0], 0, across - 1), np.clip(place[:, 1], 0, down - 1)])
     count = np.bincount(place[1] * across + place[0], minlength=across * down).reshape(down, across)
-    near = _soft(np.minimum(count, 3).astype(np.int32) << 8, 1 + int(1.5 * fullness))
-    mass = near * int(50 + 330 * fullness) // 512
+    near = soft(np.minimum(count, 3).astype(np.int32) << 8, 1 + int(1.5 * fullness))
+    mass = near * int(130 + 720 * fullness) // 512
     clump = noise.window(noise.mottle(), dice, (across, down)).astype(np.int32)
     mass = np.minimum(mass, 80 + int(60 * fullness)) + ((clump * np.minimum(mass, 60)) >> 6)
     mass = np.where(near > 12, np.clip(mass, 0, FULL_MASS), 0)
@@ -141,9 +141,9 @@ def canopy_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: floa
     lit = np.zeros_like(mass)
     lit[1:] += (mass[1:] - mass[:-1]) * 30
     lit[:, 1:-1] += (mass[:, :-2] - mass[:, 2:]) * round(light.towards[0] * -24 * (0.4 + light.sun))
-    lit = _soft(lit, 1) >> 5
-    depth = _soft(mass, 2)
-    lit = np.clip(lit - (depth >> 2) + 14, -44, 60)
+    lit = soft(lit, 1) >> 5
+    depth = soft(mass, 2)
+    lit = np.clip(lit - (depth >> 2) + 14, -36, 46)
     there = mass > 0
     rows, columns = (
         _span(there.any(axis=axis), side) for axis, side in ((1, height), (0, width))
@@ -172,7 +172,7 @@ def _span(there: np.ndarray, side: int) -> slice:
     return slice(int(places[0]) * CELL_PX, min((int(places[-1]) + 1) * CELL_PX, side))
 
 
-def _soft(values: noise.Int32Array, times: int) -> noise.Int32Array:
+def soft(values: noise.Int32Array, times: int) -> noise.Int32Array:
     """Smoothed with the weights 1 2 1 along both axes; nothing lies outside."""
     for _ in range(times):
         for _ in range(2):

@@ -16,6 +16,7 @@ from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.raster import Int16Array, blend, rasterise, strokes, topmost, union
 
 ROWS = noise.TILE
+SHRINK = 4  # shadows are soft: drawn so many times smaller
 BLADE_GROWTH = 0.045  # px a blade is longer for each row nearer to the viewer
 SHADE: Colour = (16, 18, 20)
 # Colours of level ground in full light, and how likely they are.
@@ -157,27 +158,25 @@ def cast_shadow(dice: Dice, canvas: Canvas, skeleton: Skeleton, horizon: int, li
     radius = np.full(len(skeleton), 1.0) if skeleton.radius is None else np.nan_to_num(skeleton.radius, nan=1.0)
     tail, head = skeleton.edges.T
     width, height = canvas.size
-    small = ((width + 1) // 2, (height + 1) // 2)
-    thick = snapped(np.maximum(radius, 0.9) * 0.5)
-    shape = strokes(snapped(place[tail] / 2), snapped(place[head] / 2), thick[tail], thick[head], 2.0)
-    found = union(rasterise(shape, small))
+    small = (-(-width // SHRINK), -(-height // SHRINK))
+    thick = snapped(np.maximum(radius, 1.0) / SHRINK)
+    place = snapped(place / SHRINK)
+    found = union(rasterise(strokes(place[tail], place[head], thick[tail], thick[head], 1.3), small))
     cover: Int16Array = np.zeros(small[0] * small[1], dtype=np.int16)
-    cover[found.pixel] = (found.coverage * np.int16(round(40 * light.sun))) >> 8
-    cover = cover.reshape(small[1], small[0])
-    rows = np.flatnonzero(cover.any(axis=1))
-    if len(rows) == 0:
-        return
-    top, bottom = max(int(rows[0]) * 2, horizon + 1), min((int(rows[-1]) + 1) * 2, height)
-    if bottom <= top:
-        return
-    weight = cover.repeat(2, axis=0).repeat(2, axis=1)[top:bottom, :width]
-    canvas.mix(SHADE, weight, slice(top, bottom))
+    cover[found.pixel] = (found.coverage * np.int16(round(42 * light.sun))) >> 8
+    top, bottom = max(horizon + 1, 0), height
+    near = found.pixel // small[0]
+    if len(near):
+        top, bottom = max(top, int(near.min() - 1) * SHRINK), min(bottom, int(near.max() + 2) * SHRINK)
+    if len(near) and bottom > top:
+        weight = noise.enlarge(cover.reshape(small[1], small[0]), (width, small[1] * SHRINK), slice(top, bottom))
+        canvas.mix(SHADE, weight, slice(top, bottom))
 
 
 def darken_foot(canvas: Canvas, foot: FloatArray, radius: float, strength: int) -> None:
     """Less of the sky's light reaches the ground close to a trunk: a soft dark patch around its foot (2,)."""
     width, height = canvas.size
-    reach = max(4.0, radius * 3.2)
+    reach = max(4.0, radius * 2.4)
     left, right = max(0, int(foot[0] - 2 * reach)), min(width, int(foot[0] + 2 * reach) + 1)
     top, bottom = max(0, int(foot[1] - 0.35 * reach)), min(height, int(foot[1] + 0.7 * reach) + 1)
     if right <= left or bottom <= top:
@@ -193,12 +192,12 @@ def grass_in_front(dice: Dice, canvas: Canvas, sketch: Sketch, foot: FloatArray,
     """Blades that hide the lowest part of a trunk, in the colours of the ground there, which is already painted."""
     width, height = canvas.size
     reach = (3.5 + 5.0 * dice.fraction()) * canvas.scale + 0.25 * radius
-    count = int(14 + 5.0 * radius)
-    at = foot + np.stack([dice.bell(count) * (1.3 * radius + reach), dice.array(count) * reach * 0.9], axis=1)
+    count = int(24 + 6.0 * radius)
+    at = foot + np.stack([dice.bell(count) * (1.6 * radius + 1.5 * reach), dice.array(count) * reach * 0.9], axis=1)
     angle = -math.pi / 2 + dice.bell(count) * 0.45
     tip = at + np.stack([np.cos(angle), np.sin(angle)], axis=1) * (reach * dice.array(count, 1, low=0.5, high=1.5))
     # Colours from the ground beside the trunk, not from its own shade.
     column = np.clip(snapped(at[:, 0] + np.where(at[:, 0] < foot[0], -3.0, 3.0) * radius).astype(np.intp), 0, width - 1)
     row = np.clip(snapped(at[:, 1] + 2.0).astype(np.intp), 0, height - 1)
     own = np.clip(canvas.planes[:, row, column].T.astype(np.float64), 20, 235)
-    sketch.add(at, tip, 0.45 * canvas.scale + 0.25, 0.3, own * dice.array(count, 1, low=0.72, high=1.28))
+    sketch.add(at, tip, 0.45 * canvas.scale + 0.25, 0.3, own * dice.array(count, 1, low=0.8, high=1.18))

@@ -5,6 +5,8 @@ What is far away is drawn on a quarter of the size and enlarged: out of focus, a
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from treeformer.axes import FloatArray
@@ -22,6 +24,17 @@ WOODS: tuple[tuple[Colour, float], ...] = (
     ((58, 72, 54), 1.5),  # evergreen
     ((128, 108, 72), 0.7),  # autumn
 )
+
+
+@cache
+def fleece() -> noise.Int8Array:
+    """Clouds of all sizes without the lattice's own directions: octaves sheared to the left and to the right."""
+    row = np.arange(noise.TILE)[:, None]
+    total = np.zeros((noise.TILE, noise.TILE), dtype=np.int32)
+    for number, slant in enumerate((1, -1, 0)):
+        octaves = noise._box(noise._octaves(71 + number, 128, 2, 0.8), (2, 2))
+        total += octaves[row, (np.arange(noise.TILE)[None, :] + slant * row) % noise.TILE]
+    return noise._finished(total)
 
 
 def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colour:
@@ -42,8 +55,8 @@ def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colou
     rows = slice(0, bottom)
     down = np.linspace(0.0, 1.0, bottom)
     colour = np.asarray(top)[:, None] + (np.asarray(low) - np.asarray(top))[:, None] * (down * (1.6 - 0.6 * down))
-    uneven = dice.uniform(0.02, 0.22 if light.kind == "overcast" else 0.06)
-    canvas.lay(colour, [(noise.window(noise.clouds(), dice, canvas.size)[rows], uneven)], rows)
+    uneven = dice.uniform(0.0, 0.16 if light.kind == "overcast" else 0.03)
+    canvas.lay(colour, [(noise.window(fleece(), dice, canvas.size)[rows], uneven)], rows)
     if dice.chance(0.25 if light.kind == "overcast" else 0.55):
         _clouds(dice, canvas, rows, light)
     return low
@@ -52,7 +65,7 @@ def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colou
 def _clouds(dice: Dice, canvas: Canvas, rows: slice, light: Daylight) -> None:
     """Heaps and veils, lighter on top, greyer where they thicken."""
     width, height = canvas.size[0], rows.stop
-    thick: Int16Array = noise.window(noise.clouds(), dice, (width, height + RELIEF_PX)).astype(np.int16)
+    thick: Int16Array = noise.window(fleece(), dice, (width, height + RELIEF_PX)).astype(np.int16)
     relief = thick[RELIEF_PX:] - thick[:-RELIEF_PX]
     relief <<= 1
     weight = thick[RELIEF_PX:] - np.int16(dice.whole(-10, 34))
@@ -72,16 +85,33 @@ def paint_far(dice: Dice, canvas: Canvas, horizon: int, light: Daylight, haze: C
     height = canvas.size[1]
     if dice.chance(0.45):
         far = dice.uniform(0.45, 0.75)
-        colour = _in_haze((92, 104, 96), far, haze, light)
+        colour = in_haze((92, 104, 96), far, haze, light)
         _band(dice, canvas, horizon, height * dice.uniform(0.03, 0.16), colour, rough=0.06, soft=True)
-    for number in range(dice.weighted(((0, 0.15), (1, 0.5), (2, 0.35)))):
+    for number in range(dice.weighted(((0, 0.15), (1, 0.6), (2, 0.25)))):
         far = dice.uniform(0.08, 0.4) / (1 + number)
-        colour = _in_haze(dice.weighted(WOODS), far, haze, light)
+        colour = in_haze(dice.weighted(WOODS), far, haze, light)
         tall = height * dice.uniform(0.04, 0.2) * (1 - 0.5 * number)
         _band(dice, canvas, horizon, tall, colour, rough=dice.uniform(0.3, 0.9), soft=False)
 
 
-def _in_haze(colour: Colour, far: float, haze: Colour, light: Daylight) -> Colour:
+def fringe(dice: Dice, canvas: Canvas, horizon: int, light: Daylight) -> None:
+    """The rough edge of a field where the land ends: tall grass and undergrowth, dark and uneven."""
+    width, height = canvas.size
+    above = round(dice.uniform(2, 9) * canvas.scale) + 1
+    top, bottom = max(0, horizon - above), min(height, horizon + 3 + above // 2)
+    if bottom - top < 2:
+        return
+    size = (width, bottom - top)
+    profile = np.interp(np.arange(bottom - top), (0, above, bottom - top), (-30, 62, -20))
+    weight = np.floor(profile).astype(np.int16)[:, None] + (noise.window(noise.cirrus(), dice, size) >> 1)
+    weight += noise.window(noise.streaks(), dice, size) >> 1
+    np.clip(weight, np.int16(0), np.int16(dice.whole(30, 60)), out=weight)
+    level = light.level * dice.uniform(0.45, 0.85)
+    canvas.mix((88 * level, 92 * level, 62 * level), weight, slice(top, bottom))
+
+
+def in_haze(colour: Colour, far: float, haze: Colour, light: Daylight) -> Colour:
+    """A colour seen far away: lit, and mixed with the air's by the share `far`."""
     lit = light.level * 0.8
     red, green, blue = (own * lit * (1 - far) + air * 0.94 * far for own, air in zip(colour, haze, strict=True))
     return (red, green, blue)

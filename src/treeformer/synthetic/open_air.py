@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from treeformer.axes import FloatArray
 from treeformer.skeleton import Skeleton
-from treeformer.synthetic import bark, canopy, clutter, ground, horizon, optics, trellis
-from treeformer.synthetic.canvas import Canvas, Colour, Sketch
+from treeformer.synthetic import bark, canopy, far_rows, ground, horizon, trellis
+from treeformer.synthetic.canvas import Canvas, Colour, Sketch, highest_px
 from treeformer.synthetic.daylight import Daylight, draw_daylight
 from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.material import Backdrop, backdrop
+from treeformer.synthetic.material import backdrop
 from treeformer.synthetic.raster import rasterise_layers
 
 
-def take(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
+def paint(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
     """Paint a plant of kind "vine" or "orchard" with all that is around it."""
     light = draw_daylight(dice)
+    leafy = dice.chance(0.4 if kind == "vine" else 0.5)
     width, height = canvas.size
     foot = skeleton.nodes[skeleton.bases]
     line = float(foot[:, 1].max()) if len(foot) else height * 0.88
     radius = _foot_radius(skeleton)
-    far = dice.uniform(0.04, 0.3)
-    eye = int(min(max(line - height * far, 2), height - 2))
+    eye = int(min(max(line - height * dice.uniform(0.04, 0.3), 2), height - 2))
     behind, front, twigs = Sketch(), Sketch(), Sketch()
     haze = horizon.paint_sky(dice, canvas, min(eye + 1, height), light)
     horizon.paint_far(dice, canvas, eye, light, haze)
     ground.paint_ground(dice, canvas, eye, light, grassy=0.62 if kind == "vine" else 0.85)
+    horizon.fringe(dice, canvas, eye, light)
     row = trellis.trellis_of(dice, canvas, skeleton, eye) if kind == "vine" else None
-    if row is not None:
-        _vineyard(dice, canvas, row, light, haze)
+    top = row.top if row is not None else highest_px(skeleton.nodes, height * 0.2)
+    _rows_behind(dice, canvas, kind, (eye, line, top), light, haze, leafy)
+    if row is not None and dice.chance(0.65):
+        ground.paint_strip(dice, canvas, row.foot, light)
     if light.casts_shadows:
         ground.cast_shadow(dice, canvas, skeleton, eye, light)
     for place in foot:
-        ground.darken_foot(canvas, place, radius, 44)
+        ground.darken_foot(canvas, place, radius, 40)
     view = backdrop(canvas, skeleton)
     wood = bark.wood_of(dice, kind, view, light)
     if row is not None:
@@ -43,7 +43,7 @@ def take(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
         lit = light.level * 0.8
         if dice.chance(0.8):
             old, young = (bark.times(colour, lit) for colour in (wood.old, wood.young))
-            trellis.neighbours(dice, canvas, behind, row, base_x, radius, old, young)
+            trellis.neighbours(dice, canvas, behind, row, base_x, radius, (old, young))
         trellis.posts(dice, canvas, row, base_x, light)
         trellis.wires(dice, canvas, behind, row, light)
     for place in foot:
@@ -54,7 +54,7 @@ def take(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
     of_behind, of_twigs, of_plant, of_front = rasterise_layers(
         (behind.strokes(), twigs.strokes(), drawn, front.strokes()), canvas.size
     )
-    leaves = _leaves(dice, canvas, skeleton, kind, light)
+    leaves = _leaves(dice, canvas, skeleton, light) if leafy else None
     behind.draw(canvas, of_behind)
     if leaves is not None:
         leaves.paint(dice, canvas, 0, 0.6)
@@ -71,26 +71,27 @@ def _foot_radius(skeleton: Skeleton) -> float:
     return float(np.nan_to_num(skeleton.radius[skeleton.bases], nan=2.0).max())
 
 
-def _vineyard(dice: Dice, canvas: Canvas, row: trellis.Trellis, light: Daylight, haze: Colour) -> None:
-    """The rows behind, each farther one smaller and paler, and the bare strip under the vine's own row."""
-    count = dice.weighted(((0, 0.1), (1, 0.45), (2, 0.45)))
-    away = dice.uniform(1.5, 2.4)
-    for number in range(count, 0, -1):
+def _rows_behind(
+    dice: Dice,
+    canvas: Canvas,
+    kind: str,
+    heights: tuple[float, float, float],
+    light: Daylight,
+    haze: Colour,
+    leafy: bool,
+) -> None:
+    """Other rows of the same plants, the farther the smaller and the paler; heights: of eye, foot and top, px."""
+    eye, line, top = heights
+    away = dice.uniform(1.7, 3.2)
+    for number in range(dice.weighted(((0, 0.15), (1, 0.5), (2, 0.35))), 0, -1):
         nearer = 1 / (1 + (away - 1) * number)
-        place = replace(
-            row,
-            foot=row.eye + (row.foot - row.eye) * nearer,
-            wire=row.eye + (row.wire - row.eye) * nearer,
-            top=row.eye + (row.top - row.eye) * nearer,
-        )
-        trellis.row_behind(dice, canvas, place, light, haze, 0.12 + 0.14 * number)
-    if dice.chance(0.65):
-        ground.paint_strip(dice, canvas, row.foot, light)
+        foot, high = eye + (line - eye) * nearer, eye + (top - eye) * nearer
+        wood = dice.choice(((88, 76, 64), (100, 90, 78), (76, 64, 52)))
+        colour = horizon.in_haze((84, 98, 54) if leafy else wood, 0.06 + 0.1 * number, haze, light)
+        far_rows.paint_row(dice, canvas, kind, foot, foot - high, (colour, leafy), dice.whole(2, 4))
 
 
-def _leaves(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str, light: Daylight) -> canopy.Canopy | None:
-    if len(skeleton) == 0 or dice.chance(0.6 if kind == "vine" else 0.5):
-        return None
+def _leaves(dice: Dice, canvas: Canvas, skeleton: Skeleton, light: Daylight) -> canopy.Canopy | None:
     radius = skeleton.radius if skeleton.radius is not None else np.ones(len(skeleton))
     thin = skeleton.nodes[~(radius > max(1.0, float(np.nanmax(radius, initial=0.0)) * 0.4))]
     if len(thin) == 0:

@@ -20,12 +20,14 @@ LIGHT_KNOTS = 4  # more would show as stripes, because curves down and across ar
 LIGHT_AT = np.linspace(-1.0, 1.0, LIGHT_KNOTS)
 
 
-def expose(dice: Dice, canvas: Canvas) -> NDArray[np.uint8]:
+def expose(dice: Dice, canvas: Canvas, camera: Camera | None = None) -> NDArray[np.uint8]:
     """The picture (height, width, 3) that a camera takes of the canvas: light, white balance, contrast, noise.
 
     All of it in one pass over blocks of rows, so that a level goes out to memory once, as a finished pixel.
+    camera: a given one instead of any.
     """
-    camera = _camera(dice, canvas)
+    if camera is None:
+        camera = _camera(dice, canvas)
     out = np.empty((canvas.size[1], canvas.size[0], 3), dtype=np.uint8)
     for block in canvas.blocks():
         level, grey, grain, own_grain = canvas.workspace(4, block.stop - block.start, canvas.size[0])
@@ -73,7 +75,7 @@ def expose(dice: Dice, canvas: Canvas) -> NDArray[np.uint8]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Camera:
+class Camera:
     """What `expose` does to each pixel.
 
     light_down (3, height / 4) and light_across (3, width): their sum is how much light each plane gets, in 128ths.
@@ -92,7 +94,7 @@ class _Camera:
     lift: np.int16
 
 
-def _camera(dice: Dice, canvas: Canvas) -> _Camera:
+def _camera(dice: Dice, canvas: Canvas) -> Camera:
     # 0 keeps the colours, 32 takes them all.
     fading = (32 if dice.chance(0.2) else dice.whole(-10, 20)) if dice.chance(0.3) else 0
     contrast = dice.uniform(0.8, 1.2)
@@ -105,7 +107,7 @@ def _camera(dice: Dice, canvas: Canvas) -> _Camera:
     grain_gain = round(64 * strength)
     own_gain = round(64 * strength * dice.uniform(0.0, 0.8)) if dice.chance(0.5) else 0
     down, across = _uneven_light(dice, canvas, gain)
-    return _Camera(
+    return Camera(
         light_down=down,
         light_across=across,
         fading=np.int16(fading),
@@ -114,6 +116,32 @@ def _camera(dice: Dice, canvas: Canvas) -> _Camera:
         own_grain=tuple(noise.window(noise.grain(), dice, canvas.size) for _ in range(3 if own_gain else 0)),
         own_gain=np.int16(own_gain),
         lift=np.int16(round(64 * lift)),
+    )
+
+
+def outdoor_camera(dice: Dice, canvas: Canvas) -> Camera:
+    """A camera as people carry: true colours, a little vignetting, little grain."""
+    contrast = dice.uniform(0.92, 1.14)
+    warm = dice.uniform(-0.045, 0.045)
+    gain = contrast * dice.uniform(0.93, 1.1) * np.asarray((1 + warm, 1 + dice.uniform(-0.012, 0.012), 1 - warm))
+    slope, corner = dice.array(2, 1, low=-0.035, high=0.035), dice.uniform(0.0, 0.09)
+    curves = 0.5 + corner / 3 + slope * LIGHT_AT - corner * LIGHT_AT * LIGHT_AT
+    brightest = float(curves[0].max()) + float(curves[1].max())
+    gain = gain * min(1.0, BRIGHTEST / (float(gain.max()) * brightest))
+    levels: Int16Array = np.floor(curves[:, None] * (gain[:, None] * 128) + 0.5).astype(np.int16)
+    width, height = canvas.size
+    share = dice.fraction()
+    grain_gain = round(64 * share * share * 0.16)
+    own_gain = grain_gain // 2 if dice.chance(0.2) else 0
+    return Camera(
+        light_down=noise.stretch(levels[0], -(-height // 4)).view(np.uint16),
+        light_across=noise.stretch(levels[1], width).view(np.uint16),
+        fading=np.int16((32 if dice.chance(0.1) else dice.whole(-4, 12)) if dice.chance(0.2) else 0),
+        grain=noise.window(noise.grain(), dice, canvas.size) if grain_gain else None,
+        grain_gain=np.int16(grain_gain),
+        own_grain=tuple(noise.window(noise.grain(), dice, canvas.size) for _ in range(3 if own_gain else 0)),
+        own_gain=np.int16(own_gain),
+        lift=np.int16(round(64 * (dice.uniform(-5, 7) + 100 * (1 - contrast)))),
     )
 
 
@@ -182,6 +210,15 @@ def lens(dice: Dice, canvas: Canvas) -> None:
             blur(canvas, part)
     elif dice.chance(0.35):
         blur(canvas, 1, sharpness=dice.whole(16, 90))
+
+
+def outdoor_lens(dice: Dice, canvas: Canvas) -> None:
+    """As `lens`: mostly a little soft, as pictures are that were made smaller."""
+    times = dice.weighted(((0, 0.35), (1, 0.5), (2, 0.15)))
+    if times:
+        blur(canvas, times)
+    elif dice.chance(0.3):
+        blur(canvas, 1, sharpness=dice.whole(10, 40))
 
 
 def jpeg(picture: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:

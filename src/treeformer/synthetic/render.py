@@ -31,6 +31,7 @@ LOOKS = ("paper", "photo")
 DEFAULT_SIZE = (512, 512)
 LINE_LEVEL, PAGE_LEVEL = 0, 255
 JPEG_SHARE = 0.2
+OUTDOOR_JPEG_SHARE = 0.15
 
 Picture = NDArray[np.uint8]
 Scene = Callable[[Dice, Canvas, FloatArray], Sketch]
@@ -107,9 +108,10 @@ def photograph(skeleton: Skeleton, dice: Dice) -> Picture:
     canvas = Canvas(skeleton.image_size or DEFAULT_SIZE, None)  # each scene paints all of it
     kind = kind_of(skeleton)
     if kind in WOOD_KINDS and skeleton.metadata.get("preset") != "several":
-        open_air.take(dice, canvas, skeleton, kind)
-        optics.lens(dice, canvas)
-        return optics.expose(dice, canvas)
+        open_air.paint(dice, canvas, skeleton, kind)
+        optics.outdoor_lens(dice, canvas)
+        picture = optics.expose(dice, canvas, optics.outdoor_camera(dice, canvas))
+        return optics.jpeg(picture, dice.whole(55, 95)) if dice.chance(OUTDOOR_JPEG_SHARE) else picture
     weights = ANY_SCENE if dice.chance(0.08) else SCENE_WEIGHTS.get(kind, ANY_SCENE)
     scene = dice.weighted(tuple(weights.items()))
     bases = skeleton.nodes[skeleton.bases]

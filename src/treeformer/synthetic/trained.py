@@ -27,7 +27,7 @@ def grow_trained_vine(
     trunk_px = thickness * dice.uniform(0.75, 1.25)
     lean = UP + dice.uniform(-0.3, 0.3)
     points = curve(dice, base, lean, reach * dice.uniform(0.34, 0.5), UP, 0.012, dice.uniform(0.15, 0.4))
-    trunk = main_axis(axes, points, trunk_px, trunk_px * dice.uniform(0.6, 0.85), "trunk", plant)
+    trunk = main_axis(axes, points, trunk_px, trunk_px * dice.uniform(0.5, 0.75), "trunk", plant)
     grow = dice.weighted(((_cordon, 0.5), (_bent_canes, 0.28), (_short_arms, 0.22)))
     grow(dice, axes, trunk, reach, trunk_px)
 
@@ -36,7 +36,7 @@ def _cordon(dice: Dice, axes: list[GrownAxis], trunk: int, reach: float, trunk_p
     """Old arms along the wire, knobbly with spurs, each with a cane or two."""
     towards = np.asarray(dice.weighted((((LEFT, RIGHT), 0.6), ((LEFT,), 0.2), ((RIGHT,), 0.2))))
     outwards = np.where(towards == RIGHT, 1.0, -1.0)
-    arm_px = np.maximum(THINNEST_ARM_PX, trunk_px * dice.array(len(towards), low=0.45, high=0.65))
+    arm_px = np.maximum(THINNEST_ARM_PX, trunk_px * dice.array(len(towards), low=0.42, high=0.62))
     arms = side_axes(
         dice,
         axes,
@@ -101,6 +101,7 @@ def _short_arms(dice: Dice, axes: list[GrownAxis], trunk: int, reach: float, tru
     """A head of short thick arms, as of vines without a trellis, each with a few canes."""
     count = dice.whole(2, 4)
     arm_px = np.maximum(THINNEST_ARM_PX, trunk_px * dice.array(count, low=0.4, high=0.6))
+    arm_px[0] = max(THINNEST_ARM_PX, axes[trunk].tip_px * 0.9)  # goes on from the trunk's end
     fan = (np.arange(count) + dice.array(count, low=0.2, high=0.8)) / count * 2 - 1
     arms = side_axes(
         dice,
@@ -236,6 +237,7 @@ def _fork(dice: Dice, axes: list[GrownAxis], trunk: int, reach: float, gnarl: fl
     fan = (np.arange(count) + dice.array(count, low=0.1, high=0.9)) / count * 2 - 1
     share = np.where(np.arange(count) == count // 2, 1.0, dice.array(count, low=0.68, high=1.0))
     thick = _thickness_at(axes, [trunk] * count, share) * dice.array(count, low=0.42, high=0.72)
+    thick[count // 2] = axes[trunk].tip_px * 0.9
     return side_axes(
         dice,
         axes,

@@ -9,13 +9,11 @@ import numpy as np
 from treeformer.axes import FloatArray
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic import noise
-from treeformer.synthetic.canvas import Canvas, Colour, Sketch, inside, snapped
+from treeformer.synthetic.canvas import Canvas, Colour, Sketch, inside
 from treeformer.synthetic.daylight import Daylight
 from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.raster import Int16Array, rasterise, strokes, union
-
-SHRINK = 4  # rows behind are drawn on so small a scale and enlarged: out of focus
-TRUNK_POINTS, ARM_POINTS, CANE_POINTS = 6, 7, 4
+from treeformer.synthetic.far_rows import VARIANTS, grown
+from treeformer.synthetic.raster import Int16Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,101 +101,23 @@ def posts(dice: Dice, canvas: Canvas, trellis: Trellis, keep_free: float, light:
         post(dice, canvas, x, high, trellis.foot, thin, light, dice.choice(((150, 128, 90), (120, 118, 116))))
 
 
-def vine_parts(
-    dice: Dice, x: FloatArray, trellis: Trellis, spacing: float, radius: float, canes: int
-) -> list[tuple[FloatArray, FloatArray]]:
-    """Simple vines at x (V,): polylines (K,M,2) and radii (K,M) of their trunks, their arms and their canes."""
-    count = len(x)
-    rise = np.linspace(0.0, 1.0, TRUNK_POINTS)
-    foot, wire = trellis.at(x, trellis.foot), trellis.at(x, trellis.wire)
-    high = (foot - wire)[:, None]
-    sway = np.cumsum(dice.bell(count, TRUNK_POINTS) * 0.025, axis=1) * high
-    trunk = np.stack([x[:, None] + sway, foot[:, None] - rise * high], axis=2)
-    thick = radius * dice.array(count, 1, low=0.7, high=1.2) * (1.15 - 0.35 * rise)
-    out = np.linspace(0.0, 1.0, ARM_POINTS)
-    side = np.concatenate([-np.ones(count), np.ones(count)])[:, None]
-    head = np.tile(trunk[:, -1], (2, 1))
-    arm_x = head[:, :1] + side * out * spacing * dice.array(2 * count, 1, low=0.4, high=0.54)
-    arm_y = trellis.at(arm_x, trellis.wire) + np.cumsum(dice.bell(2 * count, ARM_POINTS), axis=1) * 0.006 * high.max()
-    arm_y[:, 0] = head[:, 1]
-    arm = np.stack([arm_x, arm_y], axis=2)
-    arm_thick = radius * dice.array(2 * count, 1, low=0.3, high=0.6) * (1 - 0.4 * out)
-    owner = (dice.array(canes) * 2 * count).astype(np.intp)
-    place = dice.array(canes) * (ARM_POINTS - 1)
-    before = np.minimum(place.astype(np.intp), ARM_POINTS - 2)
-    share = (place - before)[:, None]
-    start = arm[owner, before] * (1 - share) + arm[owner, before + 1] * share
-    up = np.linspace(0.0, 1.0, CANE_POINTS)
-    long = (trellis.wire - trellis.top) * dice.array(canes, 1, low=0.25, high=1.05)
-    lean, bend = dice.bell(canes, 1) * 0.16, dice.bell(canes, 1) * 0.1
-    cane = np.stack(
-        [start[:, :1] + long * (lean * up + bend * up * up), start[:, 1:] - long * up * (1 - 0.04 * up)], axis=2
-    )
-    cane_thick = radius * dice.array(canes, 1, low=0.08, high=0.2) * (1.1 - 0.6 * up)
-    return [(trunk, thick), (arm, arm_thick), (cane, cane_thick)]
-
-
-def _segments(lines: FloatArray, radii: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Starts, ends and radii of the strokes of polylines (K,M,2) with radii (K,M)."""
-    return (
-        lines[:, :-1].reshape(-1, 2),
-        lines[:, 1:].reshape(-1, 2),
-        radii[:, :-1].reshape(-1),
-        radii[:, 1:].reshape(-1),
-    )
-
-
 def neighbours(
-    dice: Dice, canvas: Canvas, sketch: Sketch, trellis: Trellis, base_x: float, radius: float, old: Colour, young: Colour
+    dice: Dice, canvas: Canvas, sketch: Sketch, trellis: Trellis, base_x: float, thickness: float, wood: tuple[Colour, Colour]
 ) -> None:
-    """The vines left and right of the one at base_x, their arms as far as its own, a little out of focus."""
-    spacing = (trellis.foot - trellis.wire) * dice.uniform(1.6, 2.6) + 2 * radius
-    steps = np.asarray([-2.0, -1.0, 1.0, 2.0])
-    x = base_x + steps * spacing + dice.bell(4) * 0.06 * spacing
-    reach = 0.5 * spacing
-    x = x[(x > -reach) & (x < canvas.size[0] + reach)]
-    if len(x) == 0:
-        return
-    parts = vine_parts(dice, x, trellis, spacing, radius, dice.whole(2, 7) * len(x))
-    colours = (old, old, young)
-    soft = dice.uniform(1.3, 2.6) * max(canvas.scale, 0.5)
-    for (lines, radii), colour in zip(parts, colours, strict=True):
-        start, end, first, last = _segments(lines, np.maximum(radii, 0.5 * canvas.scale))
-        dark = 0.16 * sum(colour) / 3
-        each = np.asarray(colour) * dice.array(len(start), 1, low=0.8, high=1.1)
-        sketch.add(start, end, first, last, each, softness=soft, roundness=-dark if dice.chance(0.5) else dark)
-
-
-def row_behind(dice: Dice, canvas: Canvas, trellis: Trellis, light: Daylight, haze: Colour, far: float) -> None:
-    """A row some way behind, out of focus; far: how much of the air's colour it takes on."""
-    width, height = canvas.size
-    small = (-(-width // SHRINK), -(-height // SHRINK))
-    tall = trellis.foot - trellis.wire
-    spacing = tall * dice.uniform(1.5, 2.6)
-    x = np.arange(dice.uniform(-1.0, 0.0) * spacing, width + spacing, max(spacing, 8.0))
-    canes = min(len(x) * dice.whole(3, 12), 140)
-    parts = vine_parts(dice, x, trellis, spacing, tall * dice.uniform(0.035, 0.06), canes)
-    posts_x = np.arange(dice.uniform(0, 4) * spacing, width, 4 * spacing)
-    upright = np.stack(
-        [
-            np.stack([posts_x, trellis.at(posts_x, trellis.foot)], axis=1),
-            np.stack([posts_x, trellis.at(posts_x, trellis.top)], axis=1),
-        ],
-        axis=1,
-    )
-    parts.append((upright, np.full((len(posts_x), 2), tall * 0.035)))
-    cover: Int16Array = np.zeros(small[0] * small[1], dtype=np.int16)
-    joined = [np.concatenate(values) for values in zip(*(_segments(*part) for part in parts), strict=True)]
-    start, end, first, last = (snapped(values / SHRINK) for values in joined)
-    found = union(rasterise(strokes(start, end, np.maximum(first, 0.2), np.maximum(last, 0.12), 1.3), small))
-    cover[found.pixel] = found.coverage >> 2
-    cover = cover.reshape(small[1], small[0])
-    top, bottom = max(0, int(trellis.top) - 12), min(height, int(trellis.foot) + 6)
-    top, bottom = top // SHRINK * SHRINK, min(-(-bottom // SHRINK) * SHRINK, height)
-    if bottom - top < 2 * SHRINK:
-        return
-    cut = cover[top // SHRINK : -(-bottom // SHRINK)]
-    weight = noise.enlarge(cut, (width, bottom - top))
-    brown = dice.choice(((96, 82, 68), (110, 98, 84), (86, 72, 56)))
-    red, green, blue = (o * light.level * 0.75 * (1 - far) + h * far for o, h in zip(brown, haze, strict=True))
-    canvas.mix((red, green, blue), weight, slice(top, bottom))
+    """The vines left and right of the one at base_x, a little out of focus; wood: the colours of old and of young."""
+    spacing = (trellis.foot - trellis.wire) * dice.uniform(1.8, 2.8)
+    soft = dice.uniform(1.2, 2.4) * max(canvas.scale, 0.5)
+    old, young = (np.asarray(colour) for colour in wood)
+    for side in (-1.0, 1.0):
+        x = base_x + side * spacing * dice.uniform(0.9, 1.1)
+        if not -0.35 * spacing < x < canvas.size[0] + 0.35 * spacing:
+            continue
+        plant = grown("vine", dice.whole(0, VARIANTS - 1))
+        foot, wire = float(trellis.at(np.asarray(x), trellis.foot)), float(trellis.at(np.asarray(x), trellis.wire))
+        scale = np.asarray((dice.choice((-1.0, 1.0)), 1.0)) * (foot - wire) / plant.wire
+        start, end = plant.start * scale + (x, foot), plant.end * scale + (x, foot)
+        thick = (1 - plant.young) * thickness / 6.5 + plant.young * scale[1]
+        colour = old + plant.young[:, None] * (young - old)
+        seen = np.flatnonzero(((start[:, 0] > -20) & (start[:, 0] < canvas.size[0] + 20)))
+        first, last = (np.maximum(r * thick, 0.5 * canvas.scale) for r in (plant.start_radius, plant.end_radius))
+        sketch.add(start[seen], end[seen], first[seen], last[seen], colour[seen], softness=soft, roundness=-0.2 * float(old[1]))

@@ -1,0 +1,155 @@
+"""Rows of trees and vines that stand behind or beside the plant of a picture: grown once a process, used many times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from treeformer.axes import FloatArray
+from treeformer.synthetic import noise
+from treeformer.synthetic.canopy import CELL_PX, leaf_tile, soft
+from treeformer.synthetic.canvas import Canvas, Colour, snapped
+from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.growth import GrownAxis
+from treeformer.synthetic.raster import Int16Array, rasterise, strokes, union
+from treeformer.synthetic.trained import grow_fruit_tree, grow_trained_vine
+
+VARIANTS = 6
+REACH_PX = 300.0
+EVERY = 4  # points of an axis from one stroke to the next
+# A row's tile: the plants' feet at its lower edge, their tops near the upper one.
+ROW_TALL, ROW_WIDE = 128, 512
+
+
+@dataclass(frozen=True, slots=True)
+class GrownStrokes:
+    """A plant that stands at (0, 0): strokes (S,2) to (S,2), radii (S,), which of them are young wood; and its points.
+
+    wire: how high the arms of a vine are, px; 0 for a tree.
+    """
+
+    start: FloatArray
+    end: FloatArray
+    start_radius: FloatArray
+    end_radius: FloatArray
+    young: FloatArray
+    points: FloatArray
+    wire: float
+
+
+@cache
+def grown(kind: str, variant: int) -> GrownStrokes:
+    """One of the few plants of a kind that stand in rows."""
+    axes: list[GrownAxis] = []
+    dice = Dice(61, variant)
+    if kind == "vine":
+        grow_trained_vine(dice, axes, 0, (0.0, 0.0), REACH_PX, 6.5)
+    else:
+        grow_fruit_tree(dice, axes, 0, (0.0, 0.0), REACH_PX, 7.0)
+    starts, ends, first, last, young, points = [], [], [], [], [], []
+    for axis in axes:
+        kept = np.append(np.arange(0, len(axis.points) - 1, EVERY), len(axis.points) - 1)
+        path = axis.points[kept]
+        radius = axis.base_px + (axis.tip_px - axis.base_px) * kept / (len(axis.points) - 1)
+        starts.append(path[:-1])
+        ends.append(path[1:])
+        first.append(radius[:-1])
+        last.append(radius[1:])
+        thin = axis.label in ("cane", "twig", "shoot", "side shoot")
+        young.append(np.full(len(path) - 1, float(thin)))
+        if axis.label != "trunk":
+            points.append(path)
+    arms = [axis.points[-1, 1] for axis in axes if axis.label == "arm"]
+    wire = float(-sum(arms) / len(arms)) if arms else 0.0
+    parts = (np.concatenate(values) for values in (starts, ends, first, last, young, points))
+    return GrownStrokes(*(snapped(part) for part in parts), wire=snapped(wire).item())
+
+
+@cache
+def row_tile(kind: str, variant: int, leafy: bool) -> tuple[Int16Array, Int16Array]:
+    """(ROW_TALL, 2·ROW_WIDE) cover, 0 to 64, and shade, -60 to 60, of a row of plants; the row repeats."""
+    dice = Dice(62, variant)
+    spacing = ROW_WIDE / (7 if kind == "vine" else 5)
+    ends, radii, leaves = [], [], []
+    for number in range(int(ROW_WIDE / spacing + 0.5)):
+        plant = grown(kind, dice.whole(0, VARIANTS - 1))
+        tall = float(-min(plant.start[:, 1].min(), plant.end[:, 1].min()))
+        scale = ROW_TALL * dice.uniform(0.78, 0.95) / tall
+        if kind == "vine":  # all arms at one height
+            scale = ROW_TALL * 0.42 / plant.wire
+        foot = np.asarray((spacing * (number + dice.uniform(0.4, 0.6)), ROW_TALL - 2.0))
+        mirror = np.asarray((dice.choice((-scale, scale)), scale))
+        ends.append(np.stack([plant.start, plant.end]) * mirror + foot)
+        radii.append(np.stack([plant.start_radius, plant.end_radius]) * scale * 1.2)
+        leaves.append(plant.points * mirror + foot)
+    (start, end), (first, last) = np.concatenate(ends, axis=1), np.concatenate(radii, axis=1)
+    shift = np.repeat(np.asarray([(-ROW_WIDE, 0.0), (0.0, 0.0), (ROW_WIDE, 0.0)]), len(start), axis=0)
+    start, end = (snapped(np.tile(part, (3, 1)) + shift) for part in (start, end))
+    first, last = (snapped(np.maximum(np.tile(part, 3), 0.3)) for part in (first, last))
+    found = union(rasterise(strokes(start, end, first, last), (ROW_WIDE, ROW_TALL)))
+    cover: Int16Array = np.zeros(ROW_WIDE * ROW_TALL, dtype=np.int16)
+    cover[found.pixel] = found.coverage >> 2
+    cover = cover.reshape(ROW_TALL, ROW_WIDE)
+    shade = np.zeros_like(cover)
+    if leafy:
+        mass = _leaf_mass(np.concatenate(leaves))
+        tile = leaf_tile(0)
+        seen = mass > tile.unlikely[:ROW_TALL, :ROW_WIDE]
+        cover = np.where(seen, np.int16(64), cover)
+        up = np.zeros_like(mass)
+        up[4:] = mass[4:] - mass[:-4]
+        lit = (tile.tone[:ROW_TALL, :ROW_WIDE] >> 1) + np.clip(up, -30, 30) - (mass >> 3)
+        shade = np.where(seen, lit, 0).astype(np.int16)
+    doubled = np.tile(cover, (1, 2)), np.tile(shade, (1, 2))
+    for part in doubled:
+        part.setflags(write=False)
+    return doubled
+
+
+def _leaf_mass(points: FloatArray) -> Int16Array:
+    """(ROW_TALL, ROW_WIDE) how dense leaves are around points in the tile, 0 to 127."""
+    cell = CELL_PX // 2
+    down, across = ROW_TALL // cell, ROW_WIDE // cell
+    place = (points / cell).astype(np.intp)
+    inside = (place[:, 1] >= 0) & (place[:, 1] < down)
+    count = np.bincount(place[inside, 1] * across + place[inside, 0] % across, minlength=down * across)
+    mass = np.minimum(soft(np.minimum(count, 2).reshape(down, across).astype(np.int32) << 7, 2) * 3 // 2, 124)
+    return noise.enlarge(mass.astype(np.int16), (ROW_WIDE, ROW_TALL))
+
+
+def paint_row(
+    dice: Dice,
+    canvas: Canvas,
+    kind: str,
+    foot: float,
+    tall: float,
+    colours: tuple[Colour, bool],
+    shrink: int,
+) -> None:
+    """A row behind, its feet at `foot`, `tall` px high; colours: of it, and whether it is in leaf.
+
+    shrink: how far out of focus, by how many times smaller it is drawn before it is enlarged.
+    """
+    width, height = canvas.size
+    colour, leafy = colours
+    top, bottom = int(foot - tall), int(foot)
+    small_rows = max(2, (bottom - top) // shrink)
+    small_width = -(-width // shrink)
+    step = ROW_TALL / small_rows  # px of the tile for one of the small map
+    cover, shade = row_tile(kind, dice.whole(0, VARIANTS - 1), leafy)
+    row = ((np.arange(small_rows) + 0.5) * step).astype(np.intp)
+    column = (dice.uniform(0, ROW_WIDE) + np.arange(small_width) * step * dice.choice((-1.0, 1.0))).astype(np.intp)
+    places = np.ix_(row, column % ROW_WIDE)
+    size = (width, bottom - top)
+    seen = slice(max(0, -top), min(bottom - top, height - top))
+    if seen.stop - seen.start < 1:
+        return
+    rows = slice(top + seen.start, top + seen.stop)
+    weight = noise.enlarge(cover[places], size, seen)
+    if leafy:
+        texture = noise.enlarge_gently(shade[places], size)[seen]
+        canvas.mix(colour, weight, rows, texture=texture, contrast=(0.9, 0.85, 0.6))
+    else:
+        canvas.mix(colour, weight, rows)
