@@ -73,7 +73,7 @@ def wood_of(dice: Dice, kind: str, behind: Backdrop, light: Daylight) -> Wood:
     level = dice.uniform(0.62, 1.12)
     # A camera that exposes for a bright sky shows the wood before it dark.
     if behind.level > 150:
-        level *= dice.uniform(0.5, 0.95)
+        level *= dice.uniform(0.6, 1.0)
     lit = light.ambient + 0.4 * light.sun
     old, young = times(old, level), times(young, level * dice.uniform(0.8, 1.15))
     young = _apart(young, behind.level, lit)
@@ -82,8 +82,8 @@ def wood_of(dice: Dice, kind: str, behind: Backdrop, light: Daylight) -> Wood:
         young=young,
         bark=bark,
         relief=relief,
-        lichen=dice.uniform(0.0, 0.8) if dice.chance(0.6) else 0.0,
-        lichen_colour=times(dice.choice(((158, 162, 138), (150, 156, 146), (132, 138, 88))), level),
+        lichen=dice.uniform(0.1, 0.55) if dice.chance(0.6) else 0.0,
+        lichen_colour=times(dice.choice(((158, 160, 142), (150, 154, 146), (124, 126, 96))), level),
     )
 
 
@@ -159,6 +159,26 @@ def buds(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour, scale: 
     long = (thick + 0.3 + dice.array(len(thin), high=1.2) * scale)[:, None]
     light = dice.array(len(thin), 1, low=0.65, high=1.05)
     sketch.add(at, at + (out * 0.8 + along * 0.7) * long, 0.5 * thick + 0.35, 0.3, np.asarray(colour) * light, 0.9)
+
+
+def brushwood(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour, scale: float) -> None:
+    """The finest twigs of a tree, thinner and shorter than any that a skeleton has, along its thin branches."""
+    if not len(skeleton.edges):
+        return
+    radius = np.full(len(skeleton), 1.0) if skeleton.radius is None else np.nan_to_num(skeleton.radius, nan=1.0)
+    tail, head = skeleton.edges.T
+    thin = np.flatnonzero(radius[head] < 2.4 * scale)
+    thin = thin[(dice.array(len(thin)) * len(thin)).astype(np.intp)]
+    step = skeleton.nodes[head[thin]] - skeleton.nodes[tail[thin]]
+    along = step / np.maximum(skeleton.edge_length[thin], 1e-9)[:, None]
+    out = np.stack([along[:, 1], -along[:, 0]], axis=1) * np.where(dice.array(len(thin)) < 0.5, 1.0, -1.0)[:, None]
+    at = skeleton.nodes[tail[thin]] + step * dice.array(len(thin), 1)
+    share = dice.array(len(thin), 1)
+    long = (3.0 + 9.0 * share * share) * scale
+    middle = at + (along * 0.8 + out * dice.array(len(thin), 1, low=0.4, high=0.9)) * long * 0.5
+    tip = middle + (along * 0.7 + out * 0.3 + (0.0, -0.45)) * long * 0.5
+    sketch.add(at, middle, 0.4, 0.36, colour, 0.8)
+    sketch.add(middle, tip, 0.36, 0.22, colour, 0.8)
 
 
 def paint_wood(

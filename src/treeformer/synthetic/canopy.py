@@ -132,11 +132,11 @@ def canopy_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: floa
     place = (points / CELL_PX).astype(np.intp)
     place = np.stack([np.clip(place[:, 0], 0, across - 1), np.clip(place[:, 1], 0, down - 1)])
     count = np.bincount(place[1] * across + place[0], minlength=across * down).reshape(down, across)
-    near = soft(np.minimum(count, 3).astype(np.int32) << 8, 1 + int(1.5 * fullness))
-    mass = near * int(130 + 720 * fullness) // 512
+    near = soft(np.minimum(count, 2).astype(np.int32) << 10, 1 + int(7 * fullness * fullness))
+    mass = near * int(110 + 190 * fullness) // max(1, int(near.max()))
     clump = noise.window(noise.mottle(), dice, (across, down)).astype(np.int32)
-    mass = np.minimum(mass, 80 + int(60 * fullness)) + ((clump * np.minimum(mass, 60)) >> 6)
-    mass = np.where(near > 12, np.clip(mass, 0, FULL_MASS), 0)
+    mass = np.minimum(mass, 80 + int(60 * fullness)) + ((clump * np.minimum(mass, 70)) >> 6)
+    mass = np.where(mass > 9, np.clip(mass, 0, FULL_MASS), 0)
     # Light falls from above and from the sun's side on what has no leaves before it there.
     lit = np.zeros_like(mass)
     lit[1:] += (mass[1:] - mass[:-1]) * 30

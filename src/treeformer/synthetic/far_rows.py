@@ -21,6 +21,7 @@ REACH_PX = 300.0
 EVERY = 4  # points of an axis from one stroke to the next
 # A row's tile: the plants' feet at its lower edge, their tops near the upper one.
 ROW_TALL, ROW_WIDE = 128, 512
+MOST_HALVINGS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,15 @@ def grown(kind: str, variant: int) -> GrownStrokes:
 
 
 @cache
-def row_tile(kind: str, variant: int, leafy: bool) -> tuple[Int16Array, Int16Array]:
-    """(ROW_TALL, 2·ROW_WIDE) cover, 0 to 64, and shade, -60 to 60, of a row of plants; the row repeats."""
+def row_tile(kind: str, variant: int, leafy: bool, halvings: int) -> tuple[Int16Array, Int16Array]:
+    """(ROW_TALL, ROW_WIDE) cover, 0 to 64, and shade, -60 to 60, of a row of plants that repeats; halved as often."""
+    if halvings:
+        cover, shade = row_tile(kind, variant, leafy, halvings - 1)
+        small: tuple[Int16Array, ...] = tuple(
+            (part[::2, ::2] + part[1::2, ::2] + part[::2, 1::2] + part[1::2, 1::2] + np.int16(2)) >> 2
+            for part in (cover, shade)
+        )
+        return small[0], small[1]
     dice = Dice(62, variant)
     spacing = ROW_WIDE / (7 if kind == "vine" else 5)
     ends, radii, leaves = [], [], []
@@ -92,7 +100,7 @@ def row_tile(kind: str, variant: int, leafy: bool) -> tuple[Int16Array, Int16Arr
     cover: Int16Array = np.zeros(ROW_WIDE * ROW_TALL, dtype=np.int16)
     cover[found.pixel] = found.coverage >> 2
     cover = cover.reshape(ROW_TALL, ROW_WIDE)
-    shade = np.zeros_like(cover)
+    shade = np.full_like(cover, -52 if leafy else 0)
     if leafy:
         mass = _leaf_mass(np.concatenate(leaves))
         tile = leaf_tile(0)
@@ -101,11 +109,8 @@ def row_tile(kind: str, variant: int, leafy: bool) -> tuple[Int16Array, Int16Arr
         up = np.zeros_like(mass)
         up[4:] = mass[4:] - mass[:-4]
         lit = (tile.tone[:ROW_TALL, :ROW_WIDE] >> 1) + np.clip(up, -30, 30) - (mass >> 3)
-        shade = np.where(seen, lit, 0).astype(np.int16)
-    doubled = np.tile(cover, (1, 2)), np.tile(shade, (1, 2))
-    for part in doubled:
-        part.setflags(write=False)
-    return doubled
+        shade = np.where(seen, lit, shade).astype(np.int16)
+    return cover, shade
 
 
 def _leaf_mass(points: FloatArray) -> Int16Array:
@@ -137,11 +142,13 @@ def paint_row(
     top, bottom = int(foot - tall), int(foot)
     small_rows = max(2, (bottom - top) // shrink)
     small_width = -(-width // shrink)
-    step = ROW_TALL / small_rows  # px of the tile for one of the small map
-    cover, shade = row_tile(kind, dice.whole(0, VARIANTS - 1), leafy)
+    halvings = min(max(0, (ROW_TALL // small_rows).bit_length() - 1), MOST_HALVINGS)
+    tall_tile, wide_tile = ROW_TALL >> halvings, ROW_WIDE >> halvings
+    step = tall_tile / small_rows  # px of the tile for one of the small map
+    cover, shade = row_tile(kind, dice.whole(0, VARIANTS - 1), leafy, halvings)
     row = ((np.arange(small_rows) + 0.5) * step).astype(np.intp)
-    column = (dice.uniform(0, ROW_WIDE) + np.arange(small_width) * step * dice.choice((-1.0, 1.0))).astype(np.intp)
-    places = np.ix_(row, column % ROW_WIDE)
+    column = (dice.uniform(0, wide_tile) + np.arange(small_width) * step * dice.choice((-1.0, 1.0))).astype(np.intp)
+    places = np.ix_(row, column % wide_tile)
     size = (width, bottom - top)
     seen = slice(max(0, -top), min(bottom - top, height - top))
     if seen.stop - seen.start < 1:

@@ -21,16 +21,16 @@ BLADE_GROWTH = 0.045  # px a blade is longer for each row nearer to the viewer
 SHADE: Colour = (16, 18, 20)
 # Colours of level ground in full light, and how likely they are.
 TURF: tuple[tuple[Colour, float], ...] = (
-    ((104, 116, 62), 3.0),
-    ((88, 108, 50), 2.0),
-    ((124, 122, 74), 2.0),  # winter grass
-    ((140, 128, 86), 1.2),  # dry
+    ((104, 113, 66), 3.0),
+    ((90, 104, 58), 2.0),
+    ((121, 120, 80), 2.0),  # winter grass
+    ((136, 127, 94), 1.2),  # dry
 )
 EARTH: tuple[tuple[Colour, float], ...] = (
-    ((124, 106, 86), 3.0),
-    ((138, 124, 104), 1.5),
-    ((104, 82, 66), 1.5),
-    ((142, 112, 84), 1.0),
+    ((120, 107, 92), 3.0),
+    ((136, 125, 108), 1.5),
+    ((103, 86, 73), 1.5),
+    ((134, 111, 90), 0.8),
 )
 
 
@@ -118,11 +118,11 @@ def paint_ground(dice: Dice, canvas: Canvas, horizon: int, light: Daylight, *, g
         (noise.window(noise.cirrus(), dice, size), dice.uniform(0.05, 0.3) * level),
     ]
     base = (np.asarray(colour) * light.tint)[:, None]
-    canvas.lay(base * level * (bands * (0.97 + 0.08 * near)), textures, rows, tint=(1.0, 1.0, 0.66))
+    canvas.lay(base * level * (bands * (0.97 + 0.08 * near)), textures, rows, tint=(1.0, 1.0, 0.75))
     # Patches of other growth: greener here, drier there.
     patches = noise.window(noise.cirrus() if dice.chance(0.5) else noise.clouds(), dice, size)
-    hue = dice.uniform(0.08, 0.34) * level
-    canvas.add(patches, (hue, hue * 0.2, -hue * 0.5), rows)
+    hue = dice.uniform(0.04, 0.2) * level
+    canvas.add(patches, (hue, hue * 0.55, hue * 0.1), rows)
 
 
 def paint_strip(dice: Dice, canvas: Canvas, foot: float, light: Daylight) -> None:

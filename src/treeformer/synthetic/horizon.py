@@ -46,10 +46,11 @@ def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colou
     elif light.kind == "bright":
         deep = dice.uniform(0.0, 1.0)
         top = (98 - 45 * deep, 148 - 38 * deep, 204 - 26 * deep)
-        low = (dice.uniform(176, 214), dice.uniform(205, 224), dice.uniform(224, 238))
+        pale = dice.uniform(168, 212)
+        low = (pale, pale * 0.62 + 84, pale * 0.4 + 150)
     else:
-        top = (dice.uniform(120, 168), dice.uniform(150, 182), dice.uniform(186, 212))
-        low = (dice.uniform(228, 252), dice.uniform(212, 234), dice.uniform(180, 218))
+        top = (dice.uniform(128, 168), dice.uniform(150, 178), dice.uniform(184, 206))
+        low = (dice.uniform(234, 250), dice.uniform(212, 226), dice.uniform(196, 216))
     if bottom <= 0:
         return low
     rows = slice(0, bottom)
@@ -104,7 +105,7 @@ def fringe(dice: Dice, canvas: Canvas, horizon: int, light: Daylight) -> None:
     size = (width, bottom - top)
     profile = np.interp(np.arange(bottom - top), (0, above, bottom - top), (-30, 62, -20))
     weight = np.floor(profile).astype(np.int16)[:, None] + (noise.window(noise.cirrus(), dice, size) >> 1)
-    weight += noise.window(noise.streaks(), dice, size) >> 1
+    weight += noise.window(noise.foliage(), dice, size) >> 2
     np.clip(weight, np.int16(0), np.int16(dice.whole(30, 60)), out=weight)
     level = light.level * dice.uniform(0.45, 0.85)
     canvas.mix((88 * level, 92 * level, 62 * level), weight, slice(top, bottom))

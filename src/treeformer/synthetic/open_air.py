@@ -50,6 +50,8 @@ def paint(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
         ground.grass_in_front(dice, canvas, front, place, radius)
     if dice.chance(0.85):
         bark.buds(dice, skeleton, twigs, bark.times(wood.young, light.level * 0.8), canvas.scale)
+    if kind == "orchard" and dice.chance(0.8):
+        bark.brushwood(dice, skeleton, twigs, bark.times(wood.young, light.level * 0.7), canvas.scale)
     drawn = bark.wood_strokes(skeleton)
     of_behind, of_twigs, of_plant, of_front = rasterise_layers(
         (behind.strokes(), twigs.strokes(), drawn, front.strokes()), canvas.size
@@ -86,8 +88,8 @@ def _rows_behind(
     for number in range(dice.weighted(((0, 0.15), (1, 0.5), (2, 0.35))), 0, -1):
         nearer = 1 / (1 + (away - 1) * number)
         foot, high = eye + (line - eye) * nearer, eye + (top - eye) * nearer
-        wood = dice.choice(((88, 76, 64), (100, 90, 78), (76, 64, 52)))
-        colour = horizon.in_haze((84, 98, 54) if leafy else wood, 0.06 + 0.1 * number, haze, light)
+        wood = dice.choice(((74, 64, 54), (84, 75, 66), (62, 53, 44)))
+        colour = horizon.in_haze((78, 92, 54) if leafy else wood, 0.06 + 0.1 * number, haze, light)
         far_rows.paint_row(dice, canvas, kind, foot, foot - high, (colour, leafy), dice.whole(2, 4))
 
 

@@ -120,22 +120,19 @@ def _camera(dice: Dice, canvas: Canvas) -> Camera:
 
 
 def outdoor_camera(dice: Dice, canvas: Canvas) -> Camera:
-    """A camera as people carry: true colours, a little vignetting, little grain."""
+    """A camera as people carry: true colours, even light, little grain."""
     contrast = dice.uniform(0.92, 1.14)
     warm = dice.uniform(-0.045, 0.045)
     gain = contrast * dice.uniform(0.93, 1.1) * np.asarray((1 + warm, 1 + dice.uniform(-0.012, 0.012), 1 - warm))
-    slope, corner = dice.array(2, 1, low=-0.035, high=0.035), dice.uniform(0.0, 0.09)
-    curves = 0.5 + corner / 3 + slope * LIGHT_AT - corner * LIGHT_AT * LIGHT_AT
-    brightest = float(curves[0].max()) + float(curves[1].max())
-    gain = gain * min(1.0, BRIGHTEST / (float(gain.max()) * brightest))
-    levels: Int16Array = np.floor(curves[:, None] * (gain[:, None] * 128) + 0.5).astype(np.int16)
+    # The same light everywhere: in 128ths, a gentle slope would show as steps in an even sky.
+    levels = np.floor(np.minimum(gain, BRIGHTEST) * 64 + 0.5).astype(np.uint16)[:, None]
     width, height = canvas.size
     share = dice.fraction()
-    grain_gain = round(64 * share * share * 0.16)
+    grain_gain = round(64 * (0.02 + share * share * 0.13))
     own_gain = grain_gain // 2 if dice.chance(0.2) else 0
     return Camera(
-        light_down=noise.stretch(levels[0], -(-height // 4)).view(np.uint16),
-        light_across=noise.stretch(levels[1], width).view(np.uint16),
+        light_down=np.repeat(levels, -(-height // 4), axis=1),
+        light_across=np.repeat(levels, width, axis=1),
         fading=np.int16((32 if dice.chance(0.1) else dice.whole(-4, 12)) if dice.chance(0.2) else 0),
         grain=noise.window(noise.grain(), dice, canvas.size) if grain_gain else None,
         grain_gain=np.int16(grain_gain),
