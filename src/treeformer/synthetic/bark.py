@@ -19,7 +19,7 @@ from treeformer.synthetic.raster import Float32Array, IndexArray, Layer, Strokes
 RAGGED = 0.16  # how far the outline of thick wood strays from the radius, as a share of it
 RAGGED_FROM_PX = 1.6
 FOOT_FLARE = 0.75  # how much wider a trunk is where it leaves the ground
-COLLAR = 0.45  # and how much wider a branch is where it leaves another
+COLLAR = 0.25  # how much wider a branch begins for each of its own radii that the one it leaves has
 SMALLEST_CONTRAST = 34.0  # levels between thin wood and what is behind it
 
 
@@ -62,7 +62,7 @@ def rings() -> noise.Int8Array:
 def wood_of(dice: Dice, kind: str, behind: Backdrop, light: Daylight) -> Wood:
     """Grey, brown or reddish bark of a tree or a vine, in contrast with what is behind it."""
     if kind == "vine":
-        bark, relief = strips(), dice.uniform(0.9, 1.6)
+        bark, relief = strips(), dice.uniform(1.4, 2.4)
         old = dice.weighted((((98, 84, 72), 2.0), ((112, 102, 92), 1.5), ((82, 66, 54), 1.0)))
         young = dice.weighted((((158, 114, 76), 2.0), ((136, 92, 64), 1.5), ((170, 138, 104), 1.0)))
     else:
@@ -70,10 +70,10 @@ def wood_of(dice: Dice, kind: str, behind: Backdrop, light: Daylight) -> Wood:
         bark, relief = bark(), relief * dice.uniform(0.6, 1.3)
         old = dice.weighted((((106, 98, 88), 2.0), ((120, 112, 104), 1.2), ((88, 74, 62), 1.5)))
         young = dice.weighted((((112, 84, 68), 2.0), ((104, 94, 82), 1.5), ((124, 96, 66), 1.0)))
-    level = dice.uniform(0.62, 1.12)
+    level = dice.uniform(0.75, 1.2)
     # A camera that exposes for a bright sky shows the wood before it dark.
     if behind.level > 150:
-        level *= dice.uniform(0.6, 1.0)
+        level *= dice.uniform(0.65, 1.0)
     lit = light.ambient + 0.4 * light.sun
     old, young = times(old, level), times(young, level * dice.uniform(0.8, 1.15))
     young = _apart(young, behind.level, lit)
@@ -123,8 +123,10 @@ def _flares(skeleton: Skeleton, drawn: Strokes) -> tuple[Float32Array, Float32Ar
     begin = np.asarray([axis.nodes[0] for axis in skeleton.axes])
     thick = snapped(skeleton.radius[begin]).astype(np.float32)  # of the parent, for a side axis
     trunk = np.asarray([axis.parent is None for axis in skeleton.axes])
-    flare[: len(skeleton.edges)] = np.where(trunk, np.float32(FOOT_FLARE), np.float32(COLLAR))[skeleton.edge_axis]
-    taper[: len(skeleton.edges)] = np.maximum(thick * np.float32(2.4), np.float32(1))[skeleton.edge_axis]
+    own = snapped(skeleton.radius[[axis.nodes[1] for axis in skeleton.axes]]).astype(np.float32)
+    collar = np.minimum(thick / np.maximum(own, np.float32(0.25)) * np.float32(COLLAR), np.float32(1))
+    flare[: len(skeleton.edges)] = np.where(trunk, np.float32(FOOT_FLARE), collar)[skeleton.edge_axis]
+    taper[: len(skeleton.edges)] = np.maximum(thick * np.where(trunk, np.float32(2.4), np.float32(2)), np.float32(1))[skeleton.edge_axis]
     return flare, taper
 
 
@@ -181,6 +183,26 @@ def brushwood(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour, sc
     sketch.add(middle, tip, 0.36, 0.22, colour, 0.8)
 
 
+def peeling(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour) -> None:
+    """Strips of bark that hang loose from thick wood, along it and a little away from it."""
+    if not len(skeleton.edges) or skeleton.radius is None:
+        return
+    radius = np.nan_to_num(skeleton.radius, nan=1.0)
+    tail, head = skeleton.edges.T
+    thick = np.flatnonzero(radius[head] > 3.5)
+    thick = thick[(dice.array(3 * len(thick)) * len(thick)).astype(np.intp)]
+    count = len(thick)
+    step = skeleton.nodes[tail[thick]] - skeleton.nodes[head[thick]]  # they hang down
+    along = step / np.maximum(skeleton.edge_length[thick], 1e-9)[:, None]
+    out = np.stack([along[:, 1], -along[:, 0]], axis=1)
+    side = dice.array(count, 1, low=-1.05, high=1.05)
+    at = skeleton.nodes[head[thick]] + step * dice.array(count, 1) + out * side * radius[head[thick]][:, None]
+    long = radius[head[thick]][:, None] * dice.array(count, 1, low=0.5, high=1.8)
+    end = at + (along + out * side * dice.array(count, 1, low=-0.05, high=0.16)) * long
+    tone = np.asarray(colour) * dice.array(count, 1, low=0.45, high=1.45)
+    sketch.add(at, end, 0.35 + 0.05 * radius[head[thick]], 0.3, tone, 0.75)
+
+
 def paint_wood(
     dice: Dice, canvas: Canvas, skeleton: Skeleton, wood: Wood, light: Daylight, drawn: Strokes, layer: Layer
 ) -> None:
@@ -197,10 +219,12 @@ def paint_wood(
     part = layer.take(np.arange(len(layer.chosen)))
     stroke = part.stroke
     arc = arc_starts(skeleton, len(drawn))[stroke] + part.along
-    outline = noise.rough()[0]
-    bump_row = arc.astype(np.int32) & (noise.TILE - 1)
-    bump = outline[bump_row, (aside[stroke] + np.where(part.across > 0, 0, 9)) & (noise.TILE - 1)].astype(np.float32)
-    coverage = _ragged(part.coverage, part.across, part.radius, bump)
+    coverage = part.coverage.astype(np.int32)
+    thick = np.flatnonzero(part.radius > RAGGED_FROM_PX * (1 + RAGGED))
+    row = arc[thick].astype(np.int32) & (noise.TILE - 1)
+    column = (aside[stroke[thick]] + np.where(part.across[thick] > 0, 0, 9)) & (noise.TILE - 1)
+    bump = noise.mottle()[0][row, column].astype(np.float32)
+    coverage[thick] = _ragged(coverage[thick], part.across[thick], part.radius[thick], bump)
     depth_of = depth[stroke]
     at_base = np.zeros(len(drawn), dtype=bool)
     at_base[: len(skeleton.edges)] = np.isin(skeleton.edges[:, 0], skeleton.roots)
@@ -221,14 +245,12 @@ def paint_wood(
         begin = end
 
 
-def _ragged(coverage: FloatArray, across: Float32Array, radius: Float32Array, bump: Float32Array) -> IndexArray:
-    """(F,) coverage 0 to 256 with an outline that strays to both sides of the true radius where wood is thick."""
+def _ragged(coverage: IndexArray, across: Float32Array, radius: Float32Array, bump: Float32Array) -> IndexArray:
+    """(F,) coverage 0 to 256 with an outline that strays to both sides of the true radius; radius is the widest."""
     true = radius * np.float32(1 / (1 + RAGGED))
     stray = true * np.float32(RAGGED / 64) * np.minimum(np.maximum(bump, np.float32(-64)), np.float32(64))
     inside = (true + stray - np.abs(across) + np.float32(0.5)) * np.float32(256)
-    cut = np.minimum(np.maximum(inside, np.float32(0)), coverage.astype(np.float32))
-    rough = radius > RAGGED_FROM_PX * (1 + RAGGED)
-    return np.where(rough, cut, coverage.astype(np.float32)).astype(np.int32)
+    return np.minimum(np.maximum(inside, np.float32(0)).astype(np.int32), coverage)
 
 
 def _colours(wood, light, drawn, part, arc, aside, lighter):  # type: ignore[no-untyped-def]

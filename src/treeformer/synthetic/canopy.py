@@ -42,16 +42,16 @@ class LeafTile:
 
 
 @cache
-def leaf_tile(size: int) -> LeafTile:
-    """Leaves of about size + 2 px, size 0 to 4."""
+def leaf_tile(size: int, broad: bool = False) -> LeafTile:
+    """Leaves of about 1.3·size + 2 px, pointed or broad."""
     long = 2.2 + 1.3 * size
     count = int(noise.TILE * noise.TILE * 2.6 / (long * long * 0.42))
     dice = Dice(51, size)
     start = dice.array(count, 2, high=noise.TILE)
     angle = dice.array(count, high=2 * math.pi)
     step = np.stack([np.cos(angle), np.sin(angle)], axis=1) * (long * dice.array(count, 1, low=0.6, high=1.25))
-    wide = long * dice.array(count, low=0.16, high=0.3)
-    near = np.any((start < 12) | (start > noise.TILE - 12), axis=1)
+    wide = long * dice.array(count, low=0.16, high=0.3) * (1.45 if broad else 1.0)
+    near = np.any((start < 2 * long) | (start > noise.TILE - 2 * long), axis=1)
     shifts = [(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1) if (a, b) != (0, 0)]
     leaf = np.concatenate([np.arange(count), *(np.flatnonzero(near) for _ in shifts)])
     moved = np.concatenate([start, *(start[near] + np.asarray(s) * float(noise.TILE) for s in shifts)])
@@ -96,14 +96,14 @@ class Canopy:
     lit: Int16Array
     colour: Colour
     spread: float
-    size: int
+    tile: LeafTile
 
     def paint(self, dice: Dice, canvas: Canvas, thinner: int, light: float) -> None:
         """Paint the leaves, `thinner` than the crown is, in more or less light; other leaves each time."""
         height, width = self.mass.shape
         if height == 0 or width == 0 or max(height, width) > noise.TILE:
             return
-        tile = leaf_tile(self.size)
+        tile = self.tile
         top, left = dice.whole(0, noise.TILE - 1), dice.whole(0, noise.TILE - 1)
         cut = (slice(top, top + height), slice(left, left + width))
         weight = self.mass - np.int16(thinner)
@@ -125,8 +125,11 @@ class Canopy:
             under += change
 
 
-def canopy_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: float, light: Daylight) -> Canopy:
-    """Leaves around points (M,2), at least one: single ones for a fullness of 0, a closed crown for 1."""
+def canopy_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: float, light: Daylight, broad: bool) -> Canopy:
+    """Leaves around points (M,2), at least one: single ones for a fullness of 0, a closed crown for 1.
+
+    broad: large broad leaves, as of vines.
+    """
     width, height = canvas.size
     across, down = -(-width // CELL_PX), -(-height // CELL_PX)
     place = (points / CELL_PX).astype(np.intp)
@@ -160,7 +163,9 @@ def canopy_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: floa
         noise.enlarge_gently(lit[cells].astype(np.int16), size),
         (red * level * tint[0], green * level * tint[1], blue * level * tint[2]),
         spread,
-        min(4, max(0, round(dice.uniform(-0.5, 3.0) * canvas.scale + 0.5))),
+        leaf_tile(min(8, max(0, round(dice.uniform(4.0, 8.0) * canvas.scale))), True)
+        if broad
+        else leaf_tile(min(4, max(0, round(dice.uniform(0.0, 3.4) * canvas.scale)))),
     )
 
 

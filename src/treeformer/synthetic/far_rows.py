@@ -18,10 +18,12 @@ from treeformer.synthetic.trained import grow_fruit_tree, grow_trained_vine
 
 VARIANTS = 6
 REACH_PX = 300.0
+VINE_TRUNK_PX = 5.5
 EVERY = 4  # points of an axis from one stroke to the next
 # A row's tile: the plants' feet at its lower edge, their tops near the upper one.
 ROW_TALL, ROW_WIDE = 128, 512
-MOST_HALVINGS = 4
+MOST_HALVINGS = 5
+FOOT_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,9 @@ def grown(kind: str, variant: int) -> GrownStrokes:
     axes: list[GrownAxis] = []
     dice = Dice(61, variant)
     if kind == "vine":
-        grow_trained_vine(dice, axes, 0, (0.0, 0.0), REACH_PX, 6.5)
+        grow_trained_vine(dice, axes, 0, (0.0, 0.0), REACH_PX, VINE_TRUNK_PX)
     else:
-        grow_fruit_tree(dice, axes, 0, (0.0, 0.0), REACH_PX, 7.0)
+        grow_fruit_tree(dice, axes, 0, (0.0, 0.0), REACH_PX, 5.5)
     starts, ends, first, last, young, points = [], [], [], [], [], []
     for axis in axes:
         kept = np.append(np.arange(0, len(axis.points) - 1, EVERY), len(axis.points) - 1)
@@ -78,6 +80,8 @@ def row_tile(kind: str, variant: int, leafy: bool, halvings: int) -> tuple[Int16
             for part in (cover, shade)
         )
         return small[0], small[1]
+    if kind == "forest":
+        return _forest(variant, leafy)
     dice = Dice(62, variant)
     spacing = ROW_WIDE / (7 if kind == "vine" else 5)
     ends, radii, leaves = [], [], []
@@ -90,7 +94,7 @@ def row_tile(kind: str, variant: int, leafy: bool, halvings: int) -> tuple[Int16
         foot = np.asarray((spacing * (number + dice.uniform(0.4, 0.6)), ROW_TALL - 2.0))
         mirror = np.asarray((dice.choice((-scale, scale)), scale))
         ends.append(np.stack([plant.start, plant.end]) * mirror + foot)
-        radii.append(np.stack([plant.start_radius, plant.end_radius]) * scale * 1.2)
+        radii.append(np.stack([plant.start_radius, plant.end_radius]) * scale)
         leaves.append(plant.points * mirror + foot)
     (start, end), (first, last) = np.concatenate(ends, axis=1), np.concatenate(radii, axis=1)
     shift = np.repeat(np.asarray([(-ROW_WIDE, 0.0), (0.0, 0.0), (ROW_WIDE, 0.0)]), len(start), axis=0)
@@ -110,7 +114,31 @@ def row_tile(kind: str, variant: int, leafy: bool, halvings: int) -> tuple[Int16
         up[4:] = mass[4:] - mass[:-4]
         lit = (tile.tone[:ROW_TALL, :ROW_WIDE] >> 1) + np.clip(up, -30, 30) - (mass >> 3)
         shade = np.where(seen, lit, shade).astype(np.int16)
+    # The feet are lost in the grass.
+    cover[-FOOT_ROWS:] = cover[-FOOT_ROWS:] * np.arange(FOOT_ROWS - 1, -1, -1, dtype=np.int16)[:, None] // FOOT_ROWS
     return cover, shade
+
+
+def _forest(variant: int, leafy: bool) -> tuple[Int16Array, Int16Array]:
+    """Many rows of trees before each other, the nearer the lower and the darker: the edge of a wood."""
+    dice = Dice(63, variant)
+    cover: Int16Array = np.zeros((ROW_TALL, ROW_WIDE), dtype=np.int16)
+    shade = np.zeros_like(cover)
+    layers = 9
+    for number in range(layers):
+        own, lit = row_tile("orchard", dice.whole(0, VARIANTS - 1), leafy or dice.chance(0.25), 0)
+        tall = int(ROW_TALL * dice.uniform(0.75, 1.0) * (1 - 0.55 * number / layers))
+        row = np.arange(tall) * ROW_TALL // tall
+        column = (np.arange(ROW_WIDE) * (1 + number % 2) + dice.whole(0, ROW_WIDE - 1)) % ROW_WIDE
+        part = own[np.ix_(row, column)]
+        tone = lit[np.ix_(row, column)] + np.int16(dice.whole(-14, 14) - 3 * number)
+        under = slice(ROW_TALL - tall, None)
+        shade[under] += ((tone - shade[under]) * part) >> 6
+        cover[under] = np.maximum(cover[under], part)
+    # Below the crowns there is undergrowth, and no sky.
+    low = np.clip((np.arange(ROW_TALL) - ROW_TALL // 2) * 3, 0, 64).astype(np.int16)[:, None]
+    shade -= low >> 2
+    return np.maximum(cover, low), shade
 
 
 def _leaf_mass(points: FloatArray) -> Int16Array:
@@ -142,7 +170,7 @@ def paint_row(
     top, bottom = int(foot - tall), int(foot)
     small_rows = max(2, (bottom - top) // shrink)
     small_width = -(-width // shrink)
-    halvings = min(max(0, (ROW_TALL // small_rows).bit_length() - 1), MOST_HALVINGS)
+    halvings = min((-(-ROW_TALL // small_rows) - 1).bit_length(), MOST_HALVINGS)
     tall_tile, wide_tile = ROW_TALL >> halvings, ROW_WIDE >> halvings
     step = tall_tile / small_rows  # px of the tile for one of the small map
     cover, shade = row_tile(kind, dice.whole(0, VARIANTS - 1), leafy, halvings)
@@ -155,7 +183,7 @@ def paint_row(
         return
     rows = slice(top + seen.start, top + seen.stop)
     weight = noise.enlarge(cover[places], size, seen)
-    if leafy:
+    if leafy or kind == "forest":
         texture = noise.enlarge_gently(shade[places], size)[seen]
         canvas.mix(colour, weight, rows, texture=texture, contrast=(0.9, 0.85, 0.6))
     else:

@@ -14,15 +14,20 @@ from treeformer.synthetic import noise
 from treeformer.synthetic.canvas import Canvas, Colour
 from treeformer.synthetic.daylight import Daylight
 from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.far_rows import paint_row
 from treeformer.synthetic.raster import Int16Array
 
-RELIEF_PX = 7  # clouds are shaded by how much they thicken within so many rows
+RELIEF_PX = 12  # clouds are shaded by how much they thicken within so many rows
 WOODS: tuple[tuple[Colour, float], ...] = (
-    ((112, 100, 88), 3.0),  # bare, in winter
-    ((98, 92, 78), 2.0),
-    ((70, 84, 56), 2.0),
-    ((58, 72, 54), 1.5),  # evergreen
-    ((128, 108, 72), 0.7),  # autumn
+    ((104, 94, 84), 3.0),
+    ((92, 84, 72), 2.0),
+    ((84, 82, 74), 1.0),
+)
+WOODS_IN_LEAF: tuple[tuple[Colour, float], ...] = (
+    ((74, 86, 54), 3.0),
+    ((58, 70, 52), 2.0),  # evergreen
+    ((90, 96, 58), 1.5),
+    ((118, 100, 66), 0.7),  # autumn
 )
 
 
@@ -32,7 +37,7 @@ def fleece() -> noise.Int8Array:
     row = np.arange(noise.TILE)[:, None]
     total = np.zeros((noise.TILE, noise.TILE), dtype=np.int32)
     for number, slant in enumerate((1, -1, 0)):
-        octaves = noise._box(noise._octaves(71 + number, 128, 2, 0.8), (2, 2))
+        octaves = noise._box(noise._octaves(71 + number, 128, 4, 0.95), (3, 3))
         total += octaves[row, (np.arange(noise.TILE)[None, :] + slant * row) % noise.TILE]
     return noise._finished(total)
 
@@ -50,7 +55,8 @@ def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colou
         low = (pale, pale * 0.62 + 84, pale * 0.4 + 150)
     else:
         top = (dice.uniform(128, 168), dice.uniform(150, 178), dice.uniform(184, 206))
-        low = (dice.uniform(234, 250), dice.uniform(212, 226), dice.uniform(196, 216))
+        red = dice.uniform(236, 250)
+        low = (red, red - dice.uniform(12, 20), red - dice.uniform(28, 52))
     if bottom <= 0:
         return low
     rows = slice(0, bottom)
@@ -68,7 +74,6 @@ def _clouds(dice: Dice, canvas: Canvas, rows: slice, light: Daylight) -> None:
     width, height = canvas.size[0], rows.stop
     thick: Int16Array = noise.window(fleece(), dice, (width, height + RELIEF_PX)).astype(np.int16)
     relief = thick[RELIEF_PX:] - thick[:-RELIEF_PX]
-    relief <<= 1
     weight = thick[RELIEF_PX:] - np.int16(dice.whole(-10, 34))
     if dice.chance(0.5):
         weight <<= 1
@@ -77,22 +82,22 @@ def _clouds(dice: Dice, canvas: Canvas, rows: slice, light: Daylight) -> None:
     np.clip(relief, np.int16(-120), np.int16(100), out=relief)
     white = dice.uniform(222, 248)
     warm = 8 if light.kind in ("low sun", "backlit") else 0
-    dim = dice.uniform(0.1, 0.22)
+    dim = dice.uniform(0.06, 0.14)
     canvas.mix((white + warm, white, white - warm), weight, rows, texture=relief, contrast=(dim, dim, dim * 0.85))
 
 
-def paint_far(dice: Dice, canvas: Canvas, horizon: int, light: Daylight, haze: Colour) -> None:
-    """Hills, then woods before them: the nearer the taller, the darker and the less blue."""
+def paint_far(dice: Dice, canvas: Canvas, horizon: int, light: Daylight, haze: Colour, summer: bool) -> None:
+    """Hills, then woods before them, mostly in leaf in summer."""
     height = canvas.size[1]
     if dice.chance(0.45):
         far = dice.uniform(0.45, 0.75)
         colour = in_haze((92, 104, 96), far, haze, light)
-        _band(dice, canvas, horizon, height * dice.uniform(0.03, 0.16), colour, rough=0.06, soft=True)
-    for number in range(dice.weighted(((0, 0.15), (1, 0.6), (2, 0.25)))):
-        far = dice.uniform(0.08, 0.4) / (1 + number)
-        colour = in_haze(dice.weighted(WOODS), far, haze, light)
-        tall = height * dice.uniform(0.04, 0.2) * (1 - 0.5 * number)
-        _band(dice, canvas, horizon, tall, colour, rough=dice.uniform(0.3, 0.9), soft=False)
+        _hills(dice, canvas, horizon, height * dice.uniform(0.03, 0.16), colour)
+    for number in range(dice.weighted(((0, 0.15), (1, 0.65), (2, 0.2)))):
+        leafy = summer or dice.chance(0.2)
+        colour = in_haze(dice.weighted(WOODS_IN_LEAF if leafy else WOODS), dice.uniform(0.06, 0.4), haze, light)
+        tall = height * dice.uniform(0.05, 0.24) * (1 - 0.4 * number)
+        paint_row(dice, canvas, "forest", horizon + 2.0, tall, (colour, leafy), dice.whole(2, 4))
 
 
 def fringe(dice: Dice, canvas: Canvas, horizon: int, light: Daylight) -> None:
@@ -129,25 +134,15 @@ def ragged_line(dice: Dice, count: int, coarsest: int, rough: float) -> FloatArr
     return np.asarray(np.clip(line * 0.62, 0.0, 1.4))
 
 
-def _band(
-    dice: Dice, canvas: Canvas, horizon: int, tall: float, colour: Colour, *, rough: float, soft: bool
-) -> None:
-    """A strip of land or trees that stands on the horizon, `tall` px at most, with a ragged upper edge."""
+def _hills(dice: Dice, canvas: Canvas, horizon: int, tall: float, colour: Colour) -> None:
+    """A strip of land that rises behind the horizon, `tall` px at most."""
     width, height = canvas.size
     top, bottom = max(0, int(horizon - tall * 1.45)), min(height, horizon + 2)
     if bottom - top < 3:
         return
     small_rows, small_width = max(2, (bottom - top) // 4), max(2, width // 4)
-    skyline = ragged_line(dice, small_width, dice.whole(3, 7), rough) * tall
+    skyline = ragged_line(dice, small_width, dice.whole(3, 6), 0.06) * tall
     up = (bottom - top) * (1 - (np.arange(small_rows) + 0.5) / small_rows)
     below = np.floor(skyline - up[:, None]).astype(np.int16)  # px under the skyline
-    clump = noise.window(noise.rough(), dice, (small_width, small_rows)).astype(np.int16)
-    shade = clump >> 3
-    if not soft:
-        below += (clump * np.int16(round(4 + 10 * rough))) >> 6
-        stems = noise.window(noise.streaks(), dice, (small_width, small_rows)).astype(np.int16)
-        shade = (clump >> 1) + (stems >> 2) - np.clip(below, np.int16(-10), np.int16(24))
-    cover = np.clip(below * np.int16(6 if soft else 9) + np.int16(24), np.int16(0), np.int16(64))
-    size, rows = (width, bottom - top), slice(top, bottom)
-    weight, texture = noise.enlarge_gently(cover, size), noise.enlarge_gently(shade, size)
-    canvas.mix(colour, weight, rows, texture=texture, contrast=(0.5, 0.5, 0.45))
+    cover = np.clip(below * np.int16(8) + np.int16(24), np.int16(0), np.int16(64))
+    canvas.mix(colour, noise.enlarge_gently(cover, (width, bottom - top)), slice(top, bottom))

@@ -22,11 +22,12 @@ def paint(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
     line = float(foot[:, 1].max()) if len(foot) else height * 0.88
     radius = _foot_radius(skeleton)
     eye = int(min(max(line - height * dice.uniform(0.04, 0.3), 2), height - 2))
-    behind, front, twigs = Sketch(), Sketch(), Sketch()
+    behind, front = Sketch(), Sketch()
     haze = horizon.paint_sky(dice, canvas, min(eye + 1, height), light)
-    horizon.paint_far(dice, canvas, eye, light, haze)
+    horizon.paint_far(dice, canvas, eye, light, haze, leafy)
     ground.paint_ground(dice, canvas, eye, light, grassy=0.62 if kind == "vine" else 0.85)
-    horizon.fringe(dice, canvas, eye, light)
+    if dice.chance(0.6):
+        horizon.fringe(dice, canvas, eye, light)
     row = trellis.trellis_of(dice, canvas, skeleton, eye) if kind == "vine" else None
     top = row.top if row is not None else highest_px(skeleton.nodes, height * 0.2)
     _rows_behind(dice, canvas, kind, (eye, line, top), light, haze, leafy)
@@ -38,29 +39,28 @@ def paint(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
         ground.darken_foot(canvas, place, radius, 40)
     view = backdrop(canvas, skeleton)
     wood = bark.wood_of(dice, kind, view, light)
+    lit = light.level * 0.8
     if row is not None:
         base_x = float(foot[0, 0]) if len(foot) else width / 2
-        lit = light.level * 0.8
         if dice.chance(0.8):
             old, young = (bark.times(colour, lit) for colour in (wood.old, wood.young))
             trellis.neighbours(dice, canvas, behind, row, base_x, radius, (old, young))
         trellis.posts(dice, canvas, row, base_x, light)
         trellis.wires(dice, canvas, behind, row, light)
+    if kind == "vine":
+        bark.peeling(dice, skeleton, front, bark.times(wood.old, lit))
     for place in foot:
         ground.grass_in_front(dice, canvas, front, place, radius)
     if dice.chance(0.85):
-        bark.buds(dice, skeleton, twigs, bark.times(wood.young, light.level * 0.8), canvas.scale)
+        bark.buds(dice, skeleton, behind, bark.times(wood.young, lit), canvas.scale)
     if kind == "orchard" and dice.chance(0.8):
-        bark.brushwood(dice, skeleton, twigs, bark.times(wood.young, light.level * 0.7), canvas.scale)
+        bark.brushwood(dice, skeleton, behind, bark.times(wood.young, lit * 0.9), canvas.scale)
     drawn = bark.wood_strokes(skeleton)
-    of_behind, of_twigs, of_plant, of_front = rasterise_layers(
-        (behind.strokes(), twigs.strokes(), drawn, front.strokes()), canvas.size
-    )
-    leaves = _leaves(dice, canvas, skeleton, light) if leafy else None
-    behind.draw(canvas, of_behind)
+    of_behind, of_plant, of_front = rasterise_layers((behind.strokes(), drawn, front.strokes()), canvas.size)
+    leaves = _leaves(dice, canvas, skeleton, kind, light) if leafy else None
     if leaves is not None:
         leaves.paint(dice, canvas, 0, 0.6)
-    twigs.draw(canvas, of_twigs)
+    behind.draw(canvas, of_behind)
     bark.paint_wood(dice, canvas, skeleton, wood, light, drawn, of_plant)
     if leaves is not None:
         leaves.paint(dice, canvas, dice.whole(10, 50), 1.0)
@@ -93,10 +93,10 @@ def _rows_behind(
         far_rows.paint_row(dice, canvas, kind, foot, foot - high, (colour, leafy), dice.whole(2, 4))
 
 
-def _leaves(dice: Dice, canvas: Canvas, skeleton: Skeleton, light: Daylight) -> canopy.Canopy | None:
+def _leaves(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str, light: Daylight) -> canopy.Canopy | None:
     radius = skeleton.radius if skeleton.radius is not None else np.ones(len(skeleton))
     thin = skeleton.nodes[~(radius > max(1.0, float(np.nanmax(radius, initial=0.0)) * 0.4))]
     if len(thin) == 0:
         return None
     fullness = dice.uniform(0.0, 0.5) if dice.chance(0.35) else dice.uniform(0.5, 1.0)
-    return canopy.canopy_around(dice, canvas, thin, fullness, light)
+    return canopy.canopy_around(dice, canvas, thin, fullness, light, broad=kind == "vine")

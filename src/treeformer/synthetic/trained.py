@@ -77,7 +77,7 @@ def _bent_canes(dice: Dice, axes: list[GrownAxis], trunk: int, reach: float, tru
     towards = np.asarray(dice.weighted((((LEFT, RIGHT), 0.45), ((LEFT,), 0.275), ((RIGHT,), 0.275))))
     outwards = np.where(towards == RIGHT, 1.0, -1.0)
     count = len(towards)
-    cane_px = np.maximum(1.1, trunk_px * dice.array(count, low=0.16, high=0.28))
+    cane_px = np.maximum(1.1, trunk_px * dice.array(count, low=0.22, high=0.36))
     bent = side_axes(
         dice,
         axes,
@@ -86,7 +86,7 @@ def _bent_canes(dice: Dice, axes: list[GrownAxis], trunk: int, reach: float, tru
         turn=outwards * dice.array(count, low=-0.1, high=0.5),
         length=reach * dice.array(count, low=0.4, high=0.7),
         base_px=cane_px,
-        tip_px=cane_px * 0.6,
+        tip_px=np.maximum(0.8, cane_px * 0.4),
         label="arm",
         towards=towards + outwards * dice.uniform(0.0, 0.25),
         pull=dice.array(count, low=0.016, high=0.035),
@@ -196,7 +196,7 @@ def grow_fruit_tree(dice: Dice, axes: list[GrownAxis], plant: int, base: Point, 
     height = reach * (dice.uniform(0.65, 0.95) if leader else dice.uniform(0.2, 0.38))
     lean = UP + dice.uniform(-0.22, 0.22)
     points = curve(dice, base, lean, height, UP, 0.006, dice.uniform(0.05, 0.1) + (0 if leader else gnarl * 0.4))
-    tip_px = trunk_px * (0.12 if leader else dice.uniform(0.65, 0.85))
+    tip_px = trunk_px * (0.05 if leader else dice.uniform(0.65, 0.85))
     trunk = main_axis(axes, points, trunk_px, max(0.7, tip_px), "trunk", plant)
     limbs = _leader_limbs(dice, axes, trunk, reach, gnarl) if leader else _fork(dice, axes, trunk, reach, gnarl)
     branches = _twigs(

@@ -12,7 +12,7 @@ from treeformer.synthetic import noise
 from treeformer.synthetic.canvas import Canvas, Colour, Sketch, inside
 from treeformer.synthetic.daylight import Daylight
 from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.far_rows import VARIANTS, grown
+from treeformer.synthetic.far_rows import VARIANTS, VINE_TRUNK_PX, grown
 from treeformer.synthetic.raster import Int16Array
 
 
@@ -116,7 +116,7 @@ def neighbours(
         foot, wire = float(trellis.at(np.asarray(x), trellis.foot)), float(trellis.at(np.asarray(x), trellis.wire))
         scale = np.asarray((dice.choice((-1.0, 1.0)), 1.0)) * (foot - wire) / plant.wire
         start, end = plant.start * scale + (x, foot), plant.end * scale + (x, foot)
-        thick = (1 - plant.young) * thickness / 6.5 + plant.young * scale[1]
+        thick = (1 - plant.young) * thickness / VINE_TRUNK_PX + plant.young * scale[1]
         colour = old + plant.young[:, None] * (young - old)
         seen = np.flatnonzero(((start[:, 0] > -20) & (start[:, 0] < canvas.size[0] + 20)))
         first, last = (np.maximum(r * thick, 0.5 * canvas.scale) for r in (plant.start_radius, plant.end_radius))
