@@ -16,7 +16,7 @@ from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.material import LAYERS, Backdrop, plant_strokes
 from treeformer.synthetic.raster import Float32Array, IndexArray, Layer, Strokes, blend, topmost
 
-RAGGED = 0.16  # how far the outline of thick wood strays from the radius, as a share of it
+RAGGED = 0.14  # how far the outline of thick wood strays from the radius, as a share of it
 RAGGED_FROM_PX = 1.6
 FOOT_FLARE = 0.75  # how much wider a trunk is where it leaves the ground
 COLLAR = 0.25  # how much wider a branch begins for each of its own radii that the one it leaves has
@@ -221,7 +221,7 @@ def paint_wood(
     arc = arc_starts(skeleton, len(drawn))[stroke] + part.along
     coverage = part.coverage.astype(np.int32)
     thick = np.flatnonzero(part.radius > RAGGED_FROM_PX * (1 + RAGGED))
-    row = arc[thick].astype(np.int32) & (noise.TILE - 1)
+    row = (arc[thick] * np.float32(0.4)).astype(np.int32) & (noise.TILE - 1)
     column = (aside[stroke[thick]] + np.where(part.across[thick] > 0, 0, 9)) & (noise.TILE - 1)
     bump = noise.mottle()[0][row, column].astype(np.float32)
     coverage[thick] = _ragged(coverage[thick], part.across[thick], part.radius[thick], bump)

@@ -28,7 +28,7 @@ LEAVES: tuple[tuple[tuple[Colour, float], float], ...] = (
     (((124, 120, 60), 0.4), 1.2),  # turning
     (((142, 110, 58), 0.5), 1.0),  # autumn
     (((112, 84, 58), 0.3), 1.0),  # dry
-    (((206, 196, 190), 0.12), 1.0),  # in blossom
+    (((206, 196, 190), 0.12), 1.0),  # in blossom: the last one, and not for vines
 )
 
 
@@ -135,7 +135,7 @@ def canopy_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: floa
     place = (points / CELL_PX).astype(np.intp)
     place = np.stack([np.clip(place[:, 0], 0, across - 1), np.clip(place[:, 1], 0, down - 1)])
     count = np.bincount(place[1] * across + place[0], minlength=across * down).reshape(down, across)
-    near = soft(np.minimum(count, 2).astype(np.int32) << 10, 1 + int(7 * fullness * fullness))
+    near = soft(np.minimum(count, 2).astype(np.int32) << 10, 1 + int(9 * fullness * fullness))
     mass = near * int(110 + 190 * fullness) // max(1, int(near.max()))
     clump = noise.window(noise.mottle(), dice, (across, down)).astype(np.int32)
     mass = np.minimum(mass, 80 + int(60 * fullness)) + ((clump * np.minimum(mass, 70)) >> 6)
@@ -153,7 +153,7 @@ def canopy_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: floa
     )
     cells = (slice(rows.start // CELL_PX, -(-rows.stop // CELL_PX)), slice(columns.start // CELL_PX, -(-columns.stop // CELL_PX)))
     size = (columns.stop - columns.start, rows.stop - rows.start)
-    (red, green, blue), spread = dice.weighted(LEAVES)
+    (red, green, blue), spread = dice.weighted(LEAVES[:-1] if broad else LEAVES)
     level = dice.uniform(0.7, 1.1) * light.level * (0.8 if light.kind == "backlit" else 1.0)
     tint = light.tint
     return Canopy(

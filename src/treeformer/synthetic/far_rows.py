@@ -131,14 +131,14 @@ def _forest(variant: int, leafy: bool) -> tuple[Int16Array, Int16Array]:
         row = np.arange(tall) * ROW_TALL // tall
         column = (np.arange(ROW_WIDE) * (1 + number % 2) + dice.whole(0, ROW_WIDE - 1)) % ROW_WIDE
         part = own[np.ix_(row, column)]
-        tone = lit[np.ix_(row, column)] + np.int16(dice.whole(-14, 14) - 3 * number)
+        tone = lit[np.ix_(row, column)] + np.int16(dice.whole(-12, 14) - 2 * number)
         under = slice(ROW_TALL - tall, None)
         shade[under] += ((tone - shade[under]) * part) >> 6
         cover[under] = np.maximum(cover[under], part)
     # Below the crowns there is undergrowth, and no sky.
     low = np.clip((np.arange(ROW_TALL) - ROW_TALL // 2) * 3, 0, 64).astype(np.int16)[:, None]
-    shade -= low >> 2
-    return np.maximum(cover, low), shade
+    shade -= low >> 3
+    return np.maximum(cover, low), np.maximum(shade, np.int16(-40))
 
 
 def _leaf_mass(points: FloatArray) -> Int16Array:
@@ -153,38 +153,26 @@ def _leaf_mass(points: FloatArray) -> Int16Array:
 
 
 def paint_row(
-    dice: Dice,
-    canvas: Canvas,
-    kind: str,
-    foot: float,
-    tall: float,
-    colours: tuple[Colour, bool],
-    shrink: int,
+    dice: Dice, canvas: Canvas, kind: str, foot: float, tall: float, colour: Colour, *, leafy: bool, blur_px: float
 ) -> None:
-    """A row behind, its feet at `foot`, `tall` px high; colours: of it, and whether it is in leaf.
-
-    shrink: how far out of focus, by how many times smaller it is drawn before it is enlarged.
-    """
+    """A row of vines or trees, or a forest, its feet at `foot`, `tall` px high, out of focus by about blur_px."""
     width, height = canvas.size
-    colour, leafy = colours
     top, bottom = int(foot - tall), int(foot)
-    small_rows = max(2, (bottom - top) // shrink)
-    small_width = -(-width // shrink)
-    halvings = min((-(-ROW_TALL // small_rows) - 1).bit_length(), MOST_HALVINGS)
-    tall_tile, wide_tile = ROW_TALL >> halvings, ROW_WIDE >> halvings
-    step = tall_tile / small_rows  # px of the tile for one of the small map
-    cover, shade = row_tile(kind, dice.whole(0, VARIANTS - 1), leafy, halvings)
-    row = ((np.arange(small_rows) + 0.5) * step).astype(np.intp)
-    column = (dice.uniform(0, wide_tile) + np.arange(small_width) * step * dice.choice((-1.0, 1.0))).astype(np.intp)
-    places = np.ix_(row, column % wide_tile)
-    size = (width, bottom - top)
-    seen = slice(max(0, -top), min(bottom - top, height - top))
-    if seen.stop - seen.start < 1:
+    rows = slice(max(0, top), min(bottom, height))
+    if rows.stop - rows.start < 2:
         return
-    rows = slice(top + seen.start, top + seen.stop)
-    weight = noise.enlarge(cover[places], size, seen)
+    # The tile halved until its px are as large as the blur; enlarging it makes them smooth.
+    halvings = 0
+    while halvings < MOST_HALVINGS and tall * 2**halvings < ROW_TALL * blur_px * 0.7:
+        halvings += 1
+    cover, shade = row_tile(kind, dice.whole(0, VARIANTS - 1), leafy, halvings)
+    high, wide = cover.shape
+    first, direction = dice.whole(0, wide - 1), dice.choice((-1, 1))
+    column = (first + direction * np.arange(max(2, int(width * high / tall)))) % wide
+    size, seen = (width, bottom - top), slice(rows.start - top, rows.stop - top)
+    weight = noise.enlarge(cover[:, column], size, seen)
     if leafy or kind == "forest":
-        texture = noise.enlarge_gently(shade[places], size)[seen]
-        canvas.mix(colour, weight, rows, texture=texture, contrast=(0.9, 0.85, 0.6))
+        texture = noise.enlarge(shade[:, column], size, seen)
+        canvas.mix(colour, weight, rows, texture=texture, contrast=(0.85, 0.85, 0.75))
     else:
         canvas.mix(colour, weight, rows)

@@ -51,10 +51,10 @@ def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colou
     elif light.kind == "bright":
         deep = dice.uniform(0.0, 1.0)
         top = (98 - 45 * deep, 148 - 38 * deep, 204 - 26 * deep)
-        pale = dice.uniform(168, 212)
-        low = (pale, pale * 0.62 + 84, pale * 0.4 + 150)
+        pale = dice.uniform(186, 226)
+        low = (pale, pale * 0.6 + 92, pale * 0.35 + 162)
     else:
-        top = (dice.uniform(128, 168), dice.uniform(150, 178), dice.uniform(184, 206))
+        top = (dice.uniform(146, 182), dice.uniform(166, 188), dice.uniform(192, 212))
         red = dice.uniform(236, 250)
         low = (red, red - dice.uniform(12, 20), red - dice.uniform(28, 52))
     if bottom <= 0:
@@ -93,11 +93,12 @@ def paint_far(dice: Dice, canvas: Canvas, horizon: int, light: Daylight, haze: C
         far = dice.uniform(0.45, 0.75)
         colour = in_haze((92, 104, 96), far, haze, light)
         _hills(dice, canvas, horizon, height * dice.uniform(0.03, 0.16), colour)
-    for number in range(dice.weighted(((0, 0.15), (1, 0.65), (2, 0.2)))):
+    for number in range(dice.weighted(((0, 0.1), (1, 0.75), (2, 0.15)))):
         leafy = summer or dice.chance(0.2)
         colour = in_haze(dice.weighted(WOODS_IN_LEAF if leafy else WOODS), dice.uniform(0.06, 0.4), haze, light)
         tall = height * dice.uniform(0.05, 0.24) * (1 - 0.4 * number)
-        paint_row(dice, canvas, "forest", horizon + 2.0, tall, (colour, leafy), dice.whole(2, 4))
+        blur_px = dice.uniform(1.5, 5.0)
+        paint_row(dice, canvas, "forest", horizon + 2.0, tall, colour, leafy=leafy, blur_px=blur_px)
 
 
 def fringe(dice: Dice, canvas: Canvas, horizon: int, light: Daylight) -> None:

@@ -90,7 +90,8 @@ def _rows_behind(
         foot, high = eye + (line - eye) * nearer, eye + (top - eye) * nearer
         wood = dice.choice(((74, 64, 54), (84, 75, 66), (62, 53, 44)))
         colour = horizon.in_haze((78, 92, 54) if leafy else wood, 0.06 + 0.1 * number, haze, light)
-        far_rows.paint_row(dice, canvas, kind, foot, foot - high, (colour, leafy), dice.whole(2, 4))
+        blur_px = dice.uniform(1.5, 4.0)
+        far_rows.paint_row(dice, canvas, kind, foot, foot - high, colour, leafy=leafy, blur_px=blur_px)
 
 
 def _leaves(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str, light: Daylight) -> canopy.Canopy | None:
@@ -98,5 +99,5 @@ def _leaves(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str, light: Da
     thin = skeleton.nodes[~(radius > max(1.0, float(np.nanmax(radius, initial=0.0)) * 0.4))]
     if len(thin) == 0:
         return None
-    fullness = dice.uniform(0.0, 0.5) if dice.chance(0.35) else dice.uniform(0.5, 1.0)
+    fullness = dice.uniform(0.0, 0.5) if kind == "vine" or dice.chance(0.35) else dice.uniform(0.5, 1.0)
     return canopy.canopy_around(dice, canvas, thin, fullness, light, broad=kind == "vine")

@@ -194,7 +194,7 @@ def grow_fruit_tree(dice: Dice, axes: list[GrownAxis], plant: int, base: Point, 
     leader = dice.chance(0.4)
     gnarl = dice.uniform(0.1, 0.36)
     height = reach * (dice.uniform(0.65, 0.95) if leader else dice.uniform(0.2, 0.38))
-    lean = UP + dice.uniform(-0.22, 0.22)
+    lean = UP + dice.uniform(-0.14, 0.14)
     points = curve(dice, base, lean, height, UP, 0.006, dice.uniform(0.05, 0.1) + (0 if leader else gnarl * 0.4))
     tip_px = trunk_px * (0.05 if leader else dice.uniform(0.65, 0.85))
     trunk = main_axis(axes, points, trunk_px, max(0.7, tip_px), "trunk", plant)
