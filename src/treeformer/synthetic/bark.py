@@ -14,7 +14,7 @@ from treeformer.synthetic.canvas import Canvas, Colour, Sketch, snapped
 from treeformer.synthetic.daylight import Daylight
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.material import LAYERS, Backdrop, plant_strokes
-from treeformer.synthetic.raster import Float32Array, IndexArray, Layer, Strokes, blend, topmost
+from treeformer.synthetic.raster import Float32Array, Fragments, IndexArray, Layer, Strokes, blend, topmost
 
 RAGGED = 0.14  # how far the outline of thick wood strays from the radius, as a share of it
 RAGGED_FROM_PX = 1.6
@@ -151,7 +151,7 @@ def buds(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour, scale: 
     radius = np.full(len(skeleton), 1.0) if skeleton.radius is None else np.nan_to_num(skeleton.radius, nan=1.0)
     tail, head = skeleton.edges.T
     thin = np.flatnonzero((radius[head] < 1.7 * scale) & (skeleton.edge_length > 3))
-    thin = thin[dice.array(len(thin)) < 0.5]
+    thin = thin[dice.array(len(thin)) < 0.4]
     step = skeleton.nodes[head[thin]] - skeleton.nodes[tail[thin]]
     along = step / np.maximum(skeleton.edge_length[thin], 1e-9)[:, None]
     side = np.where(thin % 2 == 0, 1.0, -1.0)[:, None]
@@ -176,11 +176,9 @@ def brushwood(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour, sc
     out = np.stack([along[:, 1], -along[:, 0]], axis=1) * np.where(dice.array(len(thin)) < 0.5, 1.0, -1.0)[:, None]
     at = skeleton.nodes[tail[thin]] + step * dice.array(len(thin), 1)
     share = dice.array(len(thin), 1)
-    long = (3.0 + 9.0 * share * share) * scale
-    middle = at + (along * 0.8 + out * dice.array(len(thin), 1, low=0.4, high=0.9)) * long * 0.5
-    tip = middle + (along * 0.7 + out * 0.3 + (0.0, -0.45)) * long * 0.5
-    sketch.add(at, middle, 0.4, 0.36, colour, 0.8)
-    sketch.add(middle, tip, 0.36, 0.22, colour, 0.8)
+    long = (3.0 + 8.0 * share * share) * scale
+    tip = at + (along * 0.75 + out * dice.array(len(thin), 1, low=0.3, high=0.8) + (0.0, -0.25)) * long
+    sketch.add(at, tip, 0.42, 0.24, colour, 0.8)
 
 
 def peeling(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour) -> None:
@@ -190,7 +188,7 @@ def peeling(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour) -> N
     radius = np.nan_to_num(skeleton.radius, nan=1.0)
     tail, head = skeleton.edges.T
     thick = np.flatnonzero(radius[head] > 3.5)
-    thick = thick[(dice.array(3 * len(thick)) * len(thick)).astype(np.intp)]
+    thick = thick[(dice.array(2 * len(thick)) * len(thick)).astype(np.intp)]
     count = len(thick)
     step = skeleton.nodes[tail[thick]] - skeleton.nodes[head[thick]]  # they hang down
     along = step / np.maximum(skeleton.edge_length[thick], 1e-9)[:, None]
@@ -216,44 +214,52 @@ def paint_wood(
     depth = (dice.array(axes + 1) * LAYERS).astype(np.int8)[axis]
     lighter = (np.floor((dice.array(axes + 1) - 0.5) * 64) / 256 + 1)[axis].astype(np.float32)
     aside = np.floor(dice.array(axes + 1) * noise.TILE).astype(np.int32)[axis]
-    part = layer.take(np.arange(len(layer.chosen)))
-    stroke = part.stroke
-    arc = arc_starts(skeleton, len(drawn))[stroke] + part.along
-    coverage = part.coverage.astype(np.int32)
-    thick = np.flatnonzero(part.radius > RAGGED_FROM_PX * (1 + RAGGED))
-    row = (arc[thick] * np.float32(0.4)).astype(np.int32) & (noise.TILE - 1)
-    column = (aside[stroke[thick]] + np.where(part.across[thick] > 0, 0, 9)) & (noise.TILE - 1)
-    bump = noise.mottle()[0][row, column].astype(np.float32)
-    coverage[thick] = _ragged(coverage[thick], part.across[thick], part.radius[thick], bump)
+    stroke = layer.fragments.stroke[layer.chosen] - np.int32(layer.first)
     depth_of = depth[stroke]
     at_base = np.zeros(len(drawn), dtype=bool)
     at_base[: len(skeleton.edges)] = np.isin(skeleton.edges[:, 0], skeleton.roots)
-    depth_of[at_base[stroke] & (part.along < -1)] = -1  # nothing of a trunk shows below the ground
+    below = np.flatnonzero(at_base[stroke])  # nothing of a trunk shows below the ground
+    depth_of[below[layer.fragments.along[layer.chosen[below]] < -1]] = -1
+    pixel, covered = layer.fragments.pixel[layer.chosen], layer.fragments.coverage[layer.chosen]
     seen = []
     for number in range(LAYERS):
-        at_depth = np.flatnonzero((depth_of == number) & (coverage > 0))
-        seen.append(at_depth[topmost(part.pixel[at_depth], coverage[at_depth])])
-    chosen = np.concatenate(seen)
-    colour = _colours(wood, light, drawn, part.take(chosen), arc[chosen], aside, lighter)
-    begin = 0
-    for number, one in enumerate(seen):
-        end = begin + len(one)
-        levels = colour[:, begin:end]
-        if number == 0:  # what lies deeper gets less light
-            levels = (levels * 7) >> 3
-        blend(canvas.planes, part.pixel[one], coverage[one], levels)
-        begin = end
+        at_depth = np.flatnonzero(depth_of == number)
+        seen.append(at_depth[topmost(pixel[at_depth], covered[at_depth])])
+    part = layer.take(np.concatenate(seen))
+    arc = arc_starts(skeleton, len(drawn))[part.stroke] + part.along
+    coverage = _ragged(part, arc, aside)
+    colour = _colours(wood, light, drawn, part, arc, aside, lighter)
+    deep = len(seen[0])
+    colour[:, :deep] *= 7  # what lies deeper gets less light
+    colour[:, :deep] >>= 3
+    for one in (slice(0, deep), slice(deep, None)):
+        blend(canvas.planes, part.pixel[one], coverage[one], colour[:, one])
 
 
-def _ragged(coverage: IndexArray, across: Float32Array, radius: Float32Array, bump: Float32Array) -> IndexArray:
-    """(F,) coverage 0 to 256 with an outline that strays to both sides of the true radius; radius is the widest."""
-    true = radius * np.float32(1 / (1 + RAGGED))
-    stray = true * np.float32(RAGGED / 64) * np.minimum(np.maximum(bump, np.float32(-64)), np.float32(64))
-    inside = (true + stray - np.abs(across) + np.float32(0.5)) * np.float32(256)
-    return np.minimum(np.maximum(inside, np.float32(0)).astype(np.int32), coverage)
+def _ragged(part: Fragments, arc: Float32Array, aside: IndexArray) -> IndexArray:
+    """(F,) coverage 0 to 256 with an outline of thick wood that strays to both sides of the true radius."""
+    coverage: IndexArray = part.coverage.astype(np.int32)
+    thick = np.flatnonzero(part.radius > RAGGED_FROM_PX * (1 + RAGGED))
+    across = part.across[thick]
+    row = (arc[thick] * np.float32(0.4)).astype(np.int32) & (noise.TILE - 1)
+    column = (aside[part.stroke[thick]] + np.where(across > 0, 0, 9)) & (noise.TILE - 1)
+    bump = np.minimum(np.maximum(noise.mottle()[0][row, column].astype(np.float32), np.float32(-64)), np.float32(64))
+    true = part.radius[thick] * np.float32(1 / (1 + RAGGED))
+    inside = (true + true * bump * np.float32(RAGGED / 64) - np.abs(across) + np.float32(0.5)) * np.float32(256)
+    coverage[thick] = np.minimum(np.maximum(inside, np.float32(0)).astype(np.int32), coverage[thick])
+    return coverage
 
 
-def _colours(wood, light, drawn, part, arc, aside, lighter):  # type: ignore[no-untyped-def]
+def _colours(
+    wood: Wood,
+    light: Daylight,
+    drawn: Strokes,
+    part: Fragments,
+    arc: Float32Array,
+    aside: IndexArray,
+    lighter: Float32Array,
+) -> IndexArray:
+    """(3,F) levels of the branches' pixels: the wood's own colours times the light that falls on them."""
     step = drawn.end - drawn.start
     length = np.maximum(np.sqrt(step[:, 0] * step[:, 0] + step[:, 1] * step[:, 1]), np.float32(1e-6))
     along_x, along_y = step[:, 0] / length, step[:, 1] / length

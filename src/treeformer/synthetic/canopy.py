@@ -40,6 +40,17 @@ class LeafTile:
     tone: noise.Int8Array
     hue: noise.Int8Array
 
+    def windows(self, dice: Dice, size: tuple[int, int]) -> tuple[noise.Int8Array, noise.Int8Array, noise.Int8Array]:
+        """The same (height, width) part of all three maps at a random place; size is (width, height)."""
+        width, height = size
+        top, left = dice.whole(0, noise.TILE - 1), dice.whole(0, noise.TILE - 1)
+        maps = (self.unlikely, self.tone, self.hue)
+        if max(width, height) > noise.TILE:
+            repeats = (math.ceil(height / noise.TILE) + 1, math.ceil(width / noise.TILE) + 1)
+            maps = tuple(np.tile(one[: noise.TILE, : noise.TILE], repeats) for one in maps)  # type: ignore[assignment]
+        unlikely, tone, hue = (one[top : top + height, left : left + width] for one in maps)
+        return unlikely, tone, hue
+
 
 @cache
 def leaf_tile(size: int, broad: bool = False) -> LeafTile:
@@ -101,18 +112,16 @@ class Canopy:
     def paint(self, dice: Dice, canvas: Canvas, thinner: int, light: float) -> None:
         """Paint the leaves, `thinner` than the crown is, in more or less light; other leaves each time."""
         height, width = self.mass.shape
-        if height == 0 or width == 0 or max(height, width) > noise.TILE:
+        if height == 0 or width == 0:
             return
-        tile = self.tile
-        top, left = dice.whole(0, noise.TILE - 1), dice.whole(0, noise.TILE - 1)
-        cut = (slice(top, top + height), slice(left, left + width))
+        unlikely, tones, hues = self.tile.windows(dice, (width, height))
         weight = self.mass - np.int16(thinner)
-        weight -= tile.unlikely[cut]
+        weight -= unlikely
         weight <<= 3
         np.clip(weight, np.int16(0), np.int16(62), out=weight)
-        tone = self.lit + tile.tone[cut]
+        tone = self.lit + tones
         np.clip(tone, np.int16(-48), np.int16(80), out=tone)
-        hue = tile.hue[cut].astype(np.int16)
+        hue = hues.astype(np.int16)
         for plane, level, turn in zip(canvas.planes, self.colour, (1.0, 0.1, -0.6), strict=True):
             change = tone * np.int16(round(level * light))
             change >>= 6

@@ -136,7 +136,8 @@ def _forest(variant: int, leafy: bool) -> tuple[Int16Array, Int16Array]:
         shade[under] += ((tone - shade[under]) * part) >> 6
         cover[under] = np.maximum(cover[under], part)
     # Below the crowns there is undergrowth, and no sky.
-    low = np.clip((np.arange(ROW_TALL) - ROW_TALL // 2) * 3, 0, 64).astype(np.int16)[:, None]
+    uneven = noise.clouds()[0, variant * 80, :ROW_WIDE].astype(np.int16)[None, :] >> 1
+    low = np.clip((np.arange(ROW_TALL, dtype=np.int16)[:, None] - ROW_TALL // 2 + uneven) * np.int16(2), 0, 64)
     shade -= low >> 3
     return np.maximum(cover, low), np.maximum(shade, np.int16(-40))
 

@@ -8,12 +8,11 @@ from functools import cache
 import numpy as np
 
 from treeformer.axes import FloatArray
-from treeformer.skeleton import Skeleton
 from treeformer.synthetic import noise
 from treeformer.synthetic.canvas import Canvas, Colour, Sketch, snapped
 from treeformer.synthetic.daylight import Daylight
 from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.raster import Int16Array, blend, rasterise, strokes, topmost, union
+from treeformer.synthetic.raster import Int16Array, Layer, blend, rasterise, strokes, topmost
 
 ROWS = noise.TILE
 SHRINK = 4  # shadows are soft: drawn so many times smaller
@@ -145,31 +144,33 @@ def paint_strip(dice: Dice, canvas: Canvas, foot: float, light: Daylight) -> Non
     )
 
 
-def cast_shadow(dice: Dice, canvas: Canvas, skeleton: Skeleton, horizon: int, light: Daylight) -> None:
-    """The plant's own shadow on level ground: each point falls to the side and a little nearer or farther."""
-    if not len(skeleton) or not len(skeleton.bases) or not len(skeleton.edges):
-        return
-    sideways = -light.towards[0] / max(-light.towards[1], 0.25)
-    nearer = dice.uniform(0.06, 0.2) * (-1 if light.towards[2] > 0 else 1)
-    foot = snapped(skeleton.nodes[skeleton.bases[0]])
-    high = np.maximum(foot[1] - skeleton.nodes[:, 1], 0.0)
-    across = skeleton.nodes[:, 0] + high * sideways * 0.8
-    place = np.stack([across, foot[1] - high * nearer], axis=1)
-    radius = np.full(len(skeleton), 1.0) if skeleton.radius is None else np.nan_to_num(skeleton.radius, nan=1.0)
-    tail, head = skeleton.edges.T
+def cast_shadow(
+    dice: Dice, canvas: Canvas, plant: Layer, foot: FloatArray, horizon: int, light: Daylight
+) -> None:
+    """The plant's own shadow on level ground: each of its pixels falls to the side, and a little nearer or farther.
+
+    foot: (2,) where the plant stands.
+    """
     width, height = canvas.size
+    sideways = -light.towards[0] / max(-light.towards[1], 0.25) * 0.8
+    farther = dice.uniform(0.06, 0.2) * (1 if light.towards[2] > 0 else -1)
+    pixel = plant.fragments.pixel[plant.chosen]
+    row = pixel // np.int32(width)
+    high = round(float(foot[1])) - row
+    # In 256ths, so that whole numbers say where the shadow of a pixel falls.
+    x = (pixel - row * np.int32(width) + ((high * round(sideways * 256)) >> 8)) // SHRINK
+    y = (round(float(foot[1])) - ((high * round(farther * 256)) >> 8)) // SHRINK
     small = (-(-width // SHRINK), -(-height // SHRINK))
-    thick = snapped(np.maximum(radius, 1.0) / SHRINK)
-    place = snapped(place / SHRINK)
-    found = union(rasterise(strokes(place[tail], place[head], thick[tail], thick[head], 1.3), small))
-    cover: Int16Array = np.zeros(small[0] * small[1], dtype=np.int16)
-    cover[found.pixel] = (found.coverage * np.int16(round(42 * light.sun))) >> 8
-    top, bottom = max(horizon + 1, 0), height
-    near = found.pixel // small[0]
-    if len(near):
-        top, bottom = max(top, int(near.min() - 1) * SHRINK), min(bottom, int(near.max() + 2) * SHRINK)
-    if len(near) and bottom > top:
-        weight = noise.enlarge(cover.reshape(small[1], small[0]), (width, small[1] * SHRINK), slice(top, bottom))
+    kept = np.flatnonzero((x >= 0) & (x < small[0]) & (y >= horizon // SHRINK) & (y < small[1]) & (high > 0))
+    if len(kept) == 0:
+        return
+    count = np.bincount(y[kept] * small[0] + x[kept], minlength=small[0] * small[1]).reshape(small[1], small[0])
+    # Pixels crowd where the shadow is foreshortened: it is full where a few of them fall.
+    cover = (np.minimum(count, 10) * round(42 * light.sun) // 10).astype(np.int16)
+    top = max(horizon + 1, (int(y[kept].min()) - 1) * SHRINK)
+    bottom = min(height, (int(y[kept].max()) + 2) * SHRINK)
+    if bottom > top:
+        weight = noise.enlarge(cover, (small[0] * SHRINK, small[1] * SHRINK), slice(top, bottom))[:, :width]
         canvas.mix(SHADE, weight, slice(top, bottom))
 
 

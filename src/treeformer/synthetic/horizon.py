@@ -56,7 +56,7 @@ def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colou
     else:
         top = (dice.uniform(146, 182), dice.uniform(166, 188), dice.uniform(192, 212))
         red = dice.uniform(236, 250)
-        low = (red, red - dice.uniform(12, 20), red - dice.uniform(28, 52))
+        low = (red, red - dice.uniform(8, 15), red - dice.uniform(20, 38))
     if bottom <= 0:
         return low
     rows = slice(0, bottom)
@@ -64,7 +64,7 @@ def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colou
     colour = np.asarray(top)[:, None] + (np.asarray(low) - np.asarray(top))[:, None] * (down * (1.6 - 0.6 * down))
     uneven = dice.uniform(0.0, 0.16 if light.kind == "overcast" else 0.03)
     canvas.lay(colour, [(noise.window(fleece(), dice, canvas.size)[rows], uneven)], rows)
-    if dice.chance(0.25 if light.kind == "overcast" else 0.55):
+    if dice.chance(0.2 if light.kind == "overcast" else 0.5):
         _clouds(dice, canvas, rows, light)
     return low
 

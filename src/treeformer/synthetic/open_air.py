@@ -33,8 +33,6 @@ def paint(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
     _rows_behind(dice, canvas, kind, (eye, line, top), light, haze, leafy)
     if row is not None and dice.chance(0.65):
         ground.paint_strip(dice, canvas, row.foot, light)
-    if light.casts_shadows:
-        ground.cast_shadow(dice, canvas, skeleton, eye, light)
     for place in foot:
         ground.darken_foot(canvas, place, radius, 40)
     view = backdrop(canvas, skeleton)
@@ -57,6 +55,8 @@ def paint(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
         bark.brushwood(dice, skeleton, behind, bark.times(wood.young, lit * 0.9), canvas.scale)
     drawn = bark.wood_strokes(skeleton)
     of_behind, of_plant, of_front = rasterise_layers((behind.strokes(), drawn, front.strokes()), canvas.size)
+    if light.casts_shadows and len(foot):
+        ground.cast_shadow(dice, canvas, of_plant, foot[0], eye, light)
     leaves = _leaves(dice, canvas, skeleton, kind, light) if leafy else None
     if leaves is not None:
         leaves.paint(dice, canvas, 0, 0.6)
@@ -85,7 +85,7 @@ def _rows_behind(
     """Other rows of the same plants, the farther the smaller and the paler; heights: of eye, foot and top, px."""
     eye, line, top = heights
     away = dice.uniform(1.7, 3.2)
-    for number in range(dice.weighted(((0, 0.15), (1, 0.5), (2, 0.35))), 0, -1):
+    for number in range(dice.weighted(((0, 0.12), (1, 0.68), (2, 0.2))), 0, -1):
         nearer = 1 / (1 + (away - 1) * number)
         foot, high = eye + (line - eye) * nearer, eye + (top - eye) * nearer
         wood = dice.choice(((74, 64, 54), (84, 75, 66), (62, 53, 44)))

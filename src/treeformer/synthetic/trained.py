@@ -52,23 +52,22 @@ def _cordon(dice: Dice, axes: list[GrownAxis], trunk: int, reach: float, trunk_p
         wander=dice.uniform(0.06, 0.17),
     )
     spacing = reach * dice.uniform(0.06, 0.1)
-    spurs: list[int] = []
-    for arm, side in zip(arms, outwards.tolist(), strict=True):
-        count = int(len(axes[arm].points) * 2.0 / spacing)
-        share = (np.arange(count) + dice.array(count, low=0.35, high=0.95)) / max(count, 1)
-        spurs += side_axes(
-            dice,
-            axes,
-            [arm] * count,
-            share,
-            turn=-side * dice.array(count, low=0.8, high=1.9),
-            length=reach * dice.array(count, low=0.018, high=0.04),
-            base_px=_thickness_at(axes, [arm] * count, share) * 0.7,
-            tip_px=THINNEST_ARM_PX * 0.8,
-            label="spur",
-            towards=UP,
-            pull=0.01,
-        )
+    counts = [int(len(axes[arm].points) * 2.0 / spacing) for arm in arms]
+    parents = [arm for arm, count in zip(arms, counts, strict=True) for _ in range(count)]
+    share = np.concatenate([(np.arange(n) + dice.array(n, low=0.35, high=0.95)) / max(n, 1) for n in counts])
+    spurs = side_axes(
+        dice,
+        axes,
+        parents,
+        share,
+        turn=-np.repeat(outwards, counts) * dice.array(len(parents), low=0.8, high=1.9),
+        length=reach * dice.array(len(parents), low=0.018, high=0.04),
+        base_px=_thickness_at(axes, parents, share) * 0.7,
+        tip_px=THINNEST_ARM_PX * 0.8,
+        label="spur",
+        towards=UP,
+        pull=0.01,
+    )
     _canes(dice, axes, [spur for spur in spurs for _ in range(dice.weighted(((0, 0.2), (1, 0.5), (2, 0.3))))], reach)
 
 
@@ -202,9 +201,9 @@ def grow_fruit_tree(dice: Dice, axes: list[GrownAxis], plant: int, base: Point, 
     branches = _twigs(
         dice, axes, [limb for limb in limbs for _ in range(dice.whole(1, 2))], reach * 0.18, gnarl, "branch"
     )
-    most = dice.whole(1, 3)
+    most = dice.whole(1, 2)
     bearing = [*limbs, *branches]
-    _twigs(dice, axes, [one for one in bearing for _ in range(dice.whole(0, most))], reach * 0.075, gnarl, "twig")
+    _twigs(dice, axes, [one for one in bearing for _ in range(dice.whole(0, most))], reach * 0.08, gnarl, "twig")
     _water_shoots(dice, axes, [limb for limb in limbs for _ in range(dice.whole(0, 1))], reach)
 
 

@@ -106,7 +106,7 @@ def neighbours(
 ) -> None:
     """The vines left and right of the one at base_x, a little out of focus; wood: the colours of old and of young."""
     spacing = (trellis.foot - trellis.wire) * dice.uniform(1.8, 2.8)
-    soft = dice.uniform(1.2, 2.4) * max(canvas.scale, 0.5)
+    soft = dice.uniform(1.0, 1.8) * max(canvas.scale, 0.5)
     old, young = (np.asarray(colour) for colour in wood)
     for side in (-1.0, 1.0):
         x = base_x + side * spacing * dice.uniform(0.9, 1.1)
