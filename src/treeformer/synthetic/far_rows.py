@@ -19,7 +19,7 @@ from treeformer.synthetic.trained import grow_fruit_tree, grow_trained_vine
 VARIANTS = 6
 REACH_PX = 300.0
 VINE_TRUNK_PX = 5.5
-EVERY = 4  # points of an axis from one stroke to the next
+EVERY = 6  # points of an axis from one stroke to the next
 # A row's tile: the plants' feet at its lower edge, their tops near the upper one.
 ROW_TALL, ROW_WIDE = 128, 512
 MOST_HALVINGS = 5
@@ -173,7 +173,7 @@ def paint_row(
     size, seen = (width, bottom - top), slice(rows.start - top, rows.stop - top)
     weight = noise.enlarge(cover[:, column], size, seen)
     if leafy or kind == "forest":
-        texture = noise.enlarge(shade[:, column], size, seen)
+        texture = noise.enlarge_gently(shade[:, column], size)[seen]
         canvas.mix(colour, weight, rows, texture=texture, contrast=(0.85, 0.85, 0.75))
     else:
         canvas.mix(colour, weight, rows)

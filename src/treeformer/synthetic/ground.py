@@ -116,7 +116,7 @@ def paint_ground(dice: Dice, canvas: Canvas, horizon: int, light: Daylight, *, g
         (_window(turf() if green else litter(), dice, size, first), dice.uniform(0.55, 0.95) * level),
         (noise.window(noise.cirrus(), dice, size), dice.uniform(0.05, 0.3) * level),
     ]
-    base = (np.asarray(colour) * light.tint)[:, None]
+    base = (np.asarray(colour) * (np.asarray(light.tint) + 1) / 2)[:, None]
     canvas.lay(base * level * (bands * (0.97 + 0.08 * near)), textures, rows, tint=(1.0, 1.0, 0.75))
     # Patches of other growth: greener here, drier there.
     patches = noise.window(noise.cirrus() if dice.chance(0.5) else noise.clouds(), dice, size)
@@ -193,7 +193,7 @@ def grass_in_front(dice: Dice, canvas: Canvas, sketch: Sketch, foot: FloatArray,
     """Blades that hide the lowest part of a trunk, in the colours of the ground there, which is already painted."""
     width, height = canvas.size
     reach = (3.5 + 5.0 * dice.fraction()) * canvas.scale + 0.25 * radius
-    count = int(24 + 6.0 * radius)
+    count = int(18 + 4.5 * radius)
     at = foot + np.stack([dice.bell(count) * (1.6 * radius + 1.5 * reach), dice.array(count) * reach * 0.9], axis=1)
     angle = -math.pi / 2 + dice.bell(count) * 0.45
     tip = at + np.stack([np.cos(angle), np.sin(angle)], axis=1) * (reach * dice.array(count, 1, low=0.5, high=1.5))

@@ -54,7 +54,8 @@ def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colou
         pale = dice.uniform(186, 226)
         low = (pale, pale * 0.6 + 92, pale * 0.35 + 162)
     else:
-        top = (dice.uniform(146, 182), dice.uniform(166, 188), dice.uniform(192, 212))
+        blue = dice.uniform(146, 182)
+        top = (blue, blue + dice.uniform(6, 14), blue + dice.uniform(26, 46))
         red = dice.uniform(236, 250)
         low = (red, red - dice.uniform(8, 15), red - dice.uniform(20, 38))
     if bottom <= 0:
@@ -62,8 +63,8 @@ def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colou
     rows = slice(0, bottom)
     down = np.linspace(0.0, 1.0, bottom)
     colour = np.asarray(top)[:, None] + (np.asarray(low) - np.asarray(top))[:, None] * (down * (1.6 - 0.6 * down))
-    uneven = dice.uniform(0.0, 0.16 if light.kind == "overcast" else 0.03)
-    canvas.lay(colour, [(noise.window(fleece(), dice, canvas.size)[rows], uneven)], rows)
+    grey = [(noise.window(fleece(), dice, canvas.size)[rows], dice.uniform(0.0, 0.16))]
+    canvas.lay(colour, grey if light.kind == "overcast" else [], rows)
     if dice.chance(0.2 if light.kind == "overcast" else 0.5):
         _clouds(dice, canvas, rows, light)
     return low
@@ -93,7 +94,7 @@ def paint_far(dice: Dice, canvas: Canvas, horizon: int, light: Daylight, haze: C
         far = dice.uniform(0.45, 0.75)
         colour = in_haze((92, 104, 96), far, haze, light)
         _hills(dice, canvas, horizon, height * dice.uniform(0.03, 0.16), colour)
-    for number in range(dice.weighted(((0, 0.1), (1, 0.75), (2, 0.15)))):
+    for number in range(dice.weighted(((0, 0.1), (1, 0.82), (2, 0.08)))):
         leafy = summer or dice.chance(0.2)
         colour = in_haze(dice.weighted(WOODS_IN_LEAF if leafy else WOODS), dice.uniform(0.06, 0.4), haze, light)
         tall = height * dice.uniform(0.05, 0.24) * (1 - 0.4 * number)

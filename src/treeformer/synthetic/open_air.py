@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from treeformer.axes import FloatArray
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic import bark, canopy, far_rows, ground, horizon, trellis
 from treeformer.synthetic.canvas import Canvas, Colour, Sketch, highest_px
@@ -38,12 +39,15 @@ def paint(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
     view = backdrop(canvas, skeleton)
     wood = bark.wood_of(dice, kind, view, light)
     lit = light.level * 0.8
+    beside: list[FloatArray] = []
     if row is not None:
         base_x = float(foot[0, 0]) if len(foot) else width / 2
         if dice.chance(0.8):
             old, young = (bark.times(colour, lit) for colour in (wood.old, wood.young))
-            trellis.neighbours(dice, canvas, behind, row, base_x, radius, (old, young))
-        trellis.posts(dice, canvas, row, base_x, light)
+            beside = trellis.neighbours(dice, canvas, behind, row, base_x, radius, (old, young))
+        for x, y, half in trellis.posts(dice, canvas, row, base_x, light):
+            ground.darken_foot(canvas, np.asarray((x, y)), half, 34)
+            ground.grass_in_front(dice, canvas, front, np.asarray((x, y)), half)
         trellis.wires(dice, canvas, behind, row, light)
     if kind == "vine":
         bark.peeling(dice, skeleton, front, bark.times(wood.old, lit))
@@ -57,7 +61,7 @@ def paint(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
     of_behind, of_plant, of_front = rasterise_layers((behind.strokes(), drawn, front.strokes()), canvas.size)
     if light.casts_shadows and len(foot):
         ground.cast_shadow(dice, canvas, of_plant, foot[0], eye, light)
-    leaves = _leaves(dice, canvas, skeleton, kind, light) if leafy else None
+    leaves = _leaves(dice, canvas, skeleton, beside, kind, light) if leafy else None
     if leaves is not None:
         leaves.paint(dice, canvas, 0, 0.6)
     behind.draw(canvas, of_behind)
@@ -94,10 +98,15 @@ def _rows_behind(
         far_rows.paint_row(dice, canvas, kind, foot, foot - high, colour, leafy=leafy, blur_px=blur_px)
 
 
-def _leaves(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str, light: Daylight) -> canopy.Canopy | None:
+def _leaves(
+    dice: Dice, canvas: Canvas, skeleton: Skeleton, beside: list[FloatArray], kind: str, light: Daylight
+) -> canopy.Canopy | None:
+    """Leaves on the thin branches of a plant and of its neighbours, whose points are `beside`."""
     radius = skeleton.radius if skeleton.radius is not None else np.ones(len(skeleton))
     thin = skeleton.nodes[~(radius > max(1.0, float(np.nanmax(radius, initial=0.0)) * 0.4))]
     if len(thin) == 0:
         return None
+    thin = np.concatenate([thin, *(points for points in beside)])
+    thin = thin[(thin >= 0).all(axis=1) & (thin < canvas.size).all(axis=1)]
     fullness = dice.uniform(0.0, 0.5) if kind == "vine" or dice.chance(0.35) else dice.uniform(0.5, 1.0)
     return canopy.canopy_around(dice, canvas, thin, fullness, light, broad=kind == "vine")

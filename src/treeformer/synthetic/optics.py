@@ -122,7 +122,7 @@ def _camera(dice: Dice, canvas: Canvas) -> Camera:
 def outdoor_camera(dice: Dice, canvas: Canvas) -> Camera:
     """A camera as people carry: true colours, even light, little grain."""
     contrast = dice.uniform(0.92, 1.14)
-    warm = dice.uniform(-0.045, 0.045)
+    warm = dice.uniform(-0.035, 0.035)
     gain = contrast * dice.uniform(0.93, 1.1) * np.asarray((1 + warm, 1 + dice.uniform(-0.012, 0.012), 1 - warm))
     # The same light everywhere: in 128ths, a gentle slope would show as steps in an even sky.
     levels = np.floor(np.minimum(gain, BRIGHTEST) * 64 + 0.5).astype(np.uint16)[:, None]
@@ -133,7 +133,7 @@ def outdoor_camera(dice: Dice, canvas: Canvas) -> Camera:
     return Camera(
         light_down=np.repeat(levels, -(-height // 4), axis=1),
         light_across=np.repeat(levels, width, axis=1),
-        fading=np.int16((32 if dice.chance(0.1) else dice.whole(-4, 12)) if dice.chance(0.2) else 0),
+        fading=np.int16((32 if dice.chance(0.1) else dice.whole(-2, 12)) if dice.chance(0.2) else 0),
         grain=noise.window(noise.grain(), dice, canvas.size) if grain_gain else None,
         grain_gain=np.int16(grain_gain),
         own_grain=tuple(noise.window(noise.grain(), dice, canvas.size) for _ in range(3 if own_gain else 0)),

@@ -30,8 +30,8 @@ class Trellis:
     turn: float
     width: int
 
-    def at(self, x: FloatArray, y: float) -> FloatArray:
-        """The height at x of a line along the row that is at y in the middle."""
+    def at(self, x: FloatArray | float, y: FloatArray | float) -> FloatArray:
+        """The height at x of lines along the row that are at y in the middle."""
         return np.asarray(self.eye + (y - self.eye) * (1 + self.turn * (x / self.width - 0.5)))
 
 
@@ -55,15 +55,16 @@ def wires(dice: Dice, canvas: Canvas, sketch: Sketch, trellis: Trellis, light: D
     heights += [trellis.wire - rise * (k + dice.uniform(0.5, 0.9)) for k in range(count)]
     level = dice.uniform(70, 190) * light.level
     x = np.linspace(-6.0, trellis.width + 6.0, 9)
-    for y in heights:
-        sag = (np.linspace(-1, 1, 9) ** 2 - 1) * -dice.uniform(0, 4) * canvas.scale
-        path = np.stack([x, trellis.at(x, y) + sag], axis=1)
-        sketch.line(path, dice.uniform(0.3, 0.6) * max(canvas.scale, 0.6), (level, level, level * 1.02), 0.8)
+    sag = (1 - np.linspace(-1, 1, 9) ** 2) * dice.array(len(heights), 1, high=4.0) * canvas.scale
+    y = trellis.at(x, np.asarray(heights)[:, None]) + sag
+    path = np.stack([np.broadcast_to(x, y.shape), y], axis=2)
+    radius = dice.uniform(0.3, 0.6) * max(canvas.scale, 0.6)
+    ends = (path[:, :-1].reshape(-1, 2), path[:, 1:].reshape(-1, 2))
+    sketch.add(*ends, radius, radius, (level, level, level * 1.02), 0.8)
     if dice.chance(0.4):
-        y = trellis.foot - (trellis.foot - trellis.wire) * dice.uniform(0.35, 0.7)
-        sag = np.cumsum(dice.bell(9)) * 0.8 * canvas.scale
-        path = np.stack([x, trellis.at(x, y) + sag], axis=1)
-        sketch.line(path, dice.uniform(1.3, 2.4) * canvas.scale, (34, 34, 38), roundness=-16)
+        middle = trellis.foot - (trellis.foot - trellis.wire) * dice.uniform(0.35, 0.7)
+        hose = trellis.at(x, middle) + np.cumsum(dice.bell(9)) * 0.8 * canvas.scale
+        sketch.line(np.stack([x, hose], axis=1), dice.uniform(1.3, 2.4) * canvas.scale, (34, 34, 38), roundness=-16)
 
 
 def post(
@@ -83,28 +84,40 @@ def post(
         plane[rows, columns] = body + ((grain * np.int16(round(level * 0.22))) >> 6)
 
 
-def posts(dice: Dice, canvas: Canvas, trellis: Trellis, keep_free: float, light: Daylight) -> None:
-    """The posts that carry the wires, away from x = keep_free, and at times a stake beside the vine itself."""
+def posts(dice: Dice, canvas: Canvas, trellis: Trellis, keep_free: float, light: Daylight) -> list[FloatArray]:
+    """The posts that carry the wires, away from x = keep_free, and at times a stake beside the vine itself.
+
+    Returns (3,) x and y of the foot and half the thickness of each post.
+    """
     width = canvas.size[0]
     tall = trellis.foot - trellis.top
     wood = dice.weighted((((124, 110, 94), 2.0), ((142, 136, 128), 1.5), ((108, 86, 68), 1.0), ((150, 150, 152), 0.8)))
     thick = tall * dice.uniform(0.022, 0.05)
+    feet = []
     for _ in range(dice.weighted(((0, 0.3), (1, 0.55), (2, 0.15)))):
         x = dice.uniform(0, width)
         if abs(x - keep_free) > 4 * thick:
-            high = float(trellis.at(np.asarray(x), trellis.top)) - tall * dice.uniform(0.0, 0.12)
-            post(dice, canvas, x, high, float(trellis.at(np.asarray(x), trellis.foot)), thick, light, wood)
+            high = float(trellis.at(x, trellis.top)) - tall * dice.uniform(0.0, 0.12)
+            foot = float(trellis.at(x, trellis.foot))
+            post(dice, canvas, x, high, foot, thick, light, wood)
+            feet.append(np.asarray((x, foot, thick / 2)))
     if dice.chance(0.35):
         x = keep_free + dice.choice((-1.0, 1.0)) * dice.uniform(0.02, 0.05) * tall
         high = trellis.wire - tall * dice.uniform(0.05, 0.3)
         thin = max(1.6, thick * dice.uniform(0.2, 0.4))
         post(dice, canvas, x, high, trellis.foot, thin, light, dice.choice(((150, 128, 90), (120, 118, 116))))
+        feet.append(np.asarray((x, trellis.foot, thin / 2)))
+    return feet
 
 
 def neighbours(
     dice: Dice, canvas: Canvas, sketch: Sketch, trellis: Trellis, base_x: float, thickness: float, wood: tuple[Colour, Colour]
-) -> None:
-    """The vines left and right of the one at base_x, a little out of focus; wood: the colours of old and of young."""
+) -> list[FloatArray]:
+    """The vines left and right of the one at base_x, a little out of focus; wood: the colours of old and of young.
+
+    Returns points (K,2) on the arms and canes of each.
+    """
+    points = []
     spacing = (trellis.foot - trellis.wire) * dice.uniform(1.8, 2.8)
     soft = dice.uniform(1.0, 1.8) * max(canvas.scale, 0.5)
     old, young = (np.asarray(colour) for colour in wood)
@@ -113,7 +126,7 @@ def neighbours(
         if not -0.35 * spacing < x < canvas.size[0] + 0.35 * spacing:
             continue
         plant = grown("vine", dice.whole(0, VARIANTS - 1))
-        foot, wire = float(trellis.at(np.asarray(x), trellis.foot)), float(trellis.at(np.asarray(x), trellis.wire))
+        foot, wire = float(trellis.at(x, trellis.foot)), float(trellis.at(x, trellis.wire))
         scale = np.asarray((dice.choice((-1.0, 1.0)), 1.0)) * (foot - wire) / plant.wire
         start, end = plant.start * scale + (x, foot), plant.end * scale + (x, foot)
         thick = (1 - plant.young) * thickness / VINE_TRUNK_PX + plant.young * scale[1]
@@ -121,3 +134,5 @@ def neighbours(
         seen = np.flatnonzero(((start[:, 0] > -20) & (start[:, 0] < canvas.size[0] + 20)))
         first, last = (np.maximum(r * thick, 0.5 * canvas.scale) for r in (plant.start_radius, plant.end_radius))
         sketch.add(start[seen], end[seen], first[seen], last[seen], colour[seen], softness=soft, roundness=-0.2 * float(old[1]))
+        points.append(plant.points * scale + (x, foot))
+    return points
