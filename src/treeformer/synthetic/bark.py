@@ -7,7 +7,6 @@ from functools import cache
 
 import numpy as np
 
-from treeformer.axes import FloatArray
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic import noise
 from treeformer.synthetic.canvas import Canvas, Colour, Sketch, snapped
@@ -101,8 +100,11 @@ def _apart(colour: Colour, level: float, lit: float) -> Colour:
     return times(colour, max(wanted, 8.0) / max(own, 1.0))
 
 
-def wood_strokes(skeleton: Skeleton) -> Strokes:
-    """As `plant_strokes`, thick wood wider by what its ragged outline may take away, and wider still at the foot."""
+def wood_strokes(skeleton: Skeleton) -> tuple[Strokes, Float32Array]:
+    """As `plant_strokes`, thick wood wider by what its ragged outline may take away, and wider still at the foot.
+
+    Also how far along its axis each stroke begins, px.
+    """
     drawn = plant_strokes(skeleton)
     arc = arc_starts(skeleton, len(drawn))
     length = np.sqrt(((drawn.end - drawn.start) ** 2).sum(axis=1))
@@ -112,7 +114,7 @@ def wood_strokes(skeleton: Skeleton) -> Strokes:
         share = 1 - np.minimum(place / taper, np.float32(1))
         rough = np.where(radius > RAGGED_FROM_PX, np.float32(1 + RAGGED), np.float32(1))
         ends.append(radius * rough * (1 + flare * share * share))
-    return replace(drawn, start_radius=ends[0], end_radius=ends[1])
+    return replace(drawn, start_radius=ends[0], end_radius=ends[1]), arc
 
 
 def _flares(skeleton: Skeleton, drawn: Strokes) -> tuple[Float32Array, Float32Array]:
@@ -126,7 +128,9 @@ def _flares(skeleton: Skeleton, drawn: Strokes) -> tuple[Float32Array, Float32Ar
     own = snapped(skeleton.radius[[axis.nodes[1] for axis in skeleton.axes]]).astype(np.float32)
     collar = np.minimum(thick / np.maximum(own, np.float32(0.25)) * np.float32(COLLAR), np.float32(1))
     flare[: len(skeleton.edges)] = np.where(trunk, np.float32(FOOT_FLARE), collar)[skeleton.edge_axis]
-    taper[: len(skeleton.edges)] = np.maximum(thick * np.where(trunk, np.float32(2.4), np.float32(2)), np.float32(1))[skeleton.edge_axis]
+    taper[: len(skeleton.edges)] = np.maximum(thick * np.where(trunk, np.float32(2.4), np.float32(2)), np.float32(1))[
+        skeleton.edge_axis
+    ]
     return flare, taper
 
 
@@ -202,9 +206,16 @@ def peeling(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour) -> N
 
 
 def paint_wood(
-    dice: Dice, canvas: Canvas, skeleton: Skeleton, wood: Wood, light: Daylight, drawn: Strokes, layer: Layer
+    dice: Dice,
+    canvas: Canvas,
+    skeleton: Skeleton,
+    wood: Wood,
+    light: Daylight,
+    strokes_and_arcs: tuple[Strokes, Float32Array],
+    layer: Layer,
 ) -> None:
-    """Paint a skeleton's branches, depth by depth; drawn and layer: its `wood_strokes` and their fragments."""
+    """Paint a skeleton's branches, depth by depth, from its `wood_strokes` and their fragments."""
+    drawn, arcs = strokes_and_arcs
     if len(drawn) == 0:
         return
     axis = np.zeros(len(drawn), dtype=np.intp)
@@ -227,7 +238,7 @@ def paint_wood(
         at_depth = np.flatnonzero(depth_of == number)
         seen.append(at_depth[topmost(pixel[at_depth], covered[at_depth])])
     part = layer.take(np.concatenate(seen))
-    arc = arc_starts(skeleton, len(drawn))[part.stroke] + part.along
+    arc = arcs[part.stroke] + part.along
     coverage = _ragged(part, arc, aside)
     colour = _colours(wood, light, drawn, part, arc, aside, lighter)
     deep = len(seen[0])
@@ -276,7 +287,9 @@ def _colours(
     sky = (np.float32(0.3) * front + np.float32(0.24) * side * above + np.float32(0.62)) * np.float32(light.ambient)
     # Bark runs along the branch, and is seen narrower towards the edges.
     row = (arc + aside_).astype(np.int32) & (noise.TILE - 1)
-    column = (part.across * (square * np.float32(0.6) + 1) + aside_ * 2 + noise.TILE).astype(np.int32) & (noise.TILE - 1)
+    column = (part.across * (square * np.float32(0.6) + 1) + aside_ * 2 + noise.TILE).astype(np.int32) & (
+        noise.TILE - 1
+    )
     place = row * (2 * noise.TILE) + column
     grain = wood.bark[0].reshape(-1).take(place).astype(np.float32)
     thick = np.minimum(part.radius * np.float32(0.3), np.float32(1))

@@ -13,7 +13,7 @@ import numpy as np
 
 from treeformer.axes import FloatArray
 from treeformer.synthetic import noise
-from treeformer.synthetic.canvas import ALL, Canvas, Colour, inside, snapped
+from treeformer.synthetic.canvas import Canvas, Colour, snapped
 from treeformer.synthetic.daylight import Daylight
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.raster import Int16Array, rasterise, strokes, topmost
@@ -99,7 +99,7 @@ def _doubled(values: FloatArray) -> noise.Int8Array:
 
 @dataclass(frozen=True, slots=True)
 class Canopy:
-    """The leaves of a plant in some rows and columns: how dense they are (0 to 127) and how they are lit (-80 to 80)."""
+    """The leaves of a plant in some rows and columns: how dense they are (0 to 127), how they are lit (-36 to 46)."""
 
     rows: slice
     columns: slice
@@ -134,8 +134,21 @@ class Canopy:
             under += change
 
 
-def canopy_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: float, light: Daylight, broad: bool) -> Canopy:
-    """Leaves around points (M,2), at least one: single ones for a fullness of 0, a closed crown for 1.
+def leaf_kind(dice: Dice, broad: bool) -> tuple[Colour, float]:
+    """The colour of leaves in white light, and how much one differs in hue from the next; broad: those of a vine."""
+    return dice.weighted(LEAVES[:-1] if broad else LEAVES)
+
+
+def canopy_around(
+    dice: Dice,
+    canvas: Canvas,
+    points: FloatArray,
+    fullness: float,
+    light: Daylight,
+    kind: tuple[Colour, float],
+    broad: bool,
+) -> Canopy:
+    """Leaves of a kind around points (M,2), at least one: single ones for a fullness of 0, a closed crown for 1.
 
     broad: large broad leaves, as of vines.
     """
@@ -144,7 +157,7 @@ def canopy_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: floa
     place = (points / CELL_PX).astype(np.intp)
     place = np.stack([np.clip(place[:, 0], 0, across - 1), np.clip(place[:, 1], 0, down - 1)])
     count = np.bincount(place[1] * across + place[0], minlength=across * down).reshape(down, across)
-    near = soft(np.minimum(count, 2).astype(np.int32) << 10, 1 + int(9 * fullness * fullness))
+    near = soft(np.minimum(count, 2).astype(np.int32) << 10, 1 + int(6 * fullness * fullness))
     mass = near * int(110 + 190 * fullness) // max(1, int(near.max()))
     clump = noise.window(noise.mottle(), dice, (across, down)).astype(np.int32)
     mass = np.minimum(mass, 80 + int(60 * fullness)) + ((clump * np.minimum(mass, 70)) >> 6)
@@ -154,15 +167,16 @@ def canopy_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: floa
     lit[1:] += (mass[1:] - mass[:-1]) * 30
     lit[:, 1:-1] += (mass[:, :-2] - mass[:, 2:]) * round(light.towards[0] * -24 * (0.4 + light.sun))
     lit = soft(lit, 1) >> 5
-    depth = soft(mass, 2)
+    depth = soft(mass, 1)
     lit = np.clip(lit - (depth >> 2) + 14, -36, 46)
     there = mass > 0
-    rows, columns = (
-        _span(there.any(axis=axis), side) for axis, side in ((1, height), (0, width))
+    rows, columns = (_span(there.any(axis=axis), side) for axis, side in ((1, height), (0, width)))
+    cells = (
+        slice(rows.start // CELL_PX, -(-rows.stop // CELL_PX)),
+        slice(columns.start // CELL_PX, -(-columns.stop // CELL_PX)),
     )
-    cells = (slice(rows.start // CELL_PX, -(-rows.stop // CELL_PX)), slice(columns.start // CELL_PX, -(-columns.stop // CELL_PX)))
     size = (columns.stop - columns.start, rows.stop - rows.start)
-    (red, green, blue), spread = dice.weighted(LEAVES[:-1] if broad else LEAVES)
+    (red, green, blue), spread = kind
     level = dice.uniform(0.7, 1.1) * light.level * (0.8 if light.kind == "backlit" else 1.0)
     tint = light.tint
     return Canopy(

@@ -60,7 +60,7 @@ def grown(kind: str, variant: int) -> GrownStrokes:
         ends.append(path[1:])
         first.append(radius[:-1])
         last.append(radius[1:])
-        thin = axis.label in ("cane", "twig", "shoot", "side shoot")
+        thin = axis.label in ("cane", "twig", "side shoot")
         young.append(np.full(len(path) - 1, float(thin)))
         if axis.label != "trunk":
             points.append(path)

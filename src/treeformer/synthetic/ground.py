@@ -139,14 +139,10 @@ def paint_strip(dice: Dice, canvas: Canvas, foot: float, light: Daylight) -> Non
     level = light.level * dice.uniform(0.8, 1.05)
     red, green, blue = dice.weighted(EARTH)
     texture = _window(litter(), dice, size, dice.whole(40, 160))
-    canvas.mix(
-        (red * level, green * level, blue * level), weight, rows, texture=texture, contrast=(0.42, 0.42, 0.34)
-    )
+    canvas.mix((red * level, green * level, blue * level), weight, rows, texture=texture, contrast=(0.42, 0.42, 0.34))
 
 
-def cast_shadow(
-    dice: Dice, canvas: Canvas, plant: Layer, foot: FloatArray, horizon: int, light: Daylight
-) -> None:
+def cast_shadow(dice: Dice, canvas: Canvas, plant: Layer, foot: FloatArray, horizon: int, light: Daylight) -> None:
     """The plant's own shadow on level ground: each of its pixels falls to the side, and a little nearer or farther.
 
     foot: (2,) where the plant stands.
@@ -164,14 +160,15 @@ def cast_shadow(
     kept = np.flatnonzero((x >= 0) & (x < small[0]) & (y >= horizon // SHRINK) & (y < small[1]) & (high > 0))
     if len(kept) == 0:
         return
-    count = np.bincount(y[kept] * small[0] + x[kept], minlength=small[0] * small[1]).reshape(small[1], small[0])
+    first, last = int(y[kept].min()), int(y[kept].max()) + 1
+    count = np.bincount((y[kept] - first) * small[0] + x[kept], minlength=(last - first) * small[0])
     # Pixels crowd where the shadow is foreshortened: it is full where a few of them fall.
-    cover = (np.minimum(count, 10) * round(42 * light.sun) // 10).astype(np.int16)
-    top = max(horizon + 1, (int(y[kept].min()) - 1) * SHRINK)
-    bottom = min(height, (int(y[kept].max()) + 2) * SHRINK)
+    cover = (np.minimum(count, 10) * round(42 * light.sun) // 10).astype(np.int16).reshape(-1, small[0])
+    top, bottom = max(horizon + 1, first * SHRINK), min(height, last * SHRINK)
     if bottom > top:
-        weight = noise.enlarge(cover, (small[0] * SHRINK, small[1] * SHRINK), slice(top, bottom))[:, :width]
-        canvas.mix(SHADE, weight, slice(top, bottom))
+        size = (small[0] * SHRINK, (last - first) * SHRINK)
+        seen = slice(top - first * SHRINK, bottom - first * SHRINK)
+        canvas.mix(SHADE, noise.enlarge(cover, size, seen)[:, :width], slice(top, bottom))
 
 
 def darken_foot(canvas: Canvas, foot: FloatArray, radius: float, strength: int) -> None:

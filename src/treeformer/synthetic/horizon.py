@@ -46,7 +46,7 @@ def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colou
     """Fill the rows above `bottom`. Returns the colour at the horizon, which far things take on."""
     if light.kind == "overcast":
         level = dice.uniform(192, 250)
-        top = (level * dice.uniform(0.86, 0.98), level * 0.96, level * 0.985)
+        top = (level * dice.uniform(0.92, 0.97), level * 0.96, level * 0.98)
         low = (level, level * 1.003, level * 1.012)
     elif light.kind == "bright":
         deep = dice.uniform(0.0, 1.0)
@@ -57,7 +57,7 @@ def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colou
         blue = dice.uniform(146, 182)
         top = (blue, blue + dice.uniform(6, 14), blue + dice.uniform(26, 46))
         red = dice.uniform(236, 250)
-        low = (red, red - dice.uniform(8, 15), red - dice.uniform(20, 38))
+        low = (red, red - dice.uniform(7, 13), red - dice.uniform(24, 42))
     if bottom <= 0:
         return low
     rows = slice(0, bottom)

@@ -58,8 +58,12 @@ def expose(dice: Dice, canvas: Canvas, camera: Camera | None = None) -> NDArray[
             else:
                 np.clip(plane[block], np.int16(0), np.int16(255), out=level)
             lit = level.view(np.uint16)
-            gain = np.add.outer(camera.light_down[channel, quarter], camera.light_across[channel])
-            lit *= np.repeat(gain, 4, axis=0)[: len(lit)]  # below 2**16: at most 255 × BRIGHTEST × 128
+            # Below 2**16: at most 255 × BRIGHTEST × 128.
+            if camera.light_across.shape[1] == 1:
+                lit *= camera.light_down[channel, 0] + camera.light_across[channel, 0]
+            else:
+                gain = np.add.outer(camera.light_down[channel, quarter], camera.light_across[channel])
+                lit *= np.repeat(gain, 4, axis=0)[: len(lit)]
             lit >>= 7
             if camera.own_grain:
                 own_grain[:] = camera.own_grain[channel][block]
@@ -78,7 +82,8 @@ def expose(dice: Dice, canvas: Canvas, camera: Camera | None = None) -> NDArray[
 class Camera:
     """What `expose` does to each pixel.
 
-    light_down (3, height / 4) and light_across (3, width): their sum is how much light each plane gets, in 128ths.
+    light_down (3, height / 4) and light_across (3, width): their sum is how much light each plane gets, in 128ths;
+    both (3, 1) if the light is even.
     fading: how much of the colours goes, in 32nds; below 0 they grow stronger.
     grain and own_grain: windows of noise, for all planes alike and for each, with their gains in 64ths.
     lift: what is added in the end, in 64ths of a level.
@@ -122,17 +127,16 @@ def _camera(dice: Dice, canvas: Canvas) -> Camera:
 def outdoor_camera(dice: Dice, canvas: Canvas) -> Camera:
     """A camera as people carry: true colours, even light, little grain."""
     contrast = dice.uniform(0.92, 1.14)
-    warm = dice.uniform(-0.035, 0.035)
-    gain = contrast * dice.uniform(0.93, 1.1) * np.asarray((1 + warm, 1 + dice.uniform(-0.012, 0.012), 1 - warm))
+    warm = dice.uniform(-0.025, 0.03)
+    gain = contrast * dice.uniform(0.93, 1.1) * np.asarray((1 + warm, 1.0, 1 - warm))
     # The same light everywhere: in 128ths, a gentle slope would show as steps in an even sky.
     levels = np.floor(np.minimum(gain, BRIGHTEST) * 64 + 0.5).astype(np.uint16)[:, None]
-    width, height = canvas.size
     share = dice.fraction()
     grain_gain = round(64 * (0.02 + share * share * 0.13))
-    own_gain = grain_gain // 2 if dice.chance(0.2) else 0
+    own_gain = grain_gain // 2 if dice.chance(0.12) else 0
     return Camera(
-        light_down=np.repeat(levels, -(-height // 4), axis=1),
-        light_across=np.repeat(levels, width, axis=1),
+        light_down=levels,
+        light_across=levels,
         fading=np.int16((32 if dice.chance(0.1) else dice.whole(-2, 12)) if dice.chance(0.2) else 0),
         grain=noise.window(noise.grain(), dice, canvas.size) if grain_gain else None,
         grain_gain=np.int16(grain_gain),

@@ -203,8 +203,8 @@ def grow_fruit_tree(dice: Dice, axes: list[GrownAxis], plant: int, base: Point, 
     )
     most = dice.whole(1, 2)
     bearing = [*limbs, *branches]
-    _twigs(dice, axes, [one for one in bearing for _ in range(dice.whole(0, most))], reach * 0.08, gnarl, "twig")
-    _water_shoots(dice, axes, [limb for limb in limbs for _ in range(dice.whole(0, 1))], reach)
+    twigs = [one for one in bearing for _ in range(dice.whole(0, most))]
+    _twigs_and_shoots(dice, axes, twigs, [limb for limb in limbs if dice.chance(0.5)], reach, gnarl)
 
 
 def _leader_limbs(dice: Dice, axes: list[GrownAxis], trunk: int, reach: float, gnarl: float) -> range:
@@ -253,25 +253,30 @@ def _fork(dice: Dice, axes: list[GrownAxis], trunk: int, reach: float, gnarl: fl
     )
 
 
-def _water_shoots(dice: Dice, axes: list[GrownAxis], parents: Sequence[int], reach: float) -> None:
-    """Straight upright shoots of one summer on the backs of limbs."""
+def _twigs_and_shoots(
+    dice: Dice, axes: list[GrownAxis], twigs: Sequence[int], shoots: Sequence[int], reach: float, gnarl: float
+) -> None:
+    """Short twigs on some axes, and on the backs of others straight upright shoots of one summer."""
+    parents = [*twigs, *shoots]
     count = len(parents)
-    share = dice.array(count, low=0.2, high=0.85)
-    heading = [_heading(axes[parent], at) for parent, at in zip(parents, share.tolist(), strict=True)]
-    upright = np.asarray([UP - h for h in heading]) + dice.array(count, low=-0.3, high=0.3)
+    upright = np.arange(count) >= len(twigs)
+    share = dice.array(count, low=0.15, high=0.95)
+    heading = np.asarray([_heading(axes[parent], at) for parent, at in zip(parents, share.tolist(), strict=True)])
+    aside = either_side(dice, count) * dice.array(count, low=0.35, high=1.15)
+    thick = _thickness_at(axes, parents, share) * dice.array(count, low=0.4, high=0.7)
     side_axes(
         dice,
         axes,
         parents,
         share,
-        turn=np.clip(upright, -1.2, 1.2),
-        length=reach * dice.array(count, low=0.05, high=0.17),
-        base_px=np.maximum(THINNEST_PX + 0.1, np.minimum(_thickness_at(axes, parents, share) * 0.5, reach / 300)),
+        turn=np.where(upright, np.clip(UP - heading + 0.3 * aside, -1.2, 1.2), aside),
+        length=reach * np.where(upright, 0.17, 0.08) * dice.array(count, low=0.28, high=1.0),
+        base_px=np.maximum(THINNEST_PX + 0.12, np.where(upright, np.minimum(thick, reach / 300), thick)),
         tip_px=THINNEST_PX,
-        label="shoot",
-        towards=UP,
-        pull=0.03,
-        wander=0.06,
+        label="twig",
+        towards=UP + np.where(upright, 0.0, dice.array(count, low=-0.7, high=0.7)),
+        pull=np.where(upright, 0.03, 0.006),
+        wander=np.where(upright, 0.06, gnarl),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from treeformer.axes import FloatArray
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic import noise
+from treeformer.synthetic.bark import Wood
 from treeformer.synthetic.canvas import Canvas, Colour, Sketch, inside
 from treeformer.synthetic.daylight import Daylight
 from treeformer.synthetic.dice import Dice
@@ -111,16 +112,23 @@ def posts(dice: Dice, canvas: Canvas, trellis: Trellis, keep_free: float, light:
 
 
 def neighbours(
-    dice: Dice, canvas: Canvas, sketch: Sketch, trellis: Trellis, base_x: float, thickness: float, wood: tuple[Colour, Colour]
+    dice: Dice,
+    canvas: Canvas,
+    sketch: Sketch,
+    trellis: Trellis,
+    base_x: float,
+    thickness: float,
+    wood: Wood,
+    lit: float,
 ) -> list[FloatArray]:
-    """The vines left and right of the one at base_x, a little out of focus; wood: the colours of old and of young.
+    """The vines left and right of the one at base_x, a little out of focus, in the same light `lit` (about 1).
 
     Returns points (K,2) on the arms and canes of each.
     """
     points = []
     spacing = (trellis.foot - trellis.wire) * dice.uniform(1.8, 2.8)
     soft = dice.uniform(1.0, 1.8) * max(canvas.scale, 0.5)
-    old, young = (np.asarray(colour) for colour in wood)
+    old, young = (np.asarray(colour) * lit for colour in (wood.old, wood.young))
     for side in (-1.0, 1.0):
         x = base_x + side * spacing * dice.uniform(0.9, 1.1)
         if not -0.35 * spacing < x < canvas.size[0] + 0.35 * spacing:
@@ -131,8 +139,11 @@ def neighbours(
         start, end = plant.start * scale + (x, foot), plant.end * scale + (x, foot)
         thick = (1 - plant.young) * thickness / VINE_TRUNK_PX + plant.young * scale[1]
         colour = old + plant.young[:, None] * (young - old)
-        seen = np.flatnonzero(((start[:, 0] > -20) & (start[:, 0] < canvas.size[0] + 20)))
-        first, last = (np.maximum(r * thick, 0.5 * canvas.scale) for r in (plant.start_radius, plant.end_radius))
-        sketch.add(start[seen], end[seen], first[seen], last[seen], colour[seen], softness=soft, roundness=-0.2 * float(old[1]))
+        seen = np.flatnonzero((start[:, 0] > -20) & (start[:, 0] < canvas.size[0] + 20))
+        first, last = (
+            np.maximum(radius * thick, 0.5 * canvas.scale)[seen] for radius in (plant.start_radius, plant.end_radius)
+        )
+        dark = 0.2 * float(old[1])
+        sketch.add(start[seen], end[seen], first, last, colour[seen], softness=soft, roundness=-dark)
         points.append(plant.points * scale + (x, foot))
     return points
