@@ -61,12 +61,12 @@ def rings() -> noise.Int8Array:
 def wood_of(dice: Dice, kind: str, behind: Backdrop, light: Daylight) -> Wood:
     """Grey, brown or reddish bark of a tree or a vine, in contrast with what is behind it."""
     if kind == "vine":
-        bark, relief = strips(), dice.uniform(1.4, 2.4)
-        old = dice.weighted((((98, 84, 72), 2.0), ((112, 102, 92), 1.5), ((82, 66, 54), 1.0)))
-        young = dice.weighted((((158, 114, 76), 2.0), ((136, 92, 64), 1.5), ((170, 138, 104), 1.0)))
+        tile, relief = strips, dice.uniform(1.4, 2.4)
+        old: Colour = dice.weighted((((98, 84, 72), 2.0), ((112, 102, 92), 1.5), ((82, 66, 54), 1.0)))
+        young: Colour = dice.weighted((((158, 114, 76), 2.0), ((136, 92, 64), 1.5), ((170, 138, 104), 1.0)))
     else:
-        bark, relief = dice.weighted((((fissures, 1.1), 0.65), ((rings, 0.35), 0.2), ((strips, 0.8), 0.15)))
-        bark, relief = bark(), relief * dice.uniform(0.6, 1.3)
+        tile, strongest = dice.weighted((((fissures, 1.1), 0.65), ((rings, 0.35), 0.2), ((strips, 0.8), 0.15)))
+        relief = strongest * dice.uniform(0.6, 1.3)
         old = dice.weighted((((106, 98, 88), 2.0), ((120, 112, 104), 1.2), ((88, 74, 62), 1.5)))
         young = dice.weighted((((112, 84, 68), 2.0), ((104, 94, 82), 1.5), ((124, 96, 66), 1.0)))
     level = dice.uniform(0.75, 1.2)
@@ -79,7 +79,7 @@ def wood_of(dice: Dice, kind: str, behind: Backdrop, light: Daylight) -> Wood:
     return Wood(
         old=old,
         young=young,
-        bark=bark,
+        bark=tile(),
         relief=relief,
         lichen=dice.uniform(0.1, 0.55) if dice.chance(0.6) else 0.0,
         lichen_colour=times(dice.choice(((158, 160, 142), (150, 154, 146), (124, 126, 96))), level),
@@ -223,7 +223,7 @@ def paint_wood(
         axis[: len(skeleton.edges)] = skeleton.edge_axis
     axes = int(axis.max()) + 1
     depth = (dice.array(axes + 1) * LAYERS).astype(np.int8)[axis]
-    lighter = (np.floor((dice.array(axes + 1) - 0.5) * 64) / 256 + 1)[axis].astype(np.float32)
+    lighter = (np.floor((dice.array(axes + 1) - 0.5) * 40) / 256 + 1)[axis].astype(np.float32)
     aside = np.floor(dice.array(axes + 1) * noise.TILE).astype(np.int32)[axis]
     stroke = layer.fragments.stroke[layer.chosen] - np.int32(layer.first)
     depth_of = depth[stroke]

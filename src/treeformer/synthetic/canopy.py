@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeformer.axes import FloatArray
 from treeformer.synthetic import noise
@@ -81,7 +82,7 @@ def leaf_tile(size: int, broad: bool = False) -> LeafTile:
     order = np.floor(owner[solid] * (1000 / count)).astype(np.int32)
     top = solid[topmost(found.pixel[solid], order)]
     flat = noise.TILE * noise.TILE
-    unlikely, tone, hue = np.full(flat, 127), np.full(flat, -50), np.zeros(flat, dtype=np.int64)
+    unlikely, tone, hue = (np.full(flat, value, dtype=np.int64) for value in (127, -50, 0))
     side = found.across[top] / np.maximum(found.radius[top], np.float32(0.5))
     lit = np.floor(dice.array(count, low=-30, high=30)).astype(np.int64)
     unlikely[found.pixel[top]] = np.floor(dice.array(count, low=0, high=127)).astype(np.int64)[owner[top]]
@@ -90,7 +91,7 @@ def leaf_tile(size: int, broad: bool = False) -> LeafTile:
     return LeafTile(*(_doubled(values) for values in (unlikely, tone, hue)))
 
 
-def _doubled(values: FloatArray) -> noise.Int8Array:
+def _doubled(values: NDArray[np.int64]) -> noise.Int8Array:
     tile = np.clip(values, -127, 127).astype(np.int8).reshape(noise.TILE, noise.TILE)
     doubled = np.tile(tile, (2, 2))
     doubled.setflags(write=False)
@@ -99,7 +100,7 @@ def _doubled(values: FloatArray) -> noise.Int8Array:
 
 @dataclass(frozen=True, slots=True)
 class Canopy:
-    """The leaves of a plant in some rows and columns: how dense they are (0 to 127), how they are lit (-36 to 46)."""
+    """The leaves of a plant in some rows and columns: how dense they are (0 to 127), how they are lit (-40 to 50)."""
 
     rows: slice
     columns: slice
@@ -121,7 +122,7 @@ class Canopy:
         np.clip(weight, np.int16(0), np.int16(62), out=weight)
         tone = self.lit + tones
         np.clip(tone, np.int16(-48), np.int16(80), out=tone)
-        hue = hues.astype(np.int16)
+        hue = hues + (self.lit >> 1)  # light through leaves is yellower
         for plane, level, turn in zip(canvas.planes, self.colour, (1.0, 0.1, -0.6), strict=True):
             change = tone * np.int16(round(level * light))
             change >>= 6
@@ -157,20 +158,20 @@ def canopy_around(
     place = (points / CELL_PX).astype(np.intp)
     place = np.stack([np.clip(place[:, 0], 0, across - 1), np.clip(place[:, 1], 0, down - 1)])
     count = np.bincount(place[1] * across + place[0], minlength=across * down).reshape(down, across)
-    near = soft(np.minimum(count, 2).astype(np.int32) << 10, 1 + int(6 * fullness * fullness))
-    mass = near * int(110 + 190 * fullness) // max(1, int(near.max()))
+    near = soft(np.minimum(count, 2).astype(np.int32) << 10, 1 + int(2 * fullness))
+    mass = near * int(110 + 110 * fullness) // max(1, int(near.max()))
+    if fullness > 0.5:  # leaves fill the room between the branches
+        mass += _around(count.astype(np.int32), int(230 * fullness * fullness))
     clump = noise.window(noise.mottle(), dice, (across, down)).astype(np.int32)
-    mass = np.minimum(mass, 80 + int(60 * fullness)) + ((clump * np.minimum(mass, 70)) >> 6)
+    mass = np.minimum(mass, 80 + int(60 * fullness)) + ((clump * np.minimum(mass, 80)) >> 6)
     mass = np.where(mass > 9, np.clip(mass, 0, FULL_MASS), 0)
     # Light falls from above and from the sun's side on what has no leaves before it there.
     lit = np.zeros_like(mass)
-    lit[1:] += (mass[1:] - mass[:-1]) * 30
-    lit[:, 1:-1] += (mass[:, :-2] - mass[:, 2:]) * round(light.towards[0] * -24 * (0.4 + light.sun))
-    lit = soft(lit, 1) >> 5
-    depth = soft(mass, 1)
-    lit = np.clip(lit - (depth >> 2) + 14, -36, 46)
+    lit[1:] += (mass[1:] - mass[:-1]) * 40
+    lit[:, 1:-1] += (mass[:, :-2] - mass[:, 2:]) * round(light.towards[0] * -30 * (0.4 + light.sun))
+    lit = np.clip((soft(lit, 1) >> 5) - (soft(mass, 1) >> 2) + 16, -40, 50)
     there = mass > 0
-    rows, columns = (_span(there.any(axis=axis), side) for axis, side in ((1, height), (0, width)))
+    rows, columns = (_span(np.any(there, axis=axis), side) for axis, side in ((1, height), (0, width)))
     cells = (
         slice(rows.start // CELL_PX, -(-rows.stop // CELL_PX)),
         slice(columns.start // CELL_PX, -(-columns.stop // CELL_PX)),
@@ -192,7 +193,17 @@ def canopy_around(
     )
 
 
-def _span(there: np.ndarray, side: int) -> slice:
+def _around(count: noise.Int32Array, most: int) -> noise.Int32Array:
+    """How dense leaves are in the wider surroundings of branches, 0 to `most`; count: of points in each cell."""
+    down, across = count.shape
+    even = np.pad(count, ((0, down % 2), (0, across % 2)))
+    pairs = even[::2] + even[1::2]
+    wide = soft(np.minimum(pairs[:, ::2] + pairs[:, 1::2], 3).astype(np.int32) << 10, 4)
+    fine = soft(wide.repeat(2, axis=0).repeat(2, axis=1)[:down, :across], 1)
+    return fine * most // max(1, int(fine.max()))
+
+
+def _span(there: NDArray[np.bool_], side: int) -> slice:
     """The px from the first to the last cell that has something, inside a picture."""
     places = np.flatnonzero(there)
     if len(places) == 0:

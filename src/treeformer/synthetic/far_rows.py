@@ -66,19 +66,18 @@ def grown(kind: str, variant: int) -> GrownStrokes:
             points.append(path)
     arms = [axis.points[-1, 1] for axis in axes if axis.label == "arm"]
     wire = float(-sum(arms) / len(arms)) if arms else 0.0
-    parts = (np.concatenate(values) for values in (starts, ends, first, last, young, points))
-    return GrownStrokes(*(snapped(part) for part in parts), wire=snapped(wire).item())
+    parts = [snapped(np.concatenate(values)) for values in (starts, ends, first, last, young, points)]
+    return GrownStrokes(parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], float(snapped(wire)))
 
 
 @cache
 def row_tile(kind: str, variant: int, leafy: bool, halvings: int) -> tuple[Int16Array, Int16Array]:
     """(ROW_TALL, ROW_WIDE) cover, 0 to 64, and shade, -60 to 60, of a row of plants that repeats; halved as often."""
     if halvings:
-        cover, shade = row_tile(kind, variant, leafy, halvings - 1)
-        small: tuple[Int16Array, ...] = tuple(
+        small: list[Int16Array] = [
             (part[::2, ::2] + part[1::2, ::2] + part[::2, 1::2] + part[1::2, 1::2] + np.int16(2)) >> 2
-            for part in (cover, shade)
-        )
+            for part in row_tile(kind, variant, leafy, halvings - 1)
+        ]
         return small[0], small[1]
     if kind == "forest":
         return _forest(variant, leafy)
