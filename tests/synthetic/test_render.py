@@ -15,7 +15,18 @@ import pytest
 from PIL import features
 
 from treeformer import Skeleton, TreeformerError
-from treeformer.synthetic import LOOKS, PRESETS, generate, noise, optics, picture, render
+from treeformer.synthetic import (
+    LOOKS,
+    PRESETS,
+    canopy,
+    far_rows,
+    generate,
+    ground,
+    noise,
+    optics,
+    picture,
+    render,
+)
 from treeformer.synthetic.canvas import Canvas, Sketch
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.material import Material, paint_plant
@@ -52,7 +63,9 @@ def test_last_bits_of_library_functions_do_not_matter(monkeypatch: pytest.Monkey
     monkeypatch.setattr(optics, "jpeg", lambda array, quality: array)
     presets = [PRESETS[seed % len(PRESETS)] for seed in range(36)]
     expected, sine = hash_of(presets, "photo"), np.sin(1.0)
-    tiles = (noise.fibres, noise.leaves, noise.foliage, noise.gravel)  # these are drawn with sines
+    # These are drawn with sines.
+    tiles = (noise.fibres, noise.leaves, noise.foliage, noise.gravel, ground.turf, ground.litter, canopy.leaf_tile)
+    tiles += (far_rows.grown, far_rows.row_tile)
     for tile in tiles:
         tile.cache_clear()
     for module, names in ((np, ("sin", "cos", "exp", "interp", "linspace")), (math, ("sin", "cos", "atan2"))):

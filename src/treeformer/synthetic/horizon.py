@@ -110,8 +110,9 @@ def fringe(dice: Dice, canvas: Canvas, horizon: int, light: Daylight) -> None:
     if bottom - top < 2:
         return
     size = (width, bottom - top)
-    profile = np.interp(np.arange(bottom - top), (0, above, bottom - top), (-30, 62, -20))
-    weight = np.floor(profile).astype(np.int16)[:, None] + (noise.window(noise.cirrus(), dice, size) >> 1)
+    down = np.arange(bottom - top) + (top - horizon)
+    profile = np.minimum(62 + 92 * down // above, 62 - 82 * down // (3 + above // 2))  # strongest on the horizon
+    weight = profile.astype(np.int16)[:, None] + (noise.window(noise.cirrus(), dice, size) >> 1)
     weight += noise.window(noise.foliage(), dice, size) >> 2
     np.clip(weight, np.int16(0), np.int16(dice.whole(30, 60)), out=weight)
     level = light.level * dice.uniform(0.45, 0.85)
