@@ -81,7 +81,7 @@ def wood_of(dice: Dice, kind: str, behind: Backdrop, light: Daylight) -> Wood:
         young=young,
         bark=tile(),
         relief=relief,
-        lichen=dice.uniform(0.1, 0.55) if dice.chance(0.6) else 0.0,
+        lichen=dice.uniform(0.1, 0.55) if dice.chance(0.5) else 0.0,
         lichen_colour=times(dice.choice(((158, 160, 142), (150, 154, 146), (124, 126, 96))), level),
     )
 
@@ -174,7 +174,7 @@ def brushwood(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour, sc
     radius = np.full(len(skeleton), 1.0) if skeleton.radius is None else np.nan_to_num(skeleton.radius, nan=1.0)
     tail, head = skeleton.edges.T
     thin = np.flatnonzero(radius[head] < 2.4 * scale)
-    thin = thin[(dice.array(len(thin)) * len(thin)).astype(np.intp)]
+    thin = thin[(dice.array(len(thin) * 3 // 4) * len(thin)).astype(np.intp)]
     step = skeleton.nodes[head[thin]] - skeleton.nodes[tail[thin]]
     along = step / np.maximum(skeleton.edge_length[thin], 1e-9)[:, None]
     out = np.stack([along[:, 1], -along[:, 0]], axis=1) * np.where(dice.array(len(thin)) < 0.5, 1.0, -1.0)[:, None]
@@ -298,8 +298,8 @@ def _colours(
     sky *= relief
     direct *= relief
     if wood.lichen:
-        patch = noise.clouds()[0].reshape(-1).take(place).astype(np.float32) + grain * np.float32(0.5)
-        grown = patch * np.float32(1 / 24) + np.float32(wood.lichen * 2 - 1.4)
+        patch = noise.rough()[0].reshape(-1).take(place).astype(np.float32) + grain * np.float32(0.3)
+        grown = patch * np.float32(1 / 24) + np.float32(wood.lichen * 2 - 1.5)
         grown = np.minimum(np.maximum(grown, np.float32(0)), np.float32(1)) * thick * np.float32(0.75)
     old = np.minimum(np.maximum(part.radius * np.float32(0.5) - np.float32(0.6), np.float32(0)), np.float32(1))
     levels = np.empty((3, len(part.pixel)), dtype=np.int32)

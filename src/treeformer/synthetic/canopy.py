@@ -123,7 +123,7 @@ class Canopy:
         tone = self.lit + tones
         np.clip(tone, np.int16(-48), np.int16(80), out=tone)
         hue = hues + (self.lit >> 1)  # light through leaves is yellower
-        for plane, level, turn in zip(canvas.planes, self.colour, (1.0, 0.1, -0.6), strict=True):
+        for plane, level, turn in zip(canvas.planes, self.colour, (1.0, 0.3, -0.2), strict=True):
             change = tone * np.int16(round(level * light))
             change >>= 6
             change += np.int16(round(level * light))

@@ -65,7 +65,7 @@ def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colou
     colour = np.asarray(top)[:, None] + (np.asarray(low) - np.asarray(top))[:, None] * (down * (1.6 - 0.6 * down))
     grey = [(noise.window(fleece(), dice, canvas.size)[rows], dice.uniform(0.0, 0.16))]
     canvas.lay(colour, grey if light.kind == "overcast" else [], rows)
-    if dice.chance(0.2 if light.kind == "overcast" else 0.5):
+    if light.kind != "overcast" and dice.chance(0.5):
         _clouds(dice, canvas, rows, light)
     return low
 

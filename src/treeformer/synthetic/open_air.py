@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from treeformer.axes import FloatArray
@@ -36,6 +38,11 @@ class Scene:
         self.leafy_points: list[FloatArray] = []
         self.eye: int | None = None
 
+    @cached_property
+    def wood(self) -> bark.Wood:
+        """What the plant is made of, chosen when it is first asked for: in contrast with what is painted by then."""
+        return bark.wood_of(self.dice, self.kind, backdrop(self.canvas, self.skeleton), self.light)
+
     def paint_land(self) -> None:
         """Sky, hills, woods, the ground, other rows; the trellis of a vine with its neighbours."""
         dice, canvas, light = self.dice, self.canvas, self.light
@@ -61,7 +68,7 @@ class Scene:
         """Other rows of the same plants, the farther the smaller and the paler; line, top: of the plant's own row."""
         dice = self.dice
         away = dice.uniform(1.7, 3.2)
-        for number in range(dice.weighted(((0, 0.12), (1, 0.68), (2, 0.2))), 0, -1):
+        for number in range(dice.weighted(((0, 0.12), (1, 0.74), (2, 0.14))), 0, -1):
             nearer = 1 / (1 + (away - 1) * number)
             foot, high = eye + (line - eye) * nearer, eye + (top - eye) * nearer
             own = dice.choice(BARE_ROWS) if self.leaves is None else self.leaves[0]
@@ -80,10 +87,9 @@ class Scene:
         """Neighbours, posts and wires of the row in which a vine stands."""
         dice, canvas = self.dice, self.canvas
         base_x = float(self.foot[0, 0]) if len(self.foot) else canvas.size[0] / 2
-        wood = bark.wood_of(dice, "vine", backdrop(canvas, self.skeleton), self.light)
         if dice.chance(0.8):
             self.leafy_points += trellis.neighbours(
-                dice, canvas, self.behind, row, base_x, self.radius, wood, self.light.level * 0.8
+                dice, canvas, self.behind, row, base_x, self.radius, self.wood, self.light.level * 0.8
             )
         for x, y, half in trellis.posts(dice, canvas, row, base_x, self.light):
             ground.darken_foot(canvas, np.asarray((x, y)), half, 34)
@@ -93,14 +99,13 @@ class Scene:
     def paint_plant(self) -> None:
         """The plant over all that is painted already: its shadow, leaves behind, wood, leaves before it, grass."""
         dice, canvas, light, skeleton = self.dice, self.canvas, self.light, self.skeleton
-        wood = bark.wood_of(dice, self.kind, backdrop(canvas, skeleton), light)
-        lit = light.level * 0.8
+        wood, lit = self.wood, light.level * 0.8
         if self.kind == "vine":
             bark.peeling(dice, skeleton, self.front, bark.times(wood.old, lit))
         if self.eye is not None:
             for place in self.foot:
                 ground.grass_in_front(dice, canvas, self.front, place, self.radius)
-        if dice.chance(0.85):
+        if dice.chance(0.7):
             bark.buds(dice, skeleton, self.behind, bark.times(wood.young, lit), canvas.scale)
         if self.kind == "orchard" and dice.chance(0.8):
             bark.brushwood(dice, skeleton, self.behind, bark.times(wood.young, lit * 0.9), canvas.scale)

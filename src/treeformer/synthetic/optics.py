@@ -132,8 +132,8 @@ def outdoor_camera(dice: Dice, canvas: Canvas) -> Camera:
     # The same light everywhere: in 128ths, a gentle slope would show as steps in an even sky.
     levels = np.floor(np.minimum(gain, BRIGHTEST) * 64 + 0.5).astype(np.uint16)[:, None]
     share = dice.fraction()
-    grain_gain = round(64 * (0.02 + share * share * 0.13))
-    own_gain = grain_gain // 2 if dice.chance(0.12) else 0
+    grain_gain = round(64 * (0.02 + share * share * 0.13)) if share > 0.35 else 0
+    own_gain = grain_gain // 2 if dice.chance(0.08) else 0
     return Camera(
         light_down=levels,
         light_across=levels,
@@ -215,7 +215,7 @@ def lens(dice: Dice, canvas: Canvas) -> None:
 
 def outdoor_lens(dice: Dice, canvas: Canvas) -> None:
     """As `lens`: mostly a little soft, as pictures are that were made smaller."""
-    times = dice.weighted(((0, 0.35), (1, 0.5), (2, 0.15)))
+    times = dice.weighted(((0, 0.38), (1, 0.52), (2, 0.1)))
     if times:
         blur(canvas, times)
     elif dice.chance(0.3):

@@ -209,7 +209,7 @@ def grow_fruit_tree(dice: Dice, axes: list[GrownAxis], plant: int, base: Point, 
 
 def _leader_limbs(dice: Dice, axes: list[GrownAxis], trunk: int, reach: float, gnarl: float) -> range:
     """Limbs along a leader, shorter and thinner towards the top."""
-    count = dice.whole(5, 10)
+    count = dice.whole(5, 9)
     first = dice.uniform(0.2, 0.4)
     share = first + (1 - first) * (np.arange(count) + dice.array(count)) / count
     side = either_side(dice, count)
@@ -243,7 +243,7 @@ def _fork(dice: Dice, axes: list[GrownAxis], trunk: int, reach: float, gnarl: fl
         [trunk] * count,
         share,
         turn=fan * dice.uniform(0.8, 1.25),
-        length=reach * dice.array(count, low=0.3, high=0.55) * (1.0 - 0.2 * np.abs(fan)),
+        length=reach * dice.array(count, low=0.28, high=0.5) * (1.0 - 0.2 * np.abs(fan)),
         base_px=np.maximum(0.8, thick),
         tip_px=np.maximum(THINNEST_PX, thick * 0.14),
         label="limb",

@@ -16,6 +16,8 @@ from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.far_rows import VARIANTS, VINE_TRUNK_PX, grown
 from treeformer.synthetic.raster import Int16Array
 
+MOST_ENLARGED = 1.6  # a neighbour larger than this would show that it was grown for a smaller picture
+
 
 @dataclass(frozen=True, slots=True)
 class Trellis:
@@ -135,9 +137,9 @@ def neighbours(
             continue
         plant = grown("vine", dice.whole(0, VARIANTS - 1))
         foot, wire = float(trellis.at(x, trellis.foot)), float(trellis.at(x, trellis.wire))
-        scale = np.asarray((dice.choice((-1.0, 1.0)), 1.0)) * (foot - wire) / plant.wire
+        scale = np.asarray((dice.choice((-1.0, 1.0)), 1.0)) * min((foot - wire) / plant.wire, MOST_ENLARGED)
         start, end = plant.start * scale + (x, foot), plant.end * scale + (x, foot)
-        thick = (1 - plant.young) * thickness / VINE_TRUNK_PX + plant.young * scale[1]
+        thick = (1 - plant.young) * min(thickness / VINE_TRUNK_PX, 1.8) + plant.young * scale[1]
         colour = old + plant.young[:, None] * (young - old)
         seen = np.flatnonzero((start[:, 0] > -20) & (start[:, 0] < canvas.size[0] + 20))
         first, last = (
