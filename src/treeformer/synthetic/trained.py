@@ -36,7 +36,8 @@ def _cordon(dice: Dice, axes: list[GrownAxis], trunk: int, reach: float, trunk_p
     """Old arms along the wire, knobbly with spurs, each with a cane or two."""
     towards = np.asarray(dice.weighted((((LEFT, RIGHT), 0.6), ((LEFT,), 0.2), ((RIGHT,), 0.2))))
     outwards = np.where(towards == RIGHT, 1.0, -1.0)
-    arm_px = np.maximum(THINNEST_ARM_PX, trunk_px * dice.array(len(towards), low=0.42, high=0.62))
+    arm_px = np.minimum(trunk_px * dice.array(len(towards), low=0.42, high=0.62), axes[trunk].tip_px * 0.95)
+    arm_px = np.maximum(THINNEST_ARM_PX, arm_px)
     arms = side_axes(
         dice,
         axes,
@@ -100,6 +101,7 @@ def _short_arms(dice: Dice, axes: list[GrownAxis], trunk: int, reach: float, tru
     """A head of short thick arms, as of vines without a trellis, each with a few canes."""
     count = dice.whole(2, 4)
     arm_px = np.maximum(THINNEST_ARM_PX, trunk_px * dice.array(count, low=0.4, high=0.6))
+    arm_px = np.maximum(THINNEST_ARM_PX, np.minimum(arm_px, axes[trunk].tip_px * 0.9))
     arm_px[0] = max(THINNEST_ARM_PX, axes[trunk].tip_px * 0.9)  # goes on from the trunk's end
     fan = (np.arange(count) + dice.array(count, low=0.2, high=0.8)) / count * 2 - 1
     arms = side_axes(
@@ -191,7 +193,7 @@ def grow_fruit_tree(dice: Dice, axes: list[GrownAxis], plant: int, base: Point, 
     """A fruit tree: a short trunk that divides into crooked limbs, or a leader with limbs all along; shoots, spurs."""
     trunk_px = thickness * dice.uniform(0.75, 1.3)
     leader = dice.chance(0.4)
-    gnarl = dice.uniform(0.1, 0.36)
+    gnarl = dice.uniform(0.15, 0.42)
     height = reach * (dice.uniform(0.65, 0.95) if leader else dice.uniform(0.2, 0.38))
     lean = UP + dice.uniform(-0.14, 0.14)
     points = curve(dice, base, lean, height, UP, 0.006, dice.uniform(0.05, 0.1) + (0 if leader else gnarl * 0.4))
