@@ -101,10 +101,12 @@ def test_wires_cross_the_picture_and_neighbours_stand_beside() -> None:
     assert drawn.end[:, 0].max() > 400
     sketch = Sketch()
     wood = wood_of(Dice(3), "vine", Backdrop((200, 200, 200), 0.0, 1.0), light)
-    points = trellis.neighbours(Dice(3), canvas, sketch, row, 200.0, 6.0, wood, 1.0)
-    assert 1 <= len(points) <= 2
-    feet = sketch.strokes().start[sketch.strokes().start[:, 1] > 278]
-    assert (np.abs(feet[:, 0] - 200) > 80).all()
+    beside = trellis.neighbours(Dice(3), canvas, sketch, row, 200.0, 6.0, wood, 1.0)
+    assert 1 <= len(beside) <= 2
+    for foot, points in beside:
+        assert abs(foot[0] - 200) > 80
+        assert foot[1] == pytest.approx(280, abs=5)
+        assert points.shape[1] == 2
     for x, y, half in trellis.posts(Dice(3), canvas, row, 200.0, light):
         assert -20 < x < 420
         assert 270 < y < 290

@@ -113,7 +113,7 @@ def fringe(dice: Dice, canvas: Canvas, horizon: int, light: Daylight) -> None:
     down = np.arange(bottom - top) + (top - horizon)
     profile = np.minimum(62 + 92 * down // above, 62 - 82 * down // (3 + above // 2))  # strongest on the horizon
     weight = profile.astype(np.int16)[:, None] + (noise.window(noise.cirrus(), dice, size) >> 1)
-    weight += noise.window(noise.foliage(), dice, size) >> 2
+    weight += noise.window(noise.foliage(), dice, size) >> 3
     np.clip(weight, np.int16(0), np.int16(dice.whole(30, 60)), out=weight)
     level = light.level * dice.uniform(0.45, 0.85)
     canvas.mix((88 * level, 92 * level, 62 * level), weight, slice(top, bottom))

@@ -88,9 +88,12 @@ class Scene:
         dice, canvas = self.dice, self.canvas
         base_x = float(self.foot[0, 0]) if len(self.foot) else canvas.size[0] / 2
         if dice.chance(0.8):
-            self.leafy_points += trellis.neighbours(
-                dice, canvas, self.behind, row, base_x, self.radius, self.wood, self.light.level * 0.8
-            )
+            lit = self.light.level * 0.8
+            beside = trellis.neighbours(dice, canvas, self.behind, row, base_x, self.radius, self.wood, lit)
+            for foot, points in beside:
+                ground.darken_foot(canvas, foot, self.radius, 40)
+                ground.grass_in_front(dice, canvas, self.front, foot, self.radius)
+                self.leafy_points.append(points)
         for x, y, half in trellis.posts(dice, canvas, row, base_x, self.light):
             ground.darken_foot(canvas, np.asarray((x, y)), half, 34)
             ground.grass_in_front(dice, canvas, self.front, np.asarray((x, y)), half)

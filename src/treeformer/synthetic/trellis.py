@@ -122,12 +122,12 @@ def neighbours(
     thickness: float,
     wood: Wood,
     lit: float,
-) -> list[FloatArray]:
+) -> list[tuple[FloatArray, FloatArray]]:
     """The vines left and right of the one at base_x, a little out of focus, in the same light `lit` (about 1).
 
-    Returns points (K,2) on the arms and canes of each.
+    Returns of each where it stands (2,) and points (K,2) on its arms and canes.
     """
-    points = []
+    found = []
     spacing = (trellis.foot - trellis.wire) * dice.uniform(1.8, 2.8)
     soft = dice.uniform(1.0, 1.8) * max(canvas.scale, 0.5)
     old, young = (np.asarray(colour) * lit for colour in (wood.old, wood.young))
@@ -147,5 +147,5 @@ def neighbours(
         )
         dark = 0.2 * float(old[1])
         sketch.add(start[seen], end[seen], first, last, colour[seen], softness=soft, roundness=-dark)
-        points.append(plant.points * scale + (x, foot))
-    return points
+        found.append((np.asarray((x, foot)), plant.points * scale + (x, foot)))
+    return found
