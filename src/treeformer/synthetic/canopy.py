@@ -57,7 +57,7 @@ class LeafTile:
 def leaf_tile(size: int, broad: bool = False) -> LeafTile:
     """Leaves of about 1.3·size + 2 px, pointed or broad."""
     long = 2.2 + 1.3 * size
-    count = int(noise.TILE * noise.TILE * 2.6 / (long * long * 0.42))
+    count = int(noise.TILE * noise.TILE * 1.8 / (long * long * 0.42))
     dice = Dice(51, size)
     start = dice.array(count, 2, high=noise.TILE)
     angle = dice.array(count, high=2 * math.pi)
@@ -187,10 +187,15 @@ def canopy_around(
         noise.enlarge_gently(lit[cells].astype(np.int16), size),
         (red * level * tint[0], green * level * tint[1], blue * level * tint[2]),
         spread,
-        leaf_tile(min(8, max(0, round(dice.uniform(4.0, 8.0) * canvas.scale))), True)
-        if broad
-        else leaf_tile(min(4, max(0, round(dice.uniform(0.0, 3.4) * canvas.scale)))),
+        _leaf_tile_for(dice, canvas.scale, broad),
     )
+
+
+def _leaf_tile_for(dice: Dice, scale: float, broad: bool) -> LeafTile:
+    """Leaves of a size that fits the picture: one of a few, because making a tile takes a while."""
+    if broad:
+        return leaf_tile(min(8, max(2, round(dice.uniform(1.5, 4.5) * scale) * 2)), True)
+    return leaf_tile(min(3, max(1, round(dice.uniform(0.5, 3.5) * scale))))
 
 
 def _around(count: noise.Int32Array, most: int) -> noise.Int32Array:

@@ -106,7 +106,7 @@ def row_tile(kind: str, variant: int, leafy: bool, halvings: int) -> tuple[Int16
     shade = np.full_like(cover, -52 if leafy else 0)
     if leafy:
         mass = _leaf_mass(np.concatenate(leaves))
-        tile = leaf_tile(0)
+        tile = leaf_tile(1)
         seen = mass > tile.unlikely[:ROW_TALL, :ROW_WIDE]
         cover = np.where(seen, np.int16(64), cover)
         up = np.zeros_like(mass)

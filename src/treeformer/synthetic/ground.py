@@ -15,6 +15,7 @@ from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.raster import Int16Array, Layer, blend, rasterise, strokes, topmost
 
 ROWS = noise.TILE
+MARGIN_PX = 48.0  # no blade of grass is longer
 SHRINK = 4  # shadows are soft: drawn so many times smaller
 BLADE_GROWTH = 0.045  # px a blade is longer for each row nearer to the viewer
 SHADE: Colour = (16, 18, 20)
@@ -72,14 +73,17 @@ def _seen_along(
     clump = noise.rough()[0]
     at = start.astype(np.intp) % noise.TILE
     bright = np.floor(dice.array(count, low=-2600, high=2600)) + clump[at[:, 1], at[:, 0]].astype(np.float64) * 22
-    shift = np.repeat(np.asarray([(-noise.TILE, 0.0), (0.0, 0.0), (noise.TILE, 0.0)]), count, axis=0)
-    start, step = snapped(np.tile(start, (3, 1)) + shift), snapped(np.tile(step, (3, 1)))
-    width = snapped(np.tile(thick, 3))
-    found = rasterise(strokes(start, start + step, width, width * 0.5), (noise.TILE, ROWS))
-    nearest = np.floor(found.stroke % count * (900 / count)).astype(np.int32)
-    top = found.take(topmost(found.pixel, nearest))
-    tip = np.minimum(top.along / np.maximum(np.tile(np.float32(long), 3)[top.stroke], np.float32(0.5)), np.float32(1))
-    level = bright[top.stroke % count].astype(np.int32) + np.floor(tip * np.float32(tip_light)).astype(np.int32)
+    # What leaves on one side comes in on the other.
+    left, right = np.flatnonzero(start[:, 0] < MARGIN_PX), np.flatnonzero(start[:, 0] > noise.TILE - MARGIN_PX)
+    owner = np.concatenate([np.arange(count), left, right])
+    moved = np.repeat((0.0, noise.TILE, -noise.TILE), (count, len(left), len(right)))
+    first, width = snapped(start[owner] + np.stack([moved, moved * 0], axis=1)), snapped(thick[owner])
+    found = rasterise(strokes(first, first + snapped(step[owner]), width, width * 0.5), (noise.TILE, ROWS))
+    stroke = owner[found.stroke]
+    chosen = topmost(found.pixel, (stroke * 900 // count).astype(np.int32))  # the nearest is seen
+    top, stroke = found.take(chosen), stroke[chosen]
+    tip = np.minimum(top.along / np.maximum(long.astype(np.float32)[stroke], np.float32(0.5)), np.float32(1))
+    level = bright[stroke].astype(np.int32) + np.floor(tip * np.float32(tip_light)).astype(np.int32)
     plane: Int16Array = np.zeros((1, ROWS, noise.TILE), dtype=np.int16)
     blend(plane, top.pixel, top.coverage, level[None])
     tile = np.clip(plane[0].astype(np.int32) // 56, -127, 127).astype(np.int8)

@@ -45,7 +45,7 @@ def fleece() -> noise.Int8Array:
 def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colour:
     """Fill the rows above `bottom`. Returns the colour at the horizon, which far things take on."""
     if light.kind == "overcast":
-        level = dice.uniform(192, 250)
+        level = dice.uniform(206, 252)
         top = (level * dice.uniform(0.92, 0.97), level * 0.96, level * 0.98)
         low = (level, level * 1.003, level * 1.012)
     elif light.kind == "bright":
@@ -90,7 +90,7 @@ def _clouds(dice: Dice, canvas: Canvas, rows: slice, light: Daylight) -> None:
 def paint_far(dice: Dice, canvas: Canvas, horizon: int, light: Daylight, haze: Colour, summer: bool) -> None:
     """Hills, then woods before them, mostly in leaf in summer."""
     height = canvas.size[1]
-    if dice.chance(0.45):
+    if dice.chance(0.35):
         far = dice.uniform(0.45, 0.75)
         colour = in_haze((92, 104, 96), far, haze, light)
         _hills(dice, canvas, horizon, height * dice.uniform(0.03, 0.16), colour)

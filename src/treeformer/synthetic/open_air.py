@@ -108,10 +108,8 @@ class Scene:
         if self.eye is not None:
             for place in self.foot:
                 ground.grass_in_front(dice, canvas, self.front, place, self.radius)
-        if dice.chance(0.7):
-            bark.buds(dice, skeleton, self.behind, bark.times(wood.young, lit), canvas.scale)
-        if self.kind == "orchard" and dice.chance(0.8):
-            bark.brushwood(dice, skeleton, self.behind, bark.times(wood.young, lit * 0.9), canvas.scale)
+        add = bark.brushwood if self.kind == "orchard" and dice.chance(0.75) else bark.buds
+        add(dice, skeleton, self.behind, bark.times(wood.young, lit * 0.95), canvas.scale)
         drawn = bark.wood_strokes(skeleton)
         sets = (self.behind.strokes(), drawn[0], self.front.strokes())
         of_behind, of_plant, of_front = rasterise_layers(sets, canvas.size)
