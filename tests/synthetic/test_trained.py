@@ -27,7 +27,8 @@ def slopes(skeletons: list[Skeleton], label: str, part: slice) -> np.ndarray:
     for skeleton in skeletons:
         for axis in skeleton.axes:
             nodes = skeleton.nodes[list(axis.nodes)][part]
-            if axis.label == label and len(nodes) > 2:
+            spur = label == "arm" and axis.parent != 0
+            if axis.label == label and not spur and len(nodes) > 2:
                 step = nodes[-1] - nodes[0]
                 found.append(np.degrees(np.arctan2(abs(step[0]), -step[1])))
     return np.asarray(found)

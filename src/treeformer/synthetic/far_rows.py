@@ -16,7 +16,7 @@ from treeformer.synthetic.growth import GrownAxis
 from treeformer.synthetic.raster import Int16Array, rasterise, strokes, union
 from treeformer.synthetic.trained import grow_fruit_tree, grow_trained_vine
 
-VARIANTS = 6
+VARIANTS = 4
 REACH_PX = 300.0
 VINE_TRUNK_PX = 5.5
 EVERY = 6  # points of an axis from one stroke to the next
@@ -64,7 +64,7 @@ def grown(kind: str, variant: int) -> GrownStrokes:
         young.append(np.full(len(path) - 1, float(thin)))
         if axis.label != "trunk":
             points.append(path)
-    arms = [axis.points[-1, 1] for axis in axes if axis.label == "arm"]
+    arms = [axis.points[-1, 1] for axis in axes if axis.label == "arm" and axis.parent == 0]
     wire = float(-sum(arms) / len(arms)) if arms else 0.0
     parts = [snapped(np.concatenate(values)) for values in (starts, ends, first, last, young, points)]
     return GrownStrokes(parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], float(snapped(wire)))

@@ -31,7 +31,7 @@ LOOKS = ("paper", "photo")
 DEFAULT_SIZE = (512, 512)
 LINE_LEVEL, PAGE_LEVEL = 0, 255
 JPEG_SHARE = 0.2
-OUTDOOR_JPEG_SHARE = 0.08
+OUTDOOR_JPEG_SHARE = 0.06
 
 Picture = NDArray[np.uint8]
 Scene = Callable[[Dice, Canvas, FloatArray], Sketch]

@@ -65,7 +65,7 @@ def _cordon(dice: Dice, axes: list[GrownAxis], trunk: int, reach: float, trunk_p
         length=reach * dice.array(len(parents), low=0.018, high=0.04),
         base_px=_thickness_at(axes, parents, share) * 0.7,
         tip_px=THINNEST_ARM_PX * 0.8,
-        label="spur",
+        label="arm",  # a spur is old wood as the arm is
         towards=UP,
         pull=0.01,
     )

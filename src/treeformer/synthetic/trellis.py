@@ -42,7 +42,9 @@ def trellis_of(dice: Dice, canvas: Canvas, skeleton: Skeleton, horizon: float) -
     """The trellis in which a vine stands: its lowest wire at the height of the arms."""
     foot = float(skeleton.nodes[skeleton.bases[0], 1]) if len(skeleton.bases) else canvas.size[1] * 0.9
     highest = float(skeleton.nodes[:, 1].min()) if len(skeleton) else foot * 0.2
-    arms = [axis for axis in skeleton.axes if axis.label == "arm"] if skeleton.has_file_axes else []
+    # Spurs are arms too, but of arms.
+    axes = skeleton.axes if skeleton.has_file_axes else ()
+    arms = [axis for axis in axes if axis.label == "arm" and axis.parent == 0]
     heights = sorted(float(skeleton.nodes[node, 1]) for axis in arms for node in axis.nodes[len(axis.nodes) // 2 :])
     wire = heights[len(heights) // 2] if heights else foot - 0.45 * (foot - highest)
     wire = min(wire, foot - 8.0)
