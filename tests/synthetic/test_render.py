@@ -37,7 +37,7 @@ HASH_OF_100 = {
     "paper": "f62ca32ae2fab6e9",
     "photo": "363f8bf67ec43b41",
 }
-HASH_OF_TREES_AND_VINES = "abf6c18039bcca52"
+HASH_OF_TREES_AND_VINES = "a473127e39fa103a"
 OUTDOORS = ("vine", "orchard")
 HASH_OF_JPEG = "c5563cf1c272c5fb"
 

@@ -194,7 +194,7 @@ def canopy_around(
 def _leaf_tile_for(dice: Dice, scale: float, broad: bool) -> LeafTile:
     """Leaves of a size that fits the picture: one of a few, because making a tile takes a while."""
     if broad:
-        return leaf_tile(min(8, max(2, round(dice.uniform(1.5, 4.5) * scale) * 2)), True)
+        return leaf_tile(max(1, round(dice.choice((4, 7)) * min(scale, 1.0))), True)
     return leaf_tile(min(3, max(1, round(dice.uniform(0.5, 3.5) * scale))))
 
 
