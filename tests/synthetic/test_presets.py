@@ -15,6 +15,7 @@ from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.growth import STEP_PX, GrownAxis, assemble, curves
 from treeformer.synthetic.plants import grow_orchard_tree, grow_seedling, grow_taproot, grow_vine
 from treeformer.synthetic.presets import MOST_NODES, Grower
+from treeformer.synthetic.trained import grow_fruit_tree, grow_trained_vine
 
 GROWN = tuple(preset for preset in PRESETS if preset != "paper")
 SEEDS = range(150)
@@ -57,7 +58,9 @@ def test_nodes_stand_at_equal_spacing(grown: list[Skeleton]) -> None:
     assert interval.max() <= 12.1
 
 
-@pytest.mark.parametrize("grow", [grow_taproot, grow_seedling, grow_vine, grow_orchard_tree])
+@pytest.mark.parametrize(
+    "grow", [grow_taproot, grow_seedling, grow_vine, grow_orchard_tree, grow_trained_vine, grow_fruit_tree]
+)
 def test_assemble_is_resample_of_the_dense_skeleton(grow: Grower, monkeypatch: pytest.MonkeyPatch) -> None:
     # Not 8 px: stretches of 4 or 12 px would lie exactly between two numbers of intervals.
     monkeypatch.setattr(growth, "NODE_SPACING_PX", 7.9)

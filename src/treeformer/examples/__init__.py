@@ -16,8 +16,8 @@ EXAMPLE = FOLDER / "taproot.rsml"
 SEEDS = {
     "paper": ("paper", 121003),
     "seedling": ("photo", 121005),
-    "vine": ("photo", 121023),
-    "orchard": ("photo", 121020),
+    "vine": ("photo", 121031),
+    "orchard": ("photo", 121013),
     "several": ("photo", 121008),
 }
 """Look and seed of each further example by its preset: `treeformer.synthetic.picture(preset, look, seed)`."""

@@ -20,12 +20,14 @@ LIGHT_KNOTS = 4  # more would show as stripes, because curves down and across ar
 LIGHT_AT = np.linspace(-1.0, 1.0, LIGHT_KNOTS)
 
 
-def expose(dice: Dice, canvas: Canvas) -> NDArray[np.uint8]:
+def expose(dice: Dice, canvas: Canvas, camera: Camera | None = None) -> NDArray[np.uint8]:
     """The picture (height, width, 3) that a camera takes of the canvas: light, white balance, contrast, noise.
 
     All of it in one pass over blocks of rows, so that a level goes out to memory once, as a finished pixel.
+    camera: a given one instead of any.
     """
-    camera = _camera(dice, canvas)
+    if camera is None:
+        camera = _camera(dice, canvas)
     out = np.empty((canvas.size[1], canvas.size[0], 3), dtype=np.uint8)
     for block in canvas.blocks():
         level, grey, grain, own_grain = canvas.workspace(4, block.stop - block.start, canvas.size[0])
@@ -56,8 +58,12 @@ def expose(dice: Dice, canvas: Canvas) -> NDArray[np.uint8]:
             else:
                 np.clip(plane[block], np.int16(0), np.int16(255), out=level)
             lit = level.view(np.uint16)
-            gain = np.add.outer(camera.light_down[channel, quarter], camera.light_across[channel])
-            lit *= np.repeat(gain, 4, axis=0)[: len(lit)]  # below 2**16: at most 255 × BRIGHTEST × 128
+            # Below 2**16: at most 255 × BRIGHTEST × 128.
+            if camera.light_across.shape[1] == 1:
+                lit *= camera.light_down[channel, 0] + camera.light_across[channel, 0]
+            else:
+                gain = np.add.outer(camera.light_down[channel, quarter], camera.light_across[channel])
+                lit *= np.repeat(gain, 4, axis=0)[: len(lit)]
             lit >>= 7
             if camera.own_grain:
                 own_grain[:] = camera.own_grain[channel][block]
@@ -73,10 +79,11 @@ def expose(dice: Dice, canvas: Canvas) -> NDArray[np.uint8]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Camera:
+class Camera:
     """What `expose` does to each pixel.
 
-    light_down (3, height / 4) and light_across (3, width): their sum is how much light each plane gets, in 128ths.
+    light_down (3, height / 4) and light_across (3, width): their sum is how much light each plane gets, in 128ths;
+    both (3, 1) if the light is even.
     fading: how much of the colours goes, in 32nds; below 0 they grow stronger.
     grain and own_grain: windows of noise, for all planes alike and for each, with their gains in 64ths.
     lift: what is added in the end, in 64ths of a level.
@@ -92,7 +99,7 @@ class _Camera:
     lift: np.int16
 
 
-def _camera(dice: Dice, canvas: Canvas) -> _Camera:
+def _camera(dice: Dice, canvas: Canvas) -> Camera:
     # 0 keeps the colours, 32 takes them all.
     fading = (32 if dice.chance(0.2) else dice.whole(-10, 20)) if dice.chance(0.3) else 0
     contrast = dice.uniform(0.8, 1.2)
@@ -105,7 +112,7 @@ def _camera(dice: Dice, canvas: Canvas) -> _Camera:
     grain_gain = round(64 * strength)
     own_gain = round(64 * strength * dice.uniform(0.0, 0.8)) if dice.chance(0.5) else 0
     down, across = _uneven_light(dice, canvas, gain)
-    return _Camera(
+    return Camera(
         light_down=down,
         light_across=across,
         fading=np.int16(fading),
@@ -114,6 +121,28 @@ def _camera(dice: Dice, canvas: Canvas) -> _Camera:
         own_grain=tuple(noise.window(noise.grain(), dice, canvas.size) for _ in range(3 if own_gain else 0)),
         own_gain=np.int16(own_gain),
         lift=np.int16(round(64 * lift)),
+    )
+
+
+def outdoor_camera(dice: Dice, canvas: Canvas) -> Camera:
+    """A camera as people carry: true colours, even light, little grain."""
+    contrast = dice.uniform(0.92, 1.14)
+    warm = dice.uniform(-0.025, 0.03)
+    gain = contrast * dice.uniform(0.93, 1.1) * np.asarray((1 + warm, 1.0, 1 - warm))
+    # The same light everywhere: in 128ths, a gentle slope would show as steps in an even sky.
+    levels = np.floor(np.minimum(gain, BRIGHTEST) * 64 + 0.5).astype(np.uint16)[:, None]
+    share = dice.fraction()
+    grain_gain = round(64 * (0.02 + share * share * 0.13)) if share > 0.35 else 0
+    own_gain = grain_gain // 2 if dice.chance(0.08) else 0
+    return Camera(
+        light_down=levels,
+        light_across=levels,
+        fading=np.int16((32 if dice.chance(0.1) else dice.whole(-2, 12)) if dice.chance(0.2) else 0),
+        grain=noise.window(noise.grain(), dice, canvas.size) if grain_gain else None,
+        grain_gain=np.int16(grain_gain),
+        own_grain=tuple(noise.window(noise.grain(), dice, canvas.size) for _ in range(3 if own_gain else 0)),
+        own_gain=np.int16(own_gain),
+        lift=np.int16(round(64 * (dice.uniform(-5, 7) + 100 * (1 - contrast)))),
     )
 
 
@@ -182,6 +211,15 @@ def lens(dice: Dice, canvas: Canvas) -> None:
             blur(canvas, part)
     elif dice.chance(0.35):
         blur(canvas, 1, sharpness=dice.whole(16, 90))
+
+
+def outdoor_lens(dice: Dice, canvas: Canvas) -> None:
+    """As `lens`: mostly a little soft, as pictures are that were made smaller."""
+    times = dice.weighted(((0, 0.38), (1, 0.52), (2, 0.1)))
+    if times:
+        blur(canvas, times)
+    elif dice.chance(0.3):
+        blur(canvas, 1, sharpness=dice.whole(10, 40))
 
 
 def jpeg(picture: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:

@@ -11,6 +11,7 @@ from treeformer.synthetic import lsystem
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.growth import GrownAxis, assemble
 from treeformer.synthetic.plants import Point, grow_orchard_tree, grow_seedling, grow_taproot, grow_vine
+from treeformer.synthetic.trained import grow_fruit_tree, grow_trained_vine
 
 PRESETS = ("paper", "taproot", "seedling", "vine", "orchard", "several")
 # The paper's 100,000 training, 20,000 validation and 20,000 test pictures are seeds, not files.
@@ -88,15 +89,15 @@ def _wood_thickness(dice: Dice, size: tuple[int, int]) -> float:
 
 def _one_vine(dice: Dice, axes: list[GrownAxis], size: tuple[int, int]) -> str:
     width, height = size
-    base = (width * dice.uniform(0.2, 0.8), height * dice.uniform(0.75, 0.99))
-    grow_vine(dice, axes, 0, base, min(width, height) * dice.uniform(0.6, 1.0), _wood_thickness(dice, size))
+    base = (width * dice.uniform(0.25, 0.75), height * dice.uniform(0.8, 0.98))
+    grow_trained_vine(dice, axes, 0, base, min(width, height) * dice.uniform(0.7, 1.1), _wood_thickness(dice, size))
     return "vine"
 
 
 def _one_orchard_tree(dice: Dice, axes: list[GrownAxis], size: tuple[int, int]) -> str:
     width, height = size
-    base = (width * dice.uniform(0.25, 0.75), height * dice.uniform(0.75, 0.99))
-    grow_orchard_tree(dice, axes, 0, base, min(width, height) * dice.uniform(0.55, 1.05), _wood_thickness(dice, size))
+    base = (width * dice.uniform(0.25, 0.75), height * dice.uniform(0.78, 0.98))
+    grow_fruit_tree(dice, axes, 0, base, min(width, height) * dice.uniform(0.65, 1.0), _wood_thickness(dice, size))
     return "orchard"
 
 

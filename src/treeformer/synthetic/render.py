@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from treeformer.axes import FloatArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
-from treeformer.synthetic import clutter, lab, noise, optics, outdoors
+from treeformer.synthetic import clutter, lab, noise, open_air, optics, outdoors
 from treeformer.synthetic.canvas import Canvas, Sketch
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.foliage import Crown, crown_around
@@ -31,6 +31,7 @@ LOOKS = ("paper", "photo")
 DEFAULT_SIZE = (512, 512)
 LINE_LEVEL, PAGE_LEVEL = 0, 255
 JPEG_SHARE = 0.2
+OUTDOOR_JPEG_SHARE = 0.06
 
 Picture = NDArray[np.uint8]
 Scene = Callable[[Dice, Canvas, FloatArray], Sketch]
@@ -52,6 +53,9 @@ SCENE_WEIGHTS: dict[str, dict[str, float]] = {
     "vine": {"field": 10, "orchard": 4, "wall": 4, "scanner": 1, "soil": 1},
     "orchard": {"orchard": 11, "field": 4, "wall": 2, "scanner": 1, "soil": 0.5},
 }
+# What is hung behind trees and vines to measure them; they are seen before it this often.
+SCREENS = {"wall": 6.0, "blue paper": 2.0, "scanner": 1.0, "soil": 1.0, "grey paper": 0.5, "agar": 0.2}
+SCREEN_SHARE = 0.06
 ANY_SCENE = dict.fromkeys(SCENES, 1.0)
 ROOT_KINDS, WOOD_KINDS = ("taproot", "seedling"), ("vine", "orchard")
 MATERIALS: dict[str, Callable[[Dice, Backdrop, float], Material]] = {
@@ -106,6 +110,8 @@ def photograph(skeleton: Skeleton, dice: Dice) -> Picture:
     """A scene, the plant in it, what lies in front, then light, lens and camera, all drawn from the dice."""
     canvas = Canvas(skeleton.image_size or DEFAULT_SIZE, None)  # each scene paints all of it
     kind = kind_of(skeleton)
+    if kind in WOOD_KINDS and skeleton.metadata.get("preset") != "several":
+        return _outdoors(dice, canvas, skeleton, kind)
     weights = ANY_SCENE if dice.chance(0.08) else SCENE_WEIGHTS.get(kind, ANY_SCENE)
     scene = dice.weighted(tuple(weights.items()))
     bases = skeleton.nodes[skeleton.bases]
@@ -137,6 +143,20 @@ def photograph(skeleton: Skeleton, dice: Dice) -> Picture:
     optics.lens(dice, canvas)
     picture = optics.expose(dice, canvas)
     return optics.jpeg(picture, dice.whole(35, 95)) if dice.chance(JPEG_SHARE) else picture
+
+
+def _outdoors(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> Picture:
+    """A tree or vine where it grows, now and then before a screen, and the camera that people carry there."""
+    scene = open_air.Scene(dice, canvas, skeleton, kind)
+    if dice.chance(SCREEN_SHARE):
+        screen = dice.weighted(tuple(SCREENS.items()))
+        SCENES[screen](dice, canvas, skeleton.nodes[skeleton.bases]).draw(canvas)
+    else:
+        scene.paint_land()
+    scene.paint_plant()
+    optics.outdoor_lens(dice, canvas)
+    picture = optics.expose(dice, canvas, optics.outdoor_camera(dice, canvas))
+    return optics.jpeg(picture, dice.whole(55, 95)) if dice.chance(OUTDOOR_JPEG_SHARE) else picture
 
 
 def _material_of(dice: Dice, kind: str) -> str:

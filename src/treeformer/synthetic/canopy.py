@@ -1,0 +1,227 @@
+"""Leaves on a tree, each of them whole: a tile of leaves, of which each has its own tone, hue and likelihood.
+
+A leaf shows where the crown is denser than the leaf is unlikely, so that a crown thins out leaf by leaf.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeformer.axes import FloatArray
+from treeformer.synthetic import noise
+from treeformer.synthetic.canvas import Canvas, Colour, snapped
+from treeformer.synthetic.daylight import Daylight
+from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.raster import Int16Array, rasterise, strokes, topmost
+
+CELL_PX = 8
+FULL_MASS = 127
+# What leaves look like in white light, how much one differs in hue from the next, and how likely they are.
+LEAVES: tuple[tuple[tuple[Colour, float], float], ...] = (
+    (((78, 96, 44), 0.16), 4.0),
+    (((92, 106, 52), 0.2), 2.5),
+    (((66, 84, 50), 0.12), 2.0),
+    (((124, 120, 60), 0.4), 1.2),  # turning
+    (((142, 110, 58), 0.5), 1.0),  # autumn
+    (((112, 84, 58), 0.3), 1.0),  # dry
+    (((206, 196, 190), 0.12), 1.0),  # in blossom: the last one, and not for vines
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafTile:
+    """(2·TILE, 2·TILE) maps: unlikely 0 to 127, tone and hue -127 to 127 of the leaf seen at each pixel."""
+
+    unlikely: noise.Int8Array
+    tone: noise.Int8Array
+    hue: noise.Int8Array
+
+    def windows(self, dice: Dice, size: tuple[int, int]) -> tuple[noise.Int8Array, noise.Int8Array, noise.Int8Array]:
+        """The same (height, width) part of all three maps at a random place; size is (width, height)."""
+        width, height = size
+        top, left = dice.whole(0, noise.TILE - 1), dice.whole(0, noise.TILE - 1)
+        maps = (self.unlikely, self.tone, self.hue)
+        if max(width, height) > noise.TILE:
+            repeats = (math.ceil(height / noise.TILE) + 1, math.ceil(width / noise.TILE) + 1)
+            maps = tuple(np.tile(one[: noise.TILE, : noise.TILE], repeats) for one in maps)  # type: ignore[assignment]
+        unlikely, tone, hue = (one[top : top + height, left : left + width] for one in maps)
+        return unlikely, tone, hue
+
+
+@cache
+def leaf_tile(size: int, broad: bool = False) -> LeafTile:
+    """Leaves of about 1.3·size + 2 px, pointed or broad."""
+    long = 2.2 + 1.3 * size
+    count = int(noise.TILE * noise.TILE * 1.8 / (long * long * 0.42))
+    dice = Dice(51, size)
+    start = dice.array(count, 2, high=noise.TILE)
+    angle = dice.array(count, high=2 * math.pi)
+    step = np.stack([np.cos(angle), np.sin(angle)], axis=1) * (long * dice.array(count, 1, low=0.6, high=1.25))
+    wide = long * dice.array(count, low=0.16, high=0.3) * (1.45 if broad else 1.0)
+    near = np.any((start < 2 * long) | (start > noise.TILE - 2 * long), axis=1)
+    shifts = [(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1) if (a, b) != (0, 0)]
+    leaf = np.concatenate([np.arange(count), *(np.flatnonzero(near) for _ in shifts)])
+    moved = np.concatenate([start, *(start[near] + np.asarray(s) * float(noise.TILE) for s in shifts)])
+    middle = snapped(moved + 0.45 * step[leaf])
+    first, last = snapped(moved), snapped(moved + step[leaf])
+    thick, thin = snapped(wide[leaf]), snapped(wide[leaf] * 0.25)
+    halves = strokes(
+        np.concatenate([first, middle]),
+        np.concatenate([middle, last]),
+        np.concatenate([thin, thick]),
+        np.concatenate([thick, thin]),
+    )
+    found = rasterise(halves, (noise.TILE, noise.TILE))
+    owner = np.tile(leaf, 2)[found.stroke]
+    solid = np.flatnonzero(found.coverage > 90)
+    order = np.floor(owner[solid] * (1000 / count)).astype(np.int32)
+    top = solid[topmost(found.pixel[solid], order)]
+    flat = noise.TILE * noise.TILE
+    unlikely, tone, hue = (np.full(flat, value, dtype=np.int64) for value in (127, -50, 0))
+    side = found.across[top] / np.maximum(found.radius[top], np.float32(0.5))
+    lit = np.floor(dice.array(count, low=-30, high=30)).astype(np.int64)
+    unlikely[found.pixel[top]] = np.floor(dice.array(count, low=0, high=127)).astype(np.int64)[owner[top]]
+    tone[found.pixel[top]] = lit[owner[top]] + np.floor(np.clip(side, -1, 1) * np.float32(10)).astype(np.int64)
+    hue[found.pixel[top]] = np.floor(dice.bell(count) * 40).astype(np.int64)[owner[top]]
+    return LeafTile(*(_doubled(values) for values in (unlikely, tone, hue)))
+
+
+def _doubled(values: NDArray[np.int64]) -> noise.Int8Array:
+    tile = np.clip(values, -127, 127).astype(np.int8).reshape(noise.TILE, noise.TILE)
+    doubled = np.tile(tile, (2, 2))
+    doubled.setflags(write=False)
+    return doubled
+
+
+@dataclass(frozen=True, slots=True)
+class Canopy:
+    """The leaves of a plant in some rows and columns: how dense they are (0 to 127), how they are lit (-40 to 50)."""
+
+    rows: slice
+    columns: slice
+    mass: Int16Array
+    lit: Int16Array
+    colour: Colour
+    spread: float
+    tile: LeafTile
+
+    def paint(self, dice: Dice, canvas: Canvas, thinner: int, light: float) -> None:
+        """Paint the leaves, `thinner` than the crown is, in more or less light; other leaves each time."""
+        height, width = self.mass.shape
+        if height == 0 or width == 0:
+            return
+        unlikely, tones, hues = self.tile.windows(dice, (width, height))
+        weight = self.mass - np.int16(thinner)
+        weight -= unlikely
+        weight <<= 3
+        np.clip(weight, np.int16(0), np.int16(62), out=weight)
+        tone = self.lit + tones
+        np.clip(tone, np.int16(-48), np.int16(80), out=tone)
+        hue = hues + (self.lit >> 1)  # light through leaves is yellower
+        for plane, level, turn in zip(canvas.planes, self.colour, (1.0, 0.3, -0.2), strict=True):
+            change = tone * np.int16(round(level * light))
+            change >>= 6
+            change += np.int16(round(level * light))
+            change += (hue * np.int16(round(self.spread * turn * level * light))) >> 6
+            under = plane[self.rows, self.columns]
+            change -= under
+            change *= weight
+            change >>= 6
+            under += change
+
+
+def leaf_kind(dice: Dice, broad: bool) -> tuple[Colour, float]:
+    """The colour of leaves in white light, and how much one differs in hue from the next; broad: those of a vine."""
+    return dice.weighted(LEAVES[:-1] if broad else LEAVES)
+
+
+def canopy_around(
+    dice: Dice,
+    canvas: Canvas,
+    points: FloatArray,
+    fullness: float,
+    light: Daylight,
+    kind: tuple[Colour, float],
+    broad: bool,
+) -> Canopy:
+    """Leaves of a kind around points (M,2), at least one: single ones for a fullness of 0, a closed crown for 1.
+
+    broad: large broad leaves, as of vines.
+    """
+    width, height = canvas.size
+    across, down = -(-width // CELL_PX), -(-height // CELL_PX)
+    place = (points / CELL_PX).astype(np.intp)
+    place = np.stack([np.clip(place[:, 0], 0, across - 1), np.clip(place[:, 1], 0, down - 1)])
+    count = np.bincount(place[1] * across + place[0], minlength=across * down).reshape(down, across)
+    near = soft(np.minimum(count, 2).astype(np.int32) << 10, 1 + int(2 * fullness))
+    mass = near * int(110 + 110 * fullness) // max(1, int(near.max()))
+    if fullness > 0.5:  # leaves fill the room between the branches
+        mass += _around(count.astype(np.int32), int(230 * fullness * fullness))
+    clump = noise.window(noise.mottle(), dice, (across, down)).astype(np.int32)
+    mass = np.minimum(mass, 80 + int(60 * fullness)) + ((clump * np.minimum(mass, 80)) >> 6)
+    mass = np.where(mass > 9, np.clip(mass, 0, FULL_MASS), 0)
+    # Light falls from above and from the sun's side on what has no leaves before it there.
+    lit = np.zeros_like(mass)
+    lit[1:] += (mass[1:] - mass[:-1]) * 40
+    lit[:, 1:-1] += (mass[:, :-2] - mass[:, 2:]) * round(light.towards[0] * -30 * (0.4 + light.sun))
+    lit = np.clip((soft(lit, 1) >> 5) - (soft(mass, 1) >> 2) + 16, -40, 50)
+    there = mass > 0
+    rows, columns = (_span(np.any(there, axis=axis), side) for axis, side in ((1, height), (0, width)))
+    cells = (
+        slice(rows.start // CELL_PX, -(-rows.stop // CELL_PX)),
+        slice(columns.start // CELL_PX, -(-columns.stop // CELL_PX)),
+    )
+    size = (columns.stop - columns.start, rows.stop - rows.start)
+    (red, green, blue), spread = kind
+    level = dice.uniform(0.7, 1.1) * light.level * (0.8 if light.kind == "backlit" else 1.0)
+    tint = light.tint
+    return Canopy(
+        rows,
+        columns,
+        noise.enlarge_gently(mass[cells].astype(np.int16), size),
+        noise.enlarge_gently(lit[cells].astype(np.int16), size),
+        (red * level * tint[0], green * level * tint[1], blue * level * tint[2]),
+        spread,
+        _leaf_tile_for(dice, canvas.scale, broad),
+    )
+
+
+def _leaf_tile_for(dice: Dice, scale: float, broad: bool) -> LeafTile:
+    """Leaves of a size that fits the picture: one of a few, because making a tile takes a while."""
+    if broad:
+        return leaf_tile(max(1, round(dice.choice((4, 7)) * min(scale, 1.0))), True)
+    return leaf_tile(min(3, max(1, round(dice.uniform(0.5, 3.5) * scale))))
+
+
+def _around(count: noise.Int32Array, most: int) -> noise.Int32Array:
+    """How dense leaves are in the wider surroundings of branches, 0 to `most`; count: of points in each cell."""
+    down, across = count.shape
+    even = np.pad(count, ((0, down % 2), (0, across % 2)))
+    pairs = even[::2] + even[1::2]
+    wide = soft(np.minimum(pairs[:, ::2] + pairs[:, 1::2], 3).astype(np.int32) << 10, 4)
+    fine = soft(wide.repeat(2, axis=0).repeat(2, axis=1)[:down, :across], 1)
+    return fine * most // max(1, int(fine.max()))
+
+
+def _span(there: NDArray[np.bool_], side: int) -> slice:
+    """The px from the first to the last cell that has something, inside a picture."""
+    places = np.flatnonzero(there)
+    if len(places) == 0:
+        return slice(0, 0)
+    return slice(int(places[0]) * CELL_PX, min((int(places[-1]) + 1) * CELL_PX, side))
+
+
+def soft(values: noise.Int32Array, times: int) -> noise.Int32Array:
+    """Smoothed with the weights 1 2 1 along both axes; nothing lies outside."""
+    for _ in range(times):
+        for _ in range(2):
+            sums = values * 2
+            sums[1:] += values[:-1]
+            sums[:-1] += values[1:]
+            values = (sums >> 2).T
+    return values

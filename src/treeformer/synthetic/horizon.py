@@ -1,0 +1,151 @@
+"""What lies far away outdoors: the sky, hills and woods.
+
+What is far away is drawn on a quarter of the size and enlarged: out of focus, and sixteen times cheaper.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from treeformer.axes import FloatArray
+from treeformer.synthetic import noise
+from treeformer.synthetic.canvas import Canvas, Colour
+from treeformer.synthetic.daylight import Daylight
+from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.far_rows import paint_row
+from treeformer.synthetic.raster import Int16Array
+
+RELIEF_PX = 12  # clouds are shaded by how much they thicken within so many rows
+WOODS: tuple[tuple[Colour, float], ...] = (
+    ((104, 94, 84), 3.0),
+    ((92, 84, 72), 2.0),
+    ((84, 82, 74), 1.0),
+)
+WOODS_IN_LEAF: tuple[tuple[Colour, float], ...] = (
+    ((74, 86, 54), 3.0),
+    ((58, 70, 52), 2.0),  # evergreen
+    ((90, 96, 58), 1.5),
+    ((118, 100, 66), 0.7),  # autumn
+)
+
+
+@cache
+def fleece() -> noise.Int8Array:
+    """Clouds of all sizes without the lattice's own directions: octaves sheared to the left and to the right."""
+    row = np.arange(noise.TILE)[:, None]
+    total = np.zeros((noise.TILE, noise.TILE), dtype=np.int32)
+    for number, slant in enumerate((1, -1, 0)):
+        octaves = noise._box(noise._octaves(71 + number, 128, 4, 0.95), (3, 3))
+        total += octaves[row, (np.arange(noise.TILE)[None, :] + slant * row) % noise.TILE]
+    return noise._finished(total)
+
+
+def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colour:
+    """Fill the rows above `bottom`. Returns the colour at the horizon, which far things take on."""
+    if light.kind == "overcast":
+        level = dice.uniform(206, 252)
+        top = (level * dice.uniform(0.92, 0.97), level * 0.96, level * 0.98)
+        low = (level, level * 1.003, level * 1.012)
+    elif light.kind == "bright":
+        deep = dice.uniform(0.0, 1.0)
+        top = (98 - 45 * deep, 148 - 38 * deep, 204 - 26 * deep)
+        pale = dice.uniform(186, 226)
+        low = (pale, pale * 0.6 + 92, pale * 0.35 + 162)
+    else:
+        blue = dice.uniform(146, 182)
+        top = (blue, blue + dice.uniform(6, 14), blue + dice.uniform(26, 46))
+        red = dice.uniform(236, 250)
+        low = (red, red - dice.uniform(7, 13), red - dice.uniform(24, 42))
+    if bottom <= 0:
+        return low
+    rows = slice(0, bottom)
+    down = np.linspace(0.0, 1.0, bottom)
+    colour = np.asarray(top)[:, None] + (np.asarray(low) - np.asarray(top))[:, None] * (down * (1.6 - 0.6 * down))
+    grey = [(noise.window(fleece(), dice, canvas.size)[rows], dice.uniform(0.0, 0.16))]
+    canvas.lay(colour, grey if light.kind == "overcast" else [], rows)
+    if light.kind != "overcast" and dice.chance(0.5):
+        _clouds(dice, canvas, rows, light)
+    return low
+
+
+def _clouds(dice: Dice, canvas: Canvas, rows: slice, light: Daylight) -> None:
+    """Heaps and veils, lighter on top, greyer where they thicken."""
+    width, height = canvas.size[0], rows.stop
+    thick: Int16Array = noise.window(fleece(), dice, (width, height + RELIEF_PX)).astype(np.int16)
+    relief = thick[RELIEF_PX:] - thick[:-RELIEF_PX]
+    weight = thick[RELIEF_PX:] - np.int16(dice.whole(-10, 34))
+    if dice.chance(0.5):
+        weight <<= 1
+    np.clip(weight, np.int16(0), np.int16(dice.whole(24, 58)), out=weight)
+    relief -= weight
+    np.clip(relief, np.int16(-120), np.int16(100), out=relief)
+    white = dice.uniform(222, 248)
+    warm = 8 if light.kind in ("low sun", "backlit") else 0
+    dim = dice.uniform(0.06, 0.14)
+    canvas.mix((white + warm, white, white - warm), weight, rows, texture=relief, contrast=(dim, dim, dim * 0.85))
+
+
+def paint_far(dice: Dice, canvas: Canvas, horizon: int, light: Daylight, haze: Colour, summer: bool) -> None:
+    """Hills, then woods before them, mostly in leaf in summer."""
+    height = canvas.size[1]
+    if dice.chance(0.35):
+        far = dice.uniform(0.45, 0.75)
+        colour = in_haze((92, 104, 96), far, haze, light)
+        _hills(dice, canvas, horizon, height * dice.uniform(0.03, 0.16), colour)
+    for number in range(dice.weighted(((0, 0.1), (1, 0.82), (2, 0.08)))):
+        leafy = summer or dice.chance(0.2)
+        colour = in_haze(dice.weighted(WOODS_IN_LEAF if leafy else WOODS), dice.uniform(0.06, 0.4), haze, light)
+        tall = height * dice.uniform(0.05, 0.24) * (1 - 0.4 * number)
+        blur_px = dice.uniform(1.5, 5.0)
+        paint_row(dice, canvas, "forest", horizon + 2.0, tall, colour, leafy=leafy, blur_px=blur_px)
+
+
+def fringe(dice: Dice, canvas: Canvas, horizon: int, light: Daylight) -> None:
+    """The rough edge of a field where the land ends: tall grass and undergrowth, dark and uneven."""
+    width, height = canvas.size
+    above = round(dice.uniform(2, 9) * canvas.scale) + 1
+    top, bottom = max(0, horizon - above), min(height, horizon + 3 + above // 2)
+    if bottom - top < 2:
+        return
+    size = (width, bottom - top)
+    down = np.arange(bottom - top) + (top - horizon)
+    profile = np.minimum(62 + 92 * down // above, 62 - 82 * down // (3 + above // 2))  # strongest on the horizon
+    weight = profile.astype(np.int16)[:, None] + (noise.window(noise.cirrus(), dice, size) >> 1)
+    weight += noise.window(noise.foliage(), dice, size) >> 3
+    np.clip(weight, np.int16(0), np.int16(dice.whole(30, 60)), out=weight)
+    level = light.level * dice.uniform(0.45, 0.85)
+    canvas.mix((88 * level, 92 * level, 62 * level), weight, slice(top, bottom))
+
+
+def in_haze(colour: Colour, far: float, haze: Colour, light: Daylight) -> Colour:
+    """A colour seen far away: lit, and mixed with the air's by the share `far`."""
+    lit = light.level * 0.8
+    red, green, blue = (own * lit * (1 - far) + air * 0.94 * far for own, air in zip(colour, haze, strict=True))
+    return (red, green, blue)
+
+
+def ragged_line(dice: Dice, count: int, coarsest: int, rough: float) -> FloatArray:
+    """(count,) a line from 0 to about 1 with bumps of all sizes, the fine ones as strong as `rough` (0 to 1)."""
+    place = np.arange(count) / max(count - 1, 1)
+    line = np.zeros(count)
+    knots, weight = coarsest, 1.0
+    while knots < count:
+        line += weight * np.interp(place, np.arange(knots) / (knots - 1), dice.array(knots))
+        knots, weight = knots * 2 + 1, weight * (0.35 + 0.4 * rough)
+    return np.asarray(np.clip(line * 0.62, 0.0, 1.4))
+
+
+def _hills(dice: Dice, canvas: Canvas, horizon: int, tall: float, colour: Colour) -> None:
+    """A strip of land that rises behind the horizon, `tall` px at most."""
+    width, height = canvas.size
+    top, bottom = max(0, int(horizon - tall * 1.45)), min(height, horizon + 2)
+    if bottom - top < 3:
+        return
+    small_rows, small_width = max(2, (bottom - top) // 4), max(2, width // 4)
+    skyline = ragged_line(dice, small_width, dice.whole(3, 6), 0.06) * tall
+    up = (bottom - top) * (1 - (np.arange(small_rows) + 0.5) / small_rows)
+    below = np.floor(skyline - up[:, None]).astype(np.int16)  # px under the skyline
+    cover = np.clip(below * np.int16(8) + np.int16(24), np.int16(0), np.int16(64))
+    canvas.mix(colour, noise.enlarge_gently(cover, (width, bottom - top)), slice(top, bottom))

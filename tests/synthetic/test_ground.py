@@ -1,0 +1,88 @@
+"""The ground: below the horizon only, finer far away, and dark where a trunk stands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from treeformer import Skeleton
+from treeformer.synthetic import ground, noise
+from treeformer.synthetic.canvas import Canvas, Sketch
+from treeformer.synthetic.daylight import Daylight, draw_daylight
+from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.material import plant_strokes
+from treeformer.synthetic.raster import rasterise_layers
+
+
+@pytest.mark.parametrize("tile", [ground.turf, ground.litter])
+def test_ground_is_finer_far_away_and_repeats_sideways(tile: noise.Tile) -> None:
+    both = tile()
+    assert both.shape == (2, ground.ROWS, 2 * noise.TILE)
+    one = both[0, :, : noise.TILE].astype(np.float64)
+    assert np.array_equal(both[1, :, : noise.TILE], one[:, ::-1])
+    assert np.array_equal(both[0, :, : noise.TILE], both[0, :, noise.TILE :])
+    seam = np.abs(one[:, 0] - one[:, -1]).mean()
+    assert seam < 1.5 * np.abs(np.diff(one, axis=1)).mean() + 1
+
+    def likeness(rows: slice) -> float:  # of a pixel and the one two below it
+        part = one[rows]
+        return float(np.corrcoef(part[:-2].ravel(), part[2:].ravel())[0, 1])
+
+    assert likeness(slice(10, 60)) < likeness(slice(300, 400))
+
+
+@pytest.mark.parametrize("size", [(120, 90), (700, 1100)])
+def test_ground_fills_what_is_below_the_horizon(size: tuple[int, int]) -> None:
+    for seed in range(6):
+        canvas = Canvas(size, (-999, -999, -999))
+        ground.paint_ground(Dice(seed), canvas, size[1] // 3, draw_daylight(Dice(seed)), grassy=0.5)
+        assert (canvas.planes[:, : size[1] // 3] == -999).all()
+        assert canvas.planes[:, size[1] // 3 :].min() > -200
+        ground.paint_ground(Dice(seed), canvas, size[1], draw_daylight(Dice(seed)), grassy=0.5)  # none to be seen
+
+
+def test_strip_lies_along_the_feet() -> None:
+    for foot in (80.0, 2.0, 119.0):
+        canvas = Canvas((100, 120), (250, 250, 250))
+        ground.paint_strip(Dice(1), canvas, foot, draw_daylight(Dice(1)))
+        changed = np.flatnonzero((canvas.planes != 250).any(axis=(0, 2)))
+        assert len(changed) == 0 or np.abs(changed - foot).max() < 30
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_shadow_falls_away_from_the_sun_and_on_the_ground(side: float) -> None:
+    light = Daylight("bright", 0.8, (side * 0.8, -0.5, 0.4), 0.5, (1.0, 1.0, 1.0))
+    skeleton = Skeleton([(100, 160), (100, 40)], [(0, 1)], root=0, radius=[4, 4], image_size=(200, 200))
+    layer = rasterise_layers([plant_strokes(skeleton)], (200, 200))[0]
+    canvas = Canvas((200, 200), (200, 200, 200))
+    ground.cast_shadow(Dice(1), canvas, layer, np.asarray((100.0, 160.0)), 120, light)
+    dark = np.argwhere(canvas.planes[0] < 190)
+    assert dark[:, 0].min() > 120
+    assert (np.mean(dark[:, 1]) < 100) == (side > 0)
+    assert canvas.planes.min() > 90  # never black
+    nothing = rasterise_layers([plant_strokes(Skeleton([], []))], (200, 200))[0]
+    before = canvas.planes.copy()
+    ground.cast_shadow(Dice(1), canvas, nothing, np.asarray((100.0, 160.0)), 120, light)
+    assert np.array_equal(canvas.planes, before)
+
+
+def test_foot_is_dark_close_by_only() -> None:
+    canvas = Canvas((200, 200), (200, 200, 200))
+    ground.darken_foot(canvas, np.asarray((90.0, 150.0)), 5.0, 40)
+    row, column = np.nonzero(canvas.planes[0] < 200)
+    assert np.abs(column - 90).max() < 30
+    assert np.abs(row - 150).max() < 12
+    assert canvas.planes[0, 151, 90] < 110
+    ground.darken_foot(canvas, np.asarray((-500.0, 150.0)), 5.0, 40)  # outside: nothing
+
+
+def test_grass_has_the_colours_of_the_ground() -> None:
+    canvas, sketch = Canvas((200, 200), (90, 120, 60)), Sketch()
+    ground.grass_in_front(Dice(3), canvas, sketch, np.asarray((100.0, 150.0)), 6.0)
+    sketch.draw(canvas)
+    changed = (canvas.planes != np.asarray((90, 120, 60))[:, None, None]).any(axis=0)
+    assert changed.sum() > 30
+    row, _ = np.nonzero(changed)
+    assert row.min() > 120
+    assert canvas.planes[1].min() > 120 * 0.7
+    assert canvas.planes[1].max() < 120 * 1.3
