@@ -15,6 +15,7 @@ from treeformer import tiles
 from treeformer.axes import FloatArray
 from treeformer.branches import components
 from treeformer.decode import decode, decode_pairs
+from treeformer.doubles import close_pairs, costs_among, without_doubles
 from treeformer.engines import RawPrediction
 from treeformer.errors import TreeformerError
 from treeformer.images import Picture, Pixels, Source, open_picture
@@ -108,12 +109,16 @@ class Decoding:
         scale = np.divide(self.original_size, self.scaled_size)
         if len(self.tiles) == 1:
             numbers, tree_of = self.numbers[0], decode
+            close = close_pairs(numbers[1])
+            cost = numbers[2][close[:, 0], close[:, 1]]
         else:
             self._make_graphs()
             numbers, tree_of = tiles.merge(self.tiles, self.graphs), decode_pairs  # type: ignore[assignment]
+            close = close_pairs(numbers[1])
+            cost = costs_among(close, numbers[2], numbers[3], len(numbers[0]))
         score, points, *rest = numbers
         found: Skeleton = tree_of(
-            score,
+            without_doubles(score, close, cost),
             (np.clip(points, 0.0, self.scaled_size) * scale).round(PLACE_DIGITS),
             *rest,
             **thresholds,

@@ -1,0 +1,57 @@
+"""Nodes that a network names twice: where it is unsure of a place, it puts several unlikely nodes around it."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from treeformer.axes import FloatArray, IntArray
+
+RADIUS_PX = 6.0  # of the picture as the network sees it
+SURE = 0.5  # a node from this probability on stays: drawings have nodes that near
+UNLIKELY_EDGE = 1.0  # f⁻ − f⁺ above which two nodes so near to each other are one; below, a tip and its junction
+
+
+def without_doubles(score: FloatArray, close: IntArray, cost: FloatArray) -> FloatArray:
+    """The scores, 0 for each node that is less likely than not and a double of a likelier one that stays.
+
+    Several nodes for one make the tree run back and forth between them: lengths come out too long.
+
+    Args:
+        score: (K,) probabilities.
+        close: (P,2) the pairs of nodes within `RADIUS_PX`, `close_pairs`.
+        cost: (P,) f⁻ − f⁺ of an edge between them, infinite where it is not known.
+
+    >>> nodes = np.array([(0.0, 0), (3, 0), (50, 0)])
+    >>> without_doubles(np.array([0.7, 0.4, 0.4]), close_pairs(nodes), np.array([2.0])).tolist()
+    [0.7, 0.0, 0.4]
+    """
+    result = score.copy()
+    order = np.argsort(-score, kind="stable")
+    rank = np.empty(len(score), dtype=np.intp)
+    rank[order] = np.arange(len(score))
+    one, other = close[cost > UNLIKELY_EDGE].T
+    swap = rank[one] > rank[other]
+    likelier, double = np.where(swap, other, one), np.where(swap, one, other)
+    # From the likeliest on, so that whether the likelier one stays is known.
+    for pair in np.argsort(rank[double], kind="stable"):
+        if score[double[pair]] < SURE and result[likelier[pair]] > 0:
+            result[double[pair]] = 0.0
+    return result
+
+
+def close_pairs(points: FloatArray) -> IntArray:
+    """(P,2) the pairs of nodes at finite points (K,2) that are within `RADIUS_PX` of each other."""
+    if not len(points):
+        return np.empty((0, 2), dtype=np.intp)
+    pairs: IntArray = cKDTree(points).query_pairs(RADIUS_PX, output_type="ndarray").astype(np.intp)
+    return pairs
+
+
+def costs_among(close: IntArray, pairs: IntArray, pair_cost: FloatArray, count: int) -> FloatArray:
+    """(P,) what close pairs (P,2) of `count` nodes cost among the known pairs (E,2), i < j, rising; else infinity."""
+    known = pairs[:, 0] * count + pairs[:, 1]
+    wanted = close.min(axis=1) * count + close.max(axis=1)
+    place = np.searchsorted(known, wanted)
+    found = np.append(known, -1)[place] == wanted
+    return np.where(found, np.append(pair_cost, np.inf)[place], np.inf)
