@@ -113,9 +113,10 @@ class Decoding:
             cost = numbers[2][close[:, 0], close[:, 1]]
         else:
             self._make_graphs()
-            numbers, tree_of = tiles.merge(self.tiles, self.graphs), decode_pairs  # type: ignore[assignment]
-            close = close_pairs(numbers[1])
-            cost = costs_among(close, numbers[2], numbers[3], len(numbers[0]))
+            graph = tiles.merge(self.tiles, self.graphs)
+            numbers, tree_of = graph, decode_pairs  # type: ignore[assignment]
+            close = close_pairs(graph.points)
+            cost = costs_among(close, graph.pairs, graph.pair_cost, len(graph.points))
         score, points, *rest = numbers
         found: Skeleton = tree_of(
             without_doubles(score, close, cost),

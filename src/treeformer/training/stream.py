@@ -19,6 +19,7 @@ from treeformer.errors import TreeformerError
 from treeformer.nn.targets import Targets
 from treeformer.skeleton import Skeleton
 from treeformer.training.config import ConfigError, DataConfig, SourceConfig
+from treeformer.training.kept_pictures import KeptPictures
 
 # A picture that cannot be used is replaced by another draw; so many failures in a row are no accident.
 MAX_TRIES = 50
@@ -50,7 +51,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class _Source:
-    dataset: data.FolderDataset | data.SyntheticDataset
+    dataset: KeptPictures | data.SyntheticDataset
     places: Sequence[int]
     weight: float
     augmentation: augment.Augmentation | None
@@ -105,7 +106,7 @@ class FixedPictures(Dataset[tuple[data.Sample | None, list[data.Skipped]]]):
 
 def open_source(config: SourceConfig, size: tuple[int, int]) -> _Source:
     """A data set that a configuration names; missing folders and unknown names are one line."""
-    dataset: data.FolderDataset | data.SyntheticDataset
+    dataset: KeptPictures | data.SyntheticDataset
     if bool(config.presets) == bool(config.path):
         raise ConfigError("data: a source has either presets (synthetic) or a path (a folder data set)")
     if config.presets:
@@ -117,7 +118,7 @@ def open_source(config: SourceConfig, size: tuple[int, int]) -> _Source:
             raise ConfigError(f"data: there is no synthetic split {config.split!r}")
         dataset = data.SyntheticDataset(synthetic.SPLITS[config.split], config.presets, config.looks, size)
     else:
-        dataset = data.FolderDataset(config.path, config.split or None)
+        dataset = KeptPictures(data.FolderDataset(config.path, config.split or None))
     for place in config.pictures:
         if not 0 <= place < len(dataset):
             raise ConfigError(f"data: there is no picture {place}, they are numbered from 0 to {len(dataset) - 1}")
