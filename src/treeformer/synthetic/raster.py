@@ -285,7 +285,7 @@ class Layer(NamedTuple):
         return part._replace(stroke=part.stroke - np.int32(self.first)) if self.first else part
 
     def topmost_by_depth(self, depth: NDArray[np.integer], count: int) -> list[NDArray[np.intp]]:
-        """At each of `count` depths one fragment a pixel, by index: the one that covers it most. depth (F,), −1: none."""
+        """At each of `count` depths one fragment a pixel, by index, the one that covers it most; depth (F,) or −1."""
         pixel, coverage = self.fragments.pixel[self.chosen], self.fragments.coverage[self.chosen]
         found = []
         for number in range(count):
