@@ -15,7 +15,7 @@ from benchmarks.tables.domains import DOMAINS, SOURCES, make_ready
 from benchmarks.tables.recipes import REAL, Run, Scale
 from PIL import Image
 
-from treeformer.data import FolderDataset, Sample
+from treeformer.data import FolderDataset, Sample, augment
 from treeformer.draw import draw, draw_comparison
 from treeformer.errors import TreeformerError
 from treeformer.files import whole_file
@@ -33,8 +33,6 @@ def pictures_of(name: str, data: Path, scale: Scale, count: int) -> list[Sample]
     """The first pictures of a domain's test set, of the plates, or of the drawn trees, all of one size."""
     if name in DOMAINS:
         return test_samples(name, data, scale, range(count))
-    from treeformer.training.stream import fit
-
     side = (scale.side_px, scale.side_px)
     if not (SOURCES / name).is_dir():
         return []
@@ -43,12 +41,18 @@ def pictures_of(name: str, data: Path, scale: Scale, count: int) -> list[Sample]
         for path in sorted((SOURCES / name).glob("*.jpg"))[:count]:
             image = np.asarray(open_image(path))
             size = (image.shape[1], image.shape[0])
-            image, skeleton = fit(image, Skeleton([], [], image_size=size), side)
-            found.append(Sample(image, skeleton, path.name))
+            found.append(whole_in_frame(Sample(image, Skeleton([], [], image_size=size), path.name), side))
         return found
     dataset = FolderDataset(make_ready(name, data), "valid")
-    samples = [dataset[index] for index in range(min(count, len(dataset)))]
-    return [Sample(*fit(s.image, s.skeleton, side), s.name) for s in samples]
+    return [whole_in_frame(dataset[index], side) for index in range(min(count, len(dataset)))]
+
+
+def whole_in_frame(sample: Sample, side: tuple[int, int]) -> Sample:
+    """The whole picture and its skeleton in a frame of this (width, height)."""
+    from treeformer.training.stream import into_frame
+
+    affine = into_frame((sample.image.shape[1], sample.image.shape[0]), side)
+    return Sample(augment.warp(sample.image, affine, side), augment.move(sample.skeleton, affine, side), sample.name)
 
 
 def out_of_domain(

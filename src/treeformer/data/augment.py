@@ -89,10 +89,7 @@ class Augmentation:
     def __call__(self, image: Picture, skeleton: Skeleton, rng: np.random.Generator) -> tuple[Picture, Skeleton]:
         """The picture (H,W,3) uint8 and its skeleton, both changed by one draw from `rng`."""
         affine, size = self.draw_map((image.shape[1], image.shape[0]), skeleton.nodes, rng)
-        moved = move(skeleton, affine, size, keep=self.keep)
-        if self.spacing_px is not None:
-            moved = moved.resample(self.spacing_px)
-        return self.relight(warp(image, affine, size), rng), moved
+        return self.relight(warp(image, affine, size), rng), self.moved(skeleton, affine, size)
 
     def draw_map(
         self, size: tuple[int, int], nodes: FloatArray, rng: np.random.Generator
@@ -124,6 +121,11 @@ class Augmentation:
             corner = low + place * (high - low)
         affine = np.column_stack([linear, shift - corner])
         return affine, (int(frame[0]), int(frame[1]))
+
+    def moved(self, skeleton: Skeleton, affine: ArrayLike, size: tuple[int, int]) -> Skeleton:
+        """The skeleton under a map that `draw_map` gave, cut at the frame."""
+        moved = move(skeleton, affine, size, keep=self.keep)
+        return moved if self.spacing_px is None else moved.resample(self.spacing_px)
 
     def relight(self, image: Picture, rng: np.random.Generator) -> Picture:
         """Light and noise: the same picture under another lamp and through another camera."""

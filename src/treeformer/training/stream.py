@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from treeformer import data, synthetic
+from treeformer.axes import FloatArray
 from treeformer.data import augment
 from treeformer.errors import TreeformerError
 from treeformer.nn.targets import Targets
-from treeformer.skeleton import Skeleton
 from treeformer.training.config import ConfigError, DataConfig, SourceConfig
 from treeformer.training.kept_pictures import KeptPictures
 
@@ -135,28 +135,34 @@ def load(
     loaded = source.dataset.load(index)
     if isinstance(loaded, data.Skipped):
         return loaded
-    image, skeleton = loaded.image, loaded.skeleton
-    if source.augmentation is not None:
-        image, skeleton = source.augmentation(image, skeleton, rng)
-    elif (image.shape[1], image.shape[0]) != size:
-        image, skeleton = fit(image, skeleton, size)
+    image, skeleton, chosen = loaded.image, loaded.skeleton, source.augmentation
+    given, affine = (image.shape[1], image.shape[0]), None
+    # The skeleton first: where it has too many nodes, no pixel is touched in vain.
+    if chosen is not None:
+        affine, size = chosen.draw_map(given, skeleton.nodes, rng)
+        skeleton = chosen.moved(skeleton, affine, size)
+    elif given != size:
+        affine = into_frame(given, size)
+        skeleton = augment.move(skeleton, affine, size)
     if source.spacing_px:
         skeleton = skeleton.resample(source.spacing_px)
     if source.grid_px:
         skeleton = skeleton.cross_grid(source.grid_px)
     if len(skeleton) > max_nodes:
         return data.Skipped(loaded.name, f"{loaded.name}: {len(skeleton)} nodes, more than max_nodes = {max_nodes}")
+    if affine is not None:
+        image = augment.warp(image, affine, size)
+    if chosen is not None:
+        image = chosen.relight(image, rng)
     return data.Sample(image, skeleton, loaded.name)
 
 
-def fit(image: augment.Picture, skeleton: Skeleton, size: tuple[int, int]) -> tuple[augment.Picture, Skeleton]:
-    """The whole picture inside a frame, scaled down where it is larger, in the middle where it is smaller."""
-    height, width = image.shape[:2]
-    scale = min(1.0, size[0] / width, size[1] / height)
-    affine = np.asarray(
-        [[scale, 0, (size[0] - scale * width) / 2], [0, scale, (size[1] - scale * height) / 2]], dtype=np.float64
+def into_frame(given: tuple[int, int], size: tuple[int, int]) -> FloatArray:
+    """The map (2,3) of a whole picture into a frame: scaled down where it is larger, in the middle where smaller."""
+    scale = min(1.0, size[0] / given[0], size[1] / given[1])
+    return np.asarray(
+        [[scale, 0, (size[0] - scale * given[0]) / 2], [0, scale, (size[1] - scale * given[1]) / 2]], dtype=np.float64
     )
-    return augment.warp(image, affine, size), augment.move(skeleton, affine, size)
 
 
 class Positions(Sampler[int]):
