@@ -108,7 +108,7 @@ class TreeFormerConfig(Regime):
 
     @classmethod
     def default(cls, **changes: Any) -> TreeFormerConfig:
-        """Learns in minutes: heat-map tokens, refinement, denoising, a relation head that looks along the segments."""
+        """Learns in minutes: tokens at heat-map peaks, refinement, a relation head that looks along the segments."""
         return cls(**changes)
 
     @classmethod

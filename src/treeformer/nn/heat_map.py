@@ -27,7 +27,8 @@ class HeatMapHead(nn.Module):
         self.grid_px = grid_px
         self.phase: nn.Linear | None = None
         if grid_px:
-            self.phase = nn.Linear(4, channels, bias=False)
+            # Zero at first, and drawn from no random numbers: the rest of a network begins as it would without it.
+            self.phase = nn.utils.skip_init(nn.Linear, 4, channels, bias=False)
             nn.init.zeros_(self.phase.weight)
         self.layers = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(), nn.Conv2d(channels, 3, 1))
         last = self.layers[-1]
