@@ -222,11 +222,11 @@ def respace(points: FloatArray, branches: Branches, spacing: float) -> Derived:
 
     points (P,2): the coordinates at branches.nodes.
     """
-    arc, _ = _arc_lengths(points, branches)
+    arc, length = _arc_lengths(points, branches)
     total = arc[branches.last] - arc[branches.first]
     intervals = np.maximum(1, np.floor(total / spacing + 0.5).astype(np.intp))
     branch, rank = _ranks(intervals - 1)
-    return _divided(points, branches, branch, (rank + 1) / intervals[branch] * total[branch])
+    return _divided(arc, length, branches, branch, (rank + 1) / intervals[branch] * total[branch])
 
 
 def grid_crossings(points: FloatArray, branches: Branches, spacing: float, apart: float) -> Derived:
@@ -259,7 +259,7 @@ def grid_crossings(points: FloatArray, branches: Branches, spacing: float, apart
     crossed = crossed[begins]
     total = arc[branches.last] - arc[branches.first]
     inner = (where >= apart) & (where <= total[crossed] - apart)
-    return _divided(points, branches, crossed[inner], where[inner])
+    return _divided(arc, length, branches, crossed[inner], where[inner])
 
 
 def _arc_lengths(points: FloatArray, branches: Branches) -> tuple[FloatArray, FloatArray]:
@@ -277,9 +277,10 @@ def _ranks(count: IntArray) -> tuple[IntArray, IntArray]:
     return owner, np.arange(len(owner)) - first[owner]
 
 
-def _divided(points: FloatArray, branches: Branches, branch: IntArray, distance: FloatArray) -> Derived:
+def _divided(
+    arc: FloatArray, length: FloatArray, branches: Branches, branch: IntArray, distance: FloatArray
+) -> Derived:
     """Branches with the inner nodes at these distances along them, in order of branch and distance."""
-    arc, length = _arc_lengths(points, branches)
     total = arc[branches.last] - arc[branches.first]
     ends = np.unique(branches.nodes[np.concatenate([branches.first, branches.last])])
     intervals = np.bincount(branch, minlength=len(total)) + 1

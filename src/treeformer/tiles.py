@@ -22,8 +22,7 @@ from treeformer.spanning import minimum_spanning_tree
 
 # Neighbouring tiles share at least this much, px.
 OVERLAP_PX = 128
-# Nodes of two tiles at most this far apart may be one. Half the distance between the nodes of a line, 4 px in the
-# training data, would do where two tiles place them out of step; the rest is for the error of either.
+# Nodes of two tiles at most this far apart may be one: both tiles have them in the same place, but for their errors.
 MERGE_RADIUS_PX = 6.0
 # Of each node of a tile so many of its cheapest edges are kept, and the tile's own spanning tree.
 PAIRS_A_NODE = 12

@@ -13,7 +13,7 @@ from treeformer.synthetic.canvas import Canvas, Colour, Sketch, snapped
 from treeformer.synthetic.daylight import Daylight
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.material import LAYERS, Backdrop, plant_strokes
-from treeformer.synthetic.raster import Float32Array, Fragments, IndexArray, Layer, Strokes, blend, topmost
+from treeformer.synthetic.raster import Float32Array, Fragments, IndexArray, Layer, Strokes, blend
 
 RAGGED = 0.14  # how far the outline of thick wood strays from the radius, as a share of it
 RAGGED_FROM_PX = 1.6
@@ -232,11 +232,7 @@ def paint_wood(
     at_base[: len(skeleton.edges)] = is_root[skeleton.edges[:, 0]]
     below = np.flatnonzero(at_base[stroke])  # nothing of a trunk shows below the ground
     depth_of[below[layer.fragments.along[layer.chosen[below]] < -1]] = -1
-    pixel, covered = layer.fragments.pixel[layer.chosen], layer.fragments.coverage[layer.chosen]
-    seen = []
-    for number in range(LAYERS):
-        at_depth = np.flatnonzero(depth_of == number)
-        seen.append(at_depth[topmost(pixel[at_depth], covered[at_depth])])
+    seen = layer.topmost_by_depth(depth_of, LAYERS)
     part = layer.take(np.concatenate(seen))
     arc = arcs[part.stroke] + part.along
     coverage = _ragged(part, arc, aside)

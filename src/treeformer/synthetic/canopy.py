@@ -158,7 +158,7 @@ def canopy_around(
     place = (points / CELL_PX).astype(np.intp)
     place = np.stack([np.clip(place[:, 0], 0, across - 1), np.clip(place[:, 1], 0, down - 1)])
     count = np.bincount(place[1] * across + place[0], minlength=across * down).reshape(down, across)
-    near = soft(np.minimum(count, 2).astype(np.int32) << 10, 1 + int(2 * fullness))
+    near = noise.soft(np.minimum(count, 2).astype(np.int32) << 10, 1 + int(2 * fullness))
     mass = near * int(110 + 110 * fullness) // max(1, int(near.max()))
     if fullness > 0.5:  # leaves fill the room between the branches
         mass += _around(count.astype(np.int32), int(230 * fullness * fullness))
@@ -169,7 +169,7 @@ def canopy_around(
     lit = np.zeros_like(mass)
     lit[1:] += (mass[1:] - mass[:-1]) * 40
     lit[:, 1:-1] += (mass[:, :-2] - mass[:, 2:]) * round(light.towards[0] * -30 * (0.4 + light.sun))
-    lit = np.clip((soft(lit, 1) >> 5) - (soft(mass, 1) >> 2) + 16, -40, 50)
+    lit = np.clip((noise.soft(lit, 1) >> 5) - (noise.soft(mass, 1) >> 2) + 16, -40, 50)
     there = mass > 0
     rows, columns = (_span(np.any(there, axis=axis), side) for axis, side in ((1, height), (0, width)))
     cells = (
@@ -203,8 +203,8 @@ def _around(count: noise.Int32Array, most: int) -> noise.Int32Array:
     down, across = count.shape
     even = np.pad(count, ((0, down % 2), (0, across % 2)))
     pairs = even[::2] + even[1::2]
-    wide = soft(np.minimum(pairs[:, ::2] + pairs[:, 1::2], 3).astype(np.int32) << 10, 4)
-    fine = soft(wide.repeat(2, axis=0).repeat(2, axis=1)[:down, :across], 1)
+    wide = noise.soft(np.minimum(pairs[:, ::2] + pairs[:, 1::2], 3).astype(np.int32) << 10, 4)
+    fine = noise.soft(wide.repeat(2, axis=0).repeat(2, axis=1)[:down, :across], 1)
     return fine * most // max(1, int(fine.max()))
 
 
@@ -214,14 +214,3 @@ def _span(there: NDArray[np.bool_], side: int) -> slice:
     if len(places) == 0:
         return slice(0, 0)
     return slice(int(places[0]) * CELL_PX, min((int(places[-1]) + 1) * CELL_PX, side))
-
-
-def soft(values: noise.Int32Array, times: int) -> noise.Int32Array:
-    """Smoothed with the weights 1 2 1 along both axes; nothing lies outside."""
-    for _ in range(times):
-        for _ in range(2):
-            sums = values * 2
-            sums[1:] += values[:-1]
-            sums[:-1] += values[1:]
-            values = (sums >> 2).T
-    return values

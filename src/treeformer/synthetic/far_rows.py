@@ -9,7 +9,7 @@ import numpy as np
 
 from treeformer.axes import FloatArray
 from treeformer.synthetic import noise
-from treeformer.synthetic.canopy import CELL_PX, leaf_tile, soft
+from treeformer.synthetic.canopy import CELL_PX, leaf_tile
 from treeformer.synthetic.canvas import Canvas, Colour, snapped
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.growth import GrownAxis
@@ -148,7 +148,7 @@ def _leaf_mass(points: FloatArray) -> Int16Array:
     place = (points / cell).astype(np.intp)
     inside = (place[:, 1] >= 0) & (place[:, 1] < down)
     count = np.bincount(place[inside, 1] * across + place[inside, 0] % across, minlength=down * across)
-    mass = np.minimum(soft(np.minimum(count, 2).reshape(down, across).astype(np.int32) << 7, 2) * 3 // 2, 124)
+    mass = np.minimum(noise.soft(np.minimum(count, 2).reshape(down, across).astype(np.int32) << 7, 2) * 3 // 2, 124)
     return noise.enlarge(mass.astype(np.int16), (ROW_WIDE, ROW_TALL))
 
 

@@ -112,8 +112,8 @@ def _density(dice: Dice, canvas: Canvas, points: FloatArray, fullness: float) ->
         points = points[dice.array(len(points)) < 0.25 + fullness]
     place = np.clip((points * (half / np.asarray(canvas.size))).astype(np.intp), 0, half - 1)
     count = np.bincount(place[:, 1] * half + place[:, 0], minlength=half * half).reshape(half, half)
-    coarse = _soft(np.minimum(count, 2).astype(np.int32) << 10, dice.whole(1, 2 + int(5 * fullness)))
-    mass = _soft(coarse.repeat(2, axis=0).repeat(2, axis=1), 1)
+    coarse = noise.soft(np.minimum(count, 2).astype(np.int32) << 10, dice.whole(1, 2 + int(5 * fullness)))
+    mass = noise.soft(coarse.repeat(2, axis=0).repeat(2, axis=1), 1)
     return np.minimum(mass * int(180 + 420 * fullness) // max(1, int(mass.max())), 108 + int(24 * fullness))
 
 
@@ -121,17 +121,6 @@ def _span(there: NDArray[np.bool_]) -> slice:
     """From the first to the last that is there."""
     places = np.flatnonzero(there)
     return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 1)
-
-
-def _soft(values: noise.Int32Array, times: int) -> noise.Int32Array:
-    """Smoothed with the weights 1 2 1 along both axes; nothing lies outside."""
-    for _ in range(times):
-        for _ in range(2):
-            sums = values * 2
-            sums[1:] += values[:-1]
-            sums[:-1] += values[1:]
-            values = (sums >> 2).T
-    return values
 
 
 def woods(dice: Dice, canvas: Canvas, horizon: int, tall: float, colour: Colour, blurred: bool) -> None:

@@ -22,7 +22,6 @@ from treeformer.synthetic.raster import (
     rasterise,
     rasterise_layers,
     strokes,
-    topmost,
     union,
 )
 
@@ -228,11 +227,7 @@ def paint_plant(
     bark = noise.window(noise.rough(), dice, canvas.size)
     coarse = noise.window(noise.clouds(), dice, canvas.size)
     thickest = float(max(drawn.start_radius.max(), drawn.end_radius.max(), np.float32(1)))
-    pixel, coverage = found.fragments.pixel[found.chosen], found.fragments.coverage[found.chosen]
-    seen = []
-    for number in range(LAYERS):
-        at_depth = np.flatnonzero(depth_of == number)
-        seen.append(at_depth[topmost(pixel[at_depth], coverage[at_depth])])
+    seen = found.topmost_by_depth(depth_of, LAYERS)
     part = found.take(np.concatenate(seen))
     colour = _colours(canvas, part, material, thickest, side, lighter, bark)
     cover = (part.coverage * _opacity(canvas, part.pixel, material, coarse)) >> 8

@@ -292,3 +292,14 @@ def _scattered(
         shade = np.float32(0) if flat else np.float32(900) * top.across / np.maximum(top.radius, np.float32(0.5))
         blend(canvas, top.pixel, top.coverage, (bright[top.stroke] - shade)[None].astype(np.int32))
     return _finished(canvas[0].astype(np.int32) * 4 + (_smooth(_white(seed + 100), 1) >> 3))
+
+
+def soft(values: Int32Array, times: int) -> Int32Array:
+    """Smoothed with the weights 1 2 1 along both axes; nothing lies outside."""
+    for _ in range(times):
+        for _ in range(2):
+            sums = values * 2
+            sums[1:] += values[:-1]
+            sums[:-1] += values[1:]
+            values = (sums >> 2).T
+    return values

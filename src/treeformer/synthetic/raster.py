@@ -284,6 +284,15 @@ class Layer(NamedTuple):
         part = self.fragments.take(self.chosen[index])
         return part._replace(stroke=part.stroke - np.int32(self.first)) if self.first else part
 
+    def topmost_by_depth(self, depth: NDArray[np.integer], count: int) -> list[NDArray[np.intp]]:
+        """At each of `count` depths one fragment a pixel, by index, the one that covers it most; depth (F,) or −1."""
+        pixel, coverage = self.fragments.pixel[self.chosen], self.fragments.coverage[self.chosen]
+        found = []
+        for number in range(count):
+            at_depth = np.flatnonzero(depth == number)
+            found.append(at_depth[topmost(pixel[at_depth], coverage[at_depth])])
+        return found
+
     def union(self) -> Fragments:
         """One fragment a pixel, the one that covers it most: strokes that meet become one shape."""
         return self.take(topmost(self.fragments.pixel[self.chosen], self.fragments.coverage[self.chosen]))

@@ -1,0 +1,81 @@
+"""Small networks that learn two pictures: with all losses by heart, with one loss of the whole tree its edges."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.models.test_treeformer import BENT, FORKED, built, draw
+from treeformer import Skeleton
+from treeformer.models import Targets, TreeFormer, TreeFormerConfig
+from treeformer.nn.sfs import edge_margin
+from treeformer.nn.spanning import minimum_spanning_tree
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Tests run beside each other; threads that wait for each other's cores make these ten times slower."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return torch.stack([draw(FORKED), draw(BENT)])
+
+
+def is_the_same_tree(found: Skeleton, truth: Skeleton) -> bool:
+    if len(found) != len(truth):
+        return False
+    node, distance = found.nearest(truth.nodes)
+    edges = {frozenset(edge) for edge in node[truth.edges].tolist()}
+    return (
+        len(set(node.tolist())) == len(truth)
+        and distance.max() < 2
+        and edges == {frozenset(edge) for edge in found.edges.tolist()}
+        and found.roots.tolist() == [node[truth.root]]
+    )
+
+
+def test_two_pictures_are_learnt_by_heart(pictures):
+    torch.manual_seed(0)
+    model = TreeFormer(TreeFormerConfig.tiny(denoising=True)).to(memory_format=torch.channels_last)
+    images = pictures.to(memory_format=torch.channels_last)
+    targets = Targets.from_skeletons([FORKED, BENT], size=8)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for step in range(1, 301):
+        total = sum(model.loss(model.train()(images, targets), targets).values())
+        optimizer.zero_grad()
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if step % 10 == 0:
+            with torch.no_grad():
+                skeletons = model.decode(model.eval()(images))
+            if is_the_same_tree(skeletons[0], FORKED) and is_the_same_tree(skeletons[1], BENT):
+                return
+    pytest.fail(f"after {step} steps: {skeletons}")
+
+
+@pytest.mark.parametrize("tree_loss", ["likelihood", "hinge"])
+def test_a_tree_loss_alone_teaches_the_edges(pictures, tree_loss):
+    """With no loss of single pairs, and tokens at the true nodes so that nothing else has to be learnt first."""
+    model = built(TreeFormerConfig.tiny(denoising=True, decoder_layers=1, tree_loss=tree_loss)).train()
+    targets = Targets.from_skeletons([FORKED, BENT], size=8)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    shares, losses = [], []
+    for _ in range(15):
+        output = model(pictures, targets)
+        loss = model.loss(output, targets)["denoising_edge_constrained"]
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        tree = minimum_spanning_tree(edge_margin(output.denoising.edge_logits.detach()), targets.mask)
+        shares.append(((tree & targets.adjacency).sum() / targets.adjacency.sum()).item())
+        losses.append(loss.item())
+    assert shares[0] < 0.5
+    assert min(shares[-3:]) > 0.9
+    assert max(losses[-3:]) < losses[0] / 2
