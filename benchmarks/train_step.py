@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -23,9 +24,8 @@ from treeformer.training.graphed_step import GraphedStep
 from treeformer.training.stream import Batch, PictureStream, on_device, training_loader
 
 
-def make(name: str, constraint: str, device: torch.device, compiled: bool) -> tuple[TreeFormer, torch.optim.Optimizer]:
+def make(settings: dict[str, Any], device: torch.device, compiled: bool) -> tuple[TreeFormer, torch.optim.Optimizer]:
     torch.manual_seed(0)
-    settings = asdict(getattr(TreeFormerConfig, name)()) | {"constraint": constraint}
     model = TreeFormer(TreeFormerConfig(**settings)).to(device).train()
     if device.type == "cuda":
         model = model.to(memory_format=torch.channels_last)
@@ -38,8 +38,8 @@ def make(name: str, constraint: str, device: torch.device, compiled: bool) -> tu
 class Step:
     """A whole update for one batch after the other; on a GPU as CUDA graphs, as in training."""
 
-    def __init__(self, name: str, constraint: str, example: Batch, device: torch.device, graphs: bool) -> None:
-        self.model, self.optimiser = make(name, constraint, device, compiled=device.type == "cuda")
+    def __init__(self, settings: dict[str, Any], example: Batch, device: torch.device, graphs: bool) -> None:
+        self.model, self.optimiser = make(settings, device, compiled=device.type == "cuda")
         self.device, self.graphs = device, graphs
         self.graphed = GraphedStep(self.model, example, self.precision) if graphs else None
 
@@ -85,6 +85,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--max-nodes", type=int, default=100)
+    parser.add_argument("--tokens", type=int, help="object tokens; by default those of the configuration")
     parser.add_argument("--profile", type=Path, metavar="FOLDER", help="write there where the time of a step goes")
     parser.add_argument("--no-graphs", action="store_true", help="let Python start every kernel")
     arguments = parser.parse_args()
@@ -108,7 +109,10 @@ def main() -> None:
         rates, compile_s = {}, {}
         for constraint in ("test", "both"):
             began = time.perf_counter()
-            step = Step(name, constraint, fixed, device, graphs=cuda and not arguments.no_graphs)
+            settings = asdict(getattr(TreeFormerConfig, name)()) | {"constraint": constraint}
+            if arguments.tokens:
+                settings["tokens"] = arguments.tokens
+            step = Step(settings, fixed, device, graphs=cuda and not arguments.no_graphs)
             for _ in range(3):
                 step(fixed)
             _wait(device)

@@ -107,9 +107,10 @@ def make_ready(public_set: str, data: Path) -> Path:
 ROOT_MAPS = {"node_diameter_px": 3.0, "node_search_px": 7.0, "node_peak_share": 0.99, "node_threshold": 0.3}
 # Pictures of grapevines have half the paper's size here, and so have all lengths but a node's, which a cell must hold.
 GRAPEVINE_MAPS = {"map_stride": 2, "node_diameter_px": 3.0, "edge_width_px": 5.0, "node_search_px": 12.5}
-# Synthetic vines have a node every 8 px, as the roots have: no row of that table was made for them.
+# Synthetic vines have a node every 8 px: no row of that table was made for them.
 VINE_MAPS = {"node_search_px": 7.0, "max_nodes": 400}
-ROOTS = {"tokens": 512, "max_nodes": 400, "batch_size": 16, "two_stage": ROOT_MAPS | {"max_nodes": 512}}
+# Nodes of roots are where they cross the grid that the default model knows: every 8 px they would be up to 700.
+ROOTS = {"tokens": 192, "max_nodes": 168, "batch_size": 64, "two_stage": ROOT_MAPS | {"max_nodes": 512}}
 
 DOMAINS: dict[str, Domain] = {
     domain.name: domain
@@ -129,7 +130,7 @@ DOMAINS: dict[str, Domain] = {
         Domain(
             name="osr-roots",
             title="osr-roots",
-            source=SourceConfig(path="…", augmentation="roots", spacing_px=8.0),
+            source=SourceConfig(path="…", augmentation="roots", grid_px=44.0),
             public_set="osr-roots",
             paper="root",
             valid_count=0,
@@ -139,7 +140,7 @@ DOMAINS: dict[str, Domain] = {
         Domain(
             name="barley-roots",
             title="barley-roots (one to three plants a picture)",
-            source=SourceConfig(path="…", augmentation="roots", spacing_px=8.0),
+            source=SourceConfig(path="…", augmentation="roots", grid_px=44.0),
             public_set="barley-roots",
             paper="root",
             valid_count=0,

@@ -68,7 +68,7 @@ def test_the_configuration_of_every_run_is_one_that_its_model_knows(run):
     test = run.test_pictures(config)
     assert test.valid[0].split == "test"
     assert test.valid[0].augmentation == "none"
-    assert test.valid[0].spacing_px == config.data.train[0].spacing_px
+    assert test.valid[0].grid_px == config.data.train[0].grid_px
     if config.model not in MODELS:
         pytest.skip(f"no model {config.model} yet")
     settings = MODELS[config.model].settings()
