@@ -26,8 +26,7 @@ class Domain:
     paper: the domain of the paper whose figures stand beside ours, "" for none. tokens: object tokens of a model.
     max_nodes: a training picture with more is passed over; with bounded_test the test pictures are the first
     `test_count` that have no more, otherwise the first `test_count` of any size. watched: validated on the way, not at
-    the end alone. compiled: with torch.compile, whose minute or two are not counted. two_stage: the row of the paper's
-    Table S3 that fits.
+    the end alone. two_stage: the row of the paper's Table S3 that fits.
     """
 
     name: str
@@ -43,7 +42,6 @@ class Domain:
     side_px: int = SIDE_PX
     bounded_test: bool = False
     watched: bool = True
-    compiled: bool = True
     warmup_steps: int = 300
     two_stage: dict[str, Any] = field(default_factory=dict)
     when_missing: str = "not run yet"
@@ -188,9 +186,8 @@ DOMAINS: dict[str, Domain] = {
             test_count=400,
             side_px=256,
             bounded_test=True,
-            # A run of a minute has some hundred steps.
+            # A run of some minutes beside others has a thousand steps.
             watched=False,
-            compiled=False,
             warmup_steps=100,
         ),
     )

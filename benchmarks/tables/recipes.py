@@ -66,10 +66,9 @@ RECIPES: dict[str, Recipe] = {
 # What the default model is made of, one thing changed at a time: by name, the row's title and the changed settings.
 INGREDIENTS: dict[str, tuple[str, Settings]] = {
     "no-segments": ("no image along the segments", {"segment_channels": 0}),
-    "learned-tokens": ("learned tokens", {"token_source": "learned"}),
+    "no-context": ("no second answer that knows the other edges", {"context_orders": 0}),
     "no-refinement": ("points placed by the last layer alone", {"refine_points": False}),
     "no-auxiliary": ("no auxiliary losses", {"auxiliary_losses": False}),
-    "denoising": ("denoising tokens", {"denoising": True}),
     "no-false-nodes": ("false nodes not in the training tree", {"node_threshold": 1.1}),
 }
 RECIPES |= {
@@ -146,7 +145,7 @@ class Run:
             patience_epochs=0,
             score="topo_f1",
             precision=scale.precision,  # type: ignore[arg-type]
-            compile=scale.compile and domain.compiled,
+            compile=scale.compile,
             seed=self.seed,
         )
 
