@@ -21,11 +21,12 @@ from torch import Tensor
 
 from treeformer.nn.spanning_triton import jit, tl, triton
 
-# What is left to tune; benchmarks/deformable_attention.py tries others.
+# What a program takes at once; benchmarks/deformable_attention.py tries others. Fewer rows than threads, or Triton
+# sends every place through shared memory, with a barrier each.
 READ_ROWS, READ_WARPS = 64, 4  # of a program that reads
 ADD_ROWS, ADD_WARPS = 32, 4  # of a program that adds at corners
 BAND_MAP_CELLS = 256  # a map of at most so many cells gets its gradients band by band
-BAND_CELLS, BAND_QUERIES, BAND_STEPS, BAND_WARPS = 256, 32, 32, 4  # of a band; of a step; steps of a program
+BAND_CELLS, BAND_QUERIES, BAND_STEPS, BAND_WARPS = 256, 32, 32, 8  # of a band; of a step; steps of a program
 
 
 class MapShape(NamedTuple):
@@ -110,7 +111,7 @@ def _read_backward(
     batch, cells, heads, channels = values.shape
     queries, points = places.shape[1], places.shape[4]
     of_values = torch.zeros(values.shape, dtype=torch.float32, device=values.device)
-    of_places, of_weights = torch.empty_like(places), torch.empty_like(weights)
+    of_places, of_weights = places.new_empty(places.shape), weights.new_empty(weights.shape)
     if gradient.numel():
         maps = map_shapes(shapes)
         banded = [shape for shape in maps if shape.height * shape.width <= BAND_MAP_CELLS]
@@ -147,9 +148,7 @@ def _read_backward(
 def _shapes_of_the_gradients(
     gradient: Tensor, values: Tensor, places: Tensor, weights: Tensor, shapes: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    contiguous = torch.contiguous_format
-    like = (torch.empty_like(tensor, memory_format=contiguous) for tensor in (values, places, weights))
-    return next(like), next(like), next(like)
+    return values.new_empty(values.shape), places.new_empty(places.shape), weights.new_empty(weights.shape)
 
 
 def _remember(ctx, inputs, output) -> None:
@@ -170,17 +169,28 @@ torch.library.register_autograd("treeformer::read_places", _gradients, setup_con
 
 @jit
 def load_place(place_ptr, index, real, STRIDE: tl.constexpr):
-    """Column and row, in cells, of the places with these indices."""
-    x = tl.load(place_ptr + 2 * index, mask=real, other=0.0)
-    y = tl.load(place_ptr + 2 * index + 1, mask=real, other=0.0)
+    """Column and row, in cells, of the places with these indices; far outside where they are not real."""
+    x = tl.load(place_ptr + 2 * index, mask=real, other=-1e9)
+    y = tl.load(place_ptr + 2 * index + 1, mask=real, other=-1e9)
     return x * (1.0 / STRIDE) - 0.5, y * (1.0 / STRIDE) - 0.5
 
 
 @jit
-def cell_at(column, row, real, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
-    """The index of a cell, and whether it is there; what is NaN lies nowhere."""
-    inside = real & (column >= 0) & (column < WIDTH) & (row >= 0) & (row < HEIGHT)
-    return tl.where(inside, row * WIDTH + column, 0.0).to(tl.int32), inside
+def before(coordinate, SIZE: tl.constexpr):
+    """The cell at or before a coordinate and the part beyond it; −2 where neither this cell nor the next is there."""
+    whole = tl.floor(coordinate)
+    near = (whole >= -1) & (whole < SIZE)  # not so for NaN
+    return tl.where(near, whole, -2.0).to(tl.int32), coordinate - whole
+
+
+@jit
+def corner_of(left, top, beyond_left, beyond_top, CORNER: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """Of one of four cells: its index, whether it is there, its weights across and down."""
+    column, line = left + CORNER % 2, top + CORNER // 2
+    inside = (column >= 0) & (column < WIDTH) & (line >= 0) & (line < HEIGHT)
+    across = beyond_left if CORNER % 2 else 1 - beyond_left
+    down = beyond_top if CORNER // 2 else 1 - beyond_top
+    return line * WIDTH + column, inside, across, down
 
 
 @jit
@@ -199,15 +209,16 @@ def read_rows(
     value_ptr += picture * cells * HEADS * CHANNELS + (row % HEADS * CHANNELS)[:, None] + lane
     total = tl.zeros([ROWS, LANES], tl.float32)
     for number in tl.static_range(len(MAPS)):
-        for point in range(POINTS):
+        for point in tl.static_range(POINTS):
             index = (row * len(MAPS) + number) * POINTS + point
             weight = tl.load(weight_ptr + index, mask=real, other=0.0)
             column, line = load_place(place_ptr, index, real, MAPS[number][4])
-            left, top = tl.floor(column), tl.floor(line)
+            left, beyond_left = before(column, MAPS[number][3])
+            top, beyond_top = before(line, MAPS[number][2])
             for corner in tl.static_range(4):
-                across = column - left if corner % 2 else 1 - (column - left)
-                down = line - top if corner // 2 else 1 - (line - top)
-                cell, inside = cell_at(left + corner % 2, top + corner // 2, real, MAPS[number][2], MAPS[number][3])
+                cell, inside, across, down = corner_of(
+                    left, top, beyond_left, beyond_top, corner, MAPS[number][2], MAPS[number][3]
+                )
                 there = value_ptr + ((MAPS[number][1] + cell) * (HEADS * CHANNELS))[:, None]
                 value = tl.load(there, mask=inside[:, None] & (lane < CHANNELS), other=0.0).to(tl.float32)
                 total += (weight * across * down)[:, None] * value
@@ -240,15 +251,16 @@ def read_rows_backward(
         of_places = tl.zeros([ROWS, 2 * POINT_LANES], tl.float32)
         of_weights = tl.zeros([ROWS, POINT_LANES], tl.float32)
         first = (row * len(MAPS) + number) * POINTS
-        for point in range(POINTS):
+        for point in tl.static_range(POINTS):
             weight = tl.load(weight_ptr + first + point, mask=real, other=0.0)
             column, line = load_place(place_ptr, first + point, real, MAPS[number][4])
-            left, top = tl.floor(column), tl.floor(line)
+            left, beyond_left = before(column, MAPS[number][3])
+            top, beyond_top = before(line, MAPS[number][2])
             of_column, of_line, of_weight = 0.0 * column, 0.0 * line, 0.0 * column
             for corner in tl.static_range(4):
-                across = column - left if corner % 2 else 1 - (column - left)
-                down = line - top if corner // 2 else 1 - (line - top)
-                cell, inside = cell_at(left + corner % 2, top + corner // 2, real, MAPS[number][2], MAPS[number][3])
+                cell, inside, across, down = corner_of(
+                    left, top, beyond_left, beyond_top, corner, MAPS[number][2], MAPS[number][3]
+                )
                 there = value_ptr + ((MAPS[number][1] + cell) * (HEADS * CHANNELS))[:, None]
                 value = tl.load(there, mask=inside[:, None] & (lane < CHANNELS), other=0.0).to(tl.float32)
                 agreement = tl.sum(value * gradient, axis=1)
@@ -281,15 +293,16 @@ def add_at_corners(
     gradient_ptr += picture * rows * CHANNELS + (row * CHANNELS)[:, None] + lane
     gradient = tl.load(gradient_ptr, mask=real[:, None] & (lane < CHANNELS), other=0.0)
     for number in tl.static_range(len(MAPS)):
-        for point in range(POINTS):
+        for point in tl.static_range(POINTS):
             index = (row * MAP_COUNT + MAPS[number][0]) * POINTS + point
             weight = tl.load(weight_ptr + index, mask=real, other=0.0)
             column, line = load_place(place_ptr, index, real, MAPS[number][4])
-            left, top = tl.floor(column), tl.floor(line)
+            left, beyond_left = before(column, MAPS[number][3])
+            top, beyond_top = before(line, MAPS[number][2])
             for corner in tl.static_range(4):
-                across = column - left if corner % 2 else 1 - (column - left)
-                down = line - top if corner // 2 else 1 - (line - top)
-                cell, inside = cell_at(left + corner % 2, top + corner // 2, real, MAPS[number][2], MAPS[number][3])
+                cell, inside, across, down = corner_of(
+                    left, top, beyond_left, beyond_top, corner, MAPS[number][2], MAPS[number][3]
+                )
                 there = of_value_ptr + ((MAPS[number][1] + cell) * (HEADS * CHANNELS))[:, None]
                 part = (weight * across * down)[:, None] * gradient
                 tl.atomic_add(there, part, mask=inside[:, None] & (lane < CHANNELS), sem="relaxed")
@@ -328,13 +341,13 @@ def add_in_bands(
         near = BANDS == 1
         if BANDS > 1:  # Queries that lie together read together: most bands are far from most blocks.
             nearness = tl.zeros([QUERIES], tl.int32)
-            for point in range(POINTS):
+            for point in tl.static_range(POINTS):
                 _, line = load_place(place_ptr, index + point, real, MAP[4])
                 nearness = tl.maximum(nearness, ((line > top - 1) & (line < top + BAND)).to(tl.int32))
             near = tl.max(nearness, axis=0) > 0
         if near:
             share = tl.zeros([BAND, COLUMNS, QUERIES], tl.float32)  # of a cell in what a query reads
-            for point in range(POINTS):
+            for point in tl.static_range(POINTS):
                 weight = tl.load(weight_ptr + index + point, mask=real, other=0.0)
                 column, line = load_place(place_ptr, index + point, real, MAP[4])
                 across = tent(column[None, :] - map_column)
