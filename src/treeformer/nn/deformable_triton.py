@@ -21,10 +21,9 @@ from torch import Tensor
 
 from treeformer.nn.spanning_triton import jit, tl, triton
 
-# What a program takes at once; benchmarks/deformable_attention.py tries others. Fewer rows than threads, or Triton
-# sends every place through shared memory, with a barrier each.
-READ_ROWS, READ_WARPS = 64, 4  # of a program that reads
-ADD_ROWS, ADD_WARPS = 32, 4  # of a program that adds at corners
+# What a program takes at once; benchmarks/deformable_attention.py tries others.
+READ_NUMBERS, READ_WARPS = 1024, 4  # rows × channels of a program that reads: eight a thread, 16 bytes in bfloat16
+ADD_NUMBERS, ADD_WARPS = 512, 4  # of a program that adds at corners: four a thread, 16 bytes in float32
 BAND_MAP_CELLS = 256  # a map of at most so many cells gets its gradients band by band
 BAND_CELLS, BAND_QUERIES, BAND_STEPS, BAND_WARPS = 256, 32, 32, 8  # of a band; of a step; steps of a program
 
@@ -71,6 +70,14 @@ def map_shapes(flat: Sequence[int]) -> tuple[MapShape, ...]:
     return tuple(shapes)
 
 
+def rows_for(numbers: int, channels: int, warps: int) -> int:
+    """Rows of a program.
+
+    There are fewer of them than threads, or Triton sends every place through shared memory, with a barrier each.
+    """
+    return max(min(numbers // triton.next_power_of_2(channels), 16 * warps), 1)
+
+
 # ---- operators: to torch.compile each is one piece. As in `treeformer.nn.spanning`, without `custom_op`.
 torch.library.define(
     "treeformer::read_places", "(Tensor values, Tensor places, Tensor weights, SymInt[] shapes) -> Tensor"
@@ -85,14 +92,15 @@ torch.library.define(
 def _read(values: Tensor, places: Tensor, weights: Tensor, shapes: Sequence[int]) -> Tensor:
     values, places, weights = values.contiguous(), places.contiguous(), weights.contiguous()
     batch, cells, heads, channels = values.shape
-    queries = places.shape[1]
-    result = values.new_empty((batch, queries, heads, channels), dtype=torch.float32)
+    rows = places.shape[1] * heads
+    result = values.new_empty((*places.shape[:3], channels), dtype=torch.float32)
     if result.numel():
+        together = rows_for(READ_NUMBERS, channels, READ_WARPS)
         with torch.cuda.device_of(values):
-            read_rows[(triton.cdiv(queries * heads, READ_ROWS), batch)](
-                values, places, weights, result, queries * heads, cells,
+            read_rows[(triton.cdiv(rows, together), batch)](
+                values, places, weights, result, rows, cells,
                 HEADS=heads, MAPS=map_shapes(shapes), POINTS=places.shape[4], CHANNELS=channels,
-                LANES=triton.next_power_of_2(channels), ROWS=READ_ROWS, num_warps=READ_WARPS,
+                LANES=triton.next_power_of_2(channels), ROWS=together, num_warps=READ_WARPS,
             )  # fmt: skip
     return result
 
@@ -118,16 +126,18 @@ def _read_backward(
         cornered = tuple(shape for shape in maps if shape not in banded)
         common = {"HEADS": heads, "POINTS": points, "CHANNELS": channels}
         lanes, rows = triton.next_power_of_2(channels), queries * heads
+        together = rows_for(READ_NUMBERS, channels, READ_WARPS)
+        added_together = rows_for(ADD_NUMBERS, channels, ADD_WARPS)
         with torch.cuda.device_of(values):
-            read_rows_backward[(triton.cdiv(rows, READ_ROWS), batch)](
+            read_rows_backward[(triton.cdiv(rows, together), batch)](
                 gradient, values, places, weights, of_places, of_weights, rows, cells,
-                MAPS=maps, LANES=lanes, POINT_LANES=triton.next_power_of_2(points), ROWS=READ_ROWS, **common,
+                MAPS=maps, LANES=lanes, POINT_LANES=triton.next_power_of_2(points), ROWS=together, **common,
                 num_warps=READ_WARPS,
             )  # fmt: skip
             if cornered:
-                add_at_corners[(triton.cdiv(rows, ADD_ROWS), batch)](
+                add_at_corners[(triton.cdiv(rows, added_together), batch)](
                     gradient, places, weights, of_values, rows, cells,
-                    MAPS=cornered, MAP_COUNT=len(maps), LANES=lanes, ROWS=ADD_ROWS, **common, num_warps=ADD_WARPS,
+                    MAPS=cornered, MAP_COUNT=len(maps), LANES=lanes, ROWS=added_together, **common, num_warps=ADD_WARPS,
                 )  # fmt: skip
             for shape in banded:
                 columns = triton.next_power_of_2(shape.width)
