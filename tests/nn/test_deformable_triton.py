@@ -98,6 +98,20 @@ def test_places_on_borders_and_centres_are_those_of_plain_torch(way):
 
 
 @needs_kernel
+def test_a_place_between_two_bands_gives_to_both(way):
+    shape = (12, 3, 2)  # bands of four rows, where they are small
+    lines = torch.tensor([-1.2, -0.3, 0.4, 3.2, 3.9, 4.0, 7.5, 10.9, 11.4, 12.2])  # a head each, alone in its block
+    values, places, weights = inputs([shape], queries=1, heads=len(lines), points=1)
+    with torch.no_grad():
+        places[..., 0] = 2.3
+        places[..., 1] = ((lines + 0.5) * 2).view(1, 1, -1, 1, 1).to(DEVICE)
+    tensors = [values, places, weights]
+    found, expected = (with_gradients(read, tensors, [shape]) for read in (deformable_triton.read, read_plainly))
+    for mine, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, other, atol=3e-5, rtol=1e-5)
+
+
+@needs_kernel
 def test_values_in_bfloat16_are_added_in_float32(way):
     tensors = inputs(SEVERAL, queries=9, channels=16, dtype=torch.bfloat16)
     found, expected = (with_gradients(read, tensors, SEVERAL) for read in (deformable_triton.read, read_plainly))
