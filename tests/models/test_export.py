@@ -107,7 +107,7 @@ def test_groups_change_nothing_but_the_padding(pictures, monkeypatch):
     model = InferenceModel(network(), THRESHOLDS["candidate_score"])
     images = torch.from_numpy(pictures[[0, 1, 2]])
     with torch.inference_mode():
-        together, groups = model(images), model.in_groups(*model.detect(images))
+        together, groups = model(images), model.in_groups(images)
     count = (together[0] > 0).sum(1).tolist()
     assert sorted(row for rows, _ in groups for row in rows) == [0, 1, 2]
     assert len({numbers[0].shape[1] for _, numbers in groups}) == 2

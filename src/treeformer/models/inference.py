@@ -34,28 +34,26 @@ class InferenceModel(nn.Module):
 
         K is the largest number of candidates in a picture of the batch, at least 2; the likeliest come first.
         """
-        found, score = self.detect(images)
+        found, score = self._detect(images)
         count = self._count(score).max().item()
         torch._check(count >= FEWEST_CANDIDATES)
         torch._check(count <= score.shape[1])
         return self._relate(found, score, count)
 
-    def in_groups(self, found: Detection, score: Tensor) -> list[tuple[list[int], Candidates]]:
+    def in_groups(self, images: Tensor) -> list[tuple[list[int], Candidates]]:
         """The same for groups of pictures, each with a K of its own: one crowded picture does not cost all the rest.
-
-        Args:
-            found, score: what `detect` gives.
 
         Returns:
             The numbers of the pictures of each group, and what `forward` gives for them.
         """
+        found, score = self._detect(images)
         count = self._count(score).tolist()
         order = sorted(range(len(count)), key=count.__getitem__, reverse=True)
         groups = [order[start : start + GROUP] for start in range(0, len(order), GROUP)]
         return [(rows, self._relate(_rows_of(found, rows), score[rows], count[rows[0]])) for rows in groups]
 
-    def detect(self, images: Tensor) -> tuple[Detection, Tensor]:
-        """What is found in (B,S,S,3) uint8 pictures, and the tokens' scores (B,Q), 0 below the candidates'."""
+    def _detect(self, images: Tensor) -> tuple[Detection, Tensor]:
+        """What is found, and the tokens' scores (B,Q)."""
         found = self.model.detect(images.permute(0, 3, 1, 2).float() / 255.0, None, None)
         score = found.decoded.node_logits[-1].sigmoid()
         return found, score * (score >= self.candidate_score)

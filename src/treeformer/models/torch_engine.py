@@ -10,9 +10,7 @@ from treeformer.engines import RawPrediction, check_input
 from treeformer.errors import TreeformerError
 from treeformer.model_folder import ModelFolder
 from treeformer.models.export import load_weights
-from treeformer.models.graphed_detection import GraphedDetection
 from treeformer.models.inference import InferenceModel
-from treeformer.models.treeformer import Detection
 
 
 class TorchEngine:
@@ -34,8 +32,6 @@ class TorchEngine:
             torch.set_num_threads(threads)
         self.name, self.input_size = f"torch {self.device}", folder.config.input_size
         self._model = InferenceModel(model.eval(), folder.config.candidate_score)
-        self._last_batch = 0
-        self._graphed: GraphedDetection | None = None
 
     @torch.inference_mode()
     def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
@@ -43,7 +39,7 @@ class TorchEngine:
         check_input(images, self.input_size)
         on_device = torch.from_numpy(np.ascontiguousarray(images)).to(self.device)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
-            groups = self._model.in_groups(*self._detect(on_device))
+            groups = self._model.in_groups(on_device)
         count = max((numbers[0].shape[1] for _, numbers in groups), default=0)
         batch = len(images)
         shapes = (batch, count), (batch, count, 2), (batch, count, count), (batch, count)
@@ -53,12 +49,3 @@ class TorchEngine:
                 part = part.float().cpu().numpy()
                 whole[(rows, *(slice(size) for size in part.shape[1:]))] = part
         return result
-
-    def _detect(self, images: torch.Tensor) -> tuple[Detection, torch.Tensor]:
-        """As the model does; on a GPU recorded where a batch is as large as the one before it."""
-        batch, before, self._last_batch = len(images), self._last_batch, len(images)
-        if self.device.type != "cuda" or batch != before:
-            return self._model.detect(images)
-        if self._graphed is None or len(self._graphed.images) != batch:
-            self._graphed = GraphedDetection(self._model, images)
-        return self._graphed(images)
