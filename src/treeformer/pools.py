@@ -51,12 +51,17 @@ def process_pool(workers: int, start: Callable[..., None] | None = None, *argume
         workers: how many, at most; they are started as there is work.
         start: what each process calls first, with the arguments, which may hold memory from `shared_bytes`.
     """
-    context = multiprocessing.get_context("spawn")
-    pool = _SilentPool(workers, mp_context=context, initializer=_start, initargs=(start, arguments))
+    pool = silent_pool(workers, start, *arguments)
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def silent_pool(workers: int, start: Callable[..., None] | None = None, *arguments: Any) -> Executor:
+    """`process_pool` for whoever shuts it down, or leaves that to the end of this process."""
+    context = multiprocessing.get_context("spawn")
+    return _SilentPool(workers, mp_context=context, initializer=_start, initargs=(start, arguments))
 
 
 def shared_bytes(count: int) -> Any:

@@ -152,6 +152,33 @@ def test_ctrl_c_ends_the_step_and_leaves_a_checkpoint(config_file, tmp_path):
     assert progress.position == 4 * progress.step
 
 
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")
+def test_ctrl_c_in_the_last_validation_loses_nothing(config_file, tmp_path):
+    """A terminal sends it to the processes that make and judge the pictures, too."""
+    out = tmp_path / "out"
+    started = subprocess.Popen(
+        command(config_file, out, "steps=20", "validate_every=1000", "data.workers=1"),
+        env=ONE_THREAD, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    while not (out / "checkpoint.safetensors").exists():
+        assert started.poll() is None
+        time.sleep(0.02)
+    os.killpg(started.pid, signal.SIGINT)
+    assert "Traceback" not in started.communicate(timeout=120)[1]
+    assert started.returncode == 130
+    assert checkpoint.read_progress(out / "checkpoint.safetensors").step == 20
+    assert "valid_edge_f1" in (out / "log.csv").read_text()
+
+
+def test_a_validation_that_fails_loses_nothing(config_file, tmp_path):
+    def broken(_model):
+        raise RuntimeError("no figures")
+
+    with pytest.raises(RuntimeError, match="no figures"):
+        train(load_config(config_file, ["steps=3"]), tmp_path / "out", accelerator="cpu", measure=broken)
+    assert checkpoint.read_progress(tmp_path / "out" / "checkpoint.safetensors").step == 3
+
+
 def test_a_loss_that_is_no_number_ends_in_one_line(config_file, tmp_path):
     settings = ["optimiser.learning_rate=1.0e+30", "optimiser.warmup_steps=0", "steps=40", "validate_every=1000"]
     with pytest.raises(TreeformerError, match="not a number"):

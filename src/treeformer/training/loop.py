@@ -207,12 +207,14 @@ class _Run:
                         f"the loss is not a number since step {progress.step - bad_steps}; "
                         f"the last good checkpoint is {self.out / CHECKPOINT}"
                     )
-            if progress.step % config.validate_every == 0 or done:
-                self._validate()
-                last_log = (time.monotonic(), progress.step)
+            validating = done or progress.step % config.validate_every == 0
             due = self._agree(time.monotonic() - last_checkpoint > 60 * config.checkpoint_minutes)
-            if due or done or pausing or progress.step % config.validate_every == 0:
+            if due or validating or pausing:
                 self._save()
+                if validating:  # saved before, so that nothing is lost with it, and after, with what it found
+                    self._validate()
+                    self._save()
+                    last_log = (time.monotonic(), progress.step)
                 last_checkpoint = step_began = time.monotonic()
             if done or pausing or self._out_of_patience():
                 break

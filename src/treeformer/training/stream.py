@@ -207,11 +207,11 @@ def training_loader(
         pin_memory=pin,
         persistent_workers=workers > 0,
         prefetch_factor=4 if workers else None,
-        worker_init_fn=_stand_back,
+        worker_init_fn=stand_back,
     )
 
 
-def _stand_back(_worker: int) -> None:
+def stand_back(_worker: int) -> None:
     """A worker process lets the training process go first, and leaves Ctrl-C to it."""
     os.nice(10)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

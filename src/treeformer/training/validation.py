@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,9 +14,10 @@ from torch.utils.data import DataLoader
 
 from treeformer.data import Sample
 from treeformer.metrics import evaluate_pair
+from treeformer.pools import silent_pool
 from treeformer.skeleton import Skeleton
 from treeformer.training.config import TrainingConfig
-from treeformer.training.stream import FixedPictures
+from treeformer.training.stream import FixedPictures, stand_back
 
 BATCH = 32
 
@@ -33,7 +33,7 @@ class Validator:
         self.device = device
         self.bf16 = config.precision == "bf16"
         self.batch = batch
-        self._pool: ProcessPoolExecutor | None = None
+        self._pool: Executor | None = None
 
     def measure(self, model: Any) -> dict[str, float]:
         """The mean of every metric over the pictures; `pictures` is how many there were."""
@@ -64,8 +64,7 @@ class Validator:
         if not self.workers:
             return [_plain(evaluate_pair(*pair)) for pair in pairs]
         if self._pool is None:
-            # Forking a process that holds a GPU is not safe.
-            self._pool = ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
+            self._pool = silent_pool(self.workers)
         return [_plain(row) for row in self._pool.map(evaluate_pair, predictions, truths, chunksize=4)]
 
     def _batches(self) -> list[list[Sample]] | DataLoader[list[Sample]]:
@@ -74,6 +73,7 @@ class Validator:
             batch_size=self.batch,
             num_workers=self.workers,
             collate_fn=_usable,
+            worker_init_fn=stand_back,
         )
 
     @torch.no_grad()
