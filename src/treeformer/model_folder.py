@@ -48,6 +48,7 @@ class ModelSettings:
     node_threshold: float = 0.5  # least probability of a node …
     root_threshold: float = 0.5  # … and of a further plant's root
     candidate_score: float = 0.25  # tokens of a lower node score do not leave the network; at most node_threshold
+    peak_heat: float = 0.0  # no token begins at a colder peak of the heat map; 0: there are always as many
 
     @property
     def tile_step(self) -> int:
@@ -61,7 +62,7 @@ class ModelSettings:
         for name in ("input_size", "working_size"):
             if getattr(self, name) < 1:
                 raise ModelFolderError(f"{name} is {getattr(self, name)}, at least 1 px is needed")
-        for name in ("node_threshold", "root_threshold", "candidate_score"):
+        for name in ("node_threshold", "root_threshold", "candidate_score", "peak_heat"):
             if not 0 <= getattr(self, name) <= 1:  # NaN is not
                 raise ModelFolderError(f"{name} is {getattr(self, name)}, a probability is needed")
         if self.candidate_score > self.node_threshold:

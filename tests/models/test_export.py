@@ -22,11 +22,12 @@ from treeformer.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolderError
 from treeformer.models import InferenceModel, TreeFormer, TreeFormerConfig, inference
 from treeformer.models import export as export_module
 from treeformer.models.export import export_model, load_trained, save_pretrained
+from treeformer.nn.heat_map import peaks
 from treeformer.synthetic import picture
 
 SIDE = 64
 LARGE = 1e5  # a variance that float16 cannot hold
-THRESHOLDS = {"node_threshold": 0.25, "candidate_score": 0.2, "root_threshold": 0.45}
+THRESHOLDS = {"node_threshold": 0.25, "candidate_score": 0.2, "root_threshold": 0.45, "peak_heat": 0.0175}
 
 
 def network():
@@ -104,7 +105,7 @@ def test_a_blank_picture_gives_a_forest(folder, precision, value):
 
 def test_groups_change_nothing_but_the_padding(pictures, monkeypatch):
     monkeypatch.setattr(inference, "GROUP", 2)
-    model = InferenceModel(network(), THRESHOLDS["candidate_score"])
+    model = InferenceModel(network(), THRESHOLDS["candidate_score"], THRESHOLDS["peak_heat"])
     images = torch.from_numpy(pictures[[0, 1, 2]])
     with torch.inference_mode():
         together, groups = model(images), model.in_groups(images)
@@ -118,6 +119,35 @@ def test_groups_change_nothing_but_the_padding(pictures, monkeypatch):
                 torch.testing.assert_close(whole[row][where], part[place][where], atol=1e-4, rtol=1e-4)
 
 
+def test_a_token_begins_at_each_hot_peak_and_company_changes_nothing(pictures):
+    heat = THRESHOLDS["peak_heat"]
+    model, images = network(), torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
+    with torch.inference_mode():
+        all_of_them = model.detect(images)
+        _, hot = peaks(all_of_them.heat, model.config.tokens)
+        together = model.detect(images, least_heat=heat)
+        alone = [model.detect(image[None], least_heat=heat) for image in images]
+    counts = (hot >= heat).sum(1).tolist()
+    assert len(set(counts)) > 2
+    assert together.begun.shape[1] == max(counts)
+    assert together.begun.sum(1).tolist() == counts
+    for row, (one, count) in enumerate(zip(alone, counts, strict=True)):
+        assert one.begun.shape == (1, count)
+        torch.testing.assert_close(one.decoded.tokens[0], together.decoded.tokens[row, :count], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(one.decoded.relation[0], together.decoded.relation[row], atol=1e-4, rtol=1e-4)
+        score = InferenceModel(model, 0.0, heat).detect(torch.from_numpy(pictures))[1]
+        assert not score[row, count:].any()
+
+
+def test_without_a_hot_peak_there_are_no_nodes(pictures):
+    model = InferenceModel(network(), 0.0, 0.9)
+    with torch.inference_mode():
+        score, points, cost, root = model(torch.from_numpy(pictures[:2]))
+    assert score.shape == (2, 2)
+    assert not score.any()
+    assert all(tensor.isfinite().all() for tensor in (points, cost, root))
+
+
 def trees(raw, folder):
     thresholds = {name: getattr(folder.config, name) for name in ("node_threshold", "root_threshold")}
     return [decode(*arrays, **thresholds) for arrays in zip(*raw, strict=True)]
@@ -125,14 +155,14 @@ def trees(raw, folder):
 
 def test_candidates_are_all_that_could_be_nodes_and_no_more(folder, pictures):
     engine = open_engine(folder, "torch")
-    everything = InferenceModel(TreeFormer.from_pretrained(folder.path), 0.0)
+    everything = InferenceModel(TreeFormer.from_pretrained(folder.path), 0.0, THRESHOLDS["peak_heat"])
     counts = set()
     for image in pictures:
         raw = engine(image[None])
         with torch.no_grad():
             full = RawPrediction(*(tensor.numpy() for tensor in everything(torch.from_numpy(image[None]))))
         kept = max(2, int((full.node_score >= THRESHOLDS["candidate_score"]).sum()))
-        assert full.node_score.shape == (1, 24)
+        assert full.node_score.shape[1] <= 24
         np.testing.assert_allclose(raw.node_score, full.node_score[:, :kept], atol=1e-5)
         np.testing.assert_allclose(raw.edge_cost, full.edge_cost[:, :kept, :kept], atol=1e-4)
         counts.add(kept)
@@ -235,7 +265,7 @@ class TestExport:
         assert rest.pop("card") == folder.card
         assert rest.pop("int8") is False
         assert rest == {name: getattr(expected, name) for name in rest}
-        assert len(rest) == 5
+        assert len(rest) == 6
 
     def test_mistakes(self, saved, trained, folder, tmp_path):
         with pytest.raises(ModelFolderError, match=r"not the best\.safetensors of a training run"):

@@ -49,7 +49,9 @@ def test_peaks_of_the_targets_are_the_nodes_again():
     mask = torch.ones(1, 3, dtype=torch.bool)
     column, row = cells_of(points, 8, 16, 4)
     heat = heat_targets(points, mask, 8, 16, 4, 0.8).clamp(1e-4, 1 - 1e-4).logit()
-    found = peaks(heat, 3)
+    found, heat_there = peaks(heat, 5)
+    torch.testing.assert_close(heat_there[0], torch.tensor([1 - 1e-4] * 3 + [1e-4] * 2), atol=1e-5, rtol=0)
+    found = found[:, :3]
     assert sorted(found[0].tolist()) == sorted((row * 16 + column)[0].tolist())
     offsets = torch.zeros(1, 8 * 16, 2)
     offsets.scatter_(
@@ -62,9 +64,9 @@ def test_neighbours_in_diagonal_cells_are_both_peaks_and_slopes_are_none():
     points = torch.tensor([[[10.0, 10.0], [14.0, 14.0]]])
     heat = heat_targets(points, torch.ones(1, 2, dtype=torch.bool), 8, 8, 4, 0.8)
     logits = (0.2 + 0.5 * heat).logit()
-    assert sorted(peaks(logits, 2)[0].tolist()) == [2 * 8 + 2, 3 * 8 + 3]
+    assert sorted(peaks(logits, 2)[0][0].tolist()) == [2 * 8 + 2, 3 * 8 + 3]
     lone = heat_targets(points[:, :1], torch.ones(1, 1, dtype=torch.bool), 8, 8, 4, 0.8)
-    order = peaks((0.2 + 0.5 * lone).logit(), 64)[0].tolist()
+    order = peaks((0.2 + 0.5 * lone).logit(), 64)[0][0].tolist()
     near = [row * 8 + column for row in (1, 2, 3) for column in (1, 2, 3) if (row, column) != (2, 2)]
     assert order[0] == 2 * 8 + 2
     assert not set(near) & set(order[:20]), "the cells around a lone peak come after all level ground"

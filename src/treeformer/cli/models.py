@@ -34,6 +34,9 @@ def export(
     candidate_score: Annotated[
         float | None, typer.Option(help="Least node score that leaves the network, at most the node threshold.")
     ] = None,
+    peak_heat: Annotated[
+        float | None, typer.Option(help="Least heat of a peak that a token begins at; 0: as many tokens as there are.")
+    ] = None,
     tokens: Annotated[
         int | None, typer.Option(help="The most nodes of one input, where tokens come from the heat map.")
     ] = None,
@@ -53,6 +56,7 @@ def export(
         "node_threshold": node_threshold,
         "root_threshold": root_threshold,
         "candidate_score": candidate_score,
+        "peak_heat": peak_heat,
     }
     folder = export_model(
         model,
@@ -89,6 +93,7 @@ def info(
         ("node threshold", f"{config.node_threshold:g}"),
         ("root threshold", f"{config.root_threshold:g}"),
         ("candidate score", f"{config.candidate_score:g}"),
+        ("peak heat", f"{config.peak_heat:g}"),
         ("8 bits", "yes" if folder.has_int8 else "no"),
     ]
     for file, digest in folder.hashes.items():

@@ -24,8 +24,7 @@ from treeformer.model_folder import (
     write_config,
 )
 from treeformer.models.config import TreeFormerConfig
-from treeformer.models.inference import FEWEST_CANDIDATES
-from treeformer.models.treeformer import TreeFormer
+from treeformer.models.treeformer import FEWEST_TOKENS, TreeFormer
 
 ARCHITECTURE = "TreeFormer"
 
@@ -47,8 +46,8 @@ def save_pretrained(
     chosen = ModelSettings(ARCHITECTURE, json.loads(json.dumps(asdict(model.config))), **settings)
     if chosen.input_size % model.strides[-1]:
         raise ModelFolderError(f"input_size {chosen.input_size} is not a multiple of {model.strides[-1]}")
-    if model.config.tokens < FEWEST_CANDIDATES:
-        raise ModelFolderError(f"a network of {model.config.tokens} tokens; at least {FEWEST_CANDIDATES} are needed")
+    if model.config.tokens < FEWEST_TOKENS:
+        raise ModelFolderError(f"a network of {model.config.tokens} tokens; at least {FEWEST_TOKENS} are needed")
     path = Path(folder)
     write_weights(path / WEIGHTS, model)
     write_graphs(path, model, chosen, int8=int8)
@@ -97,7 +96,7 @@ def export_model(
 
 def _with_tokens(model: TreeFormer, tokens: int) -> TreeFormer:
     """The same weights with another number of object tokens."""
-    if model.config.token_source != "heat_map" or tokens < FEWEST_CANDIDATES:
+    if model.config.token_source != "heat_map" or tokens < FEWEST_TOKENS:
         raise ModelFolderError(f"{tokens} tokens: this network cannot have another number than {model.config.tokens}")
     other = TreeFormer(replace(model.config, tokens=tokens))
     other.load_state_dict(model.state_dict())

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from treeformer.models.treeformer import Detection, TreeFormer
+from treeformer.models.treeformer import FEWEST_TOKENS, Detection, TreeFormer
 from treeformer.nn.sfs import edge_margin
 
-FEWEST_CANDIDATES = 2  # sizes 0 and 1 are special cases to torch.export
 GROUP = 8  # pictures with about as many candidates, whose pairs are asked for together
 
 Candidates = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -22,21 +21,22 @@ class InferenceModel(nn.Module):
     Args:
         model: the network.
         candidate_score: least node score of a candidate; that of all other tokens is 0.
+        peak_heat: least heat of a peak that a token begins at; 0: there are always as many as the network has.
     """
 
-    def __init__(self, model: TreeFormer, candidate_score: float) -> None:
+    def __init__(self, model: TreeFormer, candidate_score: float, peak_heat: float = 0.0) -> None:
         super().__init__()
         self.model = model
-        self.candidate_score = candidate_score
+        self.candidate_score, self.peak_heat = candidate_score, peak_heat
 
     def forward(self, images: Tensor) -> Candidates:
         """(B,S,S,3) uint8 RGB → node scores (B,K), points (B,K,2) px, edge costs (B,K,K), root logits (B,K).
 
         K is the largest number of candidates in a picture of the batch, at least 2; the likeliest come first.
         """
-        found, score = self._detect(images)
+        found, score = self.detect(images)
         count = self._count(score).max().item()
-        torch._check(count >= FEWEST_CANDIDATES)
+        torch._check(count >= FEWEST_TOKENS)
         torch._check(count <= score.shape[1])
         return self._relate(found, score, count)
 
@@ -46,20 +46,22 @@ class InferenceModel(nn.Module):
         Returns:
             The numbers of the pictures of each group, and what `forward` gives for them.
         """
-        found, score = self._detect(images)
+        found, score = self.detect(images)
         count = self._count(score).tolist()
         order = sorted(range(len(count)), key=count.__getitem__, reverse=True)
         groups = [order[start : start + GROUP] for start in range(0, len(order), GROUP)]
         return [(rows, self._relate(_rows_of(found, rows), score[rows], count[rows[0]])) for rows in groups]
 
-    def _detect(self, images: Tensor) -> tuple[Detection, Tensor]:
-        """What is found, and the tokens' scores (B,Q)."""
-        found = self.model.detect(images.permute(0, 3, 1, 2).float() / 255.0, None, None)
+    def detect(self, images: Tensor) -> tuple[Detection, Tensor]:
+        """What is found in (B,S,S,3) uint8 pictures, and the tokens' scores (B,Q), 0 below the candidates'."""
+        found = self.model.detect(images.permute(0, 3, 1, 2).float() / 255.0, least_heat=self.peak_heat)
         score = found.decoded.node_logits[-1].sigmoid()
+        if found.begun is not None:
+            score = score * found.begun
         return found, score * (score >= self.candidate_score)
 
     def _count(self, score: Tensor) -> Tensor:
-        return (score > 0).sum(1).clamp(min=FEWEST_CANDIDATES)
+        return (score > 0).sum(1).clamp(min=FEWEST_TOKENS)
 
     def _relate(self, found: Detection, score: Tensor, count: int) -> Candidates:
         """The `count` likeliest tokens of each picture, and their edges."""

@@ -53,7 +53,7 @@ def trace(model: TreeFormer, settings: ModelSettings) -> Any:
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         program = torch.onnx.export(
-            InferenceModel(model.eval(), settings.candidate_score).eval(),
+            InferenceModel(model.eval(), settings.candidate_score, settings.peak_heat).eval(),
             (example,),
             input_names=["images"],
             output_names=list(OUTPUTS),

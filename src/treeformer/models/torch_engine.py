@@ -31,7 +31,7 @@ class TorchEngine:
         if threads:
             torch.set_num_threads(threads)
         self.name, self.input_size = f"torch {self.device}", folder.config.input_size
-        self._model = InferenceModel(model.eval(), folder.config.candidate_score)
+        self._model = InferenceModel(model.eval(), folder.config.candidate_score, folder.config.peak_heat)
 
     @torch.inference_mode()
     def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:

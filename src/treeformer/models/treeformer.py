@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from treeformer.decode import decode
 from treeformer.errors import TreeformerError
@@ -30,6 +31,7 @@ from treeformer.nn.targets import Targets
 from treeformer.nn.transformer import DecoderLayer, Encoder, EncoderLayer
 from treeformer.skeleton import Skeleton
 
+FEWEST_TOKENS = 2  # sizes 0 and 1 are special cases to torch.export
 ROOT_PRIOR = 0.02  # probability of a token to be a root, before training
 COMPILED_PARTS = (Bottleneck, FeaturePyramid, LevelProjections, HeatMapHead, EncoderLayer, DecoderLayer, RelationHead)
 
@@ -42,6 +44,7 @@ class Detection(NamedTuple):
     fine: Level  # the finest level
     heat: Tensor | None  # (B,h,w)
     offsets: Tensor | None  # (B,h·w,2)
+    begun: Tensor | None = None  # (B,Q) bool: tokens at a peak that is hot enough; None: all
 
 
 class TreeFormer(nn.Module):
@@ -130,7 +133,7 @@ class TreeFormer(nn.Module):
                 confident of the others, and denoising tokens are added.
         """
         if targets is None:
-            found = self.detect(images, None, None)
+            found = self.detect(images)
             tokens, relation, node_logits, points = found.decoded
             edge_logits = self.relate(tokens, relation, points[-1], found.fine, node_logits[-1].sigmoid())
             return Output(
@@ -174,13 +177,21 @@ class TreeFormer(nn.Module):
             denoising,
         )
 
-    def detect(self, images: Tensor, noisy_points: Tensor | None, noisy_mask: Tensor | None) -> Detection:
+    def detect(
+        self,
+        images: Tensor,
+        noisy_points: Tensor | None = None,
+        noisy_mask: Tensor | None = None,
+        least_heat: float = 0.0,
+    ) -> Detection:
         """Everything up to the edges.
 
         Args:
             images: (B,3,H,W).
             noisy_points: (B,D,2) px, where denoising tokens begin; None for none.
             noisy_mask: (B,D) bool, the real ones among them.
+            least_heat: no token begins at a colder peak: there are as many as the picture of the batch with the most
+                needs, and those that another one does not need look at nothing there. Not together with denoising.
         """
         height, width = images.shape[-2:]
         if height % self.strides[-1] or width % self.strides[-1]:
@@ -189,10 +200,17 @@ class TreeFormer(nn.Module):
         levels = [as_level(feature_map, stride) for feature_map, stride in zip(maps, self.strides, strict=True)]
         if self.encoder is not None:
             levels = self.encoder(levels)
-        heat = offsets = encode = mask = None
+        heat = offsets = encode = mask = begun = None
         if self.heat_map is not None:
             heat, offsets = self.heat_map(maps[0], levels[0].stride)
-            cell = peaks(heat.detach(), self.config.tokens)
+            cell, heat_there = peaks(heat.detach(), self.config.tokens)
+            if least_heat:
+                begun = heat_there >= least_heat
+                count = begun.sum(1).max().clamp(min=FEWEST_TOKENS).item()
+                torch._check(count >= FEWEST_TOKENS)
+                torch._check(count <= self.config.tokens)
+                cell, begun = cell[:, :count], begun[:, :count]
+                mask = functional.pad(begun, (0, 1), value=True)[:, None, None, :]  # and the relation token
             points = cell_points(cell, offsets.detach(), levels[0].width, levels[0].stride)
             content, positions, encode = self._content_at(levels[0], points), self._encode(points), self._encode
         else:
@@ -209,7 +227,7 @@ class TreeFormer(nn.Module):
             mask = denoising_mask(noisy_mask, self.config.tokens)
         decoded = self.decoder(content, positions, points, levels, mask, encode)
         root_logits = self.root_head(decoded.tokens).float().squeeze(-1)
-        return Detection(decoded, root_logits, levels[0], heat, offsets)
+        return Detection(decoded, root_logits, levels[0], heat, offsets, begun)
 
     def relate(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level, scores: Tensor) -> Tensor:
         """Edge logits (B,N,N,2) among some tokens (B,N,width) at points (B,N,2) px that are nodes at scores (B,N)."""

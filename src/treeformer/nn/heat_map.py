@@ -51,8 +51,10 @@ class HeatMapHead(nn.Module):
         return heat[:, 0], offsets.permute(0, 2, 3, 1).flatten(1, 2)
 
 
-def peaks(heat: Tensor, count: int) -> Tensor:
-    """The cells where tokens begin: (B,count) indices, the hottest first.
+def peaks(heat: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The cells where tokens begin: (B,count) indices, the hottest first, and their heat (B,count) in [0,1].
+
+    Where there are fewer peaks, the rest are any cells, at a heat of 0.
 
     A peak is no colder than its neighbours above, below, left and right. Around a lone node the diagonal cells are
     colder than these anyway; not comparing with them lets two nodes in diagonal cells both be peaks.
@@ -62,7 +64,8 @@ def peaks(heat: Tensor, count: int) -> Tensor:
         functional.max_pool2d(probability, (3, 1), 1, (1, 0))
     )
     rank = probability * (probability == beside)  # `where` with a number would wait for the device
-    return rank.flatten(1).topk(count, dim=1).indices
+    hottest = rank.flatten(1).topk(count, dim=1)
+    return hottest.indices, hottest.values
 
 
 def cell_points(cell: Tensor, offsets: Tensor, width: int, stride: int) -> Tensor:
