@@ -2,7 +2,8 @@
 
 Reading a map between its cells is four gathers of whole rows (all channels of a cell lie together) rather than
 `grid_sample`: the rows are read and, in the backward pass, added in one piece each. In training torch.compile makes one
-kernel of the gathers, their weights and the sum; for use on a GPU, `embedding_bag` is such a kernel.
+kernel of the gathers, their weights and the sum; for use on a GPU, `embedding_bag` is such a kernel. Attention in
+training on a GPU has kernels of its own, `treeformer.nn.deformable_triton`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from treeformer.nn import deformable_triton
 
 
 class Level(NamedTuple):
@@ -118,6 +121,8 @@ class DeformableAttention(nn.Module):
         grid = (batch, count, self.heads, self.levels, self.points)
         offsets = self.offsets(query).float().view(*grid, 2)
         weights = self.weights(query).float().view(batch, count, self.heads, -1).softmax(-1).view(grid)
+        if self.training and deformable_triton.can_read(query):
+            return self.output(self._read_by_kernel(points, offsets, weights, levels).flatten(2).to(query.dtype))
 
         cells, cell_weights = [], []  # of each level, (B,Q,heads,points·4)
         for index, level in enumerate(levels):
@@ -131,10 +136,21 @@ class DeformableAttention(nn.Module):
         read = self._read_then_project if reading_first else self._project_then_read
         return self.output(read(cells, cell_weights, levels).flatten(2).to(query.dtype))
 
+    def _read_by_kernel(self, points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[Level]) -> Tensor:
+        """`_project_then_read` without indices in memory: (B,Q,heads,width/heads)."""
+        moves = [offset * level.stride for offset, level in zip(offsets.unbind(3), levels, strict=True)]
+        places = points[:, :, None, None, None, :] + torch.stack(moves, dim=3)
+        shapes = [(level.height, level.width, level.stride) for level in levels]
+        return deformable_triton.read(self._project(levels).unflatten(-1, (self.heads, -1)), places, weights, shapes)
+
+    def _project(self, levels: Sequence[Level]) -> Tensor:
+        """Values of the cells of all levels: (B,S,width)."""
+        return torch.cat([self.values[str(level.cells.shape[-1])](level.cells) for level in levels], dim=1)
+
     def _project_then_read(self, cells: list[Tensor], weights: list[Tensor], levels: Sequence[Level]) -> Tensor:
         """Values of all cells, read where the heads look: (B,Q,heads,width/heads)."""
         batch, heads = cells[0].shape[0], self.heads
-        value = torch.cat([self.values[str(level.cells.shape[-1])](level.cells) for level in levels], dim=1)
+        value = self._project(levels)
         total, width = value.shape[1:]
         table = value.reshape(batch * total * heads, width // heads).float()
         image = torch.arange(batch, device=value.device).view(-1, 1, 1, 1)
