@@ -56,16 +56,6 @@ def with_gradients(read, tensors, shapes):
     return result, *torch.autograd.grad(result, tensors, torch.randn(result.shape).to(DEVICE))
 
 
-@pytest.fixture(params=["at corners", "in bands", "in small bands"])
-def way(request, monkeypatch):
-    """How the gradients of values are added; small blocks, so that there are several of everything."""
-    monkeypatch.setattr(deformable_triton, "BAND_MAP_CELLS", 0 if request.param == "at corners" else 1 << 20)
-    if request.param == "in small bands":
-        monkeypatch.setattr(deformable_triton, "BAND_CELLS", 16)
-        monkeypatch.setattr(deformable_triton, "BAND_QUERIES", 16)
-        monkeypatch.setattr(deformable_triton, "BAND_STEPS", 2)
-
-
 @needs_kernel
 @pytest.mark.parametrize(
     ("shapes", "sizes"),
@@ -78,7 +68,7 @@ def way(request, monkeypatch):
     ],
     ids=["several", "more queries than a block", "one of each", "one cell", "long"],
 )
-def test_values_and_gradients_are_those_of_plain_torch(way, shapes, sizes):
+def test_values_and_gradients_are_those_of_plain_torch(shapes, sizes):
     tensors = inputs(shapes, **sizes)
     found, expected = (with_gradients(read, tensors, shapes) for read in (deformable_triton.read, read_plainly))
     for mine, other in zip(found, expected, strict=True):
@@ -86,7 +76,7 @@ def test_values_and_gradients_are_those_of_plain_torch(way, shapes, sizes):
 
 
 @needs_kernel
-def test_places_on_borders_and_centres_are_those_of_plain_torch(way):
+def test_places_on_borders_and_centres_are_those_of_plain_torch():
     values, places, weights = inputs(SEVERAL, queries=12)
     stride = torch.tensor([stride for _, _, stride in SEVERAL], device=DEVICE).view(-1, 1, 1)
     cell = torch.randint(-2, 9, places.shape, device=DEVICE)
@@ -98,33 +88,19 @@ def test_places_on_borders_and_centres_are_those_of_plain_torch(way):
 
 
 @needs_kernel
-def test_a_place_between_two_bands_gives_to_both(way):
-    shape = (12, 3, 2)  # bands of four rows, where they are small
-    lines = torch.tensor([-1.2, -0.3, 0.4, 3.2, 3.9, 4.0, 7.5, 10.9, 11.4, 12.2])  # a head each, alone in its block
-    values, places, weights = inputs([shape], queries=1, heads=len(lines), points=1)
-    with torch.no_grad():
-        places[..., 0] = 2.3
-        places[..., 1] = ((lines + 0.5) * 2).view(1, 1, -1, 1, 1).to(DEVICE)
-    tensors = [values, places, weights]
-    found, expected = (with_gradients(read, tensors, [shape]) for read in (deformable_triton.read, read_plainly))
-    for mine, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, other, atol=3e-5, rtol=1e-5)
-
-
-@needs_kernel
-def test_values_in_bfloat16_are_added_in_float32(way):
+def test_values_in_bfloat16_are_added_in_float32():
     tensors = inputs(SEVERAL, queries=9, channels=16, dtype=torch.bfloat16)
     found, expected = (with_gradients(read, tensors, SEVERAL) for read in (deformable_triton.read, read_plainly))
     assert found[1].dtype == torch.bfloat16
     for number in (0, 2, 3):
         torch.testing.assert_close(found[number], expected[number], atol=3e-5, rtol=1e-5)
-    # One is rounded to bfloat16 (2⁻⁸) at the end; the products' factors may be TF32 (2⁻¹¹ of a sum of some ten).
+    # Both are rounded to bfloat16 (2⁻⁸) at the end.
     torch.testing.assert_close(found[1], expected[1], atol=1e-2, rtol=2**-7)
 
 
 @needs_kernel
 @pytest.mark.parametrize("bad", [NAN, INFINITE, -INFINITE, -1e30, 3e38])
-def test_a_wild_place_spoils_nothing_but_itself(way, bad):
+def test_a_wild_place_spoils_nothing_but_itself(bad):
     values, places, weights = inputs(SEVERAL)
     with torch.no_grad():
         places[0, 2, 1, 0, 1, 0] = bad
@@ -140,7 +116,7 @@ def test_a_wild_place_spoils_nothing_but_itself(way, bad):
 
 @needs_kernel
 @pytest.mark.parametrize("queries", [0, 1])
-def test_no_query_reads_nothing(way, queries):
+def test_no_query_reads_nothing(queries):
     tensors = inputs(SEVERAL, queries=queries)
     read, of_values, of_places, _ = with_gradients(deformable_triton.read, tensors, SEVERAL)
     assert read.shape == (2, queries, 2, 4)
@@ -171,9 +147,9 @@ def attention_and_inputs():
 
 
 def attend(module, tensors):
-    """What it gives, and the gradients of all parameters."""
+    """What it gives, without its history, which belongs to the stream of this call; gradients of all parameters."""
     result = module(*tensors)
-    return [result, *torch.autograd.grad(result.float().square().sum(), list(module.parameters()))]
+    return [result.detach(), *torch.autograd.grad(result.float().square().sum(), list(module.parameters()))]
 
 
 @needs_kernel
@@ -221,8 +197,8 @@ def test_only_training_on_a_gpu_asks_for_the_kernel():
 
 def test_maps_follow_each_other():
     first, second = deformable_triton.map_shapes([5, 7, 4, 3, 4, 8])
-    assert first == (0, 0, 5, 7, 4)
-    assert second == (1, 35, 3, 4, 8)
+    assert first == (0, 5, 7, 4)
+    assert second == (35, 3, 4, 8)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -3,12 +3,9 @@
 Nothing but places and attention weights lies in memory: corners and their bilinear weights are made where they are
 used. A row is a query and a head, its channels lie together, so a corner is one access to 2·channels bytes (bfloat16).
 
-The gradients of the values are the dear part. Row by row they are `add_at_corners`: as many atomic additions in float32
-as there are rows, corners and channels, four of them in one instruction at best (64 bytes a corner of 16 channels), and
-for the paper's encoder 2.9·10⁹ a layer; what the L2 cache adds in a second is their floor, and less where many queries
-meet in few cells. Therefore small maps are done otherwise, `add_in_bands`: the weight of a place in the cell (row,
-column) is tent(y − row) · tent(x − column), with tent(d) = max(0, 1 − |d|), so the weights of a block of queries in all
-cells of a map are cheap to make, and the gradients are a matrix product, weights times gradients of the queries.
+The gradients of the values are the dear part: as many atomic additions in float32 as there are rows, corners and
+channels, four of them in one instruction at best (64 bytes a corner of 16 channels), and for the paper's encoder
+2.9·10⁹ a layer. What the L2 cache adds in a second is their floor.
 """
 
 from __future__ import annotations
@@ -23,15 +20,12 @@ from treeformer.nn.spanning_triton import jit, tl, triton
 
 # What a program takes at once; benchmarks/deformable_attention.py tries others.
 READ_NUMBERS, READ_WARPS = 1024, 4  # rows × channels of a program that reads: eight a thread, 16 bytes in bfloat16
-ADD_NUMBERS, ADD_WARPS = 512, 4  # of a program that adds at corners: four a thread, 16 bytes in float32
-BAND_MAP_CELLS = 256  # a map of at most so many cells gets its gradients band by band
-BAND_CELLS, BAND_QUERIES, BAND_STEPS, BAND_WARPS = 256, 32, 32, 8  # of a band; of a step; steps of a program
+ADD_NUMBERS, ADD_WARPS = 512, 4  # of a program that adds gradients: four a thread, 16 bytes in float32
 
 
 class MapShape(NamedTuple):
     """Where the cells of one map lie among those of all, and how they lie in the picture."""
 
-    number: int
     first: int  # of its cells
     height: int
     width: int
@@ -63,9 +57,8 @@ def read(values: Tensor, places: Tensor, weights: Tensor, shapes: Sequence[tuple
 def map_shapes(flat: Sequence[int]) -> tuple[MapShape, ...]:
     """From (height, width, stride, height, …), as an operator can take it."""
     shapes, first = [], 0
-    for number in range(len(flat) // 3):
-        height, width, stride = flat[3 * number : 3 * number + 3]
-        shapes.append(MapShape(number, first, height, width, stride))
+    for height, width, stride in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
+        shapes.append(MapShape(first, height, width, stride))
         first += height * width
     return tuple(shapes)
 
@@ -121,36 +114,14 @@ def _read_backward(
     of_values = torch.zeros(values.shape, dtype=torch.float32, device=values.device)
     of_places, of_weights = places.new_empty(places.shape), weights.new_empty(weights.shape)
     if gradient.numel():
-        maps = map_shapes(shapes)
-        banded = [shape for shape in maps if shape.height * shape.width <= BAND_MAP_CELLS]
-        cornered = tuple(shape for shape in maps if shape not in banded)
-        common = {"HEADS": heads, "POINTS": points, "CHANNELS": channels}
-        lanes, rows = triton.next_power_of_2(channels), queries * heads
-        together = rows_for(READ_NUMBERS, channels, READ_WARPS)
-        added_together = rows_for(ADD_NUMBERS, channels, ADD_WARPS)
+        rows, together = queries * heads, rows_for(ADD_NUMBERS, channels, ADD_WARPS)
         with torch.cuda.device_of(values):
             read_rows_backward[(triton.cdiv(rows, together), batch)](
-                gradient, values, places, weights, of_places, of_weights, rows, cells,
-                MAPS=maps, LANES=lanes, POINT_LANES=triton.next_power_of_2(points), ROWS=together, **common,
-                num_warps=READ_WARPS,
+                gradient, values, places, weights, of_values, of_places, of_weights, rows, cells,
+                HEADS=heads, MAPS=map_shapes(shapes), POINTS=points, CHANNELS=channels,
+                LANES=triton.next_power_of_2(channels), POINT_LANES=triton.next_power_of_2(points), ROWS=together,
+                num_warps=ADD_WARPS,
             )  # fmt: skip
-            if cornered:
-                add_at_corners[(triton.cdiv(rows, added_together), batch)](
-                    gradient, places, weights, of_values, rows, cells,
-                    MAPS=cornered, MAP_COUNT=len(maps), LANES=lanes, ROWS=added_together, **common, num_warps=ADD_WARPS,
-                )  # fmt: skip
-            for shape in banded:
-                columns = triton.next_power_of_2(shape.width)
-                band = max(min(triton.next_power_of_2(shape.height), BAND_CELLS // columns), -(-16 // columns))
-                bands = triton.cdiv(shape.height, band)
-                steps = min(triton.cdiv(queries, BAND_QUERIES), BAND_STEPS)
-                add_in_bands[(bands * triton.cdiv(queries, steps * BAND_QUERIES), heads, batch)](
-                    gradient, places, weights, of_values, queries, cells,
-                    MAP=shape, MAP_COUNT=len(maps), BANDS=bands, BAND=band, COLUMNS=columns, LANES=max(lanes, 16),
-                    QUERIES=BAND_QUERIES, STEPS=steps, **common, num_warps=BAND_WARPS,
-                    # What becomes bfloat16 in the end may be multiplied in TF32, which has three bits more.
-                    PRECISION="ieee" if values.dtype in (torch.float32, torch.float64) else "tf32",
-                )  # fmt: skip
     return of_values.to(values.dtype), of_places, of_weights
 
 
@@ -222,14 +193,14 @@ def read_rows(
         for point in tl.static_range(POINTS):
             index = (row * len(MAPS) + number) * POINTS + point
             weight = tl.load(weight_ptr + index, mask=real, other=0.0)
-            column, line = load_place(place_ptr, index, real, MAPS[number][4])
-            left, beyond_left = before(column, MAPS[number][3])
-            top, beyond_top = before(line, MAPS[number][2])
+            column, line = load_place(place_ptr, index, real, MAPS[number][3])
+            left, beyond_left = before(column, MAPS[number][2])
+            top, beyond_top = before(line, MAPS[number][1])
             for corner in tl.static_range(4):
                 cell, inside, across, down = corner_of(
-                    left, top, beyond_left, beyond_top, corner, MAPS[number][2], MAPS[number][3]
+                    left, top, beyond_left, beyond_top, corner, MAPS[number][1], MAPS[number][2]
                 )
-                there = value_ptr + ((MAPS[number][1] + cell) * (HEADS * CHANNELS))[:, None]
+                there = value_ptr + ((MAPS[number][0] + cell) * (HEADS * CHANNELS))[:, None]
                 value = tl.load(there, mask=inside[:, None] & (lane < CHANNELS), other=0.0).to(tl.float32)
                 total += (weight * across * down)[:, None] * value
     result = result_ptr + picture * rows * CHANNELS + (row * CHANNELS)[:, None] + lane
@@ -238,11 +209,14 @@ def read_rows(
 
 @jit
 def read_rows_backward(
-    gradient_ptr, value_ptr, place_ptr, weight_ptr, of_place_ptr, of_weight_ptr, rows, cells,
+    gradient_ptr, value_ptr, place_ptr, weight_ptr, of_value_ptr, of_place_ptr, of_weight_ptr, rows, cells,
     HEADS: tl.constexpr, MAPS: tl.constexpr, POINTS: tl.constexpr, CHANNELS: tl.constexpr, LANES: tl.constexpr,
     POINT_LANES: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of places and weights: how much each corner's value agrees with the gradient of the row."""
+    """Gradients: of values, added to (B,cells,HEADS,CHANNELS) float32, and of places and weights.
+
+    The latter are how much each corner's value agrees with the gradient of the row.
+    """
     picture = tl.program_id(1).to(tl.int64)
     place_ptr += picture * rows * len(MAPS) * POINTS * 2
     of_place_ptr += picture * rows * len(MAPS) * POINTS * 2
@@ -251,9 +225,10 @@ def read_rows_backward(
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     real = row < rows
     lane = tl.arange(0, LANES)[None, :]
-    value_ptr += picture * cells * HEADS * CHANNELS + (row % HEADS * CHANNELS)[:, None] + lane
+    channel = picture * cells * HEADS * CHANNELS + (row % HEADS * CHANNELS)[:, None] + lane
     gradient_ptr += picture * rows * CHANNELS + (row * CHANNELS)[:, None] + lane
-    gradient = tl.load(gradient_ptr, mask=real[:, None] & (lane < CHANNELS), other=0.0)
+    seen = lane < CHANNELS
+    gradient = tl.load(gradient_ptr, mask=real[:, None] & seen, other=0.0)
     # A map's gradients are gathered in a tile and stored in one piece.
     place_lane = tl.arange(0, 2 * POINT_LANES)[None, :]
     point_lane = tl.arange(0, POINT_LANES)[None, :]
@@ -263,113 +238,27 @@ def read_rows_backward(
         first = (row * len(MAPS) + number) * POINTS
         for point in tl.static_range(POINTS):
             weight = tl.load(weight_ptr + first + point, mask=real, other=0.0)
-            column, line = load_place(place_ptr, first + point, real, MAPS[number][4])
-            left, beyond_left = before(column, MAPS[number][3])
-            top, beyond_top = before(line, MAPS[number][2])
+            column, line = load_place(place_ptr, first + point, real, MAPS[number][3])
+            left, beyond_left = before(column, MAPS[number][2])
+            top, beyond_top = before(line, MAPS[number][1])
             of_column, of_line, of_weight = 0.0 * column, 0.0 * line, 0.0 * column
             for corner in tl.static_range(4):
                 cell, inside, across, down = corner_of(
-                    left, top, beyond_left, beyond_top, corner, MAPS[number][2], MAPS[number][3]
+                    left, top, beyond_left, beyond_top, corner, MAPS[number][1], MAPS[number][2]
                 )
-                there = value_ptr + ((MAPS[number][1] + cell) * (HEADS * CHANNELS))[:, None]
-                value = tl.load(there, mask=inside[:, None] & (lane < CHANNELS), other=0.0).to(tl.float32)
+                known = inside[:, None] & seen
+                there = channel + ((MAPS[number][0] + cell) * (HEADS * CHANNELS))[:, None]
+                value = tl.load(value_ptr + there, mask=known, other=0.0).to(tl.float32)
                 agreement = tl.sum(value * gradient, axis=1)
+                part = (weight * across * down)[:, None] * gradient
+                tl.atomic_add(of_value_ptr + there, part, mask=known, sem="relaxed")
                 of_weight += across * down * agreement
                 of_column += down * agreement if corner % 2 else -down * agreement
                 of_line += across * agreement if corner // 2 else -across * agreement
-            scale = weight * (1.0 / MAPS[number][4])
+            scale = weight * (1.0 / MAPS[number][3])
             of_places = tl.where(place_lane == 2 * point, (of_column * scale)[:, None], of_places)
             of_places = tl.where(place_lane == 2 * point + 1, (of_line * scale)[:, None], of_places)
             of_weights = tl.where(point_lane == point, of_weight[:, None], of_weights)
         inside_places = real[:, None] & (place_lane < 2 * POINTS)
         tl.store(of_place_ptr + 2 * first[:, None] + place_lane, of_places, mask=inside_places)
         tl.store(of_weight_ptr + first[:, None] + point_lane, of_weights, mask=real[:, None] & (point_lane < POINTS))
-
-
-@jit
-def add_at_corners(
-    gradient_ptr, place_ptr, weight_ptr, of_value_ptr, rows, cells,
-    HEADS: tl.constexpr, MAPS: tl.constexpr, MAP_COUNT: tl.constexpr, POINTS: tl.constexpr, CHANNELS: tl.constexpr,
-    LANES: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """The gradients of the values of some maps, added to (B,cells,HEADS,CHANNELS) float32."""
-    picture = tl.program_id(1).to(tl.int64)
-    place_ptr += picture * rows * MAP_COUNT * POINTS * 2
-    weight_ptr += picture * rows * MAP_COUNT * POINTS
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    real = row < rows
-    lane = tl.arange(0, LANES)[None, :]
-    of_value_ptr += picture * cells * HEADS * CHANNELS + (row % HEADS * CHANNELS)[:, None] + lane
-    gradient_ptr += picture * rows * CHANNELS + (row * CHANNELS)[:, None] + lane
-    gradient = tl.load(gradient_ptr, mask=real[:, None] & (lane < CHANNELS), other=0.0)
-    for number in tl.static_range(len(MAPS)):
-        for point in tl.static_range(POINTS):
-            index = (row * MAP_COUNT + MAPS[number][0]) * POINTS + point
-            weight = tl.load(weight_ptr + index, mask=real, other=0.0)
-            column, line = load_place(place_ptr, index, real, MAPS[number][4])
-            left, beyond_left = before(column, MAPS[number][3])
-            top, beyond_top = before(line, MAPS[number][2])
-            for corner in tl.static_range(4):
-                cell, inside, across, down = corner_of(
-                    left, top, beyond_left, beyond_top, corner, MAPS[number][2], MAPS[number][3]
-                )
-                there = of_value_ptr + ((MAPS[number][1] + cell) * (HEADS * CHANNELS))[:, None]
-                part = (weight * across * down)[:, None] * gradient
-                tl.atomic_add(there, part, mask=inside[:, None] & (lane < CHANNELS), sem="relaxed")
-
-
-@jit
-def tent(distance):
-    """max(0, 1 − |distance|), 0 for NaN."""
-    return tl.where(tl.abs(distance) < 1, 1 - tl.abs(distance), 0.0)
-
-
-@jit
-def add_in_bands(
-    gradient_ptr, place_ptr, weight_ptr, of_value_ptr, queries, cells,
-    HEADS: tl.constexpr, MAP: tl.constexpr, MAP_COUNT: tl.constexpr, POINTS: tl.constexpr, CHANNELS: tl.constexpr,
-    LANES: tl.constexpr, BANDS: tl.constexpr, BAND: tl.constexpr, COLUMNS: tl.constexpr, QUERIES: tl.constexpr,
-    STEPS: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """The same for one map: a program adds what STEPS blocks of queries give to BAND rows of it, for one head."""
-    picture = tl.program_id(2).to(tl.int64)
-    head = tl.program_id(1)
-    top = tl.program_id(0) % BANDS * BAND
-    block = tl.program_id(0) // BANDS * STEPS
-    place_ptr += picture * queries * HEADS * MAP_COUNT * POINTS * 2
-    weight_ptr += picture * queries * HEADS * MAP_COUNT * POINTS
-    gradient_ptr += picture * queries * HEADS * CHANNELS
-    lane = tl.arange(0, LANES)[None, :]
-    map_column = tl.arange(0, COLUMNS)[:, None]
-    map_line = top + tl.arange(0, BAND)[:, None]
-    total = tl.zeros([BAND * COLUMNS, LANES], tl.float32)
-    for step in range(STEPS):
-        query = (block + step) * QUERIES + tl.arange(0, QUERIES)
-        real = query < queries
-        row = query * HEADS + head
-        index = (row * MAP_COUNT + MAP[0]) * POINTS
-        near = BANDS == 1
-        if BANDS > 1:  # Queries that lie together read together: most bands are far from most blocks.
-            nearness = tl.zeros([QUERIES], tl.int32)
-            for point in tl.static_range(POINTS):
-                _, line = load_place(place_ptr, index + point, real, MAP[4])
-                nearness = tl.maximum(nearness, ((line > top - 1) & (line < top + BAND)).to(tl.int32))
-            near = tl.max(nearness, axis=0) > 0
-        if near:
-            share = tl.zeros([BAND, COLUMNS, QUERIES], tl.float32)  # of a cell in what a query reads
-            for point in tl.static_range(POINTS):
-                weight = tl.load(weight_ptr + index + point, mask=real, other=0.0)
-                column, line = load_place(place_ptr, index + point, real, MAP[4])
-                across = tent(column[None, :] - map_column)
-                down = tent(line[None, :] - map_line) * weight[None, :]
-                share += down[:, None, :] * across[None, :, :]
-            there = gradient_ptr + (row * CHANNELS)[:, None] + lane
-            gradient = tl.load(there, mask=real[:, None] & (lane < CHANNELS), other=0.0)
-            share = tl.reshape(share, [BAND * COLUMNS, QUERIES])
-            total = tl.dot(share, gradient, total, input_precision=PRECISION)
-    cell = tl.arange(0, BAND * COLUMNS)
-    line, column = top + cell // COLUMNS, cell % COLUMNS
-    inside = (line < MAP[2]) & (column < MAP[3])
-    there = picture * cells + MAP[1] + line * MAP[3] + column
-    there = of_value_ptr + ((there * HEADS + head) * CHANNELS)[:, None] + lane
-    tl.atomic_add(there, total, mask=inside[:, None] & (lane < CHANNELS), sem="relaxed")
