@@ -82,15 +82,16 @@ def train_run(
     _same_as_begun(folder, {"minutes": minutes, "backbone": fingerprint(backbone), "config": as_table(config)})
     progress = checkpoint.read_progress(folder / CHECKPOINT)
     if progress is None or progress.training_seconds < 60 * minutes:
-        progress = train(
-            config,
-            folder,
-            resume=progress is not None,
-            training_minutes=minutes,
-            accelerator=device.type,
-            show=lambda step, _, figures: print(_line(run, step, figures), flush=True),
-            measure=measure,
-        )
+        with validator:
+            progress = train(
+                config,
+                folder,
+                resume=progress is not None,
+                training_minutes=minutes,
+                accelerator=device.type,
+                show=lambda step, _, figures: print(_line(run, step, figures), flush=True),
+                measure=measure,
+            )
     _write_weights(folder, config)
     tests = _test(run, folder, config, scale, device)
     count = len(next(iter(tests.values())))
@@ -167,8 +168,8 @@ def _test(run: Run, folder: Path, config: TrainingConfig, scale: Scale, device: 
 
     model = load(folder, device)
     pictures = run.test_pictures(config, scale)
-    validator = Validator(replace(config, data=pictures), device, batch=min(32, config.batch_size))
-    rows = validator.judge(model, RECIPES[run.recipe].decodings)
+    with Validator(replace(config, data=pictures), device, batch=min(32, config.batch_size)) as validator:
+        rows = validator.judge(model, RECIPES[run.recipe].decodings)
     if any(len(found) != len(validator.pictures) for found in rows.values()):
         raise TreeformerError(f"{run.name}: some of the {len(validator.pictures)} test pictures cannot be used")
     if hasattr(model, "map_errors"):

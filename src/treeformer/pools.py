@@ -59,7 +59,7 @@ def process_pool(workers: int, start: Callable[..., None] | None = None, *argume
 
 
 def silent_pool(workers: int, start: Callable[..., None] | None = None, *arguments: Any) -> Executor:
-    """`process_pool` for whoever shuts it down, or leaves that to the end of this process."""
+    """`process_pool` for whoever shuts it down: left to the end of Python, it may print a traceback."""
     context = multiprocessing.get_context("spawn")
     return _SilentPool(workers, mp_context=context, initializer=_start, initargs=(start, arguments))
 

@@ -125,8 +125,8 @@ def test_a_token_begins_at_each_hot_peak_and_company_changes_nothing(pictures):
     with torch.inference_mode():
         all_of_them = model.detect(images)
         _, hot = peaks(all_of_them.heat, model.config.tokens)
-        together = model.detect(images, least_heat=heat)
-        alone = [model.detect(image[None], least_heat=heat) for image in images]
+        together = model.detect(images, peak_heat=heat)
+        alone = [model.detect(image[None], peak_heat=heat) for image in images]
     counts = (hot >= heat).sum(1).tolist()
     assert len(set(counts)) > 2
     assert together.begun.shape[1] == max(counts)

@@ -19,6 +19,8 @@ from treeformer.nn.sfs import edge_margin
 from treeformer.nn.targets import Targets
 from treeformer.training.config import build
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SMALL = GGTConfig(
     backbone_blocks=(1, 1, 1),
     backbone_channels=8,
@@ -64,15 +66,6 @@ def built(shaken: float = 0.05, **changes) -> GGT:
         for parameter in model.parameters():
             parameter.add_(shaken * torch.randn_like(parameter))
     return model
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Tests run beside each other; threads that wait for each other's cores make these ten times slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from treeformer.models.objective import adjacency_of_tokens, targets_of_tokens
 from treeformer.models.treeformer import denoising_mask
 from treeformer.nn.matching import Matching
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 FORKED = Skeleton(
     [(64, 120), (64, 80), (40, 56), (92, 50), (24, 24), (56, 20), (104, 16)],
     [(0, 1), (1, 2), (1, 3), (2, 4), (2, 5), (3, 6)],
@@ -57,15 +59,6 @@ def built(config: TreeFormerConfig, *, shaken: float = 0.0) -> TreeFormer:
             for parameter in model.parameters():
                 parameter.add_(shaken * torch.randn_like(parameter))
     return model
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Tests run beside each other; threads that wait for each other's cores make these ten times slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,7 @@ from treeformer.models import Targets, TreeFormer, TreeFormerConfig
 from treeformer.nn.sfs import edge_margin
 from treeformer.nn.spanning import minimum_spanning_tree
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Tests run beside each other; threads that wait for each other's cores make these ten times slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

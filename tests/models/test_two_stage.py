@@ -18,6 +18,8 @@ from treeformer.models.registry import MODELS
 from treeformer.models.two_stage import PAPER_PARAMETERS, MapOutput, TwoStage, TwoStageConfig
 from treeformer.nn.truth_maps import Maps, truth_maps
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SIDE = 64
 SMALL = {"backbone_blocks": (1, 1, 1), "backbone_channels": 8, "frozen_stages": 0, "width": 32, "fine_width": 16}
 CONFIGS = {
@@ -65,15 +67,6 @@ TREES = [small_tree(seed) for seed in range(8)]
 def built(config: TwoStageConfig) -> TwoStage:
     torch.manual_seed(0)
     return TwoStage(config)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Tests run beside each other; threads that wait for each other's cores make these ten times slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ class InferenceModel(nn.Module):
 
     def detect(self, images: Tensor) -> tuple[Detection, Tensor]:
         """What is found in (B,S,S,3) uint8 pictures, and the tokens' scores (B,Q), 0 below the candidates'."""
-        found = self.model.detect(images.permute(0, 3, 1, 2).float() / 255.0, least_heat=self.peak_heat)
+        found = self.model.detect(images.permute(0, 3, 1, 2).float() / 255.0, peak_heat=self.peak_heat)
         score = found.decoded.node_logits[-1].sigmoid()
         if found.begun is not None:
             score = score * found.begun

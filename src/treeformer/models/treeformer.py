@@ -182,7 +182,7 @@ class TreeFormer(nn.Module):
         images: Tensor,
         noisy_points: Tensor | None = None,
         noisy_mask: Tensor | None = None,
-        least_heat: float = 0.0,
+        peak_heat: float = 0.0,
     ) -> Detection:
         """Everything up to the edges.
 
@@ -190,8 +190,8 @@ class TreeFormer(nn.Module):
             images: (B,3,H,W).
             noisy_points: (B,D,2) px, where denoising tokens begin; None for none.
             noisy_mask: (B,D) bool, the real ones among them.
-            least_heat: no token begins at a colder peak: there are as many as the picture of the batch with the most
-                needs, and those that another one does not need look at nothing there. Not together with denoising.
+            peak_heat: no token begins at a colder peak. There are as many as the picture of the batch with the most
+                needs; those that another one does not need are seen by none of its tokens. Not with denoising.
         """
         height, width = images.shape[-2:]
         if height % self.strides[-1] or width % self.strides[-1]:
@@ -204,8 +204,8 @@ class TreeFormer(nn.Module):
         if self.heat_map is not None:
             heat, offsets = self.heat_map(maps[0], levels[0].stride)
             cell, heat_there = peaks(heat.detach(), self.config.tokens)
-            if least_heat:
-                begun = heat_there >= least_heat
+            if peak_heat:
+                begun = heat_there >= peak_heat
                 count = begun.sum(1).max().clamp(min=FEWEST_TOKENS).item()
                 torch._check(count >= FEWEST_TOKENS)
                 torch._check(count <= self.config.tokens)

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -98,12 +98,13 @@ def train(
     if resume:
         progress = checkpoint.restore(out / CHECKPOINT, model, average, optimiser.optimizer)
     limits = (max_minutes, training_minutes)
-    run = _Run(config, out, fabric, model, average, optimiser, progress, limits, show, measure)
-    try:
+    with ExitStack() as stack:
+        if measure is None and fabric.is_global_zero:
+            measure = stack.enter_context(Validator(config, fabric.device)).measure
+        run = _Run(config, out, fabric, model, average, optimiser, progress, limits, show, measure)
+        stack.callback(run.log.close)
         with run.finishing_the_step():
             run.loop(step_module)
-    finally:
-        run.log.close()
     return progress
 
 
@@ -136,8 +137,6 @@ class _Run:
         self.averages = list(average.values())
         self.weights = [model.state_dict()[name] for name in average]
         self.measure = measure
-        if measure is None and fabric.is_global_zero:
-            self.measure = Validator(config, fabric.device).measure
         self.interrupted = False
         self.graphs = uses_graphs(fabric, model)
         self.graphed: GraphedStep | None = None

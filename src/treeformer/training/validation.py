@@ -25,7 +25,7 @@ Rows = list[dict[str, float]]
 
 
 class Validator:
-    """Predicts every picture of the validation sources and judges it."""
+    """Predicts every picture of the validation sources and judges it; in a `with` block, which ends its processes."""
 
     def __init__(self, config: TrainingConfig, device: torch.device, batch: int = BATCH) -> None:
         self.pictures = FixedPictures(config.data.valid, config.data)
@@ -34,6 +34,14 @@ class Validator:
         self.bf16 = config.precision == "bf16"
         self.batch = batch
         self._pool: Executor | None = None
+
+    def __enter__(self) -> Validator:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
 
     def measure(self, model: Any) -> dict[str, float]:
         """The mean of every metric over the pictures; `pictures` is how many there were."""
