@@ -92,3 +92,23 @@ def test_missing_and_misshapen_weights_are_named(tmp_path, stored):
     safetensors.write(path, stored)
     with pytest.raises(FormatError, match=r"conv1\.weight has shape"):
         load_backbone(ResNet((1,), 16), path)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="cuDNN needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_one_kernel_gives_what_three_give(dtype):
+    torch.manual_seed(0)
+    backbone = ResNet((1, 2), 16).cuda().to(memory_format=torch.channels_last).eval()
+    for module in backbone.modules():
+        if isinstance(module, FrozenBatchNorm):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2)
+            module.bias.normal_()
+    images = torch.rand(2, 3, 64, 96, device="cuda").contiguous(memory_format=torch.channels_last)
+    with torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
+        expected = [stage.detach() for stage in backbone(images)]
+        with torch.no_grad():
+            found = backbone(images)
+    for mine, other in zip(found, expected, strict=True):
+        assert mine.dtype == other.dtype == dtype
+        torch.testing.assert_close(mine, other, atol=0.02 * other.abs().max().item(), rtol=0.02)

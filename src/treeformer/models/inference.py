@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from treeformer.models.treeformer import FEWEST_TOKENS, Detection, TreeFormer
 from treeformer.nn.sfs import edge_margin
 
-GROUP = 8  # pictures with about as many candidates, whose pairs are asked for together
+GROUP = 24  # pictures with about as many candidates, whose pairs are asked for together
 
 Candidates = tuple[Tensor, Tensor, Tensor, Tensor]
 
