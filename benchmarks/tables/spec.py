@@ -189,6 +189,17 @@ TABLES: dict[str, Table] = {
             "the same for every row; training pictures with more nodes are passed over. The two rows `full` differ in "
             "the seed alone: a difference that is no larger says nothing. The paper has no such figures.",
         ),
+        Table(
+            name="segments",
+            title="The image along the segments between nodes, on roots",
+            rows=(
+                Row("full", "full", "sfs", "ours"),
+                Row("no-segments", INGREDIENTS["no-segments"][0], "sfs-no-segments", "as trained"),
+            ),
+            domains=("osr-roots", "barley-roots"),
+            extra_columns=(Column("node_f1", "node F1"), Column("edge_f1", "edge F1"), PICTURES_SEEN),
+            note="Drawings have straight edges; roots do not. The paper has no such figures.",
+        ),
     )
 }
 
