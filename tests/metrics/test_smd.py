@@ -187,6 +187,13 @@ def test_edge_direction_and_order_do_not_move_the_paper_s_distance():
     assert street_mover_distance_paper(flipped, truth) == street_mover_distance_paper(prediction, truth)
 
 
+def test_a_perfect_tree_in_another_numbering_is_not_at_zero_for_the_paper_s_distance():
+    truth = random_tree(60, 1)
+    assert street_mover_distance_paper(truth, truth) < 1e-9
+    assert street_mover_distance_paper(renumbered(truth), truth) > 1e-6
+    assert street_mover_distance(renumbered(truth), truth) < 1e-12
+
+
 def test_the_paper_s_quirks():
     tree = random_tree(60, 1)
     cut = without_subtree(tree, 30)

@@ -59,8 +59,8 @@ def street_mover_distance(prediction: Graph, truth: Graph, *, image_size: tuple[
 def street_mover_distance_paper(prediction: Graph, truth: Graph, *, image_size: tuple[int, int] | None = None) -> float:
     """The distance as the paper's code computes it, in units of x/width and y/height; 0 is best.
 
-    Not symmetric, and renumbering the nodes moves it by a few per cent. 1.0 where either graph has at most one node
-    or no edge. Arguments as for `street_mover_distance`.
+    Not symmetric, and not blind to the numbers of the nodes: a tree of 50 nodes is some 1e-5 from itself in another
+    numbering. 1.0 where either graph has at most one node or no edge. Arguments as for `street_mover_distance`.
 
     >>> line, moved = ([(0, 0), (8, 0)], [(0, 1)]), ([(0, 1), (8, 1)], [(0, 1)])
     >>> round(street_mover_distance_paper(moved, line, image_size=(10, 10)), 4)

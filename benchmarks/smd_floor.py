@@ -1,0 +1,72 @@
+"""The street mover's distance, as the paper's code computes it, of a perfect answer.
+
+PYTHONPATH=src python benchmarks/smd_floor.py --count 200
+
+Its 500 points lie at equal steps along the edges one after another, in the order of the nodes' numbers. The same tree
+with other numbers has its points elsewhere on the same edges, and the distance between the two is not 0: no prediction,
+whose numbering cannot know that of the truth, is expected to be better. The exact distance does not see the numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import pairwise
+
+import numpy as np
+
+from treeformer.metrics import Estimate, street_mover_distance, street_mover_distance_paper, summarise
+from treeformer.model_report import synthetic_set
+from treeformer.skeleton import Skeleton
+
+NODE_COUNTS = (0, 21, 41, 61, 81, 100)
+
+
+def renumbered(truth: Skeleton, order: np.ndarray) -> Skeleton:
+    """The same tree, its nodes in another order."""
+    return Skeleton(truth.nodes[order], np.argsort(order)[truth.edges])
+
+
+def distances(truth: Skeleton, size: tuple[int, int], random: np.random.Generator) -> dict[str, float]:
+    """Of the truth from itself, under three numberings."""
+    orders = {
+        "its own": np.arange(len(truth)),
+        "random": random.permutation(len(truth)),
+        "left to right": np.argsort(truth.nodes[:, 0], kind="stable"),
+    }
+    found = {}
+    for name, order in orders.items():
+        answer = renumbered(truth, order)
+        found[f"{name}, as coded"] = street_mover_distance_paper(answer, truth, image_size=size)
+        found[f"{name}, exact"] = street_mover_distance(answer, truth, image_size=size)
+    return found
+
+
+def line(name: str, estimate: Estimate) -> str:
+    """A row of the table."""
+    return f"{name:40} {estimate.value:.2e}  [{estimate.low:.2e}, {estimate.high:.2e}]"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--synthetic", default="paper:paper:test", metavar="PRESET:LOOK:SPLIT")
+    parser.add_argument("--count", type=int, default=200, help="pictures")
+    options = parser.parse_args()
+    random = np.random.default_rng(0)
+    rows, nodes = [], []
+    for sample in synthetic_set(options.synthetic, options.count):
+        height, width = sample.image.shape[:2]
+        rows.append(distances(sample.skeleton, (width, height), random))
+        nodes.append(len(sample.skeleton))
+    print(f"{options.count} pictures of {options.synthetic}: the truth against itself, its nodes renumbered")
+    for name, estimate in summarise(rows).items():
+        print(line(name, estimate))
+    for low, high in pairwise(NODE_COUNTS):
+        of_size = [row for row, count in zip(rows, nodes, strict=True) if low <= count < high]
+        if of_size:
+            name = f"random, as coded, {low} to {high - 1} nodes ({len(of_size)})"
+            print(line(name, summarise(of_size)["random, as coded"]))
+
+
+if __name__ == "__main__":
+    main()
