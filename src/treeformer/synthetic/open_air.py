@@ -117,11 +117,12 @@ class Scene:
             ground.cast_shadow(dice, canvas, of_plant, self.foot[0], self.eye, light)
         crown = self._crown()
         if crown is not None:
-            crown.paint(dice, canvas, 0, 0.6)
+            crown.paint_behind(dice, canvas)
         self.behind.draw(canvas, of_behind)
         bark.paint_wood(dice, canvas, skeleton, wood, light, drawn, of_plant)
         if crown is not None:
-            crown.paint(dice, canvas, dice.whole(10, 50), 1.0)
+            crown.shade(canvas, 24)
+            crown.paint_before(dice, canvas)
         self.front.draw(canvas, of_front)
 
     def _crown(self) -> canopy.Canopy | None:
@@ -136,5 +137,5 @@ class Scene:
         if len(points) == 0:
             return None
         is_vine = self.kind == "vine"
-        fullness = dice.uniform(0.0, 0.5) if is_vine or dice.chance(0.35) else dice.uniform(0.5, 1.0)
+        fullness = dice.uniform(0.0, 0.5) if is_vine or dice.chance(0.4) else dice.uniform(0.5, 0.9)
         return canopy.canopy_around(dice, self.canvas, points, fullness, self.light, self.leaves, is_vine)
