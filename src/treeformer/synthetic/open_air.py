@@ -8,7 +8,7 @@ import numpy as np
 
 from treeformer.axes import FloatArray
 from treeformer.skeleton import Skeleton
-from treeformer.synthetic import bark, canopy, far_rows, ground, horizon, trellis
+from treeformer.synthetic import bark, canopy, far_rows, ground, horizon, sky, trellis
 from treeformer.synthetic.canvas import Canvas, Colour, Sketch, highest_px, lowest_px
 from treeformer.synthetic.daylight import Daylight, draw_daylight
 from treeformer.synthetic.dice import Dice
@@ -49,10 +49,10 @@ class Scene:
         height = canvas.size[1]
         line = lowest_px(self.foot, height * 0.88)
         self.eye = eye = int(min(max(line - height * dice.uniform(0.04, 0.3), 2), height - 2))
-        haze = horizon.paint_sky(dice, canvas, eye + 1, light)
+        haze = sky.paint_sky(dice, canvas, eye + 1, light)
         horizon.paint_far(dice, canvas, eye, light, haze, self.leaves is not None)
         ground.paint_ground(dice, canvas, eye, light, grassy=GRASSY_SHARE[self.kind])
-        if dice.chance(0.6):
+        if dice.chance(0.85):
             horizon.fringe(dice, canvas, eye, light)
         row = trellis.trellis_of(dice, canvas, self.skeleton, eye) if self.kind == "vine" else None
         top = row.top if row is not None else highest_px(self.skeleton.nodes, height * 0.2)

@@ -127,7 +127,7 @@ def _camera(dice: Dice, canvas: Canvas) -> Camera:
 def outdoor_camera(dice: Dice, canvas: Canvas) -> Camera:
     """A camera as people carry: true colours, even light, little grain."""
     contrast = dice.uniform(0.92, 1.14)
-    warm = dice.uniform(-0.025, 0.03)
+    warm = dice.uniform(-0.014, 0.02)
     gain = contrast * dice.uniform(0.93, 1.1) * np.asarray((1 + warm, 1.0, 1 - warm))
     # The same light everywhere: in 128ths, a gentle slope would show as steps in an even sky.
     levels = np.floor(np.minimum(gain, BRIGHTEST) * 64 + 0.5).astype(np.uint16)[:, None]
@@ -201,6 +201,14 @@ def blur(canvas: Canvas, times: int, sharpness: int = 0) -> None:
             np.right_shift(line, 4, out=flat)
         for part, kept in edges:
             plane[:, part] = kept
+
+
+def mute(canvas: Canvas, fading: int) -> None:
+    """Take `fading` 32nds of the colours away, so that nothing shines as no sheet or wall does by daylight."""
+    red, green, blue = canvas.planes
+    grey = np.clip((red + blue + green + green) >> 2, np.int16(24), np.int16(226))
+    for plane in canvas.planes:
+        plane += ((grey - plane) * np.int16(fading)) >> 5
 
 
 def lens(dice: Dice, canvas: Canvas) -> None:

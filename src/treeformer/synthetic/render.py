@@ -151,6 +151,7 @@ def _outdoors(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> Pict
     if dice.chance(SCREEN_SHARE):
         screen = dice.weighted(tuple(SCREENS.items()))
         SCENES[screen](dice, canvas, skeleton.nodes[skeleton.bases]).draw(canvas)
+        optics.mute(canvas, dice.whole(20, 32))
     else:
         scene.paint_land()
     scene.paint_plant()
