@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treeformer import Skeleton
-from treeformer.synthetic import far_rows, generate, horizon, open_air, optics, trellis
+from treeformer.synthetic import far_rows, generate, horizon, open_air, optics, sky, trellis
 from treeformer.synthetic.bark import wood_of
 from treeformer.synthetic.canvas import Canvas, Sketch
 from treeformer.synthetic.daylight import draw_daylight
@@ -27,7 +27,7 @@ def test_days_are_of_every_kind_and_suns_are_above() -> None:
 def test_sky_fills_the_rows_above(bottom: int) -> None:
     for seed in range(12):
         canvas = Canvas((64, 90), (-999, -999, -999))
-        low = horizon.paint_sky(Dice(seed), canvas, bottom, draw_daylight(Dice(seed)))
+        low = sky.paint_sky(Dice(seed), canvas, bottom, draw_daylight(Dice(seed)))
         assert (canvas.planes[:, bottom:] == -999).all()
         assert bottom == 0 or canvas.planes[:, :bottom].min() > 0
         assert min(low) > 150

@@ -125,7 +125,7 @@ class Canopy:
     def paint_behind(self, dice: Dice, canvas: Canvas) -> None:
         """Paint the leaves behind the branches: in the shade of the others, and bluer."""
         red, green, blue = self.colour
-        self._paint(dice, canvas, self.behind, (red * 0.66, green * 0.7, blue * 0.78))
+        self._paint(dice, canvas, self.behind, (red * 0.66, green * 0.7, blue * 0.72))
 
     def paint_before(self, dice: Dice, canvas: Canvas) -> None:
         """Paint the leaves before the branches."""
@@ -190,7 +190,8 @@ def canopy_around(
     if fullness > 0.5:  # leaves fill the room between the branches
         mass += _around(count.astype(np.int32), int(150 * fullness * fullness))
     mass = np.minimum(mass, 80 + int(60 * fullness))
-    crowd = int(64 + 110 * fullness)  # how soon a clump closes, in 64ths
+    # How soon a clump closes, in 64ths: never within one leaf.
+    crowd = 64 if broad else int(64 + 110 * fullness)
     behind = _clumps(dice, mass, 1.2, int(14 + 22 * fullness), crowd)
     before = _clumps(dice, mass, 1.4, int(26 + 56 * fullness), crowd)
     there = (behind > 0) | (before > 0)

@@ -171,6 +171,9 @@ def paint_row(
     column = (first + direction * np.arange(max(2, int(width * high / tall)))) % wide
     size, seen = (width, bottom - top), slice(rows.start - top, rows.stop - top)
     weight = noise.enlarge(cover[:, column], size, seen)
+    if kind != "forest":  # wood out of focus is wider, but not as clear as glass
+        weight += weight >> 1
+        np.minimum(weight, np.int16(60), out=weight)
     if leafy or kind == "forest":
         texture = noise.enlarge_gently(shade[:, column], size)[seen]
         canvas.mix(colour, weight, rows, texture=texture, contrast=(0.85, 0.85, 0.75))

@@ -114,7 +114,7 @@ class Scene:
         sets = (self.behind.strokes(), drawn[0], self.front.strokes())
         of_behind, of_plant, of_front = rasterise_layers(sets, canvas.size)
         if light.casts_shadows and self.eye is not None and len(self.foot):
-            ground.cast_shadow(dice, canvas, of_plant, self.foot[0], self.eye, light)
+            ground.cast_shadow(dice, canvas, of_plant, self.foot[0], self.eye, light, self.leaves is not None)
         crown = self._crown()
         if crown is not None:
             crown.paint_behind(dice, canvas)

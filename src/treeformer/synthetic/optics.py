@@ -128,7 +128,7 @@ def outdoor_camera(dice: Dice, canvas: Canvas) -> Camera:
     """A camera as people carry: true colours, even light, little grain."""
     contrast = dice.uniform(0.92, 1.14)
     warm = dice.uniform(-0.014, 0.02)
-    gain = contrast * dice.uniform(0.93, 1.1) * np.asarray((1 + warm, 1.0, 1 - warm))
+    gain = contrast * dice.uniform(0.97, 1.1) * np.asarray((1 + warm, 1.0, 1 - warm))
     # The same light everywhere: in 128ths, a gentle slope would show as steps in an even sky.
     levels = np.floor(np.minimum(gain, BRIGHTEST) * 64 + 0.5).astype(np.uint16)[:, None]
     share = dice.fraction()

@@ -53,7 +53,7 @@ def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colou
 def _colours(dice: Dice, light: Daylight) -> tuple[Colour, Colour]:
     """Of the sky at the top of the picture and at the horizon."""
     if light.kind == "overcast":
-        level = dice.uniform(226, 254)
+        level = dice.uniform(216, 248)
         dark = dice.uniform(0.93, 1.0)
         return (level * dark * 0.985, level * dark * 0.995, level * dark), (level, level, level)
     if light.kind == "bright":
@@ -61,7 +61,7 @@ def _colours(dice: Dice, light: Daylight) -> tuple[Colour, Colour]:
         pale = dice.uniform(192, 230)
         return (118 - 52 * deep, 164 - 42 * deep, 208 - 22 * deep), (pale, pale * 0.45 + 130, pale * 0.12 + 208)
     deep, warm = dice.uniform(0.0, 1.0), dice.uniform(0.0, 1.0)
-    return (186 - 36 * deep, 197 - 30 * deep, 212 - 16 * deep), (250.0, 240 - 10 * warm, 228 - 28 * warm)
+    return (186 - 36 * deep, 197 - 30 * deep, 212 - 16 * deep), (250.0, 243 - 9 * warm, 234 - 26 * warm)
 
 
 def overhead(dice: Dice, tile: noise.Int8Array, size: tuple[int, int]) -> noise.Int8Array:
