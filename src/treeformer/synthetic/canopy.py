@@ -27,9 +27,9 @@ LEAVES: tuple[tuple[tuple[Colour, float], float], ...] = (
     (((78, 96, 44), 0.16), 4.0),
     (((92, 106, 52), 0.2), 2.5),
     (((66, 84, 50), 0.12), 2.0),
-    (((112, 112, 58), 0.26), 1.0),  # turning
-    (((134, 106, 58), 0.3), 0.8),  # autumn
-    (((112, 90, 66), 0.2), 0.6),  # dry
+    (((104, 108, 56), 0.24), 0.8),  # turning
+    (((116, 98, 60), 0.22), 0.6),  # autumn
+    (((104, 88, 68), 0.16), 0.4),  # dry
     (((206, 196, 190), 0.12), 1.0),  # in blossom: the last one, and not for vines
 )
 
@@ -154,7 +154,8 @@ class Canopy:
             change = tone * np.int16(round(level))
             change >>= 6
             change += np.int16(round(level))
-            change += (hue * np.int16(round(self.spread * turn * level))) >> 6
+            if turn:
+                change += (hue * np.int16(round(self.spread * turn * level))) >> 6
             under = plane[self.rows, self.columns]
             change -= under
             change *= weight
@@ -225,7 +226,8 @@ def canopy_around(
 
 def _clumps(dice: Dice, mass: noise.Int32Array, strength: float, gap: int, crowd: int) -> noise.Int32Array:
     """A crown broken into clumps: closed where noise (of a strength) adds to the mass, open where that is below gap."""
-    clump = noise.window(noise.mottle(), dice, (mass.shape[1], mass.shape[0])).astype(np.int32)
+    size = (mass.shape[1], mass.shape[0])
+    clump = noise.window(noise.mottle(), dice, size).astype(np.int32) + (noise.window(noise.rough(), dice, size) >> 1)
     dense = mass + ((clump * np.minimum(mass, 80) * round(64 * strength)) >> 12) - gap
     return np.clip((dense * crowd) >> 6, 0, FULL_MASS)
 

@@ -176,6 +176,6 @@ def paint_row(
         np.minimum(weight, np.int16(60), out=weight)
     if leafy or kind == "forest":
         texture = noise.enlarge_gently(shade[:, column], size)[seen]
-        canvas.mix(colour, weight, rows, texture=texture, contrast=(0.85, 0.85, 0.75))
+        canvas.mix(colour, weight, rows, texture=texture, contrast=(0.85, 0.85, 0.8))
     else:
         canvas.mix(colour, weight, rows)

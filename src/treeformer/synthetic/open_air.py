@@ -15,7 +15,7 @@ from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.material import backdrop
 from treeformer.synthetic.raster import rasterise_layers
 
-LEAFY_SHARE = {"vine": 0.4, "orchard": 0.5}
+LEAFY_SHARE = {"vine": 0.36, "orchard": 0.44}
 GRASSY_SHARE = {"vine": 0.62, "orchard": 0.85}
 BARE_ROWS: tuple[Colour, ...] = ((74, 64, 54), (84, 75, 66), (62, 53, 44))
 
@@ -121,7 +121,8 @@ class Scene:
         self.behind.draw(canvas, of_behind)
         bark.paint_wood(dice, canvas, skeleton, wood, light, drawn, of_plant)
         if crown is not None:
-            crown.shade(canvas, 24)
+            if self.kind == "orchard":
+                crown.shade(canvas, 24)
             crown.paint_before(dice, canvas)
         self.front.draw(canvas, of_front)
 
