@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treeformer import Skeleton
-from treeformer.synthetic import far_rows, generate, horizon, open_air, optics, sky, trellis
+from treeformer.synthetic import far_rows, generate, horizon, open_air, optics, trellis
 from treeformer.synthetic.bark import wood_of
 from treeformer.synthetic.canvas import Canvas, Sketch
 from treeformer.synthetic.daylight import draw_daylight
@@ -21,16 +21,6 @@ def test_days_are_of_every_kind_and_suns_are_above() -> None:
         assert day.towards[1] < 0
         assert day.casts_shadows == (day.kind != "overcast")
         assert 0.6 < day.level < 1.1
-
-
-@pytest.mark.parametrize("bottom", [0, 1, 2, 60, 90])
-def test_sky_fills_the_rows_above(bottom: int) -> None:
-    for seed in range(12):
-        canvas = Canvas((64, 90), (-999, -999, -999))
-        low = sky.paint_sky(Dice(seed), canvas, bottom, draw_daylight(Dice(seed)))
-        assert (canvas.planes[:, bottom:] == -999).all()
-        assert bottom == 0 or canvas.planes[:, :bottom].min() > 0
-        assert min(low) > 150
 
 
 def test_far_things_stand_on_the_horizon() -> None:

@@ -206,12 +206,13 @@ def canopy_around(
     level = dice.uniform(0.7, 1.1) * light.level * (0.8 if light.kind == "backlit" else 1.0)
     tint = light.tint
     crown = _lit(mass, light, 4)
+    thin = (100 - noise.soft(behind, 1)) >> 2  # the sky shines through the outermost leaves
     layers = [
         Leaves(
             noise.enlarge_gently(dense[cells].astype(np.int16), size),
             noise.enlarge_gently(np.clip(lit, -50, 60)[cells].astype(np.int16), size),
         )
-        for dense, lit in ((behind, crown + ((100 - noise.soft(behind, 1)) >> 2) - 8), (before, crown + _lit(before, light, 1) + 6))
+        for dense, lit in ((behind, crown + thin - 8), (before, crown + _lit(before, light, 1) + 6))
     ]
     return Canopy(
         rows,
@@ -235,10 +236,12 @@ def _clumps(dice: Dice, mass: noise.Int32Array, strength: float, gap: int, crowd
 def _lit(mass: noise.Int32Array, light: Daylight, reach: int) -> noise.Int32Array:
     """How light falls on clumps about `reach` cells large: from above and the sun's side, not through what is dense."""
     even = noise.soft(mass, reach)
-    lit = np.zeros_like(mass)
+    lit: noise.Int32Array = np.zeros_like(mass)
     lit[1:-1] += (even[2:] - even[:-2]) * (22 + round(10 * light.sun))
-    lit[:, 1:-1] += (even[:, :-2] - even[:, 2:]) * round(light.towards[0] * -30 * (0.3 + light.sun))
-    return (lit * (reach + 2)) // 192
+    lit[:, 1:-1] += (even[:, :-2] - even[:, 2:]) * round(light.towards[0] * 30 * (0.3 + light.sun))
+    lit *= reach + 2
+    lit //= 192
+    return lit
 
 
 def _leaf_tile_for(dice: Dice, scale: float, broad: bool) -> LeafTile:

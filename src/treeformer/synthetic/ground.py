@@ -166,7 +166,7 @@ def cast_shadow(
     kept = np.flatnonzero((x >= 0) & (x < small[0]) & (y >= horizon // SHRINK) & (y < small[1]) & (high > 0))
     if len(kept) == 0:
         return
-    first, last = int(y[kept].min()), int(y[kept].max()) + 1
+    first, last = max(int(y[kept].min()) - 2, 0), min(int(y[kept].max()) + 3, small[1])  # room for a soft edge
     count = np.bincount((y[kept] - first) * small[0] + x[kept], minlength=(last - first) * small[0])
     # Pixels crowd where the shadow is foreshortened: it is full where a few of them fall.
     many = np.minimum(count, 10).astype(np.int32).reshape(-1, small[0])

@@ -30,6 +30,12 @@ def fleece() -> noise.Int8Array:
     return noise._finished(total)
 
 
+@cache
+def strands() -> noise.Int8Array:
+    """High thin clouds, drawn out sideways, without lines as fine as a pixel."""
+    return noise._finished(noise._box(noise._octaves(74, 64, 8, 0.6, wide=4), (2, 4)))
+
+
 def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colour:
     """Fill the rows above `bottom`. Returns the colour at the horizon, which far things take on."""
     top, low = _colours(dice, light)
@@ -61,25 +67,27 @@ def _colours(dice: Dice, light: Daylight) -> tuple[Colour, Colour]:
         pale = dice.uniform(192, 230)
         return (118 - 52 * deep, 164 - 42 * deep, 208 - 22 * deep), (pale, pale * 0.45 + 130, pale * 0.12 + 208)
     deep, warm = dice.uniform(0.0, 1.0), dice.uniform(0.0, 1.0)
-    return (186 - 36 * deep, 197 - 30 * deep, 212 - 16 * deep), (250.0, 243 - 9 * warm, 234 - 26 * warm)
+    return (175 - 34 * deep, 193 - 28 * deep, 208 - 14 * deep), (250.0, 243 - 9 * warm, 234 - 26 * warm)
 
 
 def overhead(dice: Dice, tile: noise.Int8Array, size: tuple[int, int]) -> noise.Int8Array:
-    """(height, width) of a tile as if it hung over the land: drawn together towards the bottom; size is (width, height)."""
+    """(height, width) of a tile that hangs over the land: drawn together towards the bottom; size: (width, height)."""
     width, height = size
     one = tile[dice.whole(0, 1)]
     row = np.arange(height)
     row = (dice.whole(0, noise.TILE - 1) + row + FLATTER * row * row // (2 * height)) % noise.TILE
     left = dice.whole(0, noise.TILE - 1)
+    seen: noise.Int8Array
     if width <= noise.TILE:
-        seen: noise.Int8Array = one[row, left : left + width]
-        return seen
-    return one[row[:, None], (left + np.arange(width)) % noise.TILE]
+        seen = one[row, left : left + width]
+    else:
+        seen = one[row[:, None], (left + np.arange(width)) % noise.TILE]
+    return seen
 
 
 def _veil(dice: Dice, canvas: Canvas, rows: slice, low: Colour) -> None:
     """Thin high clouds, long and streaky, without any edge."""
-    weight: Int16Array = overhead(dice, noise.cirrus(), (canvas.size[0], rows.stop)).astype(np.int16)
+    weight: Int16Array = overhead(dice, strands(), (canvas.size[0], rows.stop)).astype(np.int16)
     weight >>= 1
     weight += overhead(dice, fleece(), (canvas.size[0], rows.stop))
     weight += np.int16(dice.whole(10, 50))
@@ -100,7 +108,9 @@ def _heaps(dice: Dice, canvas: Canvas, rows: slice, low: Colour) -> None:
     np.clip(relief, np.int16(-90), np.int16(60), out=relief)
     weight *= weight  # thin at the edge, and soon thick inside
     weight >>= 6
-    np.clip(weight, np.int16(0), np.int16(dice.whole(30, 56)), out=weight)
+    np.minimum(weight, np.int16(dice.whole(30, 56)), out=weight)
+    weight *= (64 - 40 * np.arange(height) // height).astype(np.int16)[:, None]  # far ones are lost in the haze
+    weight >>= 6
     dim = dice.uniform(0.08, 0.16)
     canvas.mix(_white(low), weight, rows, texture=relief, contrast=(dim, dim, dim * 0.85))
 
