@@ -154,18 +154,6 @@ def test_light_never_runs_over() -> None:
         assert light.max() * 255 < 2**16
 
 
-def test_muted_colours_are_nearer_to_grey_and_none_shines() -> None:
-    canvas = Canvas((64, 64))
-    canvas.planes[:] = (Dice(3).array(3, 64, 64) * 300).astype(np.int16)
-    before = canvas.planes.astype(int)
-    optics.mute(canvas, 24)
-    grey = np.clip((before[0] + 2 * before[1] + before[2]) // 4, 24, 226)
-    assert np.array_equal(canvas.planes, before + ((grey - before) * 24 >> 5))
-    optics.mute(canvas, 32)
-    assert np.ptp(canvas.planes, axis=0).max() == 0
-    assert canvas.planes.max() <= 226
-
-
 def test_blur_and_sharpening_move_nothing() -> None:
     """The centre of mass of a dot stays where it is through every lens."""
     for seed in range(40):

@@ -28,9 +28,9 @@ LEAVES: tuple[tuple[tuple[Colour, float], float], ...] = (
     (((92, 106, 52), 0.2), 2.5),
     (((66, 84, 50), 0.12), 2.0),
     (((104, 108, 56), 0.24), 0.8),  # turning
-    (((116, 98, 60), 0.22), 0.6),  # autumn
+    (((108, 93, 60), 0.2), 0.6),  # autumn
     (((104, 88, 68), 0.16), 0.4),  # dry
-    (((206, 196, 190), 0.12), 1.0),  # in blossom: the last one, and not for vines
+    (((206, 196, 190), 0.12), 0.5),  # in blossom: the last one, and not for vines
 )
 
 
@@ -190,10 +190,10 @@ def canopy_around(
     mass = near * int(110 + 110 * fullness) // max(1, int(near.max()))
     if fullness > 0.5:  # leaves fill the room between the branches
         mass += _around(count.astype(np.int32), int(150 * fullness * fullness))
-    mass = np.minimum(mass, 80 + int(60 * fullness))
+    mass = np.minimum(mass, 80 + int(30 * fullness))
     # How soon a clump closes, in 64ths: never within one leaf.
     crowd = 64 if broad else int(64 + 110 * fullness)
-    behind = _clumps(dice, mass, 1.2, int(14 + 22 * fullness), crowd)
+    behind = _clumps(dice, mass, 1.2, int(14 + 42 * fullness), crowd)
     before = _clumps(dice, mass, 1.4, int(26 + 56 * fullness), crowd)
     there = (behind > 0) | (before > 0)
     rows, columns = (_span(np.any(there, axis=axis), side) for axis, side in ((1, height), (0, width)))
@@ -229,8 +229,9 @@ def _clumps(dice: Dice, mass: noise.Int32Array, strength: float, gap: int, crowd
     """A crown broken into clumps: closed where noise (of a strength) adds to the mass, open where that is below gap."""
     size = (mass.shape[1], mass.shape[0])
     clump = noise.window(noise.mottle(), dice, size).astype(np.int32) + (noise.window(noise.rough(), dice, size) >> 1)
-    dense = mass + ((clump * np.minimum(mass, 80) * round(64 * strength)) >> 12) - gap
-    return np.clip((dense * crowd) >> 6, 0, FULL_MASS)
+    dense: noise.Int32Array = mass + ((clump * np.minimum(mass, 80) * round(64 * strength)) >> 12) - gap
+    np.clip((dense * crowd) >> 6, 0, FULL_MASS, out=dense)
+    return dense
 
 
 def _lit(mass: noise.Int32Array, light: Daylight, reach: int) -> noise.Int32Array:

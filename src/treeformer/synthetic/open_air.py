@@ -8,7 +8,7 @@ import numpy as np
 
 from treeformer.axes import FloatArray
 from treeformer.skeleton import Skeleton
-from treeformer.synthetic import bark, canopy, far_rows, ground, horizon, sky, trellis
+from treeformer.synthetic import bark, canopy, far_rows, ground, horizon, noise, sky, trellis
 from treeformer.synthetic.canvas import Canvas, Colour, Sketch, highest_px, lowest_px
 from treeformer.synthetic.daylight import Daylight, draw_daylight
 from treeformer.synthetic.dice import Dice
@@ -64,6 +64,16 @@ class Scene:
         if row is not None:
             self._trellis(row)
 
+    def paint_screen(self) -> None:
+        """A plain sheet behind the plant, as it is hung there to measure it: pale, nearly grey, uneven by a little."""
+        dice, canvas = self.dice, self.canvas
+        level = dice.uniform(120, 232)
+        colour = np.asarray((level * dice.uniform(0.96, 1.03), level, level * dice.uniform(0.92, 1.06)))
+        lighter = 1 + dice.uniform(-0.08, 0.08) * np.linspace(-1.0, 1.0, canvas.size[1])
+        uneven = (noise.window(noise.clouds(), dice, canvas.size), dice.uniform(0.02, 0.14))
+        cloth = (noise.window(dice.choice((noise.mottle, noise.rough))(), dice, canvas.size), dice.uniform(0.0, 0.06))
+        canvas.lay(colour[:, None] * lighter, [uneven, cloth])
+
     def _rows_behind(self, eye: float, line: float, top: float, haze: Colour) -> None:
         """Other rows of the same plants, the farther the smaller and the paler; line, top: of the plant's own row."""
         dice = self.dice
@@ -78,7 +88,7 @@ class Scene:
                 self.kind,
                 foot,
                 foot - high,
-                horizon.in_haze(own, 0.06 + 0.1 * number, haze, self.light),
+                horizon.in_haze(own, 0.02 + 0.06 * number, haze, self.light),
                 leafy=self.leaves is not None,
                 blur_px=dice.uniform(1.5, 4.0),
             )

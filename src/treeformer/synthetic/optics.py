@@ -203,14 +203,6 @@ def blur(canvas: Canvas, times: int, sharpness: int = 0) -> None:
             plane[:, part] = kept
 
 
-def mute(canvas: Canvas, fading: int) -> None:
-    """Take `fading` 32nds of the colours away, so that nothing shines as no sheet or wall does by daylight."""
-    red, green, blue = canvas.planes
-    grey = np.clip((red + blue + green + green) >> 2, np.int16(24), np.int16(226))
-    for plane in canvas.planes:
-        plane += ((grey - plane) * np.int16(fading)) >> 5
-
-
 def lens(dice: Dice, canvas: Canvas) -> None:
     """A soft lens, or a camera that sharpens too much."""
     times = dice.weighted(((0, 0.45), (1, 0.32), (2, 0.17), (4, 0.06)))

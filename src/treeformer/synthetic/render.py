@@ -53,9 +53,7 @@ SCENE_WEIGHTS: dict[str, dict[str, float]] = {
     "vine": {"field": 10, "orchard": 4, "wall": 4, "scanner": 1, "soil": 1},
     "orchard": {"orchard": 11, "field": 4, "wall": 2, "scanner": 1, "soil": 0.5},
 }
-# What is hung behind trees and vines to measure them; they are seen before it this often.
-SCREEN = "wall"
-SCREEN_SHARE = 0.04
+SCREEN_SHARE = 0.04  # of the trees and vines are seen before a screen
 ANY_SCENE = dict.fromkeys(SCENES, 1.0)
 ROOT_KINDS, WOOD_KINDS = ("taproot", "seedling"), ("vine", "orchard")
 MATERIALS: dict[str, Callable[[Dice, Backdrop, float], Material]] = {
@@ -149,8 +147,7 @@ def _outdoors(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> Pict
     """A tree or vine where it grows, now and then before a screen, and the camera that people carry there."""
     scene = open_air.Scene(dice, canvas, skeleton, kind)
     if dice.chance(SCREEN_SHARE):
-        SCENES[SCREEN](dice, canvas, skeleton.nodes[skeleton.bases]).draw(canvas)
-        optics.mute(canvas, dice.whole(20, 32))
+        scene.paint_screen()
     else:
         scene.paint_land()
     scene.paint_plant()
