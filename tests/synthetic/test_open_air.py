@@ -150,3 +150,13 @@ def test_land_is_painted_at_every_shape(size: tuple[int, int]) -> None:
             scene.paint_plant()
             assert canvas.planes.min() > -400
             assert canvas.planes.max() < 700
+
+
+def test_a_screen_fills_the_picture_and_is_nearly_grey() -> None:
+    for seed in range(20):
+        canvas = Canvas((90, 120), (-999, -999, -999))
+        open_air.Scene(Dice(seed), canvas, generate("vine", seed, size=(90, 120)), "vine").paint_screen()
+        assert canvas.planes.min() > 60
+        assert canvas.planes.max() < 290
+        means = canvas.planes.reshape(3, -1).mean(axis=1)
+        assert np.ptp(means) < 0.13 * means[1]
