@@ -81,7 +81,7 @@ def test_shade_is_inside_the_crown_alone() -> None:
     one = crown(4, canvas, POINTS, 0.9)
     one.shade(canvas, 24)
     inside = np.zeros((256, 256), dtype=bool)
-    inside[one.rows, one.columns] = one.behind.mass > canopy.FULL_MASS - 64
+    inside[one.rows, one.columns] = one.behind > canopy.FULL_MASS - 64
     assert inside.any()
     assert not (painted(canvas) & ~inside).any()
     assert painted(canvas).sum() > 0.9 * inside.sum()
@@ -106,9 +106,7 @@ def test_a_leaf_is_shown_whole(size: int) -> None:
 def test_no_leaves_where_no_branch_is() -> None:
     canvas = Canvas((64, 64), (200, 200, 200))
     nothing = np.zeros((0, 0), np.int16)
-    empty = canopy.Canopy(
-        slice(0, 0), slice(0, 0), *(canopy.Leaves(nothing, nothing) for _ in range(2)), *GREEN, canopy.leaf_tile(0)
-    )
+    empty = canopy.Canopy(slice(0, 0), slice(0, 0), nothing, nothing, nothing, *GREEN, canopy.leaf_tile(0))
     empty.paint_behind(Dice(1), canvas)
     empty.shade(canvas, 24)
     empty.paint_before(Dice(1), canvas)

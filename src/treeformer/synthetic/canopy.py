@@ -100,24 +100,18 @@ def _doubled(values: NDArray[np.int64]) -> noise.Int8Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaves:
-    """Leaves at one depth of a crown: how dense they are (0 to 127) and how they are lit (-50 to 60), both (h, w)."""
-
-    mass: Int16Array
-    lit: Int16Array
-
-
-@dataclass(frozen=True, slots=True)
 class Canopy:
     """The leaves of a plant in some rows and columns: a closed dark mass behind the branches, lit clumps before them.
 
+    behind, before: (h, w) how dense the leaves are there, 0 to 127. lit: (h, w) how they are lit, -50 to 60.
     spread: how much one leaf differs in hue from the next.
     """
 
     rows: slice
     columns: slice
-    behind: Leaves
-    before: Leaves
+    behind: Int16Array
+    before: Int16Array
+    lit: Int16Array
     colour: Colour
     spread: float
     tile: LeafTile
@@ -133,27 +127,27 @@ class Canopy:
 
     def shade(self, canvas: Canvas, strength: int) -> None:
         """Darken what lies inside the crown, by up to `strength` 64ths."""
-        weight = self.behind.mass - np.int16(FULL_MASS - 64)
+        weight = self.behind - np.int16(FULL_MASS - 64)
         np.clip(weight, np.int16(0), np.int16(64), out=weight)
         weight *= np.int16(strength)
         weight >>= 6
         canvas.mix(SHADE, weight, self.rows, self.columns)
 
-    def _paint(self, dice: Dice, canvas: Canvas, leaves: Leaves, colour: Colour) -> None:
-        height, width = leaves.mass.shape
+    def _paint(self, dice: Dice, canvas: Canvas, mass: Int16Array, colour: Colour) -> None:
+        height, width = mass.shape
         if height == 0 or width == 0:
             return
         unlikely, tones, hues = self.tile.windows(dice, (width, height))
-        weight = leaves.mass - unlikely
+        weight = mass - unlikely
         weight <<= 2
         np.clip(weight, np.int16(0), np.int16(62), out=weight)
-        tone = leaves.lit + tones
+        tone = self.lit + tones
         np.clip(tone, np.int16(-54), np.int16(60), out=tone)
-        hue = hues + (leaves.lit >> 1)  # light through leaves is yellower
+        tone += np.int16(64)
+        hue = hues + (self.lit >> 1)  # light through leaves is yellower
         for plane, level, turn in zip(canvas.planes, colour, (1.0, 0.3, 0.0), strict=True):
-            change = tone * np.int16(round(level))
+            change = tone * np.int16(min(round(level), 255))
             change >>= 6
-            change += np.int16(round(level))
             if turn:
                 change += (hue * np.int16(round(self.spread * turn * level))) >> 6
             under = plane[self.rows, self.columns]
@@ -205,20 +199,14 @@ def canopy_around(
     (red, green, blue), spread = kind
     level = dice.uniform(0.7, 1.1) * light.level * (0.8 if light.kind == "backlit" else 1.0)
     tint = light.tint
-    crown = _lit(mass, light, 4)
-    thin = (100 - noise.soft(behind, 1)) >> 2  # the sky shines through the outermost leaves
-    layers = [
-        Leaves(
-            noise.enlarge_gently(dense[cells].astype(np.int16), size),
-            noise.enlarge_gently(np.clip(lit, -50, 60)[cells].astype(np.int16), size),
-        )
-        for dense, lit in ((behind, crown + thin - 8), (before, crown + _lit(before, light, 1) + 6))
-    ]
+    lit = np.clip(_lit(mass, light, 4) + _lit(before, light, 1) + 6, -50, 60)
+    maps = [noise.enlarge_gently(values[cells].astype(np.int16), size) for values in (behind, before, lit)]
     return Canopy(
         rows,
         columns,
-        layers[0],
-        layers[1],
+        maps[0],
+        maps[1],
+        maps[2],
         (red * level * tint[0], green * level * tint[1], blue * level * tint[2]),
         spread,
         _leaf_tile_for(dice, canvas.scale, broad),

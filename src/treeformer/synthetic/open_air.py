@@ -15,7 +15,7 @@ from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.material import backdrop
 from treeformer.synthetic.raster import rasterise_layers
 
-LEAFY_SHARE = {"vine": 0.36, "orchard": 0.44}
+LEAFY_SHARE = {"vine": 0.36, "orchard": 0.4}
 GRASSY_SHARE = {"vine": 0.62, "orchard": 0.85}
 BARE_ROWS: tuple[Colour, ...] = ((74, 64, 54), (84, 75, 66), (62, 53, 44))
 
@@ -52,7 +52,7 @@ class Scene:
         haze = sky.paint_sky(dice, canvas, eye + 1, light)
         horizon.paint_far(dice, canvas, eye, light, haze, self.leaves is not None)
         ground.paint_ground(dice, canvas, eye, light, grassy=GRASSY_SHARE[self.kind])
-        if dice.chance(0.85):
+        if dice.chance(0.75):
             horizon.fringe(dice, canvas, eye, light)
         row = trellis.trellis_of(dice, canvas, self.skeleton, eye) if self.kind == "vine" else None
         top = row.top if row is not None else highest_px(self.skeleton.nodes, height * 0.2)
