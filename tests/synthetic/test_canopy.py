@@ -54,14 +54,14 @@ def test_fuller_crowns_have_more_leaves_and_most_of_them_behind_the_branches() -
 
 @pytest.mark.parametrize("kind", ["vine", "orchard"])
 def test_most_of_the_branches_show_through_the_leaves(kind: str) -> None:
-    """What cannot be seen cannot be learnt: the fullest crowns leave about half of the nodes free on average."""
+    """What cannot be seen cannot be learnt: the fullest crowns leave half of the nodes free in the mean."""
     hidden = []
     for seed in range(12):
         canvas, nodes = Canvas((512, 512), (200, 200, 200)), generate(kind, seed).nodes
         crown(seed, canvas, nodes, 0.9 if kind == "orchard" else 0.5, kind == "vine").paint_before(Dice(seed), canvas)
         column, row = np.clip(nodes.astype(int), 0, 511).T
         hidden.append(painted(canvas)[row, column].mean())
-    assert 0.05 < np.mean(hidden) < 0.6
+    assert 0.05 < np.mean(hidden) < 0.5
 
 
 def test_leaves_are_darker_behind_the_branches_and_lighter_on_the_side_of_the_sun() -> None:
