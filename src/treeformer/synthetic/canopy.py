@@ -223,7 +223,7 @@ def _clumps(dice: Dice, mass: noise.Int32Array, strength: float, gap: int, crowd
 
 
 def _lit(mass: noise.Int32Array, light: Daylight, reach: int) -> noise.Int32Array:
-    """How light falls on clumps about `reach` cells large: from above and the sun's side, not through what is dense."""
+    """How light falls on clumps about `reach` cells large: from above and from the side of the sun."""
     even = noise.soft(mass, reach)
     lit: noise.Int32Array = np.zeros_like(mass)
     lit[1:-1] += (even[2:] - even[:-2]) * (22 + round(10 * light.sun))
