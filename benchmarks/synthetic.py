@@ -39,7 +39,7 @@ def one_core(preset: str, look: str, count: int, size: tuple[int, int]) -> tuple
 def warm_up(size: tuple[int, int]) -> None:
     """Make the noise tiles before the clock starts: each is made when a picture first needs it."""
     for preset in PRESETS:
-        for seed in range(20):
+        for seed in range(60):
             picture(preset, "photo", seed, size)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treeformer.synthetic import canopy, noise
+from treeformer.synthetic import canopy, generate, noise
 from treeformer.synthetic.canvas import Canvas
 from treeformer.synthetic.daylight import Daylight
 from treeformer.synthetic.dice import Dice
@@ -31,21 +31,61 @@ def test_leaves_grow_near_the_branches_only(size: tuple[int, int], broad: bool) 
     shares = []
     for seed in range(6):
         canvas = Canvas(size, (200, 200, 200))
-        crown(seed, canvas, np.repeat(place, 3, axis=0), 0.9, broad).paint(Dice(seed, 1), canvas, 0, 1.0)
+        crown(seed, canvas, np.repeat(place, 3, axis=0), 0.9, broad).paint_behind(Dice(seed, 1), canvas)
         assert not painted(canvas)[distance > 120].any()
         shares.append(painted(canvas)[distance < 8].mean())
     assert np.mean(shares) > 0.3
 
 
-def test_fuller_crowns_hide_more_and_thinner_layers_less() -> None:
-    points = np.stack([Dice(1).array(200, low=80, high=180), Dice(2).array(200, low=80, high=180)], axis=1)
+POINTS = np.stack([Dice(1).array(200, low=80, high=180), Dice(2).array(200, low=80, high=180)], axis=1)
+
+
+def test_fuller_crowns_have_more_leaves_and_most_of_them_behind_the_branches() -> None:
+    behind, before = [], []
+    for fullness in (0.1, 0.5, 0.9):
+        for shares, paint in ((behind, canopy.Canopy.paint_behind), (before, canopy.Canopy.paint_before)):
+            canvases = [Canvas((256, 256), (200, 200, 200)) for _ in range(8)]
+            for seed, canvas in enumerate(canvases):
+                paint(crown(seed, canvas, POINTS, fullness), Dice(5), canvas)
+            shares.append(np.mean([painted(canvas).mean() for canvas in canvases]))
+    assert behind[0] < behind[1] < behind[2]
+    assert all(front < back for front, back in zip(before, behind, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["vine", "orchard"])
+def test_most_of_the_branches_show_through_the_leaves(kind: str) -> None:
+    """What cannot be seen cannot be learnt: the fullest crowns leave half of the nodes free in the mean."""
     hidden = []
-    for fullness, thinner in ((0.1, 0), (0.5, 0), (1.0, 60), (1.0, 0)):
-        canvas = Canvas((256, 256), (200, 200, 200))
-        crown(4, canvas, points, fullness).paint(Dice(5), canvas, thinner, 1.0)
-        hidden.append(painted(canvas).mean())
-    assert hidden[0] < hidden[1] < hidden[3]
-    assert hidden[2] < hidden[3]
+    for seed in range(12):
+        canvas, nodes = Canvas((512, 512), (200, 200, 200)), generate(kind, seed).nodes
+        crown(seed, canvas, nodes, 0.9 if kind == "orchard" else 0.5, kind == "vine").paint_before(Dice(seed), canvas)
+        column, row = np.clip(nodes.astype(int), 0, 511).T
+        hidden.append(painted(canvas)[row, column].mean())
+    assert 0.05 < np.mean(hidden) < 0.5
+
+
+def test_leaves_are_darker_behind_the_branches_and_lighter_on_the_side_of_the_sun() -> None:
+    """Depth: the mean level of what each layer paints, and of the right half, where the sun is, and the left."""
+    levels = []
+    for paint in (canopy.Canopy.paint_behind, canopy.Canopy.paint_before):
+        canvas = Canvas((256, 256), (0, 0, 0))
+        paint(crown(4, canvas, POINTS, 0.9), Dice(5), canvas)
+        levels.append(canvas.planes[1][canvas.planes[1] > 0].mean())
+    assert levels[0] < 0.9 * levels[1]
+    sides = [part[part > 0].mean() for part in (canvas.planes[1, :, :100], canvas.planes[1, :, 160:])]
+    assert sides[0] < sides[1]
+
+
+def test_shade_is_inside_the_crown_alone() -> None:
+    canvas = Canvas((256, 256), (200, 200, 200))
+    one = crown(4, canvas, POINTS, 0.9)
+    one.shade(canvas, 24)
+    inside = np.zeros((256, 256), dtype=bool)
+    inside[one.rows, one.columns] = one.behind > canopy.FULL_MASS - 64
+    assert inside.any()
+    assert not (painted(canvas) & ~inside).any()
+    assert painted(canvas).sum() > 0.9 * inside.sum()
+    assert canvas.planes.min() > 110  # never black
 
 
 @pytest.mark.parametrize("size", [0, 3, 8])
@@ -65,10 +105,11 @@ def test_a_leaf_is_shown_whole(size: int) -> None:
 
 def test_no_leaves_where_no_branch_is() -> None:
     canvas = Canvas((64, 64), (200, 200, 200))
-    empty = canopy.Canopy(
-        slice(0, 0), slice(0, 0), *(np.zeros((0, 0), np.int16) for _ in range(2)), *GREEN, canopy.leaf_tile(0)
-    )
-    empty.paint(Dice(1), canvas, 0, 1.0)
+    nothing = np.zeros((0, 0), np.int16)
+    empty = canopy.Canopy(slice(0, 0), slice(0, 0), nothing, nothing, nothing, *GREEN, canopy.leaf_tile(0))
+    empty.paint_behind(Dice(1), canvas)
+    empty.shade(canvas, 24)
+    empty.paint_before(Dice(1), canvas)
     assert not painted(canvas).any()
 
 

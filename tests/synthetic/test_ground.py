@@ -55,15 +55,28 @@ def test_shadow_falls_away_from_the_sun_and_on_the_ground(side: float) -> None:
     skeleton = Skeleton([(100, 160), (100, 40)], [(0, 1)], root=0, radius=[4, 4], image_size=(200, 200))
     layer = rasterise_layers([plant_strokes(skeleton)], (200, 200))[0]
     canvas = Canvas((200, 200), (200, 200, 200))
-    ground.cast_shadow(Dice(1), canvas, layer, np.asarray((100.0, 160.0)), 120, light)
+    ground.cast_shadow(Dice(1), canvas, layer, np.asarray((100.0, 160.0)), 120, light, False)
     dark = np.argwhere(canvas.planes[0] < 190)
     assert dark[:, 0].min() > 120
     assert (np.mean(dark[:, 1]) < 100) == (side > 0)
     assert canvas.planes.min() > 90  # never black
     nothing = rasterise_layers([plant_strokes(Skeleton([], []))], (200, 200))[0]
     before = canvas.planes.copy()
-    ground.cast_shadow(Dice(1), canvas, nothing, np.asarray((100.0, 160.0)), 120, light)
+    ground.cast_shadow(Dice(1), canvas, nothing, np.asarray((100.0, 160.0)), 120, light, False)
     assert np.array_equal(canvas.planes, before)
+
+
+def test_leaves_widen_a_shadow_without_any_hard_edge() -> None:
+    light = Daylight("bright", 0.8, (0.8, -0.5, 0.4), 0.5, (1.0, 1.0, 1.0))
+    skeleton = Skeleton([(100, 160), (100, 40)], [(0, 1)], root=0, radius=[2, 2], image_size=(200, 200))
+    layer = rasterise_layers([plant_strokes(skeleton)], (200, 200))[0]
+    dark = []
+    for leafy in (False, True):
+        canvas = Canvas((200, 200), (200, 200, 200))
+        ground.cast_shadow(Dice(1), canvas, layer, np.asarray((100.0, 160.0)), 60, light, leafy)
+        dark.append((canvas.planes[0] < 195).sum())
+        assert np.abs(np.diff(canvas.planes[0], axis=0)).max() < 40
+    assert dark[0] < dark[1]
 
 
 def test_foot_is_dark_close_by_only() -> None:

@@ -23,16 +23,6 @@ def test_days_are_of_every_kind_and_suns_are_above() -> None:
         assert 0.6 < day.level < 1.1
 
 
-@pytest.mark.parametrize("bottom", [0, 1, 2, 60, 90])
-def test_sky_fills_the_rows_above(bottom: int) -> None:
-    for seed in range(12):
-        canvas = Canvas((64, 90), (-999, -999, -999))
-        low = horizon.paint_sky(Dice(seed), canvas, bottom, draw_daylight(Dice(seed)))
-        assert (canvas.planes[:, bottom:] == -999).all()
-        assert bottom == 0 or canvas.planes[:, :bottom].min() > 0
-        assert min(low) > 150
-
-
 def test_far_things_stand_on_the_horizon() -> None:
     for seed in range(20):
         canvas = Canvas((120, 100), (230, 230, 230))
@@ -160,3 +150,13 @@ def test_land_is_painted_at_every_shape(size: tuple[int, int]) -> None:
             scene.paint_plant()
             assert canvas.planes.min() > -400
             assert canvas.planes.max() < 700
+
+
+def test_a_screen_fills_the_picture_and_is_nearly_grey() -> None:
+    for seed in range(20):
+        canvas = Canvas((90, 120), (-999, -999, -999))
+        open_air.Scene(Dice(seed), canvas, generate("vine", seed, size=(90, 120)), "vine").paint_screen()
+        assert canvas.planes.min() > 60
+        assert canvas.planes.max() < 290
+        means = canvas.planes.reshape(3, -1).mean(axis=1)
+        assert np.ptp(means) < 0.13 * means[1]

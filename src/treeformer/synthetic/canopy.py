@@ -20,16 +20,17 @@ from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.raster import Int16Array, rasterise, strokes, topmost
 
 CELL_PX = 8
+SHADE: Colour = (14, 17, 14)
 FULL_MASS = 127
 # What leaves look like in white light, how much one differs in hue from the next, and how likely they are.
 LEAVES: tuple[tuple[tuple[Colour, float], float], ...] = (
     (((78, 96, 44), 0.16), 4.0),
     (((92, 106, 52), 0.2), 2.5),
     (((66, 84, 50), 0.12), 2.0),
-    (((124, 120, 60), 0.4), 1.2),  # turning
-    (((142, 110, 58), 0.5), 1.0),  # autumn
-    (((112, 84, 58), 0.3), 1.0),  # dry
-    (((206, 196, 190), 0.12), 1.0),  # in blossom: the last one, and not for vines
+    (((104, 108, 56), 0.24), 0.8),  # turning
+    (((108, 93, 60), 0.2), 0.6),  # autumn
+    (((104, 88, 68), 0.16), 0.4),  # dry
+    (((206, 196, 190), 0.12), 0.5),  # in blossom: the last one, and not for vines
 )
 
 
@@ -84,9 +85,9 @@ def leaf_tile(size: int, broad: bool = False) -> LeafTile:
     flat = noise.TILE * noise.TILE
     unlikely, tone, hue = (np.full(flat, value, dtype=np.int64) for value in (127, -50, 0))
     side = found.across[top] / np.maximum(found.radius[top], np.float32(0.5))
-    lit = np.floor(dice.array(count, low=-30, high=30)).astype(np.int64)
+    lit = np.floor(dice.array(count, low=-20, high=20)).astype(np.int64)
     unlikely[found.pixel[top]] = np.floor(dice.array(count, low=0, high=127)).astype(np.int64)[owner[top]]
-    tone[found.pixel[top]] = lit[owner[top]] + np.floor(np.clip(side, -1, 1) * np.float32(10)).astype(np.int64)
+    tone[found.pixel[top]] = lit[owner[top]] + np.floor(np.clip(side, -1, 1) * np.float32(8)).astype(np.int64)
     hue[found.pixel[top]] = np.floor(dice.bell(count) * 40).astype(np.int64)[owner[top]]
     return LeafTile(*(_doubled(values) for values in (unlikely, tone, hue)))
 
@@ -100,34 +101,55 @@ def _doubled(values: NDArray[np.int64]) -> noise.Int8Array:
 
 @dataclass(frozen=True, slots=True)
 class Canopy:
-    """The leaves of a plant in some rows and columns: how dense they are (0 to 127), how they are lit (-40 to 50)."""
+    """The leaves of a plant in some rows and columns: a closed dark mass behind the branches, lit clumps before them.
+
+    behind, before: (h, w) how dense the leaves are there, 0 to 127. lit: (h, w) how they are lit, -50 to 60.
+    spread: how much one leaf differs in hue from the next.
+    """
 
     rows: slice
     columns: slice
-    mass: Int16Array
+    behind: Int16Array
+    before: Int16Array
     lit: Int16Array
     colour: Colour
     spread: float
     tile: LeafTile
 
-    def paint(self, dice: Dice, canvas: Canvas, thinner: int, light: float) -> None:
-        """Paint the leaves, `thinner` than the crown is, in more or less light; other leaves each time."""
-        height, width = self.mass.shape
+    def paint_behind(self, dice: Dice, canvas: Canvas) -> None:
+        """Paint the leaves behind the branches: in the shade of the others, and bluer."""
+        red, green, blue = self.colour
+        self._paint(dice, canvas, self.behind, (red * 0.66, green * 0.7, blue * 0.72))
+
+    def paint_before(self, dice: Dice, canvas: Canvas) -> None:
+        """Paint the leaves before the branches."""
+        self._paint(dice, canvas, self.before, self.colour)
+
+    def shade(self, canvas: Canvas, strength: int) -> None:
+        """Darken what lies inside the crown, by up to `strength` 64ths."""
+        weight = self.behind - np.int16(FULL_MASS - 64)
+        np.clip(weight, np.int16(0), np.int16(64), out=weight)
+        weight *= np.int16(strength)
+        weight >>= 6
+        canvas.mix(SHADE, weight, self.rows, self.columns)
+
+    def _paint(self, dice: Dice, canvas: Canvas, mass: Int16Array, colour: Colour) -> None:
+        height, width = mass.shape
         if height == 0 or width == 0:
             return
         unlikely, tones, hues = self.tile.windows(dice, (width, height))
-        weight = self.mass - np.int16(thinner)
-        weight -= unlikely
-        weight <<= 3
+        weight = mass - unlikely
+        weight <<= 2
         np.clip(weight, np.int16(0), np.int16(62), out=weight)
         tone = self.lit + tones
-        np.clip(tone, np.int16(-48), np.int16(80), out=tone)
+        np.clip(tone, np.int16(-54), np.int16(60), out=tone)
+        tone += np.int16(64)
         hue = hues + (self.lit >> 1)  # light through leaves is yellower
-        for plane, level, turn in zip(canvas.planes, self.colour, (1.0, 0.3, -0.2), strict=True):
-            change = tone * np.int16(round(level * light))
+        for plane, level, turn in zip(canvas.planes, colour, (1.0, 0.3, 0.0), strict=True):
+            change = tone * np.int16(min(round(level), 255))
             change >>= 6
-            change += np.int16(round(level * light))
-            change += (hue * np.int16(round(self.spread * turn * level * light))) >> 6
+            if turn:
+                change += (hue * np.int16(round(self.spread * turn * level))) >> 6
             under = plane[self.rows, self.columns]
             change -= under
             change *= weight
@@ -161,16 +183,13 @@ def canopy_around(
     near = noise.soft(np.minimum(count, 2).astype(np.int32) << 10, 1 + int(2 * fullness))
     mass = near * int(110 + 110 * fullness) // max(1, int(near.max()))
     if fullness > 0.5:  # leaves fill the room between the branches
-        mass += _around(count.astype(np.int32), int(230 * fullness * fullness))
-    clump = noise.window(noise.mottle(), dice, (across, down)).astype(np.int32)
-    mass = np.minimum(mass, 80 + int(60 * fullness)) + ((clump * np.minimum(mass, 80)) >> 6)
-    mass = np.where(mass > 9, np.clip(mass, 0, FULL_MASS), 0)
-    # Light falls from above and from the sun's side on what has no leaves before it there.
-    lit = np.zeros_like(mass)
-    lit[1:] += (mass[1:] - mass[:-1]) * 40
-    lit[:, 1:-1] += (mass[:, :-2] - mass[:, 2:]) * round(light.towards[0] * -30 * (0.4 + light.sun))
-    lit = np.clip((noise.soft(lit, 1) >> 5) - (noise.soft(mass, 1) >> 2) + 16, -40, 50)
-    there = mass > 0
+        mass += _around(count.astype(np.int32), int(150 * fullness * fullness))
+    mass = np.minimum(mass, 80 + int(30 * fullness))
+    # How soon a clump closes, in 64ths: never within one leaf.
+    crowd = 64 if broad else int(64 + 110 * fullness)
+    behind = _clumps(dice, mass, 1.2, int(14 + 42 * fullness), crowd)
+    before = _clumps(dice, mass, 1.4, int(26 + 56 * fullness), crowd)
+    there = (behind > 0) | (before > 0)
     rows, columns = (_span(np.any(there, axis=axis), side) for axis, side in ((1, height), (0, width)))
     cells = (
         slice(rows.start // CELL_PX, -(-rows.stop // CELL_PX)),
@@ -180,22 +199,45 @@ def canopy_around(
     (red, green, blue), spread = kind
     level = dice.uniform(0.7, 1.1) * light.level * (0.8 if light.kind == "backlit" else 1.0)
     tint = light.tint
+    lit = np.clip(_lit(mass, light, 4) + _lit(before, light, 1) + 6, -50, 60)
+    maps = [noise.enlarge_gently(values[cells].astype(np.int16), size) for values in (behind, before, lit)]
     return Canopy(
         rows,
         columns,
-        noise.enlarge_gently(mass[cells].astype(np.int16), size),
-        noise.enlarge_gently(lit[cells].astype(np.int16), size),
+        maps[0],
+        maps[1],
+        maps[2],
         (red * level * tint[0], green * level * tint[1], blue * level * tint[2]),
         spread,
         _leaf_tile_for(dice, canvas.scale, broad),
     )
 
 
+def _clumps(dice: Dice, mass: noise.Int32Array, strength: float, gap: int, crowd: int) -> noise.Int32Array:
+    """A crown broken into clumps: closed where noise (of a strength) adds to the mass, open where that is below gap."""
+    size = (mass.shape[1], mass.shape[0])
+    clump = noise.window(noise.mottle(), dice, size).astype(np.int32) + (noise.window(noise.rough(), dice, size) >> 1)
+    dense: noise.Int32Array = mass + ((clump * np.minimum(mass, 80) * round(64 * strength)) >> 12) - gap
+    np.clip((dense * crowd) >> 6, 0, FULL_MASS, out=dense)
+    return dense
+
+
+def _lit(mass: noise.Int32Array, light: Daylight, reach: int) -> noise.Int32Array:
+    """How light falls on clumps about `reach` cells large: from above and from the side of the sun."""
+    even = noise.soft(mass, reach)
+    lit: noise.Int32Array = np.zeros_like(mass)
+    lit[1:-1] += (even[2:] - even[:-2]) * (22 + round(10 * light.sun))
+    lit[:, 1:-1] += (even[:, :-2] - even[:, 2:]) * round(light.towards[0] * 30 * (0.3 + light.sun))
+    lit *= reach + 2
+    lit //= 192
+    return lit
+
+
 def _leaf_tile_for(dice: Dice, scale: float, broad: bool) -> LeafTile:
     """Leaves of a size that fits the picture: one of a few, because making a tile takes a while."""
     if broad:
         return leaf_tile(max(1, round(dice.choice((4, 7)) * min(scale, 1.0))), True)
-    return leaf_tile(min(3, max(1, round(dice.uniform(0.5, 3.5) * scale))))
+    return leaf_tile(min(3, max(1, round(dice.uniform(0.5, 2.8) * scale))))
 
 
 def _around(count: noise.Int32Array, most: int) -> noise.Int32Array:
@@ -209,8 +251,8 @@ def _around(count: noise.Int32Array, most: int) -> noise.Int32Array:
 
 
 def _span(there: NDArray[np.bool_], side: int) -> slice:
-    """The px from the first to the last cell that has something, inside a picture."""
+    """The px from the first to the last cell that has something and one more either way, inside a picture."""
     places = np.flatnonzero(there)
     if len(places) == 0:
         return slice(0, 0)
-    return slice(int(places[0]) * CELL_PX, min((int(places[-1]) + 1) * CELL_PX, side))
+    return slice(max(int(places[0]) - 1, 0) * CELL_PX, min((int(places[-1]) + 2) * CELL_PX, side))

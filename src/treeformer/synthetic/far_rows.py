@@ -170,9 +170,13 @@ def paint_row(
     first, direction = dice.whole(0, wide - 1), dice.choice((-1, 1))
     column = (first + direction * np.arange(max(2, int(width * high / tall)))) % wide
     size, seen = (width, bottom - top), slice(rows.start - top, rows.stop - top)
-    weight = noise.enlarge(cover[:, column], size, seen)
+    part = cover[:, column]
+    if kind != "forest":  # wood out of focus is wider, but not as clear as glass
+        part += part >> 1
+        np.minimum(part, np.int16(60), out=part)
+    weight = noise.enlarge(part, size, seen)
     if leafy or kind == "forest":
         texture = noise.enlarge_gently(shade[:, column], size)[seen]
-        canvas.mix(colour, weight, rows, texture=texture, contrast=(0.85, 0.85, 0.75))
+        canvas.mix(colour, weight, rows, texture=texture, contrast=(0.85, 0.85, 0.8))
     else:
         canvas.mix(colour, weight, rows)

@@ -146,10 +146,12 @@ def paint_strip(dice: Dice, canvas: Canvas, foot: float, light: Daylight) -> Non
     canvas.mix((red * level, green * level, blue * level), weight, rows, texture=texture, contrast=(0.42, 0.42, 0.34))
 
 
-def cast_shadow(dice: Dice, canvas: Canvas, plant: Layer, foot: FloatArray, horizon: int, light: Daylight) -> None:
+def cast_shadow(
+    dice: Dice, canvas: Canvas, plant: Layer, foot: FloatArray, horizon: int, light: Daylight, leafy: bool
+) -> None:
     """The plant's own shadow on level ground: each of its pixels falls to the side, and a little nearer or farther.
 
-    foot: (2,) where the plant stands.
+    foot: (2,) where the plant stands. leafy: leaves close the gaps between its branches.
     """
     width, height = canvas.size
     sideways = -light.towards[0] / max(-light.towards[1], 0.25) * 0.8
@@ -164,10 +166,13 @@ def cast_shadow(dice: Dice, canvas: Canvas, plant: Layer, foot: FloatArray, hori
     kept = np.flatnonzero((x >= 0) & (x < small[0]) & (y >= horizon // SHRINK) & (y < small[1]) & (high > 0))
     if len(kept) == 0:
         return
-    first, last = int(y[kept].min()), int(y[kept].max()) + 1
+    first, last = max(int(y[kept].min()) - 2, 0), min(int(y[kept].max()) + 3, small[1])  # room for a soft edge
     count = np.bincount((y[kept] - first) * small[0] + x[kept], minlength=(last - first) * small[0])
     # Pixels crowd where the shadow is foreshortened: it is full where a few of them fall.
-    cover = (np.minimum(count, 10) * round(42 * light.sun) // 10).astype(np.int16).reshape(-1, small[0])
+    many = np.minimum(count, 10).astype(np.int32).reshape(-1, small[0])
+    if leafy:
+        many = np.minimum(noise.soft(many << 4, 1) >> 3, 8)
+    cover = (many * round(42 * light.sun) // 10).astype(np.int16)
     top, bottom = max(horizon + 1, first * SHRINK), min(height, last * SHRINK)
     if bottom > top:
         size = (small[0] * SHRINK, (last - first) * SHRINK)

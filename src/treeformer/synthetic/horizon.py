@@ -1,11 +1,9 @@
-"""What lies far away outdoors: the sky, hills and woods.
+"""What lies far away outdoors: hills and woods.
 
 What is far away is drawn on a quarter of the size and enlarged: out of focus, and sixteen times cheaper.
 """
 
 from __future__ import annotations
-
-from functools import cache
 
 import numpy as np
 
@@ -15,9 +13,7 @@ from treeformer.synthetic.canvas import Canvas, Colour
 from treeformer.synthetic.daylight import Daylight
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.far_rows import paint_row
-from treeformer.synthetic.raster import Int16Array
 
-RELIEF_PX = 12  # clouds are shaded by how much they thicken within so many rows
 WOODS: tuple[tuple[Colour, float], ...] = (
     ((104, 94, 84), 3.0),
     ((92, 84, 72), 2.0),
@@ -31,62 +27,6 @@ WOODS_IN_LEAF: tuple[tuple[Colour, float], ...] = (
 )
 
 
-@cache
-def fleece() -> noise.Int8Array:
-    """Clouds of all sizes without the lattice's own directions: octaves sheared to the left and to the right."""
-    row = np.arange(noise.TILE)[:, None]
-    total = np.zeros((noise.TILE, noise.TILE), dtype=np.int32)
-    for number, slant in enumerate((1, -1, 0)):
-        octaves = noise._box(noise._octaves(71 + number, 128, 4, 0.95), (3, 3))
-        total += octaves[row, (np.arange(noise.TILE)[None, :] + slant * row) % noise.TILE]
-    return noise._finished(total)
-
-
-def paint_sky(dice: Dice, canvas: Canvas, bottom: int, light: Daylight) -> Colour:
-    """Fill the rows above `bottom`. Returns the colour at the horizon, which far things take on."""
-    if light.kind == "overcast":
-        level = dice.uniform(206, 252)
-        top = (level * dice.uniform(0.92, 0.97), level * 0.96, level * 0.98)
-        low = (level, level * 1.003, level * 1.012)
-    elif light.kind == "bright":
-        deep = dice.uniform(0.0, 1.0)
-        top = (98 - 45 * deep, 148 - 38 * deep, 204 - 26 * deep)
-        pale = dice.uniform(186, 226)
-        low = (pale, pale * 0.6 + 92, pale * 0.35 + 162)
-    else:
-        blue = dice.uniform(146, 182)
-        top = (blue, blue + dice.uniform(6, 14), blue + dice.uniform(26, 46))
-        red = dice.uniform(236, 250)
-        low = (red, red - dice.uniform(7, 13), red - dice.uniform(24, 42))
-    if bottom <= 0:
-        return low
-    rows = slice(0, bottom)
-    down = np.linspace(0.0, 1.0, bottom)
-    colour = np.asarray(top)[:, None] + (np.asarray(low) - np.asarray(top))[:, None] * (down * (1.6 - 0.6 * down))
-    grey = [(noise.window(fleece(), dice, canvas.size)[rows], dice.uniform(0.0, 0.16))]
-    canvas.lay(colour, grey if light.kind == "overcast" else [], rows)
-    if light.kind != "overcast" and dice.chance(0.5):
-        _clouds(dice, canvas, rows, light)
-    return low
-
-
-def _clouds(dice: Dice, canvas: Canvas, rows: slice, light: Daylight) -> None:
-    """Heaps and veils, lighter on top, greyer where they thicken."""
-    width, height = canvas.size[0], rows.stop
-    thick: Int16Array = noise.window(fleece(), dice, (width, height + RELIEF_PX)).astype(np.int16)
-    relief = thick[RELIEF_PX:] - thick[:-RELIEF_PX]
-    weight = thick[RELIEF_PX:] - np.int16(dice.whole(-10, 34))
-    if dice.chance(0.5):
-        weight <<= 1
-    np.clip(weight, np.int16(0), np.int16(dice.whole(24, 58)), out=weight)
-    relief -= weight
-    np.clip(relief, np.int16(-120), np.int16(100), out=relief)
-    white = dice.uniform(222, 248)
-    warm = 8 if light.kind in ("low sun", "backlit") else 0
-    dim = dice.uniform(0.06, 0.14)
-    canvas.mix((white + warm, white, white - warm), weight, rows, texture=relief, contrast=(dim, dim, dim * 0.85))
-
-
 def paint_far(dice: Dice, canvas: Canvas, horizon: int, light: Daylight, haze: Colour, summer: bool) -> None:
     """Hills, then woods before them, mostly in leaf in summer."""
     height = canvas.size[1]
@@ -94,7 +34,7 @@ def paint_far(dice: Dice, canvas: Canvas, horizon: int, light: Daylight, haze: C
         far = dice.uniform(0.45, 0.75)
         colour = in_haze((92, 104, 96), far, haze, light)
         _hills(dice, canvas, horizon, height * dice.uniform(0.03, 0.16), colour)
-    for number in range(dice.weighted(((0, 0.1), (1, 0.82), (2, 0.08)))):
+    for number in range(dice.weighted(((0, 0.04), (1, 0.86), (2, 0.1)))):
         leafy = summer or dice.chance(0.2)
         colour = in_haze(dice.weighted(WOODS_IN_LEAF if leafy else WOODS), dice.uniform(0.06, 0.4), haze, light)
         tall = height * dice.uniform(0.05, 0.24) * (1 - 0.4 * number)

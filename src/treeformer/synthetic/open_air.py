@@ -8,14 +8,14 @@ import numpy as np
 
 from treeformer.axes import FloatArray
 from treeformer.skeleton import Skeleton
-from treeformer.synthetic import bark, canopy, far_rows, ground, horizon, trellis
+from treeformer.synthetic import bark, canopy, far_rows, ground, horizon, noise, sky, trellis
 from treeformer.synthetic.canvas import Canvas, Colour, Sketch, highest_px, lowest_px
 from treeformer.synthetic.daylight import Daylight, draw_daylight
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.material import backdrop
 from treeformer.synthetic.raster import rasterise_layers
 
-LEAFY_SHARE = {"vine": 0.4, "orchard": 0.5}
+LEAFY_SHARE = {"vine": 0.36, "orchard": 0.4}
 GRASSY_SHARE = {"vine": 0.62, "orchard": 0.85}
 BARE_ROWS: tuple[Colour, ...] = ((74, 64, 54), (84, 75, 66), (62, 53, 44))
 
@@ -49,10 +49,10 @@ class Scene:
         height = canvas.size[1]
         line = lowest_px(self.foot, height * 0.88)
         self.eye = eye = int(min(max(line - height * dice.uniform(0.04, 0.3), 2), height - 2))
-        haze = horizon.paint_sky(dice, canvas, eye + 1, light)
+        haze = sky.paint_sky(dice, canvas, eye + 1, light)
         horizon.paint_far(dice, canvas, eye, light, haze, self.leaves is not None)
         ground.paint_ground(dice, canvas, eye, light, grassy=GRASSY_SHARE[self.kind])
-        if dice.chance(0.6):
+        if dice.chance(0.75):
             horizon.fringe(dice, canvas, eye, light)
         row = trellis.trellis_of(dice, canvas, self.skeleton, eye) if self.kind == "vine" else None
         top = row.top if row is not None else highest_px(self.skeleton.nodes, height * 0.2)
@@ -63,6 +63,16 @@ class Scene:
             ground.darken_foot(canvas, place, self.radius, 40)
         if row is not None:
             self._trellis(row)
+
+    def paint_screen(self) -> None:
+        """A plain sheet behind the plant, as it is hung there to measure it: pale, nearly grey, uneven by a little."""
+        dice, canvas = self.dice, self.canvas
+        level = dice.uniform(120, 232)
+        colour = np.asarray((level * dice.uniform(0.96, 1.03), level, level * dice.uniform(0.92, 1.06)))
+        lighter = 1 + dice.uniform(-0.08, 0.08) * np.linspace(-1.0, 1.0, canvas.size[1])
+        uneven = (noise.window(noise.clouds(), dice, canvas.size), dice.uniform(0.02, 0.14))
+        cloth = (noise.window(dice.choice((noise.mottle, noise.rough))(), dice, canvas.size), dice.uniform(0.0, 0.06))
+        canvas.lay(colour[:, None] * lighter, [uneven, cloth])
 
     def _rows_behind(self, eye: float, line: float, top: float, haze: Colour) -> None:
         """Other rows of the same plants, the farther the smaller and the paler; line, top: of the plant's own row."""
@@ -78,7 +88,7 @@ class Scene:
                 self.kind,
                 foot,
                 foot - high,
-                horizon.in_haze(own, 0.06 + 0.1 * number, haze, self.light),
+                horizon.in_haze(own, 0.02 + 0.06 * number, haze, self.light),
                 leafy=self.leaves is not None,
                 blur_px=dice.uniform(1.5, 4.0),
             )
@@ -114,14 +124,16 @@ class Scene:
         sets = (self.behind.strokes(), drawn[0], self.front.strokes())
         of_behind, of_plant, of_front = rasterise_layers(sets, canvas.size)
         if light.casts_shadows and self.eye is not None and len(self.foot):
-            ground.cast_shadow(dice, canvas, of_plant, self.foot[0], self.eye, light)
+            ground.cast_shadow(dice, canvas, of_plant, self.foot[0], self.eye, light, self.leaves is not None)
         crown = self._crown()
         if crown is not None:
-            crown.paint(dice, canvas, 0, 0.6)
+            crown.paint_behind(dice, canvas)
         self.behind.draw(canvas, of_behind)
         bark.paint_wood(dice, canvas, skeleton, wood, light, drawn, of_plant)
         if crown is not None:
-            crown.paint(dice, canvas, dice.whole(10, 50), 1.0)
+            if self.kind == "orchard":
+                crown.shade(canvas, 24)
+            crown.paint_before(dice, canvas)
         self.front.draw(canvas, of_front)
 
     def _crown(self) -> canopy.Canopy | None:
@@ -136,5 +148,5 @@ class Scene:
         if len(points) == 0:
             return None
         is_vine = self.kind == "vine"
-        fullness = dice.uniform(0.0, 0.5) if is_vine or dice.chance(0.35) else dice.uniform(0.5, 1.0)
+        fullness = dice.uniform(0.0, 0.5) if is_vine or dice.chance(0.4) else dice.uniform(0.5, 0.9)
         return canopy.canopy_around(dice, self.canvas, points, fullness, self.light, self.leaves, is_vine)

@@ -127,16 +127,16 @@ def _camera(dice: Dice, canvas: Canvas) -> Camera:
 def outdoor_camera(dice: Dice, canvas: Canvas) -> Camera:
     """A camera as people carry: true colours, even light, little grain."""
     contrast = dice.uniform(0.92, 1.14)
-    warm = dice.uniform(-0.025, 0.03)
-    gain = contrast * dice.uniform(0.93, 1.1) * np.asarray((1 + warm, 1.0, 1 - warm))
+    warm = dice.uniform(-0.014, 0.02)
+    gain = contrast * dice.uniform(0.97, 1.1) * np.asarray((1 + warm, 1.0, 1 - warm))
     # The same light everywhere: in 128ths, a gentle slope would show as steps in an even sky.
-    levels = np.floor(np.minimum(gain, BRIGHTEST) * 64 + 0.5).astype(np.uint16)[:, None]
+    levels = np.floor(np.minimum(gain, BRIGHTEST) * 128 + 0.5).astype(np.uint16)[:, None]
     share = dice.fraction()
     grain_gain = round(64 * (0.02 + share * share * 0.13)) if share > 0.35 else 0
     own_gain = grain_gain // 2 if dice.chance(0.08) else 0
     return Camera(
-        light_down=levels,
-        light_across=levels,
+        light_down=levels // 2,
+        light_across=levels - levels // 2,
         fading=np.int16((32 if dice.chance(0.1) else dice.whole(-2, 12)) if dice.chance(0.2) else 0),
         grain=noise.window(noise.grain(), dice, canvas.size) if grain_gain else None,
         grain_gain=np.int16(grain_gain),

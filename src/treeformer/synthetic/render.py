@@ -53,9 +53,7 @@ SCENE_WEIGHTS: dict[str, dict[str, float]] = {
     "vine": {"field": 10, "orchard": 4, "wall": 4, "scanner": 1, "soil": 1},
     "orchard": {"orchard": 11, "field": 4, "wall": 2, "scanner": 1, "soil": 0.5},
 }
-# What is hung behind trees and vines to measure them; they are seen before it this often.
-SCREENS = {"wall": 6.0, "blue paper": 2.0, "scanner": 1.0, "soil": 1.0, "grey paper": 0.5, "agar": 0.2}
-SCREEN_SHARE = 0.06
+SCREEN_SHARE = 0.04  # of the trees and vines are seen before a screen
 ANY_SCENE = dict.fromkeys(SCENES, 1.0)
 ROOT_KINDS, WOOD_KINDS = ("taproot", "seedling"), ("vine", "orchard")
 MATERIALS: dict[str, Callable[[Dice, Backdrop, float], Material]] = {
@@ -149,8 +147,7 @@ def _outdoors(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> Pict
     """A tree or vine where it grows, now and then before a screen, and the camera that people carry there."""
     scene = open_air.Scene(dice, canvas, skeleton, kind)
     if dice.chance(SCREEN_SHARE):
-        screen = dice.weighted(tuple(SCREENS.items()))
-        SCENES[screen](dice, canvas, skeleton.nodes[skeleton.bases]).draw(canvas)
+        scene.paint_screen()
     else:
         scene.paint_land()
     scene.paint_plant()

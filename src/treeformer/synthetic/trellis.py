@@ -86,7 +86,7 @@ def post(
     grain += noise.window(noise.rough(), dice, canvas.size)[rows, columns] >> 1
     for plane, level in zip(canvas.planes, colour, strict=True):
         body = np.floor(round_ * (level * light.level)).astype(np.int16)
-        plane[rows, columns] = body + ((grain * np.int16(round(level * 0.22))) >> 6)
+        plane[rows, columns] = body + ((grain * np.int16(round(level * 0.13))) >> 6)
 
 
 def posts(dice: Dice, canvas: Canvas, trellis: Trellis, keep_free: float, light: Daylight) -> list[FloatArray]:
