@@ -42,7 +42,7 @@ class Domain:
     side_px: int = SIDE_PX
     bounded_test: bool = False
     watched: bool = True
-    warmup_steps: int = 300
+    warmup_steps: int = 100
     two_stage: dict[str, Any] = field(default_factory=dict)
     when_missing: str = "not run yet"
 
@@ -121,8 +121,8 @@ DOMAINS: dict[str, Domain] = {
             paper="synthetic",
             tokens=128,
             max_nodes=100,
-            batch_size=128,
-            valid_count=64,
+            batch_size=64,
+            valid_count=32,
             test_count=500,
         ),
         Domain(
@@ -188,7 +188,6 @@ DOMAINS: dict[str, Domain] = {
             bounded_test=True,
             # A run of some minutes beside others has a thousand steps.
             watched=False,
-            warmup_steps=100,
         ),
     )
 }

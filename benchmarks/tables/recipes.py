@@ -86,7 +86,7 @@ class Scale:
     """
 
     side_px: int = SIDE_PX
-    validate_every: int = 250
+    validate_every: int = 150
     compile: bool = True
     precision: str = "bf16"
     small: bool = False
