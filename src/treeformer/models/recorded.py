@@ -46,11 +46,11 @@ class Recording:
 
     Args:
         stage: reads and writes tensors that stay where they are.
-        stream: all recordings that share memory are made in the same one.
-        before: a recording to share memory with.
+        before: a recording to share memory with; what one stream has set free can only be had by the same one.
     """
 
-    def __init__(self, stage: Callable[[], Any], stream: Any, before: Recording | None) -> None:
+    def __init__(self, stage: Callable[[], Any], before: Recording | None) -> None:
+        self.stream = stream = before.stream if before else torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
@@ -76,11 +76,11 @@ class Recorder:
     """The recordings of an engine: of every stage and shape, from its third use on.
 
     Args:
-        record: makes a recording, from a stage, a stream and an earlier recording; tests have one for the CPU.
+        record: makes a recording, from a stage and an earlier recording; tests have one for the CPU.
     """
 
-    def __init__(self, record: Callable[[Callable[[], Any], Any, Any], _Replayable] = Recording) -> None:
-        self._record, self._stream = record, None
+    def __init__(self, record: Callable[[Callable[[], Any], Any], _Replayable] = Recording) -> None:
+        self._record = record
         self._uses: Counter[Any] = Counter()
         self._kept: dict[Any, _Replayable] = {}
         self._too_large: set[Any] = set()
@@ -95,10 +95,8 @@ class Recorder:
         self._uses[key] += 1
         if self._uses[key] <= PLAIN_USES or key in self._too_large or len(self) >= MOST_RECORDINGS:
             return False
-        if self._stream is None and self._record is Recording:
-            self._stream = torch.cuda.Stream()
         try:
-            self._kept[key] = self._record(stage, self._stream, next(iter(self._kept.values()), None))
+            self._kept[key] = self._record(stage, next(iter(self._kept.values()), None))
         except RuntimeError as error:
             # Ending a recording that ran out of memory may fail in its turn.
             if not any(isinstance(reason, torch.OutOfMemoryError) for reason in (error, error.__context__)):
@@ -120,7 +118,7 @@ class RecordedInference:
     """
 
     def __init__(self, model: InferenceModel, recorder: Recorder | None = None) -> None:
-        self.model, self.recorder = model, recorder or Recorder()
+        self.model, self.recorder = model, Recorder() if recorder is None else recorder
         self._batches: dict[tuple[int, ...], _Batch] = {}
 
     def in_groups(self, images: Tensor) -> Iterator[tuple[list[int], Candidates]]:
