@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from treeformer.engines import RawPrediction, check_input
 from treeformer.errors import TreeformerError
@@ -16,6 +16,7 @@ from treeformer.model_folder import ModelFolder
 from treeformer.models.export import load_weights
 from treeformer.models.inference import InferenceModel
 from treeformer.models.recorded import RecordedInference
+from treeformer.models.treeformer import TreeFormer
 
 
 class TorchEngine:
@@ -40,6 +41,7 @@ class TorchEngine:
         self._model = InferenceModel(model.eval(), folder.config.candidate_score, folder.config.peak_heat)
         self._on_gpu = self.device.type == "cuda"
         if self._on_gpu:
+            keep_rounded(model)
             self._model = RecordedInference(self._model)
         self._one_at_a_time = threading.Lock()  # recordings always use the same memory
 
@@ -70,3 +72,13 @@ class TorchEngine:
             if self._on_gpu:
                 torch.cuda.current_stream().synchronize()
         return groups
+
+
+@torch.no_grad()
+def keep_rounded(model: TreeFormer) -> None:
+    """Hold in bfloat16 what autocast would round at every call: a network for use with autocast alone."""
+    model.backbone.keep_folded(torch.bfloat16)  # before its weights are rounded
+    for part in model.modules():
+        if isinstance(part, nn.Linear | nn.Conv2d):
+            for name, tensor in part.named_parameters(recurse=False):
+                setattr(part, name, nn.Parameter(tensor.to(torch.bfloat16), requires_grad=False))
