@@ -128,14 +128,14 @@ def bags_as_on_a_gpu(table, row, weight):
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
 def test_bags_of_bfloat16_are_as_exact_as_their_weights(device):
-    """Weights and sums are rounded, 2⁻⁹ of their size each; in between nothing is."""
+    """Weights and the sum are rounded, by 2⁻⁸ of their size at most; in between nothing is."""
     torch.manual_seed(0)
     table, row, weight = torch.randn(300, 24).bfloat16(), torch.randint(300, (2, 9, 8, 16)), torch.randn(2, 9, 8, 16)
     add = rows_in_bags if device == "cuda" else bags_as_on_a_gpu
     found = add(table.to(device), row.to(device), weight.bfloat16().to(device)).cpu()
     assert found.dtype == torch.bfloat16
     terms = table.double()[row] * weight.double()[..., None]
-    assert ((found - terms.sum(-2)).abs() <= 2**-8 * terms.abs().sum(-2)).all()
+    assert ((found - terms.sum(-2)).abs() <= 2**-8 * (terms.abs().sum(-2) + found.abs()) + 1e-6).all()
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_a_gpu_in_use_reads_what_it_reads_in_training(dtype):
     with torch.inference_mode():
         found = sample(level, points)
     assert found.dtype == dtype
-    exactly = {} if dtype == torch.float32 else {"atol": 2**-8 * level.cells.abs().max().item(), "rtol": 2**-8}
+    exactly = {} if dtype == torch.float32 else {"atol": 2**-7 * level.cells.abs().max().item(), "rtol": 2**-8}
     torch.testing.assert_close(found.float(), trained, **exactly)
 
 
