@@ -212,4 +212,4 @@ def test_graphs_give_what_their_kernels_give(folder):
     assert np.mean(same) > 0.97
     made = [{kind for kind, *_ in engine._model.recorder._kept} for engine in (first, second, plain)]
     assert made == [set(KINDS)] * 3
-    assert len(first._model.recorder) >= 10
+    assert len(first._model.recorder) >= 7

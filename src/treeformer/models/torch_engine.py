@@ -65,8 +65,9 @@ class TorchEngine:
         device = torch.cuda.device(self.device) if self._on_gpu else nullcontext()
         with self._one_at_a_time, device, bfloat16:
             groups = [
-                # Into locked memory, without waiting: one group is fetched while the next is related.
-                (rows, [part.to("cpu", non_blocking=True, copy=True) for part in numbers])
+                # Into locked memory, without waiting: the device goes on with the next group meanwhile. What is not
+                # contiguous would be copied twice, the second time by the host, which does not wait for the first.
+                (rows, [part.contiguous().to("cpu", non_blocking=True, copy=True) for part in numbers])
                 for rows, numbers in self._model.in_groups(images.to(self.device))
             ]
             if self._on_gpu:
