@@ -213,3 +213,8 @@ def test_graphs_give_what_their_kernels_give(folder):
     made = [{kind for kind, *_ in engine._model.recorder._kept} for engine in (first, second, plain)]
     assert made == [set(KINDS)] * 3
     assert len(first._model.recorder) >= 7
+    graph, number = torch.cuda.CUDAGraph(), torch.zeros(1, device="cuda", requires_grad=True)
+    with torch.cuda.graph(graph):  # as training does beside it, not in inference mode
+        twice = number * 2
+    graph.replay()
+    assert twice.item() == 0

@@ -144,6 +144,25 @@ def test_parts_one_by_one_give_what_they_give_side_by_side(monkeypatch, sizes):
     assert all(torch.equal(one, two) for one, two in zip(before, (*given[:3], given[4]), strict=True))
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_in_use_answers_as_in_training():
+    torch.manual_seed(0)
+    head = RelationHead(192, 128, fine_channels=96, segment_channels=32, segment_points=8, context_orders=8).cuda()
+    with torch.no_grad():
+        head.correction.weight.normal_(std=0.1)
+    fine = as_level(torch.randn(3, 96, 32, 32, device="cuda").bfloat16(), 4)
+    tokens, relation, points = torch.randn(3, 40, 192), torch.randn(3, 192), 128 * torch.rand(3, 40, 2)
+    given = *(tensor.cuda() for tensor in (tokens, relation, points)), fine, torch.rand(3, 40, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        trained = head(*given).detach()
+        with torch.inference_mode():
+            found = head(*given)
+    assert found.dtype == torch.float32
+    assert trained.std() > 0.1
+    assert (found - trained).abs().mean() < 0.01 * trained.std()
+    torch.testing.assert_close(found, trained, atol=0.1 * trained.std().item(), rtol=0)
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 320])
 def test_pairs_in_closed_form_are_those_of_two_loops(count):
     expected = [(i, j) for j in range(count) for i in range(j)]

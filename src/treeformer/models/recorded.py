@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any, Protocol
 
 import torch
@@ -58,8 +59,13 @@ class Recording:
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
         pool = before.graph.pool() if before else None
-        # Other threads, which gather the next pictures, may go on meanwhile.
-        with torch.cuda.graph(self.graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+        with ExitStack() as recording:
+            # torch now makes tensors that all graphs of a process share: those of inference mode would keep training
+            # from recording later. Other threads, which gather the next pictures, may go on meanwhile.
+            with torch.inference_mode(False):
+                recording.enter_context(
+                    torch.cuda.graph(self.graph, pool=pool, stream=stream, capture_error_mode="thread_local")
+                )
             self.outputs = stage()
 
     def replay(self) -> Any:
