@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_flatten
 
-from tests.models.test_export import SIDE, THRESHOLDS, network
+from tests.models.untrained import SIDE, THRESHOLDS, network
 from treeformer.model_folder import GRAPH, WEIGHTS, ModelSettings, write_config
 from treeformer.models import InferenceModel, TreeFormer, TreeFormerConfig, recorded
 from treeformer.models.export import ARCHITECTURE, write_weights
@@ -87,7 +87,7 @@ def by_recordings(model: RecordedInference, images: torch.Tensor):
 @pytest.fixture
 def small_steps(monkeypatch):
     """So that a network of 24 tokens has several numbers of them, and six pictures are several groups."""
-    monkeypatch.setattr(recorded, "STEPS", (5, 3))
+    monkeypatch.setattr(recorded, "STEPS", (6, 3))
     monkeypatch.setattr(recorded, "COARSE_STEPS", (8, 8))
     monkeypatch.setattr(recorded, "GROUP", 4)
     monkeypatch.setattr("treeformer.models.inference.GROUP", 4)

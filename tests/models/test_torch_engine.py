@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from tests.models.test_export import THRESHOLDS, network
 from tests.models.test_recorded import pictures
+from tests.models.untrained import THRESHOLDS, network
 from treeformer.models import InferenceModel
 from treeformer.models.torch_engine import keep_rounded
 from treeformer.nn.deformable_attention import DeformableAttention

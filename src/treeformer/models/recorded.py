@@ -36,8 +36,9 @@ from treeformer.models.treeformer import FEWEST_TOKENS, Seen
 PLAIN_USES = 2  # of a shape before it is recorded: recording takes as long as several of them
 WARM_UP = 2  # runs before a recording: what is chosen or allocated on first use has to be there
 MOST_RECORDINGS = 160  # further shapes are not recorded
-# Tokens and candidates are multiples of these; pairs grow with the square of the candidates. A few pictures do not keep
-# a GPU busy, so that coarser steps cost them nothing, and a camera has all its recordings sooner.
+# Tokens and candidates are multiples of these; pairs grow with the square of the candidates. The first is a multiple of
+# the second, so that there are never more candidates than tokens. A few pictures do not keep a GPU busy: coarser steps
+# cost them nothing, and a camera has all its recordings sooner.
 STEPS, COARSE_STEPS = (16, 8), (32, 32)
 WHOLE_BATCH = 64  # batches up to this are filled up to a power of two, larger ones to a multiple
 
