@@ -7,7 +7,8 @@ PYTHONPATH=src python benchmarks/predict.py --without-network       # what readi
 For each model: one 512×512 picture after the other with ONNX Runtime on two CPU cores, in a process of its own, whose
 peak memory is given; and, where there is a GPU, many pictures with torch. A name is a configuration with random
 weights, which find an odd number of nodes (given as nodes a picture); a folder is a trained model. Everything but the
-column `network` includes reading the JPEG and making the tree.
+column `network` includes reading the JPEG and making the tree. On the GPU also the time of one camera frame after the
+other, from an array to the skeleton: its median and what 95 of 100 frames stay below.
 
 `--without-network` needs neither model nor GPU: an engine that answers at once, with numbers like those of a network,
 shows how many pictures a second the rest allows, with threads and with processes, and what a picture costs the
@@ -41,6 +42,8 @@ from treeformer.prediction import Predictor
 
 CORES = 2
 WARM_UP = 4  # batches before the clock starts: processes and kernels are warm then
+RECORDED = 8  # uses of the same batch after which nothing of it is still to be recorded (`models/recorded.py`)
+FRAMES = 200  # of which the time of one is taken
 
 
 def write_pictures(folder: Path, count: int) -> list[Path]:
@@ -116,15 +119,29 @@ def measure_gpu(model: str, paths: list[Path], count: int, batch: int, workers: 
     folder = open_model(model)
     engine = open_engine(folder, "torch")
     pixels = np.stack([np.asarray(Image.open(paths[k % len(paths)])) for k in range(batch)])
-    for _ in range(3):
+    for _ in range(RECORDED):
         engine(pixels)
     began = time.perf_counter()
     for _ in range(10):
         engine(pixels)
     network = (time.perf_counter() - began) / (10 * batch)
     options = {"batch": batch, "workers": workers, "processes": True}
-    row = measure_many(Predictor(folder, engine=engine), paths, count, **options)
+    predictor = Predictor(folder, engine=engine)
+    row = measure_many(predictor, paths, count, **options) | measure_frames(predictor, paths)
     return row | {"network": network, "memory": torch.cuda.max_memory_allocated() / 2**30}
+
+
+def measure_frames(predictor: Predictor, paths: list[Path], count: int = FRAMES) -> dict[str, float]:
+    """Seconds from an array to its skeleton, one after the other: the median, and what 95 of 100 stay below."""
+    frames = [np.asarray(Image.open(path)) for path in paths]
+    for number in range(RECORDED * len(frames)):
+        predictor.predict(frames[number % len(frames)])
+    taken = []
+    for number in range(count):
+        began = time.perf_counter()
+        predictor.predict(frames[number % len(frames)])
+        taken.append(time.perf_counter() - began)
+    return {"frame": statistics.median(taken), "slow_frame": float(np.quantile(taken, 0.95))}
 
 
 def measure_many(predictor: Predictor, paths: list[Path], count: int, **options: int) -> dict[str, float]:
@@ -232,13 +249,14 @@ def main() -> None:
         )
         print(
             f"{'model':12} {'pictures/s':>11} {'network alone':>14} {'own CPU, ms':>12} {'others, ms':>11} "
-            f"{'nodes':>6} {'GPU GiB':>8}"
+            f"{'nodes':>6} {'GPU GiB':>8} {'frame, ms':>10} {'95 %, ms':>9}"
         )
         for model, folder in folders.items():
             row = measure_gpu(str(folder), paths, *sizes)
             print(
                 f"{Path(model).name:12} {row['rate']:11.0f} {1 / row['network']:14.0f} {row['busy'] * 1e3:12.2f} "
-                f"{row['others_busy'] * 1e3:11.2f} {row['nodes']:6.0f} {row['memory']:8.1f}",
+                f"{row['others_busy'] * 1e3:11.2f} {row['nodes']:6.0f} {row['memory']:8.1f} "
+                f"{row['frame'] * 1e3:10.2f} {row['slow_frame'] * 1e3:9.2f}",
                 flush=True,
             )
 

@@ -13,35 +13,18 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from tests.models.untrained import LARGE, SIDE, THRESHOLDS, network
 from treeformer import safetensors
 from treeformer.cli import app
 from treeformer.decode import decode
 from treeformer.engines import RawPrediction, open_engine
 from treeformer.errors import TreeformerError
 from treeformer.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolderError, ModelSettings, open_model
-from treeformer.models import InferenceModel, TreeFormer, TreeFormerConfig, inference
+from treeformer.models import InferenceModel, TreeFormer, inference
 from treeformer.models import export as export_module
 from treeformer.models.export import export_model, load_trained, save_pretrained
 from treeformer.nn.heat_map import peaks
 from treeformer.synthetic import picture
-
-SIDE = 64
-LARGE = 1e5  # a variance that float16 cannot hold
-THRESHOLDS = {"node_threshold": 0.25, "candidate_score": 0.2, "root_threshold": 0.45, "peak_heat": 0.0175}
-
-
-def network():
-    """An untrained network, but one that says something else about every picture and every token."""
-    torch.manual_seed(0)
-    small = {"backbone_blocks": (1, 1), "decoder_layers": 1, "relation_min_stride": 16}  # tracing takes its time
-    model = TreeFormer(TreeFormerConfig.tiny(tokens=24, **small))
-    with torch.no_grad():
-        for head in (*model.decoder.node_heads, model.root_head):
-            head.weight.mul_(3)
-            head.bias.fill_(1.6)
-        model.heat_map.layers[-1].weight.mul_(100)
-        model.backbone.bn1.running_var[0] = LARGE
-    return model.eval()
 
 
 @pytest.fixture(scope="module")

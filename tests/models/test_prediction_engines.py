@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.models.test_export import SIDE, network
+from tests.models.untrained import SIDE, network
 from treeformer.models.export import save_pretrained
 from treeformer.prediction import Predictor, load_model
 

@@ -94,6 +94,23 @@ def test_missing_and_misshapen_weights_are_named(tmp_path, stored):
         load_backbone(ResNet((1,), 16), path)
 
 
+def test_a_backbone_that_keeps_its_folded_weights_sees_the_same():
+    torch.manual_seed(0)
+    backbone = ResNet((1, 2), 8)
+    for module in backbone.modules():
+        if isinstance(module, FrozenBatchNorm):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2)
+    image, names = torch.rand(1, 3, 64, 64), backbone.state_dict().keys()
+    with torch.no_grad():
+        before = backbone(image)
+        backbone.keep_folded(torch.float32)
+        for parameter in backbone.parameters():
+            parameter.fill_(torch.nan)  # nothing else is looked at any more
+        torch.testing.assert_close(backbone(image), before)
+    assert backbone.state_dict().keys() == names
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="cuDNN needs a GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_one_kernel_gives_what_three_give(dtype):

@@ -121,14 +121,53 @@ def test_bags_add_the_same_rows(shape):
     torch.testing.assert_close(rows_in_bags(table, row, weight), expected)
 
 
-@needs_cuda
-def test_a_gpu_in_use_reads_what_it_reads_in_training():
+def bags_as_on_a_gpu(table, row, weight):
+    """`rows_in_bags` as a GPU adds in bfloat16: in float32, rounded at the end. A CPU would round at every addition."""
+    return weighted_rows(table.float(), row, weight.float()).to(table.dtype)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
+def test_bags_of_bfloat16_are_as_exact_as_their_weights(device):
+    """Weights and the sum are rounded, by 2⁻⁸ of their size at most; in between nothing is."""
     torch.manual_seed(0)
-    level = as_level(torch.randn(2, 24, 9, 7, device="cuda"), stride=8)
+    table, row, weight = torch.randn(300, 24).bfloat16(), torch.randint(300, (2, 9, 8, 16)), torch.randn(2, 9, 8, 16)
+    add = rows_in_bags if device == "cuda" else bags_as_on_a_gpu
+    found = add(table.to(device), row.to(device), weight.bfloat16().to(device)).cpu()
+    assert found.dtype == torch.bfloat16
+    terms = table.double()[row] * weight.double()[..., None]
+    assert ((found - terms.sum(-2)).abs() <= 2**-8 * (terms.abs().sum(-2) + found.abs()) + 1e-6).all()
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """What is done in use on a GPU, done here."""
+    monkeypatch.setattr("treeformer.nn.deformable_attention.in_use_on_gpu", lambda tensor: True)
+    monkeypatch.setattr(DeformableAttention, "_read_then_project", DeformableAttention._project_then_read)
+
+
+@torch.no_grad()
+def test_attention_as_a_gpu_reads_it(levels, as_on_a_gpu):
+    module = DeformableAttention(8, 2, 3, [level.cells.shape[2] for level in levels]).eval()
+    module.weights.weight.normal_()
+    module.offsets.weight.normal_()
+    query, points = torch.randn(2, 5, 8), torch.rand(2, 5, 2) * 40 - 4
+    torch.testing.assert_close(
+        module(query, points, levels), attend_slowly(module, query, points, levels), atol=1e-5, rtol=1e-4
+    )
+
+
+@needs_cuda
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_gpu_in_use_reads_what_it_reads_in_training(dtype):
+    torch.manual_seed(0)
+    level = as_level(torch.randn(2, 24, 9, 7, device="cuda", dtype=dtype), stride=8)
     points = torch.rand(2, 31, 2, device="cuda") * 90 - 10
     trained = sample(level, points)
     with torch.inference_mode():
-        torch.testing.assert_close(sample(level, points), trained)
+        found = sample(level, points)
+    assert found.dtype == dtype
+    exactly = {} if dtype == torch.float32 else {"atol": 2**-7 * level.cells.abs().max().item(), "rtol": 2**-8}
+    torch.testing.assert_close(found.float(), trained, **exactly)
 
 
 def test_cells_are_the_maps_rows_without_a_copy():

@@ -125,6 +125,44 @@ def test_the_second_answer_pair_by_pair():
             torch.testing.assert_close(answer[i, j], total, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("sizes", [(3, 4, 3), (4, 4, 2), (8, 8, 4)], ids=["none", "some", "most"])
+@torch.no_grad()
+def test_parts_one_by_one_give_what_they_give_side_by_side(monkeypatch, sizes):
+    """As it is done in use on a GPU; of the parts none, some or most are a multiple of 8 wide."""
+    torch.manual_seed(0)
+    channels, count, orders = sizes
+    head = RelationHead(8, 12, fine_channels=6, segment_channels=channels, segment_points=count, context_orders=orders)
+    head.correction.weight.normal_()
+    fine, points = as_level(torch.randn(2, 6, 10, 10), 4), 8 + 24 * torch.rand(2, 5, 2)
+    given = torch.randn(2, 5, 8), torch.randn(2, 8), points, fine, torch.rand(2, 5)
+    before = [tensor.clone() for tensor in (*given[:3], given[4])]
+    expected = head(*given)
+    for module in ("relation", "deformable_attention"):
+        monkeypatch.setattr(f"treeformer.nn.{module}.in_use_on_gpu", lambda tensor: True)
+    for _ in range(2):
+        torch.testing.assert_close(head(*given), expected, atol=1e-5, rtol=1e-4)
+    assert all(torch.equal(one, two) for one, two in zip(before, (*given[:3], given[4]), strict=True))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_in_use_answers_as_in_training():
+    torch.manual_seed(0)
+    head = RelationHead(192, 128, fine_channels=96, segment_channels=32, segment_points=8, context_orders=8).cuda()
+    with torch.no_grad():
+        head.correction.weight.normal_(std=0.1)
+    fine = as_level(torch.randn(3, 96, 32, 32, device="cuda").bfloat16(), 4)
+    tokens, relation, points = torch.randn(3, 40, 192), torch.randn(3, 192), 128 * torch.rand(3, 40, 2)
+    given = *(tensor.cuda() for tensor in (tokens, relation, points)), fine, torch.rand(3, 40, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        trained = head(*given).detach()
+        with torch.inference_mode():
+            found = head(*given)
+    assert found.dtype == torch.float32
+    assert trained.std() > 0.1
+    assert (found - trained).abs().mean() < 0.01 * trained.std()
+    torch.testing.assert_close(found, trained, atol=0.1 * trained.std().item(), rtol=0)
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 320])
 def test_pairs_in_closed_form_are_those_of_two_loops(count):
     expected = [(i, j) for j in range(count) for i in range(j)]

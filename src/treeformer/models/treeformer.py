@@ -36,6 +36,16 @@ ROOT_PRIOR = 0.02  # probability of a token to be a root, before training
 COMPILED_PARTS = (Bottleneck, FeaturePyramid, LevelProjections, HeatMapHead, EncoderLayer, DecoderLayer, RelationHead)
 
 
+class Seen(NamedTuple):
+    """What `TreeFormer.see` makes of pictures, before any token looks at them."""
+
+    levels: list[Level]  # fine to coarse
+    heat: Tensor | None  # (B,h,w); None, as all that follows, where tokens are learned
+    offsets: Tensor | None  # (B,h·w,2)
+    cell: Tensor | None  # (B,tokens) of the finest level, where tokens begin, the hottest first …
+    heat_there: Tensor | None  # … and the heat of those (B,tokens), in [0,1]
+
+
 class Detection(NamedTuple):
     """What `TreeFormer.detect` finds: everything but the edges."""
 
@@ -193,6 +203,18 @@ class TreeFormer(nn.Module):
             peak_heat: no token begins at a colder peak. There are as many as the picture of the batch with the most
                 needs; those that another one does not need are seen by none of its tokens. Not with denoising.
         """
+        seen = self.see(images)
+        begun = None
+        if peak_heat and seen.heat_there is not None:
+            begun = seen.heat_there >= peak_heat
+            count = begun.sum(1).max().clamp(min=FEWEST_TOKENS).item()
+            torch._check(count >= FEWEST_TOKENS)
+            torch._check(count <= self.config.tokens)
+            begun = begun[:, :count]
+        return self.find(seen, begun, noisy_points, noisy_mask)
+
+    def see(self, images: Tensor) -> Seen:
+        """The first half of `detect`: (B,3,H,W) → what the picture shows, and where tokens may begin."""
         height, width = images.shape[-2:]
         if height % self.strides[-1] or width % self.strides[-1]:
             raise TreeformerError(f"a picture of {width}×{height} px; multiples of {self.strides[-1]} are needed")
@@ -200,24 +222,40 @@ class TreeFormer(nn.Module):
         levels = [as_level(feature_map, stride) for feature_map, stride in zip(maps, self.strides, strict=True)]
         if self.encoder is not None:
             levels = self.encoder(levels)
-        heat = offsets = encode = mask = begun = None
-        if self.heat_map is not None:
-            heat, offsets = self.heat_map(maps[0], levels[0].stride)
-            cell, heat_there = peaks(heat.detach(), self.config.tokens)
-            if peak_heat:
-                begun = heat_there >= peak_heat
-                count = begun.sum(1).max().clamp(min=FEWEST_TOKENS).item()
-                torch._check(count >= FEWEST_TOKENS)
-                torch._check(count <= self.config.tokens)
-                cell, begun = cell[:, :count], begun[:, :count]
+        if self.heat_map is None:
+            return Seen(levels, None, None, None, None)
+        heat, offsets = self.heat_map(maps[0], levels[0].stride)
+        return Seen(levels, heat, offsets, *peaks(heat.detach(), self.config.tokens))
+
+    def find(
+        self,
+        seen: Seen,
+        begun: Tensor | None = None,
+        noisy_points: Tensor | None = None,
+        noisy_mask: Tensor | None = None,
+    ) -> Detection:
+        """The second half of `detect`: the tokens.
+
+        Args:
+            seen: what `see` gave.
+            begun: (B,Q) bool: there are Q tokens, and only these are looked at by others; None: all there are.
+            noisy_points, noisy_mask: as in `detect`.
+        """
+        levels = seen.levels
+        encode = mask = None
+        if seen.cell is not None and seen.offsets is not None:
+            cell = seen.cell
+            if begun is not None:
+                cell = cell[:, : begun.shape[1]]
                 mask = functional.pad(begun, (0, 1), value=True)[:, None, None, :]  # and the relation token
-            points = cell_points(cell, offsets.detach(), levels[0].width, levels[0].stride)
+            points = cell_points(cell, seen.offsets.detach(), levels[0].width, levels[0].stride)
             content, positions, encode = self._content_at(levels[0], points), self._encode(points), self._encode
         else:
             # Isotropic: both coordinates are fractions of the longer side.
-            points = self.learned_point(self.learned_position).float().sigmoid() * max(height, width)
+            side = max(levels[0].height, levels[0].width) * levels[0].stride
+            points = self.learned_point(self.learned_position).float().sigmoid() * side
             content, positions, points = (
-                tensor.expand(images.shape[0], -1, -1)
+                tensor.expand(levels[0].cells.shape[0], -1, -1)
                 for tensor in (self.learned_content, self.learned_position, points)
             )
         if noisy_points is not None and noisy_mask is not None:
@@ -227,7 +265,7 @@ class TreeFormer(nn.Module):
             mask = denoising_mask(noisy_mask, self.config.tokens)
         decoded = self.decoder(content, positions, points, levels, mask, encode)
         root_logits = self.root_head(decoded.tokens).float().squeeze(-1)
-        return Detection(decoded, root_logits, levels[0], heat, offsets, begun)
+        return Detection(decoded, root_logits, levels[0], seen.heat, seen.offsets, begun)
 
     def relate(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level, scores: Tensor) -> Tensor:
         """Edge logits (B,N,N,2) among some tokens (B,N,width) at points (B,N,2) px that are nodes at scores (B,N)."""

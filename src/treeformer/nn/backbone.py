@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from treeformer import safetensors
 from treeformer.errors import FormatError
+from treeformer.nn.in_use import in_use_on_gpu
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -27,22 +28,29 @@ class FrozenBatchNorm(nn.Module):
         self.register_buffer("bias", torch.zeros(channels))
         self.register_buffer("running_mean", torch.zeros(channels))
         self.register_buffer("running_var", torch.ones(channels))
+        self.kept: tuple[Tensor, Tensor] | None = None
 
     def affine(self) -> tuple[Tensor, Tensor]:
         """(channels,) scale and shift."""
         scale = self.weight * torch.rsqrt(self.running_var + self.eps)
         return scale, self.bias - self.running_mean * scale
 
+    def folded_into(self, conv: nn.Conv2d) -> tuple[Tensor, Tensor]:
+        """Weights and biases of the convolution with this normalisation after it."""
+        if self.kept is not None:
+            return self.kept
+        scale, shift = self.affine()
+        return conv.weight * scale[:, None, None, None], shift
+
 
 def conv_norm(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm) -> Tensor:
     """norm(conv(image)), the scale folded into the weights: one pass over the picture instead of three."""
-    scale, shift = norm.affine()
-    return functional.conv2d(image, conv.weight * scale[:, None, None, None], shift, conv.stride, conv.padding)
+    return functional.conv2d(image, *norm.folded_into(conv), conv.stride, conv.padding)
 
 
 def conv_norm_relu(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortcut: Tensor | None = None) -> Tensor:
     """relu(norm(conv(image)) + shortcut)."""
-    if image.is_cuda and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+    if in_use_on_gpu(image):
         return _in_one_kernel(image, conv, norm, shortcut)
     inner = conv_norm(image, conv, norm)
     return functional.relu(inner if shortcut is None else inner + shortcut)
@@ -50,13 +58,12 @@ def conv_norm_relu(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortc
 
 def _in_one_kernel(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortcut: Tensor | None) -> Tensor:
     """The same by cuDNN, for use on a GPU: adding a bias, a sum and ReLU cost as much as the convolutions do."""
-    scale, shift = norm.affine()
+    weight, shift = norm.folded_into(conv)
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else image.dtype
-    weight = (conv.weight * scale[:, None, None, None]).to(dtype)
     rest = shift.to(dtype), conv.stride, conv.padding, conv.dilation, conv.groups
     if shortcut is None:
-        return torch.cudnn_convolution_relu(image.to(dtype), weight, *rest)
-    return torch.cudnn_convolution_add_relu(image.to(dtype), weight, shortcut.to(dtype), 1.0, *rest)
+        return torch.cudnn_convolution_relu(image.to(dtype), weight.to(dtype), *rest)
+    return torch.cudnn_convolution_add_relu(image.to(dtype), weight.to(dtype), shortcut.to(dtype), 1.0, *rest)
 
 
 class Bottleneck(nn.Module):
@@ -128,6 +135,24 @@ class ResNet(nn.Module):
             features = getattr(self, name)(features)
             stages.append(features)
         return stages
+
+    @torch.no_grad()
+    def keep_folded(self, dtype: torch.dtype) -> None:
+        """From now on for use alone: fold the normalisations into the convolutions once, not at every call.
+
+        Weights that are loaded or moved later count no more.
+        """
+        for part in self.modules():
+            if isinstance(part, ResNet):
+                pairs = [(part.conv1, part.bn1)]
+            elif isinstance(part, Bottleneck):
+                pairs = [(part.conv1, part.bn1), (part.conv2, part.bn2), (part.conv3, part.bn3)]
+                pairs += [tuple(part.downsample)] if part.downsample is not None else []
+            else:
+                continue
+            for conv, norm in pairs:
+                weight, shift = norm.folded_into(conv)
+                norm.kept = weight.to(dtype), shift.to(dtype)
 
 
 def load_backbone(backbone: ResNet, path: str | os.PathLike[str]) -> None:

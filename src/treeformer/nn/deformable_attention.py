@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treeformer.nn import deformable_triton
+from treeformer.nn.in_use import in_use_on_gpu
 
 
 class Level(NamedTuple):
@@ -46,33 +46,44 @@ def bilinear_corners(points: Tensor, level: Level) -> tuple[Tensor, Tensor]:
     """
     column = points[..., 0].float() / level.stride - 0.5
     row = points[..., 1].float() / level.stride - 0.5
-    left, top = column.floor(), row.floor()
-    right_part, lower_part = column - left, row - top
-    columns = torch.stack([left, left + 1, left, left + 1], dim=-1)
-    rows = torch.stack([top, top, top + 1, top + 1], dim=-1)
-    across = torch.stack([1 - right_part, right_part, 1 - right_part, right_part], dim=-1)
-    down = torch.stack([1 - lower_part, 1 - lower_part, lower_part, lower_part], dim=-1)
-    inside = (columns >= 0) & (columns < level.width) & (rows >= 0) & (rows < level.height)
-    cell = rows.clamp(0, level.height - 1) * level.width + columns.clamp(0, level.width - 1)
+    columns, across = _two_cells(column, level.width)
+    rows, down = _two_cells(row, level.height)
+    cell = ((rows * level.width)[..., :, None] + columns[..., None, :]).flatten(-2)
     # Clamped once more as integers: a point that is NaN gives NaN, but never reads outside the map.
-    return cell.long().clamp(0, level.height * level.width - 1), across * down * inside
+    return cell.long().clamp(0, level.height * level.width - 1), (down[..., :, None] * across[..., None, :]).flatten(-2)
+
+
+def _two_cells(place: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The cells before and after a place (…) along one axis, and their weights: (…,2) each."""
+    before = place.floor()
+    beyond = torch.arange(2, device=place.device)  # 0 for the cell before, 1 for the one after
+    cells = before[..., None] + beyond
+    weights = (1 - beyond) + (2 * beyond - 1) * (place - before)[..., None]
+    return cells.clamp(0, size - 1), weights * ((cells >= 0) & (cells < size))
 
 
 def sample(level: Level, points: Tensor) -> Tensor:
-    """Features between the cells: points (B,…,2) px → (B,…,channels) float32, zero outside the map."""
+    """Features between the cells: points (B,…,2) px → (B,…,channels), zero outside the map.
+
+    In float32, or as `weighted_rows` gives them.
+    """
     batch, cell_count, channels = level.cells.shape
     cell, weight = bilinear_corners(points, level)
     first = torch.arange(batch, device=points.device) * cell_count
     row = cell + first.view(batch, *[1] * (cell.dim() - 1))
-    # float32 before the gather: its backward adds many rows into one, which bfloat16 would round away.
-    return weighted_rows(level.cells.reshape(batch * cell_count, channels).float(), row, weight)
+    return weighted_rows(level.cells.reshape(batch * cell_count, channels), row, weight)
 
 
 def weighted_rows(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
-    """Some rows of a table (V,C), each times its weight, added: row (…,K) int64, weight (…,K) → (…,C)."""
-    if table.is_cuda and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        return rows_in_bags(table, row, weight)
-    return (table.index_select(0, row.flatten()).view(*row.shape, table.shape[1]) * weight[..., None]).sum(-2)
+    """Some rows of a table (V,C), each times its weight, added: row (…,K) int64, weight (…,K) → (…,C) float32.
+
+    In use on a GPU in the table's own precision, though added in float32: a copy of the table would take longer.
+    """
+    if in_use_on_gpu(table):
+        return rows_in_bags(table, row, weight.to(table.dtype))
+    # float32 before the gather: its backward adds many rows into one, which bfloat16 would round away.
+    rows = table.float().index_select(0, row.flatten()).view(*row.shape, table.shape[1])
+    return (rows * weight[..., None]).sum(-2)
 
 
 def rows_in_bags(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
@@ -145,20 +156,22 @@ class DeformableAttention(nn.Module):
 
     def _project(self, levels: Sequence[Level]) -> Tensor:
         """Values of the cells of all levels: (B,S,width)."""
-        return torch.cat([self.values[str(level.cells.shape[-1])](level.cells) for level in levels], dim=1)
+        return torch.cat([self._values_of(level) for level in levels], dim=1)
+
+    def _values_of(self, level: Level) -> Tensor:
+        return self.values[str(level.cells.shape[-1])](level.cells)
 
     def _project_then_read(self, cells: list[Tensor], weights: list[Tensor], levels: Sequence[Level]) -> Tensor:
         """Values of all cells, read where the heads look: (B,Q,heads,width/heads)."""
-        batch, heads = cells[0].shape[0], self.heads
-        value = self._project(levels)
-        total, width = value.shape[1:]
-        table = value.reshape(batch * total * heads, width // heads).float()
-        image = torch.arange(batch, device=value.device).view(-1, 1, 1, 1)
-        head = torch.arange(heads, device=value.device).view(-1, 1)
-        first = accumulate([0, *(level.height * level.width for level in levels[:-1])])
-        cell = torch.cat([inside + start for inside, start in zip(cells, first, strict=True)], dim=3)
-        row = (image * total + cell) * heads + head
-        return weighted_rows(table, row, torch.cat(weights, dim=3))
+        image = torch.arange(cells[0].shape[0], device=cells[0].device).view(-1, 1, 1, 1)
+        head = torch.arange(self.heads, device=cells[0].device).view(-1, 1)
+        read: Tensor | float = 0.0
+        for cell, weight, level in zip(cells, weights, levels, strict=True):
+            value = self._values_of(level)
+            row = (image * value.shape[1] + cell) * self.heads + head
+            table = value.reshape(-1, value.shape[2] // self.heads)
+            read = read + weighted_rows(table, row, weight).float()
+        return read
 
     def _read_then_project(self, cells: list[Tensor], weights: list[Tensor], levels: Sequence[Level]) -> Tensor:
         """Features where the heads look, and the values of those alone: (B,Q,heads,width/heads)."""

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from treeformer.nn.deformable_attention import Level, sample
 from treeformer.nn.edge_context import edge_context
+from treeformer.nn.in_use import in_use_on_gpu
 from treeformer.nn.transformer import Perceptron
 
 DISTANCE_SCALE_PX = 64.0
@@ -81,8 +82,10 @@ class RelationHead(nn.Module):
         """
         count = tokens.shape[1]
         first, second, pair_of = pairs_among(count, tokens.device)
-        # float32 before the gathers: their backward adds a hundred rows into one.
-        even, odd = self.even_tokens(tokens).float(), self.odd_tokens(tokens).float()
+        even, odd = self.even_tokens(tokens), self.odd_tokens(tokens)
+        if not in_use_on_gpu(tokens):
+            # float32 before the gathers: their backward adds a hundred rows into one.
+            even, odd = even.float(), odd.float()
         even = even.index_select(1, first) + even.index_select(1, second) + self.relation(relation)[:, None]
         odd = odd.index_select(1, first) - odd.index_select(1, second)
         start, end = (points.detach().index_select(1, nodes) for nodes in (first, second))
@@ -91,21 +94,44 @@ class RelationHead(nn.Module):
             # The root of zero has no finite slope; two nodes may share a place.
             distance = (step.square().sum(-1, keepdim=True) + 1e-12).sqrt()
             sums, differences = read_along(start, end, mapped(fine, self.segment_map), self.segment_points)
-            even = even + self.even_segment(torch.cat([sums, distance, torch.log1p(8 * distance)], dim=-1))
-            odd = odd + self.odd_segment(torch.cat([differences, step], dim=-1))
+            even = with_parts(even, self.even_segment, [sums, distance, torch.log1p(8 * distance)])
+            odd = with_parts(odd, self.odd_segment, [differences, step])
         one_way, other_way = functional.relu(even + odd), functional.relu(even - odd)
         logits = (self.tail(one_way) + self.tail(other_way)).float() / 2
         if self.context_orders:
             margin = logits[..., :1] - logits[..., 1:]
             likely = spread(torch.sigmoid(-margin), pair_of)[..., 0] * (scores[:, :, None] * scores[:, None]).detach()
-            seen = edge_context(points.detach(), likely, self.context_orders).flatten(1, 2)
+            seen = edge_context(points.detach(), likely, self.context_orders).flatten(1, 2).to(one_way.dtype)
             at_first = seen.index_select(1, first * count + second)
             at_second = seen.index_select(1, second * count + first)
             bounded = margin.clamp(-MOST_CERTAIN, MOST_CERTAIN) / MOST_CERTAIN
             for way, ends in ((one_way, (at_first, at_second)), (other_way, (at_second, at_first))):
-                again = self.pair_again(way) + self.context(torch.cat([*ends, bounded], dim=-1))
+                again = with_parts(self.pair_again(way), self.context, [*ends, bounded])
                 logits = logits + self.correction(functional.relu(again)).float() / 2
         return spread(logits, pair_of)
+
+
+def with_parts(total: Tensor, layer: nn.Linear, parts: list[Tensor]) -> Tensor:
+    """total + layer(all parts side by side): total (B,P,hidden), which may be overwritten, parts (B,P,…).
+
+    In use on a GPU the parts are multiplied one by one: putting them side by side would take longer than that, and a
+    width that is not a multiple of 8 keeps tensor cores from the product.
+    """
+    if not in_use_on_gpu(total):
+        return total + layer(torch.cat(parts, dim=-1))
+    blocks = layer.weight.split([part.shape[-1] for part in parts], dim=1)
+    aligned = [(part, block) for part, block in zip(parts, blocks, strict=True) if part.shape[-1] % 8 == 0]
+    narrow = [(part, block) for part, block in zip(parts, blocks, strict=True) if part.shape[-1] % 8]
+    if narrow:
+        part, block = (torch.cat(both, dim=-1) for both in zip(*narrow, strict=True))
+        spare = (0, -part.shape[-1] % 8)
+        aligned.append((functional.pad(part, spare), functional.pad(block, spare)))
+    if layer.bias is not None:
+        total = total + layer.bias.to(total.dtype)
+    flat = total.flatten(0, -2)
+    for part, block in aligned:
+        flat.addmm_(part.flatten(0, -2).to(total.dtype), block.to(total.dtype).contiguous().t())
+    return flat.view(total.shape)
 
 
 def spread(pairs: Tensor, pair_of: Tensor) -> Tensor:
