@@ -24,7 +24,7 @@ from treeformer import Skeleton, safetensors
 from treeformer.errors import TreeformerError
 from treeformer.training import checkpoint
 from treeformer.training.config import ConfigError, load_config
-from treeformer.training.loop import WARM_UP_STEPS, train
+from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, train
 
 SIDE = 64
 # Sums over several threads come out differently each time, in the last bits.
@@ -95,6 +95,13 @@ def test_it_writes_what_it_promises(config_file, tmp_path):
     assert waiting
     assert all(0 < share < 1 for share in waiting)
     assert all(np.isfinite(value) for value in losses(tmp_path / "out").values())
+
+
+def test_a_validation_between_two_reports_leaves_the_mean_loss_alone(config_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("treeformer.training.loop._Run._step", lambda *_: {"loss": torch.ones(())})
+    config = load_config(config_file, [f"steps={2 * LOG_EVERY}", f"validate_every={LOG_EVERY // 2 + 1}"])
+    train(config, tmp_path / "out", accelerator="cpu", measure=lambda model: {"edge_f1": 0.5})
+    assert losses(tmp_path / "out") == {LOG_EVERY: 1.0, 2 * LOG_EVERY: 1.0}
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(config_file, tmp_path):

@@ -179,6 +179,7 @@ class _Run:
         last_checkpoint, last_log, bad_steps = began, (began, progress.step), 0
         step_began, warm_from = began, progress.step + WARM_UP_STEPS
         sums: dict[str, Tensor] = {}
+        summed = 0  # steps: a validation begins the clock anew, but not the sums
         arriving = TimedBatches(on_device(loader, self.fabric.device))
         for batch in arriving:
             self._note_skips(batch)
@@ -191,16 +192,17 @@ class _Run:
             step_began = now
             for name, value in figures.items():
                 sums[name] = sums.get(name, 0.0) + value
+            summed += 1
             done = progress.step >= config.steps or self._agree(self._time_share() > 1)
             pausing = self._agree(self.interrupted or now - began > self.limit_s)
             if progress.step % LOG_EVERY == 0 or done or pausing:
                 now, steps = time.monotonic(), progress.step - last_log[1]
-                means = {name: float(value) / steps for name, value in sums.items()}
+                means = {name: float(value) / summed for name, value in sums.items()}
                 means["images_per_s"] = steps * config.batch_size / (now - last_log[0])
                 means["waiting_for_pictures"] = arriving.share_since(last_log[0])
                 bad_steps = bad_steps + steps if not math.isfinite(means["loss"]) else 0
                 self._report(means)
-                last_log, sums = (now, progress.step), {}
+                last_log, sums, summed = (now, progress.step), {}, 0
                 if bad_steps >= MAX_BAD_STEPS:
                     raise TrainingError(
                         f"the loss is not a number since step {progress.step - bad_steps}; "
