@@ -21,7 +21,7 @@ LAYERS = (
     {"forest"},
     {"derive", "networkx_graph"},
     {"skeleton"},
-    {"formats", "draw", "synthetic", "decode", "decode_maps", "doubles", "draw_maps", "pruning"},
+    {"formats", "draw", "synthetic", "decode", "decode_maps", "doubles", "draw_maps"},
     {"traits", "metrics", "examples", "tiles"},
     {"data", "picture_task"},
     {"picture_processes"},

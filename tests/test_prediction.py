@@ -17,7 +17,7 @@ from tests.test_tiles import as_sets
 from treeformer import Skeleton, TreeformerError
 from treeformer.errors import FormatError
 from treeformer.picture_processes import MOST_SENT_PIXELS
-from treeformer.picture_task import Options, TooLargeError, begin
+from treeformer.picture_task import Options, TooLargeError, begin, without_unlikely_edges
 
 TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 
@@ -119,6 +119,20 @@ def test_min_confidence_leaves_out_nodes_and_cuts_edges():
         assert len(predictor(engine).predict(blank, min_confidence=0.7)) == 0, "no likely edge is left"
     forced = predictor(engine).predict(blank, min_confidence=0.5, plants=1)
     assert len(forced) == 4, "one tree is one tree"
+
+
+def test_a_piece_that_is_cut_off_begins_at_the_cut():
+    chain = Skeleton(
+        [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)],
+        [(0, 1), (1, 2), (2, 3), (3, 4)],
+        root=0,
+        node_score=np.ones(5),
+        edge_score=[0.9, 0.1, 0.9, 0.1],
+    )
+    cut = without_unlikely_edges(chain, 0.5)
+    assert cut.nodes[:, 0].tolist() == [0, 1, 2, 3]
+    assert cut.edges.tolist() == [[0, 1], [2, 3]]
+    assert cut.roots.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ import numpy as np
 
 from treeformer import tiles
 from treeformer.axes import FloatArray
+from treeformer.branches import components
 from treeformer.decode import decode, decode_pairs
 from treeformer.doubles import close_pairs, costs_among, without_doubles
 from treeformer.engines import RawPrediction
 from treeformer.errors import TreeformerError
 from treeformer.images import Picture, Pixels, Source, open_picture
 from treeformer.model_folder import ModelFolder
-from treeformer.pruning import without_loose_pieces, without_unlikely_edges
 from treeformer.skeleton import Skeleton
 from treeformer.tiles import Graph, Tile
 
@@ -126,8 +126,6 @@ class Decoding:
             single_plant=self.options.single_plant,
             image_size=self.original_size,
         )
-        if not self.options.single_plant:
-            found = without_loose_pieces(found)
         if self.options.edge_threshold:
             found = without_unlikely_edges(found, self.options.edge_threshold)
         assert found.node_score is not None
@@ -139,6 +137,31 @@ class Decoding:
             image_name=self.image_name,
             metadata={"model": self.options.model_name},
         )
+
+
+def without_unlikely_edges(skeleton: Skeleton, least_score: float) -> Skeleton:
+    """The forest without the edges below a confidence, and without the nodes that this leaves alone.
+
+    A piece that comes off begins where it was cut off.
+    """
+    assert skeleton.edge_score is not None
+    assert skeleton.node_score is not None
+    likely = skeleton.edge_score >= least_score
+    edges = skeleton.edges[likely]
+    degree = np.bincount(edges.ravel(), minlength=len(skeleton))
+    stays = (degree > 0) | (skeleton.degree == 0)
+    piece = components(edges, len(skeleton))
+    first = np.lexsort((skeleton.depth, piece))
+    base = first[np.unique(piece[first], return_index=True)[1]]
+    number = np.cumsum(stays) - 1
+    return Skeleton(
+        skeleton.nodes[stays],
+        number[edges],
+        root=number[base[stays[base]]],
+        node_score=skeleton.node_score[stays],
+        edge_score=skeleton.edge_score[likely],
+        image_size=skeleton.image_size,
+    )
 
 
 @dataclass
