@@ -11,6 +11,7 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 from tests.models.untrained import SIDE, THRESHOLDS, network
+from tests.nn.kernels import needs_cuda
 from treeformer.model_folder import GRAPH, WEIGHTS, ModelSettings, write_config
 from treeformer.models import InferenceModel, TreeFormer, TreeFormerConfig, recorded
 from treeformer.models.export import ARCHITECTURE, write_weights
@@ -18,7 +19,6 @@ from treeformer.models.recorded import RecordedInference, Recorder, full_size, r
 from treeformer.models.torch_engine import TorchEngine
 from treeformer.synthetic import picture
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 CANDIDATE_SCORE = 0.2
 KINDS = ("see", "find", "relate")
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from tests.nn.kernels import needs_cuda
 from treeformer.nn.deformable_attention import (
     DeformableAttention,
     Level,
@@ -16,8 +17,6 @@ from treeformer.nn.deformable_attention import (
     sample,
     weighted_rows,
 )
-
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
 def read_slowly(feature_map: torch.Tensor, x: float, y: float, stride: int) -> torch.Tensor:

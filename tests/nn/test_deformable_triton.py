@@ -5,22 +5,14 @@ TRITON_INTERPRET=1 pytest tests/nn/test_deformable_triton.py (Triton 3.6 needs N
 
 from __future__ import annotations
 
-import importlib.util
-import os
-
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from tests.nn.kernels import KERNEL_DEVICE, needs_cuda, needs_kernel
 from treeformer.nn import deformable_triton
 from treeformer.nn.deformable_attention import DeformableAttention, Level, as_level, bilinear_corners
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-needs_kernel = pytest.mark.skipif(
-    not (torch.cuda.is_available() or INTERPRETED), reason="no CUDA device, nor TRITON_INTERPRET=1 with Triton"
-)
 SEVERAL = [(5, 7, 4), (3, 4, 8), (2, 2, 16)]  # (height, width, stride) of maps
 ONE_CELL = [(1, 1, 8)]
 LONG = [(20, 3, 2), (2, 33, 4)]
@@ -47,13 +39,13 @@ def inputs(shapes, queries=5, heads=2, points=3, channels=4, dtype=torch.float32
     height, width, stride = shapes[0]
     places = (torch.rand(*size, 2) * 1.6 - 0.3) * torch.tensor([width * stride, height * stride])
     values = torch.randn(2, sum(height * width for height, width, _ in shapes), heads, channels, dtype=dtype)
-    return [tensor.to(DEVICE).requires_grad_() for tensor in (values, places, torch.rand(size) + 0.1)]
+    return [tensor.to(KERNEL_DEVICE).requires_grad_() for tensor in (values, places, torch.rand(size) + 0.1)]
 
 
 def with_gradients(read, tensors, shapes):
     result = read(*tensors, shapes)
     torch.manual_seed(1)
-    return result, *torch.autograd.grad(result, tensors, torch.randn(result.shape).to(DEVICE))
+    return result, *torch.autograd.grad(result, tensors, torch.randn(result.shape).to(KERNEL_DEVICE))
 
 
 @needs_kernel
@@ -78,9 +70,9 @@ def test_values_and_gradients_are_those_of_plain_torch(shapes, sizes):
 @needs_kernel
 def test_places_on_borders_and_centres_are_those_of_plain_torch():
     values, places, weights = inputs(SEVERAL, queries=12)
-    stride = torch.tensor([stride for _, _, stride in SEVERAL], device=DEVICE).view(-1, 1, 1)
-    cell = torch.randint(-2, 9, places.shape, device=DEVICE)
-    half = torch.randint(2, places.shape, device=DEVICE) / 2
+    stride = torch.tensor([stride for _, _, stride in SEVERAL], device=KERNEL_DEVICE).view(-1, 1, 1)
+    cell = torch.randint(-2, 9, places.shape, device=KERNEL_DEVICE)
+    half = torch.randint(2, places.shape, device=KERNEL_DEVICE) / 2
     tensors = [values, ((cell + half) * stride).requires_grad_(), weights]
     found, expected = (with_gradients(read, tensors, SEVERAL) for read in (deformable_triton.read, read_plainly))
     for mine, other in zip(found, expected, strict=True):
@@ -134,16 +126,16 @@ def test_torch_finds_the_operator_sound():
 def attention_and_inputs():
     torch.manual_seed(0)
     channels = (6, 8, 8)
-    module = DeformableAttention(8, 2, 3, channels).to(DEVICE).train()
+    module = DeformableAttention(8, 2, 3, channels).to(KERNEL_DEVICE).train()
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape).to(DEVICE))
+            parameter.add_(0.3 * torch.randn(parameter.shape).to(KERNEL_DEVICE))
     levels = [
-        as_level(torch.randn(2, count, height, width).to(DEVICE), stride)
+        as_level(torch.randn(2, count, height, width).to(KERNEL_DEVICE), stride)
         for count, (height, width, stride) in zip(channels, SEVERAL, strict=True)
     ]
     points = torch.rand(2, 5, 2) * 40 - 6
-    return module, (torch.randn(2, 5, 8).to(DEVICE), points.to(DEVICE), levels)
+    return module, (torch.randn(2, 5, 8).to(KERNEL_DEVICE), points.to(KERNEL_DEVICE), levels)
 
 
 def attend(module, tensors):
@@ -159,10 +151,10 @@ def test_attention_learns_the_same_by_kernel(compiled, monkeypatch):
     monkeypatch.setattr(deformable_triton, "can_read", lambda query: False)
     expected = attend(module, tensors)
     monkeypatch.setattr(deformable_triton, "can_read", lambda query: True)
-    backend = "inductor" if DEVICE == "cuda" else "aot_eager"
+    backend = "inductor" if KERNEL_DEVICE == "cuda" else "aot_eager"
     found = attend(torch.compile(module, fullgraph=True, backend=backend) if compiled else module, tensors)
     for mine, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-3, rtol=1e-3 if DEVICE == "cuda" else 1e-4)
+        torch.testing.assert_close(mine, other, atol=1e-3, rtol=1e-3 if KERNEL_DEVICE == "cuda" else 1e-4)
 
 
 @needs_cuda

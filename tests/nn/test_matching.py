@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from itertools import permutations
 
 import numpy as np
 import pytest
 import torch
 
+from tests.nn.kernels import KERNEL_DEVICE, needs_cuda, needs_kernel
 from treeformer import Skeleton
 from treeformer.errors import TreeformerError
 from treeformer.nn import assignment_triton
 from treeformer.nn.matching import WORST, assign, match
 from treeformer.nn.targets import Targets
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None
-KERNEL_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-needs_kernel = pytest.mark.skipif(
-    not (torch.cuda.is_available() or INTERPRETED), reason="no CUDA device, nor TRITON_INTERPRET=1 with Triton"
-)
 WEIGHTS = {"score_weight": 1.0, "point_weight": 1.0}
 
 

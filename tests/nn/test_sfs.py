@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from tests.nn.kernels import needs_cuda
 from treeformer import TreeformerError
 from treeformer.nn import SFS, minimum_spanning_tree
 from treeformer.nn.sfs import edge_margin, suppress
@@ -35,7 +36,6 @@ CASES = {
     7: ((0, 3), True, (0.0, 0.0)),
     8: ((0, 3), False, (1.0, 0.0)),
 }
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
 def graph_of_the_table() -> torch.Tensor:

@@ -6,25 +6,16 @@ TRITON_INTERPRET=1 pytest tests/nn/test_spanning.py (Triton 3.6 needs NumPy belo
 
 from __future__ import annotations
 
-import importlib.util
-import os
-
 import numpy as np
 import pytest
 import torch
 
+from tests.nn.kernels import KERNEL_DEVICE, needs_cuda, needs_kernel
 from tests.test_spanning import KINDS, as_edges, kruskal, random_costs
 from treeformer import TreeformerError
 from treeformer import spanning as twin
 from treeformer.nn import minimum_spanning_tree, spanning_triton
 from treeformer.nn.spanning import spanning_forest
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None
-KERNEL_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-needs_kernel = pytest.mark.skipif(
-    not (torch.cuda.is_available() or INTERPRETED), reason="no CUDA device, nor TRITON_INTERPRET=1 with Triton"
-)
 
 
 def batch(kind: str, graphs: int, nodes: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
