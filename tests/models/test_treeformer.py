@@ -100,7 +100,7 @@ def test_shapes(name, small_pictures):
     assert output.edge_logits.shape == (2, count, count, 2)
     assert (output.edge_logits == output.edge_logits.transpose(1, 2)).all(), "symmetric to the last bit"
     if config.token_source == "heat_map":
-        stride = 8 if config.neck == "encoder" else 4
+        stride = (8 if config.neck == "encoder" else 4) // config.heat_parts
         assert output.heat_stride == stride
         assert output.heat.shape == (2, 64 // stride, 64 // stride)
     else:

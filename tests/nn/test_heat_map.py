@@ -79,6 +79,33 @@ def test_the_head_starts_at_its_prior():
     assert 0.01 < heat.sigmoid().mean() < 0.04
 
 
+def test_a_finer_map_has_its_cells_where_they_are_in_the_picture():
+    """Each cell of the finest level is asked for its four parts: top left, top right, bottom left, bottom right."""
+    head = HeatMapHead(8, parts=2)
+    heat, offsets = head(torch.randn(2, 8, 5, 6))
+    assert heat.shape == (2, 10, 12)
+    assert offsets.shape == (2, 120, 2)
+    assert 0.01 < heat.sigmoid().mean() < 0.04
+    with torch.no_grad():
+        head.layers[-1].weight.zero_()
+        head.layers[-1].bias.copy_(torch.arange(12.0))
+    heat, offsets = head(torch.randn(1, 8, 2, 2))
+    assert heat[0].tolist() == [[0, 1, 0, 1], [2, 3, 2, 3]] * 2
+    assert offsets[0].tolist() == [[4, 8], [5, 9], [4, 8], [5, 9], [6, 10], [7, 11], [6, 10], [7, 11]] * 2
+
+
+def test_nodes_in_neighbouring_cells_of_the_finest_level_have_peaks_of_their_own_in_a_finer_map():
+    points = torch.tensor([[[11.0, 10.0], [15.0, 10.0]]])
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    for parts, apart in ((1, False), (2, True)):
+        side, stride = 8 * parts, 4 // parts
+        heat = heat_targets(points, mask, side, side, stride, 0.8)
+        column, row = cells_of(points, side, side, stride)
+        heat[0, row[0, 1], column[0, 1]] = 0.9  # no two nodes are equally plain
+        found = set(peaks((0.1 + 0.8 * heat).logit(), 2)[0][0].tolist())
+        assert (found == set((row * side + column)[0].tolist())) == apart
+
+
 def test_a_head_that_knows_the_grid_sees_the_same_every_spacing():
     torch.manual_seed(0)
     head = HeatMapHead(8, grid_px=44)

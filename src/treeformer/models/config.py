@@ -42,6 +42,7 @@ class TreeFormerConfig(Regime):
     # ---- tokens and decoder
     tokens: int = 160  # object tokens: the most nodes a picture can have
     token_source: Literal["heat_map", "learned"] = "heat_map"  # where object tokens begin
+    heat_parts: int = 1  # cells of the heat map along each side of a cell of the finest level: 1, 2 or 4
     grid_px: float = 44.0  # spacing of the grid that nodes of curves lie on, a multiple of the stride 4; 0: of none
     decoder_layers: int = 4
     heads: int = 8  # of every attention
@@ -103,6 +104,8 @@ class TreeFormerConfig(Regime):
             raise TreeformerError(
                 f"tree_loss {self.tree_loss!r} scores edges by margin; edge_cost is {self.edge_cost!r}"
             )
+        if self.heat_parts not in (1, 2, 4):
+            raise TreeformerError(f"heat_parts is {self.heat_parts}, one of 1, 2, 4 is needed")
         if self.segment_points % 2:
             raise TreeformerError(f"segment_points is {self.segment_points}, an even number is needed")
 

@@ -42,7 +42,7 @@ class Seen(NamedTuple):
     levels: list[Level]  # fine to coarse
     heat: Tensor | None  # (B,h,w); None, as all that follows, where tokens are learned
     offsets: Tensor | None  # (B,h·w,2)
-    cell: Tensor | None  # (B,tokens) of the finest level, where tokens begin, the hottest first …
+    cell: Tensor | None  # (B,tokens) of the heat map, where tokens begin, the hottest first …
     heat_there: Tensor | None  # … and the heat of those (B,tokens), in [0,1]
 
 
@@ -94,6 +94,7 @@ class TreeFormer(nn.Module):
                 config.feed_forward,
                 config.dropout,
             )
+        self.heat_stride = self.strides[0] // config.heat_parts
         channels = self.neck.widths
         learned = config.token_source == "learned"
         self.heat_map: HeatMapHead | None = None
@@ -102,7 +103,7 @@ class TreeFormer(nn.Module):
             self.learned_position = nn.Parameter(torch.randn(config.tokens, width))
             self.learned_point = nn.Linear(width, 2)
         else:
-            self.heat_map = HeatMapHead(channels[0], config.grid_px)
+            self.heat_map = HeatMapHead(channels[0], config.heat_parts, config.grid_px)
         if not learned or config.denoising:
             self.token_content = nn.Sequential(nn.Linear(channels[0], width), nn.LayerNorm(width))
             self.token_position = nn.Linear(width, width)
@@ -147,7 +148,7 @@ class TreeFormer(nn.Module):
             tokens, relation, node_logits, points = found.decoded
             edge_logits = self.relate(tokens, relation, points[-1], found.fine, node_logits[-1].sigmoid())
             return Output(
-                node_logits, points, found.root_logits, edge_logits, found.heat, found.offsets, found.fine.stride
+                node_logits, points, found.root_logits, edge_logits, found.heat, found.offsets, self.heat_stride
             )
         count = self.config.tokens
         if targets.points.shape[1] > count:
@@ -181,7 +182,7 @@ class TreeFormer(nn.Module):
             edge_logits,
             found.heat,
             found.offsets,
-            found.fine.stride,
+            self.heat_stride,
             matching,
             selection,
             denoising,
@@ -248,7 +249,8 @@ class TreeFormer(nn.Module):
             if begun is not None:
                 cell = cell[:, : begun.shape[1]]
                 mask = functional.pad(begun, (0, 1), value=True)[:, None, None, :]  # and the relation token
-            points = cell_points(cell, seen.offsets.detach(), levels[0].width, levels[0].stride)
+            width = levels[0].width * self.config.heat_parts
+            points = cell_points(cell, seen.offsets.detach(), width, self.heat_stride)
             content, positions, encode = self._content_at(levels[0], points), self._encode(points), self._encode
         else:
             # Isotropic: both coordinates are fractions of the longer side.

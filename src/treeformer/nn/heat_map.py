@@ -10,34 +10,43 @@ from torch.nn import functional
 
 from treeformer.nn.positions import cell_centres
 
-PRIOR = 0.02  # probability of a node in a cell before training: about 300 cells of a 512×512 picture
+PRIOR = 0.02  # probability of a node in a cell before training
 
 
 class HeatMapHead(nn.Module):
-    """A heat value and an offset for each cell of the finest level.
+    """A heat value and an offset for each cell of a map that is finer than the finest level.
+
+    A peak needs a cell of its own, and its neighbours cannot be peaks: the map's cells bound how close two nodes may be
+    so that both begin a token. The finest level's features know where within their cell something is.
 
     Args:
         channels: of the finest level.
+        parts: along each side of a cell of the finest level there are so many cells of the map.
         grid_px: spacing of the grid on whose lines nodes of curves lie (`Skeleton.cross_grid`): every cell is told
             where in the grid it is; 0: it is not.
     """
 
-    def __init__(self, channels: int, grid_px: float = 0.0) -> None:
+    def __init__(self, channels: int, parts: int = 1, grid_px: float = 0.0) -> None:
         super().__init__()
-        self.grid_px = grid_px
+        self.parts, self.grid_px = parts, grid_px
         self.phase: nn.Linear | None = None
         if grid_px:
             # Zero at first, and drawn from no random numbers: the rest of a network begins as it would without it.
             self.phase = nn.utils.skip_init(nn.Linear, 4, channels, bias=False)
             nn.init.zeros_(self.phase.weight)
-        self.layers = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(), nn.Conv2d(channels, 3, 1))
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(), nn.Conv2d(channels, 3 * parts**2, 1)
+        )
         last = self.layers[-1]
         nn.init.normal_(last.weight, std=0.01)
         nn.init.zeros_(last.bias)
-        nn.init.constant_(last.bias[:1], torch.tensor(PRIOR).logit().item())
+        nn.init.constant_(last.bias[: parts**2], torch.tensor(PRIOR).logit().item())
 
     def forward(self, fine: Tensor, stride: int = 4) -> tuple[Tensor, Tensor]:
-        """(B,channels,h,w) → heat logits (B,h,w); offsets (B,h·w,2), in cells from a cell's centre to its node."""
+        """The map: (B,channels,h,w) at a stride in px → heat logits (B,H,W), H = parts · h; offsets (B,H·W,2).
+
+        Offsets are in cells of the map, from a cell's centre to its node.
+        """
         first, *rest = self.layers
         hidden = first(fine)
         if self.phase is not None:
@@ -47,7 +56,7 @@ class HeatMapHead(nn.Module):
             hidden = hidden + phase.view(1, height, width, -1).permute(0, 3, 1, 2)
         for layer in rest:
             hidden = layer(hidden)
-        heat, offsets = hidden.float().split([1, 2], dim=1)
+        heat, offsets = functional.pixel_shuffle(hidden.float(), self.parts).split([1, 2], dim=1)
         return heat[:, 0], offsets.permute(0, 2, 3, 1).flatten(1, 2)
 
 

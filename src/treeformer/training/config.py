@@ -163,6 +163,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         return build(hint, value, where)  # type: ignore[arg-type]
     if origin is Literal:
+        if isinstance(value, int) and str(value) in arguments:
+            return str(value)  # precision: 32 is a number to YAML
         if value not in arguments:
             raise ConfigError(f"{where} must be one of {', '.join(map(str, arguments))}, not {value!r}")
         return value
