@@ -67,7 +67,6 @@ RECIPES: dict[str, Recipe] = {
 INGREDIENTS: dict[str, tuple[str, Settings]] = {
     "no-segments": ("no image along the segments", {"segment_channels": 0}),
     "no-context": ("no second answer that knows the other edges", {"context_orders": 0}),
-    "no-refinement": ("points placed by the last layer alone", {"refine_points": False}),
     "no-auxiliary": ("no auxiliary losses", {"auxiliary_losses": False}),
     "no-false-nodes": ("false nodes not in the training tree", {"node_threshold": 1.1}),
 }

@@ -196,7 +196,7 @@ TABLES: dict[str, Table] = {
                 Row("full", "full", "sfs", "ours"),
                 *(
                     Row(name, INGREDIENTS[name][0], f"sfs-{name}", "as trained")
-                    for name in ("no-segments", "no-refinement", "no-auxiliary", "no-false-nodes")
+                    for name in ("no-segments", "no-auxiliary", "no-false-nodes")
                 ),
             ),
             domains=("barley-roots",),

@@ -19,7 +19,7 @@ from treeformer.models.recorded import RecordedInference, Recorder, full_size, r
 from treeformer.models.torch_engine import TorchEngine
 from treeformer.synthetic import picture
 
-CANDIDATE_SCORE = 0.2
+CANDIDATE_SCORE = 0.4
 KINDS = ("see", "find", "relate")
 
 

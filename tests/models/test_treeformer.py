@@ -34,10 +34,8 @@ CONFIGS = {
     "tiny": TreeFormerConfig.tiny(denoising=True),
     "small paper": TreeFormerConfig.paper(**SMALL_PAPER),
     "learned tokens, all else": TreeFormerConfig.tiny(token_source="learned"),
-    "refined without auxiliary losses": TreeFormerConfig.tiny(auxiliary_losses=False),
-    "heat map alone": TreeFormerConfig.tiny(
-        refine_points=False, auxiliary_losses=False, denoising=False, segment_channels=0
-    ),
+    "no auxiliary losses": TreeFormerConfig.tiny(auxiliary_losses=False),
+    "heat map alone": TreeFormerConfig.tiny(auxiliary_losses=False, denoising=False, segment_channels=0),
     "heat map on an encoder": TreeFormerConfig.tiny(neck="encoder", encoder_layers=1, backbone_blocks=(1, 1, 1, 1)),
 }
 
@@ -310,14 +308,17 @@ def test_compiled_parts_have_no_breaks_and_the_same_losses(pictures, options):
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # processors without bfloat16 say so
 def test_half_precision_gives_nearly_the_same_losses(pictures):
     targets = Targets.from_skeletons([FORKED, BENT], size=8)
-    model = built(TreeFormerConfig.tiny(denoising=False)).train()
+    model = built(TreeFormerConfig.tiny(denoising=True)).train()
+    torch.manual_seed(0)
     exact = model.loss(model(pictures, targets), targets)
+    torch.manual_seed(0)
     with torch.autocast("cpu", torch.bfloat16):
         output = model(pictures, targets)
         rough = model.loss(output, targets)
     assert output.points.dtype == output.node_logits.dtype == output.edge_logits.dtype == torch.float32
-    for name in ("heat", "node", "root", "edge"):
-        assert rough[name].item() == pytest.approx(exact[name].item(), rel=0.1), name
+    # Of the tokens whose places are given: the peaks of an untrained map are all but equal, and rounding chooses others.
+    for name in ("heat", "denoising_node", "denoising_point", "denoising_root", "denoising_edge"):
+        assert rough[name].item() == pytest.approx(exact[name].item(), rel=0.05), name
 
 
 def test_the_users_mistakes_are_one_line(tiny):

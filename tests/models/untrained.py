@@ -8,7 +8,7 @@ from treeformer.models import TreeFormer, TreeFormerConfig
 
 SIDE = 64
 LARGE = 1e5  # a variance that float16 cannot hold
-THRESHOLDS = {"node_threshold": 0.25, "candidate_score": 0.2, "root_threshold": 0.45, "peak_heat": 0.0175}
+THRESHOLDS = {"node_threshold": 0.45, "candidate_score": 0.4, "root_threshold": 0.45, "peak_heat": 0.03}
 
 
 def network():
@@ -17,9 +17,9 @@ def network():
     small = {"backbone_blocks": (1, 1), "decoder_layers": 1, "relation_min_stride": 16}  # tracing takes its time
     model = TreeFormer(TreeFormerConfig.tiny(tokens=24, **small))
     with torch.no_grad():
-        for head in (*model.decoder.node_heads, model.root_head):
+        for head, bias in ((model.decoder.node_heads[-1], -3.4), (model.root_head, -1.0)):
             head.weight.mul_(3)
-            head.bias.fill_(1.6)
+            head.bias.fill_(bias)
         model.heat_map.layers[-1].weight.mul_(100)
         model.backbone.bn1.running_var[0] = LARGE
     return model.eval()

@@ -33,7 +33,7 @@ class TreeFormerConfig(Regime):
     # ---- image features
     backbone_blocks: tuple[int, ...] = (3, 4, 6)  # bottlenecks of each ResNet stage; (3, 4, 6, 3) is all of a ResNet-50
     backbone_channels: int = 64  # channels of the backbone's stem
-    frozen_stages: int = 2  # parts of the backbone that are not trained: 1 the stem, 2 also layer1, …
+    frozen_stages: int = 1  # parts of the backbone that are not trained: 1 the stem, 2 also layer1, …
     neck: Literal["pyramid", "encoder"] = "pyramid"  # from stride 4 on, or Deformable DETR's encoder from stride 8 on
     width: int = 192  # channels of tokens and of all levels but the finest
     fine_width: int = 96  # channels of the finest level of the pyramid
@@ -42,7 +42,7 @@ class TreeFormerConfig(Regime):
     # ---- tokens and decoder
     tokens: int = 160  # object tokens: the most nodes a picture can have
     token_source: Literal["heat_map", "learned"] = "heat_map"  # where object tokens begin
-    heat_parts: int = 1  # cells of the heat map along each side of a cell of the finest level: 1, 2 or 4
+    heat_parts: int = 2  # cells of the heat map along each side of a cell of the finest level: 1, 2 or 4
     grid_px: float = 44.0  # spacing of the grid that nodes of curves lie on, a multiple of the stride 4; 0: of none
     decoder_layers: int = 4
     heads: int = 8  # of every attention
@@ -50,7 +50,6 @@ class TreeFormerConfig(Regime):
     feed_forward: int = 768  # hidden channels between attentions
     dropout: float = 0.0
     relation_min_stride: int = 32  # the relation token reads all cells of the levels from this stride on
-    refine_points: bool = True  # each decoder layer moves the points; otherwise the last one places them
 
     # ---- heads
     relation_hidden: int = 128  # hidden channels of the relation head
@@ -111,7 +110,7 @@ class TreeFormerConfig(Regime):
 
     @classmethod
     def default(cls, **changes: Any) -> TreeFormerConfig:
-        """Learns in minutes: tokens at heat-map peaks, refinement, a relation head that looks along the segments."""
+        """Learns in minutes: tokens at heat-map peaks, a relation head that looks along the segments."""
         return cls(**changes)
 
     @classmethod
@@ -119,6 +118,7 @@ class TreeFormerConfig(Regime):
         """RelationFormer on Deformable DETR, as the paper describes it and its released code sizes it."""
         settings: dict[str, Any] = {
             "backbone_blocks": (3, 4, 6, 3),
+            "frozen_stages": 2,
             "neck": "encoder",
             "width": 128,
             "encoder_layers": 4,
@@ -128,7 +128,6 @@ class TreeFormerConfig(Regime):
             "feed_forward": 128,
             "dropout": 0.15,
             "relation_min_stride": 8,
-            "refine_points": False,
             "segment_channels": 0,
             "context_orders": 0,
             "auxiliary_losses": False,

@@ -34,7 +34,7 @@ class GGTConfig(Regime):
     # ---- image features: the TreeFormer's own trunk, so that both start from the same weights
     backbone_blocks: tuple[int, ...] = (3, 4, 6)  # bottlenecks of each ResNet stage; the last stage is what is read
     backbone_channels: int = 64  # channels of the backbone's stem
-    frozen_stages: int = 2  # parts of the backbone that are not trained: 1 the stem, 2 also layer1, …
+    frozen_stages: int = 1  # parts of the backbone that are not trained: 1 the stem, 2 also layer1, …
 
     # ---- decoder
     max_nodes: int = 160  # the most nodes it can tell

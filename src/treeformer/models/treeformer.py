@@ -116,9 +116,8 @@ class TreeFormer(nn.Module):
             feed_forward=config.feed_forward,
             dropout=config.dropout,
             relation_min_stride=config.relation_min_stride,
-            refine=config.refine_points,
             auxiliary=config.auxiliary_losses,
-            absolute=learned and not config.refine_points,
+            absolute=learned,
         )
         self.root_head = nn.Linear(width, 1)
         set_prior_(self.root_head, ROOT_PRIOR)
@@ -243,7 +242,7 @@ class TreeFormer(nn.Module):
             noisy_points, noisy_mask: as in `detect`.
         """
         levels = seen.levels
-        encode = mask = None
+        mask = None
         if seen.cell is not None and seen.offsets is not None:
             cell = seen.cell
             if begun is not None:
@@ -251,7 +250,7 @@ class TreeFormer(nn.Module):
                 mask = functional.pad(begun, (0, 1), value=True)[:, None, None, :]  # and the relation token
             width = levels[0].width * self.config.heat_parts
             points = cell_points(cell, seen.offsets.detach(), width, self.heat_stride)
-            content, positions, encode = self._content_at(levels[0], points), self._encode(points), self._encode
+            content, positions = self._content_at(levels[0], points), self._encode(points)
         else:
             # Isotropic: both coordinates are fractions of the longer side.
             side = max(levels[0].height, levels[0].width) * levels[0].stride
@@ -265,7 +264,7 @@ class TreeFormer(nn.Module):
             positions = torch.cat([positions, self._encode(noisy_points)], dim=1)
             points = torch.cat([points, noisy_points], dim=1)
             mask = denoising_mask(noisy_mask, self.config.tokens)
-        decoded = self.decoder(content, positions, points, levels, mask, encode)
+        decoded = self.decoder(content, positions, points, levels, mask)
         root_logits = self.root_head(decoded.tokens).float().squeeze(-1)
         return Detection(decoded, root_logits, levels[0], seen.heat, seen.offsets, begun)
 

@@ -61,7 +61,7 @@ class TwoStageConfig:
     network: Literal["fpn", "hourglass"] = "fpn"  # the paper's, or ViNet's
     backbone_blocks: tuple[int, ...] = (3, 4, 6, 3)  # of the feature pyramid: a ResNet-50
     backbone_channels: int = 64
-    frozen_stages: int = 2  # parts of the backbone that are not trained, as in TreeFormer
+    frozen_stages: int = 1  # parts of the backbone that are not trained, as in TreeFormer
     width: int = 256  # channels of the pyramid's levels and of the hourglasses
     fine_width: int = 128  # channels of the pyramid's finest level
     hourglass_stacks: int = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -31,7 +31,6 @@ class Decoder(nn.Module):
     Args:
         layers, width, heads, sampling_points, channels, feed_forward, dropout: of the decoder layers.
         relation_min_stride: the relation token reads the levels from this stride on.
-        refine: each layer moves the points, and the next one looks where they are then.
         auxiliary: nodes and points are predicted after every layer, not only the last.
         absolute: points are fractions of the picture's longer side instead of steps from where the tokens began.
     """
@@ -47,23 +46,21 @@ class Decoder(nn.Module):
         feed_forward: int,
         dropout: float,
         relation_min_stride: int,
-        refine: bool,
         auxiliary: bool,
         absolute: bool,
     ) -> None:
         super().__init__()
         self.relation_min_stride = relation_min_stride
-        self.refine, self.auxiliary, self.absolute = refine, auxiliary, absolute
+        self.absolute = absolute
         self.relation_content = nn.Parameter(torch.randn(width))
         self.relation_position = nn.Parameter(torch.randn(width))
         self.layers = nn.ModuleList(
             DecoderLayer(width, heads, sampling_points, channels, feed_forward, dropout) for _ in range(layers)
         )
         # The heads belong to the last layers: to all of them, or to the very last alone.
-        self.node_heads = nn.ModuleList(nn.Linear(width, 1) for _ in range(layers if auxiliary else 1))
-        self.point_heads = nn.ModuleList(
-            Perceptron(width, width, width, 2) for _ in range(layers if auxiliary or refine else 1)
-        )
+        supervised = layers if auxiliary else 1
+        self.node_heads = nn.ModuleList(nn.Linear(width, 1) for _ in range(supervised))
+        self.point_heads = nn.ModuleList(Perceptron(width, width, width, 2) for _ in range(supervised))
         for head in self.node_heads:
             set_prior_(head, NODE_PRIOR)
         if not absolute:
@@ -78,7 +75,6 @@ class Decoder(nn.Module):
         points: Tensor,
         levels: Sequence[Level],
         mask: Tensor | None = None,
-        encode: Callable[[Tensor], Tensor] | None = None,
     ) -> Decoded:
         """Decode.
 
@@ -87,29 +83,20 @@ class Decoder(nn.Module):
             points: (B,Q,2) px, where they begin.
             levels: the image, fine to coarse.
             mask: (B,1,Q+1,Q+1) bool, True = may look; the relation token is the last.
-            encode: gives the positions (B,Q,width) of tokens at new points; None where positions are not to follow.
         """
         scene, scene_positions = self._scene(levels)
         relation_shape = (content.shape[0], 1, content.shape[2])
         tokens = torch.cat([content, self.relation_content.expand(relation_shape)], dim=1)
         side = max(levels[0].height, levels[0].width) * levels[0].stride
+        placed = torch.cat([positions, self.relation_position.expand(relation_shape)], dim=1)
         all_logits, all_points = [], []
         for index, layer in enumerate(self.layers):
-            placed = torch.cat([positions, self.relation_position.expand(relation_shape)], dim=1)
             tokens = layer(tokens, placed, points, levels, scene, scene_positions, mask)
             after_last = index - len(self.layers)
-            moved = points
-            if -after_last <= len(self.point_heads):
-                step = self.point_heads[after_last](tokens[:, :-1]).float()
-                moved = step.sigmoid() * side if self.absolute else points + POINT_STEP_PX * step
             if -after_last <= len(self.node_heads):
                 all_logits.append(self.node_heads[after_last](tokens[:, :-1]).float().squeeze(-1))
-                all_points.append(moved)
-            if self.refine:
-                # With a loss of its own, a layer answers for its own step alone.
-                points = moved.detach() if self.auxiliary else moved
-                if encode is not None:
-                    positions = encode(points)
+                step = self.point_heads[after_last](tokens[:, :-1]).float()
+                all_points.append(step.sigmoid() * side if self.absolute else points + POINT_STEP_PX * step)
         return Decoded(tokens[:, :-1], tokens[:, -1], torch.stack(all_logits), torch.stack(all_points))
 
     def _scene(self, levels: Sequence[Level]) -> tuple[Tensor, Tensor]:
