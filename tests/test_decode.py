@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from treeformer.decode import decode, decode_pairs, shortest_gaps
 from treeformer.errors import TreeformerError
+from treeformer.spanning import spanning_forest
 
 anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
 
@@ -84,6 +85,40 @@ def test_a_second_plant_needs_a_root_that_is_likelier_than_the_edge_to_it():
     assert unlikely.is_tree, "a root below the threshold starts no plant, however unlikely the edge"
     assert decode([1] * 4, LINE, two_stems, [3, -3, -1, -3], root_threshold=0.1).roots.tolist() == [0, 2]
     assert decode([1] * 4, LINE, two_stems, [3, -3, 2, -3], single_plant=True).roots.tolist() == [0]
+
+
+def test_a_root_alone_beside_a_plant_is_left_out_where_an_edge_to_it_is_likely():
+    for options in ({}, {"distance_cost": True}):
+        beside = decode([1] * 4, 9 * LINE, costs(e01=-4, e12=-4, e13=-1), [9, -3, -3, 3], **options)
+        assert beside.edges.tolist() == [[0, 1], [1, 2]]
+        assert beside.roots.tolist() == [0]
+        assert len(beside) == 3
+    seedling = decode([1] * 4, LINE, costs(e01=-4, e12=-4, e13=1), [9, -3, -3, 3])
+    assert seedling.roots.tolist() == [0, 3], "one that no edge ties to others may have just emerged"
+    two = decode([1] * 4, LINE, costs(e01=-4, e23=-1), [9, -3, 3, 4])
+    assert (len(two), two.roots.tolist()) == (3, [0, 2]), "of two of them one stays"
+    assert decode([1] * 4, LINE, costs(e01=-4, e12=-4, e13=-1), [9, -3, -3, 3], single_plant=True).is_tree
+    assert decode([1], LINE[:1], [[0]], [9]).roots.tolist() == [0], "and so does the only node of a picture"
+
+
+@settings(deadline=None)
+@given(numbers=outputs(), threshold=st.floats(0, 1))
+def test_nothing_but_roots_alone_is_left_out(numbers, threshold):
+    score, points, cost, root = numbers
+    kept = np.flatnonzero((score >= 0.5) & np.isfinite(points).all(axis=1))
+    bounded = np.clip(np.nan_to_num(cost.astype(float), nan=1e6), -1e6, 1e6)[np.ix_(kept, kept)]
+    logit = np.clip(np.nan_to_num(root.astype(float), nan=-1e6), -1e6, 1e6)[kept]
+    likely = np.exp(-np.logaddexp(0, -logit)) > threshold
+    edges, roots = spanning_forest(bounded, np.where(likely, -logit, 3e6 - logit))
+    found = decode(*numbers, root_threshold=threshold)
+    alone = set(roots.tolist()) - set(edges.ravel().tolist())
+    left_out = len(kept) - len(found)
+    assert len(found.edges) == len(edges)
+    assert len(found.roots) == len(roots) - left_out
+    assert left_out <= len(alone)
+    assert len(found) > 0 or len(kept) == 0
+    doubted = {i for i in alone for j in range(len(kept)) if j != i and bounded[i, j] + bounded[j, i] < 0}
+    assert left_out <= len(doubted)
 
 
 def test_where_no_root_is_likely_the_likeliest_is_taken():

@@ -36,7 +36,8 @@ def decode(
 
     With the constraint, the nodes above the threshold are joined by a minimum spanning tree with a virtual root: the
     result is a forest with one root a plant, whatever the numbers. A further plant begins where a node's root score is
-    above its threshold and no edge that would tie it to the others is likelier. NaN counts as "no".
+    above its threshold and no edge that would tie it to the others is likelier. A plant of one node that has an edge
+    likelier than not is a second root of the plant beside it, and left out. NaN counts as "no".
 
     Args:
         node_score: (K,) probabilities.
@@ -72,7 +73,8 @@ def decode(
     else:
         edges = np.argwhere(np.triu(margin < 0, 1))
         roots = _best_of_each(components(edges, len(kept)), rooted)
-    return _skeleton(score[kept], place[kept], edges, margin[edges[:, 0], edges[:, 1]], roots, image_size)
+    skeleton = _skeleton(score[kept], place[kept], edges, margin[edges[:, 0], edges[:, 1]], roots, image_size)
+    return part(skeleton, _without_second_roots(skeleton, np.argwhere(np.triu(margin < 0, 1))))
 
 
 def decode_pairs(
@@ -119,9 +121,11 @@ def decode_pairs(
     order = np.lexsort((joined[:, 1], joined[:, 0]))
     chosen = order[spanning_tree_of_pairs(joined[order], costs[order], len(kept) + 1)]
     is_root = joined[chosen, 1] == len(kept)
-    edges, margin, roots = joined[chosen[~is_root]], costs[chosen[~is_root]], joined[chosen[is_root], 0]
-    skeleton = _skeleton(score[kept], place, edges, margin, roots, image_size)
-    return part(skeleton, _rooted_pieces(skeleton, rooted, root_threshold))
+    edges, certainty, roots = joined[chosen[~is_root]], costs[chosen[~is_root]], joined[chosen[is_root], 0]
+    skeleton = _skeleton(score[kept], place, edges, certainty, roots, image_size)
+    stays = _rooted_pieces(skeleton, rooted, root_threshold)
+    likely = ends[margin < 0]
+    return part(skeleton, stays & _without_second_roots(skeleton, likely[stays[likely].all(axis=1)]))
 
 
 def shortest_gaps(points: FloatArray, piece: IntArray) -> IntArray:
@@ -159,6 +163,18 @@ def _rooted_pieces(skeleton: Skeleton, root_logit: FloatArray, root_threshold: f
     if len(plants) == 0 and len(skeleton):
         plants = np.array([np.bincount(skeleton.piece, skeleton.node_score).argmax()])
     return np.isin(skeleton.piece, plants)
+
+
+def _without_second_roots(skeleton: Skeleton, likely: IntArray) -> NDArray[np.bool_]:
+    """(N,) False for roots without an edge that one of the likely edges (E,2) would tie to a node that stays.
+
+    The network doubts between two places for one root then. As a plant it would have no length, and joined to the
+    other one it would be a tip too many.
+    """
+    stays = np.ones(len(skeleton), dtype=bool)
+    for node in np.setdiff1d(skeleton.roots, skeleton.edges)[::-1]:
+        stays[node] = not stays[likely[(likely == node).any(axis=1)]].all(axis=1).any()
+    return stays
 
 
 def _check_shapes(

@@ -84,6 +84,28 @@ def test_every_tensor_is_rounded_to_its_256_values(network, tmp_path):
     assert np.abs(found - exact).max() < 0.03 * np.abs(exact).max()
 
 
+@pytest.mark.parametrize(("factor", "mode"), [(2.0, "floor"), (2.0, "ceil"), (3.0, "floor")])
+def test_cells_are_repeated_as_resize_does(network, tmp_path, factor, mode):
+    images = np.random.default_rng(1).integers(0, 256, (3, SIDE, SIDE, 3), dtype=np.uint8)
+    head = network.graph.node.pop()
+    how = {"mode": "nearest", "nearest_mode": mode, "coordinate_transformation_mode": "asymmetric"}
+    network.graph.node.extend(
+        [
+            helper.make_node("Constant", [], ["scales"], value_floats=[1.0, 1.0, factor, factor]),
+            helper.make_node("Resize", ["e", "", "scales"], ["larger"], **how),
+        ]
+    )
+    head.input[0] = "larger"
+    network.graph.node.append(head)
+    quantise(network, measure(network, tmp_path, images))
+    before, after, _ = run(network, images, "e.rounded", "larger.rounded", "f")
+    source = np.arange(int(SIDE / 2 * factor)) / factor
+    source = (np.floor(source) if mode == "floor" else np.ceil(source)).clip(max=SIDE // 2 - 1).astype(int)
+    np.testing.assert_array_equal(after, before[:, :, source][:, :, :, source])
+    left = "Resize" in {node.op_type for node in network.graph.node}
+    assert left == ((factor, mode) != (2.0, "floor")), "only cells that are all repeated twice are copied"
+
+
 def test_a_channel_of_small_weights_has_its_own_scale(network, tmp_path):
     images = np.full((1, SIDE, SIDE, 3), 200, np.uint8)
     quantise(network, measure(network, tmp_path, images))

@@ -101,6 +101,27 @@ def quantise(proto: Any, ranges: Ranges) -> None:
             helper.make_node("DequantizeLinear", [f"{name}.8bit", scale, zero], [f"{name}.rounded"], **at),
         ]
 
+    def doubling(source: str, name: str) -> list[Any]:
+        """`source`.8bit (B,C,h,w) → `name`.rounded (B,C,2h,2w), each cell four times, all channels of it in one piece.
+
+        ONNX Runtime's Resize would go from number to number.
+        """
+        cells, shape, single, row, both = (f"{name}.{part}" for part in ("cells", "shape", "single", "row", "both"))
+        return [
+            helper.make_node("Transpose", [f"{source}.8bit"], [cells], perm=[0, 2, 3, 1]),
+            helper.make_node("Shape", [cells], [shape]),
+            helper.make_node("Mul", [shape, "doubled.factors"], [f"{shape}.doubled"]),
+            helper.make_node("Unsqueeze", [cells, "doubled.axes"], [single]),  # (B,h,1,w,1,C)
+            helper.make_node("Concat", [single, single], [row], axis=4),
+            helper.make_node("Concat", [row, row], [both], axis=2),
+            helper.make_node("Reshape", [both, f"{shape}.doubled"], [f"{cells}.doubled"]),
+            helper.make_node("Transpose", [f"{cells}.doubled"], [f"{name}.8bit"], perm=[0, 3, 1, 2]),
+            rounding(name)[1],
+        ]
+
+    store("doubled.factors", np.array([1, 2, 2, 1]))
+    store("doubled.axes", np.array([2, 4]))
+    doubles = {node.output[0] for node in nodes if _doubles(node, graph)}
     known = dict(ranges.tensors)
     for node in nodes:
         if node.op_type in CHOOSING:
@@ -114,6 +135,9 @@ def quantise(proto: Any, ranges: Ranges) -> None:
         store(f"{name}.zero", np.int8(np.clip(round(LOWEST - low / scale), LOWEST, HIGHEST)))
     result = []
     for node in graph.node:
+        if node.output[0] in doubles:
+            result += doubling(node.input[0], node.output[0])
+            continue
         if node.output[0] in convolutions:
             source, kernel, bias = node.input
             # The bias counts in products of both scales, and 32 bits must hold it: a channel whose kernel is
@@ -173,6 +197,18 @@ def quantised_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
         rounded[node.output[0]] = after[0].output[0] if relu else node.output[0]
     first = next(node for node in nodes if node.op_type == "Conv")
     return nodes, {first.input[0]: first.input[0], **rounded}
+
+
+def _doubles(node: Any, graph: Any) -> bool:
+    """Whether a node repeats each cell of (B,C,h,w) twice in both directions, as torch's `interpolate` is exported."""
+    from onnx import helper
+
+    if node.op_type != "Resize" or len(node.input) < 3:
+        return False
+    how = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    scales = next((list(other.attribute[0].floats) for other in graph.node if other.output[0] == node.input[2]), [])
+    nearest = how.get("mode"), how.get("nearest_mode"), how.get("coordinate_transformation_mode")
+    return scales == [1, 1, 2, 2] and nearest == (b"nearest", b"floor", b"asymmetric")
 
 
 def _kernel_channels(conv: Any, producer: dict[str, Any], channels: dict[str, int]) -> int:

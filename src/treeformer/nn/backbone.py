@@ -127,7 +127,9 @@ class ResNet(nn.Module):
 
     def forward(self, images: Tensor) -> list[Tensor]:
         """(B,3,H,W) RGB in [0,1] → each stage's features (B,channels[i],H/strides[i],W/strides[i])."""
-        features = (images - self.mean) / self.std
+        # A whole row each: with one number a channel, ONNX Runtime would take three pixels' values at a time.
+        mean, std = (number.expand(-1, -1, images.shape[-1]) for number in (self.mean, self.std))
+        features = (images - mean) / std
         features = conv_norm_relu(features, self.conv1, self.bn1)
         features = functional.max_pool2d(features, 3, 2, 1)
         stages = []

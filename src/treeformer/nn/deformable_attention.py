@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -59,7 +60,8 @@ def _two_cells(place: Tensor, size: int) -> tuple[Tensor, Tensor]:
     beyond = torch.arange(2, device=place.device)  # 0 for the cell before, 1 for the one after
     cells = before[..., None] + beyond
     weights = (1 - beyond) + (2 * beyond - 1) * (place - before)[..., None]
-    return cells.clamp(0, size - 1), weights * ((cells >= 0) & (cells < size))
+    nearest = cells.clamp(0, size - 1)
+    return nearest, weights * (cells == nearest)
 
 
 def sample(level: Level, points: Tensor) -> Tensor:
@@ -134,18 +136,11 @@ class DeformableAttention(nn.Module):
         weights = self.weights(query).float().view(batch, count, self.heads, -1).softmax(-1).view(grid)
         if self.training and deformable_triton.can_read(query):
             return self.output(self._read_by_kernel(points, offsets, weights, levels).flatten(2).to(query.dtype))
-
-        cells, cell_weights = [], []  # of each level, (B,Q,heads,points·4)
-        for index, level in enumerate(levels):
-            places = points[:, :, None, None, :] + offsets[:, :, :, index] * level.stride
-            cell, weight = bilinear_corners(places, level)
-            cells.append(cell.flatten(3))
-            cell_weights.append((weight * weights[:, :, :, index, :, None]).flatten(3))
         # The sum is linear, so its order is free. A GPU would rather multiply than read, a CPU the other way round.
         few = count * self.heads < sum(level.height * level.width for level in levels)
         reading_first = few and query.device.type == "cpu" and not self.training
         read = self._read_then_project if reading_first else self._project_then_read
-        return self.output(read(cells, cell_weights, levels).flatten(2).to(query.dtype))
+        return self.output(read(points, offsets, weights, levels).flatten(2).to(query.dtype))
 
     def _read_by_kernel(self, points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[Level]) -> Tensor:
         """`_project_then_read` without indices in memory: (B,Q,heads,width/heads)."""
@@ -161,33 +156,65 @@ class DeformableAttention(nn.Module):
     def _values_of(self, level: Level) -> Tensor:
         return self.values[str(level.cells.shape[-1])](level.cells)
 
-    def _project_then_read(self, cells: list[Tensor], weights: list[Tensor], levels: Sequence[Level]) -> Tensor:
+    def _project_then_read(self, points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[Level]) -> Tensor:
         """Values of all cells, read where the heads look: (B,Q,heads,width/heads)."""
-        image = torch.arange(cells[0].shape[0], device=cells[0].device).view(-1, 1, 1, 1)
-        head = torch.arange(self.heads, device=cells[0].device).view(-1, 1)
+        image = torch.arange(points.shape[0], device=points.device).view(-1, 1, 1, 1)
+        head = torch.arange(self.heads, device=points.device).view(-1, 1)
         read: Tensor | float = 0.0
-        for cell, weight, level in zip(cells, weights, levels, strict=True):
+        for index, level in enumerate(levels):
+            places = points[:, :, None, None, :] + offsets[:, :, :, index] * level.stride
+            cell, weight = bilinear_corners(places, level)
             value = self._values_of(level)
-            row = (image * value.shape[1] + cell) * self.heads + head
+            row = (image * value.shape[1] + cell.flatten(3)) * self.heads + head
             table = value.reshape(-1, value.shape[2] // self.heads)
-            read = read + weighted_rows(table, row, weight).float()
+            read = read + weighted_rows(table, row, (weight * weights[:, :, :, index, :, None]).flatten(3)).float()
         return read
 
-    def _read_then_project(self, cells: list[Tensor], weights: list[Tensor], levels: Sequence[Level]) -> Tensor:
+    def _read_then_project(self, points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[Level]) -> Tensor:
         """Features where the heads look, and the values of those alone: (B,Q,heads,width/heads)."""
-        image = torch.arange(cells[0].shape[0], device=cells[0].device).view(-1, 1, 1, 1)
+        image = torch.arange(points.shape[0], device=points.device).view(-1, 1, 1, 1)
         read: Tensor | float = 0.0
         for name, layer in self.values.items():
-            seen: Tensor | float = 0.0
-            total: Tensor | float = 0.0
-            for cell, weight, level in zip(cells, weights, levels, strict=True):
-                count, channels = level.cells.shape[1:]
-                if str(channels) == name:
-                    row = image * count + cell
-                    rows = level.cells.reshape(-1, channels).float().index_select(0, row.flatten())
-                    seen = seen + weight[..., None, :] @ rows.view(*row.shape, channels)
-                    total = total + weight.sum(-1, keepdim=True)
-            # (B,Q,heads,1,C) @ (heads,C,width/heads)
+            chosen = [index for index, level in enumerate(levels) if str(level.cells.shape[2]) == name]
+            group = [levels[index] for index in chosen]
+            cell, weight = corners_on_levels(points, offsets[:, :, :, chosen], weights[:, :, :, chosen], group)
+            cells = torch.cat([level.cells for level in group], dim=1)  # (B,S,C)
+            row = image * cells.shape[1] + cell
+            rows = cells.flatten(0, 1).float().index_select(0, row.flatten()).view(*row.shape, layer.in_features)
+            seen = (weight[..., None, :] @ rows).squeeze(-2).transpose(1, 2)  # (B,heads,Q,C)
             projected = seen @ layer.weight.view(self.heads, -1, layer.in_features).transpose(1, 2)
-            read = read + projected.squeeze(-2) + total * layer.bias.view(self.heads, -1)
+            bias = weight.sum(-1, keepdim=True) * layer.bias.view(self.heads, -1)
+            read = read + projected.transpose(1, 2) + bias
         return read
+
+
+def corners_on_levels(
+    points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[Level]
+) -> tuple[Tensor, Tensor]:
+    """The cells that heads read on several levels, and what each counts: `bilinear_corners` of all places at once.
+
+    For a CPU, where an operation on a few numbers takes as long as one on thousands, and one that pairs up short rows
+    longer than on long ones: axes and corners come first.
+
+    Args:
+        points: (B,Q,2) px.
+        offsets: (B,Q,heads,L,places,2), in cells of the level.
+        weights: (B,Q,heads,L,places).
+
+    Returns:
+        cell (B,Q,heads,4·L·places) int64, an index into the cells of all levels one after the other; weight, likewise.
+    """
+    sizes = torch.tensor([(level.width, level.height) for level in levels]).T  # (2,L)
+    *first, total = accumulate((level.height * level.width for level in levels), initial=0)
+    stride = points.new_tensor([level.stride for level in levels])
+    place = points.movedim(-1, 0)[..., None, None, None] / stride[:, None] + offsets.movedim(-1, 0) - 0.5
+    before = place.floor()
+    cells = torch.stack([before, before + 1])  # (2 corners, 2 axes, B,Q,heads,L,places)
+    nearest = cells.clamp(min=0).minimum((sizes - 1).to(place.dtype).view(2, 1, 1, 1, -1, 1))
+    parts = torch.stack([before + 1 - place, place - before]) * (cells == nearest)
+    (column, row), (across, down) = nearest.unbind(1), parts.unbind(1)
+    cell = (row * sizes[0, :, None] + torch.tensor(first)[:, None])[:, None] + column  # (2,2,B,Q,heads,L,places)
+    weight = (down * weights)[:, None] * across
+    # As in `bilinear_corners`, NaN may be any cell, but of this map.
+    cell = cell.long().clamp(0, total - 1)
+    return cell.movedim((0, 1), (3, 4)).flatten(3), weight.movedim((0, 1), (3, 4)).flatten(3)
