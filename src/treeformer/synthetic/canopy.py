@@ -177,14 +177,10 @@ def canopy_around(
     """
     width, height = canvas.size
     across, down = -(-width // CELL_PX), -(-height // CELL_PX)
-    place = (points / CELL_PX).astype(np.intp)
-    place = np.stack([np.clip(place[:, 0], 0, across - 1), np.clip(place[:, 1], 0, down - 1)])
-    count = np.bincount(place[1] * across + place[0], minlength=across * down).reshape(down, across)
-    near = noise.soft(np.minimum(count, 2).astype(np.int32) << 10, 1 + int(2 * fullness))
-    mass = near * int(110 + 110 * fullness) // max(1, int(near.max()))
-    if fullness > 0.5:  # leaves fill the room between the branches
-        mass += _around(count.astype(np.int32), int(150 * fullness * fullness))
-    mass = np.minimum(mass, 80 + int(30 * fullness))
+    if broad:
+        mass = _along(_counted(points, across, down), fullness)
+    else:
+        mass = _tufts(dice, points, across, down, canvas.scale, fullness)
     # How soon a clump closes, in 64ths: never within one leaf.
     crowd = 64 if broad else int(64 + 110 * fullness)
     behind = _clumps(dice, mass, 1.2, int(14 + 42 * fullness), crowd)
@@ -240,14 +236,46 @@ def _leaf_tile_for(dice: Dice, scale: float, broad: bool) -> LeafTile:
     return leaf_tile(min(3, max(1, round(dice.uniform(0.5, 2.8) * scale))))
 
 
-def _around(count: noise.Int32Array, most: int) -> noise.Int32Array:
-    """How dense leaves are in the wider surroundings of branches, 0 to `most`; count: of points in each cell."""
-    down, across = count.shape
-    even = np.pad(count, ((0, down % 2), (0, across % 2)))
-    pairs = even[::2] + even[1::2]
-    wide = noise.soft(np.minimum(pairs[:, ::2] + pairs[:, 1::2], 3).astype(np.int32) << 10, 4)
-    fine = noise.soft(wide.repeat(2, axis=0).repeat(2, axis=1)[:down, :across], 1)
-    return fine * most // max(1, int(fine.max()))
+def _counted(points: FloatArray, across: int, down: int) -> noise.Int32Array:
+    """(down, across) how many points (M,2) are in each cell, those outside in the nearest one."""
+    place = (points / CELL_PX).astype(np.intp)
+    column, row = np.clip(place[:, 0], 0, across - 1), np.clip(place[:, 1], 0, down - 1)
+    return np.bincount(row * across + column, minlength=across * down).reshape(down, across).astype(np.int32)
+
+
+def _along(count: noise.Int32Array, fullness: float) -> noise.Int32Array:
+    """How dense leaves are on shoots: as many on one alone as where several cross, 0 to about 100."""
+    near = noise.soft(np.minimum(count, 2) << 10, 1 + int(2 * fullness))
+    return np.minimum(near * int(110 + 110 * fullness) // 820, 80 + int(30 * fullness))
+
+
+def _tufts(
+    dice: Dice, points: FloatArray, across: int, down: int, scale: float, fullness: float
+) -> noise.Int32Array:
+    """How dense leaves are in a tree, 0 to about 110: tufts on twigs too fine for a skeleton, none all along a limb.
+
+    They stand off the points at any distance, above them rather than below, with gaps between them; in a full crown
+    they close the room between the limbs too.
+    """
+    number = max(1, int(len(points) * (0.35 + 0.95 * fullness)))
+    own = points[(dice.array(number) * len(points)).astype(np.intp)]
+    off = np.stack([dice.bell(number), dice.bell(number) - 0.35], axis=1) * ((5 + 17 * fullness) * scale)
+    near = noise.soft(np.minimum(_counted(snapped(own + off), across, down), 3) << 10, 1 + int(2 * fullness))
+    mass = near * int(100 + 60 * fullness) // 700
+    if fullness > 0.5:
+        mass += noise.soft(_between(_counted(points, across, down)) << 10, 3) * int(120 * fullness - 30) >> 10
+    return np.minimum(mass, 80 + int(30 * fullness))
+
+
+def _between(count: noise.Int32Array) -> noise.Int32Array:
+    """1 in the cells that have points in all four directions between left, right, up and down, 0 in all others."""
+    there = count > 0
+    inside = np.ones_like(there)
+    for rows in (1, -1):
+        for columns in (1, -1):
+            seen = np.logical_or.accumulate(there[::rows, ::columns], axis=0)
+            inside &= np.logical_or.accumulate(seen, axis=1)[::rows, ::columns]
+    return inside.astype(np.int32)
 
 
 def _span(there: NDArray[np.bool_], side: int) -> slice:

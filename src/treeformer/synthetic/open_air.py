@@ -8,7 +8,7 @@ import numpy as np
 
 from treeformer.axes import FloatArray
 from treeformer.skeleton import Skeleton
-from treeformer.synthetic import bark, canopy, far_rows, ground, horizon, noise, sky, trellis
+from treeformer.synthetic import bark, canopy, far_rows, ground, horizon, screen, sky, trellis
 from treeformer.synthetic.canvas import Canvas, Colour, Sketch, highest_px, lowest_px
 from treeformer.synthetic.daylight import Daylight, draw_daylight
 from treeformer.synthetic.dice import Dice
@@ -23,7 +23,7 @@ BARE_ROWS: tuple[Colour, ...] = ((74, 64, 54), (84, 75, 66), (62, 53, 44))
 class Scene:
     """A picture in the making: its light, where the ground is, and what is still to be drawn behind and in front.
 
-    eye: the height of the horizon, px; None where there is none, before a wall or a screen.
+    eye: the height of the horizon, px; before a screen that of its hem; None until something is painted.
     """
 
     def __init__(self, dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
@@ -62,17 +62,21 @@ class Scene:
         for place in self.foot:
             ground.darken_foot(canvas, place, self.radius, 40)
         if row is not None:
-            self._trellis(row)
+            self._trellis(row, 0.8)
 
     def paint_screen(self) -> None:
-        """A plain sheet behind the plant, as it is hung there to measure it: pale, nearly grey, uneven by a little."""
+        """A plain sheet behind the plant, or behind the row in which a vine stands, and the ground below its hem."""
         dice, canvas = self.dice, self.canvas
-        level = dice.uniform(120, 232)
-        colour = np.asarray((level * dice.uniform(0.96, 1.03), level, level * dice.uniform(0.92, 1.06)))
-        lighter = 1 + dice.uniform(-0.08, 0.08) * np.linspace(-1.0, 1.0, canvas.size[1])
-        uneven = (noise.window(noise.clouds(), dice, canvas.size), dice.uniform(0.02, 0.14))
-        cloth = (noise.window(dice.choice((noise.mottle, noise.rough))(), dice, canvas.size), dice.uniform(0.0, 0.06))
-        canvas.lay(colour[:, None] * lighter, [uneven, cloth])
+        height = canvas.size[1]
+        line = lowest_px(self.foot, height * 0.88)
+        hem = int(min(max(line - height * dice.uniform(0.02, 0.1), 2), height - 2))
+        screen.paint_sheet(dice, canvas, hem + screen.SHADE_ROWS)
+        screen.paint_ground_below(dice, canvas, hem, self.light, grassy=GRASSY_SHARE[self.kind])
+        self.eye = hem + screen.HEM_PX
+        for place in self.foot:
+            ground.darken_foot(canvas, place, self.radius, 40)
+        if self.kind == "vine" and dice.chance(0.7):
+            self._trellis(trellis.trellis_of(dice, canvas, self.skeleton, hem), 0.4)
 
     def _rows_behind(self, eye: float, line: float, top: float, haze: Colour) -> None:
         """Other rows of the same plants, the farther the smaller and the paler; line, top: of the plant's own row."""
@@ -93,11 +97,11 @@ class Scene:
                 blur_px=dice.uniform(1.5, 4.0),
             )
 
-    def _trellis(self, row: trellis.Trellis) -> None:
-        """Neighbours, posts and wires of the row in which a vine stands."""
+    def _trellis(self, row: trellis.Trellis, crowded: float) -> None:
+        """Posts and wires of the row in which a vine stands, and with the likelihood `crowded` its neighbours."""
         dice, canvas = self.dice, self.canvas
         base_x = float(self.foot[0, 0]) if len(self.foot) else canvas.size[0] / 2
-        if dice.chance(0.8):
+        if dice.chance(crowded):
             lit = self.light.level * 0.8
             beside = trellis.neighbours(dice, canvas, self.behind, row, base_x, self.radius, self.wood, lit)
             for foot, points in beside:
