@@ -249,9 +249,7 @@ def _along(count: noise.Int32Array, fullness: float) -> noise.Int32Array:
     return np.minimum(near * int(110 + 110 * fullness) // 820, 80 + int(30 * fullness))
 
 
-def _tufts(
-    dice: Dice, points: FloatArray, across: int, down: int, scale: float, fullness: float
-) -> noise.Int32Array:
+def _tufts(dice: Dice, points: FloatArray, across: int, down: int, scale: float, fullness: float) -> noise.Int32Array:
     """How dense leaves are in a tree, 0 to about 110: tufts on twigs too fine for a skeleton, none all along a limb.
 
     They stand off the points at any distance, above them rather than below, with gaps between them; in a full crown

@@ -17,7 +17,7 @@ from treeformer.synthetic.raster import rasterise_layers
 
 LEAFY_SHARE = {"vine": 0.36, "orchard": 0.4}
 GRASSY_SHARE = {"vine": 0.62, "orchard": 0.85}
-BARE_ROWS: tuple[Colour, ...] = ((74, 64, 54), (84, 75, 66), (62, 53, 44))
+BARE_ROWS: tuple[Colour, ...] = ((62, 54, 46), (72, 64, 57), (52, 45, 38))
 
 
 class Scene:
@@ -122,7 +122,7 @@ class Scene:
         if self.eye is not None:
             for place in self.foot:
                 ground.grass_in_front(dice, canvas, self.front, place, self.radius)
-        add = bark.brushwood if self.kind == "orchard" and dice.chance(0.75) else bark.buds
+        add = bark.brushwood if self.kind == "orchard" and dice.chance(0.9) else bark.buds
         add(dice, skeleton, self.behind, bark.times(wood.young, lit * 0.95), canvas.scale)
         drawn = bark.wood_strokes(skeleton)
         sets = (self.behind.strokes(), drawn[0], self.front.strokes())
