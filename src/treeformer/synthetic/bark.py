@@ -70,7 +70,7 @@ def wood_of(dice: Dice, kind: str, behind: Backdrop, light: Daylight) -> Wood:
         relief = strongest * dice.uniform(0.6, 1.3)
         old = dice.weighted((((106, 98, 88), 2.0), ((120, 112, 104), 1.2), ((88, 74, 62), 1.5)))
         young = dice.weighted((((112, 84, 68), 2.0), ((104, 94, 82), 1.5), ((124, 96, 66), 1.0)))
-    level = dice.uniform(0.75, 1.2)
+    level = dice.uniform(0.75, 1.12)
     # A camera that exposes for a bright sky shows the wood before it dark.
     if behind.level > 150:
         level *= dice.uniform(0.7, 1.0)

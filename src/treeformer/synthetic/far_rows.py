@@ -149,7 +149,7 @@ def _forest(variant: int, leafy: bool) -> tuple[Int16Array, Int16Array]:
     # Below the crowns there is undergrowth, and no sky.
     uneven = noise.clouds()[0, variant * 80, :ROW_WIDE].astype(np.int16)[None, :] >> 1
     low = np.clip((np.arange(ROW_TALL, dtype=np.int16)[:, None] - ROW_TALL // 2 + uneven) * np.int16(2), 0, 64)
-    bushes = noise.clouds()[0, variant * 80 :, :ROW_WIDE][:ROW_TALL].astype(np.int16) >> 1
+    bushes = noise.clouds()[0, variant * 80 :, :ROW_WIDE][:ROW_TALL].astype(np.int16) >> 2
     bushes += noise.mottle()[0, variant * 80 :, :ROW_WIDE][:ROW_TALL] >> 2
     shade += (bushes - np.int16(14)) * low >> 6
     return np.maximum(cover, low), np.clip(shade, np.int16(-48), np.int16(40))

@@ -26,7 +26,7 @@ def paint_sheet(dice: Dice, canvas: Canvas, hem: int) -> None:
     rows = slice(0, max(1, min(hem, canvas.size[1])))
     size = (canvas.size[0], rows.stop)
     level = dice.uniform(158, 226)
-    warm = dice.uniform(-0.022, 0.03)  # cool or warm, never green or mauve
+    warm = dice.uniform(-0.018, 0.012)  # cool or warm, never green or mauve
     down = np.linspace(-1.0, 1.0, rows.stop)
     lighter = 1 + dice.uniform(-0.06, 0.1) * down - dice.uniform(0.0, 0.09) * down * down
     textures = [
