@@ -176,7 +176,7 @@ def brushwood(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour, sc
     radius = np.full(len(skeleton), 1.0) if skeleton.radius is None else np.nan_to_num(skeleton.radius, nan=1.0)
     tail, head = skeleton.edges.T
     thin = np.flatnonzero(radius[head] < 2.4 * scale)
-    thin = thin[(dice.array(len(thin) * 5 // 4) * len(thin)).astype(np.intp)]
+    thin = thin[(dice.array(len(thin)) * len(thin)).astype(np.intp)]
     step = skeleton.nodes[head[thin]] - skeleton.nodes[tail[thin]]
     along = step / np.maximum(skeleton.edge_length[thin], 1e-9)[:, None]
     out = np.stack([along[:, 1], -along[:, 0]], axis=1) * np.where(dice.array(len(thin)) < 0.5, 1.0, -1.0)[:, None]

@@ -20,6 +20,7 @@ from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.raster import Int16Array, rasterise, strokes, topmost
 
 CELL_PX = 8
+BLOCK_PIXELS = 16384
 SHADE: Colour = (14, 17, 14)
 FULL_MASS = 127
 # What leaves look like in white light, how much one differs in hue from the next, and how likely they are.
@@ -138,24 +139,32 @@ class Canopy:
         height, width = mass.shape
         if height == 0 or width == 0:
             return
-        unlikely, tones, hues = self.tile.windows(dice, (width, height))
-        weight = mass - unlikely
-        weight <<= 2
-        np.clip(weight, np.int16(0), np.int16(62), out=weight)
-        tone = self.lit + tones
-        np.clip(tone, np.int16(-30), np.int16(60), out=tone)
-        tone += np.int16(64)
-        hue = hues + (self.lit >> 1)  # light through leaves is yellower
-        for plane, level, turn in zip(canvas.planes, colour, (1.0, 0.3, 0.0), strict=True):
-            change = tone * np.int16(min(round(level), 255))
-            change >>= 6
-            if turn:
-                change += (hue * np.int16(round(self.spread * turn * level))) >> 6
-            under = plane[self.rows, self.columns]
-            change -= under
-            change *= weight
-            change >>= 6
-            under += change
+        windows = self.tile.windows(dice, (width, height))
+        step = max(1, BLOCK_PIXELS // width)
+        for begin in range(0, height, step):  # what a block needs stays in the cache
+            block = slice(begin, begin + step)
+            unlikely, tones, hues = (one[block] for one in windows)
+            weight = mass[block] - unlikely
+            weight <<= 2
+            np.clip(weight, np.int16(0), np.int16(62), out=weight)
+            tone = self.lit[block] + tones
+            np.clip(tone, np.int16(-30), np.int16(60), out=tone)
+            tone += np.int16(64)
+            hue = self.lit[block] >> 1  # light through leaves is yellower
+            hue += hues
+            change, turned = np.empty_like(tone), np.empty_like(tone)
+            for plane, level, turn in zip(canvas.planes, colour, (1.0, 0.3, 0.0), strict=True):
+                np.multiply(tone, np.int16(min(round(level), 255)), out=change)
+                change >>= 6
+                if turn:
+                    np.multiply(hue, np.int16(round(self.spread * turn * level)), out=turned)
+                    turned >>= 6
+                    change += turned
+                under = plane[self.rows, self.columns][block]
+                change -= under
+                change *= weight
+                change >>= 6
+                under += change
 
 
 def leaf_kind(dice: Dice, broad: bool) -> tuple[Colour, float]:
@@ -187,7 +196,7 @@ def canopy_around(
     # How soon a clump closes, in 64ths: never within one leaf.
     crowd = 64 if broad else int(64 + 110 * fullness)
     behind = _clumps(dice, mass, 1.2, int(12 + 36 * fullness), crowd)
-    before = _clumps(dice, mass, 1.4, int(24 + 48 * fullness), crowd)
+    before = _clumps(dice, mass, 1.4, int(30 + 54 * fullness), crowd)
     there = (behind > 0) | (before > 0)
     rows, columns = (_span(np.any(there, axis=axis), side) for axis, side in ((1, height), (0, width)))
     cells = (
