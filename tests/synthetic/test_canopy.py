@@ -25,16 +25,16 @@ def painted(canvas: Canvas) -> np.ndarray:
 @pytest.mark.parametrize("broad", [False, True])
 @pytest.mark.parametrize("size", [(256, 256), (70, 50), (90, 700), (1100, 300)])
 def test_leaves_grow_near_the_branches_only(size: tuple[int, int], broad: bool) -> None:
-    place = np.asarray([(size[0] * 0.3, size[1] * 0.3)])
+    branch = np.asarray((size[0] * 0.3, size[1] * 0.3)) + np.linspace(-16, 16, 9)[:, None] * (0.6, 0.8)
     column, row = np.indices((size[1], size[0]))[::-1] + 0.5
-    distance = np.hypot(column - place[0, 0], row - place[0, 1])
+    distance = np.hypot(column[..., None] - branch[:, 0], row[..., None] - branch[:, 1]).min(axis=-1)
     shares = []
     for seed in range(6):
         canvas = Canvas(size, (200, 200, 200))
-        crown(seed, canvas, np.repeat(place, 3, axis=0), 0.9, broad).paint_behind(Dice(seed, 1), canvas)
-        assert not painted(canvas)[distance > 120].any()
+        crown(seed, canvas, branch, 0.5 if broad else 0.9, broad).paint_behind(Dice(seed, 1), canvas)
+        assert not painted(canvas)[distance > 100].any()
         shares.append(painted(canvas)[distance < 8].mean())
-    assert np.mean(shares) > 0.3
+    assert np.mean(shares) > 0.25
 
 
 POINTS = np.stack([Dice(1).array(200, low=80, high=180), Dice(2).array(200, low=80, high=180)], axis=1)
@@ -106,11 +106,42 @@ def test_a_leaf_is_shown_whole(size: int) -> None:
 def test_no_leaves_where_no_branch_is() -> None:
     canvas = Canvas((64, 64), (200, 200, 200))
     nothing = np.zeros((0, 0), np.int16)
-    empty = canopy.Canopy(slice(0, 0), slice(0, 0), nothing, nothing, nothing, *GREEN, canopy.leaf_tile(0))
+    empty = canopy.Canopy(
+        slice(0, 0), slice(0, 0), nothing, nothing, nothing, *GREEN, canopy.leaf_tile(0), np.zeros((0, 2, 2))
+    )
     empty.paint_behind(Dice(1), canvas)
     empty.shade(canvas, 24)
     empty.paint_before(Dice(1), canvas)
     assert not painted(canvas).any()
+
+
+def test_tufts_stand_off_the_limbs_at_all_distances_and_leave_gaps() -> None:
+    """Leaves in a sleeve around a limb would be as dense at every place of it, and nowhere a little away from it."""
+    limb = np.stack([np.full(50, 128.0), np.linspace(10, 240, 50)], axis=1)
+    for fullness in (0.2, 0.9):
+        one = crown(3, Canvas((256, 256), (200, 200, 200)), limb, fullness)
+        assert (one.twigs[:, :1] == canopy.snapped(limb)[:, None].transpose(1, 0, 2)).all(axis=2).any(axis=1).all()
+        off = one.twigs[:, 1] - one.twigs[:, 0]
+        assert np.abs(off).max() < 0.5 * (5 + 17 * fullness) * 1.8 + 1 / 32
+        assert np.abs(off[:, 0]).std() > 0.2 * (5 + 17 * fullness) * 0.5
+        assert off[:, 1].mean() < 0  # rather up than down
+    assert len(crown(3, Canvas((256, 256), (200, 200, 200)), limb, 0.5, broad=True).twigs) == 0
+
+
+def test_cells_between_the_limbs_have_points_on_all_sides() -> None:
+    """Against the same asked cell by cell."""
+    count = (Dice(7).array(12, 15) < 0.06).astype(np.int32)
+    inside = canopy._between(count)
+    for row in range(12):
+        for column in range(15):
+            quarters = (
+                count[: row + 1, : column + 1],
+                count[: row + 1, column:],
+                count[row:, : column + 1],
+                count[row:, column:],
+            )
+            assert inside[row, column] == all(part.any() for part in quarters)
+    assert 0 < inside.mean() < 1
 
 
 def test_vines_do_not_blossom_white() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treeformer import Skeleton
-from treeformer.synthetic import far_rows, generate, horizon, open_air, optics, trellis
+from treeformer.synthetic import far_rows, generate, horizon, open_air, optics, screen, trellis
 from treeformer.synthetic.bark import wood_of
 from treeformer.synthetic.canvas import Canvas, Sketch
 from treeformer.synthetic.daylight import draw_daylight
@@ -152,11 +152,32 @@ def test_land_is_painted_at_every_shape(size: tuple[int, int]) -> None:
             assert canvas.planes.max() < 700
 
 
-def test_a_screen_fills_the_picture_and_is_nearly_grey() -> None:
+def test_a_sheet_is_nearly_grey_down_to_its_hem_and_ground_is_below() -> None:
     for seed in range(20):
         canvas = Canvas((90, 120), (-999, -999, -999))
-        open_air.Scene(Dice(seed), canvas, generate("vine", seed, size=(90, 120)), "vine").paint_screen()
-        assert canvas.planes.min() > 60
-        assert canvas.planes.max() < 290
-        means = canvas.planes.reshape(3, -1).mean(axis=1)
-        assert np.ptp(means) < 0.13 * means[1]
+        screen.paint_sheet(Dice(seed), canvas, 80)
+        assert (canvas.planes[:, 80:] == -999).all()
+        assert canvas.planes[:, :80].min() > 60
+        assert canvas.planes[:, :80].max() < 290
+        means = canvas.planes[:, :80].reshape(3, -1).mean(axis=1)
+        assert np.ptp(means) < 0.05 * means[1]
+        assert min(means[0], means[2]) <= means[1] <= max(means[0], means[2])  # neither green nor mauve
+        sheet = canvas.planes.copy()
+        hem = 80 - screen.SHADE_ROWS
+        screen.paint_ground_below(Dice(seed), canvas, hem, draw_daylight(Dice(seed)), grassy=0.5)
+        assert np.array_equal(canvas.planes[:, :hem], sheet[:, :hem])
+        assert canvas.planes.min() > -400
+        assert (canvas.planes[:, hem + screen.HEM_PX + 1 :] != sheet[:, hem + screen.HEM_PX + 1 :]).mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", ["vine", "orchard"])
+@pytest.mark.parametrize("size", [(64, 64), (90, 300), (700, 90)])
+def test_a_screen_fills_the_picture_and_no_sun_shines_through_it(kind: str, size: tuple[int, int]) -> None:
+    for seed in range(20):
+        canvas = Canvas(size, (-999, -999, -999))
+        scene = open_air.Scene(Dice(seed), canvas, generate(kind, seed, size=size), kind)
+        scene.paint_screen()
+        assert scene.light.kind != "backlit"
+        scene.paint_plant()
+        assert canvas.planes.min() > -400
+        assert canvas.planes.max() < 700

@@ -37,7 +37,7 @@ HASH_OF_100 = {
     "paper": "f62ca32ae2fab6e9",
     "photo": "363f8bf67ec43b41",
 }
-HASH_OF_TREES_AND_VINES = "ca82ae2318e850b9"
+HASH_OF_TREES_AND_VINES = "f0561f99ed478a06"
 OUTDOORS = ("vine", "orchard")
 HASH_OF_JPEG = "c5563cf1c272c5fb"
 

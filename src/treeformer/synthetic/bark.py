@@ -19,6 +19,7 @@ RAGGED = 0.14  # how far the outline of thick wood strays from the radius, as a 
 RAGGED_FROM_PX = 1.6
 FOOT_FLARE = 0.75  # how much wider a trunk is where it leaves the ground
 COLLAR = 0.25  # how much wider a branch begins for each of its own radii that the one it leaves has
+DARKEST_OLD = 66.0  # the level of old wood in white light: darker, bark is a silhouette
 SMALLEST_CONTRAST = 34.0  # levels between thin wood and what is behind it
 
 
@@ -69,20 +70,21 @@ def wood_of(dice: Dice, kind: str, behind: Backdrop, light: Daylight) -> Wood:
         relief = strongest * dice.uniform(0.6, 1.3)
         old = dice.weighted((((106, 98, 88), 2.0), ((120, 112, 104), 1.2), ((88, 74, 62), 1.5)))
         young = dice.weighted((((112, 84, 68), 2.0), ((104, 94, 82), 1.5), ((124, 96, 66), 1.0)))
-    level = dice.uniform(0.75, 1.2)
+    level = dice.uniform(0.75, 1.12)
     # A camera that exposes for a bright sky shows the wood before it dark.
     if behind.level > 150:
-        level *= dice.uniform(0.65, 1.0)
+        level *= dice.uniform(0.7, 1.0)
     lit = light.ambient + 0.4 * light.sun
-    old, young = times(old, level), times(young, level * dice.uniform(0.8, 1.15))
+    young = times(young, level * dice.uniform(0.8, 1.15))
+    old = times(old, max(level, DARKEST_OLD * 3 / sum(old)))
     young = _apart(young, behind.level, lit)
     return Wood(
         old=old,
         young=young,
         bark=tile(),
         relief=relief,
-        lichen=dice.uniform(0.1, 0.55) if dice.chance(0.5) else 0.0,
-        lichen_colour=times(dice.choice(((158, 160, 142), (150, 154, 146), (124, 126, 96))), level),
+        lichen=dice.uniform(0.1, 0.5) if dice.chance(0.5) else 0.0,
+        lichen_colour=times(dice.choice(((142, 145, 128), (136, 140, 132), (118, 121, 92))), level),
     )
 
 
@@ -174,7 +176,7 @@ def brushwood(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour, sc
     radius = np.full(len(skeleton), 1.0) if skeleton.radius is None else np.nan_to_num(skeleton.radius, nan=1.0)
     tail, head = skeleton.edges.T
     thin = np.flatnonzero(radius[head] < 2.4 * scale)
-    thin = thin[(dice.array(len(thin) * 3 // 4) * len(thin)).astype(np.intp)]
+    thin = thin[(dice.array(len(thin)) * len(thin)).astype(np.intp)]
     step = skeleton.nodes[head[thin]] - skeleton.nodes[tail[thin]]
     along = step / np.maximum(skeleton.edge_length[thin], 1e-9)[:, None]
     out = np.stack([along[:, 1], -along[:, 0]], axis=1) * np.where(dice.array(len(thin)) < 0.5, 1.0, -1.0)[:, None]
@@ -289,8 +291,10 @@ def _colours(
     place = row * (2 * noise.TILE) + column
     grain = wood.bark[0].reshape(-1).take(place).astype(np.float32)
     thick = np.minimum(part.radius * np.float32(0.3), np.float32(1))
-    relief = grain * (thick * np.float32(0.75 * wood.relief / 128) + np.float32(0.25 * wood.relief / 128)) + 1
-    relief = np.minimum(np.maximum(relief, np.float32(0.3)), np.float32(1.8)) * lighter_
+    relief = grain * (thick * np.float32(0.75 * wood.relief / 128) + np.float32(0.25 * wood.relief / 128))
+    # The light of the whole sky reaches into cracks: they are less dark than plates are bright.
+    relief = np.maximum(relief, np.maximum(relief * np.float32(0.65), np.float32(-0.5))) + 1
+    relief = np.minimum(relief, np.float32(1.7)) * lighter_
     sky *= relief
     direct *= relief
     if wood.lichen:

@@ -20,6 +20,7 @@ from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.raster import Int16Array, rasterise, strokes, topmost
 
 CELL_PX = 8
+BLOCK_PIXELS = 16384
 SHADE: Colour = (14, 17, 14)
 FULL_MASS = 127
 # What leaves look like in white light, how much one differs in hue from the next, and how likely they are.
@@ -103,8 +104,8 @@ def _doubled(values: NDArray[np.int64]) -> noise.Int8Array:
 class Canopy:
     """The leaves of a plant in some rows and columns: a closed dark mass behind the branches, lit clumps before them.
 
-    behind, before: (h, w) how dense the leaves are there, 0 to 127. lit: (h, w) how they are lit, -50 to 60.
-    spread: how much one leaf differs in hue from the next.
+    behind, before: (h, w) how dense the leaves are there, 0 to 127. lit: (h, w) how they are lit, -30 to 56.
+    spread: how much one leaf differs in hue from the next. twigs: (K,2,2) from the branches to the tufts on them.
     """
 
     rows: slice
@@ -115,11 +116,12 @@ class Canopy:
     colour: Colour
     spread: float
     tile: LeafTile
+    twigs: FloatArray
 
     def paint_behind(self, dice: Dice, canvas: Canvas) -> None:
         """Paint the leaves behind the branches: in the shade of the others, and bluer."""
         red, green, blue = self.colour
-        self._paint(dice, canvas, self.behind, (red * 0.66, green * 0.7, blue * 0.72))
+        self._paint(dice, canvas, self.behind, (red * 0.72, green * 0.76, blue * 0.78))
 
     def paint_before(self, dice: Dice, canvas: Canvas) -> None:
         """Paint the leaves before the branches."""
@@ -137,24 +139,32 @@ class Canopy:
         height, width = mass.shape
         if height == 0 or width == 0:
             return
-        unlikely, tones, hues = self.tile.windows(dice, (width, height))
-        weight = mass - unlikely
-        weight <<= 2
-        np.clip(weight, np.int16(0), np.int16(62), out=weight)
-        tone = self.lit + tones
-        np.clip(tone, np.int16(-54), np.int16(60), out=tone)
-        tone += np.int16(64)
-        hue = hues + (self.lit >> 1)  # light through leaves is yellower
-        for plane, level, turn in zip(canvas.planes, colour, (1.0, 0.3, 0.0), strict=True):
-            change = tone * np.int16(min(round(level), 255))
-            change >>= 6
-            if turn:
-                change += (hue * np.int16(round(self.spread * turn * level))) >> 6
-            under = plane[self.rows, self.columns]
-            change -= under
-            change *= weight
-            change >>= 6
-            under += change
+        windows = self.tile.windows(dice, (width, height))
+        step = max(1, BLOCK_PIXELS // width)
+        for begin in range(0, height, step):  # what a block needs stays in the cache
+            block = slice(begin, begin + step)
+            unlikely, tones, hues = (one[block] for one in windows)
+            weight = mass[block] - unlikely
+            weight <<= 2
+            np.clip(weight, np.int16(0), np.int16(62), out=weight)
+            tone = self.lit[block] + tones
+            np.clip(tone, np.int16(-30), np.int16(60), out=tone)
+            tone += np.int16(64)
+            hue = self.lit[block] >> 1  # light through leaves is yellower
+            hue += hues
+            change, turned = np.empty_like(tone), np.empty_like(tone)
+            for plane, level, turn in zip(canvas.planes, colour, (1.0, 0.3, 0.0), strict=True):
+                np.multiply(tone, np.int16(min(round(level), 255)), out=change)
+                change >>= 6
+                if turn:
+                    np.multiply(hue, np.int16(round(self.spread * turn * level)), out=turned)
+                    turned >>= 6
+                    change += turned
+                under = plane[self.rows, self.columns][block]
+                change -= under
+                change *= weight
+                change >>= 6
+                under += change
 
 
 def leaf_kind(dice: Dice, broad: bool) -> tuple[Colour, float]:
@@ -177,18 +187,16 @@ def canopy_around(
     """
     width, height = canvas.size
     across, down = -(-width // CELL_PX), -(-height // CELL_PX)
-    place = (points / CELL_PX).astype(np.intp)
-    place = np.stack([np.clip(place[:, 0], 0, across - 1), np.clip(place[:, 1], 0, down - 1)])
-    count = np.bincount(place[1] * across + place[0], minlength=across * down).reshape(down, across)
-    near = noise.soft(np.minimum(count, 2).astype(np.int32) << 10, 1 + int(2 * fullness))
-    mass = near * int(110 + 110 * fullness) // max(1, int(near.max()))
-    if fullness > 0.5:  # leaves fill the room between the branches
-        mass += _around(count.astype(np.int32), int(150 * fullness * fullness))
-    mass = np.minimum(mass, 80 + int(30 * fullness))
+    if broad:
+        twigs = np.zeros((0, 2, 2))
+        mass = _on_shoots(_counted(points, across, down), fullness)
+    else:
+        twigs = _twigs(dice, points, canvas.scale, fullness)
+        mass = _in_tufts(_counted(points, across, down), _counted(twigs[:, 1], across, down), fullness)
     # How soon a clump closes, in 64ths: never within one leaf.
     crowd = 64 if broad else int(64 + 110 * fullness)
-    behind = _clumps(dice, mass, 1.2, int(14 + 42 * fullness), crowd)
-    before = _clumps(dice, mass, 1.4, int(26 + 56 * fullness), crowd)
+    behind = _clumps(dice, mass, 1.2, int(12 + 36 * fullness), crowd)
+    before = _clumps(dice, mass, 1.4, int(30 + 54 * fullness), crowd)
     there = (behind > 0) | (before > 0)
     rows, columns = (_span(np.any(there, axis=axis), side) for axis, side in ((1, height), (0, width)))
     cells = (
@@ -199,7 +207,7 @@ def canopy_around(
     (red, green, blue), spread = kind
     level = dice.uniform(0.7, 1.1) * light.level * (0.8 if light.kind == "backlit" else 1.0)
     tint = light.tint
-    lit = np.clip(_lit(mass, light, 4) + _lit(before, light, 1) + 6, -50, 60)
+    lit = np.clip(_lit(mass, light, 4) + _lit(before, light, 1) + 6, -30, 56)
     maps = [noise.enlarge_gently(values[cells].astype(np.int16), size) for values in (behind, before, lit)]
     return Canopy(
         rows,
@@ -210,6 +218,7 @@ def canopy_around(
         (red * level * tint[0], green * level * tint[1], blue * level * tint[2]),
         spread,
         _leaf_tile_for(dice, canvas.scale, broad),
+        twigs,
     )
 
 
@@ -240,19 +249,59 @@ def _leaf_tile_for(dice: Dice, scale: float, broad: bool) -> LeafTile:
     return leaf_tile(min(3, max(1, round(dice.uniform(0.5, 2.8) * scale))))
 
 
-def _around(count: noise.Int32Array, most: int) -> noise.Int32Array:
-    """How dense leaves are in the wider surroundings of branches, 0 to `most`; count: of points in each cell."""
-    down, across = count.shape
-    even = np.pad(count, ((0, down % 2), (0, across % 2)))
-    pairs = even[::2] + even[1::2]
-    wide = noise.soft(np.minimum(pairs[:, ::2] + pairs[:, 1::2], 3).astype(np.int32) << 10, 4)
-    fine = noise.soft(wide.repeat(2, axis=0).repeat(2, axis=1)[:down, :across], 1)
-    return fine * most // max(1, int(fine.max()))
+def _counted(points: FloatArray, across: int, down: int) -> noise.Int32Array:
+    """(down, across) how many points (M,2) are in each cell, those outside in the nearest one."""
+    place = (points / CELL_PX).astype(np.intp)
+    column, row = np.clip(place[:, 0], 0, across - 1), np.clip(place[:, 1], 0, down - 1)
+    return np.bincount(row * across + column, minlength=across * down).reshape(down, across).astype(np.int32)
+
+
+def _on_shoots(count: noise.Int32Array, fullness: float) -> noise.Int32Array:
+    """How dense leaves are on shoots: as many on one alone as where several cross, 0 to about 100."""
+    near = noise.soft(np.minimum(count, 2) << 10, 1)
+    return np.minimum(near * int(110 + 110 * fullness) // 720, 80 + int(30 * fullness))
+
+
+def _twigs(dice: Dice, points: FloatArray, scale: float, fullness: float) -> FloatArray:
+    """(K,2,2) twigs too fine for a skeleton, from some of the points to any distance off them, rather up than down.
+
+    Their ends carry the leaves of a tree: were these on the points, each limb would wear a sleeve.
+    """
+    number = max(1, int(len(points) * (0.35 + 0.95 * fullness)))
+    start = points[(dice.array(number) * len(points)).astype(np.intp)]
+    off = np.clip(dice.bell(number, 2) - (0.0, 0.35), -1.8, 1.8) * ((5 + 17 * fullness) * scale)
+    return snapped(np.stack([start, start + off], axis=1))
+
+
+def _in_tufts(branches: noise.Int32Array, tufts: noise.Int32Array, fullness: float) -> noise.Int32Array:
+    """How dense leaves are in a tree, 0 to about 110, from the points of its branches and its tufts in each cell.
+
+    In a full crown leaves close the room between the limbs too.
+    """
+    near = noise.soft(np.minimum(tufts, 3) << 10, 1 + int(2 * fullness))
+    mass = near * int(100 + 60 * fullness) // 700
+    if fullness > 0.5:
+        mass += noise.soft(_between(branches) << 10, 3) * int(120 * fullness - 30) >> 10
+    return np.minimum(mass, 80 + int(30 * fullness))
+
+
+def _between(count: noise.Int32Array) -> noise.Int32Array:
+    """1 in the cells that have points in all four directions between left, right, up and down, 0 in all others."""
+    there = count > 0
+    inside = np.ones_like(there)
+    for rows in (1, -1):
+        for columns in (1, -1):
+            seen = np.logical_or.accumulate(there[::rows, ::columns], axis=0)
+            inside &= np.logical_or.accumulate(seen, axis=1)[::rows, ::columns]
+    return inside.astype(np.int32)
 
 
 def _span(there: NDArray[np.bool_], side: int) -> slice:
-    """The px from the first to the last cell that has something and one more either way, inside a picture."""
+    """The px from the first to the last cell that has something and one more either way, inside a picture.
+
+    The first cell where none has.
+    """
     places = np.flatnonzero(there)
     if len(places) == 0:
-        return slice(0, 0)
+        return slice(0, min(CELL_PX, side))
     return slice(max(int(places[0]) - 1, 0) * CELL_PX, min((int(places[-1]) + 2) * CELL_PX, side))

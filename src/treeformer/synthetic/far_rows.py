@@ -23,7 +23,8 @@ EVERY = 6  # points of an axis from one stroke to the next
 # A row's tile: the plants' feet at its lower edge, their tops near the upper one.
 ROW_TALL, ROW_WIDE = 128, 512
 MOST_HALVINGS = 5
-FOOT_ROWS = 8
+FOOT_ROWS = 4
+SHADE_WIDE, SHADE_TALL, SHADE_COVER = 16.0, 5.0, 34  # of the dark patch at a plant's foot
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def row_tile(kind: str, variant: int, leafy: bool, halvings: int) -> tuple[Int16
         return _forest(variant, leafy)
     dice = Dice(62, variant)
     spacing = ROW_WIDE / (7 if kind == "vine" else 5)
-    ends, radii, leaves = [], [], []
+    ends, radii, leaves, feet = [], [], [], []
     for number in range(int(ROW_WIDE / spacing + 0.5)):
         plant = grown(kind, dice.whole(0, VARIANTS - 1))
         tall = float(-min(plant.start[:, 1].min(), plant.end[:, 1].min()))
@@ -91,6 +92,7 @@ def row_tile(kind: str, variant: int, leafy: bool, halvings: int) -> tuple[Int16
         if kind == "vine":  # all arms at one height
             scale = ROW_TALL * 0.42 / plant.wire
         foot = np.asarray((spacing * (number + dice.uniform(0.4, 0.6)), ROW_TALL - 2.0))
+        feet.append(float(foot[0]))
         mirror = np.asarray((dice.choice((-scale, scale)), scale))
         ends.append(np.stack([plant.start, plant.end]) * mirror + foot)
         radii.append(np.stack([plant.start_radius, plant.end_radius]) * scale)
@@ -113,9 +115,19 @@ def row_tile(kind: str, variant: int, leafy: bool, halvings: int) -> tuple[Int16
         up[4:] = mass[4:] - mass[:-4]
         lit = (tile.tone[:ROW_TALL, :ROW_WIDE] >> 1) + np.clip(up, -30, 30) - (mass >> 3)
         shade = np.where(seen, lit, shade).astype(np.int16)
+    np.maximum(cover, _shade_at(feet), out=cover)
     # The feet are lost in the grass.
     cover[-FOOT_ROWS:] = cover[-FOOT_ROWS:] * np.arange(FOOT_ROWS - 1, -1, -1, dtype=np.int16)[:, None] // FOOT_ROWS
     return cover, shade
+
+
+def _shade_at(feet: list[float]) -> Int16Array:
+    """(ROW_TALL, ROW_WIDE) cover of the dark patches on the ground where plants stand at some columns."""
+    x = np.arange(ROW_WIDE) - snapped(feet)[:, None]
+    x = (x - ROW_WIDE * np.floor(x / ROW_WIDE + 0.5)) / SHADE_WIDE
+    y = (np.arange(ROW_TALL) - (ROW_TALL - 4.0)) / SHADE_TALL
+    near = np.maximum(1.0 - (x * x).min(axis=0)[None, :] - (y * y)[:, None], 0.0)
+    return np.asarray(np.floor(near * SHADE_COVER), dtype=np.int16)
 
 
 def _forest(variant: int, leafy: bool) -> tuple[Int16Array, Int16Array]:
@@ -130,15 +142,17 @@ def _forest(variant: int, leafy: bool) -> tuple[Int16Array, Int16Array]:
         row = np.arange(tall) * ROW_TALL // tall
         column = (np.arange(ROW_WIDE) * (1 + number % 2) + dice.whole(0, ROW_WIDE - 1)) % ROW_WIDE
         part = own[np.ix_(row, column)]
-        tone = lit[np.ix_(row, column)] + np.int16(dice.whole(-12, 14) - 2 * number)
+        tone = lit[np.ix_(row, column)] + np.int16(dice.whole(-20, 18) - 2 * number)
         under = slice(ROW_TALL - tall, None)
         shade[under] += ((tone - shade[under]) * part) >> 6
         cover[under] = np.maximum(cover[under], part)
     # Below the crowns there is undergrowth, and no sky.
     uneven = noise.clouds()[0, variant * 80, :ROW_WIDE].astype(np.int16)[None, :] >> 1
     low = np.clip((np.arange(ROW_TALL, dtype=np.int16)[:, None] - ROW_TALL // 2 + uneven) * np.int16(2), 0, 64)
-    shade -= low >> 3
-    return np.maximum(cover, low), np.maximum(shade, np.int16(-40))
+    bushes = noise.clouds()[0, variant * 80 :, :ROW_WIDE][:ROW_TALL].astype(np.int16) >> 2
+    bushes += noise.mottle()[0, variant * 80 :, :ROW_WIDE][:ROW_TALL] >> 2
+    shade += (bushes - np.int16(14)) * low >> 6
+    return np.maximum(cover, low), np.clip(shade, np.int16(-48), np.int16(40))
 
 
 def _leaf_mass(points: FloatArray) -> Int16Array:

@@ -198,8 +198,8 @@ def darken_foot(canvas: Canvas, foot: FloatArray, radius: float, strength: int) 
 def grass_in_front(dice: Dice, canvas: Canvas, sketch: Sketch, foot: FloatArray, radius: float) -> None:
     """Blades that hide the lowest part of a trunk, in the colours of the ground there, which is already painted."""
     width, height = canvas.size
-    reach = (3.5 + 5.0 * dice.fraction()) * canvas.scale + 0.25 * radius
-    count = int(14 + 4.0 * radius)
+    reach = (3.5 + 5.0 * dice.fraction()) * canvas.scale + 0.1 * radius
+    count = int(14 + 3.0 * radius)
     at = foot + np.stack([dice.bell(count) * (1.6 * radius + 1.5 * reach), dice.array(count) * reach * 0.9], axis=1)
     angle = -math.pi / 2 + dice.bell(count) * 0.45
     tip = at + np.stack([np.cos(angle), np.sin(angle)], axis=1) * (reach * dice.array(count, 1, low=0.5, high=1.5))

@@ -13,6 +13,7 @@ from treeformer.synthetic.canvas import Canvas, Colour
 from treeformer.synthetic.daylight import Daylight
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.far_rows import paint_row
+from treeformer.synthetic.raster import Int16Array
 
 WOODS: tuple[tuple[Colour, float], ...] = (
     ((104, 94, 84), 3.0),
@@ -43,16 +44,27 @@ def paint_far(dice: Dice, canvas: Canvas, horizon: int, light: Daylight, haze: C
 
 
 def fringe(dice: Dice, canvas: Canvas, horizon: int, light: Daylight) -> None:
-    """The rough edge of a field where the land ends: tall grass and undergrowth, dark and uneven."""
+    """Where the land ends: it rises and falls a little, and its edge is rough with tall grass and undergrowth."""
     width, height = canvas.size
     above = round(dice.uniform(2, 9) * canvas.scale) + 1
-    top, bottom = max(0, horizon - above), min(height, horizon + 3 + above // 2)
+    most = dice.uniform(1, 7) * canvas.scale
+    top, bottom = max(0, horizon - above - int(most)), min(height, horizon + 3 + above // 2)
     if bottom - top < 2:
         return
     size = (width, bottom - top)
-    down = np.arange(bottom - top) + (top - horizon)
-    profile = np.minimum(62 + 92 * down // above, 62 - 82 * down // (3 + above // 2))  # strongest on the horizon
-    weight = profile.astype(np.int16)[:, None] + (noise.window(noise.cirrus(), dice, size) >> 1)
+    rise = noise.stretch(np.floor(dice.array(1, dice.whole(4, 12), high=most * 16)).astype(np.int16), width)
+    down = ((np.arange(top, bottom, dtype=np.int16) - np.int16(horizon)) * np.int16(16))[:, None] + rise  # in 16ths
+    rough: Int16Array = noise.window(noise.cirrus(), dice, size).astype(np.int16)
+    if horizon < height:
+        red, green, blue = (float(int(plane.sum()) // width) for plane in canvas.planes[:, horizon].astype(np.int64))
+        land = np.clip(down * np.int16(3) + np.int16(32), np.int16(0), np.int16(64))[: horizon - top]
+        canvas.mix((red, green, blue), land, slice(top, horizon))
+    # Strongest on the edge, and not as high everywhere.
+    tuft = noise.stretch(np.floor(dice.array(1, dice.whole(6, 24), low=-30, high=30)).astype(np.int16), width)
+    weight = np.minimum(
+        62 + tuft + down * np.int16(92 // above) // 16, 62 - down * np.int16(82 // (3 + above // 2)) // 16
+    )
+    weight += rough >> 1
     weight += noise.window(noise.foliage(), dice, size) >> 3
     np.clip(weight, np.int16(0), np.int16(dice.whole(30, 60)), out=weight)
     level = light.level * dice.uniform(0.45, 0.85)

@@ -8,22 +8,24 @@ import numpy as np
 
 from treeformer.axes import FloatArray
 from treeformer.skeleton import Skeleton
-from treeformer.synthetic import bark, canopy, far_rows, ground, horizon, noise, sky, trellis
+from treeformer.synthetic import bark, canopy, far_rows, ground, horizon, screen, sky, trellis
 from treeformer.synthetic.canvas import Canvas, Colour, Sketch, highest_px, lowest_px
-from treeformer.synthetic.daylight import Daylight, draw_daylight
+from treeformer.synthetic.daylight import Daylight, draw_daylight, overcast
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.material import backdrop
 from treeformer.synthetic.raster import rasterise_layers
 
 LEAFY_SHARE = {"vine": 0.36, "orchard": 0.4}
 GRASSY_SHARE = {"vine": 0.62, "orchard": 0.85}
-BARE_ROWS: tuple[Colour, ...] = ((74, 64, 54), (84, 75, 66), (62, 53, 44))
+TIP_WEIGHT = 4  # how many times more leaves grow at a branch's tip than at another node
+LONGEST_TWIG_PX = 11.0  # longer ones are hidden by the leaves they carry
+BARE_ROWS: tuple[Colour, ...] = ((62, 54, 46), (72, 64, 57), (52, 45, 38))
 
 
 class Scene:
     """A picture in the making: its light, where the ground is, and what is still to be drawn behind and in front.
 
-    eye: the height of the horizon, px; None where there is none, before a wall or a screen.
+    eye: the height of the horizon, px; before a screen that of its hem; None until something is painted.
     """
 
     def __init__(self, dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
@@ -62,17 +64,23 @@ class Scene:
         for place in self.foot:
             ground.darken_foot(canvas, place, self.radius, 40)
         if row is not None:
-            self._trellis(row)
+            self._trellis(row, 0.8)
 
     def paint_screen(self) -> None:
-        """A plain sheet behind the plant, as it is hung there to measure it: pale, nearly grey, uneven by a little."""
+        """A plain sheet behind the plant, or behind the row in which a vine stands, and the ground below its hem."""
         dice, canvas = self.dice, self.canvas
-        level = dice.uniform(120, 232)
-        colour = np.asarray((level * dice.uniform(0.96, 1.03), level, level * dice.uniform(0.92, 1.06)))
-        lighter = 1 + dice.uniform(-0.08, 0.08) * np.linspace(-1.0, 1.0, canvas.size[1])
-        uneven = (noise.window(noise.clouds(), dice, canvas.size), dice.uniform(0.02, 0.14))
-        cloth = (noise.window(dice.choice((noise.mottle, noise.rough))(), dice, canvas.size), dice.uniform(0.0, 0.06))
-        canvas.lay(colour[:, None] * lighter, [uneven, cloth])
+        if self.light.kind == "backlit":  # no sun shines through a sheet
+            self.light = overcast(dice)
+        height = canvas.size[1]
+        line = lowest_px(self.foot, height * 0.88)
+        hem = int(min(max(line - height * dice.uniform(0.035, 0.12), 2), height - 2))
+        screen.paint_sheet(dice, canvas, hem + screen.SHADE_ROWS)
+        screen.paint_ground_below(dice, canvas, hem, self.light, grassy=GRASSY_SHARE[self.kind])
+        self.eye = hem + screen.HEM_PX
+        for place in self.foot:
+            ground.darken_foot(canvas, place, self.radius, 40)
+        if self.kind == "vine" and dice.chance(0.7):
+            self._trellis(trellis.trellis_of(dice, canvas, self.skeleton, hem), 0.4)
 
     def _rows_behind(self, eye: float, line: float, top: float, haze: Colour) -> None:
         """Other rows of the same plants, the farther the smaller and the paler; line, top: of the plant's own row."""
@@ -93,11 +101,11 @@ class Scene:
                 blur_px=dice.uniform(1.5, 4.0),
             )
 
-    def _trellis(self, row: trellis.Trellis) -> None:
-        """Neighbours, posts and wires of the row in which a vine stands."""
+    def _trellis(self, row: trellis.Trellis, crowded: float) -> None:
+        """Posts and wires of the row in which a vine stands, and with the likelihood `crowded` its neighbours."""
         dice, canvas = self.dice, self.canvas
         base_x = float(self.foot[0, 0]) if len(self.foot) else canvas.size[0] / 2
-        if dice.chance(0.8):
+        if dice.chance(crowded):
             lit = self.light.level * 0.8
             beside = trellis.neighbours(dice, canvas, self.behind, row, base_x, self.radius, self.wood, lit)
             for foot, points in beside:
@@ -118,14 +126,20 @@ class Scene:
         if self.eye is not None:
             for place in self.foot:
                 ground.grass_in_front(dice, canvas, self.front, place, self.radius)
-        add = bark.brushwood if self.kind == "orchard" and dice.chance(0.75) else bark.buds
+        crown = self._crown()
+        bare_tree = crown is None and self.kind == "orchard" and dice.chance(0.9)
+        add = bark.brushwood if bare_tree else bark.buds
         add(dice, skeleton, self.behind, bark.times(wood.young, lit * 0.95), canvas.scale)
+        if crown is not None:
+            twigs = crown.twigs[
+                np.abs(crown.twigs[:, 1] - crown.twigs[:, 0]).max(axis=1) < LONGEST_TWIG_PX * canvas.scale
+            ]
+            self.behind.add(twigs[:, 0], twigs[:, 1], 0.45, 0.24, bark.times(wood.young, lit * 0.8), 0.8)
         drawn = bark.wood_strokes(skeleton)
         sets = (self.behind.strokes(), drawn[0], self.front.strokes())
         of_behind, of_plant, of_front = rasterise_layers(sets, canvas.size)
         if light.casts_shadows and self.eye is not None and len(self.foot):
             ground.cast_shadow(dice, canvas, of_plant, self.foot[0], self.eye, light, self.leaves is not None)
-        crown = self._crown()
         if crown is not None:
             crown.paint_behind(dice, canvas)
         self.behind.draw(canvas, of_behind)
@@ -143,7 +157,10 @@ class Scene:
             return None
         radius = skeleton.radius if skeleton.radius is not None else np.ones(len(skeleton))
         thin = skeleton.nodes[~(radius > max(1.0, float(np.nanmax(radius, initial=0.0)) * 0.4))]
-        points = np.concatenate([thin, *self.leafy_points])
+        at_tip = skeleton.degree == 1
+        at_tip[skeleton.bases] = False
+        tips = skeleton.nodes[at_tip]
+        points = np.concatenate([thin, *[tips] * TIP_WEIGHT, *self.leafy_points])
         points = points[(points >= 0).all(axis=1) & (points < self.canvas.size).all(axis=1)]
         if len(points) == 0:
             return None

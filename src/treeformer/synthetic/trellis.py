@@ -149,5 +149,25 @@ def neighbours(
         )
         dark = 0.2 * float(old[1])
         sketch.add(start[seen], end[seen], first, last, colour[seen], softness=soft, roundness=-dark)
+        _bark_of(dice, sketch, start[seen], end[seen], np.minimum(first, last), colour[seen])
         found.append((np.asarray((x, foot)), plant.points * scale + (x, foot)))
     return found
+
+
+def _bark_of(
+    dice: Dice, sketch: Sketch, start: FloatArray, end: FloatArray, radius: FloatArray, colour: FloatArray
+) -> None:
+    """Strips of bark along the thick ones of strokes (S,2) to (S,2), darker and lighter than these are."""
+    thick = np.flatnonzero(radius > 2.5)
+    thick = thick[(dice.array(4 * len(thick)) * len(thick)).astype(np.intp)]
+    count = len(thick)
+    step = end[thick] - start[thick]
+    length = np.sqrt((step * step).sum(axis=1, keepdims=True))
+    out = np.stack([step[:, 1], -step[:, 0]], axis=1) / np.maximum(length, 1e-9)
+    at = (
+        start[thick]
+        + step * dice.array(count, 1)
+        + out * (dice.array(count, 1, low=-0.85, high=0.85) * radius[thick, None])
+    )
+    half = step * dice.array(count, 1, low=0.2, high=0.6)
+    sketch.add(at - half, at + half, 0.75, 0.75, colour[thick] * dice.array(count, 1, low=0.5, high=1.3), softness=1.4)
