@@ -156,7 +156,10 @@ def test_8_bits_are_close(folder, pictures):
     exact = open_engine(folder, "onnx", precision="float32")(pictures)
     rough = open_engine(folder, "onnx")(pictures)
     count = min(exact.node_score.shape[1], rough.node_score.shape[1])
-    assert np.abs(exact.node_score[:, :count] - rough.node_score[:, :count]).mean() < 0.02
+    one, other = exact.node_score[:, :count], rough.node_score[:, :count]
+    candidates = (one > 0) & (other > 0)
+    assert candidates.sum() > 0.8 * (one > 0).sum()
+    assert np.abs(one - other)[candidates].mean() < 0.02
 
 
 def test_what_is_saved_is_loaded(folder, model):

@@ -15,15 +15,15 @@ SIDE = 8
 
 @pytest.fixture
 def network():
-    """pictures → convolution, ReLU, pooling; then a second convolution added to the pool; then a head of 3 channels."""
+    """pictures → convolution, ReLU, pooling; then a second convolution added to the pool; then a head of 12 channels."""
     rng = np.random.default_rng(0)
     weights = {
-        "first": rng.normal(size=(8, 3, 3, 3)) * np.geomspace(0.01, 1, 8)[:, None, None, None],
-        "first_bias": rng.normal(size=8),
-        "second": 0.3 * rng.normal(size=(8, 8, 1, 1)),
-        "second_bias": rng.normal(size=8),
-        "head": rng.normal(size=(3, 8, 1, 1)),
-        "head_bias": rng.normal(size=3),
+        "first": rng.normal(size=(16, 3, 3, 3)) * np.geomspace(0.01, 1, 16)[:, None, None, None],
+        "first_bias": rng.normal(size=16),
+        "second": 0.3 * rng.normal(size=(16, 16, 1, 1)),
+        "second_bias": rng.normal(size=16),
+        "head": rng.normal(size=(12, 16, 1, 1)),
+        "head_bias": rng.normal(size=12),
         "divisor": np.array(255.0),
     }
     nodes = [

@@ -19,7 +19,7 @@ from treeformer.models.recorded import RecordedInference, Recorder, full_size, r
 from treeformer.models.torch_engine import TorchEngine
 from treeformer.synthetic import picture
 
-CANDIDATE_SCORE = 0.4
+CANDIDATE_SCORE = 0.25
 KINDS = ("see", "find", "relate")
 
 
@@ -185,7 +185,7 @@ def test_an_engine_of_recordings_gives_the_same_arrays(folder, small_steps, one_
             for one, two in zip(expected, found, strict=True):
                 where = (row, *(slice(own),) * (2 if one is expected.edge_cost else 1))
                 np.testing.assert_allclose(two[where], one[where], atol=1e-4, rtol=1e-3)
-    assert len(other._model.recorder) >= 5
+    assert len(other._model.recorder) > 5
 
 
 def alike(one, other) -> bool:

@@ -18,7 +18,7 @@ from treeformer.synthetic import picture
 
 PASSING = ("Conv", "Add", "MaxPool", "Resize")  # operators that have 8-bit kernels
 CHOOSING = ("MaxPool", "Resize")  # those that only choose among values; in 8 bits if the range stays the same
-LEAST_CHANNELS = 8  # a convolution to fewer channels is a head: it costs little, and its numbers matter
+LEAST_CHANNELS = 16  # a convolution to fewer channels is a head: it costs little, and its numbers matter
 STEPS = 255  # of 8 bits
 LOWEST, HIGHEST = -128, 127  # a whole number of 8 bits
 LARGEST_BIAS = 2**30  # in steps: half of what 32 bits hold, the other half is for the products that are added to it
