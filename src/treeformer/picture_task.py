@@ -15,7 +15,7 @@ from treeformer import tiles
 from treeformer.axes import FloatArray
 from treeformer.branches import components
 from treeformer.decode import decode, decode_pairs
-from treeformer.doubles import close_pairs, costs_among, without_doubles
+from treeformer.doubles import without_doubles
 from treeformer.engines import RawPrediction
 from treeformer.errors import TreeformerError
 from treeformer.images import Picture, Pixels, Source, open_picture
@@ -109,17 +109,16 @@ class Decoding:
         scale = np.divide(self.original_size, self.scaled_size)
         if len(self.tiles) == 1:
             numbers, tree_of = self.numbers[0], decode
-            close = close_pairs(numbers[1])
-            cost = numbers[2][close[:, 0], close[:, 1]]
+            pairs = np.stack(np.triu_indices(len(numbers[0]), 1), axis=1)
+            pair_cost = numbers[2][pairs[:, 0], pairs[:, 1]]
         else:
             self._make_graphs()
             graph = tiles.merge(self.tiles, self.graphs)
             numbers, tree_of = graph, decode_pairs  # type: ignore[assignment]
-            close = close_pairs(graph.points)
-            cost = costs_among(close, graph.pairs, graph.pair_cost, len(graph.points))
+            pairs, pair_cost = graph.pairs, graph.pair_cost
         score, points, *rest = numbers
         found: Skeleton = tree_of(
-            without_doubles(score, close, cost),
+            without_doubles(score, points, pairs, pair_cost, self.options.node_threshold),
             (np.clip(points, 0.0, self.scaled_size) * scale).round(PLACE_DIGITS),
             *rest,
             **thresholds,

@@ -15,7 +15,7 @@ SIDE = 8
 
 @pytest.fixture
 def network():
-    """pictures → convolution, ReLU, pooling; then a second convolution added to the pool; then a head of 12 channels."""
+    """pictures → convolution, ReLU, pooling; then a second convolution added to it; then a head of 12 channels."""
     rng = np.random.default_rng(0)
     weights = {
         "first": rng.normal(size=(16, 3, 3, 3)) * np.geomspace(0.01, 1, 16)[:, None, None, None],

@@ -316,7 +316,7 @@ def test_half_precision_gives_nearly_the_same_losses(pictures):
         output = model(pictures, targets)
         rough = model.loss(output, targets)
     assert output.points.dtype == output.node_logits.dtype == output.edge_logits.dtype == torch.float32
-    # Of the tokens whose places are given: the peaks of an untrained map are all but equal, and rounding chooses others.
+    # Of tokens whose places are given: the peaks of an untrained map are nearly equal, and rounding chooses others.
     for name in ("heat", "denoising_node", "denoising_point", "denoising_root", "denoising_edge"):
         assert rough[name].item() == pytest.approx(exact[name].item(), rel=0.05), name
 
