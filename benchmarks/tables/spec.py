@@ -187,8 +187,8 @@ TABLES: dict[str, Table] = {
             note="Every row has the same time, not the same number of steps: what slows a step has to pay for it. Test "
             "pictures are the first of the test split that have at most 64 nodes (as two thirds of all drawings have), "
             "the same for every row; training pictures with more nodes are passed over. The two rows `full` differ in "
-            "the seed alone: a difference that is no larger says nothing. The model of that commit had a heat map of 4 px "
-            "a cell, a frozen layer1 and points refined layer by layer. The paper has no such figures.",
+            "the seed alone: a difference that is no larger says nothing. The model of that commit had a heat map of "
+            "4 px a cell, a frozen layer1 and points refined layer by layer. The paper has no such figures.",
         ),
     )
 }
