@@ -62,6 +62,7 @@ def decode(
     kept = _likely(score, place, node_threshold)
     margin = bounded(cost[np.ix_(kept, kept)], nan=LARGEST)
     margin = (margin + margin.T) / 2
+    likely = np.argwhere(np.triu(margin < 0, 1))
     rooted = bounded(root[kept], nan=-LARGEST)
     if constrained:
         cost, root_cost = margin, -rooted
@@ -71,10 +72,10 @@ def decode(
             cost, root_cost = _sigmoid(margin) * apart, _sigmoid(-rooted) * ROOT_LENGTH_PX
         edges, roots = _forest(cost, rooted, root_cost, root_threshold, single_plant)
     else:
-        edges = np.argwhere(np.triu(margin < 0, 1))
+        edges = likely
         roots = _best_of_each(components(edges, len(kept)), rooted)
     skeleton = _skeleton(score[kept], place[kept], edges, margin[edges[:, 0], edges[:, 1]], roots, image_size)
-    return part(skeleton, _without_second_roots(skeleton, np.argwhere(np.triu(margin < 0, 1))))
+    return part(skeleton, _without_second_roots(skeleton, likely))
 
 
 def decode_pairs(

@@ -55,11 +55,11 @@ def without_doubles(
 
 def _tied_alike(likelier: IntArray, double: IntArray, likely: IntArray, count: int) -> NDArray[np.bool_]:
     """(P,) whether `double` has a neighbour by a likely edge (E,2) in common with `likelier`, or none at all."""
+    if not len(double):
+        return np.empty(0, dtype=bool)
     one, other = likely.T
     ends = np.concatenate([one, other]), np.concatenate([other, one])
     tied = csr_array((np.ones(len(ends[0]), dtype=np.int32), ends), shape=(count, count))
-    if not len(double):
-        return np.empty(0, dtype=bool)
     common = (tied[likelier] * tied[double]).sum(axis=1)
     alike: NDArray[np.bool_] = (common > 0) | (np.bincount(ends[0], minlength=count)[double] == 0)
     return alike

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.models.test_treeformer import BENT, FORKED, built, draw
+from tests.models.test_treeformer import BENT, FORKED, draw
 from treeformer import Skeleton
 from treeformer.models import Targets, TreeFormer, TreeFormerConfig
 from treeformer.nn.sfs import edge_margin
@@ -55,7 +55,8 @@ def test_two_pictures_are_learnt_by_heart(pictures):
 @pytest.mark.parametrize("tree_loss", ["likelihood", "hinge"])
 def test_a_tree_loss_alone_teaches_the_edges(pictures, tree_loss):
     """With no loss of single pairs, and tokens at the true nodes so that nothing else has to be learnt first."""
-    model = built(TreeFormerConfig.tiny(denoising=True, decoder_layers=1, tree_loss=tree_loss)).train()
+    torch.manual_seed(1)  # a network that guesses no more of the tree than chance
+    model = TreeFormer(TreeFormerConfig.tiny(denoising=True, decoder_layers=1, tree_loss=tree_loss)).train()
     targets = Targets.from_skeletons([FORKED, BENT], size=8)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     shares, losses = [], []
@@ -69,6 +70,6 @@ def test_a_tree_loss_alone_teaches_the_edges(pictures, tree_loss):
         tree = minimum_spanning_tree(edge_margin(output.denoising.edge_logits.detach()), targets.mask)
         shares.append(((tree & targets.adjacency).sum() / targets.adjacency.sum()).item())
         losses.append(loss.item())
-    assert shares[0] < 0.6
+    assert shares[0] < 0.5
     assert min(shares[-3:]) > 0.9
     assert max(losses[-3:]) < losses[0] / 2

@@ -14,7 +14,7 @@ PRIOR = 0.02  # probability of a node in a cell before training
 
 
 class HeatMapHead(nn.Module):
-    """A heat value and an offset for each cell of a map that is finer than the finest level.
+    """A heat value and an offset for each cell of a map that is as fine as the finest level, or finer.
 
     A peak needs a cell of its own, and its neighbours cannot be peaks: the map's cells bound how close two nodes may be
     so that both begin a token. The finest level's features know where within their cell something is.

@@ -186,6 +186,12 @@ def clouds() -> Int8Array:
 
 
 @cache
+def folds() -> Int8Array:
+    """Soft folds of a sheet that hang down, long and uneven."""
+    return _finished(np.ascontiguousarray(_octaves(81, 64, 8, 0.9, wide=8).T))
+
+
+@cache
 def cirrus() -> Int8Array:
     """As clouds, but drawn out sideways: high clouds, worn bands of ground seen from the side."""
     return _finished(_octaves(10, 64, 2, 0.6, wide=8))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
 from treeformer.synthetic import ground, noise
@@ -15,12 +13,6 @@ HEM_KNOTS, HEM_PX = 9, 5  # how often and by how much the hem goes up and down
 SHADE_ROWS = 14  # how far below its hem a sheet darkens the ground
 
 
-@cache
-def folds() -> noise.Int8Array:
-    """Soft folds that hang down, long and uneven."""
-    return noise._finished(np.ascontiguousarray(noise._octaves(81, 64, 8, 0.9, wide=8).T))
-
-
 def paint_sheet(dice: Dice, canvas: Canvas, hem: int) -> None:
     """A sheet from the top of the picture down to the row `hem`: pale, nearly grey, lit unevenly."""
     rows = slice(0, max(1, min(hem, canvas.size[1])))
@@ -30,7 +22,7 @@ def paint_sheet(dice: Dice, canvas: Canvas, hem: int) -> None:
     down = np.linspace(-1.0, 1.0, rows.stop)
     lighter = 1 + dice.uniform(-0.06, 0.1) * down - dice.uniform(0.0, 0.09) * down * down
     textures = [
-        (noise.window(folds(), dice, size), dice.uniform(0.05, 0.22)),
+        (noise.window(noise.folds(), dice, size), dice.uniform(0.05, 0.22)),
         (noise.window(noise.clouds(), dice, size), dice.uniform(0.02, 0.1)),
         (noise.window(noise.mottle(), dice, size), dice.uniform(0.0, 0.05)),
     ]
