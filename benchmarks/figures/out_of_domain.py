@@ -66,6 +66,7 @@ def out_of_domain(
     figures: dict[str, Any] = {}
     for shown in SHOWN_ON:
         samples = pictures_of(shown, data, scale, count)
+        one_plant = shown in DOMAINS and DOMAINS[shown].one_plant
         line: list[Tile] = []
         for trained, run in runs.items():
             if not samples:
@@ -73,7 +74,8 @@ def out_of_domain(
             elif not models.has(run):
                 line.append("not run yet")
             else:
-                found = [models.skeleton(run, "ours", np.asarray(sample.image)) for sample in samples]
+                images = (np.asarray(sample.image) for sample in samples)
+                found = [models.skeleton(run, "ours", image, single_plant=one_plant) for image in images]
                 image = Image.fromarray(samples[0].image)
                 if shown in WITHOUT_TRUTH:
                     line.append(draw(image, found[0]))

@@ -41,12 +41,13 @@ class Models:
         with torch.no_grad():
             return self.model(run)(tensor.float() / 255.0)
 
-    def skeleton(self, run: Run, decoding: str, image: np.ndarray) -> Skeleton:
-        """The skeleton of one picture (H,W,3) uint8, decoded in one of the recipe's ways."""
+    def skeleton(self, run: Run, decoding: str, image: np.ndarray, **options: Any) -> Skeleton:
+        """The skeleton of one picture (H,W,3) uint8, decoded in one of the recipe's ways, with options of its own."""
         from treeformer.training.validation import changed_settings
 
         settings: Mapping[str, Any] = RECIPES[run.recipe].decodings[decoding]
         model, output = self.model(run), self.output(run, image)
         with changed_settings(model, settings):
-            found: Skeleton = model.decode(output, image_size=(image.shape[1], image.shape[0]))[0]
+            size = (image.shape[1], image.shape[0])
+            found: Skeleton = model.decode(output, image_size=size, **(run.decode_options | options))[0]
         return found

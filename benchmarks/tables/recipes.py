@@ -16,6 +16,8 @@ from treeformer.training.config import DataConfig, OptimiserConfig, TrainingConf
 Settings = Mapping[str, Any]
 # More than any run takes: time alone ends it.
 STEPS = 1_000_000
+# Of the batches of 16 to 64 pictures that the domains have.
+LEARNING_RATE = 3e-4
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Scale:
     """
 
     side_px: int = SIDE_PX
-    validate_every: int = 150
+    validate_every: int = 300
     compile: bool = True
     precision: str = "bf16"
     small: bool = False
@@ -136,7 +138,7 @@ class Run:
             model_options=options,
             backbone_weights=backbone if recipe.has_backbone else "",
             data=replace(domain.pictures(data), workers=workers),
-            optimiser=OptimiserConfig(warmup_steps=domain.warmup_steps),
+            optimiser=OptimiserConfig(learning_rate=LEARNING_RATE, warmup_steps=domain.warmup_steps),
             batch_size=domain.batch_size,
             steps=STEPS,
             validate_every=scale.validate_every if domain.watched else STEPS,
@@ -148,6 +150,11 @@ class Run:
             seed=self.seed,
         )
 
+    @property
+    def decode_options(self) -> dict[str, Any]:
+        """Of the model's `decode`. The two-stage method knows one tree alone and asks for none."""
+        return {"single_plant": DOMAINS[self.domain].one_plant} if RECIPES[self.recipe].model in NODE_BOUND else {}
+
     def test_pictures(self, config: TrainingConfig, scale: Scale = REAL) -> DataConfig:
         """The pictures that the trained model is judged on."""
         domain = DOMAINS[self.domain]
@@ -156,7 +163,7 @@ class Run:
 
 def _small(domain: Domain, scale: Scale) -> Domain:
     maps = {"node_search_px": 5.0} if domain.two_stage else {}
-    counts = {"tokens": 32, "max_nodes": 24, "batch_size": 2, "valid_count": 2, "test_count": 3}
+    counts = {"tokens": 96, "max_nodes": 80, "batch_size": 2, "valid_count": 2, "test_count": 3}
     return replace(domain, two_stage=maps, side_px=scale.side_px, warmup_steps=2, **counts)
 
 

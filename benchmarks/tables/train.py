@@ -75,7 +75,7 @@ def train_run(
 
     def measure(model: Any) -> dict[str, float]:
         # The plain names are for the loop, which keeps the best weights; the tables take the last ones.
-        found = {name: means(rows) for name, rows in validator.judge(model, decodings).items()}
+        found = {name: means(rows) for name, rows in validator.judge(model, decodings, **run.decode_options).items()}
         figures = {f"{d}/{m}": found[d][m] for d in found for m in CURVE_METRICS}
         return next(iter(found.values())) | figures
 
@@ -169,7 +169,7 @@ def _test(run: Run, folder: Path, config: TrainingConfig, scale: Scale, device: 
     model = load(folder, device)
     pictures = run.test_pictures(config, scale)
     with Validator(replace(config, data=pictures), device, batch=min(32, config.batch_size)) as validator:
-        rows = validator.judge(model, RECIPES[run.recipe].decodings)
+        rows = validator.judge(model, RECIPES[run.recipe].decodings, **run.decode_options)
     if any(len(found) != len(validator.pictures) for found in rows.values()):
         raise TreeformerError(f"{run.name}: some of the {len(validator.pictures)} test pictures cannot be used")
     if hasattr(model, "map_errors"):

@@ -47,11 +47,13 @@ class Validator:
         """The mean of every metric over the pictures; `pictures` is how many there were."""
         return means(self.judge(model)[""])
 
-    def judge(self, model: Any, decodings: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Rows]:
+    def judge(
+        self, model: Any, decodings: Mapping[str, Mapping[str, Any]] | None = None, **options: Any
+    ) -> dict[str, Rows]:
         """Every metric of every usable picture, in order, for each way to decode.
 
         decodings: by name, the settings of the model's configuration to change while it decodes (the network runs
-        once); by default its own, under the name "".
+        once); by default its own, under the name "". options: of the model's `decode`, for all of them.
         """
         was_training = model.training
         model.eval()
@@ -62,7 +64,7 @@ class Validator:
             output, size = self._predict(model, samples)
             for name, found in pairs.items():
                 with changed_settings(model, (decodings or {}).get(name, {})):
-                    predictions = model.decode(output, image_size=size)
+                    predictions = model.decode(output, image_size=size, **options)
                 found += [(one, sample.skeleton) for one, sample in zip(predictions, samples, strict=True)]
         model.train(was_training)
         return {name: self._judge(found) for name, found in pairs.items()}
