@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from PIL import Image, ImageDraw
 import treeformer
 from treeformer import Skeleton, safetensors
 from treeformer.errors import TreeformerError
+from treeformer.models import TreeFormer
 from treeformer.training import checkpoint
 from treeformer.training.config import ConfigError, load_config
 from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, train
@@ -78,6 +80,24 @@ def command(config_file: Path, out: Path, *arguments: str) -> list[str]:
 def losses(out: Path) -> dict[int, float]:
     with (out / "log.csv").open(newline="") as file:
         return {int(row["step"]): float(row["value"]) for row in csv.DictReader(file) if row["figure"] == "loss"}
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bf16 of its own
+def test_half_precision_leaves_the_truth_alone(config_file, tmp_path, monkeypatch):
+    """Near 512 px a bf16 number is a multiple of 2: places in it would be learnt wrong by pixels."""
+    seen = []
+
+    def spy(model, output, targets, node_count, loss=TreeFormer.loss):
+        seen.append((torch.is_autocast_enabled("cpu"), targets.points, node_count))
+        return loss(model, output, targets, node_count)
+
+    monkeypatch.setattr(TreeFormer, "loss", spy)
+    config = replace(load_config(config_file), precision="bf16", steps=1)
+    train(config, tmp_path / "out", accelerator="cpu", measure=lambda _model: {"edge_f1": 0.0, "pictures": 1.0})
+    halved, points, node_count = seen[0]
+    assert halved
+    assert points.dtype == node_count.dtype == torch.float32
+    assert (points != points.bfloat16()).any()
 
 
 def test_it_writes_what_it_promises(config_file, tmp_path):

@@ -44,18 +44,21 @@ class TrainingError(TreeformerError):
 
 
 class _Step(nn.Module):
-    """Forward and loss as one module, so that every wrapper around it (DDP, autocast) sees a single call."""
+    """Forward and loss as one module, so that DDP, which may be around it, sees a single call.
 
-    def __init__(self, model: Any) -> None:
+    Autocast is here, not Fabric's: that one makes bf16 of all it is given, and the true nodes would be moved by pixels.
+    """
+
+    def __init__(self, model: Any, bf16: bool) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.bf16 = model, bf16
 
     def forward(self, images: Tensor, targets: Targets, node_count: Tensor) -> dict[str, Tensor]:
         # Channels last: the layout that a GPU's convolutions are fastest in.
         pixels = (images.float() / 255.0).contiguous(memory_format=torch.channels_last)
-        output = self.model(pixels, targets)
-        parts = self.model.loss(output, targets, node_count)
-        return {"loss": torch.stack(list(parts.values())).sum(), **parts}
+        with torch.autocast(images.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+            parts = self.model.loss(self.model(pixels, targets), targets, node_count)
+            return {"loss": torch.stack(list(parts.values())).sum(), **parts}
 
 
 def train(
@@ -92,7 +95,7 @@ def train(
     average = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     if config.compile:
         model.compile_parts()
-    step_module, optimiser = fabric.setup(_Step(model), optimiser)
+    step_module, optimiser = fabric.setup(_Step(model, config.precision == "bf16"), optimiser)
     average = {name: tensor.to(fabric.device) for name, tensor in average.items()}
     progress = checkpoint.Progress()
     if resume:
@@ -331,13 +334,7 @@ def _fabric(config: TrainingConfig, accelerator: str, devices: int, machines: in
     if accelerator == "cuda" and not torch.cuda.is_available():
         raise ConfigError("no GPU: CUDA is asked for, but torch sees no CUDA device")
     strategy = "ddp" if devices * machines > 1 else "auto"
-    return Fabric(
-        accelerator=accelerator,
-        devices=devices,
-        num_nodes=machines,
-        precision="bf16-mixed" if config.precision == "bf16" else "32-true",
-        strategy=strategy,
-    )
+    return Fabric(accelerator=accelerator, devices=devices, num_nodes=machines, strategy=strategy)
 
 
 def _model(config: TrainingConfig) -> Any:
