@@ -143,6 +143,7 @@ def refusals(results: Mapping[str, Result]) -> dict[str, str]:
     compare("GPU", {run: result.machine.get("device") for run, result in results.items()})
     compare("runs side by side", {run: result.beside for run, result in results.items()})
     compare("training pictures", {run: result.config["data"]["train"] for run, result in results.items()})
+    compare("batch", {run: result.config["batch_size"] for run, result in results.items()})
     compare("picture size", {run: result.config["data"]["image_size"] for run, result in results.items()})
     compare("test pictures", {run: result.test_pictures for run, result in results.items()})
     with_backbone = {run: r for run, r in results.items() if RECIPES[run_named(run).recipe].has_backbone}

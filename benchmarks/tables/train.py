@@ -209,8 +209,19 @@ def curve(log: Path) -> dict[str, list[float]]:
 
 
 def fingerprint(path: str) -> str:
-    """The name of a file of weights and the beginning of its SHA-256; "" for none."""
-    return f"{Path(path).name} {hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]}" if path else ""
+    """The beginning of the SHA-256 of the backbone's weights that every model starts from; "" for no file.
+
+    Of the tensors, not of the file: the default model leaves out the last stage, and may be given a file without it.
+    """
+    from treeformer import safetensors
+
+    if not path:
+        return ""
+    digest = hashlib.sha256()
+    for name, array in sorted(safetensors.read(path).items()):
+        if not name.startswith(("layer4.", "fc.")):
+            digest.update(name.encode() + array.tobytes())
+    return f"ResNet-50 up to layer3, {digest.hexdigest()[:12]}"
 
 
 def checked_out() -> str:
