@@ -2,6 +2,7 @@
 
 python -m benchmarks.figures panels           input, two-stage, unconstrained, test-time, ours, truth, a PNG a domain
 python -m benchmarks.figures out-of-domain    a model trained on one domain alone, on all others
+python -m benchmarks.figures out-of-domain --markdown   … its figures into docs/results.md (no weights needed)
 python -m benchmarks.figures maps             the two-stage method's maps, FPN and hourglass
 python -m benchmarks.figures curves           validation over training, from benchmarks/results/ (no weights needed)
 """
@@ -15,7 +16,9 @@ from pathlib import Path
 
 from benchmarks.figures.sheet import save_small
 from benchmarks.tables import results
+from benchmarks.tables.__main__ import PAGE
 from benchmarks.tables.recipes import REAL, REHEARSAL
+from benchmarks.tables.show import write_markdown
 
 from treeformer.errors import TreeformerError
 
@@ -36,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=results.FOLDER, help="folder of the result files")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the prepared sets")
     parser.add_argument("--output", type=Path, default=IMAGES, help="folder of the PNG files")
+    parser.add_argument(
+        "--markdown", type=Path, nargs="?", const=PAGE, metavar="PAGE", help="write the figures out of domain there"
+    )
     parser.add_argument("--rehearse", action="store_true", help="with the weights of a rehearsal")
     options = parser.parse_args(arguments)
     try:
@@ -54,6 +60,12 @@ def draw(options: argparse.Namespace) -> list[Path]:
 
         curves(results.read_all(options.results), out / "curves.png")
         return [out / "curves.png"]
+    table: Path = options.results / "figures" / "out-of-domain.json"
+    if options.markdown:
+        from benchmarks.figures.out_of_domain import as_markdown, read_figures
+
+        write_markdown(options.markdown, "out-of-domain", as_markdown(read_figures(table)))
+        return [options.markdown]
     from benchmarks.figures.predict import Models
 
     models = Models(options.runs)
@@ -61,7 +73,6 @@ def draw(options: argparse.Namespace) -> list[Path]:
         from benchmarks.figures.out_of_domain import out_of_domain, write_figures
 
         page, figures = out_of_domain(models, options.data, count=options.count, scale=scale)
-        table = options.results / "figures" / "out-of-domain.json"
         write_figures(figures, table)
         save_small(page, out / "out-of-domain.png")
         return [out / "out-of-domain.png", table]

@@ -43,7 +43,7 @@ def curves(results: Mapping[str, Result], path: Path) -> None:
     there = {domain: lines for domain, lines in there.items() if lines}
     if not there:
         raise TreeformerError("no result of any of the four regimes to draw")
-    figure, axes = plt.subplots(1, len(there), figsize=(4.2 * len(there), 3.4), squeeze=False, sharey=True)
+    figure, axes = plt.subplots(1, len(there), figsize=(4.2 * len(there), 3.4), squeeze=False)
     for axis, (domain, lines) in zip(axes[0], there.items(), strict=True):
         for row, seed in lines:
             minutes, f1 = f1_curve(results[Run(domain, row.recipe, seed).name], row.decoding)

@@ -26,6 +26,7 @@ from treeformer.skeleton import Skeleton
 TRAINED_ON = ("synthetic", "osr-roots", "barley-roots")
 SHOWN_ON = ("synthetic", "osr-roots", "barley-roots", "agar-plates", "branch-trees")
 WITHOUT_TRUTH = ("agar-plates",)
+COMMAND = "`python -m benchmarks.figures out-of-domain --markdown` · TOPO F1 as coded (mended), of ours"
 FIGURES = ("smd_paper", "smd", "topo_paper_f1", "topo_f1", "node_f1", "edge_f1", "forest_rate")
 
 
@@ -105,3 +106,28 @@ def write_figures(figures: dict[str, Any], path: Path) -> None:
     """The figures of the panel, for the page."""
     with whole_file(path) as temporary:
         temporary.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+def read_figures(path: Path) -> dict[str, Any]:
+    """What `write_figures` wrote."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise TreeformerError(f"{path}: no figures out of domain yet") from None
+    return found
+
+
+def as_markdown(figures: dict[str, Any]) -> str:
+    """The figures as a table: shown on … by trained on …, TOPO F1 as coded and, in brackets, mended."""
+
+    def cell(trained: str, shown: str) -> str:
+        found = figures.get(f"{trained} on {shown}")
+        return f"{found['topo_paper_f1'][0]:.3f} ({found['topo_f1'][0]:.3f})" if found else "—"
+
+    def line(shown: str) -> str:
+        counts = {figures[key]["pictures"] for key in figures if key.endswith(f" on {shown}")}
+        pictures = f"{shown}, {'/'.join(map(str, sorted(counts)))} pictures" if counts else f"{shown}, no truth"
+        return f"| {pictures} | {' | '.join(cell(trained, shown) for trained in TRAINED_ON)} |"
+
+    head = [f"| shown on | {' | '.join(f'trained on {name}' for name in TRAINED_ON)} |", "|" + " --- |" * 4]
+    return "\n".join([COMMAND, "", *head, *map(line, SHOWN_ON), ""])

@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 
 from benchmarks.figures.curves import curves, f1_curve
 from benchmarks.figures.maps import direction_picture, node_picture
+from benchmarks.figures.out_of_domain import as_markdown, read_figures, write_figures
 from benchmarks.figures.sheet import GAP_PX, HEADING_PX, TILE_PX, save_small, sheet
 from benchmarks.tables.recipes import Run
 from PIL import Image
@@ -67,3 +68,13 @@ def test_curves_are_f1_over_minutes(tmp_path):
         assert len(picture.convert("RGB").getcolors(100_000)) > 10
     with pytest.raises(TreeformerError, match="no result"):
         curves({}, tmp_path / "none.png")
+
+
+def test_figures_out_of_domain_go_to_a_file_and_into_a_table(tmp_path):
+    figures = {"osr-roots on synthetic": {"pictures": 7, "topo_paper_f1": [0.5, 0.4, 0.6], "topo_f1": [0.25, 0.2, 0.3]}}
+    with pytest.raises(TreeformerError, match="no figures out of domain yet"):
+        read_figures(tmp_path / "figures.json")
+    write_figures(figures, tmp_path / "figures.json")
+    table = as_markdown(read_figures(tmp_path / "figures.json"))
+    assert "| synthetic, 7 pictures | — | 0.500 (0.250) | — |" in table
+    assert "| agar-plates, no truth | — | — | — |" in table
