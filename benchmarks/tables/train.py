@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
 import platform
 import subprocess
 from dataclasses import asdict, replace
@@ -168,6 +169,8 @@ def _test(run: Run, folder: Path, config: TrainingConfig, scale: Scale, device: 
 
     model = load(folder, device)
     pictures = run.test_pictures(config, scale)
+    if pictures.workers:  # judging is all that is left to do: half of the machine may do it
+        pictures = replace(pictures, workers=max(pictures.workers, (os.cpu_count() or 1) // 2))
     with Validator(replace(config, data=pictures), device, batch=min(32, config.batch_size)) as validator:
         rows = validator.judge(model, RECIPES[run.recipe].decodings, **run.decode_options)
     if any(len(found) != len(validator.pictures) for found in rows.values()):
