@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeformer.axes import FloatArray
 from treeformer.synthetic import noise
@@ -13,7 +14,6 @@ from treeformer.synthetic.canvas import Canvas, Colour, Sketch, snapped
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.raster import Int16Array
 
-FARTHEST_PX = 100.0  # outlines are followed no farther beyond the picture than this
 CORNER_POINTS, SIDE_POINTS = 13, 12
 SPOT_KNOTS = 9
 
@@ -77,8 +77,8 @@ class Dish:
         return self.place(OUTLINE[:, :2] * straight + OUTLINE[:, 2:] * self.corner)
 
 
-def inside_outline(outline: FloatArray, size: tuple[int, int]) -> tuple[slice, Int16Array]:
-    """The rows of a picture that a convex outline (M,2) crosses, and for each of their pixels 64 inside, 0 outside.
+def inside_outline(outline: FloatArray, size: tuple[int, int]) -> tuple[slice, NDArray[np.bool_]]:
+    """The rows of a picture that a convex outline (M,2) crosses, and which of their pixels have their centre inside.
 
     The outline runs clockwise and is closed.
     """
@@ -90,20 +90,17 @@ def inside_outline(outline: FloatArray, size: tuple[int, int]) -> tuple[slice, I
     fall = (lowest - highest) % len(ring)
     right, left = turned[: fall + 1], np.concatenate([turned[fall:], turned[:1]])[::-1]
     y = np.arange(top, bottom) + 0.5
-    # In half pixels, cut off beyond the picture.
     ends = []
     for chain in (left, right):
         # Not np.interp, whose last bits differ from library to library.
         at = np.clip(np.searchsorted(chain[:, 1], y, side="right") - 1, 0, len(chain) - 2)
         (x0, y0), (x1, y1) = chain[at].T, chain[at + 1].T
         x = x0 + (y - y0) * ((x1 - x0) / np.where(y1 > y0, y1 - y0, 1.0))
-        ends.append(np.floor(np.clip(x, -FARTHEST_PX, width + FARTHEST_PX) * 2).astype(np.int16)[:, None])
-    column = np.arange(width, dtype=np.int16) * np.int16(2) + np.int16(1)
-    weight: Int16Array = np.minimum(column - ends[0], ends[1] - column)
-    np.maximum(weight, np.int16(0), out=weight)
-    np.minimum(weight, np.int16(2), out=weight)
-    weight <<= 5
-    return slice(top, bottom), weight
+        ends.append(np.ceil(np.clip(x, 0, width) - 0.5).astype(np.int16)[:, None])
+    column = np.arange(width, dtype=np.int16)
+    inside: NDArray[np.bool_] = column >= ends[0]
+    inside &= column < ends[1]
+    return slice(top, bottom), inside
 
 
 def paint_dish(dice: Dice, canvas: Canvas, sketch: Sketch, dish: Dish, agar: Colour, clear: float) -> Dish:
@@ -113,7 +110,7 @@ def paint_dish(dice: Dice, canvas: Canvas, sketch: Sketch, dish: Dish, agar: Col
     """
     scale = max(canvas.scale, 0.35)
     inner = dish.inset(dice.uniform(6, 22) * scale)
-    rows, weight = inside_outline(dish.outline(), canvas.size)
+    rows, inside = inside_outline(dish.outline(), canvas.size)
     if rows.stop <= rows.start:
         return inner
     size = (canvas.size[0], rows.stop - rows.start)
@@ -121,15 +118,15 @@ def paint_dish(dice: Dice, canvas: Canvas, sketch: Sketch, dish: Dish, agar: Col
     strength = dice.uniform(0.0, 0.1) if tile is noise.weave else dice.uniform(0.0, 0.05)
     solid = np.int16(round(64 * (1 - clear)))
     texture = noise.window(tile(), dice, size)
-    canvas.mix(agar, (weight * solid) >> 6, rows, texture=texture, contrast=(strength, strength, strength))
+    canvas.mix(agar, inside * solid, rows, texture=texture, contrast=(strength, strength, strength))
     glow = _glow(dice, size)
     # Plastic without agar behind it is paler or darker.
-    inner_rows, inside = inside_outline(inner.outline(), canvas.size)
+    inner_rows, held = inside_outline(inner.outline(), canvas.size)
     plastic = np.int16(dice.whole(-6, 26))
     glow += plastic
-    glow[inner_rows.start - rows.start : inner_rows.stop - rows.start] -= plastic * (inside >> 6)
-    glow *= weight >> 5
-    canvas.add(glow, (0.47, 0.5, 0.54), rows)
+    glow[inner_rows.start - rows.start : inner_rows.stop - rows.start] -= held * plastic
+    glow *= inside
+    canvas.add(glow, (0.94, 1.0, 1.08), rows)
     _ridges(dice, sketch, dish, inner, agar, scale)
     return inner
 
