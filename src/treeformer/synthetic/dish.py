@@ -115,7 +115,7 @@ def paint_dish(dice: Dice, canvas: Canvas, sketch: Sketch, dish: Dish, agar: Col
         return inner
     size = (canvas.size[0], rows.stop - rows.start)
     tile = dice.weighted(((noise.weave, 0.35), (noise.mottle, 0.2), (noise.clouds, 0.45)))
-    strength = dice.uniform(0.0, 0.1) if tile is noise.weave else dice.uniform(0.0, 0.05)
+    strength = dice.uniform(0.0, 0.18) if tile is noise.weave else dice.uniform(0.0, 0.05)
     solid = np.int16(round(64 * (1 - clear)))
     texture = noise.window(tile(), dice, size)
     canvas.mix(agar, inside * solid, rows, texture=texture, contrast=(strength, strength, strength))

@@ -84,7 +84,7 @@ class Scene:
         # Shoots are about as large as seedlings stand apart.
         span = float(self.bases[:, 0].max() - self.bases[:, 0].min())
         apart = max(span / max(len(self.bases) - 1, 1), 8.0 * self.canvas.scale)
-        size_px = min(apart * dice.uniform(0.22, 0.62), 40.0 * self.canvas.scale)
+        size_px = min(apart * dice.uniform(0.18, 0.52), 40.0 * self.canvas.scale)
         if self.kind == "cereal":
             shoots.blades(dice, self.front, self.bases, size_px)
         elif self.kind == "sprout":

@@ -45,12 +45,14 @@ CLOSE_UP = View((3, 6), (0.6, 0.9), (0.01, 0.22), (0.35, 0.95), (0.75, 2.2))
 class Habit:
     """What the seedlings of one plate have in common: they are of one age and lean one way.
 
-    down: the heading to which roots turn; pull: how fast, a length of the root. roots: the most that leave one base.
-    laterals: the most a root has; longest: of these, as a share of it.
+    down: the heading to which roots turn; pull: how fast, a length of the root. wander: how far they stray from it,
+    radians; crooked: how often, from 1. roots: the most that leave one base. laterals: the most a root has; longest:
+    of these, as a share of it.
     """
 
     down: float
     wander: float
+    crooked: int
     pull: float
     roots: int
     laterals: int
@@ -93,16 +95,18 @@ def plant_rows(dice: Dice, axes: list[GrownAxis], size: tuple[int, int]) -> str:
 def _habit(dice: Dice, kind: str, turn: float, nodes_left: float) -> Habit:
     """How the seedlings of a plate grow; nodes_left: how many nodes a plant has left for its laterals."""
     straight = kind != "rosette" or dice.chance(0.25)
+    crooked = 1 if straight else dice.whole(1, 2)
     # Roots on a plate that stands aslant all drift to one side.
     drift = dice.uniform(-0.35, 0.35) if dice.chance(0.35) else dice.uniform(-0.08, 0.08)
     most = 0 if dice.chance(0.25) else min(dice.whole(3, MOST_LATERALS), max(int(nodes_left / 1.4), 0))
     return Habit(
         down=DOWN + turn + drift,
-        wander=dice.uniform(0.05, 0.16) if straight else dice.uniform(0.2, 0.5),
+        wander=dice.uniform(0.05, 0.16) if straight else dice.uniform(0.2, 0.5 - 0.1 * crooked),
+        crooked=crooked,
         pull=dice.uniform(2.0, 8.0),
         roots=4 if kind == "cereal" else 1,
         laterals=most // 3 if kind == "cereal" else most,
-        longest=dice.uniform(0.2, 0.5) if dice.chance(0.3) else dice.uniform(0.06, 0.2),
+        longest=dice.uniform(0.2, 0.5) if dice.chance(0.2) else dice.uniform(0.06, 0.2),
     )
 
 
@@ -130,7 +134,12 @@ def _grow(dice: Dice, axes: list[GrownAxis], bases: FloatArray, reach: float, th
     length = np.maximum(reach * vigour[plant] * np.where(place > 0, dice.array(len(plant), low=0.5), 1.0), SHORTEST_PX)
     down = habit.down + 0.4 * fan + dice.array(len(plant), low=-0.1, high=0.1)
     heading = DOWN + 1.3 * fan + dice.array(len(plant), low=-0.4, high=0.4)
-    paths = curves(dice, bases[plant], heading, length, down, habit.pull / reach, habit.wander)
+    # Grown larger and made smaller, a root has its bends nearer together.
+    finer = habit.crooked
+    grown = curves(
+        dice, bases[plant] * finer, heading, length * finer, down, habit.pull / (reach * finer), habit.wander
+    )
+    paths = [path[::finer] / finer for path in grown]
     thick = thickness * dice.array(len(plant), low=0.85, high=1.2)
     tip = np.maximum(0.3, thick * dice.array(len(plant), low=0.6, high=0.9))
     label = "primary" if habit.roots == 1 else "seminal"
