@@ -125,7 +125,10 @@ def main() -> None:
                 )
             mean = sum(ms for ms, _ in totals[look]) / len(PRESETS)
             rate = len(PRESETS) / sum(1 / rate for _, rate in totals[look])
-            print(f"{'all six':10s} {look:6s} {mean:17.2f} {'':15s} {1000 / mean:10.0f} {rate:10.0f}\n", flush=True)
+            print(
+                f"{f'all {len(PRESETS)}':10s} {look:6s} {mean:17.2f} {'':15s} {1000 / mean:10.0f} {rate:10.0f}\n",
+                flush=True,
+            )
     print_profile(size, max(1, options.count // 6))
 
 

@@ -31,6 +31,7 @@ from treeformer.synthetic.canvas import Canvas, Sketch
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.material import Material, paint_plant
 from treeformer.synthetic.render import SCENE_WEIGHTS, SCENES, photograph
+from treeformer.synthetic.seedlings import PLATE_KINDS
 
 # Changing a recipe changes these: a new hash belongs into the same change, with the reason.
 HASH_OF_100 = {
@@ -38,6 +39,9 @@ HASH_OF_100 = {
     "photo": "363f8bf67ec43b41",
 }
 HASH_OF_TREES_AND_VINES = "f0561f99ed478a06"
+HASH_OF_PLATES = "326426e2efa6a08c"
+# The presets of the first hashes, whose seeds take turns: a new preset has a hash of its own.
+FIRST_PRESETS = ("paper", "taproot", "seedling", "vine", "orchard", "several")
 OUTDOORS = ("vine", "orchard")
 HASH_OF_JPEG = "c5563cf1c272c5fb"
 
@@ -56,7 +60,7 @@ def hash_of(preset_of_seed: dict[int, str], look: str) -> str:
 def test_first_100_pictures_are_the_same_on_every_machine(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All but the JPEG step, which is another library's: it has its own test below."""
     monkeypatch.setattr(optics, "jpeg", lambda array, quality: array)
-    presets = {seed: "paper" if look == "paper" else PRESETS[seed % len(PRESETS)] for seed in range(100)}
+    presets = {seed: "paper" if look == "paper" else FIRST_PRESETS[seed % 6] for seed in range(100)}
     outdoors = {seed: preset for seed, preset in presets.items() if preset in OUTDOORS}
     # Trees and vines have a hash of their own: they may change while the others are fixed test sets.
     assert (
@@ -66,10 +70,16 @@ def test_first_100_pictures_are_the_same_on_every_machine(look: str, monkeypatch
         assert hash_of(outdoors, look) == HASH_OF_TREES_AND_VINES
 
 
+def test_first_plates_are_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optics, "jpeg", lambda array, quality: array)
+    assert set(PRESETS) == {*FIRST_PRESETS, "plate"}
+    assert hash_of(dict.fromkeys(range(24), "plate"), "photo") == HASH_OF_PLATES
+
+
 def test_last_bits_of_library_functions_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other machines' sines and exponentials may differ in the last bit: here each is off by one, up or down."""
     monkeypatch.setattr(optics, "jpeg", lambda array, quality: array)
-    presets = {seed: PRESETS[seed % len(PRESETS)] for seed in range(36)}
+    presets = {seed: PRESETS[seed % len(PRESETS)] for seed in range(42)} | dict.fromkeys(range(42, 60), "plate")
     expected, sine = hash_of(presets, "photo"), np.sin(1.0)
     # These are drawn with sines.
     tiles = (noise.fibres, noise.leaves, noise.foliage, noise.gravel, ground.turf, ground.litter, canopy.leaf_tile)
@@ -111,7 +121,7 @@ def test_order_and_repetition_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("look", LOOKS)
-@pytest.mark.parametrize("kind", ["", *SCENE_WEIGHTS])
+@pytest.mark.parametrize("kind", ["", *SCENE_WEIGHTS, *PLATE_KINDS])
 @pytest.mark.parametrize(
     ("nodes", "edges"),
     [([], []), ([(20.0, 30.0)], []), ([(0, 0), (64, 48), (64, 0)], [(0, 1), (1, 2), (2, 0)])],
@@ -205,7 +215,7 @@ def test_photographs_show_the_plant() -> None:
     """Nearly everywhere the plant differs from the same scene without it."""
     visible = []
     for seed in range(12):
-        for preset in ("taproot", "orchard"):
+        for preset in ("taproot", "orchard", "plate"):
             skeleton = generate(preset, seed)
             bare = Skeleton([], [], image_size=(512, 512), metadata=dict(skeleton.metadata))
             with_plant, without = (render(s, "photo", seed).astype(int) for s in (skeleton, bare))

@@ -27,7 +27,7 @@ class Plants(StrEnum):
 def synth(
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
     preset: Annotated[
-        str, typer.Option(help="What grows: paper, taproot, seedling, vine, orchard or several.")
+        str, typer.Option(help="What grows: paper, taproot, seedling, vine, orchard, several or plate.")
     ] = "paper",
     look: Annotated[str, typer.Option(help="How it is drawn: paper (plain lines) or photo.")] = "paper",
     count: Annotated[int, typer.Option(help="How many pictures.")] = 100,

@@ -11,9 +11,10 @@ from treeformer.synthetic import lsystem
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.growth import GrownAxis, assemble
 from treeformer.synthetic.plants import Point, grow_orchard_tree, grow_seedling, grow_taproot, grow_vine
+from treeformer.synthetic.seedlings import plant_rows
 from treeformer.synthetic.trained import grow_fruit_tree, grow_trained_vine
 
-PRESETS = ("paper", "taproot", "seedling", "vine", "orchard", "several")
+PRESETS = ("paper", "taproot", "seedling", "vine", "orchard", "several", "plate")
 # The paper's 100,000 training, 20,000 validation and 20,000 test pictures are seeds, not files.
 SPLITS = {
     "train": range(100_000),
@@ -128,6 +129,7 @@ _PLANTERS: dict[str, Callable[[Dice, list[GrownAxis], tuple[int, int]], str]] = 
     "vine": _one_vine,
     "orchard": _one_orchard_tree,
     "several": _several,
+    "plate": plant_rows,
 }
 # For each kind: how it grows, the most plants in a row, and their reach as a share of the picture.
 _IN_ROWS: dict[str, tuple[Grower, int, tuple[float, float]]] = {

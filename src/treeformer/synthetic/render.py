@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from treeformer.axes import FloatArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
-from treeformer.synthetic import clutter, lab, noise, open_air, optics, outdoors
+from treeformer.synthetic import clutter, lab, noise, open_air, optics, outdoors, plate
 from treeformer.synthetic.canvas import Canvas, Sketch
 from treeformer.synthetic.dice import Dice
 from treeformer.synthetic.foliage import Crown, crown_around
@@ -26,6 +26,7 @@ from treeformer.synthetic.material import (
     wood_material,
 )
 from treeformer.synthetic.raster import FULL, rasterise, rasterise_layers, union
+from treeformer.synthetic.seedlings import PLATE_KINDS
 
 LOOKS = ("paper", "photo")
 DEFAULT_SIZE = (512, 512)
@@ -83,7 +84,7 @@ def render(skeleton: Skeleton, look: str, seed: int) -> Picture:
 
 
 def kind_of(skeleton: Skeleton) -> str:
-    """What grows there, as the generator noted it: "taproot", "seedling", "vine", "orchard", or "" if unknown."""
+    """What grows there, as the generator noted it: "taproot", "vine", "rosette" …, or "" if unknown."""
     return str(skeleton.metadata.get("kind", ""))
 
 
@@ -110,6 +111,8 @@ def photograph(skeleton: Skeleton, dice: Dice) -> Picture:
     kind = kind_of(skeleton)
     if kind in WOOD_KINDS and skeleton.metadata.get("preset") != "several":
         return _outdoors(dice, canvas, skeleton, kind)
+    if kind in PLATE_KINDS:
+        return _on_a_plate(dice, canvas, skeleton, kind)
     weights = ANY_SCENE if dice.chance(0.08) else SCENE_WEIGHTS.get(kind, ANY_SCENE)
     scene = dice.weighted(tuple(weights.items()))
     bases = skeleton.nodes[skeleton.bases]
@@ -154,6 +157,16 @@ def _outdoors(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> Pict
     optics.outdoor_lens(dice, canvas)
     picture = optics.expose(dice, canvas, optics.outdoor_camera(dice, canvas))
     return optics.jpeg(picture, dice.whole(55, 95)) if dice.chance(OUTDOOR_JPEG_SHARE) else picture
+
+
+def _on_a_plate(dice: Dice, canvas: Canvas, skeleton: Skeleton, kind: str) -> Picture:
+    """Seedlings in a dish of agar, mostly taken with a good camera."""
+    scene = plate.Scene(dice, canvas, skeleton, kind)
+    scene.paint_dish()
+    scene.paint_seedlings()
+    optics.outdoor_lens(dice, canvas)
+    picture = optics.expose(dice, canvas, optics.outdoor_camera(dice, canvas) if dice.chance(0.8) else None)
+    return optics.jpeg(picture, dice.whole(50, 95)) if dice.chance(JPEG_SHARE) else picture
 
 
 def _material_of(dice: Dice, kind: str) -> str:

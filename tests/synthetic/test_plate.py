@@ -1,0 +1,91 @@
+"""Photographs of plates: the dish is around the seedlings, shoots stand above their roots, roots are seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from treeformer import Skeleton
+from treeformer.synthetic import generate, plate, shoots
+from treeformer.synthetic.canvas import Canvas, Sketch
+from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.dish import inside_outline
+from treeformer.synthetic.material import Backdrop
+from treeformer.synthetic.seedlings import PLATE_KINDS
+
+
+def test_the_dish_holds_all_roots() -> None:
+    held = []
+    for seed in range(60):
+        skeleton = generate("plate", seed)
+        scene = plate.Scene(Dice(4, seed), Canvas((512, 512)), skeleton, "rosette")
+        rows, inside = inside_outline(scene.dish.outline(), (512, 512))
+        whole = np.zeros((512, 512), dtype=bool)
+        whole[rows] = inside
+        column, row = np.clip(skeleton.nodes.astype(int), 0, 511).T
+        held.append(np.mean(whole[row, column]))
+    assert min(held) > 0.9
+    assert np.mean(np.asarray(held) == 1) > 0.85
+
+
+def test_dishes_are_square_or_round_whole_or_cut() -> None:
+    dishes = [plate.Scene(Dice(5, s), Canvas((512, 512)), generate("plate", s), "rosette").dish for s in range(120)]
+    assert 0.05 < np.mean([one.is_round for one in dishes]) < 0.3
+    whole = [
+        one.centre[0] - one.half[0] > 0 and one.centre[0] + one.half[0] < 512 and one.centre[1] + one.half[1] < 512
+        for one in dishes
+    ]
+    assert 0.25 < np.mean(whole) < 0.9
+
+
+def test_a_dish_is_turned_like_its_row() -> None:
+    bases = np.asarray([(50.0, 60.0), (150.0, 70.0), (250.0, 80.0), (100.0, 300.0)])  # and a second row
+    assert plate._slope(bases, 512) == pytest.approx(0.1)
+    assert plate._slope(bases[:1], 512) == 0.0
+    assert plate._slope(bases[:0], 512) == 0.0
+    assert plate._slope(np.asarray([(50.0, 10.0), (51.0, 100.0)]), 512) == 0.15
+
+
+@pytest.mark.parametrize("kind", PLATE_KINDS)
+@pytest.mark.parametrize("size", [(64, 64), (570, 190), (90, 300)])
+def test_all_is_painted_and_nothing_runs_over(kind: str, size: tuple[int, int]) -> None:
+    width, height = size
+    for nodes, edges in (([], []), ([(width * 0.5, height * 0.3), (width * 0.5, height * 0.9)], [(0, 1)])):
+        skeleton = Skeleton(nodes, edges, root=[0] if nodes else [], image_size=size)
+        for seed in range(12):
+            canvas = Canvas(size)
+            canvas.planes[:] = -999
+            scene = plate.Scene(Dice(seed), canvas, skeleton, kind)
+            scene.paint_dish()
+            scene.paint_seedlings()
+            assert canvas.planes.min() > -400
+            assert canvas.planes.max() < 700
+
+
+@pytest.mark.parametrize("grow", [shoots.rosettes, shoots.cotyledons, shoots.blades])
+def test_shoots_stand_above_their_base(grow: object) -> None:
+    bases = np.asarray([(40.0, 60.0), (100.0, 60.0), (160.0, 60.0)])
+    for seed in range(20):
+        canvas, sketch = Canvas((200, 120), (0, 0, 0)), Sketch()
+        grow(Dice(seed), sketch, bases, 12.0)  # type: ignore[operator]
+        sketch.draw(canvas)
+        row, column = np.nonzero(canvas.planes[1] > 20)
+        for x in bases[:, 0]:
+            own = np.abs(column - x) < 30
+            assert own.any()
+            assert row[own].mean() < 62
+            # It touches the point where the root begins.
+            assert canvas.planes[1, 56:62, int(x) - 2 : int(x) + 3].max() > 20
+        assert row.max() < 60 + 14
+
+
+def test_roots_stand_out_from_the_agar() -> None:
+    for seed in range(200):
+        level = 20.0 + seed
+        material = plate._root_material(Dice(seed), Backdrop((level, level, level), 2.0, 1.0), 1.0)
+        paler = material.thin[1] - level
+        assert abs(paler) * material.opacity >= 15 or level > 235
+        if level <= plate.DARK_LEVEL:
+            assert paler > 0
+        if level > plate.PALE_LEVEL:
+            assert paler < 0
