@@ -30,7 +30,7 @@ LAYERS = (
     {"nn"},
     {"models"},
     {"training"},
-    {"cli"},
+    {"cli", "__main__"},
 )
 WITH_TORCH = {"nn", "models", "training"}
 # Doors that open a higher or equal floor only when they are called: (module, what it imports inside a function).

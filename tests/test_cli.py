@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,17 +60,19 @@ def test_version_and_help(run):
     assert run("--version")[1].strip() == f"treeformer {treeformer.__version__}"
     code, out, _ = run("--help")
     assert code == 0
-    for command in ("predict", "convert", "traits", "draw", "evaluate", "synth", "prepare", "formats"):
-        assert command in out
+    commands = (
+        "predict", "convert", "formats", "traits", "draw", "evaluate", "synth", "prepare", "train", "export", "info",
+        "demo",
+    )  # fmt: skip
+    assert [word for word in re.findall(r"^\W*(\w+) ", out, re.M) if word in commands] == list(commands)
+    for command in commands:
         code, text, _ = run(command, "--help")
         assert code == 0
         assert "Examples" in text or command == "formats"
 
 
 def test_it_starts_as_a_program_of_its_own():
-    done = subprocess.run(
-        [sys.executable, "-m", "treeformer.cli", "formats"], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "treeformer", "formats"], capture_output=True, text=True, check=True)
     assert "rsml-smartroot" in done.stdout
 
 

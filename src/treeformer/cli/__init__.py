@@ -11,8 +11,11 @@ from treeformer.errors import TreeformerError
 
 __all__ = ["app", "main"]
 
-# Each module registers its commands with `app` when it is imported; this is the order of `treeformer --help`.
+# Each module registers its commands with `app` when it is imported. Imports stand in the order of the alphabet, the
+# commands in `treeformer --help` in this one: what most people come for is first.
 COMMANDS = (prediction, skeletons, evaluation, datasets, training, models, demo)
+MODULES = [module.__name__ for module in COMMANDS]
+app.registered_commands.sort(key=lambda command: MODULES.index(getattr(command.callback, "__module__", "")))
 
 
 def main() -> None:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from treeformer.cli.common import app
+from treeformer.cli.common import app, examples
 
 
-@app.command()
+@app.command(epilog=examples("treeformer demo", "treeformer demo -o somewhere/else"))
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the results.")] = Path("demo"),
 ) -> None:

@@ -1,0 +1,5 @@
+"""`python -m treeformer` is `treeformer`."""
+
+from treeformer.cli import main
+
+main()

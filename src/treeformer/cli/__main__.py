@@ -1,5 +1,0 @@
-"""`python -m treeformer.cli` is `treeformer`."""
-
-from treeformer.cli import main
-
-main()
