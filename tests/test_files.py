@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from treeformer.files import whole_file
+from treeformer.errors import TreeformerError
+from treeformer.files import check_folder, whole_file
 
 
 def test_a_file_appears_when_it_is_done(tmp_path):
@@ -36,6 +37,18 @@ def test_an_error_names_the_file_that_was_meant(tmp_path):
     with pytest.raises(OSError, match=r"a\.txt") as error, whole_file(target):
         pass
     assert error.value.filename == str(target)
+    assert isinstance(error.value, NotADirectoryError), "not that a file of this name exists"
+
+
+def test_a_folder_is_checked_before_the_work(tmp_path):
+    (tmp_path / "file").write_text("in the way of a folder")
+    for place in (tmp_path, tmp_path / "new" / "newer"):
+        check_folder(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    for place in (tmp_path / "file", tmp_path / "file" / "new"):
+        with pytest.raises(TreeformerError, match="cannot be written to") as error:
+            check_folder(place)
+        assert str(error.value).startswith(str(place))
 
 
 def _umask() -> int:

@@ -122,6 +122,7 @@ def test_resume_does_what_is_missing_and_measures_all(run, photos, tmp_path):  #
         (("a.png", "--traits", "traits.txt"), "traits.txt"),
         (("a.png", "--traits", "t.csv", "--px-per-mm", "0"), "px_per_mm"),
         (("a.png", "--batch", "0"), "batch"),
+        (("a.png", "--traits", "notes.txt/t.csv"), "notes.txt: cannot be written to"),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_written(run, photos, monkeypatch, arguments, message):  # noqa: F811
@@ -133,6 +134,45 @@ def test_a_mistake_is_one_line_and_nothing_is_written(run, photos, monkeypatch, 
     assert not Path("out").exists()
 
 
+def test_an_output_that_is_a_file_is_one_line_before_the_work(run, photos, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(photos)
+    monkeypatch.setattr("treeformer.prediction.Predictor", None)  # not even loaded
+    code, _, err = run("predict", ".", "-o", "notes.txt")
+    assert code == 2
+    assert one_line(err).startswith("treeformer: notes.txt: cannot be written to")
+
+
+def test_what_one_format_cannot_hold_the_others_do(run, photos, tmp_path):  # noqa: F811
+    Image.new("RGB", (128, 128), "white").save(photos / "blank.png")
+    options = ["--format", "rsml", "--format", "coco", "--overlay"]
+    code, _, err = run("predict", photos / "blank.png", "-o", tmp_path / "out", *options)
+    assert code == 2
+    assert "RSML cannot hold an empty skeleton" in err
+    assert names(tmp_path / "out") == ["blank.coco.json", "blank.json", "blank.overlay.jpg"]
+
+
+def test_each_mistake_is_one_line_whatever_the_file_is_called(run, photos, tmp_path):  # noqa: F811
+    (photos / "two\nlines.png").write_text("no picture")
+    code, _, err = run("predict", photos / "two\nlines.png", photos / "a.png", "-o", tmp_path / "out")
+    assert code == 2
+    assert len(err.splitlines()) == 2
+
+
+def test_a_picture_without_rights_is_one_of_the_failures(run, photos, tmp_path):  # noqa: F811
+    (photos / "a.png").chmod(0)
+    if os.access(photos / "a.png", os.R_OK):
+        pytest.skip("this user may read everything")
+    code, _, err = run("predict", photos / "a.png", photos / "b.png", "-o", tmp_path / "out")
+    assert code == 2
+    assert "a.png: the picture cannot be read: Permission denied" in err
+    assert names(tmp_path / "out") == ["b.json"]
+    (photos / "day 2").chmod(0)
+    code, _, err = run("predict", photos, "-o", tmp_path / "out")
+    (photos / "day 2").chmod(0o700)
+    assert code == 2
+    assert "day 2: cannot be read" in one_line(err)
+
+
 def test_a_model_that_is_not_there_is_one_line(run, tmp_path):  # noqa: F811
     Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
     code, _, err = run("predict", tmp_path / "a.png", "-o", tmp_path / "out", "--model", tmp_path / "no model")
@@ -140,7 +180,7 @@ def test_a_model_that_is_not_there_is_one_line(run, tmp_path):  # noqa: F811
     assert "no model" in one_line(err)
 
 
-def test_ten_thousand_pictures_are_planned_quickly_and_each_has_a_place_of_its_own(tmp_path):
+def test_a_thousand_pictures_are_planned_and_each_has_a_place_of_its_own(tmp_path):
     for folder in range(10):
         (tmp_path / "in" / str(folder)).mkdir(parents=True)
         for number in range(100):

@@ -1,12 +1,15 @@
-"""Writing files so that nothing is ever left half written."""
+"""Writing files so that nothing is ever left half written, nor found out to be impossible after hours of work."""
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from treeformer.errors import TreeformerError
 
 
 @contextmanager
@@ -22,6 +25,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.stem[:40]}-", suffix=target.suffix, dir=target.parent)
+    except FileExistsError:  # what stands where a folder has to be
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(target)) from None
     except OSError as error:
         error.filename = str(target)  # the user knows this name, and not that of a temporary file
         raise
@@ -38,3 +43,14 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """An error, in one line, where no file can be written to a folder, whether it exists yet or not; leaves nothing."""
+    folder = Path(path).absolute()
+    try:
+        nearest = next(place for place in (folder, *folder.parents) if place.exists())
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        raise TreeformerError(f"{path}: cannot be written to ({error.strerror or error})") from None

@@ -123,8 +123,13 @@ def open_picture(source: Source, scale: Callable[[tuple[int, int]], float] = lam
     except FormatError:
         raise
     except (OSError, ValueError, SyntaxError, EOFError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FormatError(f"{path}: the picture cannot be read: {reason}") from None
+        raise FormatError(f"{path}: the picture cannot be read: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """What an error says, without the path that stands in front of it anyway."""
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(said).splitlines()[0]
 
 
 @contextmanager

@@ -47,13 +47,19 @@ class Job:
         )
 
     def write(self, skeleton: Skeleton) -> None:
-        """Write every file, each whole or not at all."""
+        """Write every file, each whole or not at all; what a format cannot hold is an error at the end."""
+        refused = []
         for name, path in self.skeletons.items():
-            formats.write(skeleton, path, format=name)
+            try:
+                formats.write(skeleton, path, format=name)
+            except FormatError as error:
+                refused.append(str(error))
         if self.overlay is not None:
             drawn = draw(open_image(self.picture, longest_px=OVERLAY_LONGEST_PX), skeleton)
             with whole_file(self.overlay) as temporary:
                 drawn.save(temporary, quality=OVERLAY_QUALITY)
+        if refused:
+            raise FormatError("; ".join(refused))
 
 
 def plan(sources: Sequence[Path], output: Path, other_formats: Sequence[str] = (), overlay: bool = False) -> list[Job]:
@@ -87,8 +93,12 @@ def _pictures(source: Path, output: Path) -> Iterator[Path]:
             raise FormatError(f"{source}: no such file")
         yield source
         return
+
+    def unreadable(error: OSError) -> None:
+        raise FormatError(f"{error.filename}: cannot be read ({error.strerror})")
+
     found = False
-    for name, folders, files in os.walk(source):
+    for name, folders, files in os.walk(source, onerror=unreadable):
         here = Path(name)
         inside = sorted(folder for folder in folders if not folder.startswith("."))
         folders[:] = [folder for folder in inside if (here / folder).absolute() != output.absolute()]

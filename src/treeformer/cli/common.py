@@ -38,13 +38,13 @@ def examples(*lines: str) -> str:
 
 
 def say(line: str) -> None:
-    """One plain line on standard error."""
-    print(line, file=sys.stderr)
+    """One plain line on standard error, whatever line ends a file name has."""
+    print(" ".join(line.splitlines()), file=sys.stderr)
 
 
 def fail(line: str) -> NoReturn:
     """One line on standard error, and out."""
-    say(f"treeformer: {' '.join(line.splitlines())}")
+    say(f"treeformer: {line}")
     sys.exit(USAGE_ERROR)
 
 

@@ -52,8 +52,11 @@ def evaluate(
     """Judge skeletons, or a model, against the truth: SMD, TOPO, nodes, edges, tree rate, with 95 % intervals."""
     from rich.console import Console
 
+    from treeformer.files import check_folder
     from treeformer.metrics.report import evaluate_cases, folder_cases
 
+    if output is not None:
+        check_folder(output)
     if model is not None:
         report, remarks = _of_model(model, prediction, truth, split, synthetic, count, radius, workers)
     elif prediction is None or truth is None:

@@ -42,7 +42,9 @@ class PrecisionChoice(StrEnum):
     )
 )
 def predict(
-    sources: Annotated[list[Path], typer.Argument(metavar="IMAGES_OR_FOLDERS", help="Pictures, or folders of them.")],
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="IMAGES_OR_FOLDERS", readable=False, help="Pictures, or folders of them.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the results.")],
     formats: Annotated[
         list[str] | None,
@@ -71,13 +73,17 @@ def predict(
     resume: Annotated[bool, typer.Option("--resume", help="Pass over pictures whose results are there.")] = False,
 ) -> None:
     """Predict the skeletons of pictures: JSON files, and by option other formats, overlays and a table of traits."""
-    from treeformer.files import whole_file
+    from treeformer.files import check_folder, whole_file
     from treeformer.picture_batch import BatchReport, plan, predict_files, traits_of
     from treeformer.prediction import Predictor
 
     if traits is not None and traits.suffix.lower() != ".csv":
         raise FormatError(f"{traits.name}: a table of traits ends in .csv")
-    traits_of([], px_per_mm=px_per_mm)  # a wrong number ends it before the work, not after
+    # What is wrong with a number or with a place ends it before the work, not after.
+    traits_of([], px_per_mm=px_per_mm)
+    check_folder(output)
+    if traits is not None:
+        check_folder(traits.parent)
     options: dict[str, Any] = {"working_size": _working_size(size), "plants": plants, "min_confidence": min_confidence}
     jobs = plan(sources, output, formats or (), overlay)
     to_do = [job for job in jobs if not (resume and job.is_done())]

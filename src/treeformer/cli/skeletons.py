@@ -78,7 +78,7 @@ def formats() -> None:
     )
 )
 def traits(
-    files: Annotated[list[Path], typer.Argument(help="Skeleton files, or folders of them.")],
+    files: Annotated[list[Path], typer.Argument(readable=False, help="Skeleton files, or folders of them.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV file; without it, on the screen.")] = None,
     level: Annotated[Level, typer.Option(help="What a row is.")] = Level.plant,
     px_per_mm: Annotated[
