@@ -151,6 +151,27 @@ def test_arrays_that_are_no_pictures(array):
         open_picture(array)
 
 
+@pytest.mark.parametrize("source", [None, 3, b"a.png", [[1, 2], [3, 4]]], ids=repr)
+def test_what_is_neither_path_nor_picture_is_named(source):
+    """A camera that has no frame gives None."""
+    with pytest.raises(TreeformerError, match=f"not {type(source).__name__}"):
+        open_picture(source)
+
+
+def test_a_pillow_image_whose_file_is_broken_is_refused_in_one_line(tmp_path):
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (99, 99, 3), dtype=np.uint8)).save(tmp_path / "a.jpg")
+    (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:2000])
+    with Image.open(tmp_path / "a.jpg") as image, pytest.raises(TreeformerError, match="cannot be read: image file is"):
+        open_picture(image)
+
+
+@pytest.mark.parametrize("kind", ["u2", "f4"])
+def test_the_order_of_bytes_changes_nothing(kind):
+    values = np.linspace(0, 4095 if kind == "u2" else 1, 60).reshape(5, 12)
+    little, big = (open_picture(values.astype(order + kind)).part((0, 0, 12, 5)) for order in "<>")
+    assert np.array_equal(little, big)
+
+
 def test_a_users_image_is_not_changed(tmp_path):
     Image.fromarray(np.zeros((800, 800, 3), np.uint8)).save(tmp_path / "a.jpg")
     with Image.open(tmp_path / "a.jpg") as image:

@@ -32,6 +32,8 @@ MOST_PIXELS = 450_000_000
 # A picture that is reduced is converted to RGB so many pixels at a time.
 STRIP_PIXELS = 16_000_000
 BIT_DEPTHS = (8, 10, 12, 14, 16)
+# What Pillow raises for files that are broken or out of reach.
+UNREADABLE = (OSError, ValueError, SyntaxError, EOFError)
 
 ORIENTATION_TAG = 0x0112
 # What makes a picture upright, by its EXIF orientation.
@@ -109,7 +111,12 @@ def open_picture(source: Source, scale: Callable[[tuple[int, int]], float] = lam
     if isinstance(source, np.ndarray):
         return _scaled(_from_array(source), scale)
     if isinstance(source, Image.Image):
-        return _scaled(source, scale)
+        try:
+            return _scaled(source, scale)
+        except UNREADABLE as error:  # Pillow reads a file's pixels when they are first needed: now
+            raise TreeformerError(f"the picture cannot be read: {_reason(error)}") from None
+    if not isinstance(source, str | os.PathLike):
+        raise TreeformerError(f"a picture is a path, a Pillow image or an array, not {type(source).__name__}")
     path = Path(source)
     try:
         with _without_pillows_limit(), Image.open(path) as image:
@@ -122,7 +129,7 @@ def open_picture(source: Source, scale: Callable[[tuple[int, int]], float] = lam
         raise FormatError(f"{path}: not a picture in a known format") from None
     except FormatError:
         raise
-    except (OSError, ValueError, SyntaxError, EOFError) as error:
+    except UNREADABLE as error:
         raise FormatError(f"{path}: the picture cannot be read: {_reason(error)}") from None
 
 
@@ -189,6 +196,7 @@ def _from_array(array: NDArray[Any]) -> Image.Image:
         array = array[:, :, 0]
     if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
         raise TreeformerError(f"an array of the shape {array.shape} is no picture: (H,W), (H,W,3) or (H,W,4) is needed")
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)  # of a TIFF they may come the other way round
     if array.dtype == np.uint16 and array.ndim == 3:
         array = array / _full_scale(int(array.max()))
     if array.dtype == bool:
