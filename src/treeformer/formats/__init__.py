@@ -149,11 +149,6 @@ def read(path: str | os.PathLike[str], *, format: str | None = None) -> Skeleton
     return found[0]
 
 
-def _at_most_two(skeletons: Iterator[Skeleton]) -> Iterator[Skeleton]:
-    for _, skeleton in zip(range(2), skeletons, strict=False):
-        yield skeleton
-
-
 def read_all(path: str | os.PathLike[str], *, format: str | None = None) -> Iterator[Skeleton]:
     """Read one skeleton a picture: many from a file of many (COCO), one from any other; arguments as for `read`."""
     file = Path(path)
