@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from treeformer import model_folder, safetensors
+from treeformer.cli import app
 from treeformer.errors import TreeformerError
 from treeformer.model_folder import (
     CONFIG,
@@ -62,6 +65,16 @@ def test_what_was_written_is_read(folder):
     assert open_model(str(folder)).card == "# A card"
 
 
+def test_info_counts_weights_of_every_type(folder):
+    """NumPy has no bfloat16, but others' files have."""
+    header = json.dumps({"a": {"dtype": "BF16", "shape": [3, 5], "data_offsets": [0, 30]}}).encode()
+    (folder / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header + bytes(30))
+    write_config(folder, SETTINGS)
+    result = CliRunner().invoke(app, ["info", str(folder)])
+    assert result.exit_code == 0
+    assert re.search(r"weights +15\n", re.sub(" +\n", "\n", result.stdout))
+
+
 def test_8_bits_are_taken_where_they_are(folder):
     with pytest.raises(ModelFolderError, match=f"this model has no {INT8_GRAPH}"):
         open_model(folder).graph("int8")
@@ -87,7 +100,7 @@ def test_a_changed_byte_is_noticed(folder, file):
 @pytest.mark.parametrize("file", [CONFIG, WEIGHTS, GRAPH])
 def test_a_missing_file_is_named(folder, file):
     (folder / file).unlink()
-    with pytest.raises(TreeformerError, match=f"{file}: No such file"):
+    with pytest.raises(TreeformerError, match=f"{file}: No such file|there is no {file} in it"):
         open_model(folder)
 
 

@@ -90,6 +90,8 @@ def open_engine(
     """
     if engine not in ("auto", "onnx", "torch"):
         raise TreeformerError(f"engine is {engine!r}, one of auto, onnx, torch is needed")
+    if threads is not None and threads < 1:
+        raise TreeformerError(f"threads must be one or more, not {threads}")
     if engine == "onnx" or (engine == "auto" and not _gpu_for_torch()):
         return OnnxEngine(folder, threads, precision)
     try:

@@ -193,6 +193,9 @@ def test_the_users_mistakes_are_one_line(folder, model, pictures, tmp_path):
             engine(wrong)
     with pytest.raises(TreeformerError, match="engine is 'tensorflow', one of auto, onnx, torch"):
         open_engine(folder, "tensorflow")
+    for engine in ("onnx", "torch"):
+        with pytest.raises(TreeformerError, match="threads must be one or more, not 0"):
+            open_engine(folder, engine, threads=0)
     with pytest.raises(TreeformerError, match="device 'toaster'"):
         open_engine(folder, "torch", device="toaster")
     with pytest.raises(ModelFolderError, match="input_size 100 is not a multiple of 16"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -81,7 +82,7 @@ def info(
     folder = open_model(model)
     config = folder.config
     entries, _ = safetensors.read_header(folder.weights)
-    values = sum(entry.length // safetensors.DTYPES[entry.dtype].itemsize for entry in entries.values())
+    values = sum(math.prod(entry.shape) for entry in entries.values())
     table = Table(show_header=False, box=None)
     rows = [
         ("where", str(folder.path.resolve())),
