@@ -85,6 +85,17 @@ def test_empty_folders_and_double_names_are_one_line(tmp_path, folders):
     treeformer.write(Skeleton([(0, 0)], []), folders[1] / "a.swc")
     with pytest.raises(TreeformerError, match="same name"):
         folder_cases(*folders)
+    with pytest.raises(TreeformerError, match="same name"):
+        folder_cases(folders[1], folders[0])  # neither of them in .json
+
+
+def test_of_a_prediction_in_several_formats_the_json_counts(folders):
+    """As `treeformer predict --format rsml` leaves them."""
+    prediction, truth = folders
+    for suffix in (".csv", ".geojson", ".swc"):
+        treeformer.write(Skeleton([(0, 0)], [], image_size=(400, 500)), prediction / f"a{suffix}")
+    cases, _ = folder_cases(prediction, truth)
+    assert [case.prediction.name for case in cases if case.prediction] == ["a.json", "b.swc"]
 
 
 def test_the_command(folders, tmp_path, monkeypatch, capfd):

@@ -158,9 +158,12 @@ def folder_cases(
 ) -> tuple[list[Case], list[str]]:
     """The skeleton files of two folders, paired by stem, and the names of predictions without a truth.
 
+    Two truths of one stem are an error. Of several predictions the one in .json counts, beside which
+    `treeformer predict` writes other formats.
+
     images: a folder of pictures with the same stems; by default the truth's folder, then the prediction's.
     """
-    predictions, truths = _by_stem(Path(prediction)), _by_stem(Path(truth))
+    predictions, truths = _by_stem(Path(prediction), prefer=".json"), _by_stem(Path(truth))
     folders = [Path(images)] if images is not None else [Path(truth), Path(prediction)]
     pictures: dict[str, Path] = {}
     for folder in reversed(folders):
@@ -176,15 +179,19 @@ def _files(folder: Path) -> list[Path]:
         raise FormatError(f"{folder}: cannot be read ({error.strerror})") from None
 
 
-def _by_stem(folder: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+def _by_stem(folder: Path, prefer: str | None = None) -> dict[str, Path]:
+    files: dict[str, list[Path]] = {}
     for path in _files(folder):
         if path.suffix.lower() in formats.SUFFIXES and formats.is_skeleton_file(path):
-            if path.stem in found:
-                raise FormatError(f"{path}: {found[path.stem].name} has the same name; which is meant?")
-            found[path.stem] = path
-    if not found:
+            files.setdefault(path.stem, []).append(path)
+    if not files:
         raise FormatError(f"{folder}: no skeleton file in this folder")
+    found: dict[str, Path] = {}
+    for stem, paths in files.items():
+        meant = [path for path in paths if path.suffix.lower() == prefer] or paths
+        if len(meant) > 1:
+            raise FormatError(f"{meant[1]}: {meant[0].name} has the same name; which is meant?")
+        found[stem] = meant[0]
     return found
 
 
