@@ -99,6 +99,18 @@ def test_traits_of_a_folder(run, plants, tmp_path):
     assert ",7.0," in out
 
 
+def test_traits_of_folders_in_folders_and_of_one_skeleton_in_two_formats(run, plants, tmp_path, y_shape):
+    """As `treeformer predict photos/ --format rsml` leaves them."""
+    for name in ("y.json", "y.rsml", "2024.05.json", "2024.06.json", ".hidden.json"):
+        treeformer.write(y_shape, plants / "day 2" / name)
+    treeformer.write(y_shape, plants / "day 2" / "y.coco.json", format="coco")
+    code, _, err = run("traits", plants, "-o", tmp_path / "traits.csv")
+    assert code == 0
+    assert "7 rows from 7 files" in err.splitlines()[1]
+    assert "1 name in several formats" in err.splitlines()[0]
+    assert "y.coco.json and .json and .rsml, …" in err.splitlines()[0]
+
+
 def test_its_own_table_in_the_folder_is_no_skeleton(run, plants):
     for _ in range(2):
         code, _, err = run("traits", plants, "-o", plants / "traits.csv")
@@ -217,6 +229,8 @@ def test_the_rest_of_a_batch_is_done_and_counted(run, plants, tmp_path):
         (("traits", "none.swc"), "none.swc"),
         (("traits", "y.json", "--px-per-mm", "0"), "px_per_mm"),
         (("traits", "y.json", "--px-per-mm", "nan"), "px_per_mm"),
+        (("traits", "y.json", "-o", "a.xlsx"), "a.xlsx: a table of traits ends in .csv"),
+        (("traits", "y.json", "-o", "y.json/a.csv"), "y.json: cannot be written to"),
         (("draw", "none.png", "y.json", "-o", "a.png"), "none.png"),
         (("draw", "käm m.png", "y.json", "-o", "a.png"), "10×10"),
         (("draw", "käm m.png", "none.json", "-o", "a.png"), "none.json"),
@@ -250,5 +264,7 @@ def test_a_file_in_the_way_of_a_folder_is_one_line(run, plants, tmp_path):
 
 def test_an_empty_skeleton_is_measured_and_converted(run, tmp_path):
     treeformer.write(Skeleton([], [], image_size=(5, 5)), tmp_path / "empty.json")
-    assert run("convert", tmp_path / "empty.json", tmp_path / "empty.swc")[0] in (0, 2)
+    code, _, err = run("convert", tmp_path / "empty.json", tmp_path / "empty.swc")
+    assert (code, "empty.swc" in one_line(err)) == (0, True)
+    assert len(treeformer.read(tmp_path / "empty.swc")) == 0
     assert run("traits", tmp_path / "empty.json")[0] == 0

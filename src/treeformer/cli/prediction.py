@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from treeformer.cli.common import ALL_CORES, app, counted, examples, finish, progress, say
-from treeformer.errors import FormatError, TreeformerError
+from treeformer.cli.skeletons import check_table
+from treeformer.errors import TreeformerError
 
 # Reading is quicker than predicting: more threads would only hold more pictures.
 MOST_READERS = 16
@@ -77,13 +78,12 @@ def predict(
     from treeformer.picture_batch import BatchReport, plan, predict_files, traits_of
     from treeformer.prediction import Predictor
 
-    if traits is not None and traits.suffix.lower() != ".csv":
-        raise FormatError(f"{traits.name}: a table of traits ends in .csv")
     # What is wrong with a number or with a place ends it before the work, not after.
+    if traits is not None:
+        check_table(traits)
+        check_folder(traits.parent)
     traits_of([], px_per_mm=px_per_mm)
     check_folder(output)
-    if traits is not None:
-        check_folder(traits.parent)
     options: dict[str, Any] = {"working_size": _working_size(size), "plants": plants, "min_confidence": min_confidence}
     jobs = plan(sources, output, formats or (), overlay)
     to_do = [job for job in jobs if not (resume and job.is_done())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -87,10 +88,15 @@ def traits(
     names: Annotated[Names, typer.Option(help="Whose names the columns have.")] = Names.treeformer,
 ) -> None:
     """Measure skeletons: one table of traits for all files."""
-    from treeformer.files import whole_file
+    from treeformer.files import check_folder, whole_file
     from treeformer.traits import measure_files
 
+    if output is not None:
+        check_table(output)
+        check_folder(output.parent)
     paths = skeleton_files(files, besides=output)
+    if copies := in_several_formats(paths):
+        say(f"treeformer: {counted(len(copies), 'name')} in several formats, each with rows of its own: {copies[0]}, …")
     with progress("measuring") as show:
         table, failures = measure_files(paths, level=level.value, px_per_mm=px_per_mm, names=names.value, progress=show)
     if len(failures) == len(paths):
@@ -105,15 +111,43 @@ def traits(
     finish(done, failures, total=len(paths))
 
 
+def check_table(path: Path) -> None:
+    """An error where a table of traits would go by a wrong name."""
+    if path.suffix.lower() != ".csv":
+        raise FormatError(f"{path.name}: a table of traits ends in .csv")
+
+
+def in_several_formats(paths: Sequence[Path]) -> list[str]:
+    """Names that several files have, as `treeformer predict --format` leaves them: a.json, a.rsml, a.coco.json."""
+    from treeformer.formats import FORMATS
+
+    suffixes: dict[Path, list[str]] = {}
+    for path in dict.fromkeys(paths):
+        stem, _, last = path.stem.rpartition(".")
+        name = path.with_name(stem if stem and last in FORMATS else path.stem)
+        suffixes.setdefault(name, []).append(path.name.removeprefix(name.name))
+    return [f"{name}{' and '.join(found)}" for name, found in suffixes.items() if len(found) > 1]
+
+
 def skeleton_files(paths: Sequence[Path], besides: Path | None = None) -> list[Path]:
-    """The files named, and those in the folders named that hold a skeleton; `besides`: a file of our own there."""
+    """The files named, and those below the folders named that hold a skeleton; `besides`: one that does not.
+
+    Names that begin with a dot are passed over in folders.
+    """
     from treeformer.formats import SUFFIXES, is_skeleton_file
+
+    def unreadable(error: OSError) -> None:
+        raise FormatError(f"{error.filename}: cannot be read ({error.strerror})")
 
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES and file != besides)
-            skeletons = [file for file in inside if not file.name.startswith(".") and is_skeleton_file(file)]
+            inside: list[Path] = []
+            for name, folders, files in os.walk(path, onerror=unreadable):
+                folders[:] = sorted(folder for folder in folders if not folder.startswith("."))
+                inside += [Path(name) / file for file in sorted(files) if not file.startswith(".")]
+            known = [file for file in inside if file.suffix.lower() in SUFFIXES and file != besides]
+            skeletons = [file for file in known if is_skeleton_file(file)]
             if not skeletons:
                 raise FormatError(f"{path}: no skeleton file in this folder")
             found += skeletons
