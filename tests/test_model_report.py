@@ -80,6 +80,8 @@ def test_evaluate_a_model_from_the_command_line(run, dataset, tmp_path, monkeypa
     [
         ((), "PRED and TRUTH"),
         (("somewhere",), "PRED and TRUTH"),
+        (("somewhere", "elsewhere", "--split", "test"), "--model is missing"),
+        (("--synthetic", "paper:paper:test"), "--model is missing"),
         (("--model", "default"), "one data set"),
         (("somewhere", "--model", "default", "--synthetic", "paper:paper:test"), "one data set"),
         (("somewhere", "--model", "default"), "somewhere: no such folder"),

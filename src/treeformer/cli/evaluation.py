@@ -59,6 +59,8 @@ def evaluate(
         check_folder(output)
     if model is not None:
         report, remarks = _of_model(model, prediction, truth, split, synthetic, count, radius, workers)
+    elif split is not None or synthetic is not None:
+        raise TreeformerError("--split and --synthetic name what a model is judged on: --model is missing")
     elif prediction is None or truth is None:
         raise TreeformerError("evaluate needs two folders, PRED and TRUTH, or --model and a data set")
     else:
