@@ -228,6 +228,8 @@ def test_a_checkpoint_of_another_architecture_is_refused(config_file, tmp_path):
         ("data.train=[{presets: [cactus]}]", "'cactus' is not one of"),
         ("data.train=[{presets: [vine], path: x}]", "either presets"),
         ("data.train=[]", "no source"),
+        ("data.valid=[]", "no picture to validate on"),
+        ("data.train=[{presets: [vine], count: -1}]", "count of a source"),
         ("data.train=[{presets: [vine], pictures: [3, 100000]}]", "no picture 100000, they are"),
         ("model=huge", "model must be one of"),
         ("model_options={width: 33}", "33"),
@@ -240,6 +242,34 @@ def test_a_mistake_is_one_line(config_file, tmp_path, override, message):
     with pytest.raises(TreeformerError, match=message) as error:
         train(load_config(config_file, [override]), tmp_path / "out", accelerator="cpu")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"accelerator": "toaster"}, "toaster"),
+        ({"devices": 0}, "0 devices"),
+        ({"machines": 0}, "0 machines"),
+        ({"max_minutes": 0.0}, "must be positive, not 0 minutes"),
+        ({"training_minutes": float("nan")}, "must be positive, not nan minutes"),
+    ],
+)
+def test_a_wrong_option_is_one_line(config_file, tmp_path, option, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        train(load_config(config_file), tmp_path / "out", **({"accelerator": "cpu"} | option))
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_earlier_run_is_not_written_over(config_file, tmp_path):
+    config, out = load_config(config_file, ["steps=1"]), tmp_path / "out"
+    train(config, out, accelerator="cpu")
+    before = (out / "checkpoint.safetensors").read_bytes()
+    with pytest.raises(TreeformerError, match="out: holds a run already: resume it"):
+        train(config, out, accelerator="cpu")
+    assert (out / "checkpoint.safetensors").read_bytes() == before
+    with pytest.raises(TreeformerError, match=r"test\.yaml: cannot be written to"):
+        train(config, config_file, accelerator="cpu")
 
 
 def test_a_gpu_that_is_not_there_is_one_line(config_file, tmp_path):

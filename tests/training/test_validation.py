@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 import torch
 
 from treeformer import Skeleton
-from treeformer.training.config import DataConfig, SourceConfig, TrainingConfig
+from treeformer.training.config import ConfigError, DataConfig, SourceConfig, TrainingConfig
 from treeformer.training.validation import Validator, changed_settings, means
 
 
@@ -52,6 +52,13 @@ def test_one_pass_and_a_row_a_picture_for_every_decoding():
     assert rows["own"][0]["edge_precision"] == 0.0 == rows["one"][0]["edge_recall"]
     assert validator.measure(model)["pictures"] == 3
     assert means([]) == {"pictures": 0.0}
+
+
+def test_without_a_usable_picture_it_is_one_line():
+    source = SourceConfig(presets=("paper",), split="valid", count=2)
+    config = TrainingConfig(data=DataConfig(valid=(source,), image_size=64, max_nodes=1), precision="32")
+    with pytest.raises(ConfigError, match="none of the 2 pictures to validate on can be used"):
+        Validator(config, torch.device("cpu")).measure(Line())
 
 
 def test_settings_come_back_also_after_an_error():

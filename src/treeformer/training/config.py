@@ -6,12 +6,33 @@ import dataclasses
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from treeformer.errors import TreeformerError
 
 T = TypeVar("T")
+
+# The least that a number may be, by its key.
+LEAST = {
+    "batch_size": 1,
+    "steps": 1,
+    "validate_every": 1,
+    "checkpoint_minutes": 0,
+    "patience_epochs": 0,
+    "epoch_pictures": 1,
+    "seed": 0,
+    "data.image_size": 1,
+    "data.max_nodes": 1,
+    "data.workers": 0,
+    "optimiser.learning_rate": 0,
+    "optimiser.backbone_factor": 0,
+    "optimiser.weight_decay": 0,
+    "optimiser.warmup_steps": 0,
+    "optimiser.clip_norm": 1e-9,
+    "optimiser.ema_decay": 0,
+}
 
 
 class ConfigError(TreeformerError):
@@ -133,9 +154,10 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
             raise ConfigError(f"{override}: the value is not YAML") from None
         _set(table, key.split("."), value, override)
     config = build(TrainingConfig, table, where=path.name)
-    for key, minimum in (("batch_size", 1), ("steps", 1), ("validate_every", 1)):
-        if getattr(config, key) < minimum:
-            raise ConfigError(f"{path.name}: {key} must be at least {minimum}")
+    for key, least in LEAST.items():
+        value = attrgetter(key)(config)
+        if not value >= least:  # NaN is not
+            raise ConfigError(f"{path.name}: {key} must be at least {least}, not {value}")
     return config
 
 

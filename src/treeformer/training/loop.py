@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 from lightning.fabric import Fabric
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
 from treeformer import data, safetensors
 from treeformer.errors import TreeformerError
+from treeformer.files import check_folder
 from treeformer.models.registry import MODELS
 from treeformer.nn.backbone import load_backbone
 from treeformer.nn.targets import Targets
@@ -84,6 +86,7 @@ def train(
         training_minutes: of the steps alone, over all pieces of the run: what models are compared at.
         measure: given the model with averaged weights, figures by name; in place of validation on `config.data.valid`.
     """
+    _check(out, resume, max_minutes, training_minutes)
     fabric = _fabric(config, accelerator, devices, machines)
     fabric.launch()
     torch.set_float32_matmul_precision("high")
@@ -330,11 +333,25 @@ def uses_graphs(fabric: Fabric, model: Any) -> bool:
     return alone and getattr(model, "recordable", False)
 
 
+def _check(out: Path, resume: bool, *minutes: float | None) -> None:
+    """What would only be found out later, or destroy an earlier run."""
+    for limit in minutes:
+        if limit is not None and not limit > 0:
+            raise ConfigError(f"a limit of time must be positive, not {limit:g} minutes")
+    if not resume and (out / CHECKPOINT).exists():
+        raise TrainingError(f"{out}: holds a run already: resume it (--resume), or choose another folder")
+    check_folder(out)
+
+
 def _fabric(config: TrainingConfig, accelerator: str, devices: int, machines: int) -> Fabric:
     if accelerator == "cuda" and not torch.cuda.is_available():
         raise ConfigError("no GPU: CUDA is asked for, but torch sees no CUDA device")
     strategy = "ddp" if devices * machines > 1 else "auto"
-    return Fabric(accelerator=accelerator, devices=devices, num_nodes=machines, strategy=strategy)
+    try:
+        return Fabric(accelerator=accelerator, devices=devices, num_nodes=machines, strategy=strategy)
+    except (ValueError, MisconfigurationException) as error:  # an unknown accelerator, more GPUs than there are
+        asked = f"{accelerator}, {devices} devices, {machines} machines"
+        raise ConfigError(f"cannot train on {asked}: {' '.join(str(error).split())}") from None
 
 
 def _model(config: TrainingConfig) -> Any:

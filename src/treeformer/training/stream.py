@@ -119,6 +119,8 @@ def open_source(config: SourceConfig, size: tuple[int, int]) -> _Source:
         dataset = data.SyntheticDataset(synthetic.SPLITS[config.split], config.presets, config.looks, size)
     else:
         dataset = KeptPictures(data.FolderDataset(config.path, config.split or None))
+    if config.count < 0:
+        raise ConfigError(f"data: the count of a source is 0, for all, or more, not {config.count}")
     for place in config.pictures:
         if not 0 <= place < len(dataset):
             raise ConfigError(f"data: there is no picture {place}, they are numbered from 0 to {len(dataset) - 1}")

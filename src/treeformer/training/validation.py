@@ -16,7 +16,7 @@ from treeformer.data import Sample
 from treeformer.metrics import evaluate_pair
 from treeformer.pools import silent_pool
 from treeformer.skeleton import Skeleton
-from treeformer.training.config import TrainingConfig
+from treeformer.training.config import ConfigError, TrainingConfig
 from treeformer.training.stream import FixedPictures, stand_back
 
 BATCH = 32
@@ -29,6 +29,8 @@ class Validator:
 
     def __init__(self, config: TrainingConfig, device: torch.device, batch: int = BATCH) -> None:
         self.pictures = FixedPictures(config.data.valid, config.data)
+        if not len(self.pictures):
+            raise ConfigError("data: there is no picture to validate on")
         self.workers = config.data.workers
         self.device = device
         self.bf16 = config.precision == "bf16"
@@ -45,7 +47,10 @@ class Validator:
 
     def measure(self, model: Any) -> dict[str, float]:
         """The mean of every metric over the pictures; `pictures` is how many there were."""
-        return means(self.judge(model)[""])
+        rows = self.judge(model)[""]
+        if not rows:
+            raise ConfigError(f"data: none of the {len(self.pictures)} pictures to validate on can be used")
+        return means(rows)
 
     def judge(
         self, model: Any, decodings: Mapping[str, Mapping[str, Any]] | None = None, **options: Any
