@@ -100,7 +100,9 @@ def test_a_changed_byte_is_noticed(folder, file):
 @pytest.mark.parametrize("file", [CONFIG, WEIGHTS, GRAPH])
 def test_a_missing_file_is_named(folder, file):
     (folder / file).unlink()
-    with pytest.raises(TreeformerError, match=f"{file}: No such file|there is no {file} in it"):
+    with pytest.raises(
+        TreeformerError, match=f"{file}: No such file|there is no {file} in it; `treeformer export` makes one"
+    ):
         open_model(folder)
 
 

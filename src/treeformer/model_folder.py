@@ -132,7 +132,8 @@ def read_folder(folder: Path) -> ModelFolder:
         size = path.stat().st_size
         content = path.read_bytes() if size <= LARGEST_CONFIG_BYTES else b""
     except FileNotFoundError:
-        raise ModelFolderError(f"{folder}: not a model folder: there is no {CONFIG} in it") from None
+        hint = "; `treeformer export` makes one from trained weights" if any(folder.glob("*.safetensors")) else ""
+        raise ModelFolderError(f"{folder}: not a model folder: there is no {CONFIG} in it{hint}") from None
     except OSError as error:
         raise ModelFolderError(f"{path}: {error.strerror or error}") from None
     try:

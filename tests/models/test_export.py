@@ -271,6 +271,11 @@ class TestExport:
         safetensors.write(trained, arrays, metadata)
         with pytest.raises(ModelFolderError, match=r"another architecture \(root_head\.bias does not fit\)"):
             load_trained(trained)
+        safetensors.write(trained, arrays, {"config": "{}", "progress": "{}"})
+        with pytest.raises(
+            ModelFolderError, match=r"a checkpoint to go on from; the model is in the best\.safetensors"
+        ):
+            load_trained(trained)
         safetensors.write(trained, arrays, {"config": '{"width": 7}'})
         with pytest.raises(ModelFolderError, match="settings that make no network: width 7"):
             load_trained(trained)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         "treeformer evaluate predicted/ truth/ -o report/",
         "treeformer evaluate predicted/ truth/ --images photos/ --radius 10",
         "treeformer evaluate data/osr-roots --split test --model default",
-        "treeformer evaluate --model runs/vines --synthetic vine:photo:test --count 2000",
+        "treeformer evaluate --model models/vines --synthetic vine:photo:test --count 2000",
     )
 )
 def evaluate(

@@ -118,6 +118,8 @@ def load_weights(folder: ModelFolder) -> TreeFormer:
 def load_trained(path: Path) -> TreeFormer:
     """The network in the best.safetensors of a training run, whose metadata has the settings."""
     _, metadata = safetensors.read_header(path)
+    if "progress" in metadata:
+        raise ModelFolderError(f"{path}: a checkpoint to go on from; the model is in the best.safetensors beside it")
     try:
         settings = json.loads(metadata["config"])
     except (KeyError, ValueError):
