@@ -252,6 +252,18 @@ def test_single_guyot_layout(tmp_path: Path, width: int, count: int, by_split: t
     assert skeleton.parents.tolist() == [-1, 0, 1, 2, 2, 3]
 
 
+def test_a_plant_of_a_single_node_has_no_crop(tmp_path: Path) -> None:
+    annotation = json.loads(vine_annotation(1008))
+    lone = {"FeatureID": 99, "ParentID": None, "FeatureCoordinates": [20, 20]}
+    annotation["VineImage"][0]["VineFeature"][0].append(lone)
+    for folder in ("01-TrainAndValidationSet", "02-IndependentTestSet"):
+        add_picture(tmp_path / "guyot" / folder / f"{folder}.jpeg", (1008, 756))
+        (tmp_path / "guyot" / folder / f"{folder}_annotation.json").write_text(json.dumps(annotation))
+    report = prepare("single-guyot", tmp_path / "guyot", tmp_path / "out", plants="crop")
+    assert sum(report.pictures.values()) == 2
+    assert [line.split(": ", 1)[1] for line in report.notes.dropped] == ["plant 1: it has no length"] * 2
+
+
 def test_the_split_of_the_paper_for_its_number_of_pictures(tmp_path: Path) -> None:
     """1,248 pictures in the first folder: 1,185 for training and 63 for validation; 255 for the test."""
     from treeformer.data.prepare.single_guyot import find

@@ -185,6 +185,9 @@ def _write_crops(report: PrepareReport, notes: Notes, image: Picture, forest: Sk
     """One picture a plant, cut out at the same scale."""
     limit = (image.shape[1], image.shape[0])
     for number, plant in enumerate(forest.plants, start=1):
+        if plant.length == 0:
+            notes.dropped.append(f"plant {number}: it has no length")
+            continue
         left, top = np.maximum(np.floor(plant.nodes.min(axis=0)) - CROP_MARGIN_PX, 0).astype(int).tolist()
         right, bottom = np.minimum(np.ceil(plant.nodes.max(axis=0)) + CROP_MARGIN_PX, limit).astype(int).tolist()
         others = forest.crop(left, top, right, bottom).length / plant.length - 1
