@@ -52,6 +52,13 @@ def test_growth_of_a_table() -> None:
         growth(measure(two_plants(4, 10)))
 
 
+def test_growth_of_a_table_that_was_written_and_read(tmp_path) -> None:
+    """As `treeformer traits -o` writes it; pandas reads empty ids as NaN."""
+    line = [measure(Skeleton([(0, 0), (0, 4 + t)], [(0, 1)])).assign(time=t) for t in (0, 3)]
+    pd.concat(line).to_csv(tmp_path / "traits.csv", index=False)
+    assert growth(pd.read_csv(tmp_path / "traits.csv"))["total_length_growth"].tolist() == [3.0]
+
+
 def in_sequence(index: Any, length: float, label: str = "plate 3") -> Skeleton:
     return two_plants(
         length, 10, metadata={"rsml": {"time-sequence": {"label": label, "index": index, "unified": True}}}

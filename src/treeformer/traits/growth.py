@@ -98,6 +98,8 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
 
 def _same_plant(table: pd.DataFrame) -> str:
     """The column by which plants are known again."""
-    if "plant_id" not in table or (table["plant_id"] == "").any() or table.duplicated(["time", "plant_id"]).any():
+    if "plant_id" not in table or table.duplicated(["time", "plant_id"]).any():
         return "plant"
-    return "plant_id"
+    # In a table that was read from CSV, what was empty is NaN.
+    nameless = table["plant_id"].isna() | (table["plant_id"] == "")
+    return "plant" if nameless.any() else "plant_id"
