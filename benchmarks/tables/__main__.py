@@ -102,6 +102,10 @@ def _train(options: argparse.Namespace) -> None:
 
     if options.rehearse and options.results.resolve() == results.FOLDER.resolve():
         raise TreeformerError("a rehearsal needs a folder of its own: --results FOLDER")
+    if not options.minutes > 0:
+        raise TreeformerError(f"--minutes must be positive, not {options.minutes:g}")
+    if options.backbone and not Path(options.backbone).is_file():
+        raise TreeformerError(f"{options.backbone}: no such file")
     began, overhead = time.monotonic(), 0.0
     have = results.read_all(options.results)
     chosen = chosen_runs(options)

@@ -358,6 +358,8 @@ def test_the_page_of_results_is_what_the_results_give(tmp_path):
 def test_mistakes_on_the_command_line_are_one_line(tmp_path, capsys):
     for arguments, message in (
         (["lambda", "--run", "--rehearse"], "a rehearsal needs a folder of its own"),
+        (["lambda", "--run", "--minutes", "-4"], "--minutes must be positive, not -4"),
+        (["lambda", "--run", "--backbone", str(tmp_path / "none")], "none: no such file"),
         (["lambda", "--list", "--only", "synthetic-ggt-seed0"], "synthetic-ggt-seed0 is no run of lambda"),
         (["lambda", "--take", str(tmp_path)], "no result in it"),
     ):
