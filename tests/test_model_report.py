@@ -73,6 +73,15 @@ def test_evaluate_a_model_from_the_command_line(run, dataset, tmp_path, monkeypa
     code, out, err = run("evaluate", "--model", "default", "--synthetic", "paper:paper:test", "--count", 1)
     assert code == 0, err
     assert "1 picture evaluated" in err
+    asked = []
+
+    def spy(*given, **options):
+        asked.append(options["plants"])
+        return evaluate_model(*given, **options)
+
+    monkeypatch.setattr("treeformer.model_report.evaluate_model", spy)
+    assert run(*arguments, "--plants", 1)[0] == run(*arguments)[0] == 0
+    assert asked == [1, None]
 
 
 @pytest.mark.parametrize(
@@ -82,6 +91,7 @@ def test_evaluate_a_model_from_the_command_line(run, dataset, tmp_path, monkeypa
         (("somewhere",), "PRED and TRUTH"),
         (("somewhere", "elsewhere", "--split", "test"), "--model is missing"),
         (("--synthetic", "paper:paper:test"), "--model is missing"),
+        (("somewhere", "elsewhere", "--plants", "1"), "--model is missing"),
         (("--model", "default"), "one data set"),
         (("somewhere", "--model", "default", "--synthetic", "paper:paper:test"), "one data set"),
         (("somewhere", "--model", "default"), "somewhere: no such folder"),

@@ -47,6 +47,7 @@ def evaluate(
         str | None, typer.Option(metavar="PRESET:LOOK:SPLIT", help="A synthetic data set in place of a folder.")
     ] = None,
     count: Annotated[int, typer.Option(help="Pictures of the synthetic data set.")] = 500,
+    plants: Annotated[int | None, typer.Option(help="1: the model makes one tree of every picture.")] = None,
     workers: Workers = ALL_CORES,
 ) -> None:
     """Judge skeletons, or a model, against the truth: SMD, TOPO, nodes, edges, tree rate, with 95 % intervals."""
@@ -58,9 +59,9 @@ def evaluate(
     if output is not None:
         check_folder(output)
     if model is not None:
-        report, remarks = _of_model(model, prediction, truth, split, synthetic, count, radius, workers)
-    elif split is not None or synthetic is not None:
-        raise TreeformerError("--split and --synthetic name what a model is judged on: --model is missing")
+        report, remarks = _of_model(model, prediction, truth, split, synthetic, count, plants, radius, workers)
+    elif split is not None or synthetic is not None or plants is not None:
+        raise TreeformerError("--split, --synthetic and --plants are for the judgement of a model: --model is missing")
     elif prediction is None or truth is None:
         raise TreeformerError("evaluate needs two folders, PRED and TRUTH, or --model and a data set")
     else:
@@ -90,6 +91,7 @@ def _of_model(
     split: str | None,
     synthetic: str | None,
     count: int,
+    plants: int | None,
     radius: float | None,
     workers: int,
 ) -> tuple[Report, list[str]]:
@@ -103,5 +105,7 @@ def _of_model(
     dataset = synthetic_set(synthetic, count) if synthetic is not None else FolderDataset(folder or Path(), split)
     predictor = Predictor(model)
     with progress("predicting") as show:
-        report, skipped = evaluate_model(predictor, dataset, radius_px=radius, workers=workers, progress=show)
+        report, skipped = evaluate_model(
+            predictor, dataset, radius_px=radius, workers=workers, progress=show, plants=plants
+        )
     return report, [f"{one.reason}; left out" for one in skipped]
