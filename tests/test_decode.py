@@ -75,22 +75,6 @@ def test_unlikely_nodes_are_dropped_and_scores_are_kept():
     assert skeleton.roots.tolist() == [0]
 
 
-@pytest.mark.parametrize("single_plant", [False, True])
-def test_a_plant_has_a_node_that_is_likelier_than_not(single_plant):
-    """What darkness gives is dropped as a whole; a sure node keeps the unsure ones that hang on it."""
-    cost, root = costs(e01=-3, e12=9, e23=-3), [3, -3, 3, -3]
-    options = {"node_threshold": 0.3, "single_plant": single_plant}
-    for score, left in (
-        ([0.4, 0.45, 0.35, 0.4], []),
-        ([0.4, 0.6, 0.35, 0.4], [0.4, 0.6, 0.35, 0.4] if single_plant else [0.4, 0.6]),
-        ([0.4, 0.6, 0.5, 0.4], [0.4, 0.6, 0.5, 0.4]),
-    ):
-        assert decode(score, LINE, cost, root, **options).node_score.tolist() == left
-        pairs = np.argwhere(np.triu(np.ones((4, 4)), 1))
-        assert decode_pairs(score, LINE, pairs, cost[tuple(pairs.T)], root, **options).node_score.tolist() == left
-    assert len(decode([0.4] * 4, LINE, cost, root, node_threshold=0.3, constrained=False)) == 4
-
-
 def test_a_second_plant_needs_a_root_that_is_likelier_than_the_edge_to_it():
     two_stems = costs(e01=-4, e23=-4)
     assert decode([1] * 4, LINE, two_stems, [3, -3, 2, -3]).roots.tolist() == [0, 2]

@@ -17,7 +17,7 @@ from tests.test_tiles import as_sets
 from treeformer import Skeleton, TreeformerError
 from treeformer.errors import FormatError
 from treeformer.picture_processes import MOST_SENT_PIXELS
-from treeformer.picture_task import Options, TooLargeError, begin, without_unlikely_edges
+from treeformer.picture_task import Options, TooLargeError, begin, without_unlikely_edges, without_unsure_plants
 
 TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 
@@ -119,6 +119,15 @@ def test_min_confidence_leaves_out_nodes_and_cuts_edges():
         assert len(predictor(engine).predict(blank, min_confidence=0.7)) == 0, "no likely edge is left"
     forced = predictor(engine).predict(blank, min_confidence=0.5, plants=1)
     assert len(forced) == 4, "one tree is one tree"
+
+
+def test_a_plant_has_a_node_that_is_likelier_than_not():
+    """What darkness gives is dropped as a whole; a sure node keeps the unsure ones that hang on it."""
+    for score, left in (([0.4, 0.45, 0.35], []), ([0.4, 0.6, 0.35], [0.4, 0.6]), ([0.4, 0.6, 0.5], [0.4, 0.6, 0.5])):
+        found = Skeleton([(0, 0), (5, 0), (9, 9)], [(0, 1)], root=[0, 2], node_score=score, edge_score=[0.9])
+        certain = without_unsure_plants(found)
+        assert certain.node_score.tolist() == left
+        assert certain.is_forest
 
 
 def test_a_piece_that_is_cut_off_begins_at_the_cut():

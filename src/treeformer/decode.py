@@ -37,8 +37,7 @@ def decode(
     With the constraint, the nodes above the threshold are joined by a minimum spanning tree with a virtual root: the
     result is a forest with one root a plant, whatever the numbers. A further plant begins where a node's root score is
     above its threshold and no edge that would tie it to the others is likelier. A plant of one node that has an edge
-    likelier than not is a second root of the plant beside it, and left out. So is a plant without a single node that is
-    likelier than not: darkness and noise give many that are barely above a low threshold. NaN counts as "no".
+    likelier than not is a second root of the plant beside it, and left out. NaN counts as "no".
 
     Args:
         node_score: (K,) probabilities.
@@ -76,7 +75,7 @@ def decode(
         edges = likely
         roots = _best_of_each(components(edges, len(kept)), rooted)
     skeleton = _skeleton(score[kept], place[kept], edges, margin[edges[:, 0], edges[:, 1]], roots, image_size)
-    return part(skeleton, _without_second_roots(skeleton, likely) & (_has_a_sure_node(skeleton) | (not constrained)))
+    return part(skeleton, _without_second_roots(skeleton, likely))
 
 
 def decode_pairs(
@@ -116,8 +115,7 @@ def decode_pairs(
         chosen = spanning_tree_of_pairs(ends, margin, len(kept))
         edges = np.concatenate([ends[chosen], shortest_gaps(place, components(ends[chosen], len(kept)))])
         certainty = np.concatenate([margin[chosen], np.full(len(edges) - len(chosen), LARGEST)])
-        skeleton = _skeleton(score[kept], place, edges, certainty, np.array([rooted.argmax()]), image_size)
-        return part(skeleton, _has_a_sure_node(skeleton))
+        return _skeleton(score[kept], place, edges, certainty, np.array([rooted.argmax()]), image_size)
     virtual = np.stack([np.arange(len(kept)), np.full(len(kept), len(kept))], axis=1)
     joined = np.concatenate([ends, virtual])
     costs = np.concatenate([margin, _root_cost(rooted, root_threshold)])
@@ -126,7 +124,7 @@ def decode_pairs(
     is_root = joined[chosen, 1] == len(kept)
     edges, certainty, roots = joined[chosen[~is_root]], costs[chosen[~is_root]], joined[chosen[is_root], 0]
     skeleton = _skeleton(score[kept], place, edges, certainty, roots, image_size)
-    stays = _rooted_pieces(skeleton, rooted, root_threshold) & _has_a_sure_node(skeleton)
+    stays = _rooted_pieces(skeleton, rooted, root_threshold)
     likely = ends[margin < 0]
     return part(skeleton, stays & _without_second_roots(skeleton, likely[stays[likely].all(axis=1)]))
 
@@ -166,12 +164,6 @@ def _rooted_pieces(skeleton: Skeleton, root_logit: FloatArray, root_threshold: f
     if len(plants) == 0 and len(skeleton):
         plants = np.array([np.bincount(skeleton.piece, skeleton.node_score).argmax()])
     return np.isin(skeleton.piece, plants)
-
-
-def _has_a_sure_node(skeleton: Skeleton) -> NDArray[np.bool_]:
-    """(N,) the nodes of pieces in which one at least is likelier than not."""
-    assert skeleton.node_score is not None, "what is decoded has scores"
-    return np.isin(skeleton.piece, skeleton.piece[skeleton.node_score >= 0.5])
 
 
 def _without_second_roots(skeleton: Skeleton, likely: IntArray) -> NDArray[np.bool_]:

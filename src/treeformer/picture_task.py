@@ -15,6 +15,7 @@ from treeformer import tiles
 from treeformer.axes import FloatArray
 from treeformer.branches import components
 from treeformer.decode import decode, decode_pairs
+from treeformer.derive import part
 from treeformer.doubles import without_doubles
 from treeformer.engines import RawPrediction
 from treeformer.errors import TreeformerError
@@ -39,6 +40,7 @@ class Options:
         node_threshold: least confidence of a node in the tree; the model's candidates have no lower one.
         least_score: least score of a candidate in one tile.
         edge_threshold: least confidence of an edge; 0 keeps the spanning tree whole.
+        unsure_plants: whether a plant may stay without a single node that is likelier than not.
         tile_step: tiles begin at multiples of it, px.
     """
 
@@ -63,6 +65,7 @@ class Options:
         self.single_plant = plants == 1
         self.tile_step = settings.tile_step
         self.edge_threshold = 0.0 if self.single_plant else min_confidence or 0.0
+        self.unsure_plants = min_confidence is not None
         self.model_name = model.path.name
 
 
@@ -127,6 +130,8 @@ class Decoding:
         )
         if self.options.edge_threshold:
             found = without_unlikely_edges(found, self.options.edge_threshold)
+        if not self.options.unsure_plants:
+            found = without_unsure_plants(found)
         assert found.node_score is not None
         assert found.edge_score is not None
         return found.replace(
@@ -161,6 +166,12 @@ def without_unlikely_edges(skeleton: Skeleton, least_score: float) -> Skeleton:
         edge_score=skeleton.edge_score[likely],
         image_size=skeleton.image_size,
     )
+
+
+def without_unsure_plants(skeleton: Skeleton) -> Skeleton:
+    """The forest without the trees of which no node is likelier than not: darkness and noise give such trees."""
+    assert skeleton.node_score is not None
+    return part(skeleton, np.isin(skeleton.piece, skeleton.piece[skeleton.node_score >= 0.5]))
 
 
 @dataclass
