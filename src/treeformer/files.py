@@ -8,8 +8,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
-from treeformer.errors import TreeformerError
+from treeformer.errors import FormatError, TreeformerError
 
 
 @contextmanager
@@ -54,3 +55,8 @@ def check_folder(path: str | os.PathLike[str]) -> None:
             pass
     except OSError as error:
         raise TreeformerError(f"{path}: cannot be written to ({error.strerror or error})") from None
+
+
+def unreadable(error: OSError) -> NoReturn:
+    """What `os.walk` is to do with a folder that it may not look into: say so, in one line, instead of passing over."""
+    raise FormatError(f"{error.filename}: cannot be read ({error.strerror})")

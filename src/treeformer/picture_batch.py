@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from treeformer import formats
 from treeformer.draw import draw
 from treeformer.errors import FormatError, TreeformerError
-from treeformer.files import whole_file
+from treeformer.files import unreadable, whole_file
 from treeformer.images import IMAGE_SUFFIXES, open_image
 from treeformer.pools import ahead, batches, process_pool
 from treeformer.prediction import Predictor
@@ -93,10 +93,6 @@ def _pictures(source: Path, output: Path) -> Iterator[Path]:
             raise FormatError(f"{source}: no such file")
         yield source
         return
-
-    def unreadable(error: OSError) -> None:
-        raise FormatError(f"{error.filename}: cannot be read ({error.strerror})")
-
     found = False
     for name, folders, files in os.walk(source, onerror=unreadable):
         here = Path(name)

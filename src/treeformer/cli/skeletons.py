@@ -134,10 +134,8 @@ def skeleton_files(paths: Sequence[Path], besides: Path | None = None) -> list[P
 
     Names that begin with a dot are passed over in folders.
     """
+    from treeformer.files import unreadable
     from treeformer.formats import SUFFIXES, is_skeleton_file
-
-    def unreadable(error: OSError) -> None:
-        raise FormatError(f"{error.filename}: cannot be read ({error.strerror})")
 
     found: list[Path] = []
     for path in paths:
