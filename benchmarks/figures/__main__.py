@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("figure", choices=["panels", "out-of-domain", "maps", "curves"])
     parser.add_argument("--domain", nargs="+", choices=PANEL_DOMAINS, help="panels of these domains alone")
     parser.add_argument("--pictures", nargs="+", type=int, default=[0, 1], help="places in the test set, for panels")
+    parser.add_argument("--seed", type=int, default=0, help="of the runs whose weights are shown in panels")
     parser.add_argument("--count", type=int, default=10, help="pictures of each set behind the figures out of domain")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the weights")
     parser.add_argument("--results", type=Path, default=results.FOLDER, help="folder of the result files")
@@ -86,7 +87,7 @@ def draw(options: argparse.Namespace) -> list[Path]:
     paths = []
     for domain in options.domain or PANEL_DOMAINS:
         try:
-            page = panel(domain, models, options.data, indices=options.pictures, scale=scale)
+            page = panel(domain, models, options.data, indices=options.pictures, scale=scale, seed=options.seed)
         except TreeformerError as error:
             print(f"{domain}: passed over, {error}", file=sys.stderr)
             continue

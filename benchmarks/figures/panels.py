@@ -33,10 +33,12 @@ def test_samples(domain: str, data: Path, scale: Scale, indices: Sequence[int]) 
     return [sample for sample in samples if sample is not None]
 
 
-def panel(domain: str, models: Models, data: Path, *, indices: Sequence[int], scale: Scale = REAL) -> Image.Image:
+def panel(
+    domain: str, models: Models, data: Path, *, indices: Sequence[int], scale: Scale = REAL, seed: int = 0
+) -> Image.Image:
     """A row a test picture; red is predicted, blue is true, purple both. A method without weights says so."""
     rows = {row.name: row for row in TABLES["table1"].rows}
-    methods = [(rows[name], Run(domain, rows[name].recipe, 0)) for name in SHOWN]
+    methods = [(rows[name], Run(domain, rows[name].recipe, seed)) for name in SHOWN]
     if not any(models.has(run) for _, run in methods):
         raise TreeformerError(f"{models.runs}: no weights of any run on {domain}")
     samples = test_samples(domain, data, scale, indices)
