@@ -3,6 +3,7 @@
 python -m benchmarks.tables table1                      rebuild a table from benchmarks/results/, without a GPU
 python -m benchmarks.tables all --markdown              … all of them, into docs/results.md
 python -m benchmarks.tables table1 --run --minutes 4    train what has no result yet, one run after another
+python -m benchmarks.tables table1 --run --minutes 6 --beside 6         … six at a time on one GPU
 python -m benchmarks.tables all --list                  the runs of the tables, and which of them have a result
 """
 
@@ -11,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     training.add_argument("--max-total", type=float, metavar="MIN", help="begin no run that would end later than this")
     training.add_argument("--data", type=Path, default=Path("data"), help="folder of the prepared sets")
     training.add_argument("--backbone", default="", metavar="FILE", help="ImageNet weights of a ResNet-50, safetensors")
-    training.add_argument("--workers", type=int, default=(os.cpu_count() or 1) - 1, help="processes for pictures")
+    training.add_argument("--workers", type=int, help="processes for the pictures of a run, all cores if not given")
     training.add_argument("--accelerator", default="auto", help="auto, cpu or cuda")
     training.add_argument(
         "--bring",
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="PLACE",
         help="copy results and weights, in small files, into this folder; or FILE.tar: the results alone, in one file",
     )
-    training.add_argument("--beside", type=int, default=1, metavar="N", help="note that N runs share the GPU at a time")
+    training.add_argument("--beside", type=int, default=1, metavar="N", help="train N runs at a time on one GPU")
     training.add_argument("--commit", default="", help="what to note down, where there is no checkout")
     training.add_argument("--rehearse", action="store_true", help="tiny models on tiny pictures: does everything work?")
     return made
@@ -78,6 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _show(options)
     except TreeformerError as error:
         sys.exit(f"tables: {error}")
+    except KeyboardInterrupt:
+        sys.exit("tables: interrupted; the same command goes on")
 
 
 def chosen_runs(options: argparse.Namespace) -> list[Run]:
@@ -97,48 +99,31 @@ def chosen_runs(options: argparse.Namespace) -> list[Run]:
 
 
 def _train(options: argparse.Namespace) -> None:
-    from benchmarks.tables.carry import bring, bring_results
-    from benchmarks.tables.train import missing, train_run
+    from benchmarks.tables.side_by_side import train_runs
 
     if options.rehearse and options.results.resolve() == results.FOLDER.resolve():
         raise TreeformerError("a rehearsal needs a folder of its own: --results FOLDER")
     if not options.minutes > 0:
         raise TreeformerError(f"--minutes must be positive, not {options.minutes:g}")
+    if options.beside < 1:
+        raise TreeformerError(f"--beside must be at least 1, not {options.beside}")
     if options.backbone and not Path(options.backbone).is_file():
         raise TreeformerError(f"{options.backbone}: no such file")
-    began, overhead = time.monotonic(), 0.0
-    have = results.read_all(options.results)
-    chosen = chosen_runs(options)
-    for run in chosen:
-        if run.name in have:
-            continue
-        why = missing(run, options.data)
-        if why:
-            print(f"{run.name}: passed over, {why}", file=sys.stderr)
-            continue
-        spent = (time.monotonic() - began) / 60
-        if options.max_total is not None and spent + options.minutes + overhead > options.max_total:
-            print(f"{run.name}: not begun, {spent:.1f} of {options.max_total:g} minutes are over", file=sys.stderr)
-            break
-        result = train_run(
-            run,
-            minutes=options.minutes,
-            runs=options.runs,
-            data=options.data,
-            out=options.results,
-            backbone=options.backbone,
-            workers=options.workers,
-            accelerator=options.accelerator,
-            scale=REHEARSAL if options.rehearse else REAL,
-            commit=options.commit,
-            beside=options.beside,
-        )
-        overhead = max(overhead, (time.monotonic() - began) / 60 - spent - options.minutes)
-        print(f"{run.name}: {result.steps} steps, {result.trained_minutes:.2f} minutes, {result.pictures} pictures")
-        if options.bring and options.bring.suffix == ".tar":
-            bring_results([one.name for one in chosen], results_folder=options.results, to=options.bring)
-        elif options.bring:
-            bring(run.name, runs=options.runs, results_folder=options.results, to=options.bring)
+    train_runs(
+        chosen_runs(options),
+        at_a_time=options.beside,
+        max_total=options.max_total,
+        bring_to=options.bring,
+        minutes=options.minutes,
+        runs=options.runs,
+        data=options.data,
+        out=options.results,
+        backbone=options.backbone,
+        workers=(max(1, ((os.cpu_count() or 1) - 1) // options.beside) if options.workers is None else options.workers),
+        accelerator=options.accelerator,
+        scale=REHEARSAL if options.rehearse else REAL,
+        commit=options.commit,
+    )
 
 
 def _show(options: argparse.Namespace) -> None:

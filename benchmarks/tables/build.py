@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from benchmarks.tables.recipes import RECIPES, Run, run_named
 from benchmarks.tables.results import Result
 from benchmarks.tables.spec import PICTURES_SEEN, Row, Table
 
-from treeformer.metrics import Estimate, summarise
+from treeformer.metrics import Estimate, differences, summarise
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
 # A run ends with the step that passes its minutes; steps are not all equally long.
@@ -23,13 +23,17 @@ SLACK_STEPS = 3
 
 @dataclass(frozen=True)
 class BuiltRow:
-    """One row: figures by metric, those of each seed, the paper's; or why there are none."""
+    """One row: figures by metric, those of each seed, the paper's; or why there are none.
+
+    against: how much higher the figures are than those of the table's reference row, picture by picture.
+    """
 
     title: str
     figures: dict[str, Estimate]
     by_seed: dict[int, dict[str, float]]
     published: dict[str, float]
     missing: str = ""
+    against: dict[str, Estimate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,26 @@ def _row(
     refused: Mapping[str, str],
     of_paper: dict[str, float],
 ) -> BuiltRow:
+    by_seed, reasons = _by_seed(table, domain, row, results, refused)
+    if not by_seed:
+        return BuiltRow(row.title, {}, {}, of_paper, "; ".join(reasons))
+    pictures = _pictures(by_seed)
+    seeds = {seed: {name: e.value for name, e in summarise(rows).items()} for seed, rows in by_seed.items()}
+    seen = float(np.mean([results[Run(domain, row.recipe, seed).name].pictures for seed in by_seed]))
+    figures = summarise(pictures) | {PICTURES_SEEN.metric: Estimate(seen, seen, seen)}
+    against = {}
+    reference = next((one for one in table.rows if one.name == table.reference != row.name), None)
+    if reference:
+        others = _by_seed(table, domain, reference, results, refused)[0]
+        if len(others) == len(by_seed):
+            against = differences(pictures, _pictures(others))
+    return BuiltRow(row.title, figures, seeds, of_paper, "; ".join(reasons), against)
+
+
+def _by_seed(
+    table: Table, domain: str, row: Row, results: Mapping[str, Result], refused: Mapping[str, str]
+) -> tuple[dict[int, list[dict[str, float]]], list[str]]:
+    """The test pictures of a row by seed, and why those of other seeds are not there."""
     by_seed: dict[int, list[dict[str, float]]] = {}
     reasons = []
     for seed in table.seeds_of(row):
@@ -112,14 +136,12 @@ def _row(
             reasons.append(f"{run} has no decoding {row.decoding!r}")
         else:
             by_seed[seed] = results[run].rows(row.decoding)
-    if not by_seed:
-        return BuiltRow(row.title, {}, {}, of_paper, "; ".join(reasons))
-    # A picture counts once: the mean of what the seeds make of it. The interval is that of the test set.
-    pictures = [_mean(rows) for rows in zip(*by_seed.values(), strict=True)]
-    seeds = {seed: {name: e.value for name, e in summarise(rows).items()} for seed, rows in by_seed.items()}
-    seen = float(np.mean([results[Run(domain, row.recipe, seed).name].pictures for seed in by_seed]))
-    figures = summarise(pictures) | {PICTURES_SEEN.metric: Estimate(seen, seen, seen)}
-    return BuiltRow(row.title, figures, seeds, of_paper, "; ".join(reasons))
+    return by_seed, reasons
+
+
+def _pictures(by_seed: Mapping[int, list[dict[str, float]]]) -> list[dict[str, float]]:
+    """A picture counts once: the mean of what the seeds make of it. The interval is that of the test set."""
+    return [_mean(rows) for rows in zip(*by_seed.values(), strict=True)]
 
 
 def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -49,16 +49,27 @@ def seeds_cell(row: BuiltRow) -> str:
     return " / ".join(f"{figures['topo_paper_f1']:.3f}" for figures in row.by_seed.values()) or NOTHING
 
 
+def against_cell(row: BuiltRow) -> str:
+    """By how much TOPO F1 as coded and mended is higher than that of the reference row; nothing in that row itself."""
+    if not row.against:
+        return NOTHING
+    found = [row.against[name] for name in ("topo_paper_f1", "topo_f1")]
+    return ", ".join(f"{one.value:+.3f} ± {(one.high - one.low) / 2:.3f}".replace("-", "−") for one in found)
+
+
 def lines(built: Built, block: Block) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of a block, as text."""
     several = len(built.table.seeds) > 1
     headings = ["", *(column.heading for column in built.table.columns)]
+    [reference] = [row.title for row in built.table.rows if row.name == built.table.reference]
+    headings += [f"F1 as coded, mended, less those of “{reference}”"]
     headings += ["F1 as coded of each seed"] if several else []
     own = "".join(f", {column.heading}" for column in built.table.extra_columns)
     headings += [f"paper ({block.paper_domain}): SMD, P / R / F1, trees{own}"] if block.paper_domain else []
     rows = []
     for row in block.rows:
         cells = [row.title, *(cell(column, row.figures.get(column.metric)) for column in built.table.columns)]
+        cells += [against_cell(row)]
         cells += [seeds_cell(row)] if several else []
         rows.append([*cells, *([paper_cell(row, built)] if block.paper_domain else [])])
     return headings, rows

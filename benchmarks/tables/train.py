@@ -55,15 +55,10 @@ def train_run(
 
     beside: how many runs share the machine at a time, to be noted down.
     """
-    import torch
-
     from treeformer.training import checkpoint
     from treeformer.training.loop import CHECKPOINT, train
     from treeformer.training.validation import Validator, means
 
-    if scale.compile:
-        # Code is compiled a few times at most: after several runs in one process it would not be compiled any more.
-        torch.compiler.reset()
     why = missing(run, data)
     if why:
         raise TreeformerError(f"{run.name}: {why}")

@@ -36,7 +36,7 @@ def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
     tables(["table1", "--run", *common, *places, *only, "--bring", str(tmp_path / "brought"), "--commit", "c0ffee"])
 
     # It is not trained again.
-    monkeypatch.setattr("benchmarks.tables.train.train_run", None)
+    monkeypatch.setattr("benchmarks.tables.side_by_side.multiprocessing", None)
     tables(["table1", "--run", *common, *places, *only])
     assert {path.name for path in (tmp_path / "brought").iterdir()} == {
         f"{RUN.name}.json",
@@ -70,19 +70,31 @@ def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
         figures(["maps", "--rehearse", *own, "--output", str(here)])
 
 
-def test_an_ingredient_is_validated_at_the_end_alone_and_its_result_travels_without_weights(tmp_path):
-    run, out = Run("small-drawings", "sfs-no-segments", 0), tmp_path / "out"
+def test_ingredients_are_trained_at_once_validated_at_the_end_alone_and_travel_without_weights(tmp_path, capfd):
+    run, other, out = Run("small-drawings", "sfs-no-segments", 0), Run("small-drawings", "plain", 0), tmp_path / "out"
     places = ["--results", str(tmp_path / "there"), "--runs", str(tmp_path / "runs"), "--data", str(tmp_path)]
-    common = ["--rehearse", "--minutes", str(MINUTES), "--accelerator", "cpu", "--workers", "0", "--beside", "3"]
-    tables(["ingredients", "--run", "--only", run.name, *common, *places, "--bring", str(out / "a.tar")])
+    common = ["--rehearse", "--accelerator", "cpu", "--workers", "0", "--beside", "3", "--only", run.name, other.name]
+    minutes = ["--minutes", str(MINUTES)]
+    tables(["ingredients", "--run", *common, *minutes, *places, "--bring", str(out / "a.tar")])
     assert [path.name for path in out.iterdir()] == ["a.tar"]
     tables(["ingredients", "--results", str(tmp_path / "here"), "--take", str(out)])
-    [found] = results.read_all(tmp_path / "here").values()
-    assert found.run == run.name
+    found = results.read_all(tmp_path / "here")
+    assert found.keys() == {run.name, other.name}
+    assert found[other.name].beside == 3
+    found = found[run.name]
     assert found.beside == 3
     assert found.config["model_options"]["segment_channels"] == 0
     assert found.curve["step"] == [found.steps]
     assert found.test_pictures == 3
+    # What goes wrong in a run is one line, and the command fails.
+    for path in (tmp_path / "there").iterdir():
+        path.unlink()
+    capfd.readouterr()
+    with pytest.raises(SystemExit, match=f"{run.name}, {other.name}|{other.name}, {run.name}"):
+        tables(["ingredients", "--run", *common, "--minutes", "1", *places])
+    lines = capfd.readouterr().err.splitlines()
+    assert sum("was begun with other settings" in line for line in lines) == 2
+    assert not any("Traceback" in line for line in lines)
 
 
 def test_a_run_that_was_killed_goes_on_and_one_with_other_settings_does_not(tmp_path, monkeypatch):

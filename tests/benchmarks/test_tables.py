@@ -222,7 +222,7 @@ def test_figures_are_means_over_pictures_and_f1_is_of_the_means():
 def test_rows_without_a_result_are_dashes_and_named():
     built = build(TABLES["table1"], {SFS.name: result(SFS, [row()])})
     lines = markdown(built).splitlines()
-    assert next(line for line in lines if line.startswith("| two-stage")).count("—") == 12
+    assert next(line for line in lines if line.startswith("| two-stage")).count("—") == 13
     assert any("synthetic-two-stage-seed0 was not run yet" in line for line in built.missing)
     assert any(line.startswith("osr-roots, all rows") for line in built.missing)
     ours = next(one for one in built.blocks[0].rows if one.title.startswith("ours"))
@@ -323,12 +323,28 @@ def test_the_table_of_ingredients_shows_pictures_seen_and_nothing_of_the_paper()
     assert "· paper" not in text
     assert "3 runs side by side on it; 31,000 to 31,001 training pictures seen" in text
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
-    assert lines[0][-3:] == ["node F1", "edge F1", "training pictures seen"]
+    assert lines[0][-4:-1] == ["node F1", "edge F1", "training pictures seen"]
     assert {len(line) for line in lines} == {len(lines[0])}
     by_title = {line[0]: line for line in lines}
-    assert by_title["full"][-3].startswith("0.615 ± ")
-    assert by_title["full"][-1] == "31,000"
-    assert by_title["full (another seed)"][-1] == "31,001"
+    assert by_title["full"][-4].startswith("0.615 ± ")
+    assert by_title["full"][-2:] == ["31,000", "—"]
+    assert by_title["full (another seed)"][-2:] == ["31,001", "+0.000 ± 0.000, +0.000 ± 0.000"]
+
+
+def test_rows_are_compared_with_the_reference_picture_by_picture():
+    table = TABLES["losses"]
+    sfs, plain = ({run.recipe: run for run in table.runs()}[name] for name in ("sfs", "plain"))
+    hard_and_easy = [row(0.2, 0.2), row(0.9, 0.9), row(0.5, 0.5), row(0.7, 0.7)]
+    lower = [row(one["topo_precision"] - 0.1, one["topo_recall"] - 0.1) for one in hard_and_easy]
+    found = {sfs.name: result(sfs, hard_and_easy), plain.name: result(plain, lower)}
+    by_title = {one.title: one for one in build(table, found).blocks[0].rows}
+    assert not by_title["SFS (ours)"].against
+    against = by_title["none: that of the pairs counts twice"].against["topo_f1"]
+    assert (against.value, against.low, against.high) == pytest.approx((-0.1, -0.1, -0.1))
+    assert "| −0.100 ± 0.000, −0.100 ± 0.000 |" in markdown(build(table, found))
+    # Another number of seeds is no fair comparison.
+    two = build(TABLES["table1"], many() | {"synthetic-sfs-seed1": result(Run("synthetic", "sfs", 1), lower)})
+    assert not {one.title: one for one in two.blocks[0].rows}["unconstrained"].against
 
 
 # ---- the page and the command

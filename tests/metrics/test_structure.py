@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.strategies import forests, graphs
 from treeformer import Skeleton, SkeletonError
-from treeformer.metrics import evaluate_pair, match_nodes, structure, summarise
+from treeformer.errors import TreeformerError
+from treeformer.metrics import differences, evaluate_pair, match_nodes, structure, summarise
 
 SIZE = (512, 512)
 points = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=5)
@@ -131,6 +132,26 @@ def test_the_interval_agrees_with_a_plain_bootstrap():
     assert estimate.value == pytest.approx(values.mean())
     assert (estimate.low, estimate.high) == pytest.approx(np.quantile(drawn, (0.025, 0.975)), abs=0.05)
     assert summarise([{"smd": float(v)} for v in values])["smd"] == estimate  # seeded
+
+
+def test_a_difference_is_drawn_picture_by_picture():
+    rng = np.random.default_rng(6)
+    hardness = rng.uniform(0.2, 0.8, 60)
+    ours, theirs = (
+        [{"topo_precision": p, "topo_recall": p, "topo_f1": 0.0} for p in hardness + rng.normal(gain, 0.02, 60)]
+        for gain in (0.01, 0.0)
+    )
+    found = differences(ours, theirs)["topo_f1"]
+    gains = np.array([a["topo_precision"] - b["topo_precision"] for a, b in zip(ours, theirs, strict=True)])
+    drawn = [rng.choice(gains, 60).mean() for _ in range(4000)]
+    assert found.value == pytest.approx(gains.mean())
+    assert (found.low, found.high) == pytest.approx(np.quantile(drawn, (0.025, 0.975)), abs=0.001)
+    back = differences(theirs, ours)["topo_f1"]
+    assert (back.low, back.high) == pytest.approx((-found.high, -found.low))
+    alone = summarise(ours)["topo_f1"]
+    assert alone.high - alone.low > 5 * (found.high - found.low)
+    with pytest.raises(TreeformerError, match="60 pictures cannot be compared with 59"):
+        differences(ours, theirs[1:])
 
 
 def test_every_figure_of_a_perfect_prediction(comb):

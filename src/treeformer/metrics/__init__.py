@@ -5,7 +5,7 @@ Every metric is called as `metric(prediction, truth)` on two Skeletons with an `
 """
 
 from treeformer.metrics._inputs import Scores
-from treeformer.metrics.evaluation import Estimate, evaluate_pair, summarise
+from treeformer.metrics.evaluation import Estimate, differences, evaluate_pair, summarise
 from treeformer.metrics.smd import street_mover_distance, street_mover_distance_paper
 from treeformer.metrics.structure import Structure, match_nodes, structure
 from treeformer.metrics.topo import topo
@@ -15,6 +15,7 @@ __all__ = [
     "Estimate",
     "Scores",
     "Structure",
+    "differences",
     "evaluate_pair",
     "match_nodes",
     "street_mover_distance",
