@@ -61,6 +61,9 @@ def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
     assert str(tmp_path) not in (here / "results" / f"{RUN.name}.json").read_text(), "no place of this machine"
 
     figures(["panels", "--rehearse", *own, "--domain", "synthetic", "--output", str(here), "--pictures", "0", "99"])
+    capsys.readouterr()
+    figures(["panels", "--rehearse", *own, "--domain", "synthetic", "--output", str(here), "--seed", "1"])
+    assert "synthetic: passed over" in capsys.readouterr().err, "only the first seed was trained"
     figures(["curves", *own, "--output", str(here)])
     for name in ("panels-synthetic.png", "curves.png"):
         with Image.open(here / name) as picture:
