@@ -52,7 +52,8 @@ def test_what_it_writes(tmp_path: Path) -> None:
 def test_workers_and_resuming_give_the_same_files(tmp_path: Path) -> None:
     synth(tmp_path / "one", count=20, size=SIZE)
     synth(tmp_path / "two", count=20, size=SIZE, workers=2)
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    synth(tmp_path / "none", count=20, size=SIZE, workers=0)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two") == contents(tmp_path / "none")
 
     synth(tmp_path / "three", count=5, size=SIZE)
     (tmp_path / "three" / "000002.json").unlink()  # half a pair is made anew
@@ -102,7 +103,7 @@ def test_folders_that_are_not_to_be_written_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"count": 0}, {"workers": 0}, {"preset": "tulip"}, {"look": "oil"}, {"seed": -1}, {"size": (8, 8)}]
+    "wrong", [{"count": 0}, {"workers": -1}, {"preset": "tulip"}, {"look": "oil"}, {"seed": -1}, {"size": (8, 8)}]
 )
 def test_a_wrong_choice_writes_nothing(tmp_path: Path, wrong) -> None:
     with pytest.raises(TreeformerError) as error:

@@ -32,7 +32,7 @@ def folders(tmp_path, comb):
     return prediction, truth
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [0, 1, 2])
 def test_folders_are_paired_by_name(folders, workers):
     cases, extra = folder_cases(*folders)
     calls = []
@@ -43,6 +43,11 @@ def test_folders_are_paired_by_name(folders, workers):
     assert [row["edge_f1"] for row in report.rows] == [1.0, 0.0, 0.0]
     assert report.rows[2]["topo_f1"] == 0.0
     assert calls[-1] == (3, 3)
+
+
+def test_less_than_no_workers_is_one_line(folders):
+    with pytest.raises(TreeformerError, match="workers must be 0"):
+        evaluate_cases(folder_cases(*folders)[0], workers=-1)
 
 
 def test_a_report_is_written_whole(folders, tmp_path):

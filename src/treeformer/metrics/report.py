@@ -15,7 +15,7 @@ from treeformer.errors import FormatError, TreeformerError
 from treeformer.files import files_below, whole_file
 from treeformer.images import IMAGE_SUFFIXES, open_image
 from treeformer.metrics.evaluation import Estimate, evaluate_pair, summarise
-from treeformer.pools import process_pool
+from treeformer.pools import check_workers, process_pool
 from treeformer.skeleton import Skeleton
 
 if TYPE_CHECKING:
@@ -133,8 +133,10 @@ def evaluate_cases(
 ) -> Report:
     """Judge every case, in `workers` processes; those that cannot be judged are named and the rest goes on.
 
-    image_size: (width, height) px, where neither the skeletons nor a picture tell. progress: called with (done, total).
+    image_size: (width, height) px, where neither the skeletons nor a picture tell. workers: 0 and 1 are this process
+    alone. progress: called with (done, total).
     """
+    check_workers(workers)
     jobs = [(case, image_size, radius_px) for case in cases]
     if not jobs:
         raise TreeformerError("there is no picture to evaluate")
