@@ -50,6 +50,8 @@ def convert(
     with progress("converting") as show:
         report = run(source, target, to=to, from_=from_, progress=show)
     total = len(report.written) + len(report.failures)
+    if total == 0:
+        raise FormatError(f"{source}: no skeleton file in this folder")
     passed = f", {counted(report.skipped, 'other file')} passed over" if report.skipped else ""
     finish(f"{counted(len(report.written), 'file')} written to {target}{passed}", report.failures, total=total)
 
