@@ -84,6 +84,8 @@ def predict(
     if traits is not None:
         check_table(traits)
         check_folder(traits.parent)
+    elif px_per_mm is not None:
+        raise TreeformerError("--px-per-mm is for the table of traits: --traits is missing")
     traits_of([], px_per_mm=px_per_mm)
     check_folder(output)
     options: dict[str, Any] = {"working_size": _working_size(size), "plants": plants, "min_confidence": min_confidence}
