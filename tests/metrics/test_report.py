@@ -150,6 +150,15 @@ def test_many_without_a_partner_are_one_line(folders, monkeypatch, capfd):
     assert ": c, c00, c01, c02, c03, c04, c05, c06, c07, c08 and 11 more\n" in capfd.readouterr().err
 
 
+def test_a_file_in_place_of_a_folder_is_one_line(folders, monkeypatch, capfd):
+    from treeformer.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["treeformer", "evaluate", str(folders[0]), str(folders[1] / "b.json")])
+    with pytest.raises(SystemExit):
+        main()
+    assert capfd.readouterr().err.endswith("b.json: a file; evaluate compares two folders\n")
+
+
 def test_the_command(folders, tmp_path, monkeypatch, capfd):
     from treeformer.cli import main
 

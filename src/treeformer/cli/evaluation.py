@@ -67,6 +67,8 @@ def evaluate(
         raise TreeformerError("--split, --synthetic and --plants are for the judgement of a model: --model is missing")
     elif prediction is None or truth is None:
         raise TreeformerError("evaluate needs two folders, PRED and TRUTH, or --model and a data set")
+    elif prediction.is_file() or truth.is_file():
+        raise TreeformerError(f"{prediction if prediction.is_file() else truth}: a file; evaluate compares two folders")
     else:
         cases, without_truth = folder_cases(prediction, truth, images)
         with progress("evaluating") as show:
