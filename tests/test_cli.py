@@ -266,6 +266,14 @@ def test_a_file_in_the_way_of_a_folder_is_one_line(run, plants, tmp_path):
     assert "Traceback" not in err
 
 
+def test_the_demo_says_before_the_work_that_a_file_is_in_the_way(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("treeformer.prediction.Predictor", None)  # not even loaded
+    (tmp_path / "file").write_text("in the way")
+    code, _, err = run("demo", "-o", tmp_path / "file")
+    assert code == 2
+    assert one_line(err) == f"treeformer: {tmp_path / 'file'}: cannot be written to (Not a directory)"
+
+
 def test_an_empty_skeleton_is_measured_and_converted(run, tmp_path):
     treeformer.write(Skeleton([], [], image_size=(5, 5)), tmp_path / "empty.json")
     code, _, err = run("convert", tmp_path / "empty.json", tmp_path / "empty.swc")
