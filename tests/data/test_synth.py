@@ -65,6 +65,9 @@ def test_workers_and_resuming_give_the_same_files(tmp_path: Path) -> None:
     (tmp_path / "three" / ".000004-x.png").unlink()
     assert contents(tmp_path / "one") == contents(tmp_path / "three")
 
+    assert str(report).endswith("three: 16 pictures made, 4 were there")
+    assert str(synth(tmp_path / "three", count=21, size=SIZE)).endswith("three: 1 picture made, 20 were there")
+
     fewer = synth(tmp_path / "one", count=7, size=SIZE)
     assert (fewer.made, fewer.kept) == (0, 7)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")

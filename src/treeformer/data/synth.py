@@ -27,7 +27,7 @@ class SynthReport:
 
     def __str__(self) -> str:
         kept = f", {self.kept} were there" if self.kept else ""
-        return f"{self.out}: {self.made} pictures made{kept}"
+        return f"{self.out}: {self.made} {'picture' if self.made == 1 else 'pictures'} made{kept}"
 
 
 @dataclass(frozen=True)
