@@ -226,6 +226,8 @@ def test_the_rest_of_a_batch_is_done_and_counted(run, plants, tmp_path):
         (("convert", "y.json", "a.xyz"), "a.xyz"),
         (("convert", "y.json", "a.json", "--format", "jpeg"), "jpeg"),
         (("convert", "y.json", "a.json", "--from", "rsml"), "y.json"),
+        (("convert", "only pictures", "a", "--format", "swc"), "only pictures: no skeleton file in this folder"),
+        (("convert", ".", "y.json/a", "--format", "swc"), "y.json/a: cannot be written to (Not a directory)"),
         (("traits", "none.swc"), "none.swc"),
         (("traits", "y.json", "--px-per-mm", "0"), "px_per_mm"),
         (("traits", "y.json", "--px-per-mm", "nan"), "px_per_mm"),
@@ -239,9 +241,11 @@ def test_the_rest_of_a_batch_is_done_and_counted(run, plants, tmp_path):
 )
 def test_a_mistake_is_one_line(run, plants, monkeypatch, arguments, message):
     monkeypatch.chdir(plants)
+    (plants / "only pictures").mkdir()
+    (plants / "only pictures" / "settings.json").write_text("{}")
     code, _, err = run(*arguments)
     assert code == 2
-    assert message in err.splitlines()[0].replace("-", "_") or message in err.splitlines()[0]
+    assert message in one_line(err).replace("-", "_") or message in one_line(err)
     assert not list(plants.glob("a.*"))
 
 
@@ -260,6 +264,14 @@ def test_a_file_in_the_way_of_a_folder_is_one_line(run, plants, tmp_path):
     code, _, err = run("convert", plants / "y.json", tmp_path / "file" / "a.swc")
     assert code == 2
     assert "Traceback" not in err
+
+
+def test_the_demo_says_before_the_work_that_a_file_is_in_the_way(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("treeformer.prediction.Predictor", None)  # not even loaded
+    (tmp_path / "file").write_text("in the way")
+    code, _, err = run("demo", "-o", tmp_path / "file")
+    assert code == 2
+    assert one_line(err) == f"treeformer: {tmp_path / 'file'}: cannot be written to (Not a directory)"
 
 
 def test_an_empty_skeleton_is_measured_and_converted(run, tmp_path):

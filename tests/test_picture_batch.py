@@ -121,6 +121,7 @@ def test_resume_does_what_is_missing_and_measures_all(run, photos, tmp_path):  #
         (("a.png", "--min-confidence", "7"), "confidence"),
         (("a.png", "--traits", "traits.txt"), "traits.txt"),
         (("a.png", "--traits", "t.csv", "--px-per-mm", "0"), "px_per_mm"),
+        (("a.png", "--px-per-mm", "11.8"), "--traits is missing"),
         (("a.png", "--batch", "0"), "batch"),
         (("a.png", "--traits", "notes.txt/t.csv"), "notes.txt: cannot be written to"),
     ],

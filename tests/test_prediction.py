@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -17,7 +19,14 @@ from tests.test_tiles import as_sets
 from treeformer import Skeleton, TreeformerError
 from treeformer.errors import FormatError
 from treeformer.picture_processes import MOST_SENT_PIXELS
-from treeformer.picture_task import Options, TooLargeError, begin, without_unlikely_edges, without_unsure_plants
+from treeformer.picture_task import (
+    Options,
+    TooLargeError,
+    begin,
+    begin_or_error,
+    without_unlikely_edges,
+    without_unsure_plants,
+)
 
 TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 
@@ -172,7 +181,7 @@ def stream(tmp_path) -> list:
     return [whole, broken, wide, whole[:60], whole[:, 40:], wide, whole]
 
 
-@pytest.mark.parametrize(("batch", "workers"), [(1, 1), (3, 2), (64, 5)])
+@pytest.mark.parametrize(("batch", "workers"), [(1, 0), (1, 1), (3, 2), (64, 5)])
 def test_many_are_each_as_alone_in_order_and_errors_are_values(tmp_path, batch, workers):
     pictures = stream(tmp_path)
     engine = ColourEngine(TREE, 128)
@@ -182,6 +191,26 @@ def test_many_are_each_as_alone_in_order_and_errors_are_values(tmp_path, batch, 
     assert "broken.png" in str(results[1])
     for place in (0, 2, 3, 4, 5, 6):
         assert results[place] == predictor(engine).predict(pictures[place], working_size="full")
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_no_workers_read_where_the_call_is_made(tmp_path, monkeypatch, processes):
+    readers = []
+
+    def begin_here(*arguments, **options):
+        readers.append((os.getpid(), threading.current_thread()))
+        return begin_or_error(*arguments, **options)
+
+    monkeypatch.setattr("treeformer.prediction.begin_or_error", begin_here)
+    pictures = stream(tmp_path)
+    results = predictor(ColourEngine(TREE, 128)).predict_many(pictures, workers=0, processes=processes)
+    assert len(list(results)) == len(pictures)
+    assert readers == [(os.getpid(), threading.main_thread())] * len(pictures)
+
+
+def test_less_than_no_workers_is_one_line():
+    with pytest.raises(TreeformerError, match="workers must be 0"):
+        list(predictor(ColourEngine(TREE, 128)).predict_many([], workers=-1))
 
 
 @pytest.mark.parametrize(("batch", "chunk"), [(2, 8), (16, 3)])

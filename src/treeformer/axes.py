@@ -37,6 +37,11 @@ class Function:
     origin: str = ""
     positions: tuple[float, ...] | None = None
 
+    @property
+    def is_by_point(self) -> bool:
+        """Whether sample k belongs to point k of the axis."""
+        return self.domain == "polyline" and self.positions is None
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:

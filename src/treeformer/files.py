@@ -1,4 +1,4 @@
-"""Writing files so that nothing is ever left half written, nor found out to be impossible after hours of work."""
+"""Files: found below a folder, and written so that nothing is ever left by half, nor found impossible after hours."""
 
 from __future__ import annotations
 
@@ -57,6 +57,18 @@ def check_folder(path: str | os.PathLike[str]) -> None:
         raise TreeformerError(f"{path}: cannot be written to ({error.strerror or error})") from None
 
 
-def unreadable(error: OSError) -> NoReturn:
-    """What `os.walk` is to do with a folder that it may not look into: say so, in one line, instead of passing over."""
+def files_below(folder: Path, without: Path | None = None) -> Iterator[Path]:
+    """The files in a folder and, after them, those in its folders, at any depth, in order of name.
+
+    Names that begin with a dot are passed over. without: a folder that is passed over where it lies within.
+    A folder that may not be looked into is an error of one line.
+    """
+    for name, folders, files in os.walk(folder, onerror=_unreadable):
+        here = Path(name)
+        inside = sorted(one for one in folders if not one.startswith("."))
+        folders[:] = [one for one in inside if without is None or (here / one).absolute() != without.absolute()]
+        yield from (here / file for file in sorted(files) if not file.startswith("."))
+
+
+def _unreadable(error: OSError) -> NoReturn:
     raise FormatError(f"{error.filename}: cannot be read ({error.strerror})")

@@ -13,7 +13,7 @@ from treeformer.data.augment import Picture
 from treeformer.data.dataset import Dataset
 from treeformer.errors import TreeformerError
 from treeformer.metrics.report import Case, Report, evaluate_cases
-from treeformer.pools import ahead, process_pool
+from treeformer.pools import ahead, check_workers, process_pool
 from treeformer.prediction import Predictor
 from treeformer.skeleton import Skeleton
 
@@ -33,13 +33,14 @@ def evaluate_model(
 
     Args:
         radius_px: how far apart matched nodes may be.
-        workers: processes that read or draw pictures, and then judge.
+        workers: processes that read or draw pictures, and then judge; 0 or 1: this one alone.
         progress: called with the number of pictures predicted and of all.
         options: as for `Predictor.predict_many`.
 
     Returns:
         The report, and the pictures that could not be read, which are not in it.
     """
+    check_workers(workers)
     skipped = SkipReport(getattr(dataset, "skipped", ()))
     truths: deque[tuple[int, str, Skeleton]] = deque()  # of the pictures on their way
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from treeformer import formats
 from treeformer.draw import draw
 from treeformer.errors import FormatError, TreeformerError
-from treeformer.files import unreadable, whole_file
+from treeformer.files import files_below, whole_file
 from treeformer.images import IMAGE_SUFFIXES, open_image
 from treeformer.pools import ahead, batches, process_pool
 from treeformer.prediction import Predictor
@@ -94,15 +94,10 @@ def _pictures(source: Path, output: Path) -> Iterator[Path]:
         yield source
         return
     found = False
-    for name, folders, files in os.walk(source, onerror=unreadable):
-        here = Path(name)
-        inside = sorted(folder for folder in folders if not folder.startswith("."))
-        folders[:] = [folder for folder in inside if (here / folder).absolute() != output.absolute()]
-        for file in sorted(files):
-            is_picture = Path(file).suffix.lower() in IMAGE_SUFFIXES
-            if is_picture and not file.startswith(".") and not file.endswith(OVERLAY_ENDING):
-                found = True
-                yield here / file
+    for file in files_below(source, without=output):
+        if file.suffix.lower() in IMAGE_SUFFIXES and not file.name.endswith(OVERLAY_ENDING):
+            found = True
+            yield file
     if not found:
         raise FormatError(f"{source}: no picture in this folder")
 

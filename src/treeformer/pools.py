@@ -11,8 +11,16 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from treeformer.errors import TreeformerError
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def check_workers(workers: int) -> None:
+    """An error where no number of helpers is meant; 0 leaves all the work to the process, or thread, that asks."""
+    if workers < 0:
+        raise TreeformerError(f"workers must be 0, which leaves all the work to this process, or more, not {workers}")
 
 
 def ahead(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], count: int) -> Iterator[Result]:

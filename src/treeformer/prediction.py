@@ -25,7 +25,7 @@ from treeformer.images import Pixels, Source
 from treeformer.model_folder import ModelFolder, Precision, open_model
 from treeformer.picture_processes import PictureProcesses, picture_processes
 from treeformer.picture_task import Decoding, Options, PictureTask, WorkingSize, begin, begin_or_error
-from treeformer.pools import ahead, batches, thread_pool
+from treeformer.pools import ahead, batches, check_workers, thread_pool
 from treeformer.skeleton import Skeleton
 
 # Pictures that torch predicts at once; ONNX Runtime on a CPU gains nothing from more than one.
@@ -111,21 +111,24 @@ class Predictor:
         Args:
             images: any number, taken as they are needed; further arguments as for `predict`.
             batch: tiles that are predicted at once; by default 64 with torch, 1 with ONNX Runtime.
-            workers: threads that read pictures ahead.
+            workers: threads that read pictures ahead; 0: each is read when its turn has come.
             processes: the workers are processes, which also make the trees: for many files and a fast GPU. A script
                 that asks for them needs the usual `if __name__ == "__main__":`.
         """
+        check_workers(workers)
         options = Options(self.model, working_size, plants, min_confidence)
-        at_once, side, workers = self._batch(batch), self.engine.input_size, max(1, workers)
+        at_once, side = self._batch(batch), self.engine.input_size
         with ExitStack() as stack:
             runner = stack.enter_context(thread_pool(1))
-            if processes:
+            if processes and workers:
                 others = stack.enter_context(picture_processes(workers, options, side, at_once))
                 yield from _Stream(self.engine, at_once, runner, others).results(others.opened(images))
             else:
-                readers = stack.enter_context(thread_pool(workers))
                 opened = functools.partial(begin_or_error, options=options, side=side)
-                tasks = ahead(readers, opened, images, 2 * at_once + workers)
+                tasks: Iterator[PictureTask | TreeformerError] = map(opened, images)
+                if workers:
+                    readers = stack.enter_context(thread_pool(workers))
+                    tasks = ahead(readers, opened, images, 2 * at_once + workers)
                 yield from _Stream(self.engine, at_once, runner).results(tasks)
 
     def _batch(self, wanted: int | None) -> int:

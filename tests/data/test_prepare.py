@@ -282,6 +282,7 @@ def test_the_split_of_the_paper_for_its_number_of_pictures(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
+        ("barley-roots", {"workers": -1}, "workers must be 0"),
         ("wheat-roots", {}, "no public set 'wheat-roots': choose one of osr-roots, barley-roots"),
         ("barley-roots", {"size": 8}, "32 px or more, not 8"),
         ("barley-roots", {"spacing_px": -1}, "spacing must be from 0"),

@@ -52,7 +52,8 @@ def test_what_it_writes(tmp_path: Path) -> None:
 def test_workers_and_resuming_give_the_same_files(tmp_path: Path) -> None:
     synth(tmp_path / "one", count=20, size=SIZE)
     synth(tmp_path / "two", count=20, size=SIZE, workers=2)
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    synth(tmp_path / "none", count=20, size=SIZE, workers=0)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two") == contents(tmp_path / "none")
 
     synth(tmp_path / "three", count=5, size=SIZE)
     (tmp_path / "three" / "000002.json").unlink()  # half a pair is made anew
@@ -63,6 +64,9 @@ def test_workers_and_resuming_give_the_same_files(tmp_path: Path) -> None:
     assert (tmp_path / "three" / "000000.png").stat().st_mtime_ns == kept
     (tmp_path / "three" / ".000004-x.png").unlink()
     assert contents(tmp_path / "one") == contents(tmp_path / "three")
+
+    assert str(report).endswith("three: 16 pictures made, 4 were there")
+    assert str(synth(tmp_path / "three", count=21, size=SIZE)).endswith("three: 1 picture made, 20 were there")
 
     fewer = synth(tmp_path / "one", count=7, size=SIZE)
     assert (fewer.made, fewer.kept) == (0, 7)
@@ -102,7 +106,7 @@ def test_folders_that_are_not_to_be_written_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"count": 0}, {"workers": 0}, {"preset": "tulip"}, {"look": "oil"}, {"seed": -1}, {"size": (8, 8)}]
+    "wrong", [{"count": 0}, {"workers": -1}, {"preset": "tulip"}, {"look": "oil"}, {"seed": -1}, {"size": (8, 8)}]
 )
 def test_a_wrong_choice_writes_nothing(tmp_path: Path, wrong) -> None:
     with pytest.raises(TreeformerError) as error:

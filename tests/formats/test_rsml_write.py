@@ -17,7 +17,7 @@ from lxml import etree
 
 from tests.formats.rsml_documents import written
 from treeformer import Axis, FormatError, Function, Plant, Skeleton
-from treeformer.formats import rsml
+from treeformer.formats import rsml, rsml_metadata
 from treeformer.formats.junctions import join_axes
 from treeformer.formats.rsml_metadata import decimal_text
 
@@ -61,9 +61,11 @@ def forests(draw: st.DrawFn) -> Skeleton:
     lines: list[np.ndarray[Any, np.dtype[np.float64]]] = []
 
     def add(parent: int | None, plant: int, order: int) -> None:
-        points = draw(st.lists(st.tuples(COORDINATE, COORDINATE), min_size=2, max_size=5))
+        points = draw(st.lists(st.tuples(COORDINATE, COORDINATE), min_size=1, max_size=5))
         if parent is not None and draw(st.booleans()):
             points[0] = tuple(lines[parent][draw(st.integers(0, len(lines[parent]) - 1))].tolist())
+        if len(points) == 2 and points[0] == points[1]:
+            del points[1]  # what is read of such a line
         number = len(axes)
         lines.append(np.array(points))
         axes.append(
@@ -171,9 +173,11 @@ def test_a_forest_from_elsewhere_keeps_its_edges(skeleton: Skeleton, tmp_path_fa
         return {frozenset((tuple(forest.nodes[u].tolist()), tuple(forest.nodes[v].tolist()))) for u, v in forest.edges}
 
     assert edges(again) == edges(skeleton)
-    assert len(again) == np.count_nonzero(skeleton.degree)
-    base = skeleton.roots[skeleton.degree[skeleton.roots] > 0]
-    assert {tuple(p) for p in again.nodes[again.roots].tolist()} == {tuple(p) for p in skeleton.nodes[base].tolist()}
+    assert len(again) == len(skeleton)
+    assert [len(plant) for plant in again.plants] == [len(plant) for plant in skeleton.plants]
+    assert {tuple(p) for p in again.nodes[again.roots].tolist()} == {
+        tuple(p) for p in skeleton.nodes[skeleton.roots].tolist()
+    }
     assert written(again, path) == again
 
     roots = list(etree.parse(path).iter("root"))
@@ -230,9 +234,45 @@ def test_scores_become_a_confidence_where_none_is_given(comb: Skeleton, tmp_path
     assert {axis.properties["software-confidence"] for axis in kept.axes} == {"1"}
 
 
-def test_lone_nodes_are_left_out(comb: Skeleton, tmp_path: Path) -> None:
-    with_lone = Skeleton([*comb.nodes.tolist(), (99, 99)], comb.edges, root=0)
-    assert len(written(with_lone, tmp_path / "comb.rsml")) == len(comb)
+@pytest.mark.parametrize("dialect", ["strict", "smartroot"])
+def test_a_plant_of_one_node_is_a_root_whose_point_stands_twice(
+    comb: Skeleton, tmp_path: Path, dialect: rsml_metadata.Dialect
+) -> None:
+    nodes = [*comb.nodes.tolist(), (99, 98), (7, 97)]
+    scores = {"node_score": [0.5] * 8 + [0.75, 0.25], "edge_score": [1.0] * 7, "radius": [1.0] * 9 + [3.0]}
+    path = tmp_path / "comb.rsml"
+    rsml.write(Skeleton(nodes, comb.edges, root=[0, 8, 9], **scores), path, dialect=dialect)  # type: ignore[arg-type]
+    text = "".join(path.read_text().split())
+    assert text.count('<pointx="99"y="98"/><pointx="99"y="98"/>') == 1
+    assert text.count('<samplevalue="6"/><samplevalue="6"/>') == 1, "SmartRoot walks both in step"
+    again = rsml.read(path)
+    assert len(again) == len(nodes)
+    assert [len(plant) for plant in again.plants] == [1, 8, 1], "from left to right"
+    lone = [again.axes[0], again.axes[-1]]
+    assert [again.nodes[axis.nodes[0]].tolist() for axis in lone] == [[7, 97], [99, 98]]
+    assert again.radius is not None
+    assert again.radius[lone[0].nodes[0]] == 3
+    assert [axis.properties["software-confidence"] for axis in lone] == ["0.25", "0.75"]
+    assert written(again, tmp_path / "again.rsml") == again
+
+
+def test_two_points_that_differ_in_anything_are_two_nodes(comb: Skeleton, tmp_path: Path) -> None:
+    rsml.write(Skeleton([(1, 2)], []), tmp_path / "spot.rsml")
+    text = (tmp_path / "spot.rsml").read_text()
+    point = '<point x="1" y="2"/>'
+    samples = '<functions><function name="diameter" domain="polyline">{}</function></functions>'
+    for changed, count in (
+        (text, 1),
+        (text.replace(point, f"{point}{point}"), 4),
+        (text.replace(point, '<point x="1" y="2" z="3"/>'), 1),
+        (text.replace(point, '<point x="1" y="2" z="3"/>', 1), 2),
+        (text.replace("</geometry>", "</geometry>" + samples.format('<sample value="4"/>' * 2)), 1),
+        (text.replace("</geometry>", "</geometry>" + samples.format('<sample value="4"/><sample value="5"/>')), 2),
+    ):
+        (tmp_path / "changed.rsml").write_text(changed)
+        read = rsml.read(tmp_path / "changed.rsml")
+        assert len(read) == count
+        assert written(read, tmp_path / "again.rsml") == read
 
 
 def test_edges_of_no_axis_are_not_lost(y_shape: Skeleton, tmp_path: Path) -> None:
@@ -355,7 +395,6 @@ def test_what_cannot_be_held_is_one_line_and_leaves_no_file(ring: Skeleton, comb
     wrong_text = replace(axes[0], label="a\x00b")
     for skeleton, says in (
         (Skeleton([], []), "RSML cannot hold an empty skeleton"),
-        (Skeleton([(1, 1)], []), "RSML cannot hold nodes without edges"),
         (ring, "lies on a cycle"),
         (comb.replace(axes=[wrong_function, *axes[1:]], edge_axis=edge_axis), "cannot hold the function 'diameter'"),
         (comb.replace(axes=[wrong_text, *axes[1:]], edge_axis=edge_axis), "XML cannot hold the character"),

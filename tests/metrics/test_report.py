@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from PIL import Image
 import treeformer
 from treeformer import Skeleton, TreeformerError
 from treeformer.metrics.report import Case, evaluate_cases, folder_cases
+from treeformer.picture_batch import plan
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def folders(tmp_path, comb):
     return prediction, truth
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [0, 1, 2])
 def test_folders_are_paired_by_name(folders, workers):
     cases, extra = folder_cases(*folders)
     calls = []
@@ -40,6 +43,11 @@ def test_folders_are_paired_by_name(folders, workers):
     assert [row["edge_f1"] for row in report.rows] == [1.0, 0.0, 0.0]
     assert report.rows[2]["topo_f1"] == 0.0
     assert calls[-1] == (3, 3)
+
+
+def test_less_than_no_workers_is_one_line(folders):
+    with pytest.raises(TreeformerError, match="workers must be 0"):
+        evaluate_cases(folder_cases(*folders)[0], workers=-1)
 
 
 def test_a_report_is_written_whole(folders, tmp_path):
@@ -98,6 +106,59 @@ def test_of_a_prediction_in_several_formats_the_json_counts(folders):
     assert [case.prediction.name for case in cases if case.prediction] == ["a.json", "b.swc"]
 
 
+def test_sub_folders_are_judged_as_predict_lays_them_out(tmp_path, comb):
+    """Two pictures of one name in two folders, with pictures beside the truths; other formats beside a prediction."""
+    for day in ("day1", "day2/late"):
+        (tmp_path / "photos" / day).mkdir(parents=True)
+        Image.new("RGB", (40, 50), "grey").save(tmp_path / "photos" / day / "a.png")
+    prediction, truth = tmp_path / "photos" / "results", tmp_path / "photos"
+    shifted = comb.replace(nodes=comb.nodes + 9.0)
+    for job, found in zip(plan([truth], prediction, ["rsml", "coco"]), (comb, shifted), strict=True):
+        job.write(found)
+        treeformer.write(comb, job.picture.with_suffix(".rsml"))
+    cases, extra = folder_cases(prediction, truth)
+    assert extra == []
+    assert [case.image for case in cases] == [truth / "day1" / "a.png", truth / "day2" / "late" / "a.png"]
+    report = evaluate_cases(cases)
+    assert [case.name for case in report.cases] == ["day1/a", "day2/late/a"]
+    assert report.missing == ()
+    assert report.rows[0]["edge_f1"] == 1.0
+    assert report.rows[1]["edge_f1"] < 1.0
+
+    (truth / "day1" / "a.rsml").rename(truth / "day1" / "b.rsml")
+    cases, extra = folder_cases(prediction, truth)
+    assert [(case.name, case.prediction is None) for case in cases] == [("day1/b", True), ("day2/late/a", False)]
+    assert extra == [str(Path("day1") / "a.json")]
+
+
+def test_folders_laid_out_differently_are_one_line_and_no_zero(tmp_path, comb):
+    treeformer.write(comb, tmp_path / "predicted" / "day1" / "a.json")
+    treeformer.write(comb, tmp_path / "truth" / "a.json")
+    with pytest.raises(TreeformerError, match=r"no name in common: here day1/a, there a$"):
+        folder_cases(tmp_path / "predicted", tmp_path / "truth")
+
+
+def test_many_without_a_partner_are_one_line(folders, monkeypatch, capfd):
+    from treeformer.cli import main
+
+    truth = folders[1]
+    for number in range(20):
+        (truth / f"c{number:02}.json").write_bytes((truth / "c.json").read_bytes())
+    monkeypatch.setattr(sys, "argv", ["treeformer", "evaluate", *map(str, folders)])
+    with contextlib.suppress(SystemExit):
+        main()
+    assert ": c, c00, c01, c02, c03, c04, c05, c06, c07, c08 and 11 more\n" in capfd.readouterr().err
+
+
+def test_a_file_in_place_of_a_folder_is_one_line(folders, monkeypatch, capfd):
+    from treeformer.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["treeformer", "evaluate", str(folders[0]), str(folders[1] / "b.json")])
+    with pytest.raises(SystemExit):
+        main()
+    assert capfd.readouterr().err.endswith("b.json: a file; evaluate compares two folders\n")
+
+
 def test_the_command(folders, tmp_path, monkeypatch, capfd):
     from treeformer.cli import main
 
@@ -108,6 +169,6 @@ def test_the_command(folders, tmp_path, monkeypatch, capfd):
     out, err = capfd.readouterr()
     assert not stop.value.code
     assert "topo_f1" in out
-    assert "c: no prediction" in err
-    assert "other.json: no truth" in err
+    assert "treeformer: 1 picture without a prediction, counted as an empty skeleton: c\n" in err
+    assert "treeformer: 1 prediction without a truth of the same name, left out: other.json\n" in err
     assert "3 pictures evaluated" in err

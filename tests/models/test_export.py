@@ -23,6 +23,8 @@ from treeformer.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolderError
 from treeformer.models import InferenceModel, TreeFormer, inference
 from treeformer.models import export as export_module
 from treeformer.models.export import export_model, load_trained, save_pretrained
+from treeformer.models.ggt import GGTConfig
+from treeformer.models.two_stage import TwoStageConfig
 from treeformer.nn.heat_map import peaks
 from treeformer.synthetic import picture
 
@@ -255,6 +257,18 @@ class TestExport:
         assert rest.pop("int8") is False
         assert rest == {name: getattr(expected, name) for name in rest}
         assert len(rest) == 6
+
+    @pytest.mark.parametrize(
+        ("settings", "said"),
+        [(TwoStageConfig(), "two_stage or hourglass"), (TwoStageConfig.hourglass(), "two_stage"), (GGTConfig(), "ggt")],
+    )
+    def test_a_model_of_another_kind_is_told_which_can_be_exported(self, saved, tmp_path, settings, said):
+        path = tmp_path / "best.safetensors"
+        safetensors.write(path, {"weight": np.zeros(3)}, {"config": json.dumps(asdict(settings))})
+        result = CliRunner().invoke(app, ["export", str(path), "-o", str(tmp_path / "out")])
+        assert f"best.safetensors: weights of a {said}" in str(result.exception)
+        assert str(result.exception).endswith("model; only TreeFormers can be exported: default, paper, tiny")
+        assert not saved
 
     def test_mistakes(self, saved, trained, folder, tmp_path):
         with pytest.raises(ModelFolderError, match=r"not the best\.safetensors of a training run"):

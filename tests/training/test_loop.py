@@ -248,6 +248,9 @@ def test_a_mistake_is_one_line(config_file, tmp_path, override, message):
     ("option", "message"),
     [
         ({"accelerator": "toaster"}, "toaster"),
+        pytest.param(
+            {"accelerator": "gpu"}, "gpu", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
+        ),
         ({"devices": 0}, "0 devices"),
         ({"machines": 0}, "0 machines"),
         ({"max_minutes": 0.0}, "must be positive, not 0 minutes"),

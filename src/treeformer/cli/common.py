@@ -18,7 +18,7 @@ USAGE_ERROR = 2
 INTERRUPTED = 130
 ALL_CORES = os.cpu_count() or 1
 
-Workers = Annotated[int, typer.Option(help="Processes that work at the same time.")]
+Workers = Annotated[int, typer.Option(help="Processes that work at the same time; 0 or 1: this one alone.")]
 BAR = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 app = typer.Typer(

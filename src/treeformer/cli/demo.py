@@ -15,8 +15,10 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the results.")] = Path("demo"),
 ) -> None:
     """Predict the example pictures that ship, draw and measure them, and compare them with the truth."""
+    from treeformer.files import check_folder
     from treeformer.model_folder import DEFAULT_FOLDER
 
+    check_folder(output)
     if DEFAULT_FOLDER.is_dir():
         _predict_examples(output)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,8 @@ from treeformer.errors import TreeformerError
 
 if TYPE_CHECKING:
     from treeformer.metrics.report import Report
+
+NAMED = 10  # of the pictures that have no partner
 
 
 @app.command(
@@ -27,7 +30,7 @@ def evaluate(
         Path | None, typer.Argument(metavar="PRED", help="A folder of predicted skeletons; with --model, a data set.")
     ] = None,
     truth: Annotated[
-        Path | None, typer.Argument(metavar="TRUTH", help="A folder of true skeletons with the same stems.")
+        Path | None, typer.Argument(metavar="TRUTH", help="A folder of true skeletons, laid out and named alike.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A folder for CSV and JSON tables and the worst ten, drawn.")
@@ -64,12 +67,14 @@ def evaluate(
         raise TreeformerError("--split, --synthetic and --plants are for the judgement of a model: --model is missing")
     elif prediction is None or truth is None:
         raise TreeformerError("evaluate needs two folders, PRED and TRUTH, or --model and a data set")
+    elif prediction.is_file() or truth.is_file():
+        raise TreeformerError(f"{prediction if prediction.is_file() else truth}: a file; evaluate compares two folders")
     else:
         cases, without_truth = folder_cases(prediction, truth, images)
         with progress("evaluating") as show:
             report = evaluate_cases(cases, image_size=image_size, radius_px=radius, workers=workers, progress=show)
-        remarks = [f"{name}: no prediction; counted as an empty skeleton" for name in report.missing]
-        remarks += [f"{name}: no truth of this name; left out" for name in without_truth]
+        remarks = _unpaired("picture", "without a prediction, counted as an empty skeleton", report.missing)
+        remarks += _unpaired("prediction", "without a truth of the same name, left out", without_truth)
     Console().print(report.table())
     for remark in remarks:
         say(f"treeformer: {remark}")
@@ -82,6 +87,14 @@ def evaluate(
         report.failures,
         total=len(report.rows) + len(report.failures),
     )
+
+
+def _unpaired(what: str, fate: str, names: Sequence[str]) -> list[str]:
+    """One line, however many they are; none where there are none."""
+    if not names:
+        return []
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return [f"{counted(len(names), what)} {fate}: {', '.join(names[:NAMED])}{more}"]
 
 
 def _of_model(

@@ -24,7 +24,9 @@ CARD_LINES = 12  # of the card that `info` shows
     )
 )
 def export(
-    model: Annotated[Path, typer.Argument(help="The best.safetensors of a training run, or a model folder.")],
+    model: Annotated[
+        Path, typer.Argument(help="The best.safetensors of a run (default, paper, tiny), or a model folder.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The model folder to write.")],
     input_size: Annotated[int | None, typer.Option(help="Side of the square input, px.")] = None,
     working_size: Annotated[

@@ -67,7 +67,9 @@ def predict(
         PrecisionChoice, typer.Option(help="Of ONNX Runtime; auto is int8, the quicker, where the model has it.")
     ] = PrecisionChoice.auto,
     threads: Annotated[int | None, typer.Option(help="CPU threads of the network; by default all cores.")] = None,
-    workers: Annotated[int, typer.Option(help="Threads or, with a GPU, processes.")] = min(MOST_READERS, ALL_CORES),
+    workers: Annotated[
+        int, typer.Option(help="Threads that read pictures ahead or, for many on a GPU, processes; 0: none.")
+    ] = min(MOST_READERS, ALL_CORES),
     batch: Annotated[
         int | None, typer.Option(help="Pictures or tiles at once; by default as suits the engine.")
     ] = None,
@@ -82,6 +84,8 @@ def predict(
     if traits is not None:
         check_table(traits)
         check_folder(traits.parent)
+    elif px_per_mm is not None:
+        raise TreeformerError("--px-per-mm is for the table of traits: --traits is missing")
     traits_of([], px_per_mm=px_per_mm)
     check_folder(output)
     options: dict[str, Any] = {"working_size": _working_size(size), "plants": plants, "min_confidence": min_confidence}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -51,6 +50,8 @@ def convert(
     with progress("converting") as show:
         report = run(source, target, to=to, from_=from_, progress=show)
     total = len(report.written) + len(report.failures)
+    if total == 0:
+        raise FormatError(f"{source}: no skeleton file in this folder")
     passed = f", {counted(report.skipped, 'other file')} passed over" if report.skipped else ""
     finish(f"{counted(len(report.written), 'file')} written to {target}{passed}", report.failures, total=total)
 
@@ -134,17 +135,13 @@ def skeleton_files(paths: Sequence[Path], besides: Path | None = None) -> list[P
 
     Names that begin with a dot are passed over in folders.
     """
-    from treeformer.files import unreadable
+    from treeformer.files import files_below
     from treeformer.formats import SUFFIXES, is_skeleton_file
 
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside: list[Path] = []
-            for name, folders, files in os.walk(path, onerror=unreadable):
-                folders[:] = sorted(folder for folder in folders if not folder.startswith("."))
-                inside += [Path(name) / file for file in sorted(files) if not file.startswith(".")]
-            known = [file for file in inside if file.suffix.lower() in SUFFIXES and file != besides]
+            known = [file for file in files_below(path) if file.suffix.lower() in SUFFIXES and file != besides]
             skeletons = [file for file in known if is_skeleton_file(file)]
             if not skeletons:
                 raise FormatError(f"{path}: no skeleton file in this folder")

@@ -11,6 +11,7 @@ from treeformer.data.dataset import has_pair, write_pair
 from treeformer.data.recipe import claim, write_recipe
 from treeformer.data.workers import Progress, for_each, no_progress
 from treeformer.errors import TreeformerError
+from treeformer.pools import check_workers
 
 # So many pictures are one task of a worker process.
 PICTURES_A_TASK = 8
@@ -26,7 +27,7 @@ class SynthReport:
 
     def __str__(self) -> str:
         kept = f", {self.kept} were there" if self.kept else ""
-        return f"{self.out}: {self.made} pictures made{kept}"
+        return f"{self.out}: {self.made} {'picture' if self.made == 1 else 'pictures'} made{kept}"
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,14 @@ def synth(
 
     Args:
         size: (width, height) px.
-        workers: processes; a script that asks for more than one needs the usual `if __name__ == "__main__":`.
+        workers: processes; 0 and 1 are this one alone. A script that asks for more needs the usual
+            `if __name__ == "__main__":`.
         progress: called with the number of pictures done and the number in all.
     """
     folder = Path(out)
     if count < 1:
         raise TreeformerError(f"count must be one picture or more, not {count}")
-    if workers < 1:
-        raise TreeformerError(f"workers must be one or more, not {workers}")
+    check_workers(workers)
     synthetic.picture(preset, look, seed, size)  # a wrong name, seed or size ends it before anything is written
     width, height = size
     recipe = {

@@ -21,7 +21,7 @@ def no_progress(done: int, total: int) -> None:
 def for_each(
     task: Callable[[Item], Result], items: Sequence[Item], workers: int, then: Callable[[Result], None]
 ) -> None:
-    """`then(task(item))` for each item in order; the tasks run in `workers` processes, in this one where that is 1.
+    """`then(task(item))` for each item in order; they run in `workers` processes, in this one where that is 0 or 1.
 
     The first error ends it, and so does Ctrl-C: tasks that have begun are finished, the others never begin.
     """

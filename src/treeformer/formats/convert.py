@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeAlias
 
 from treeformer.errors import FormatError
+from treeformer.files import check_folder
 from treeformer.formats import (
     FORMATS,
     Format,
@@ -60,7 +61,7 @@ def convert(
     No file replaces one that it was made from, nor one that was made in the same run: that is a failure.
 
     Raises:
-        FormatError: where the arguments themselves are wrong; failures with single files are in the report.
+        TreeformerError: where the arguments themselves are wrong; failures with single files are in the report.
     """
     origin, destination = Path(source), Path(target)
     if from_ is not None:
@@ -71,6 +72,7 @@ def convert(
         raise FormatError(f"{error.filename}: cannot be read ({error.strerror})") from None
     if is_folder or into_folder:
         batch = _Batch(_format_of_folder(to), from_)
+        check_folder(destination)  # one line, not one for every file
     else:
         batch = _Batch(format_for_writing(destination, to), from_, single_target=destination)
     if is_folder:

@@ -7,8 +7,9 @@ file's lines, so that a file read and written has the same lines to the last bit
 - What the schema has no place for (unknown nodes and attributes, values of the wrong type, plants
   without roots) is kept in `metadata["rsml"]["unknown"]` of the axis, plant or skeleton and written back.
 - Plants without any point are left out; `metadata["rsml"]["empty_plants"]` is their number.
-- A root of one point is an axis of one node (and is written with that point twice, as the schema wants
-  two). A root without points is no axis: its laterals go to the nearest root above that has some.
+- A root of one point is an axis of one node. It is written with that point twice, as the schema wants two,
+  and two points that are alike in everything are read as one. A root without points is no axis: its laterals
+  go to the nearest root above that has some.
 - `radius` is half the function `diameter` where that has one sample a point; at a node that two axes
   share, the value of the one that stands first in the file counts.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -95,6 +95,9 @@ def read_root(element: Element, where: str) -> Root:
     for kind in ("polyline", "rootnavspline"):
         if kind in shapes and not len(root.points):
             root.points, root.z = _read_points(shapes[kind], where)
+    if _is_one_point_twice(root):
+        root.points, root.z = root.points[:1], root.z and root.z[:1]
+        root.functions = [replace(f, samples=f.samples[:1]) if _is_pair(f) else f for f in root.functions]
     if "polyline" in shapes and _says_more_than_points(shapes["polyline"]):
         root.unknown.append(unknown_node("polyline", shapes["polyline"]))
     return root
@@ -179,6 +182,20 @@ def _read_points(shape: Element, where: str) -> tuple[FloatArray, list[float | N
     # Adding zero turns -0.0 into the zero that it equals.
     points = np.asarray(rows, dtype=np.float64).reshape(-1, 2) + 0.0
     return points, None if all(z is None for z in depths) else depths
+
+
+def _is_one_point_twice(root: Root) -> bool:
+    """Whether the line is that of an axis of one node: two points, equal in x, y, z and all that is said of them."""
+    return (
+        len(root.points) == 2
+        and bool((root.points[0] == root.points[1]).all())
+        and (root.z is None or root.z[0] == root.z[1])
+        and all(f.samples[0] == f.samples[1] for f in root.functions if _is_pair(f))
+    )
+
+
+def _is_pair(function: Function) -> bool:
+    return function.is_by_point and len(function.samples) == 2
 
 
 def _coordinate(name: str, fields: Mapping[str, str], point: int, where: str) -> float:

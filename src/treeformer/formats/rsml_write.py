@@ -8,7 +8,8 @@ A skeleton that came from RSML is written as it was read. For any other:
   primary (order 0) or a lateral root.
 - If no axis has a function `diameter`, those along which the radius is known get one.
 - Where edges or nodes have scores, their mean along an axis is its property `software-confidence`.
-- Nodes without any edge cannot be held and are left out; a skeleton of nothing else is an error.
+- A node without any edge, a plant of its own as a rule, is a root whose point stands twice, since the schema
+  wants two; the reader makes one node of them.
 
 Kept geometry, annotations and z are left out where the points of the axis are no longer those read.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -70,15 +72,16 @@ class _Writer:
         _ = skeleton.parents  # an error where there is a cycle
         if (skeleton.edge_axis < 0).any():
             skeleton = skeleton.replace(axes=None, edge_axis=None)
+        self.is_from_rsml = "rsml" in skeleton.metadata and skeleton.has_file_axes
+        skeleton = _with_axes_of_lone_nodes(skeleton)
         if not any(axis.nodes for axis in skeleton.axes):
-            raise FormatError(f"RSML cannot hold {'nodes without edges' if len(skeleton) else 'an empty skeleton'}")
+            raise FormatError("RSML cannot hold an empty skeleton")
         if skeleton.axis_order.max() > _MAX_ORDER:
             raise FormatError(f"RSML cannot hold axes of an order above {_MAX_ORDER}")
         self.skeleton = skeleton
         self.file_stem = file_stem
         self.is_smartroot = dialect == "smartroot"
         self.dialect = dialect
-        self.is_from_rsml = "rsml" in skeleton.metadata and skeleton.has_file_axes
         self.has_diameters = any(function.name == "diameter" for axis in skeleton.axes for function in axis.functions)
         self.confidence = _confidence(skeleton)
         self.laterals: dict[int | None, list[int]] = {None: []}
@@ -138,6 +141,8 @@ class _Writer:
         if functions := [function for function in self._functions(axis) if function.samples]:
             inner.append("<functions>")
             for function in functions:
+                if len(axis.nodes) == 1 and function.is_by_point and len(function.samples) == 1:
+                    function = replace(function, samples=function.samples * 2)  # as many as points
                 inner += _indented(1, self._sequence(_function_start(function), "function", _samples(function)))
             inner.append("</functions>")
         if notes := placed(unknown, "annotations"):
@@ -167,6 +172,15 @@ class _Writer:
         if self.is_smartroot:
             return [f"{start}>{''.join(elements)}</{name}>"]
         return [f"{start}>", *_indented(1, elements), f"</{name}>"]
+
+
+def _with_axes_of_lone_nodes(skeleton: Skeleton) -> Skeleton:
+    """The skeleton with an axis for every node that has no edge and is on no axis."""
+    on_axes = {node for axis in skeleton.axes for node in axis.nodes}
+    lone = [node for node in np.flatnonzero(skeleton.degree == 0).tolist() if node not in on_axes]
+    plant = skeleton.plant_of_node.tolist()
+    axes = [*skeleton.axes, *(Axis((node,), plant=plant[node]) for node in lone)]
+    return skeleton.replace(axes=axes, edge_axis=skeleton.edge_axis) if lone else skeleton
 
 
 def _points(points: FloatArray, z: Sequence[float | None] | None) -> list[str]:
@@ -214,14 +228,13 @@ def _unknown(metadata: Mapping[str, Any]) -> list[Record]:
 
 def _confidence(skeleton: Skeleton) -> dict[int, float]:
     """For each axis the mean score of its edges, else of its nodes; left out where it has none or it is not in 0..1."""
+    means: dict[int, float] = {}
+    if (score := skeleton.node_score) is not None:
+        means = {k: float(score[list(axis.nodes)].mean()) for k, axis in enumerate(skeleton.axes) if axis.nodes}
     if skeleton.edge_score is not None:
         count = np.bincount(skeleton.edge_axis, minlength=len(skeleton.axes))
         total = np.bincount(skeleton.edge_axis, weights=skeleton.edge_score, minlength=len(skeleton.axes))
-        means = dict(enumerate(np.divide(total, count, out=np.full(len(total), -1.0), where=count > 0).tolist()))
-    elif (score := skeleton.node_score) is not None:
-        means = {k: float(score[list(axis.nodes)].mean()) for k, axis in enumerate(skeleton.axes) if axis.nodes}
-    else:
-        return {}
+        means |= {k: float(total[k] / count[k]) for k in np.flatnonzero(count).tolist()}
     return {axis: mean for axis, mean in means.items() if 0 <= mean <= 1}
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treeformer import formats
 from treeformer.errors import FormatError, TreeformerError
-from treeformer.files import whole_file
+from treeformer.files import files_below, whole_file
 from treeformer.images import IMAGE_SUFFIXES, open_image
 from treeformer.metrics.evaluation import Estimate, evaluate_pair, summarise
-from treeformer.pools import process_pool
+from treeformer.pools import check_workers, process_pool
 from treeformer.skeleton import Skeleton
 
 if TYPE_CHECKING:
@@ -133,8 +133,10 @@ def evaluate_cases(
 ) -> Report:
     """Judge every case, in `workers` processes; those that cannot be judged are named and the rest goes on.
 
-    image_size: (width, height) px, where neither the skeletons nor a picture tell. progress: called with (done, total).
+    image_size: (width, height) px, where neither the skeletons nor a picture tell. workers: 0 and 1 are this process
+    alone. progress: called with (done, total).
     """
+    check_workers(workers)
     jobs = [(case, image_size, radius_px) for case in cases]
     if not jobs:
         raise TreeformerError("there is no picture to evaluate")
@@ -156,42 +158,57 @@ def evaluate_cases(
 def folder_cases(
     prediction: str | os.PathLike[str], truth: str | os.PathLike[str], images: str | os.PathLike[str] | None = None
 ) -> tuple[list[Case], list[str]]:
-    """The skeleton files of two folders, paired by stem, and the names of predictions without a truth.
+    """The skeleton files of two folders, paired by name, and the predictions without a truth.
 
-    Two truths of one stem are an error. Of several predictions the one in .json counts, beside which
+    A name is the way to the file below its folder, without its suffix: `day1/a`. So truths lie as the predictions
+    do, which `treeformer predict` lays as it found the pictures. Two truths of one name are an error, and so are
+    two folders without any name in common. Of several predictions the one in .json counts, beside which
     `treeformer predict` writes other formats.
 
-    images: a folder of pictures with the same stems; by default the truth's folder, then the prediction's.
+    images: a folder of pictures of the same names; by default the truth's folder, then the prediction's.
     """
-    predictions, truths = _by_stem(Path(prediction), prefer=".json"), _by_stem(Path(truth))
-    folders = [Path(images)] if images is not None else [Path(truth), Path(prediction)]
+    predicted, true = Path(prediction), Path(truth)
+    predictions, truths = _skeleton_files(predicted, true, prefer=".json"), _skeleton_files(true, predicted)
+    if not predictions.keys() & truths.keys():
+        first, other = min(predictions), min(truths)
+        raise FormatError(f"{predicted} and {true} have no name in common: here {first}, there {other}")
+    folders = [(Path(images), None)] if images is not None else [(true, predicted), (predicted, true)]
     pictures: dict[str, Path] = {}
-    for folder in reversed(folders):
-        pictures |= {path.stem: path for path in _files(folder) if path.suffix.lower() in IMAGE_SUFFIXES}
-    cases = [Case(stem, predictions.get(stem), path, pictures.get(stem)) for stem, path in truths.items()]
-    return cases, [path.name for stem, path in predictions.items() if stem not in truths]
+    for folder, without in reversed(folders):
+        files = files_below(folder, without)
+        pictures |= {_name(path, folder): path for path in files if path.suffix.lower() in IMAGE_SUFFIXES}
+    cases = [Case(name, predictions.get(name), path, pictures.get(name)) for name, path in truths.items()]
+    without_truth = [
+        str(path.relative_to(predicted))
+        for name, path in predictions.items()
+        if name not in truths and not _is_copy(name, predictions)
+    ]
+    return cases, without_truth
 
 
-def _files(folder: Path) -> list[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    except OSError as error:
-        raise FormatError(f"{folder}: cannot be read ({error.strerror})") from None
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).with_suffix("").as_posix()
 
 
-def _by_stem(folder: Path, prefer: str | None = None) -> dict[str, Path]:
+def _is_copy(name: str, predictions: Mapping[str, Path]) -> bool:
+    """Whether `treeformer predict` wrote this one beside another, in a format that shares its suffix: a.coco.json."""
+    stem, _, format_name = name.rpartition(".")
+    return stem in predictions and format_name in formats.FORMATS
+
+
+def _skeleton_files(folder: Path, without: Path, prefer: str | None = None) -> dict[str, Path]:
     files: dict[str, list[Path]] = {}
-    for path in _files(folder):
+    for path in files_below(folder, without):
         if path.suffix.lower() in formats.SUFFIXES and formats.is_skeleton_file(path):
-            files.setdefault(path.stem, []).append(path)
+            files.setdefault(_name(path, folder), []).append(path)
     if not files:
         raise FormatError(f"{folder}: no skeleton file in this folder")
     found: dict[str, Path] = {}
-    for stem, paths in files.items():
+    for name, paths in files.items():
         meant = [path for path in paths if path.suffix.lower() == prefer] or paths
         if len(meant) > 1:
             raise FormatError(f"{meant[1]}: {meant[0].name} has the same name; which is meant?")
-        found[stem] = meant[0]
+        found[name] = meant[0]
     return found
 
 

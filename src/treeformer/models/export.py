@@ -24,6 +24,7 @@ from treeformer.model_folder import (
     write_config,
 )
 from treeformer.models.config import TreeFormerConfig
+from treeformer.models.registry import MODELS
 from treeformer.models.treeformer import FEWEST_TOKENS, TreeFormer
 
 ARCHITECTURE = "TreeFormer"
@@ -124,7 +125,18 @@ def load_trained(path: Path) -> TreeFormer:
         settings = json.loads(metadata["config"])
     except (KeyError, ValueError):
         raise ModelFolderError(f"{path}: not the best.safetensors of a training run (it has no settings)") from None
+    _check_kind(settings, path)
     return _network(settings, path)
+
+
+def _check_kind(settings: dict[str, Any], path: Path) -> None:
+    """One line where these are the settings of a model that can be trained but not exported."""
+    names = {name: {field.name for field in fields(kind.settings())} for name, kind in MODELS.items()}
+    exported = [name for name, kind in MODELS.items() if kind.module is TreeFormer]
+    if others := [name for name in MODELS if name not in exported and names[name] == settings.keys()]:
+        raise ModelFolderError(
+            f"{path}: weights of a {' or '.join(others)} model; only TreeFormers can be exported: {', '.join(exported)}"
+        )
 
 
 def write_weights(path: Path, model: TreeFormer) -> None:

@@ -349,7 +349,7 @@ def _fabric(config: TrainingConfig, accelerator: str, devices: int, machines: in
     strategy = "ddp" if devices * machines > 1 else "auto"
     try:
         return Fabric(accelerator=accelerator, devices=devices, num_nodes=machines, strategy=strategy)
-    except (ValueError, MisconfigurationException) as error:  # an unknown accelerator, more GPUs than there are
+    except (ValueError, RuntimeError, MisconfigurationException) as error:  # an unknown accelerator, no or too few GPUs
         asked = f"{accelerator}, {devices} devices, {machines} machines"
         raise ConfigError(f"cannot train on {asked}: {' '.join(str(error).split())}") from None
 

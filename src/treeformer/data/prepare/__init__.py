@@ -16,6 +16,7 @@ from treeformer.data.prepare.run import Options, run
 from treeformer.data.prepare.single_guyot import SINGLE_GUYOT
 from treeformer.data.workers import Progress, no_progress
 from treeformer.errors import TreeformerError
+from treeformer.pools import check_workers
 
 __all__ = ["SETS", "PrepareReport", "PublicSet", "prepare"]
 
@@ -49,11 +50,13 @@ def prepare(
         spacing_px: of the nodes, at that scale; 0 keeps those of the annotation, None is the set's own.
         plants: the whole picture with all its plants, or one picture a plant, cut out.
         merge_overlaps: let roots that are drawn over each other share the line.
-        workers: processes; a script that asks for more than one needs the usual `if __name__ == "__main__":`.
+        workers: processes; 0 and 1 are this one alone. A script that asks for more needs the usual
+            `if __name__ == "__main__":`.
         progress: called with the number of pictures done and the number in all.
     """
     if name not in SETS:
         raise TreeformerError(f"no public set {name!r}: choose one of {', '.join(SETS)}")
+    check_workers(workers)
     public_set = SETS[name]
     options = Options(
         size=public_set.size if size is None else size,
