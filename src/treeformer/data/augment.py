@@ -182,10 +182,8 @@ def move(
     skeleton: Skeleton, affine: ArrayLike, size: tuple[int, int], *, keep: Literal["forest", "largest"] = "forest"
 ) -> Skeleton:
     """The skeleton under an affine map (2,3), cut at a frame of this (width, height), without its file's axes."""
-    if skeleton.has_file_axes:
-        skeleton = skeleton.replace(axes=None, edge_axis=None)
     width, height = size
-    cut = skeleton.transform(affine, image_size=size).crop(0, 0, width, height, keep=keep)
+    cut = skeleton._without_file_axes.transform(affine, image_size=size).crop(0, 0, width, height, keep=keep)
     return _without_scraps(cut) if keep == "forest" else cut
 
 
