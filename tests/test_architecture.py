@@ -19,7 +19,7 @@ LAYERS = (
     {"images", "axes", "safetensors", "model_folder", "engines"},
     {"branches", "checks", "spanning"},
     {"forest"},
-    {"derive", "networkx_graph"},
+    {"derive", "networkx_graph", "topology"},
     {"skeleton"},
     {"formats", "draw", "synthetic", "decode", "decode_maps", "doubles", "draw_maps"},
     {"traits", "metrics", "examples", "tiles"},

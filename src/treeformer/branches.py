@@ -222,7 +222,7 @@ def respace(points: FloatArray, branches: Branches, spacing: float) -> Derived:
 
     points (P,2): the coordinates at branches.nodes.
     """
-    arc, length = _arc_lengths(points, branches)
+    arc, length, _ = _arc_lengths(points, branches)
     total = arc[branches.last] - arc[branches.first]
     intervals = np.maximum(1, np.floor(total / spacing + 0.5).astype(np.intp))
     branch, rank = _ranks(intervals - 1)
@@ -235,9 +235,7 @@ def grid_crossings(points: FloatArray, branches: Branches, spacing: float, apart
     Crossings of one branch that follow each other within `apart` px along it count as one, in their middle, and those
     that near to an end as none. points (P,2): the coordinates at branches.nodes.
     """
-    arc, length = _arc_lengths(points, branches)
-    step = np.diff(points, axis=0, append=points[-1:] if len(points) else points)
-    step[branches.last] = 0.0
+    arc, length, step = _arc_lengths(points, branches)
     branch_of = np.repeat(np.arange(len(branches.first)), branches.last - branches.first + 1)
     branch, distance = [], []
     for axis in (0, 1):
@@ -262,12 +260,15 @@ def grid_crossings(points: FloatArray, branches: Branches, spacing: float, apart
     return _divided(arc, length, branches, crossed[inner], where[inner])
 
 
-def _arc_lengths(points: FloatArray, branches: Branches) -> tuple[FloatArray, FloatArray]:
-    """At each point the arc length so far, over all branches, and the length of the step to the next point."""
-    step = np.diff(points, axis=0, append=points[-1:] if len(points) else points)
+def _arc_lengths(points: FloatArray, branches: Branches) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """At each point the arc length so far, over all branches, and the length and vector of the step to the next."""
+    step = np.zeros_like(points)
+    np.subtract(points[1:], points[:-1], out=step[:-1])
+    step[branches.last] = 0.0
     length = np.hypot(step[:, 0], step[:, 1])
-    length[branches.last] = 0.0
-    return np.concatenate([[0.0], np.cumsum(length)])[:-1], length
+    arc = np.zeros(len(points))
+    np.cumsum(length[:-1], out=arc[1:])
+    return arc, length, step
 
 
 def _ranks(count: IntArray) -> tuple[IntArray, IntArray]:
@@ -320,6 +321,13 @@ def _locate(
     return segment, np.clip(t, 0.0, 1.0)
 
 
+def inside(nodes: FloatArray, left: float, top: float, right: float, bottom: float) -> BoolArray:
+    """(N,) the nodes in a frame, whose border belongs to it."""
+    x, y = nodes[:, 0], nodes[:, 1]
+    within: BoolArray = (x >= left) & (x <= right) & (y >= top) & (y <= bottom)
+    return within
+
+
 def clip(nodes: FloatArray, edges: IntArray, left: float, top: float, right: float, bottom: float) -> Derived:
     """Cut the graph at a frame (its border belongs to it), with a new node wherever an edge crosses.
 
@@ -337,12 +345,12 @@ def clip(nodes: FloatArray, edges: IntArray, left: float, top: float, right: flo
             enter = np.where(slope > 0, np.maximum(enter, t), enter)
             leave = np.where(slope < 0, np.minimum(leave, t), leave)
             enter = np.where((slope == 0) & (gap > 0), np.inf, enter)
-    inside = (nodes[:, 0] >= left) & (nodes[:, 0] <= right) & (nodes[:, 1] >= top) & (nodes[:, 1] <= bottom)
+    stays = inside(nodes, left, top, right, bottom)
     # Rounding must not move an end that is inside, nor keep one that is outside.
-    enter = np.where(inside[edges[:, 0]], 0.0, enter)
-    leave = np.where(inside[edges[:, 1]], 1.0, leave)
+    enter = np.where(stays[edges[:, 0]], 0.0, enter)
+    leave = np.where(stays[edges[:, 1]], 1.0, leave)
     kept = np.flatnonzero(enter < leave)
-    old = np.flatnonzero(inside)
+    old = np.flatnonzero(stays)
     number = np.full(len(nodes), -1, dtype=np.intp)
     number[old] = np.arange(len(old))
     tail, head = number[edges[kept, 0]], number[edges[kept, 1]]

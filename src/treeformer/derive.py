@@ -95,10 +95,14 @@ def _roots(skeleton: Skeleton, made: Derived) -> IntArray:
     """In every piece that descends from a rooted one, the node nearest to that root."""
     if len(skeleton.roots) == 0 or len(made.i) == 0:
         return skeleton.roots[:0]
-    if not skeleton.is_forest:
-        number = np.full(len(skeleton), -1, dtype=np.intp)
-        number[made.i[made.t == 0]] = np.flatnonzero(made.t == 0)
-        return number[skeleton.roots][number[skeleton.roots] >= 0]
+    place = np.flatnonzero(made.t == 0)[::-1]  # reversed: of several at one place the first is written last
+    number = np.full(len(skeleton), -1, dtype=np.intp)
+    number[made.i[place]] = place
+    kept = np.sort(number[skeleton.roots])
+    kept = kept[kept >= 0]
+    # No two roots were in one piece: where a forest has as many pieces as roots that stayed, each has its own.
+    if not skeleton.is_forest or len(kept) == len(made.i) - len(made.edges):
+        return kept
     far = skeleton.distance_from_base
     distance = far[made.i] + made.t * (far[made.j] - far[made.i])
     piece = components(made.edges, len(made.i))

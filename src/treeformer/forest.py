@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order
 
 from treeformer.axes import IntArray
 from treeformer.branches import adjacency
@@ -36,21 +34,25 @@ class Walk:
 
 
 def walk_forest(edges: IntArray, count: int, bases: IntArray) -> Walk:
-    """Walk a graph without cycles from one base a connected piece; edges (E,2) over `count` nodes."""
-    if count == 0:
-        return Walk([], bases, bases)
-    # A virtual node joined to every base makes the forest one tree.
-    virtual = np.stack([np.full(len(bases), count), bases], axis=1)
-    pairs = np.concatenate([edges, virtual])
-    graph = csr_array((np.ones(len(pairs), dtype=np.int8), (pairs[:, 0], pairs[:, 1])), shape=(count + 1,) * 2)
-    order, before = breadth_first_order(graph, count, directed=False)
-    parents = before[:count].astype(np.intp)
-    parents[bases] = -1
-    first, second = edges[:, 0], edges[:, 1]
-    child = np.where(parents[second] == first, second, first)
-    edge = np.full(count, -1, dtype=np.intp)
-    edge[child] = np.arange(len(edges))
-    return Walk(order[1:].tolist(), frozen(parents), frozen(edge))
+    """Walk a graph without cycles from one base a connected piece; edges (E,2) over `count` nodes.
+
+    The bases come in rising order, and so do the neighbours of a node: first those to which an edge leads, then those
+    from which one comes.
+    """
+    # Lists, not scipy's breadth_first_order: to build its sparse matrix costs more than to walk the few hundred nodes
+    # of a plant.
+    by_ends = np.lexsort((edges[:, 1], edges[:, 0]))
+    row_, to_, at_ = adjacency(edges[by_ends], count)
+    row, to, at = row_.tolist(), to_.tolist(), by_ends[at_].tolist()
+    order = np.sort(bases).tolist()
+    parents, edge = [-1] * count, [-1] * count
+    for node in order:  # which grows on the way
+        for slot in range(row[node], row[node + 1]):
+            other = to[slot]
+            if other != parents[node]:
+                parents[other], edge[other] = node, at[slot]
+                order.append(other)
+    return Walk(order, *(frozen(np.asarray(values, dtype=np.intp)) for values in (parents, edge)))
 
 
 def node_on_a_cycle(edges: IntArray, count: int) -> int:

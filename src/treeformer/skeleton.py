@@ -27,7 +27,8 @@ from treeformer.checks import (
 )
 from treeformer.derive import derive, part, piece_lengths, split_plants, transformed
 from treeformer.errors import SkeletonError
-from treeformer.forest import Walk, node_on_a_cycle, walk_forest
+from treeformer.forest import Walk, node_on_a_cycle
+from treeformer.topology import Topology
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -147,6 +148,10 @@ class Skeleton:
 
     # ---- shape --------------------------------------------------------------------------------
 
+    @cached_property
+    def _topology(self) -> Topology:
+        return Topology(self.edges, len(self.nodes), self.roots, self._edge_axis)
+
     def __len__(self) -> int:
         return len(self.nodes)
 
@@ -186,21 +191,20 @@ class Skeleton:
         """The stated root, the first where there are several (`roots` has all), None where none is stated."""
         return int(self.roots[0]) if len(self.roots) else None
 
-    @cached_property
+    @property
     def degree(self) -> IntArray:
         """(N,) number of edges at each node."""
-        return frozen(np.bincount(self.edges.ravel(), minlength=len(self.nodes)).astype(np.intp))
+        return self._topology.degree
 
-    @cached_property
+    @property
     def piece(self) -> IntArray:
         """(N,) the connected piece of each node, numbered by lowest node index."""
-        return frozen(br.components(self.edges, len(self.nodes)))
+        return self._topology.piece
 
-    @cached_property
+    @property
     def is_forest(self) -> bool:
         """No cycles. True for an empty skeleton."""
-        pieces = int(self.piece.max()) + 1 if len(self.nodes) else 0
-        return len(self.edges) == len(self.nodes) - pieces
+        return self._topology.is_forest
 
     @property
     def is_tree(self) -> bool:
@@ -220,32 +224,25 @@ class Skeleton:
 
     # ---- the rooted forest --------------------------------------------------------------------
 
-    @cached_property
+    @property
     def bases(self) -> IntArray:
         """One node a connected piece, where walks begin: the stated root, else the piece's lowest node index."""
-        if len(self.nodes) == 0:
-            return frozen(np.zeros(0, dtype=np.intp))
-        base = np.unique(self.piece, return_index=True)[1].astype(np.intp)
-        base[self.piece[self.roots]] = self.roots
-        return frozen(base)
+        return self._topology.bases
 
-    @cached_property
+    @property
     def walk(self) -> Walk:
         """The nodes from the bases outwards, parents before children. An error where there is a cycle."""
-        if not self.is_forest:
-            node = node_on_a_cycle(self.edges, len(self.nodes))
-            raise SkeletonError(f"node {node} lies on a cycle: this needs a tree or a forest")
-        return walk_forest(self.edges, len(self.nodes), self.bases)
+        return self._topology.walk
 
     @property
     def parents(self) -> IntArray:
         """(N,) each node's parent, -1 at bases. An error where there is a cycle."""
         return self.walk.parents
 
-    @cached_property
+    @property
     def depth(self) -> IntArray:
         """(N,) number of edges between each node and its base."""
-        return frozen(np.asarray(self.walk.summed([1] * len(self.edges)), dtype=np.intp))
+        return self._topology.depth
 
     @cached_property
     def distance_from_base(self) -> FloatArray:
@@ -266,6 +263,11 @@ class Skeleton:
         edge_axis = np.full(len(self.edges), -1, dtype=np.intp)
         edge_axis[walk.edge[walk.edge >= 0]] = axis_of_node[walk.edge >= 0]
         return tuple(axes), frozen(edge_axis)
+
+    @cached_property
+    def _without_file_axes(self) -> Skeleton:
+        """Its axes left to the rule; kept, with all that is found out about it, as long as this one is."""
+        return self._with(_axes=None, _edge_axis=None) if self.has_file_axes else self
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -305,22 +307,15 @@ class Skeleton:
 
     # ---- new spacings -------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def is_key(self) -> br.BoolArray:
         """(N,) the nodes that re-spacing keeps: degree ≠ 2, roots, and where one axis passes into another."""
-        key = self.degree != 2
-        key[self.roots] = True
-        if self._edge_axis is not None:
-            key |= br.changes_at(self._edge_axis, self.edges, len(self.nodes))
-        if not self.is_forest:
-            key[br.cycle_breakers(br.trace(self.edges, len(self.nodes), key))] = True
-        return frozen(key)
+        return self._topology.is_key
 
-    @cached_property
+    @property
     def branches(self) -> br.Branches:
         """The stretches between key nodes, running away from the bases where there is no cycle."""
-        order = self.walk.order if self.is_forest else None
-        return br.trace(self.edges, len(self.nodes), self.is_key, order)
+        return self._topology.branches
 
     def resample(self, spacing_px: float) -> Skeleton:
         """Nodes at equal intervals along each branch, as near to `spacing_px` as a whole number of them comes.
@@ -371,7 +366,11 @@ class Skeleton:
         """
         if not (left < right and top < bottom):
             raise SkeletonError(f"an empty crop: {left}, {top} to {right}, {bottom}")
-        cut = derive(self, br.clip(self.nodes, self.edges, left, top, right, bottom))
+        frame = (left, top, right, bottom)
+        if br.inside(self.nodes, *frame).all() and not self.has_file_axes:
+            cut = self  # whose topology is known already
+        else:
+            cut = derive(self, br.clip(self.nodes, self.edges, *frame))
         size = (math.ceil(right - left), math.ceil(bottom - top))
         inside = np.clip(cut.nodes - (left, top), 0.0, (right - left, bottom - top))
         cut = cut._with(nodes=inside, image_size=size)
@@ -390,7 +389,10 @@ class Skeleton:
 
     def _with(self, **fields: Any) -> Skeleton:
         """The same skeleton with some stored fields exchanged, not checked again."""
-        return Skeleton._trusted({name: self.__dict__[name] for name in Skeleton.__annotations__} | fields)
+        other = Skeleton._trusted({name: self.__dict__[name] for name in Skeleton.__annotations__} | fields)
+        if fields.keys().isdisjoint({"edges", "roots", "_edge_axis"}):
+            other.__dict__["_topology"] = self._topology
+        return other
 
     # ---- geometry -----------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from treeformer import Skeleton, TreeformerError
-from treeformer.data.augment import PRESETS, ROOTS, VINES, Augmentation, move, warp
+from treeformer.data.augment import PRESETS, ROOTS, VINES, Augmentation, move, random_bytes, warp
 
 GEOMETRY = Augmentation(rotation_deg=30.0, scale=(0.5, 2.0), crop=(0.4, 1.0))
 
@@ -270,6 +271,45 @@ def test_noise_and_light_do_what_they_say() -> None:
         levels.add(tuple(lit[0, 128]))
     assert len(levels) == 20
     assert np.array_equal(Augmentation().relight(ramp, np.random.default_rng(0)), ramp)
+
+
+def relit_slowly(augmentation: Augmentation, image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The same draws as `Augmentation.relight`, value by value as its fields say it."""
+    brightness = rng.uniform(-augmentation.brightness, augmentation.brightness)
+    contrast = rng.uniform(*augmentation.contrast)
+    cast = rng.uniform(1 - augmentation.colour_cast, 1 + augmentation.colour_cast, size=(3, 1))[:, 0]
+    deviation = rng.uniform(*augmentation.noise)
+    lit = np.clip(np.rint((((image / 255) * cast - 0.5) * contrast + 0.5 + brightness) * 255), 0, 255)
+    if deviation > 0:
+        normal = NormalDist(sigma=deviation)
+        noise = [round(normal.inv_cdf((byte + 0.5) / 256)) for byte in rng.bytes(image.size)]
+        lit = np.clip(lit + np.reshape(noise, image.shape), 0, 255)
+    return lit.astype(np.uint8)
+
+
+@pytest.mark.parametrize("augmentation", [*PRESETS.values(), Augmentation(noise=(3.0, 44.0)), Augmentation()])
+def test_light_and_noise_agree_with_a_slow_twin(augmentation: Augmentation) -> None:
+    picture = np.random.default_rng(2).integers(0, 256, (25, 31, 3), dtype=np.uint8)
+    in_planes = np.ascontiguousarray(picture.transpose(2, 0, 1)).transpose(1, 2, 0)
+    for seed in range(10):
+        slow, rng = np.random.default_rng(seed), np.random.default_rng(seed)
+        expected = relit_slowly(augmentation, picture, slow)
+        assert np.array_equal(augmentation.relight(picture, rng), expected)
+        assert rng.random() == slow.random()  # not a draw more or less
+        assert np.array_equal(augmentation.relight(in_planes, np.random.default_rng(seed)), expected)
+
+
+def test_random_bytes_are_those_of_numpy_and_so_is_what_follows() -> None:
+    for bits in (np.random.PCG64, np.random.Philox, np.random.SFC64, np.random.MT19937):
+        for count in (1, 3, 4, 5, 8, 12, 13, 16, 1000):
+            for drawn_before in (0, 1, 2):  # numbers of 32 bits, of which the generator makes two at once
+                ours, numpy = (np.random.Generator(bits(count)) for _ in range(2))
+                for rng in (ours, numpy):
+                    rng.integers(0, 2**32, drawn_before, dtype=np.uint32)
+                assert random_bytes(ours, count) == numpy.bytes(count)
+                following = [rng.integers(0, 2**32, 3, dtype=np.uint32).tolist() for rng in (ours, numpy)]
+                assert following[0] == following[1]
+                assert ours.random() == numpy.random()
 
 
 def test_an_empty_skeleton_and_a_picture_without_room() -> None:

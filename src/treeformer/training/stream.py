@@ -1,4 +1,7 @@
-"""The endless stream of training pictures: position k gives the same picture everywhere and after every restart."""
+"""The endless stream of training pictures: position k gives the same picture everywhere and after every restart.
+
+Everywhere but for rounding: see `treeformer.training.warp`.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from treeformer.errors import TreeformerError
 from treeformer.nn.targets import Targets
 from treeformer.training.config import ConfigError, DataConfig, SourceConfig
 from treeformer.training.kept_pictures import KeptPictures
+from treeformer.training.warp import warp
 
 # A picture that cannot be used is replaced by another draw; so many failures in a row are no accident.
 MAX_TRIES = 50
@@ -152,10 +156,10 @@ def load(
         skeleton = skeleton.cross_grid(source.grid_px)
     if len(skeleton) > max_nodes:
         return data.Skipped(loaded.name, f"{loaded.name}: {len(skeleton)} nodes, more than max_nodes = {max_nodes}")
-    if affine is not None:
+    if chosen is not None and affine is not None:
+        image = chosen.relight(warp(image, affine, size), rng)
+    elif affine is not None:
         image = augment.warp(image, affine, size)
-    if chosen is not None:
-        image = chosen.relight(image, rng)
     return data.Sample(image, skeleton, loaded.name)
 
 
