@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from treeformer import Skeleton, TreeformerError
-from treeformer.data.augment import PRESETS, ROOTS, VINES, Augmentation, move, random_bytes, warp
+from treeformer.data.augment import PRESETS, ROOTS, VINES, Augmentation, move, warp
 
 GEOMETRY = Augmentation(rotation_deg=30.0, scale=(0.5, 2.0), crop=(0.4, 1.0))
 
@@ -297,19 +297,6 @@ def test_light_and_noise_agree_with_a_slow_twin(augmentation: Augmentation) -> N
         assert np.array_equal(augmentation.relight(picture, rng), expected)
         assert rng.random() == slow.random()  # not a draw more or less
         assert np.array_equal(augmentation.relight(in_planes, np.random.default_rng(seed)), expected)
-
-
-def test_random_bytes_are_those_of_numpy_and_so_is_what_follows() -> None:
-    for bits in (np.random.PCG64, np.random.Philox, np.random.SFC64, np.random.MT19937):
-        for count in (1, 3, 4, 5, 8, 12, 13, 16, 1000):
-            for drawn_before in (0, 1, 2):  # numbers of 32 bits, of which the generator makes two at once
-                ours, numpy = (np.random.Generator(bits(count)) for _ in range(2))
-                for rng in (ours, numpy):
-                    rng.integers(0, 2**32, drawn_before, dtype=np.uint32)
-                assert random_bytes(ours, count) == numpy.bytes(count)
-                following = [rng.integers(0, 2**32, 3, dtype=np.uint32).tolist() for rng in (ours, numpy)]
-                assert following[0] == following[1]
-                assert ours.random() == numpy.random()
 
 
 def test_an_empty_skeleton_and_a_picture_without_room() -> None:

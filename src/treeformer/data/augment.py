@@ -144,7 +144,7 @@ class Augmentation:
         if deviation > 0:
             # A byte of chance a value, looked up among 256 quantiles: a third of the time of drawing normal numbers.
             quantile = np.clip(np.rint(deviation * _NORMAL_QUANTILES), -MOST_NOISE, MOST_NOISE).astype(np.int8)
-            chance = np.frombuffer(random_bytes(rng, image.size), dtype=np.uint8).reshape(image.shape)
+            chance = np.frombuffer(rng.bytes(image.size), dtype=np.uint8).reshape(image.shape)
             noise = np.ascontiguousarray(_looked_up(chance, quantile.view(np.uint8)).transpose(2, 0, 1)).view(np.int8)
             planes = np.stack([_added(plane, to_plane) for plane, to_plane in zip(planes, noise, strict=True)])
         return planes.transpose(1, 2, 0)
@@ -161,19 +161,6 @@ def _added(plane: Picture, noise: NDArray[np.int8]) -> Picture:
     level = noise.astype(np.int16)
     level += plane
     return np.clip(level, 0, 255, out=level).astype(np.uint8)
-
-
-def random_bytes(rng: np.random.Generator, count: int) -> bytes:
-    """What `rng.bytes(count)` gives for a count above 0, and leaves behind; quicker, for 64 bits are drawn at once."""
-    bits = rng.bit_generator
-    before = dict(bits.state)
-    if "has_uint32" not in before:  # a generator of 32 bits: nothing to gain
-        return rng.bytes(count)
-    left_over = np.array([before["uinteger"]] * before["has_uint32"], dtype="<u4").tobytes()  # half of an earlier draw
-    draws = (count + 3) // 4 - before["has_uint32"]
-    words: bytes = bits.random_raw((draws + 1) // 2).astype("<u8").tobytes()
-    bits.state = dict(bits.state) | {"has_uint32": draws % 2, "uinteger": int.from_bytes(words[-4:], "little")}
-    return (left_over + words)[:count]
 
 
 # The paper's: rotation as given there; the other ranges are not in the text.
