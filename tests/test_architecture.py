@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,15 @@ def test_the_plain_install_never_touches_torch():
         f"import sys, importlib; [importlib.import_module(m) for m in {modules!r}]; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_plain_install_has_nothing_that_the_package_does_not_import():
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    installed = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}
+    other_names = {"pillow": "PIL", "pyyaml": "yaml"}
+    code = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    imported = set(re.findall(r"^\s*(?:import|from) (\w+)", code, re.MULTILINE))
+    assert {other_names.get(name, name) for name in installed} <= imported
 
 
 def test_importing_the_package_is_light():
