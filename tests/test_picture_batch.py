@@ -194,7 +194,8 @@ def test_a_thousand_pictures_are_planned_and_each_has_a_place_of_its_own(tmp_pat
 
 def results(jobs) -> list[str]:
     """Every file that is to be made, by its full name."""
-    return [os.path.normpath(path.absolute()) for job in jobs for path in (*job.skeletons.values(), job.overlay) if path]
+    paths = [path for job in jobs for path in (*job.skeletons.values(), job.overlay) if path]
+    return [os.path.normpath(path.absolute()) for path in paths]
 
 
 def test_no_picture_takes_the_place_of_another_ones_results(tmp_path):
