@@ -137,6 +137,38 @@ def test_the_edges_kept_of_a_tile_give_the_tree_of_all_edges(numbers, threshold)
     assert decode_pairs(*merge([tile], [graph]), **options) == decode(*numbers, **options)
 
 
+def test_two_crowds_of_a_tile_stay_joined():
+    """Each node's cheapest edges are all within its own crowd: the one between them is kept as a part of the tree."""
+    random = np.random.default_rng(0)
+    crowd = np.arange(40) // 20
+    cost = random.normal(-3, 1, (40, 40)) + 9 * (crowd[:, None] != crowd)
+    numbers = np.full(40, 0.9), random.uniform(0, 64, (40, 2)), cost + cost.T, np.where(np.arange(40) == 0, 3.0, -3.0)
+    (tile,) = tile_grid((64, 64), 64)
+    graph = tile_graph(tile, *numbers, least_score=0.1, node_threshold=0.5)
+    assert len(graph.pairs) < 40 * 39 / 2
+    tree = decode_pairs(*merge([tile], [graph]), image_size=(64, 64))
+    assert tree == decode(*numbers, image_size=(64, 64))
+    assert len(tree) == 40
+
+
+def test_what_two_tiles_say_of_a_node_and_of_an_edge_is_weighed():
+    """A tile's word counts the more, the farther its border is: of an edge as of a node."""
+    left, right = grid = tile_grid((140, 100), 100)
+    points = np.array([(80.0, 50), (84, 60)])
+    graphs = [
+        Graph(np.full(2, score), points, np.array([(0, 1)]), np.array([score]), np.full(2, score)) for score in (0.0, 1)
+    ]
+    weights = np.stack([left.weight(points), right.weight(points)])
+    assert (weights[0] != weights[1]).all()
+    merged = merge(grid, graphs)
+    assert merged.points.tolist() == points.tolist()
+    expected = weights[1] / weights.sum(axis=0)
+    assert merged.node_score == pytest.approx(expected)
+    assert merged.root_logit == pytest.approx(expected)
+    both = weights.prod(axis=1)
+    assert merged.pair_cost == pytest.approx([both[1] / both.sum()])
+
+
 @settings(max_examples=30)
 @given(data=st.data(), width=st.integers(1, 300), height=st.integers(1, 200), single_plant=st.booleans())
 def test_any_numbers_of_any_tiles_give_a_forest_inside_the_picture(data, width, height, single_plant):
