@@ -67,8 +67,7 @@ def test_each_side_has_the_scale_that_its_whole_pixels_make():
     assert skeleton.nodes.tolist() == [[50, 33], [100, 11]]
 
 
-def test_differences_between_engines_are_rounded_away():
-    """Far below what can be told apart: two engines give the same file."""
+def test_small_differences_between_engines_are_rounded_away():
     scores, costs = np.array([0.9, 0.8, 0.7, 0.6]), np.array([-4.0, -3.0, -2.0])
     one, other = line_engine(scores, costs), line_engine(scores + 1e-6, costs + 1e-6)
     other.numbers[1] += np.float32(1e-4)

@@ -24,7 +24,8 @@ from treeformer.model_folder import ModelFolder
 from treeformer.skeleton import Skeleton
 from treeformer.tiles import Graph, Tile
 
-# Places are given to a hundredth of a pixel and confidences to four digits: engines and batches differ far below.
+# Places are given to a hundredth of a pixel and confidences to four digits: batches, which the network adds up in
+# different orders, differ below, and so at most in the last of them.
 PLACE_DIGITS, SCORE_DIGITS = 2, 4
 # What an engine leaves out, or fills up with, has a score of 0, and is no node whatever the threshold.
 LEAST_SCORE = float(np.finfo(np.float32).tiny)
