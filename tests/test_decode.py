@@ -54,6 +54,11 @@ def test_without_the_constraint_the_likely_edges_are_kept(numbers):
     assert len(skeleton.roots) == len(set(skeleton.piece.tolist()))
 
 
+def test_without_the_constraint_the_likeliest_node_of_each_piece_is_its_root():
+    skeleton = decode([1] * 4, LINE, costs(e01=-4, e23=-4), [-3, -2, 5, 4], constrained=False)
+    assert skeleton.roots.tolist() == [1, 2]
+
+
 LINE = np.array([(0.0, 0.0), (10.0, 0.0), (20.0, 0.0), (30.0, 0.0)])
 
 
@@ -99,6 +104,16 @@ def test_a_root_alone_beside_a_plant_is_left_out_where_an_edge_to_it_is_likely()
     assert (len(two), two.roots.tolist()) == (3, [0, 2]), "of two of them one stays"
     assert decode([1] * 4, LINE, costs(e01=-4, e12=-4, e13=-1), [9, -3, -3, 3], single_plant=True).is_tree
     assert decode([1], LINE[:1], [[0]], [9]).roots.tolist() == [0], "and so does the only node of a picture"
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 1, 3, 2], [3, 2, 1, 0]])
+def test_a_root_alone_is_left_out_beside_another_one_that_is_whatever_their_order(order):
+    """Node 3 is tied to node 2 alone, and node 2 to the plant: neither is a plant of its own."""
+    doubted = costs(e01=-4, e12=-1, e23=-1)[np.ix_(order, order)]
+    found = decode([1] * 4, LINE[order], doubted, np.array([9, -3, 3, 3])[order])
+    assert sorted(found.nodes[:, 0].tolist()) == [0, 10]
+    pairs = decode_pairs([1] * 4, LINE[order], *all_pairs(doubted), np.array([9, -3, 3, 3])[order])
+    assert pairs == found
 
 
 @settings(deadline=None)
@@ -174,6 +189,25 @@ def test_where_all_pairs_are_known_both_decodings_agree(numbers, single_plant, t
     options = {"node_threshold": threshold, "root_threshold": threshold, "single_plant": single_plant}
     dense = decode(score, points, cost, root, image_size=(64, 48), **options)
     assert decode_pairs(score, points, *all_pairs(cost), root, image_size=(64, 48), **options) == dense
+
+
+@pytest.mark.parametrize("single_plant", [False, True])
+def test_both_decodings_agree_where_edges_and_roots_cost_the_same(single_plant):
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        count = int(random.integers(2, 7))
+        cost = np.triu(random.integers(-2, 2, (count, count)), 1).astype(float)
+        score, points, root = np.ones(count), random.random((count, 2)), random.integers(-2, 3, count)
+        dense = decode(score, points, cost + cost.T, root, single_plant=single_plant)
+        pairs = all_pairs(cost + cost.T)
+        assert decode_pairs(score, points, *pairs, root, single_plant=single_plant) == dense
+
+
+def test_places_too_far_away_for_their_distance_to_be_a_number():
+    far = [(0, 0), (1e200, 0), (-1e300, 1e300)]
+    tree = decode_pairs([1] * 3, far, np.zeros((0, 2)), [], [0] * 3, single_plant=True, image_size=(9, 9))
+    assert tree.is_tree
+    assert len(tree) == 3
 
 
 @given(numbers=outputs(), single_plant=st.booleans(), data=st.data())

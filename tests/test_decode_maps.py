@@ -221,6 +221,29 @@ def test_any_numbers_give_a_rooted_tree(nodes, flow, edges, search, threshold):
     assert len(found.metadata["node_kind"]) == len(found)
 
 
+@pytest.mark.parametrize("edges", ["mst", "dijkstra"])
+@pytest.mark.parametrize("powers", [(50.0, 50.0), (1.1, 200.0), (300.0, 4.0)])
+def test_costs_beyond_all_numbers_still_give_one_tree(edges, powers):
+    """The highest powers that a config may have are enough in a picture of 4096 px."""
+    dots = bumps((64, 64), (5.5, 5.5), (50.5, 50.5), (60.5, 20.5))[None]
+    settings = {"distance_power": powers[0], "alignment_power": powers[1], "edges": edges}
+    found = decode_maps(dots, np.zeros((1, 2, 64, 64)), stride=64, search_px=128, **settings)
+    assert len(found) == 3
+    assert found.is_tree
+
+
+@pytest.mark.parametrize("edges", ["mst", "dijkstra"])
+def test_two_nodes_in_one_place_are_joined(edges):
+    """A dot within a ring: their mean places are the same, and the edge between them costs nothing."""
+    ring = np.zeros((32, 32), np.float32)
+    ring[8:17, 8:17] = 1.0
+    ring[9:16, 9:16] = 0.0
+    ring[12, 12] = 1.0
+    found = decode_maps(ring[None], np.zeros((1, 2, 32, 32)), search_px=3, edges=edges)
+    assert found.nodes.tolist() == [[12.5, 12.5], [12.5, 12.5]]
+    assert found.is_tree
+
+
 def test_nothing_one_node_and_no_numbers():
     blank = np.zeros((1, 2, 32, 32), np.float32)
     assert len(decode_maps(np.zeros((1, 32, 32)), blank)) == 0

@@ -192,6 +192,43 @@ def test_a_thousand_pictures_are_planned_and_each_has_a_place_of_its_own(tmp_pat
         plan([tmp_path / "in", tmp_path / "none.jpg"], tmp_path / "out")
 
 
+def results(jobs) -> list[str]:
+    """Every file that is to be made, by its full name."""
+    paths = [path for job in jobs for path in (*job.skeletons.values(), job.overlay) if path]
+    return [os.path.normpath(path.absolute()) for path in paths]
+
+
+def test_no_picture_takes_the_place_of_another_ones_results(tmp_path):
+    """A name that keeps its suffix, or that looks like an ending, may be the name of another result."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("a.png", "a.coco.png", "b.png", "b.tif", "b.png.jpg", "c.jpg"):
+        (folder / name).touch()
+    jobs = plan([folder], tmp_path / "out", ["coco"], overlay=True)
+    assert len(set(results(jobs))) == 3 * len(jobs) == 18
+    assert jobs[-1].skeletons["json"] == tmp_path / "out" / "c.json", "the others keep their short names"
+
+
+def test_results_stay_in_the_output_however_the_pictures_are_named(tmp_path, monkeypatch):
+    for name in ("here/a.png", "there/a.png"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path / "here")
+    jobs = plan([Path(), Path("../there")], Path("out"))
+    assert results(jobs) == [str(tmp_path / "here" / "out" / place / "a.json") for place in ("here", "there")]
+    twice = plan([Path(), Path("a.png"), Path("../here/a.png"), tmp_path / "here" / "a.png"], Path("out"))
+    assert results(twice) == [str(tmp_path / "here" / "out" / "a.json")], "one picture, in whichever way it is named"
+
+
+def test_an_overlay_that_cannot_be_written_is_one_of_the_failures(photos, tmp_path):
+    (tmp_path / "out" / "a.overlay.jpg").mkdir(parents=True)
+    jobs = plan([photos], tmp_path / "out", overlay=True)
+    report = predict_files(jobs, predictor(ColourEngine(TREE, 128)))
+    assert report.predicted == len(jobs) - 1
+    assert report.failures[0].startswith(f"{photos / 'a.png'}: a.overlay.jpg: cannot be written")
+    assert (tmp_path / "out" / "a.json").is_file()
+
+
 SLOW_RUN = """
 import sys, time
 from tests.fake_engine import ColourEngine, predictor, random_tree

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from treeformer.errors import TreeformerError
 from treeformer.pools import ahead, batches, process_pool, shared_bytes, thread_pool
 
 
@@ -29,6 +30,16 @@ def remember(memory):
 
 def write_sevens(first, count):
     remember.memory[first : first + count] = count * [7]
+
+
+def test_a_process_that_is_ended_from_outside_is_one_line():
+    """As the system does where memory runs out; workers of `treeformer predict` and of all others."""
+    with pytest.raises(TreeformerError, match="fewer workers"), process_pool(1) as pool:
+        list(ahead(pool, end_this_process, [1, 2, 3], 1))
+
+
+def end_this_process(_: int) -> None:
+    os._exit(1)
 
 
 def test_processes_write_where_this_one_reads():

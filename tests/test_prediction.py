@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tests.fake_engine import ColourEngine, NumbersEngine, drawn, line_engine, p
 from tests.test_tiles import as_sets
 from treeformer import Skeleton, TreeformerError
 from treeformer.errors import FormatError
+from treeformer.model_folder import ModelFolder, ModelSettings
 from treeformer.picture_processes import MOST_SENT_PIXELS
 from treeformer.picture_task import (
     Options,
@@ -56,6 +58,21 @@ def test_a_larger_picture_comes_back_in_its_own_pixels():
     small = predictor(line_engine()).predict(np.zeros((32, 16), np.uint8))
     assert small.nodes.tolist() == [[5, 15], [10, 15], [15, 15]], "what lies in the padding is no node"
     assert small.image_size == (16, 32)
+
+
+def test_each_side_has_the_scale_that_its_whole_pixels_make():
+    """33 px become 21.12, and so 21: what is at the lower border of one is at that of the other."""
+    nodes = NumbersEngine([0.9, 0.9], [(32, 21), (64, 7)], np.full((2, 2), -4.0), [3, -3])
+    skeleton = predictor(nodes).predict(np.zeros((33, 100), np.uint8))
+    assert skeleton.nodes.tolist() == [[50, 33], [100, 11]]
+
+
+def test_small_differences_between_engines_are_rounded_away():
+    scores, costs = np.array([0.9, 0.8, 0.7, 0.6]), np.array([-4.0, -3.0, -2.0])
+    one, other = line_engine(scores, costs), line_engine(scores + 1e-6, costs + 1e-6)
+    other.numbers[1] += np.float32(1e-4)
+    blank = np.zeros((64, 64), np.uint8)
+    assert predictor(one).predict(blank) == predictor(other).predict(blank)
 
 
 def test_a_photograph_that_lies_on_its_side(tmp_path):
@@ -130,6 +147,71 @@ def test_min_confidence_leaves_out_nodes_and_cuts_edges():
     assert len(forced) == 4, "one tree is one tree"
 
 
+def test_what_is_as_likely_as_asked_stays_and_so_does_a_seedling():
+    """ "Least" is not "more than"; and a root without an edge has lost none."""
+    engine = line_engine(costs=(-4, 0, 9), logits=(3, -3, -3, 3))
+    found = predictor(engine).predict(np.zeros((64, 64), np.uint8), min_confidence=0.5)
+    assert found.nodes[:, 0].tolist() == [10, 20, 30, 40]
+    assert found.edge_score.tolist() == [pytest.approx(0.982), 0.5]
+    assert found.roots.tolist() == [0, 3]
+
+
+def test_the_models_own_thresholds_are_the_ones_that_count():
+    blank = np.zeros((64, 64), np.uint8)
+    two = line_engine(costs=(-4, 6, -4), logits=(3, -3, -1, -3))
+    assert predictor(two).predict(blank).roots.tolist() == [0]
+    assert predictor(two, root_threshold=0.2).predict(blank).roots.tolist() == [0, 2]
+    weak = line_engine(scores=(0.9, 0.9, 0.45, 0.2))
+    assert len(predictor(weak).predict(blank)) == 2
+    assert len(predictor(weak, node_threshold=0.4).predict(blank)) == 3
+    assert len(predictor(weak).predict(blank, min_confidence=0.1)) == 3, "below the candidate score nothing is said"
+    assert len(predictor(weak, candidate_score=0.2).predict(blank, min_confidence=0.1)) == 4
+
+
+@pytest.mark.parametrize("size", [(64, 64), (150, 90)])
+def test_what_a_batch_is_filled_up_with_is_no_node_whatever_the_threshold(size):
+    plain = line_engine()
+    score, points, cost, logit = (array[0] for array in plain.numbers)
+    more = NumbersEngine(
+        np.pad(score, (0, 3)), np.pad(points, ((0, 3), (0, 0))), np.pad(cost, (0, 3)), np.pad(logit, (0, 3))
+    )
+    options = {"min_confidence": 0.0, "working_size": "full"}
+    filled, expected = (
+        predictor(engine, candidate_score=0.0, node_threshold=0.0).predict(np.zeros(size, np.uint8), **options)
+        for engine in (more, plain)
+    )
+    assert filled == expected
+
+
+def test_a_node_named_twice_is_in_the_tree_once():
+    """The last node is less likely than not, 2 px beside the second and tied to the same neighbours."""
+    cost = np.full((4, 4), 9.0)
+    for i, j, value in ((0, 1, -4), (1, 2, -4), (0, 3, -2), (2, 3, -2)):
+        cost[i, j] = cost[j, i] = value
+    points = [(10, 30), (20, 30), (30, 30), (22, 30)]
+    engine = NumbersEngine([0.9, 0.9, 0.9, 0.4], points, cost, [3, -3, -3, -3])
+    for options in ({}, {"min_confidence": 0.0}):
+        found = predictor(engine, node_threshold=0.3, candidate_score=0.0).predict(
+            np.zeros((64, 64), np.uint8), **options
+        )
+        assert found.nodes[:, 0].tolist() == [10, 20, 30]
+
+
+def test_tiles_begin_on_the_grid_of_the_network():
+    """As `tile_grid` does with a step; here it is the model's."""
+    config = ModelSettings("fake", {"grid_px": 44.0}, input_size=512, working_size=512)
+    task = begin(np.zeros((1100, 1300), np.uint8), Options(ModelFolder(Path("fake"), config), "full", None, None), 512)
+    assert len(task.decoding.tiles) > 4
+    assert all(tile.left % 44 == tile.top % 44 == 0 for tile in task.decoding.tiles)
+
+
+def test_darkness_gives_nothing_unless_less_certain_nodes_are_asked_for():
+    unsure = predictor(line_engine(scores=(0.4, 0.45, 0.4, 0.35)), node_threshold=0.3)
+    with pytest.warns(UserWarning, match="no plant"):
+        assert len(unsure.predict(np.zeros((64, 64), np.uint8))) == 0
+    assert len(unsure.predict(np.zeros((64, 64), np.uint8), min_confidence=0.3)) == 4
+
+
 def test_a_plant_has_a_node_that_is_likelier_than_not():
     """What darkness gives is dropped as a whole; a sure node keeps the unsure ones that hang on it."""
     for score, left in (([0.4, 0.45, 0.35], []), ([0.4, 0.6, 0.35], [0.4, 0.6]), ([0.4, 0.6, 0.5], [0.4, 0.6, 0.5])):
@@ -151,6 +233,8 @@ def test_a_piece_that_is_cut_off_begins_at_the_cut():
     assert cut.nodes[:, 0].tolist() == [0, 1, 2, 3]
     assert cut.edges.tolist() == [[0, 1], [2, 3]]
     assert cut.roots.tolist() == [0, 2]
+    from_the_other_end = without_unlikely_edges(chain.replace(root=4), 0.5)
+    assert from_the_other_end.roots.tolist() == [1, 3], "whatever the numbers of the nodes"
 
 
 @pytest.mark.parametrize(

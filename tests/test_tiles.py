@@ -137,6 +137,65 @@ def test_the_edges_kept_of_a_tile_give_the_tree_of_all_edges(numbers, threshold)
     assert decode_pairs(*merge([tile], [graph]), **options) == decode(*numbers, **options)
 
 
+def test_two_crowds_of_a_tile_stay_joined():
+    """Each node's cheapest edges are all within its own crowd: the one between them is kept as a part of the tree.
+
+    Over the last node, which is too unlikely for the tree, all would be joined at a lower cost.
+    """
+    random = np.random.default_rng(0)
+    crowd = np.arange(41) // 20
+    cost = random.normal(-3, 1, (41, 41)) + 9 * (crowd[:, None] != crowd)
+    cost[40], cost[:, 40] = -9, -9
+    score, root = np.where(crowd < 2, 0.9, 0.2), np.where(np.arange(41) == 0, 3.0, -3.0)
+    numbers = score, random.uniform(0, 64, (41, 2)), cost + cost.T, root
+    (tile,) = tile_grid((64, 64), 64)
+    graph = tile_graph(tile, *numbers, least_score=0.1, node_threshold=0.5)
+    assert len(graph.pairs) < 41 * 40 / 2
+    tree = decode_pairs(*merge([tile], [graph]), image_size=(64, 64))
+    assert tree == decode(*numbers, image_size=(64, 64))
+    assert len(tree) == 40
+
+
+def test_a_node_in_the_padding_lies_on_the_border():
+    (tile,) = tile_grid((60, 50), 64)
+    points = np.array([(-3.0, 20), (63, 53), (30, 55)])
+    graph = tile_graph(tile, np.ones(3), points, np.zeros((3, 3)), np.zeros(3), least_score=0.1, node_threshold=0.5)
+    assert graph.points.tolist() == [[0, 20], [60, 50]], "and one farther out is none"
+
+
+def two_half_edges(inner: tuple[float, float], outer: tuple[float, float]) -> Graph:
+    """Of two tiles: the left one sees a line from (30, 50) to its border, the right one a line between these places."""
+    grid = tile_grid((140, 100), 100)
+    edge, cost = np.array([(0, 1)]), np.array([-4.0])
+    views = (np.array([(30.0, 50), (98, 50)]), np.array([inner, outer], dtype=float))
+    return merge(grid, [Graph(np.full(2, 0.9), points, edge, cost, np.zeros(2)) for points in views])
+
+
+def test_two_views_are_one_edge_only_where_each_end_lies_on_the_other_line():
+    assert two_half_edges((110, 50), (42, 50)).pairs.tolist() == [[0, 1]]
+    across = two_half_edges((110, 38), (42, 95))  # the left view ends on it, but it ends 45 px below the left one
+    assert len(across.points) == 2
+    assert across.pairs.tolist() == []
+
+
+def test_what_two_tiles_say_of_a_node_and_of_an_edge_is_weighed():
+    """A tile's word counts the more, the farther its border is: of an edge as of a node."""
+    left, right = grid = tile_grid((140, 100), 100)
+    points = np.array([(80.0, 50), (84, 60)])
+    graphs = [
+        Graph(np.full(2, score), points, np.array([(0, 1)]), np.array([score]), np.full(2, score)) for score in (0.0, 1)
+    ]
+    weights = np.stack([left.weight(points), right.weight(points)])
+    assert (weights[0] != weights[1]).all()
+    merged = merge(grid, graphs)
+    assert merged.points.tolist() == points.tolist()
+    expected = weights[1] / weights.sum(axis=0)
+    assert merged.node_score == pytest.approx(expected)
+    assert merged.root_logit == pytest.approx(expected)
+    both = weights.prod(axis=1)
+    assert merged.pair_cost == pytest.approx([both[1] / both.sum()])
+
+
 @settings(max_examples=30)
 @given(data=st.data(), width=st.integers(1, 300), height=st.integers(1, 200), single_plant=st.booleans())
 def test_any_numbers_of_any_tiles_give_a_forest_inside_the_picture(data, width, height, single_plant):

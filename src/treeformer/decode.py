@@ -113,7 +113,8 @@ def decode_pairs(
     place, rooted = place[kept], bounded(root[kept], nan=-LARGEST)
     if single_plant and len(kept):
         chosen = spanning_tree_of_pairs(ends, margin, len(kept))
-        edges = np.concatenate([ends[chosen], shortest_gaps(place, components(ends[chosen], len(kept)))])
+        near = np.clip(place, -LARGEST, LARGEST)  # squares of distances have to be numbers
+        edges = np.concatenate([ends[chosen], shortest_gaps(near, components(ends[chosen], len(kept)))])
         certainty = np.concatenate([margin[chosen], np.full(len(edges) - len(chosen), LARGEST)])
         return _skeleton(score[kept], place, edges, certainty, np.array([rooted.argmax()]), image_size)
     virtual = np.stack([np.arange(len(kept)), np.full(len(kept), len(kept))], axis=1)
@@ -125,8 +126,8 @@ def decode_pairs(
     edges, certainty, roots = joined[chosen[~is_root]], costs[chosen[~is_root]], joined[chosen[is_root], 0]
     skeleton = _skeleton(score[kept], place, edges, certainty, roots, image_size)
     stays = _rooted_pieces(skeleton, rooted, root_threshold)
-    likely = ends[margin < 0]
-    return part(skeleton, stays & _without_second_roots(skeleton, likely[stays[likely].all(axis=1)]))
+    # No known edge leaves a piece that is dropped: it would have been cheaper than the root.
+    return part(skeleton, stays & _without_second_roots(skeleton, ends[margin < 0]))
 
 
 def shortest_gaps(points: FloatArray, piece: IntArray) -> IntArray:
@@ -167,14 +168,20 @@ def _rooted_pieces(skeleton: Skeleton, root_logit: FloatArray, root_threshold: f
 
 
 def _without_second_roots(skeleton: Skeleton, likely: IntArray) -> NDArray[np.bool_]:
-    """(N,) False for roots without an edge that one of the likely edges (E,2) would tie to a node that stays.
+    """(N,) False for roots without an edge that likely edges (E,2) tie to a plant or to a lower such root.
+
+    Over each other, too, so that the order of the nodes decides nothing but which one of several is the lowest.
 
     The network doubts between two places for one root then. As a plant it would have no length, and joined to the
     other one it would be a tip too many.
     """
     stays = np.ones(len(skeleton), dtype=bool)
-    for node in np.setdiff1d(skeleton.roots, skeleton.edges)[::-1]:
-        stays[node] = not stays[likely[(likely == node).any(axis=1)]].all(axis=1).any()
+    alone = np.setdiff1d(skeleton.roots, skeleton.edges)
+    if len(alone):
+        stays[alone] = False
+        tied = components(likely, len(skeleton))
+        for node in alone:
+            stays[node] = not stays[tied == tied[node]].any()
     return stays
 
 

@@ -17,6 +17,7 @@ Map = NDArray[np.floating[Any]]
 # The alignment below which a pair counts as not aligned at all: resistivity stays finite, and nearer pairs cost less.
 LEAST_ALIGNMENT = 1e-3
 LARGEST = 1e6  # bound of confidences, which a network need not keep below 1
+LARGEST_COST = 1e300  # bound of resistivities, which high powers of long distances exceed
 
 
 class Nodes(NamedTuple):
@@ -175,8 +176,10 @@ def resistivity(points: FloatArray, alignment: FloatArray, distance_power: float
     """
     step = points[:, None] - points[None]
     distance = np.hypot(step[..., 0], step[..., 1])
-    cost: FloatArray = distance**distance_power / np.clip(np.abs(alignment), LEAST_ALIGNMENT, 1.0) ** alignment_power
-    return cost
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        cost = distance**distance_power / np.clip(np.abs(alignment), LEAST_ALIGNMENT, 1.0) ** alignment_power
+    # An infinite cost would forbid an edge, and the tree would fall apart; the sum along a way has to be finite, too.
+    return np.nan_to_num(cost, nan=0.0, posinf=LARGEST_COST).clip(max=LARGEST_COST)
 
 
 def source_of_flow(edges: IntArray, alignment: FloatArray) -> int:
@@ -195,8 +198,8 @@ def shortest_ways(cost: FloatArray, root: int) -> IntArray:
     """The edges (E,2), i < j in rising order, of the tree of shortest paths from all nodes to the root."""
     from scipy.sparse.csgraph import dijkstra
 
-    # To SciPy a cost of 0 is no edge.
-    _, before = dijkstra(np.maximum(cost, 1e-9), directed=False, indices=root, return_predecessors=True)
+    # In a dense matrix a cost below 1e-8 is no edge to SciPy.
+    _, before = dijkstra(np.maximum(cost, 1e-6), directed=False, indices=root, return_predecessors=True)
     child = np.flatnonzero(before >= 0)
     edges = np.sort(np.stack([before[child], child], axis=1), axis=1).astype(np.intp)
     ordered: IntArray = edges[np.lexsort((edges[:, 1], edges[:, 0]))]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from treeformer import formats
 from treeformer.draw import draw
 from treeformer.errors import FormatError, TreeformerError
-from treeformer.files import files_below, whole_file
+from treeformer.files import files_below
+from treeformer.formats.source import writing
 from treeformer.images import IMAGE_SUFFIXES, open_image
 from treeformer.pools import ahead, batches, process_pool
 from treeformer.prediction import Predictor
@@ -47,7 +48,7 @@ class Job:
         )
 
     def write(self, skeleton: Skeleton) -> None:
-        """Write every file, each whole or not at all; what a format cannot hold is an error at the end."""
+        """Write every file, each whole or not at all; what cannot be written is an error at the end."""
         refused = []
         for name, path in self.skeletons.items():
             try:
@@ -55,9 +56,12 @@ class Job:
             except FormatError as error:
                 refused.append(str(error))
         if self.overlay is not None:
-            drawn = draw(open_image(self.picture, longest_px=OVERLAY_LONGEST_PX), skeleton)
-            with whole_file(self.overlay) as temporary:
-                drawn.save(temporary, quality=OVERLAY_QUALITY)
+            try:
+                drawn = draw(open_image(self.picture, longest_px=OVERLAY_LONGEST_PX), skeleton)
+                with writing(self.overlay) as temporary:
+                    drawn.save(temporary, quality=OVERLAY_QUALITY)
+            except FormatError as error:
+                refused.append(str(error))
         if refused:
             raise FormatError("; ".join(refused))
 
@@ -66,24 +70,43 @@ def plan(sources: Sequence[Path], output: Path, other_formats: Sequence[str] = (
     """What is to be made of the pictures named and of those in the folders named, at any depth.
 
     Results lie in `output` as the pictures lie below the folder that all of them share, so that two pictures of the
-    same name never meet; where two differ in their suffix alone, it stays in the names of the results.
+    same name never meet; where two differ in their suffix alone, or the results of two would have one name for another
+    reason, the suffix stays in the names of their results.
     """
     suffixes = {"json": ".json"}
     for name in other_formats:
         suffix = formats.format_for_writing(Path(), name).suffixes[0]
         suffixes.setdefault(name, suffix if suffix not in suffixes.values() else f".{name}{suffix}")
-    pictures = list(dict.fromkeys(picture for source in sources for picture in _pictures(source, output)))
+    named = (picture for source in sources for picture in _pictures(source, output))
+    # By their full names: one picture may be named in two ways, and ".." must not lead out of the output.
+    pictures = {os.path.normpath(picture.absolute()): picture for picture in named}
     roots = [source if source.is_dir() else source.parent for source in sources]
-    shared = Path(os.path.commonpath([root.absolute() for root in roots]))
-    places = [output / picture.absolute().relative_to(shared) for picture in pictures]
-    stems = [place.with_suffix("") for place in places]
-    count = Counter(stems)
-    jobs = []
-    for picture, place, stem in zip(pictures, places, stems, strict=True):
-        name = stem.name if count[stem] == 1 else place.name
-        skeletons = {format_: place.with_name(name + suffix) for format_, suffix in suffixes.items()}
-        jobs.append(Job(picture, skeletons, place.with_name(name + OVERLAY_ENDING) if overlay else None))
-    return jobs
+    shared = os.path.commonpath([os.path.normpath(root.absolute()) for root in roots])
+    places = [output / os.path.relpath(picture, shared) for picture in pictures]
+    stems = _distinct_stems(places, [*suffixes.values(), *([OVERLAY_ENDING] if overlay else [])])
+    return [
+        Job(
+            picture,
+            {format_: Path(stem + suffix) for format_, suffix in suffixes.items()},
+            Path(stem + OVERLAY_ENDING) if overlay else None,
+        )
+        for picture, stem in zip(pictures.values(), stems, strict=True)
+    ]
+
+
+def _distinct_stems(places: Sequence[Path], endings: Sequence[str]) -> list[str]:
+    """What comes before the endings: the places without their suffixes, but with them where two results would meet.
+
+    With its suffix in it, a name may meet a further one: `b.png` beside `b.tif` is in the way of `b.png.jpg`.
+    """
+    stems = [str(place.with_suffix("")) for place in places]
+    while True:
+        count = Counter(stem + ending for stem in stems for ending in endings)
+        meets = [any(count[stem + ending] > 1 for ending in endings) for stem in stems]
+        longer = [str(place) if met else stem for place, stem, met in zip(places, stems, meets, strict=True)]
+        if longer == stems:
+            return stems
+        stems = longer
 
 
 def _pictures(source: Path, output: Path) -> Iterator[Path]:

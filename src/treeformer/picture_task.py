@@ -24,8 +24,11 @@ from treeformer.model_folder import ModelFolder
 from treeformer.skeleton import Skeleton
 from treeformer.tiles import Graph, Tile
 
-# Places are given to a hundredth of a pixel and confidences to four digits: engines and batches differ far below.
+# Places are given to a hundredth of a pixel and confidences to four digits: batches, which the network adds up in
+# different orders, differ below, and so at most in the last of them.
 PLACE_DIGITS, SCORE_DIGITS = 2, 4
+# What an engine leaves out, or fills up with, has a score of 0, and is no node whatever the threshold.
+LEAST_SCORE = float(np.finfo(np.float32).tiny)
 # Of so many tiles all edges are kept until someone has time for them, 256 kB each at most; then the likely ones alone.
 MOST_WITH_ALL_EDGES = 32
 
@@ -59,9 +62,9 @@ class Options:
         wanted = settings.working_size if working_size is None else working_size
         self.working_px = None if isinstance(wanted, str) else wanted
         asked = settings.node_threshold if min_confidence is None else min_confidence
-        self.node_threshold = max(asked, settings.candidate_score)
+        self.least_score = max(settings.candidate_score, LEAST_SCORE)
+        self.node_threshold = max(asked, self.least_score)
         self.root_threshold = settings.root_threshold
-        self.least_score = settings.candidate_score
         self.single_plant = plants == 1
         self.tile_step = settings.tile_step
         self.edge_threshold = 0.0 if self.single_plant else min_confidence or 0.0

@@ -8,6 +8,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -62,6 +63,9 @@ def process_pool(workers: int, start: Callable[..., None] | None = None, *argume
     pool = silent_pool(workers, start, *arguments)
     try:
         yield pool
+    except BrokenProcessPool:
+        reason = "most likely for want of memory: fewer workers need less"
+        raise TreeformerError(f"a worker process was ended before its work was done, {reason}") from None
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -105,8 +105,8 @@ class Predictor:
     ) -> Generator[Skeleton | TreeformerError, None, None]:
         """The skeletons of many pictures, in order; for a picture that cannot be read, the error, as a value.
 
-        Results are the same for every `batch`, `workers` and `processes`. No more pictures are held in memory
-        than these ask for.
+        Results are the same for every number of `workers`, with `processes` or without, and but for their last digit
+        for every `batch`. No more pictures are held in memory than these ask for.
 
         Args:
             images: any number, taken as they are needed; further arguments as for `predict`.

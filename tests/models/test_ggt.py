@@ -112,8 +112,10 @@ def test_no_step_knows_what_comes_after_it(trees, pictures, changed):
     assert not torch.allclose(before.end_logits, after.end_logits, atol=1e-5)
 
 
-def test_telling_step_by_step_is_following_all_at_once(pictures):
+@pytest.mark.parametrize("height", [SIDE, 48])
+def test_telling_step_by_step_is_following_all_at_once(pictures, height):
     """The remembered keys and values against a pass over the whole sequence, which remembers nothing."""
+    pictures = pictures[:, :, :height]
     model = talkative(built(), pictures)
     with torch.no_grad():
         told = model(pictures)
@@ -151,19 +153,21 @@ def test_pictures_of_a_batch_do_not_see_each_other(pictures):
 
 def test_the_losses_written_out(trees, pictures):
     model = built(constraint="none").eval()
-    targets = Targets.from_skeletons(trees[:3], size=8)
+    trees = [*trees[:2], trees[2].replace(root=None)]  # the last one says nothing about roots
+    targets = Targets.from_skeletons(trees, size=8)
     with torch.no_grad():
         output = model(pictures[:3], targets)
         parts = model.loss(output, targets)
-    truth, nodes = output.truth, sum(len(tree) for tree in trees[:3])
+    truth, nodes = output.truth, sum(len(tree) for tree in trees)
     end = point = root = edge = 0.0
-    for b, tree in enumerate(trees[:3]):
+    for b, tree in enumerate(trees):
         answers = [*output.node_logits[b].tolist(), output.end_logits[b].item()]
         for index in range(len(tree) + 1):
             end += np.logaddexp(0, -answers[index] if index < len(tree) else answers[index])
         for index in range(len(tree)):
             point += (output.points[b, index] - truth.points[b, index]).abs().sum().item()
-            root += np.logaddexp(0, output.root_logits[b, index].item() * (-1 if truth.root[b, index] else 1))
+            if len(tree.roots):
+                root += np.logaddexp(0, output.root_logits[b, index].item() * (-1 if truth.root[b, index] else 1))
             for other in range(index):
                 none, some = output.edge_logits[b, index, other].tolist()
                 edge += np.logaddexp(0, (none - some) * (1 if truth.adjacency[b, index, other] else -1))

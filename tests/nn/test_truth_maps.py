@@ -39,7 +39,7 @@ def directions_slowly(points, parent, kind, classes, size, stride, width):
     return result
 
 
-@pytest.mark.parametrize(("stride", "width"), [(1, 5.0), (1, 1.0), (2, 5.0), (4, 3.0)])
+@pytest.mark.parametrize(("stride", "width"), [(1, 5.0), (1, 1.0), (1, 11.0), (2, 5.0), (4, 3.0)])
 @pytest.mark.parametrize("classes", [1, 3])
 def test_directions_are_what_the_loop_gives(stride, width, classes):
     torch.manual_seed(stride + classes)
@@ -55,6 +55,15 @@ def test_directions_are_what_the_loop_gives(stride, width, classes):
     torch.testing.assert_close(ours, slow)
     assert slow[:2].abs().sum() > 10
     assert ours[2].abs().sum() == 0
+
+
+def test_a_node_covers_a_cell_at_least():
+    """A diameter of 3 px in cells of 4 px, as the paper has it for grapevines: that of a cell counts."""
+    targets = Targets.from_skeletons([Skeleton([(18, 22)], [])])
+    for diameter, beside in ((3.0, 1 / 16), (4.0, 1 / 16), (8.0, 1 / 2)):
+        (nodes,) = truth_maps(targets, 1, (16, 16), 4, diameter, 5.0).nodes[0]
+        assert nodes[5, 4] == 1
+        assert nodes[5, 5].item() == pytest.approx(beside)
 
 
 def test_a_band_has_its_width_and_points_away_from_the_root():
