@@ -19,9 +19,8 @@ from treeformer.synthetic import picture
 PASSING = ("Conv", "Add", "MaxPool", "Resize")  # operators that have 8-bit kernels
 CHOOSING = ("MaxPool", "Resize")  # those that only choose among values; in 8 bits if the range stays the same
 LEAST_CHANNELS = 16  # a convolution to fewer channels is a head: it costs little, and its numbers matter
-STEPS = 255  # of 8 bits; activations have no sign, because x86 has quick kernels for no other kind
-# Of 127. An x86 without VNNI adds two products of 8 bits in 16: 2 · 255 · 63 is the most that they hold.
-LARGEST_WEIGHT = 63
+STEPS = 255  # of 8 bits
+LOWEST, HIGHEST = -128, 127  # a whole number of 8 bits
 LARGEST_BIAS = 2**30  # in steps: half of what 32 bits hold, the other half is for the products that are added to it
 # Of a tensor's values in a picture, on either side, may be cut off for finer steps. In a drawing the plant is few cells
 # of a blank page: ten times as many would be its twigs.
@@ -133,7 +132,7 @@ def quantise(proto: Any, ranges: Ranges) -> None:
         scale = max((high - low) / STEPS, SMALLEST_SCALE)
         steps[name] = scale
         store(f"{name}.scale", np.float32(scale))
-        store(f"{name}.zero", np.uint8(np.clip(round(-low / scale), 0, STEPS)))
+        store(f"{name}.zero", np.int8(np.clip(round(LOWEST - low / scale), LOWEST, HIGHEST)))
     result = []
     for node in graph.node:
         if node.output[0] in doubles:
@@ -143,7 +142,7 @@ def quantise(proto: Any, ranges: Ranges) -> None:
             source, kernel, bias = node.input
             # The bias counts in products of both scales, and 32 bits must hold it: a channel whose kernel is
             # nothing beside its bias, as a normalisation can make it, gets coarser steps than the kernel asks for.
-            scale = np.maximum(ranges.kernels[kernel] / LARGEST_WEIGHT, SMALLEST_SCALE)
+            scale = np.maximum(ranges.kernels[kernel] / HIGHEST, SMALLEST_SCALE)
             scale = np.maximum(scale, np.abs(ranges.biases[bias]) / (LARGEST_BIAS * steps[source])).astype(np.float32)
             store(f"{kernel}.scale", scale)
             store(f"{kernel}.zero", np.zeros(len(scale), np.int8))
