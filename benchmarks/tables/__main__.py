@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     training.add_argument("--max-total", type=float, metavar="MIN", help="begin no run that would end later than this")
     training.add_argument("--data", type=Path, default=Path("data"), help="folder of the prepared sets")
     training.add_argument("--backbone", default="", metavar="FILE", help="ImageNet weights of a ResNet-50, safetensors")
-    training.add_argument("--workers", type=int, help="processes for the pictures of a run, all cores if not given")
+    training.add_argument("--workers", type=int, help="processes for a run's pictures; by default runs share all cores")
     training.add_argument("--accelerator", default="auto", help="auto, cpu or cuda")
     training.add_argument(
         "--bring",
