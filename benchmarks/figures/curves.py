@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.tables.domains import DOMAINS
-from benchmarks.tables.recipes import Run
 from benchmarks.tables.results import Result
 from benchmarks.tables.spec import OURS, TABLES, TEST_TIME, TRAIN_TIME, UNCONSTRAINED
 
@@ -36,7 +35,7 @@ def curves(results: Mapping[str, Result], path: Path) -> None:
     table = TABLES["train-time"]
     there = {
         domain: [
-            (row, seed) for row in REGIMES for seed in table.seeds if Run(domain, row.recipe, seed).name in results
+            (row, seed) for row in REGIMES for seed in table.seeds if table.run_of(domain, row, seed).name in results
         ]
         for domain in table.domains
     }
@@ -46,7 +45,7 @@ def curves(results: Mapping[str, Result], path: Path) -> None:
     figure, axes = plt.subplots(1, len(there), figsize=(4.2 * len(there), 3.4), squeeze=False)
     for axis, (domain, lines) in zip(axes[0], there.items(), strict=True):
         for row, seed in lines:
-            minutes, f1 = f1_curve(results[Run(domain, row.recipe, seed).name], row.decoding)
+            minutes, f1 = f1_curve(results[table.run_of(domain, row, seed).name], row.decoding)
             colour, first = COLOURS[REGIMES.index(row)], seed == table.seeds[0]
             axis.plot(minutes, f1, color=colour, linestyle="-" if first else "--", label=row.title if first else None)
         axis.set_title(DOMAINS[domain].title.replace("`", ""), fontsize=9)

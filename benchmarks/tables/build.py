@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.tables.domains import DOMAINS
-from benchmarks.tables.recipes import RECIPES, Run, run_named
+from benchmarks.tables.recipes import RECIPES, run_named
 from benchmarks.tables.results import Result
 from benchmarks.tables.spec import PICTURES_SEEN, Row, Table
 
@@ -109,7 +109,7 @@ def _row(
         return BuiltRow(row.title, {}, {}, of_paper, "; ".join(reasons))
     pictures = _pictures(by_seed)
     seeds = {seed: {name: e.value for name, e in summarise(rows).items()} for seed, rows in by_seed.items()}
-    seen = float(np.mean([results[Run(domain, row.recipe, seed).name].pictures for seed in by_seed]))
+    seen = float(np.mean([results[table.run_of(domain, row, seed).name].pictures for seed in by_seed]))
     figures = summarise(pictures) | {PICTURES_SEEN.metric: Estimate(seen, seen, seen)}
     against = {}
     reference = next((one for one in table.rows if one.name == table.reference != row.name), None)
@@ -127,7 +127,7 @@ def _by_seed(
     by_seed: dict[int, list[dict[str, float]]] = {}
     reasons = []
     for seed in table.seeds_of(row):
-        run = Run(domain, row.recipe, seed).name
+        run = table.run_of(domain, row, seed).name
         if run not in results:
             reasons.append(f"{run} was not run yet")
         elif run in refused:
