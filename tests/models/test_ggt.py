@@ -10,6 +10,7 @@ import torch
 from PIL import Image, ImageDraw
 from torch.nn import functional
 
+from tests.models.by_heart import is_the_same_tree
 from treeformer import Skeleton
 from treeformer.errors import TreeformerError
 from treeformer.models.ggt import GGT, GGTConfig, symmetric
@@ -334,19 +335,6 @@ def test_a_config_survives_a_table():
     assert build(GGTConfig, table, "here") == GGTConfig()
 
 
-def is_the_same_tree(found: Skeleton, truth: Skeleton) -> bool:
-    if len(found) != len(truth):
-        return False
-    node, distance = found.nearest(truth.nodes)
-    edges = {frozenset(edge) for edge in node[truth.edges].tolist()}
-    return (
-        len(set(node.tolist())) == len(truth)
-        and distance.max() < 3
-        and edges == {frozenset(edge) for edge in found.edges.tolist()}
-        and found.roots.tolist() == [node[truth.root]]
-    )
-
-
 def test_eight_pictures_are_learnt_by_heart(trees, pictures):
     torch.manual_seed(0)
     model = GGT(SMALL)
@@ -361,6 +349,6 @@ def test_eight_pictures_are_learnt_by_heart(trees, pictures):
         if step % 20 == 0 and total < 0.3:
             with torch.no_grad():
                 skeletons = model.decode(model.eval()(pictures))
-            if all(map(is_the_same_tree, skeletons, trees)):
+            if all(is_the_same_tree(*pair, within_px=3) for pair in zip(skeletons, trees, strict=True)):
                 return
     pytest.fail(f"after {step} steps: {skeletons}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.models.by_heart import learn_by_heart
 from tests.models.test_treeformer import BENT, FORKED, draw
-from treeformer import Skeleton
 from treeformer.models import Targets, TreeFormer, TreeFormerConfig
 from treeformer.nn.sfs import edge_margin
 from treeformer.nn.spanning import minimum_spanning_tree
@@ -19,37 +19,10 @@ def pictures():
     return torch.stack([draw(FORKED), draw(BENT)])
 
 
-def is_the_same_tree(found: Skeleton, truth: Skeleton) -> bool:
-    if len(found) != len(truth):
-        return False
-    node, distance = found.nearest(truth.nodes)
-    edges = {frozenset(edge) for edge in node[truth.edges].tolist()}
-    return (
-        len(set(node.tolist())) == len(truth)
-        and distance.max() < 2
-        and edges == {frozenset(edge) for edge in found.edges.tolist()}
-        and found.roots.tolist() == [node[truth.root]]
-    )
-
-
 def test_two_pictures_are_learnt_by_heart(pictures):
     torch.manual_seed(0)
-    model = TreeFormer(TreeFormerConfig.tiny(denoising=True)).to(memory_format=torch.channels_last)
-    images = pictures.to(memory_format=torch.channels_last)
-    targets = Targets.from_skeletons([FORKED, BENT], size=8)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for step in range(1, 301):
-        total = sum(model.loss(model.train()(images, targets), targets).values())
-        optimizer.zero_grad()
-        total.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        if step % 10 == 0:
-            with torch.no_grad():
-                skeletons = model.decode(model.eval()(images))
-            if is_the_same_tree(skeletons[0], FORKED) and is_the_same_tree(skeletons[1], BENT):
-                return
-    pytest.fail(f"after {step} steps: {skeletons}")
+    model = TreeFormer(TreeFormerConfig.tiny(denoising=True))
+    learn_by_heart(model, pictures, [FORKED, BENT], model.decode, learning_rate=1e-3, steps=300)
 
 
 @pytest.mark.parametrize("tree_loss", ["likelihood", "hinge"])

@@ -5,7 +5,7 @@ picture → node confidence and branch direction maps → nodes → resistivitie
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
 import torch
@@ -120,14 +120,6 @@ class TwoStageConfig:
     def hourglass(cls, **changes: Any) -> TwoStageConfig:
         """With ViNet's kind of network."""
         return cls(**({"network": "hourglass"} | changes))
-
-    @classmethod
-    def from_dict(cls, settings: dict[str, Any]) -> TwoStageConfig:
-        """From what `dataclasses.asdict` gave (a JSON file, say); an unknown name is an error."""
-        unknown = sorted(settings.keys() - {field.name for field in fields(cls)})
-        if unknown:
-            raise TreeformerError(f"a two-stage model has no setting {unknown[0]!r}")
-        return cls(**settings)
 
 
 @dataclass
