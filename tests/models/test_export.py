@@ -154,14 +154,25 @@ def test_candidates_are_all_that_could_be_nodes_and_no_more(folder, pictures):
     assert len(counts) > 1
 
 
-def test_8_bits_are_close(folder, pictures):
+def test_8_bits_are_close(folder):
+    """By place, not by rank: of an untrained network many scores are all but equal, and change places."""
+    pictures = np.stack(
+        [picture("paper", look, seed, (SIDE, SIDE))[0] for seed, look in enumerate(["paper", "photo"] * 10)]
+    )
     exact = open_engine(folder, "onnx", precision="float32")(pictures)
     rough = open_engine(folder, "onnx")(pictures)
-    count = min(exact.node_score.shape[1], rough.node_score.shape[1])
-    one, other = exact.node_score[:, :count], rough.node_score[:, :count]
-    candidates = (one > 0) & (other > 0)
-    assert candidates.sum() > 0.8 * (one > 0).sum()
-    assert np.abs(one - other)[candidates].mean() < 0.02
+    differences, candidates = [], 0
+    for scores, points, rough_scores, rough_points in zip(
+        exact.node_score, exact.points, rough.node_score, rough.points, strict=True
+    ):
+        rough_points = rough_points[rough_scores > 0]
+        for score, point in zip(scores[scores > 0], points[scores > 0], strict=True):
+            candidates += 1
+            distance = np.hypot(*(rough_points - point).T)
+            if distance.min(initial=np.inf) < 2:
+                differences.append(abs(score - rough_scores[distance.argmin()]))
+    assert len(differences) > 0.8 * candidates > 0
+    assert np.mean(differences) < 0.02
 
 
 def test_what_is_saved_is_loaded(folder, model):

@@ -64,7 +64,7 @@ def predict(
     ] = None,
     engine: Annotated[EngineChoice, typer.Option(help="What runs the network.")] = EngineChoice.auto,
     precision: Annotated[
-        PrecisionChoice, typer.Option(help="Of ONNX Runtime; auto is int8, quicker on ARM, where the model has it.")
+        PrecisionChoice, typer.Option(help="Of ONNX Runtime; auto is int8, which is quicker, where the model has it.")
     ] = PrecisionChoice.auto,
     threads: Annotated[int | None, typer.Option(help="CPU threads of the network; by default all cores.")] = None,
     workers: Annotated[

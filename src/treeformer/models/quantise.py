@@ -19,8 +19,9 @@ from treeformer.synthetic import picture
 PASSING = ("Conv", "Add", "MaxPool", "Resize")  # operators that have 8-bit kernels
 CHOOSING = ("MaxPool", "Resize")  # those that only choose among values; in 8 bits if the range stays the same
 LEAST_CHANNELS = 16  # a convolution to fewer channels is a head: it costs little, and its numbers matter
-STEPS = 255  # of 8 bits
-LOWEST, HIGHEST = -128, 127  # a whole number of 8 bits
+STEPS = 255  # of 8 bits; activations have no sign, because x86 has quick kernels for no other kind
+# Of 127. An x86 without VNNI adds two products of 8 bits in 16: 2 · 255 · 63 is the most that they hold.
+LARGEST_WEIGHT = 63
 LARGEST_BIAS = 2**30  # in steps: half of what 32 bits hold, the other half is for the products that are added to it
 # Of a tensor's values in a picture, on either side, may be cut off for finer steps. In a drawing the plant is few cells
 # of a blank page: ten times as many would be its twigs.
@@ -132,7 +133,7 @@ def quantise(proto: Any, ranges: Ranges) -> None:
         scale = max((high - low) / STEPS, SMALLEST_SCALE)
         steps[name] = scale
         store(f"{name}.scale", np.float32(scale))
-        store(f"{name}.zero", np.int8(np.clip(round(LOWEST - low / scale), LOWEST, HIGHEST)))
+        store(f"{name}.zero", np.uint8(np.clip(round(-low / scale), 0, STEPS)))
     result = []
     for node in graph.node:
         if node.output[0] in doubles:
@@ -142,7 +143,7 @@ def quantise(proto: Any, ranges: Ranges) -> None:
             source, kernel, bias = node.input
             # The bias counts in products of both scales, and 32 bits must hold it: a channel whose kernel is
             # nothing beside its bias, as a normalisation can make it, gets coarser steps than the kernel asks for.
-            scale = np.maximum(ranges.kernels[kernel] / HIGHEST, SMALLEST_SCALE)
+            scale = np.maximum(ranges.kernels[kernel] / LARGEST_WEIGHT, SMALLEST_SCALE)
             scale = np.maximum(scale, np.abs(ranges.biases[bias]) / (LARGEST_BIAS * steps[source])).astype(np.float32)
             store(f"{kernel}.scale", scale)
             store(f"{kernel}.zero", np.zeros(len(scale), np.int8))
@@ -171,9 +172,11 @@ def quantised_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
     """The nodes to compute in 8 bits, and the tensors that are to be rounded, in the order of the graph.
 
     A ReLU that follows is taken along: the tensor after it is rounded instead, which ONNX Runtime makes one operator.
+    Of the convolution that reads the picture the output alone is rounded. On a blank page the errors of its kernel add
+    up to the same in every cell, and what is faint there, the grain of the paper, would look like something.
 
     Returns:
-        nodes; {output of a node: the tensor to round, which is the same or comes after its ReLU}.
+        nodes; {tensor that one of them reads or makes: the one to round, which is the same or comes after its ReLU}.
     """
     consumers: dict[str, list[Any]] = {}
     for node in graph.node:
@@ -183,6 +186,7 @@ def quantised_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
     producer = {name: node for node in graph.node for name in node.output}
     nodes: list[Any] = []
     rounded: dict[str, str] = {}
+    first = next(node for node in graph.node if node.op_type == "Conv")
     for node in graph.node:
         data = node.input[:2] if node.op_type == "Add" else node.input[:1]
         if node.op_type == "Conv":
@@ -191,12 +195,14 @@ def quantised_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
             takes = node.op_type in PASSING and all(name in rounded.values() for name in data)
         if not takes:
             continue
-        nodes.append(node)
+        if node is not first:
+            nodes.append(node)
+            if node.op_type == "Conv" and data[0] not in rounded.values():
+                rounded[data[0]] = data[0]
         after = consumers.get(node.output[0], [])
         relu = len(after) == 1 and after[0].op_type == "Relu"
         rounded[node.output[0]] = after[0].output[0] if relu else node.output[0]
-    first = next(node for node in nodes if node.op_type == "Conv")
-    return nodes, {first.input[0]: first.input[0], **rounded}
+    return nodes, rounded
 
 
 def _doubles(node: Any, graph: Any) -> bool:
