@@ -265,8 +265,8 @@ class Skeleton:
         return tuple(axes), frozen(edge_axis)
 
     @cached_property
-    def _without_file_axes(self) -> Skeleton:
-        """Its axes left to the rule; kept, with all that is found out about it, as long as this one is."""
+    def without_file_axes(self) -> Skeleton:
+        """With its axes left to the rule; kept, with all that is found out about it, as long as this one is."""
         return self._with(_axes=None, _edge_axis=None) if self.has_file_axes else self
 
     @property

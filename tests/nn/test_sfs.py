@@ -343,10 +343,11 @@ def test_cuda_gives_the_same_and_never_waits_for_the_device(relative, dtype):
 
 
 def test_wrong_input_is_one_clear_line():
-    with pytest.raises(TreeformerError, match=r"suppression is 0\.0, a positive number is needed"):
+    with pytest.raises(TreeformerError, match=r"suppression is 0\.0, a positive number of at most 10000 is needed"):
         SFS(0.0)
-    with pytest.raises(TreeformerError, match="suppression is nan"):
-        SFS(math.nan)
+    for wrong in (math.nan, math.inf, 1e39):
+        with pytest.raises(TreeformerError, match="suppression is"):
+            SFS(wrong)
     with pytest.raises(TreeformerError, match=r"logits are \(2, 3, 4, 2\), \(B, N, N, classes\) is needed"):
         SFS()(torch.zeros(2, 3, 4, 2))
     with pytest.raises(TreeformerError, match="logits have 1 classes"):

@@ -200,7 +200,7 @@ def move(
 ) -> Skeleton:
     """The skeleton under an affine map (2,3), cut at a frame of this (width, height), without its file's axes."""
     width, height = size
-    cut = skeleton._without_file_axes.transform(affine, image_size=size).crop(0, 0, width, height, keep=keep)
+    cut = skeleton.without_file_axes.transform(affine, image_size=size).crop(0, 0, width, height, keep=keep)
     return _without_scraps(cut) if keep == "forest" else cut
 
 

@@ -71,7 +71,7 @@ class _Writer:
     def __init__(self, skeleton: Skeleton, file_stem: str, dialect: Dialect) -> None:
         _ = skeleton.parents  # an error where there is a cycle
         if (skeleton.edge_axis < 0).any():
-            skeleton = skeleton.replace(axes=None, edge_axis=None)
+            skeleton = skeleton.without_file_axes
         self.is_from_rsml = "rsml" in skeleton.metadata and skeleton.has_file_axes
         skeleton = _with_axes_of_lone_nodes(skeleton)
         if not any(axis.nodes for axis in skeleton.axes):

@@ -14,6 +14,8 @@ from torch.nn import functional
 from treeformer.errors import TreeformerError
 from treeformer.nn.spanning import minimum_spanning_tree
 
+LARGEST_SUPPRESSION = 1e4  # a number of half precision, which has none above 65504
+
 
 class ConstrainedEdges(NamedTuple):
     """What SFS makes of edge logits (..., C).
@@ -53,8 +55,10 @@ class SFS(nn.Module):
 
     def __init__(self, suppression: float = 10.0, *, relative: bool = False) -> None:
         super().__init__()
-        if not (0 < suppression < math.inf):
-            raise TreeformerError(f"suppression is {suppression}, a positive number is needed")
+        if not (0 < suppression <= LARGEST_SUPPRESSION):
+            raise TreeformerError(
+                f"suppression is {suppression}, a positive number of at most {LARGEST_SUPPRESSION:g} is needed"
+            )
         self.suppression = suppression
         self.relative = relative
 
