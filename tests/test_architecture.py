@@ -98,6 +98,12 @@ def test_the_plain_install_has_nothing_that_the_package_does_not_import():
 
 
 def test_importing_the_package_is_light():
-    heavy = ("pandas", "matplotlib", "networkx")
-    code = f"import sys, treeformer; sys.exit(' '.join(m for m in {heavy!r} if m in sys.modules) or 0)"
+    heavy = ("numpy", "scipy", "pandas", "matplotlib", "networkx")
+    code = f"import sys, treeformer.cli; sys.exit(' '.join(m for m in {heavy!r} if m in sys.modules) or 0)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_public_name_is_there_when_it_is_asked_for():
+    code = "from treeformer import *; import treeformer; [globals()[name] for name in treeformer.__all__]"
+    code += "; assert set(treeformer.__all__) <= set(dir(treeformer)); assert not hasattr(treeformer, 'nothing')"
     subprocess.run([sys.executable, "-c", code], check=True)

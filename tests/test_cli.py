@@ -274,9 +274,19 @@ def test_the_demo_says_before_the_work_that_a_file_is_in_the_way(run, tmp_path, 
     assert one_line(err) == f"treeformer: {tmp_path / 'file'}: cannot be written to (Not a directory)"
 
 
-def test_an_empty_skeleton_is_measured_and_converted(run, tmp_path):
-    treeformer.write(Skeleton([], [], image_size=(5, 5)), tmp_path / "empty.json")
-    code, _, err = run("convert", tmp_path / "empty.json", tmp_path / "empty.swc")
-    assert (code, "empty.swc" in one_line(err)) == (0, True)
-    assert len(treeformer.read(tmp_path / "empty.swc")) == 0
-    assert run("traits", tmp_path / "empty.json")[0] == 0
+def test_a_picture_without_plants_goes_through_every_command(run, tmp_path):
+    """As `treeformer predict` leaves it where no plant was found."""
+    json, rsml = tmp_path / "json", tmp_path / "rsml"
+    treeformer.write(Skeleton([], [], image_size=(40, 50), image_name="bare.png"), json / "bare.json")
+    Image.new("RGB", (40, 50), "white").save(json / "bare.png")
+    for source, target, suffix in ((json, rsml, "rsml"), (rsml, tmp_path / "swc", "swc")):
+        code, _, err = run("convert", source, target, "--format", suffix)
+        assert (code, err.startswith("1 file written")) == (0, True), err
+        assert len(treeformer.read(target / f"bare.{suffix}")) == 0
+        for level in ("plant", "axis", "segment"):
+            code, out, err = run("traits", target, "--level", level)
+            assert (code, one_line(err), len(out.splitlines())) == (0, "0 rows from 1 file", 1)
+    code, out, err = run("evaluate", rsml, json, "--workers", 0, "-o", tmp_path / "report")
+    assert (code, "1 picture evaluated" in err) == (0, True), err
+    assert pd.read_csv(tmp_path / "report" / "pictures.csv")["topo_f1"].tolist() == [1.0]
+    assert run("draw", json / "bare.png", rsml / "bare.rsml", "-o", tmp_path / "bare.png")[0] == 0

@@ -143,13 +143,31 @@ def test_an_output_that_is_a_file_is_one_line_before_the_work(run, photos, monke
     assert one_line(err).startswith("treeformer: notes.txt: cannot be written to")
 
 
-def test_what_one_format_cannot_hold_the_others_do(run, photos, tmp_path):  # noqa: F811
+def test_a_picture_without_a_plant_is_no_failure_in_any_format(run, photos, tmp_path):  # noqa: F811
     Image.new("RGB", (128, 128), "white").save(photos / "blank.png")
-    options = ["--format", "rsml", "--format", "coco", "--overlay"]
-    code, _, err = run("predict", photos / "blank.png", "-o", tmp_path / "out", *options)
+    others = ["rsml", "rsml-smartroot", "swc", "graphml", "node-link", "geojson", "labelme", "coco", "csv"]
+    options = [word for name in others for word in ("--format", name)]
+    out = tmp_path / "out"
+    command = ["predict", photos / "blank.png", "-o", out, "--overlay", "--traits", out / "traits.csv", *options]
+    code, _, err = run(*command)
+    assert code == 0
+    assert err.splitlines() == [
+        f"treeformer: {photos / 'blank.png'}: no plant was found: its skeleton is empty",
+        f"1 picture predicted in {out}, traits of 0 plants in {out / 'traits.csv'}",
+    ]
+    files = [path for path in out.iterdir() if path.name not in ("traits.csv", "blank.overlay.jpg")]
+    assert len(files) == 1 + len(others)
+    assert [len(treeformer.read(path)) for path in files] == [0] * len(files)
+    assert "0 pictures predicted" in run(*command, "--resume")[2]
+
+
+def test_where_one_file_cannot_be_written_the_others_are(run, photos, tmp_path):  # noqa: F811
+    out = tmp_path / "out"
+    (out / "a.rsml").mkdir(parents=True)
+    code, _, err = run("predict", photos / "a.png", "-o", out, "--format", "rsml", "--format", "coco", "--overlay")
     assert code == 2
-    assert "RSML cannot hold an empty skeleton" in err
-    assert names(tmp_path / "out") == ["blank.coco.json", "blank.json", "blank.overlay.jpg"]
+    assert "a.rsml" in one_line(err)
+    assert names(out) == ["a.coco.json", "a.json", "a.overlay.jpg"]
 
 
 def test_each_mistake_is_one_line_whatever_the_file_is_called(run, photos, tmp_path):  # noqa: F811

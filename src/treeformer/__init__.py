@@ -1,14 +1,16 @@
 """From a single picture of a plant to its skeleton: a tree of nodes and edges, never a broken graph."""
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
-from treeformer.axes import Axis, Function, Plant
-from treeformer.errors import FormatError, SkeletonError, TreeformerError
-from treeformer.formats import read, read_all, write
-from treeformer.skeleton import Skeleton
-
+TYPE_CHECKING = False  # typing has it, too, but is longer in coming than all else here
 if TYPE_CHECKING:
+    from typing import Any
+
+    from treeformer.axes import Axis, Function, Plant
+    from treeformer.errors import FormatError, SkeletonError, TreeformerError
+    from treeformer.formats import read, read_all, write
     from treeformer.prediction import load_model, predict
+    from treeformer.skeleton import Skeleton
 
 __version__ = "0.1.0"
 
@@ -28,11 +30,27 @@ __all__ = [
     "write",
 ]
 
+_NAMES_OF = {
+    "axes": ("Axis", "Function", "Plant"),
+    "errors": ("FormatError", "SkeletonError", "TreeformerError"),
+    "formats": ("read", "read_all", "write"),
+    "prediction": ("load_model", "predict"),
+    "skeleton": ("Skeleton",),
+}
+
 
 def __getattr__(name: str) -> Any:
-    """What predicts is imported when it is first asked for: reading a file should not wait for it."""
-    if name in ("load_model", "predict"):
-        from treeformer import prediction
+    """A name is imported when it is first asked for: reading a file should not wait for what predicts.
 
-        return getattr(prediction, name)
+    And nothing at all is imported before the command line is ready for Ctrl-C, see `treeformer.__main__`.
+    """
+    from importlib import import_module
+
+    for module, names in _NAMES_OF.items():
+        if name in names:
+            return getattr(import_module(f"treeformer.{module}"), name)
     raise AttributeError(f"module 'treeformer' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -53,6 +53,14 @@ def test_the_table_of_formats():
     assert set(FORMATS) - set(WRITTEN) == {"single-guyot", "branch-trees"}
 
 
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_format_holds_a_picture_without_plants(tmp_path: Path, name: str):
+    path = tmp_path / f"bare soil{FORMATS[name].suffixes[0]}"
+    write(Skeleton([], [], node_score=[], edge_score=[], image_size=(40, 30)), path, format=name)
+    again = read(path)
+    assert (len(again), len(again.edges), len(again.plants), again.is_forest) == (0, 0, 0, True)
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_is_known_by_its_suffixes_and_content(sample: Callable[..., Path], name: str):
     for suffix in FORMATS[name].suffixes:

@@ -370,6 +370,33 @@ def test_smartroot_has_a_resolution_even_where_none_is_known(comb: Skeleton, tmp
     assert (tree.findtext("metadata/unit"), tree.findtext("metadata/resolution")) == ("inch", "72")
 
 
+# ---- no plants ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", ["strict", "smartroot"])
+def test_an_empty_skeleton_is_a_scene_without_plants(tmp_path: Path, dialect: str) -> None:
+    path = tmp_path / "bare soil.rsml"
+    scored = Skeleton([], [], node_score=[], edge_score=[], radius=[], image_name="bare soil.png", image_size=(9, 9))
+    again = written(scored, path, dialect=dialect)
+    assert (len(again), again.image_name) == (0, "bare soil.png")
+    assert len(etree.parse(path).find("scene")) == 0
+    assert written(again, path, dialect=dialect) == again
+
+
+def test_a_file_whose_plants_have_no_roots_keeps_what_it_said(tmp_path: Path) -> None:
+    path = tmp_path / "dead.rsml"
+    path.write_text(
+        '<rsml by="me"><metadata><camera/></metadata><scene day="3"><plant id="dead"/><legend/></scene></rsml>'
+    )
+    skeleton = rsml.read(path)
+    assert len(skeleton) == 0
+    again = written(skeleton, tmp_path / "again.rsml")
+    said = skeleton.metadata["rsml"]["unknown"]
+    assert (len(said), again.metadata["rsml"]["unknown"]) == (5, said)
+    assert again.metadata["rsml"]["empty_plants"] == 1
+    assert written(again, tmp_path / "third.rsml") == again
+
+
 # ---- errors -------------------------------------------------------------------------------------
 
 
@@ -394,7 +421,6 @@ def test_what_cannot_be_held_is_one_line_and_leaves_no_file(ring: Skeleton, comb
     wrong_function = replace(axes[0], functions=(Function("diameter", (float("nan"),)),))
     wrong_text = replace(axes[0], label="a\x00b")
     for skeleton, says in (
-        (Skeleton([], []), "RSML cannot hold an empty skeleton"),
         (ring, "lies on a cycle"),
         (comb.replace(axes=[wrong_function, *axes[1:]], edge_axis=edge_axis), "cannot hold the function 'diameter'"),
         (comb.replace(axes=[wrong_text, *axes[1:]], edge_axis=edge_axis), "XML cannot hold the character"),

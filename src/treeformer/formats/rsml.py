@@ -31,7 +31,15 @@ from treeformer.errors import FormatError
 from treeformer.formats.junctions import join_axes
 from treeformer.formats.rsml_metadata import read_metadata, resolution_px_per_mm
 from treeformer.formats.rsml_root import Root, read_names, read_properties, read_root
-from treeformer.formats.rsml_unknown import OF_THE_FILE, Record, in_order, unknown_attributes, unknown_node
+from treeformer.formats.rsml_unknown import (
+    KEPT,
+    OF_THE_FILE,
+    Record,
+    in_order,
+    kept_records,
+    unknown_attributes,
+    unknown_node,
+)
 from treeformer.formats.rsml_write import write
 from treeformer.formats.source import reading
 from treeformer.formats.xml import local_name, parse_fragment, parse_xml
@@ -104,7 +112,9 @@ class _File:
         metadata, image_name = read_metadata(parts.get("metadata", Element("metadata")), self.unknown)
         self.unknown += unknown_attributes("scene", parts["scene"].attrib)
         for child in parts["scene"]:
-            if local_name(child.tag) != "plant" or not self._read_plant(child):
+            if records := _kept_without_plants(child):
+                self.unknown += records
+            elif local_name(child.tag) != "plant" or not self._read_plant(child):
                 self.unknown.append(unknown_node("scene", child))
         metadata["empty_plants"] = sum(_is_plant(record) for record in self.unknown)
         if self.unknown:
@@ -145,6 +155,13 @@ class _File:
             above.append(unknown_node("plant" if parent is None else "root", bare))
         for lateral in root.laterals:
             self._read_root(lateral, parent, above)
+
+
+def _kept_without_plants(element: Element) -> list[Record]:
+    """What the writer kept in the scene itself, having no plant to keep it in; nothing where the element is another."""
+    if local_name(element.tag) != "properties" or any(child.tag != KEPT for child in element):
+        return []
+    return [record for child in element for record in kept_records(child) if record["of"] in OF_THE_FILE]
 
 
 def _is_plant(record: Record) -> bool:

@@ -3,8 +3,8 @@
 A record names in `of` the element it was found in, and has either `xml`, or `attribute` (its name,
 with a namespace in braces) and `value`. The schema leaves three places open: other geometry,
 annotations and properties. Records of these go back where they were; all others are wrapped in an
-element of our own namespace within <properties>, those of the whole file in the first plant's,
-where other programs pass them over and the reader finds them again.
+element of our own namespace within <properties>, those of the whole file in the first plant's
+(in the scene's where there is no plant), where other programs pass them over and the reader finds them again.
 """
 
 from __future__ import annotations

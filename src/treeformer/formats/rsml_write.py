@@ -10,6 +10,8 @@ A skeleton that came from RSML is written as it was read. For any other:
 - Where edges or nodes have scores, their mean along an axis is its property `software-confidence`.
 - A node without any edge, a plant of its own as a rule, is a root whose point stands twice, since the schema
   wants two; the reader makes one node of them.
+- An empty skeleton is a scene without plants. The schema wants one, but the picture shows none; without a file it
+  would look like a picture that was left out.
 
 Kept geometry, annotations and z are left out where the points of the axis are no longer those read.
 """
@@ -74,9 +76,7 @@ class _Writer:
             skeleton = skeleton.without_file_axes
         self.is_from_rsml = "rsml" in skeleton.metadata and skeleton.has_file_axes
         skeleton = _with_axes_of_lone_nodes(skeleton)
-        if not any(axis.nodes for axis in skeleton.axes):
-            raise FormatError("RSML cannot hold an empty skeleton")
-        if skeleton.axis_order.max() > _MAX_ORDER:
+        if skeleton.axis_order.max(initial=0) > _MAX_ORDER:
             raise FormatError(f"RSML cannot hold axes of an order above {_MAX_ORDER}")
         self.skeleton = skeleton
         self.file_stem = file_stem
@@ -104,6 +104,7 @@ class _Writer:
         for plant, axes in sorted(axes_of.items()):
             self._add_plant(plant, axes, kept, lines)
             kept = []
+        lines += _indented(2, _properties({}, kept))  # where there is no plant to keep it
         return [*lines, "  </scene>", "</rsml>"]
 
     def _add_plant(self, number: int, axes: Sequence[int], kept: Sequence[Record], lines: list[str]) -> None:

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 
 from treeformer.errors import TreeformerError
-from treeformer.training.config import load_config
-from treeformer.training.loop import train
 
 
 def main() -> None:
@@ -24,7 +22,10 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=1, help="processes on each machine")
     parser.add_argument("--machines", type=int, default=1)
     arguments = parser.parse_intermixed_args()
-    try:
+    try:  # torch takes seconds to import, in which Ctrl-C has to be silent, too
+        from treeformer.training.config import load_config
+        from treeformer.training.loop import train
+
         config = load_config(arguments.config, arguments.overrides)
         train(
             config,
