@@ -77,7 +77,8 @@ def stored():
 
 def test_only_the_classifier_and_later_stages_are_left_out(tmp_path, stored):
     path = tmp_path / "weights.safetensors"
-    safetensors.write(path, stored | {"fc.weight": np.ones((2, 2), np.float32)})
+    counter = {"bn1.num_batches_tracked": np.array(0)}  # as torchvision's state_dict() has it
+    safetensors.write(path, stored | counter | {"fc.weight": np.ones((2, 2), np.float32)})
     load_backbone(ResNet((1,), 8), path)
     safetensors.write(path, stored | {"conv2.weight": np.ones((2, 2), np.float32)})
     with pytest.raises(FormatError, match=r"conv2\.weight has no place"):

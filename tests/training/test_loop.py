@@ -23,10 +23,11 @@ from PIL import Image, ImageDraw
 import treeformer
 from treeformer import Skeleton, safetensors
 from treeformer.errors import TreeformerError
+from treeformer.model_folder import open_model
 from treeformer.models import TreeFormer
 from treeformer.training import checkpoint
-from treeformer.training.config import ConfigError, load_config
-from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, train
+from treeformer.training.config import ConfigError, TrainingConfig, load_config
+from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, _model, train
 
 SIDE = 64
 # Sums over several threads come out differently each time, in the last bits.
@@ -235,6 +236,7 @@ def test_a_checkpoint_of_another_architecture_is_refused(config_file, tmp_path):
         ("model_options={width: 33}", "33"),
         ("model_options={widht: 32}", "unknown key 'widht'"),
         ("start_from=none.safetensors", "none.safetensors"),
+        ("start_from=no-such-folder", "no-such-folder: no such folder"),
         ("batch_size=0", "batch_size"),
     ],
 )
@@ -242,6 +244,32 @@ def test_a_mistake_is_one_line(config_file, tmp_path, override, message):
     with pytest.raises(TreeformerError, match=message) as error:
         train(load_config(config_file, [override]), tmp_path / "out", accelerator="cpu")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("variable", ["WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
+def test_processes_that_do_not_know_of_each_other_train_nothing(config_file, tmp_path, monkeypatch, variable):
+    """torchrun or srun has started two, and each would train alone, into the same folder."""
+    monkeypatch.setenv(variable, "2")
+    with pytest.raises(ConfigError, match="2 processes were started, but devices times machines is 1"):
+        train(load_config(config_file), tmp_path / "out", accelerator="cpu")
+    monkeypatch.setenv(variable, "1")
+    assert train(load_config(config_file, ["steps=1"]), tmp_path / "out", accelerator="cpu").step == 1
+
+
+def test_the_model_that_ships_can_be_gone_on_with():
+    shipped = safetensors.read(open_model("default").weights)
+    model = _model(TrainingConfig(start_from="default"))
+    for name, tensor in model.state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), shipped[name].astype(np.float32), err_msg=name)
+
+
+def test_patience_never_ends_before_a_validation(config_file, tmp_path):
+    """Otherwise all would be lost: there is nothing in the folder until then."""
+    settings = ["steps=100", "validate_every=6", "patience_epochs=1", "epoch_pictures=4"]
+    progress = train(load_config(config_file, settings), tmp_path, accelerator="cpu")
+    assert progress.step % 6 == 0
+    assert 0 < progress.step < 100
+    assert (tmp_path / "best.safetensors").exists()
 
 
 @pytest.mark.parametrize(

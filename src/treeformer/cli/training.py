@@ -37,6 +37,8 @@ def train(
 
     settings = load_config(config, overrides or [])
     try:
+        from lightning.fabric.utilities.rank_zero import rank_zero_only
+
         from treeformer.training.loop import train as run
     except ModuleNotFoundError as error:
         raise TreeformerError(f"training needs {error.name}: pip install 'treeformer[train]'") from None
@@ -61,4 +63,6 @@ def train(
             machines=machines,
             show=show,
         )
-    say(f"step {progress.step}, best {settings.score} {progress.best_score:.4g} at step {progress.best_step}: {folder}")
+    first_process_says = rank_zero_only(say)
+    best = f"best {settings.score} {progress.best_score:.4g} at step {progress.best_step}"
+    first_process_says(f"step {progress.step}, {best}: {folder}")

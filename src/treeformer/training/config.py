@@ -106,7 +106,7 @@ class TrainingConfig:
     backbone_weights: str = ""
     """A safetensors file with ImageNet weights for the backbone; empty starts from random ones."""
     start_from: str = ""
-    """A safetensors file with the weights of a whole model to start from."""
+    """Weights of a whole model to start from: a safetensors file, a model folder, or `default`, the one that ships."""
     data: DataConfig = field(default_factory=DataConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     batch_size: int = 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import os
 import signal
 import threading
 import time
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from treeformer import data, safetensors
 from treeformer.errors import TreeformerError
 from treeformer.files import check_folder
+from treeformer.model_folder import open_model
 from treeformer.models.registry import MODELS
 from treeformer.nn.backbone import load_backbone
 from treeformer.nn.targets import Targets
@@ -223,7 +225,7 @@ class _Run:
                     self._save()
                     last_log = (time.monotonic(), progress.step)
                 last_checkpoint = step_began = time.monotonic()
-            if done or pausing or self._out_of_patience():
+            if done or pausing or (validating and self._out_of_patience()):
                 break
         if len(self.skips):
             self.fabric.print(str(self.skips))
@@ -344,6 +346,7 @@ def _check(out: Path, resume: bool, *minutes: float | None) -> None:
 
 
 def _fabric(config: TrainingConfig, accelerator: str, devices: int, machines: int) -> Fabric:
+    _check_processes(devices * machines)
     if accelerator == "cuda" and not torch.cuda.is_available():
         raise ConfigError("no GPU: CUDA is asked for, but torch sees no CUDA device")
     strategy = "ddp" if devices * machines > 1 else "auto"
@@ -354,6 +357,18 @@ def _fabric(config: TrainingConfig, accelerator: str, devices: int, machines: in
         raise ConfigError(f"cannot train on {asked}: {' '.join(str(error).split())}") from None
 
 
+def _check_processes(expected: int) -> None:
+    """Those that torchrun or srun has started must know of each other, else each trains alone, into the same folder."""
+    started = next((os.environ[name] for name in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS") if name in os.environ), "1")
+    if started.isdigit() and int(started) > 1 and int(started) != expected:
+        raise ConfigError(f"{started} processes were started, but devices times machines is {expected}: let them agree")
+
+
+def _weights_file(name: str) -> Path:
+    """What `start_from` names: a file of weights, or the one in a model folder."""
+    return Path(name) if Path(name).suffix == ".safetensors" else open_model(name).weights
+
+
 def _model(config: TrainingConfig) -> Any:
     if config.model not in MODELS:
         raise ConfigError(f"model must be one of {', '.join(MODELS)}, not {config.model!r}")
@@ -361,10 +376,9 @@ def _model(config: TrainingConfig) -> Any:
     chosen = build(type(settings), asdict(settings) | config.model_options, "model_options")
     model = MODELS[config.model].module(chosen)
     if config.start_from:
-        weights = {
-            name: torch.from_numpy(np.array(array)) for name, array in safetensors.read(config.start_from).items()
-        }
-        checkpoint.load_weights(model, weights, Path(config.start_from))
+        path = _weights_file(config.start_from)
+        weights = {name: torch.from_numpy(np.array(array)) for name, array in safetensors.read(path).items()}
+        checkpoint.load_weights(model, weights, path)
     elif config.backbone_weights:
         if not hasattr(model, "backbone"):
             raise ConfigError(f"backbone_weights: the model {config.model!r} has no backbone that takes them")
