@@ -37,8 +37,9 @@ def panel(
     domain: str, models: Models, data: Path, *, indices: Sequence[int], scale: Scale = REAL, seed: int = 0
 ) -> Image.Image:
     """A row a test picture; red is predicted, blue is true, purple both. A method without weights says so."""
-    rows = {row.name: row for row in TABLES["table1"].rows}
-    methods = [(rows[name], Run(domain, rows[name].recipe, seed)) for name in SHOWN]
+    table = TABLES["table1"]
+    rows = {row.name: row for row in table.rows}
+    methods = [(rows[name], table.run_of(domain, rows[name], seed)) for name in SHOWN]
     if not any(models.has(run) for _, run in methods):
         raise TreeformerError(f"{models.runs}: no weights of any run on {domain}")
     samples = test_samples(domain, data, scale, indices)

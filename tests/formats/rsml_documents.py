@@ -9,6 +9,17 @@ from lxml import etree
 from treeformer import Skeleton
 from treeformer.formats import rsml
 
+# What a file says of itself, as it is read.
+METADATA = {
+    "version": "1",
+    "unit": "mm",
+    "resolution": "11.8",
+    "last-modified": "2024-06-20T18:03:01",
+    "software": "RootNav",
+    "user": "someone",
+    "file-key": "plate 7",
+    "empty_plants": 0,
+}
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("rsml.xsd")))
 
 

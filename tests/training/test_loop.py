@@ -27,7 +27,8 @@ from treeformer.model_folder import open_model
 from treeformer.models import TreeFormer
 from treeformer.training import checkpoint
 from treeformer.training.config import ConfigError, TrainingConfig, load_config
-from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, _model, train
+from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, train
+from treeformer.training.setup import make_model
 
 SIDE = 64
 # Sums over several threads come out differently each time, in the last bits.
@@ -258,7 +259,7 @@ def test_processes_that_do_not_know_of_each_other_train_nothing(config_file, tmp
 
 def test_the_model_that_ships_can_be_gone_on_with():
     shipped = safetensors.read(open_model("default").weights)
-    model = _model(TrainingConfig(start_from="default"))
+    model = make_model(TrainingConfig(start_from="default"))
     for name, tensor in model.state_dict().items():
         np.testing.assert_array_equal(tensor.numpy(), shipped[name].astype(np.float32), err_msg=name)
 

@@ -15,7 +15,7 @@ from treeformer.nn.in_use import in_use_on_gpu
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-COUNTER = ".num_batches_tracked"
+BATCH_COUNTER = ".num_batches_tracked"
 EXPANSION = 4  # a bottleneck's output has four times the channels of its middle
 
 
@@ -169,7 +169,7 @@ def load_backbone(backbone: ResNet, path: str | os.PathLike[str]) -> None:
             raise FormatError(f"{path}: {name} has shape {stored[name].shape}, not {tuple(tensor.shape)}")
     rest = stored.keys() - wanted.keys()
     # torchvision's layers also count the batches they have seen, which changes nothing in what they see.
-    unused = sorted(name for name in rest if not name.startswith(("layer", "fc.")) and not name.endswith(COUNTER))
+    unused = sorted(name for name in rest if not name.startswith(("layer", "fc.")) and not name.endswith(BATCH_COUNTER))
     if unused:
         raise FormatError(f"{path}: {unused[0]} has no place in this backbone")
     backbone.load_state_dict({name: torch.tensor(stored[name]).float() for name in wanted})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-import os
 import signal
 import threading
 import time
@@ -15,23 +14,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning.fabric import Fabric
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
 from treeformer import data, safetensors
 from treeformer.errors import TreeformerError
 from treeformer.files import check_folder
-from treeformer.model_folder import open_model
-from treeformer.models.registry import MODELS
-from treeformer.nn.backbone import load_backbone
 from treeformer.nn.targets import Targets
 from treeformer.training import checkpoint
-from treeformer.training.config import ConfigError, OptimiserConfig, TrainingConfig, build
+from treeformer.training.config import ConfigError, TrainingConfig
 from treeformer.training.graphed_step import GraphedStep
 from treeformer.training.run_log import NoLog, RunLog
+from treeformer.training.setup import make_fabric, make_model, parameter_groups
 from treeformer.training.stream import Batch, PictureStream, TimedBatches, on_device, training_loader
 from treeformer.training.validation import Validator
 
@@ -89,14 +84,14 @@ def train(
         measure: given the model with averaged weights, figures by name; in place of validation on `config.data.valid`.
     """
     _check(out, resume, max_minutes, training_minutes)
-    fabric = _fabric(config, accelerator, devices, machines)
+    fabric = make_fabric(accelerator, devices, machines)
     fabric.launch()
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(config.seed)
     torch.backends.cudnn.benchmark = True
-    model = _model(config)
+    model = make_model(config)
     model.to(memory_format=torch.channels_last)
-    optimiser = torch.optim.AdamW(_groups(model, config.optimiser), fused=True)
+    optimiser = torch.optim.AdamW(parameter_groups(model, config.optimiser), fused=True)
     average = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     if config.compile:
         model.compile_parts()
@@ -343,58 +338,3 @@ def _check(out: Path, resume: bool, *minutes: float | None) -> None:
     if not resume and (out / CHECKPOINT).exists():
         raise TrainingError(f"{out}: holds a run already: resume it (--resume), or choose another folder")
     check_folder(out)
-
-
-def _fabric(config: TrainingConfig, accelerator: str, devices: int, machines: int) -> Fabric:
-    _check_processes(devices * machines)
-    if accelerator == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("no GPU: CUDA is asked for, but torch sees no CUDA device")
-    strategy = "ddp" if devices * machines > 1 else "auto"
-    try:
-        return Fabric(accelerator=accelerator, devices=devices, num_nodes=machines, strategy=strategy)
-    except (ValueError, RuntimeError, MisconfigurationException) as error:  # an unknown accelerator, no or too few GPUs
-        asked = f"{accelerator}, {devices} devices, {machines} machines"
-        raise ConfigError(f"cannot train on {asked}: {' '.join(str(error).split())}") from None
-
-
-def _check_processes(expected: int) -> None:
-    """Those that torchrun or srun has started must know of each other, else each trains alone, into the same folder."""
-    started = next((os.environ[name] for name in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS") if name in os.environ), "1")
-    if started.isdigit() and int(started) > 1 and int(started) != expected:
-        raise ConfigError(f"{started} processes were started, but devices times machines is {expected}: let them agree")
-
-
-def _weights_file(name: str) -> Path:
-    """What `start_from` names: a file of weights, or the one in a model folder."""
-    return Path(name) if Path(name).suffix == ".safetensors" else open_model(name).weights
-
-
-def _model(config: TrainingConfig) -> Any:
-    if config.model not in MODELS:
-        raise ConfigError(f"model must be one of {', '.join(MODELS)}, not {config.model!r}")
-    settings = MODELS[config.model].settings()
-    chosen = build(type(settings), asdict(settings) | config.model_options, "model_options")
-    model = MODELS[config.model].module(chosen)
-    if config.start_from:
-        path = _weights_file(config.start_from)
-        weights = {name: torch.from_numpy(np.array(array)) for name, array in safetensors.read(path).items()}
-        checkpoint.load_weights(model, weights, path)
-    elif config.backbone_weights:
-        if not hasattr(model, "backbone"):
-            raise ConfigError(f"backbone_weights: the model {config.model!r} has no backbone that takes them")
-        load_backbone(model.backbone, config.backbone_weights)
-    return model
-
-
-def _groups(model: nn.Module, settings: OptimiserConfig) -> list[dict[str, Any]]:
-    """Backbone and the rest at their own rates; no decay for biases, norms and embeddings."""
-    groups: dict[tuple[float, float], list[Tensor]] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            factor = settings.backbone_factor if name.startswith("backbone.") else 1.0
-            decay = settings.weight_decay if parameter.ndim > 1 else 0.0
-            groups.setdefault((factor, decay), []).append(parameter)
-    return [
-        {"params": parameters, "lr": settings.learning_rate * factor, "weight_decay": decay}
-        for (factor, decay), parameters in groups.items()
-    ]
