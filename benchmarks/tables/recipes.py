@@ -79,9 +79,10 @@ INGREDIENTS: dict[str, tuple[str, Settings]] = {
 RECIPES |= {
     f"sfs-{name}": Recipe("default", {"constraint": "both", **settings}) for name, (_, settings) in INGREDIENTS.items()
 }
-# The same once more, beside other runs: what shares the GPU with a run decides how many pictures its minutes hold.
+# The same once more, beside other runs: what shares the GPU with a run decides how many pictures its minutes hold. Not
+# watched, so that all of them end together: one that is validated on the way ends beside the next, which compile.
 AGAIN = {name: f"{name}-again" for name in ("plain", "sfs")}
-RECIPES |= {again: RECIPES[name] for name, again in AGAIN.items()}
+RECIPES |= {again: replace(RECIPES[name], watched=False) for name, again in AGAIN.items()}
 # What the setting of a model is called that bounds the number of nodes.
 NODE_BOUND = {"default": "tokens", "tiny": "tokens", "ggt": "max_nodes"}
 

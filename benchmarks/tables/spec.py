@@ -194,11 +194,11 @@ TABLES: dict[str, Table] = {
                 Row("likelihood", "matrix-tree likelihood", "likelihood", "as trained"),
                 Row("hinge", "cost-augmented hinge", "hinge", "as trained"),
             ),
-            domains=("synthetic",),
+            domains=("synthetic", "osr-roots", "barley-roots"),
             reference="pairs",
             seeds=(0, 1),
             extra_columns=NODES_EDGES_AND_PICTURES,
-            again=("synthetic",),
+            again=("synthetic", "osr-roots", "barley-roots"),
             note="All are decoded by the same spanning forest. Every row has the same time, not the same number of "
             "steps. The paper has no such figures.",
         ),

@@ -50,18 +50,19 @@ def test_what_shares_weights_is_trained_once():
     assert len(all_runs()) == len(set(all_runs()))
 
 
-def test_what_the_losses_of_drawings_are_compared_with_was_trained_beside_them():
+def test_what_a_loss_is_compared_with_was_trained_beside_it():
     """Other neighbours on the GPU leave a run other pictures in its minutes."""
     for name in ("losses", "lambda", "distance-cost"):
         table = TABLES[name]
-        assert Run("synthetic", "sfs-again", 0) in table.runs()
-        assert Run("synthetic", "sfs", 0) not in table.runs()
-        assert Run("osr-roots", "sfs-again", 0) not in table.runs()
+        for domain in table.domains:
+            runs = table.runs_of(domain)
+            assert (Run(domain, "sfs-again", 0) in runs) == (domain in table.again)
+            assert (Run(domain, "sfs", 0) in runs) == (domain not in table.again)
+    assert TABLES["losses"].again == TABLES["losses"].domains
     for name, again in AGAIN.items():
-        run = Run("synthetic", again, 0)
-        assert replace(run.config(Path("data")), name="") == replace(
-            Run("synthetic", name, 0).config(Path("data")), name=""
-        )
+        first, second = (Run("synthetic", one, 0).config(Path("data")) for one in (name, again))
+        assert replace(second, name=first.name, validate_every=first.validate_every) == first
+        assert second.validate_every == second.steps > first.validate_every
 
 
 def test_names_of_runs_lead_back_to_them():
@@ -275,7 +276,7 @@ def test_the_table_of_ingredients_shows_pictures_seen_and_nothing_of_the_paper()
 
 def test_rows_are_compared_with_the_reference_picture_by_picture():
     table = TABLES["losses"]
-    sfs, plain = ({run.recipe: run for run in table.runs()}[name] for name in ("sfs-again", "plain-again"))
+    sfs, plain = ({run.recipe: run for run in table.runs_of("synthetic")}[name] for name in ("sfs-again", "plain-again"))
     hard_and_easy = [row(0.2, 0.2), row(0.9, 0.9), row(0.5, 0.5), row(0.7, 0.7)]
     lower = [row(one["topo_precision"] - 0.1, one["topo_recall"] - 0.1) for one in hard_and_easy]
     found = {plain.name: result(plain, hard_and_easy), sfs.name: result(sfs, lower)}
