@@ -276,7 +276,9 @@ def test_the_table_of_ingredients_shows_pictures_seen_and_nothing_of_the_paper()
 
 def test_rows_are_compared_with_the_reference_picture_by_picture():
     table = TABLES["losses"]
-    sfs, plain = ({run.recipe: run for run in table.runs_of("synthetic")}[name] for name in ("sfs-again", "plain-again"))
+    sfs, plain = (
+        {run.recipe: run for run in table.runs_of("synthetic")}[name] for name in ("sfs-again", "plain-again")
+    )
     hard_and_easy = [row(0.2, 0.2), row(0.9, 0.9), row(0.5, 0.5), row(0.7, 0.7)]
     lower = [row(one["topo_precision"] - 0.1, one["topo_recall"] - 0.1) for one in hard_and_easy]
     found = {plain.name: result(plain, hard_and_easy), sfs.name: result(sfs, lower)}
