@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table as ScreenTable
 
 NOTHING = "—"
-PAPER_METRICS = ("smd_paper", "topo_paper_precision", "topo_paper_recall", "topo_paper_f1", "tree_of_edges_rate")
+TOPO = ("topo_paper_precision", "topo_paper_recall", "topo_paper_f1")
 
 
 def cell(column: Column, estimate: Estimate | None) -> str:
@@ -30,18 +30,16 @@ def cell(column: Column, estimate: Estimate | None) -> str:
     return f"{estimate.value * column.scale:{column.form}} ± {half * column.scale:{form}}"
 
 
-def paper_cell(row: BuiltRow, built: Built) -> str:
-    """The paper's figures: SMD, TOPO precision / recall / F1, tree rate, and those that only this table has."""
-    if not row.published:
-        return NOTHING
+def paper_figures(row: BuiltRow, built: Built) -> dict[str, str]:
+    """What the paper has of SMD, TOPO precision / recall / F1, tree rate, and of what only this table has."""
     figures = row.published
-    parts = [f"{figures['smd_paper']:.2e}"] if "smd_paper" in figures else []
-    topo = [figures[name] for name in PAPER_METRICS[1:4] if name in figures]
-    parts += [" / ".join(f"{value:.3f}" for value in topo)] if topo else []
+    found = {"SMD": f"{figures['smd_paper']:.2e}"} if "smd_paper" in figures else {}
+    topo = [f"{figures[name]:.3f}" for name in TOPO if name in figures]
+    found |= {"P / R / F1": " / ".join(topo)} if topo else {}
     if "tree_of_edges_rate" in figures:
-        parts.append(f"{100 * figures['tree_of_edges_rate']:.1f} %")
-    parts += [f"{figures[c.metric]:{c.form}}" for c in built.table.extra_columns if c.metric in figures]
-    return ", ".join(parts)
+        found["trees"] = f"{100 * figures['tree_of_edges_rate']:.1f} %"
+    own = built.table.extra_columns
+    return found | {one.heading: f"{figures[one.metric]:{one.form}}" for one in own if one.metric in figures}
 
 
 def seeds_cell(row: BuiltRow) -> str:
@@ -64,14 +62,15 @@ def lines(built: Built, block: Block) -> tuple[list[str], list[list[str]]]:
     [reference] = [row.title for row in built.table.rows if row.name == built.table.reference]
     headings += [f"F1 as coded, mended, less those of “{reference}”"]
     headings += ["F1 as coded of each seed"] if several else []
-    own = "".join(f", {column.heading}" for column in built.table.extra_columns)
-    headings += [f"paper ({block.paper_domain}): SMD, P / R / F1, trees{own}"] if block.paper_domain else []
+    paper = [paper_figures(row, built) for row in block.rows]
+    fullest = max(paper, key=len)
+    headings += [f"paper ({block.paper_domain}): {', '.join(fullest)}"] if block.paper_domain else []
     rows = []
-    for row in block.rows:
+    for row, of_paper in zip(block.rows, paper, strict=True):
         cells = [row.title, *(cell(column, row.figures.get(column.metric)) for column in built.table.columns)]
         cells += [against_cell(row)]
         cells += [seeds_cell(row)] if several else []
-        rows.append([*cells, *([paper_cell(row, built)] if block.paper_domain else [])])
+        rows.append([*cells, *([", ".join(of_paper.values()) or NOTHING] if block.paper_domain else [])])
     return headings, rows
 
 

@@ -125,10 +125,11 @@ TABLES: dict[str, Table] = {
                 Row("hourglass", "hourglass, multi-class, MST", "hourglass-classes", "mst"),
                 Row("binary", "FPN, binary, MST", "two-stage", "mst"),
                 Row("dijkstra", "FPN, multi-class, Dijkstra", "two-stage-classes", "dijkstra"),
+                Row("binary-dijkstra", "FPN, binary, Dijkstra", "two-stage", "dijkstra"),
             ),
             domains=("vine",),
             reference="fpn",
-            extra_columns=MAP_ERRORS,
+            extra_columns=NODES_EDGES_AND_PICTURES + MAP_ERRORS,
             note="Classes: trunk, arm, cane with side shoots, from the grammar. The errors of the binary row are of "
             "other maps than those of the multi-class rows. The hourglass has no ResNet and starts from random "
             "weights. The paper's figures are of the grapevine set.",
