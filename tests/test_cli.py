@@ -76,6 +76,25 @@ def test_it_starts_as_a_program_of_its_own():
     assert "rsml-smartroot" in done.stdout
 
 
+def test_on_a_narrow_screen_nothing_is_cut(run, plants, monkeypatch):
+    """A format's name is to be typed, a figure to be read to its end, a path to be gone to."""
+    monkeypatch.setenv("COLUMNS", "40")
+    _, formats, _ = run("formats")
+    _, figures, _ = run("evaluate", plants, plants, "--image-size", 40, 50)
+    _, model, _ = run("info", "default")
+    for table in (formats, figures, model.partition("architecture")[0]):
+        assert len(table.splitlines()) > 1
+        assert "…" not in table
+
+
+def test_a_screen_without_a_letter_shows_its_number():
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "treeformer", "info", "default"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "512 \\xd7 512 px" in done.stdout
+
+
 def test_convert_a_file_and_a_folder(run, plants, tmp_path, comb):
     assert run("convert", plants / "käm m.rsml", tmp_path / "a.swc")[0] == 0
     assert treeformer.read(tmp_path / "a.swc").length == comb.length

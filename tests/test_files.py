@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -38,6 +39,22 @@ def test_an_error_names_the_file_that_was_meant(tmp_path):
         pass
     assert error.value.filename == str(target)
     assert isinstance(error.value, NotADirectoryError), "not that a file of this name exists"
+
+
+def test_an_error_while_writing_names_the_file_that_was_meant(tmp_path):
+    target = tmp_path / "a.txt"
+    with pytest.raises(OSError, match="No space") as full, whole_file(target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert full.value.filename == str(target)
+    target.mkdir()
+    with pytest.raises(IsADirectoryError) as in_the_way, whole_file(target):
+        pass
+    assert in_the_way.value.filename == str(target), "not the temporary file"
+    with pytest.raises(FileNotFoundError) as another, whole_file(target):
+        (tmp_path / "other").read_text()
+    assert another.value.filename == str(tmp_path / "other")
+    with pytest.raises(OSError, match="^encoder error$"), whole_file(target):
+        raise OSError("encoder error")
 
 
 def test_a_folder_is_checked_before_the_work(tmp_path):

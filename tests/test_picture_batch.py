@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -170,6 +172,46 @@ def test_where_one_file_cannot_be_written_the_others_are(run, photos, tmp_path):
     assert names(out) == ["a.coco.json", "a.json", "a.overlay.jpg"]
 
 
+def test_a_table_that_cannot_be_written_is_one_of_the_failures(run, photos, tmp_path):  # noqa: F811
+    (photos / "broken.jpg").write_bytes(b"no picture")
+    table = tmp_path / "traits.csv"
+    table.mkdir()
+    code, _, err = run("predict", photos, "-o", tmp_path / "out", "--traits", table)
+    assert code == 2
+    broken, unwritten, done = err.splitlines()
+    assert "broken.jpg" in broken
+    assert unwritten == f"treeformer: {table}: cannot be written (Is a directory)"
+    assert done == f"4 pictures predicted in {tmp_path / 'out'}, 2 failed"
+
+
+def test_a_result_of_an_earlier_run_that_cannot_be_measured_is_named(run, photos, tmp_path):  # noqa: F811
+    run("predict", photos, "-o", tmp_path / "out")
+    (tmp_path / "out" / "a.json").write_text("{")
+    code, _, err = run("predict", photos, "-o", tmp_path / "out", "--resume", "--traits", tmp_path / "traits.csv")
+    assert code == 2
+    damaged, done = err.splitlines()
+    assert damaged.startswith(f"treeformer: {tmp_path / 'out' / 'a.json'}: ")
+    assert "traits of 3 plants" in done
+    assert "1 failed" in done
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_name_that_is_no_utf_8_is_in_tables_and_reports(run, photos, tmp_path):  # noqa: F811
+    """As of a picture from an old disk: the byte is shown as its number, in files that are UTF-8 all the same."""
+    out, odd = tmp_path / "out", os.fsdecode(b"gr\xfcn")
+    (photos / "a.png").rename(photos / f"{odd}.png")
+    code, _, err = run("predict", photos / f"{odd}.png", "-o", out, "--traits", tmp_path / "traits.csv")
+    assert code == 0, err
+    assert "gr\\udcfcn.json" in pd.read_csv(tmp_path / "traits.csv")["file"][0]
+    code, written, _ = run("traits", out)
+    assert code == 0
+    assert "gr\\udcfcn.json" in written
+    code, _, err = run("evaluate", out, out, "-o", tmp_path / "report")
+    assert code == 0, err
+    assert pd.read_csv(tmp_path / "report" / "pictures.csv")["picture"].tolist() == ["gr\\udcfcn"]
+    assert list(json.loads((tmp_path / "report" / "report.json").read_text("utf-8"))["by_picture"]) == [odd]
+
+
 def test_each_mistake_is_one_line_whatever_the_file_is_called(run, photos, tmp_path):  # noqa: F811
     (photos / "two\nlines.png").write_text("no picture")
     code, _, err = run("predict", photos / "two\nlines.png", photos / "a.png", "-o", tmp_path / "out")
@@ -225,6 +267,27 @@ def test_no_picture_takes_the_place_of_another_ones_results(tmp_path):
     jobs = plan([folder], tmp_path / "out", ["coco"], overlay=True)
     assert len(set(results(jobs))) == 3 * len(jobs) == 18
     assert jobs[-1].skeletons["json"] == tmp_path / "out" / "c.json", "the others keep their short names"
+
+
+@pytest.mark.parametrize(
+    ("pictures", "expected"),
+    [
+        (("A.png", "a.jpg", "b.png"), ["A.png.json", "a.jpg.json", "b.json"]),
+        (("A.png", "a.png"), ["A.png.json", "a.png-2.json"]),
+        (("Day/a.png", "day/a.png"), ["Day/a.png.json", "day/a.png-2.json"]),
+        (("\u00e4.png", "a\u0308.jpg"), ["a\u0308.jpg.json", "\u00e4.png.json"]),  # ä as one sign and as two
+    ],
+)
+def test_results_do_not_meet_on_a_disk_that_ignores_letter_case(tmp_path, pictures, expected):
+    places = [tmp_path / "in" / name for name in pictures]
+    for place in places:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    if len({place.stat().st_ino for place in places}) < len(places):
+        pytest.skip("a disk that ignores letter case holds no such pictures")
+    jobs = plan([tmp_path / "in"], tmp_path / "out", ["coco"], overlay=True)
+    assert [job.skeletons["json"].relative_to(tmp_path / "out").as_posix() for job in jobs] == expected
+    assert len({unicodedata.normalize("NFC", name.casefold()) for name in results(jobs)}) == 3 * len(jobs)
 
 
 def test_results_stay_in_the_output_however_the_pictures_are_named(tmp_path, monkeypatch):

@@ -8,16 +8,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from treeformer.errors import FormatError, TreeformerError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary file beside `path` to write to; renamed to `path` when the block ends, gone if it fails.
 
-    Missing parent folders are made.
+    Missing parent folders are made. Where the system says no, the error names `path`.
 
     >>> with whole_file("table.csv") as temporary:  # doctest: +SKIP
     ...     temporary.write_text("a,b")
@@ -40,10 +43,20 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.chmod(0o666 & ~umask)
         yield temporary
         temporary.replace(target)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
+        # A full disk names no file, a folder in the way the temporary one. (Where there is no errno, a name would take
+        # the place of what the error says.)
+        if isinstance(error, OSError) and error.errno is not None and str(error.filename) in ("None", name):
+            error.filename = str(target)
         raise
+
+
+def write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+    """Write a table without its index as CSV, always UTF-8: bytes in a file's name that are none stand as `\\udce4`."""
+    with whole_file(path) as temporary:
+        table.to_csv(temporary, index=False, errors="backslashreplace")
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -71,7 +72,8 @@ def plan(sources: Sequence[Path], output: Path, other_formats: Sequence[str] = (
 
     Results lie in `output` as the pictures lie below the folder that all of them share, so that two pictures of the
     same name never meet; where two differ in their suffix alone, or the results of two would have one name for another
-    reason, the suffix stays in the names of their results.
+    reason, the suffix stays in the names of their results. Names are compared as file systems do that ignore letter
+    case, whether this one does or not.
     """
     suffixes = {"json": ".json"}
     for name in other_formats:
@@ -97,16 +99,28 @@ def plan(sources: Sequence[Path], output: Path, other_formats: Sequence[str] = (
 def _distinct_stems(places: Sequence[Path], endings: Sequence[str]) -> list[str]:
     """What comes before the endings: the places without their suffixes, but with them where two results would meet.
 
-    With its suffix in it, a name may meet a further one: `b.png` beside `b.tif` is in the way of `b.png.jpg`.
+    With its suffix in it, a name may meet a further one: `b.png` beside `b.tif` is in the way of `b.png.jpg`. Names
+    that differ in letter case alone get a number, since they are one name to the disks of many.
     """
+    alike = Counter[str]()
+    full = []
+    for place in places:
+        alike[_folded(str(place))] += 1
+        number = alike[_folded(str(place))]
+        full.append(str(place) if number == 1 else f"{place}-{number}")
     stems = [str(place.with_suffix("")) for place in places]
     while True:
-        count = Counter(stem + ending for stem in stems for ending in endings)
-        meets = [any(count[stem + ending] > 1 for ending in endings) for stem in stems]
-        longer = [str(place) if met else stem for place, stem, met in zip(places, stems, meets, strict=True)]
+        count = Counter(_folded(stem + ending) for stem in stems for ending in endings)
+        meets = [any(count[_folded(stem + ending)] > 1 for ending in endings) for stem in stems]
+        longer = [whole if met else stem for whole, stem, met in zip(full, stems, meets, strict=True)]
         if longer == stems:
             return stems
         stems = longer
+
+
+def _folded(name: str) -> str:
+    """A name as file systems compare it that ignore letter case and how umlauts are put together."""
+    return unicodedata.normalize("NFC", name.casefold())
 
 
 def _pictures(source: Path, output: Path) -> Iterator[Path]:
@@ -194,9 +208,9 @@ def _write(predicted: tuple[Job, Result]) -> Outcome:
 
 def traits_of(
     jobs: Sequence[Job], *, px_per_mm: float | None = None, progress: Callable[[int, int], None] | None = None
-) -> pd.DataFrame:
-    """One table of all skeletons that are there, those of earlier runs included, a row a plant."""
+) -> tuple[pd.DataFrame, list[str]]:
+    """One table of all skeletons that are there, those of earlier runs included, a row a plant; a line a failure."""
     from treeformer.traits import measure_files
 
     paths = [path for job in jobs if (path := job.skeletons["json"]).is_file()]
-    return measure_files(paths, px_per_mm=px_per_mm, progress=progress)[0]
+    return measure_files(paths, px_per_mm=px_per_mm, progress=progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -20,6 +21,9 @@ app.registered_commands.sort(key=lambda command: MODULES.index(getattr(command.c
 
 def main() -> None:
     """Entry point of the `treeformer` command."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As standard error does: what the place it goes to has no letter for stands there as its number.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except TreeformerError as error:

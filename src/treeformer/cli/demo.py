@@ -28,7 +28,7 @@ def demo(
 def _predict_examples(output: Path) -> None:
     from treeformer import formats
     from treeformer.examples import PICTURES
-    from treeformer.files import whole_file
+    from treeformer.files import whole_file, write_table
     from treeformer.metrics.report import Case, evaluate_cases
     from treeformer.picture_batch import plan, predict_files, traits_of
     from treeformer.prediction import Predictor
@@ -36,8 +36,7 @@ def _predict_examples(output: Path) -> None:
     jobs = plan(PICTURES, output, ("rsml",), overlay=True)
     predict_files(jobs, Predictor())
     traits, comparison = output / "traits.csv", output / "comparison.png"
-    with whole_file(traits) as temporary:
-        traits_of(jobs).to_csv(temporary, index=False)
+    write_table(traits_of(jobs)[0], traits)
     report = evaluate_cases(
         Case(job.picture.stem, job.skeletons["json"], job.picture.with_suffix(".rsml"), job.picture) for job in jobs
     )
@@ -58,7 +57,7 @@ def _show_truth(output: Path) -> None:
     from treeformer import formats
     from treeformer.draw import draw as overlay
     from treeformer.examples import EXAMPLE, example_picture
-    from treeformer.files import whole_file
+    from treeformer.files import whole_file, write_table
 
     skeleton = formats.read(EXAMPLE)
     results = {
@@ -72,8 +71,7 @@ def _show_truth(output: Path) -> None:
     formats.write(skeleton, results["skeleton, RSML"])
     formats.write(skeleton, results["skeleton, SWC"])
     table = skeleton.traits()
-    with whole_file(results["traits"]) as temporary:
-        table.to_csv(temporary, index=False)
+    write_table(table, results["traits"])
     plant = table.iloc[0]
     print(f"this copy has no default model; a true skeleton instead: {skeleton}: {len(skeleton.axes)} axes")
     for name in ("total_length", "primary_length", "lateral_count", "tip_count", "branch_point_count"):

@@ -86,6 +86,8 @@ def info(
     entries, _ = safetensors.read_header(folder.weights)
     values = sum(math.prod(entry.shape) for entry in entries.values())
     table = Table(show_header=False, box=None)
+    table.add_column()
+    table.add_column(overflow="fold")  # the whole path, however narrow the screen
     rows = [
         ("where", str(folder.path.resolve())),
         ("architecture", config.architecture),

@@ -76,7 +76,7 @@ def predict(
     resume: Annotated[bool, typer.Option("--resume", help="Pass over pictures whose results are there.")] = False,
 ) -> None:
     """Predict the skeletons of pictures: JSON files, and by option other formats, overlays and a table of traits."""
-    from treeformer.files import check_folder, whole_file
+    from treeformer.files import check_folder, write_table
     from treeformer.picture_batch import BatchReport, plan, predict_files, traits_of
     from treeformer.prediction import Predictor
 
@@ -104,13 +104,17 @@ def predict(
     done = f"{counted(report.predicted, 'picture')} predicted in {output}"
     if len(to_do) < len(jobs):
         done += f", {len(jobs) - len(to_do)} were there"
+    failures = [*report.failures]
     if traits is not None:
         with progress("measuring") as show:
-            table = traits_of(jobs, px_per_mm=px_per_mm, progress=show)
-        with whole_file(traits) as temporary:
-            table.to_csv(temporary, index=False)
-        done += f", traits of {counted(len(table), 'plant')} in {traits}"
-    finish(done, report.failures, total=len(jobs))
+            table, unmeasured = traits_of(jobs, px_per_mm=px_per_mm, progress=show)
+        failures += unmeasured
+        try:
+            write_table(table, traits)
+            done += f", traits of {counted(len(table), 'plant')} in {traits}"
+        except OSError as error:  # one of the failures: the others are still to be named
+            failures.append(f"{traits}: cannot be written ({error.strerror or error})")
+    finish(done, failures, total=len(jobs))
 
 
 def _working_size(size: str | None) -> int | Literal["full"] | None:

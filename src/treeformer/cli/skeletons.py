@@ -66,7 +66,7 @@ def formats() -> None:
 
     table = Table(box=None, pad_edge=False)
     for heading in ("format", "suffixes", "write", "what it is"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")  # a name that is cut cannot be typed
     for entry in FORMATS.values():
         table.add_row(entry.name, " ".join(entry.suffixes), "yes" if entry.write else "no", entry.description)
     Console().print(table)
@@ -89,7 +89,7 @@ def traits(
     names: Annotated[Names, typer.Option(help="Whose names the columns have.")] = Names.treeformer,
 ) -> None:
     """Measure skeletons: one table of traits for all files."""
-    from treeformer.files import check_folder, whole_file
+    from treeformer.files import check_folder, write_table
     from treeformer.traits import measure_files
 
     if output is not None:
@@ -105,8 +105,7 @@ def traits(
     if output is None:
         table.to_csv(sys.stdout, index=False)
     else:
-        with whole_file(output) as temporary:
-            table.to_csv(temporary, index=False)
+        write_table(table, output)
     where = "" if output is None else f" in {output}"
     done = f"{counted(len(table), 'row')} from {counted(len(paths) - len(failures), 'file')}{where}"
     finish(done, failures, total=len(paths))

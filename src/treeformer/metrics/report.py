@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from treeformer import formats
 from treeformer.errors import FormatError, TreeformerError
-from treeformer.files import files_below, whole_file
+from treeformer.files import files_below, whole_file, write_table
 from treeformer.images import IMAGE_SUFFIXES, open_image
 from treeformer.metrics.evaluation import Estimate, evaluate_pair, summarise
 from treeformer.pools import check_workers, process_pool
@@ -68,9 +68,9 @@ class Report:
 
         summary = self.summary
         table = Table(title=f"{len(self.rows)} pictures", box=None, pad_edge=False, title_justify="left")
-        table.add_column("figure")
+        table.add_column("figure", overflow="fold")  # a figure must not lose its end on a narrow screen
         for heading in ("value", "95 % from", "to"):
-            table.add_column(heading, justify="right")
+            table.add_column(heading, justify="right", overflow="fold")
         for name in SHOWN:
             estimate = summary[name]
             table.add_row(name, *(f"{number:.4g}" for number in (estimate.value, estimate.low, estimate.high)))
@@ -84,11 +84,9 @@ class Report:
         paths = [folder / name for name in ("pictures.csv", "summary.csv", "report.json", "worst.png")]
         names = [case.name for case in self.cases]
         pictures = pd.DataFrame([{"picture": name, **row} for name, row in zip(names, self.rows, strict=True)])
-        with whole_file(paths[0]) as temporary:
-            pictures.to_csv(temporary, index=False)
+        write_table(pictures, paths[0])
         summary = pd.DataFrame([{"figure": name, **asdict(value)} for name, value in self.summary.items()])
-        with whole_file(paths[1]) as temporary:
-            summary.to_csv(temporary, index=False)
+        write_table(summary, paths[1])
         document = {
             "pictures": len(self.rows),
             "summary": {name: _plain(asdict(value)) for name, value in self.summary.items()},
@@ -97,7 +95,9 @@ class Report:
             "by_picture": {name: _plain(row) for name, row in zip(names, self.rows, strict=True)},
         }
         with whole_file(paths[2]) as temporary:
-            temporary.write_text(json.dumps(document, indent=1, ensure_ascii=False), encoding="utf-8")
+            text = json.dumps(document, indent=1, ensure_ascii=False)
+            # What UTF-8 cannot hold of a file's name becomes \udce4, which is how JSON writes it, too.
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
         sheet = self.worst_sheet()
         with whole_file(paths[3]) as temporary:
             sheet.save(temporary)
