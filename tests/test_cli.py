@@ -146,6 +146,17 @@ def test_draw_and_compare(run, plants, tmp_path):
     assert Image.open(tmp_path / "new" / "a.png").size == Image.open(tmp_path / "b.jpg").size == (40, 50)
 
 
+def test_no_drawing_and_no_table_takes_the_place_of_what_it_is_made_from(run, plants):
+    picture, skeleton, table = plants / "käm m.png", plants / "käm m.rsml", plants / "käm m.csv"
+    assert run("convert", skeleton, table)[0] == 0
+    before = picture.read_bytes(), table.read_bytes()
+    for command in (("draw", picture, skeleton, "-o", picture), ("traits", plants, "-o", table)):
+        code, _, err = run(*command)
+        assert code == 2
+        assert "would overwrite it" in one_line(err)
+    assert (picture.read_bytes(), table.read_bytes()) == before
+
+
 def test_the_demo_leaves_things_to_look_at(run, tmp_path, monkeypatch):
     monkeypatch.setattr("treeformer.model_folder.DEFAULT_FOLDER", tmp_path / "no model")
     code, out, _ = run("demo", "-o", tmp_path)

@@ -53,7 +53,7 @@ def test_an_error_while_writing_names_the_file_that_was_meant(tmp_path):
     with pytest.raises(FileNotFoundError) as another, whole_file(target):
         (tmp_path / "other").read_text()
     assert another.value.filename == str(tmp_path / "other")
-    with pytest.raises(OSError, match="^encoder error$"), whole_file(target):
+    with pytest.raises(OSError, match=r"^encoder error$"), whole_file(target):
         raise OSError("encoder error")
 
 

@@ -80,6 +80,19 @@ def test_results_beside_the_pictures_are_not_predicted_again(run, photos):  # no
         assert "4 pictures" in run("predict", photos, "-o", within, "--overlay")[2]
 
 
+@pytest.mark.parametrize(
+    ("annotation", "options"), [("a.json", ()), ("a.json", ("--resume",)), ("a.rsml", ("-f", "rsml"))]
+)
+def test_no_prediction_takes_the_place_of_an_annotation(run, photos, tmp_path, annotation, options):  # noqa: F811
+    treeformer.write(TREE, photos / annotation)
+    before = (photos / annotation).read_bytes()
+    code, _, err = run("predict", photos, "-o", photos, *options)
+    assert code == 2
+    assert one_line(err).startswith(f"treeformer: {photos / annotation}: is there, and no prediction")
+    assert (photos / annotation).read_bytes() == before
+    assert run("predict", photos, "-o", tmp_path / "out", *options)[0] == 0, "elsewhere it is in nobody's way"
+
+
 def test_the_broken_is_skipped_and_counted_and_the_empty_is_named(run, photos, tmp_path):  # noqa: F811
     (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff garbage")
     Image.new("RGB", (128, 128), "white").save(photos / "blank.png")

@@ -139,6 +139,25 @@ def _pictures(source: Path, output: Path) -> Iterator[Path]:
         raise FormatError(f"{source}: no picture in this folder")
 
 
+def check_no_annotation_is_lost(jobs: Sequence[Job]) -> None:
+    """An error where a result would replace a file beside its picture that no earlier run has left there.
+
+    Programs for annotation put `a.json` or `a.rsml` beside `a.jpg`, and so do data sets: with the pictures' own folder
+    as output a prediction would take the place of the truth.
+    """
+    for job in jobs:
+        there = [path for path in job.skeletons.values() if path.exists() and path.parent.samefile(job.picture.parent)]
+        if there and not _is_prediction(job.skeletons["json"]):
+            raise FormatError(f"{there[0]}: is there, and no prediction: choose another folder for the results")
+
+
+def _is_prediction(path: Path) -> bool:
+    try:
+        return formats.read(path).node_score is not None
+    except FormatError:
+        return False
+
+
 @dataclass(frozen=True)
 class BatchReport:
     """What came of it: pictures predicted now, those of them without a plant, and a line for each failure."""

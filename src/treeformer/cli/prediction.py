@@ -77,7 +77,7 @@ def predict(
 ) -> None:
     """Predict the skeletons of pictures: JSON files, and by option other formats, overlays and a table of traits."""
     from treeformer.files import check_folder, write_table
-    from treeformer.picture_batch import BatchReport, plan, predict_files, traits_of
+    from treeformer.picture_batch import BatchReport, check_no_annotation_is_lost, plan, predict_files, traits_of
     from treeformer.prediction import Predictor
 
     # What is wrong with a number or with a place ends it before the work, not after.
@@ -90,6 +90,7 @@ def predict(
     check_folder(output)
     options: dict[str, Any] = {"working_size": _working_size(size), "plants": plants, "min_confidence": min_confidence}
     jobs = plan(sources, output, formats or (), overlay)
+    check_no_annotation_is_lost(jobs)
     to_do = [job for job in jobs if not (resume and job.is_done())]
     report = BatchReport(0, (), ())
     if to_do:

@@ -112,9 +112,13 @@ def traits(
 
 
 def check_table(path: Path) -> None:
-    """An error where a table of traits would go by a wrong name."""
+    """An error where a table of traits would go by a wrong name, or take the place of a skeleton."""
+    from treeformer.formats.csv_table import looks_like
+
     if path.suffix.lower() != ".csv":
         raise FormatError(f"{path.name}: a table of traits ends in .csv")
+    if path.is_file() and looks_like(path.read_bytes()):
+        raise FormatError(f"{path.name}: is a skeleton, and the table of traits would overwrite it")
 
 
 def in_several_formats(paths: Sequence[Path]) -> list[str]:
@@ -173,6 +177,8 @@ def draw(
     if output.suffix.lower() not in IMAGE_SUFFIXES:
         raise FormatError(f"{output.name}: not a suffix of a picture; try .png")
     picture = open_image(image)
+    if output.exists() and output.samefile(image):
+        raise FormatError(f"{output.name}: is the picture itself, and the drawing would overwrite it")
     if compare is None:
         drawn = drawing.draw(picture, read(skeleton))
     else:
