@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,13 +24,15 @@ from PIL import Image, ImageDraw
 
 import treeformer
 from treeformer import Skeleton, safetensors
+from treeformer.data import Skipped
 from treeformer.errors import TreeformerError
 from treeformer.model_folder import open_model
 from treeformer.models import TreeFormer
 from treeformer.training import checkpoint
-from treeformer.training.config import ConfigError, TrainingConfig, load_config
+from treeformer.training.config import ConfigError, SourceConfig, TrainingConfig, load_config
 from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, train
 from treeformer.training.setup import make_model
+from treeformer.training.stream import FixedPictures
 
 SIDE = 64
 # Sums over several threads come out differently each time, in the last bits.
@@ -208,6 +212,53 @@ def test_a_validation_that_fails_loses_nothing(config_file, tmp_path):
     assert checkpoint.read_progress(tmp_path / "out" / "checkpoint.safetensors").step == 3
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "limits"),
+    [
+        (["steps=3"], {}),
+        (["steps=9"], {"max_minutes": 1e-6}),
+        (["steps=9", "validate_every=1", "patience_epochs=1", "epoch_pictures=4"], {}),
+    ],
+)
+def test_a_finished_run_says_so_and_stays_as_it_is(config_file, tmp_path, capsys, settings, limits):
+    config, out = load_config(config_file, settings), tmp_path / "out"
+    first = train(config, out, accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5}, **limits)
+    before = contents(out)
+    again = train(config, out, accelerator="cpu", resume=True, **limits)
+    assert again == first
+    assert contents(out) == before
+    assert capsys.readouterr().out.splitlines() == [
+        f"{out}: finished at step {first.step}; with more steps or time it would go on"
+    ]
+    longer = replace(config, steps=first.step + 1, patience_epochs=0)
+    assert train(longer, out, accelerator="cpu", resume=True).step == first.step + 1
+
+
+@pytest.mark.parametrize("steps", [4, 5])
+def test_a_validation_that_a_kill_cut_off_is_made_up_for(config_file, tmp_path, steps):
+    """Whether it was the last one or one on the way: the weights that it would have kept may be the best."""
+
+    def killed(_model):
+        raise RuntimeError("killed")
+
+    config, out, validated = load_config(config_file, [f"steps={steps}"]), tmp_path / "out", []
+
+    def measure(_model):
+        validated.append(checkpoint.read_progress(out / "checkpoint.safetensors").step)
+        return {"edge_f1": 1 / len(validated)}
+
+    with pytest.raises(RuntimeError, match="killed"):
+        train(config, out, accelerator="cpu", measure=killed)
+    progress = train(config, out, accelerator="cpu", resume=True, measure=measure)
+    assert validated == [4, 5][: steps - 3]
+    assert (progress.step, progress.best_step) == (steps, 4)
+    assert checkpoint.read_progress(out / "checkpoint.safetensors") == progress
+
+
 def test_a_loss_that_is_no_number_ends_in_one_line(config_file, tmp_path):
     settings = ["optimiser.learning_rate=1.0e+30", "optimiser.warmup_steps=0", "steps=40", "validate_every=1000"]
     with pytest.raises(TreeformerError, match="not a number"):
@@ -230,7 +281,9 @@ def test_a_checkpoint_of_another_architecture_is_refused(config_file, tmp_path):
         ("data.train=[{presets: [cactus]}]", "'cactus' is not one of"),
         ("data.train=[{presets: [vine], path: x}]", "either presets"),
         ("data.train=[]", "no source"),
+        ("data.train=[{presets: [vine], spacing_px: 1}]", "50 pictures in a row cannot be used"),
         ("data.valid=[]", "no picture to validate on"),
+        ("data.valid=[{path: /no/such/folder}]", "no such folder"),
         ("data.train=[{presets: [vine], count: -1}]", "count of a source"),
         ("data.train=[{presets: [vine], pictures: [3, 100000]}]", "no picture 100000, they are"),
         ("model=huge", "model must be one of"),
@@ -243,8 +296,42 @@ def test_a_checkpoint_of_another_architecture_is_refused(config_file, tmp_path):
 )
 def test_a_mistake_is_one_line(config_file, tmp_path, override, message):
     with pytest.raises(TreeformerError, match=message) as error:
-        train(load_config(config_file, [override]), tmp_path / "out", accelerator="cpu")
+        train(load_config(config_file, [override]), tmp_path / "runs" / "out", accelerator="cpu")
     assert "\n" not in str(error.value)
+    assert not (tmp_path / "runs").exists(), "nothing is left of a run that did not begin"
+
+
+def test_pictures_to_validate_on_are_looked_at_before_the_first_step(config_file, folder, tmp_path):
+    """A source whose first picture is no good will do, one that has no good picture will not."""
+    good = tmp_path / "good"
+    shutil.copytree(folder, good)
+    (good / "0.png").write_bytes(b"no picture")
+    source = {"path": str(good), "split": ""}
+    config = load_config(config_file, ["steps=1", f"data.valid=[{json.dumps(source)}]"])
+    train(config, tmp_path / "out", accelerator="cpu")
+    for broken, reason in (
+        ({**source, "pictures": [0]}, "none of 1 pictures .* the first because: .*0.png"),
+        ({**source, "spacing_px": 1, "pictures": [1, 2]}, "none of 2 pictures .* 1.png: .* more than max_nodes = 8"),
+    ):
+        config = load_config(config_file, ["steps=1", f"data.valid={json.dumps([source, broken])}"])
+        with pytest.raises(ConfigError, match=reason) as error:
+            train(config, tmp_path / "none", accelerator="cpu")
+        assert "\n" not in str(error.value)
+        assert not (tmp_path / "none").exists()
+
+
+def test_a_large_source_is_looked_at_here_and_there(config_file, monkeypatch):
+    seen = []
+
+    def load(_source, place, *_rest):
+        seen.append(place)
+        return Skipped("a", "a: none")
+
+    monkeypatch.setattr("treeformer.training.stream.load", load)
+    source = SourceConfig(presets=("paper",), split="valid", count=1000)
+    with pytest.raises(ConfigError, match="none of 50 pictures"):
+        FixedPictures([source], load_config(config_file).data).check_sources()
+    assert seen == list(range(0, 1000, 20))
 
 
 @pytest.mark.parametrize("variable", ["WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])

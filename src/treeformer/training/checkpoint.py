@@ -32,6 +32,8 @@ class Progress:
     """Time of the steps alone: without compiling, validating and writing."""
     best_score: float = -1.0
     best_step: int = 0
+    validated_step: int = 0
+    """The step of the last validation; a run that was killed in one makes up for it."""
 
 
 def save(
