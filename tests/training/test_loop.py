@@ -351,6 +351,22 @@ def test_the_model_that_ships_can_be_gone_on_with():
         np.testing.assert_array_equal(tensor.numpy(), shipped[name].astype(np.float32), err_msg=name)
 
 
+def test_what_it_keeps_says_which_folder_it_was_fine_tuned_from(config_file, tmp_path, monkeypatch):
+    """Under a name that is right from any working directory: export takes its thresholds over."""
+    (tmp_path / "begun").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "treeformer.training.loop.make_model", lambda config: make_model(replace(config, start_from=""))
+    )
+    for number, (name, expected) in enumerate(
+        [("default", "default"), ("begun", str(tmp_path / "begun")), ("weights.safetensors", None), ("", None)]
+    ):
+        out = tmp_path / str(number)
+        config = load_config(config_file, ["steps=1", f"start_from={name!r}"])
+        train(config, out, accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5})
+        assert safetensors.read_header(out / "best.safetensors")[1].get("start_from") == expected
+
+
 def test_patience_never_ends_before_a_validation(config_file, tmp_path):
     """Otherwise all would be lost: there is nothing in the folder until then."""
     settings = ["steps=100", "validate_every=6", "patience_epochs=1", "epoch_pictures=4"]

@@ -26,7 +26,7 @@ from treeformer.training import checkpoint
 from treeformer.training.config import ConfigError, TrainingConfig
 from treeformer.training.graphed_step import GraphedStep
 from treeformer.training.run_log import NoLog, RunLog
-from treeformer.training.setup import make_fabric, make_model, parameter_groups
+from treeformer.training.setup import make_fabric, make_model, model_folder_of, parameter_groups
 from treeformer.training.stream import Batch, PictureStream, TimedBatches, on_device, training_loader
 from treeformer.training.validation import Validator
 
@@ -172,7 +172,7 @@ class _Run:
 
     def loop(self, step_module: Any, stream: PictureStream) -> None:
         """Steps, validations and checkpoints until the end."""
-        config, progress = self.config, self.progress
+        progress = self.progress
         done = self._done()
         if progress.step > progress.validated_step and self._validation_due(done):  # it was killed while validating
             self._validate()
@@ -332,6 +332,8 @@ class _Run:
                 self.progress.best_score, self.progress.best_step = score, self.progress.step
                 arrays = {name: tensor.cpu().numpy() for name, tensor in self.average.items()}
                 metadata = {"config": json.dumps(asdict(self.model.config)), "step": str(self.progress.step)}
+                if folder := model_folder_of(self.config.start_from):
+                    metadata["start_from"] = folder  # export begins with its thresholds
                 safetensors.write(self.out / BEST, arrays, metadata)
             self._report({f"valid_{name}": value for name, value in figures.items()})
             self.log.row(self.progress, {"training_seconds": self.progress.training_seconds})
