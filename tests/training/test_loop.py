@@ -301,6 +301,15 @@ def test_a_mistake_is_one_line(config_file, tmp_path, override, message):
     assert not (tmp_path / "runs").exists(), "nothing is left of a run that did not begin"
 
 
+def test_a_mistake_that_a_worker_process_finds_is_one_line_too(config_file, folder, tmp_path):
+    source = {"path": str(folder), "split": "", "spacing_px": 1}
+    config = load_config(config_file, [f"data.train={json.dumps([source])}", "data.workers=1"])
+    with pytest.raises(TreeformerError, match=r"^50 pictures in a row cannot be used.*max_nodes = 8$") as error:
+        train(config, tmp_path / "out", accelerator="cpu")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
 def test_pictures_to_validate_on_are_looked_at_before_the_first_step(config_file, folder, tmp_path):
     """A source whose first picture is no good will do, one that has no good picture will not."""
     good = tmp_path / "good"

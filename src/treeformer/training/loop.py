@@ -27,7 +27,14 @@ from treeformer.training.config import ConfigError, TrainingConfig
 from treeformer.training.graphed_step import GraphedStep
 from treeformer.training.run_log import NoLog, RunLog
 from treeformer.training.setup import make_fabric, make_model, model_folder_of, parameter_groups
-from treeformer.training.stream import Batch, PictureStream, TimedBatches, on_device, training_loader
+from treeformer.training.stream import (
+    Batch,
+    PictureStream,
+    TimedBatches,
+    errors_in_one_line,
+    on_device,
+    training_loader,
+)
 from treeformer.training.validation import Validator
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
@@ -200,7 +207,7 @@ class _Run:
         step_began, warm_from = began, progress.step + WARM_UP_STEPS
         sums: dict[str, Tensor] = {}
         summed = 0  # steps: a validation begins the clock anew, but not the sums
-        arriving = TimedBatches(on_device(loader, self.fabric.device))
+        arriving = TimedBatches(on_device(errors_in_one_line(loader), self.fabric.device))
         for batch in arriving:
             self._note_skips(batch)
             figures = self._step(step_module, batch)

@@ -242,6 +242,16 @@ def stand_back(_worker: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+def errors_in_one_line(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The same batches; an error of a worker process, which arrives as its traceback, without that."""
+    try:
+        yield from batches
+    except TreeformerError as error:
+        kind = type(error)
+        last = str(error).splitlines()[-1]
+        raise kind(last.removeprefix(f"{kind.__module__}.{kind.__qualname__}: ")) from None
+
+
 def on_device(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
     """Batches on a device; a GPU receives each while it works on the one before."""
     if device.type != "cuda":
