@@ -29,6 +29,7 @@ from treeformer.errors import TreeformerError
 from treeformer.model_folder import open_model
 from treeformer.models import TreeFormer
 from treeformer.training import checkpoint
+from treeformer.training.checkpoint import CheckpointError
 from treeformer.training.config import ConfigError, SourceConfig, TrainingConfig, load_config
 from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, train
 from treeformer.training.setup import make_model
@@ -272,6 +273,31 @@ def test_a_checkpoint_of_another_architecture_is_refused(config_file, tmp_path):
         train(other, tmp_path / "out", accelerator="cpu", resume=True)
     with pytest.raises(TreeformerError, match="no checkpoint"):
         train(load_config(config_file), tmp_path / "nothing", accelerator="cpu", resume=True)
+
+
+def test_a_damaged_checkpoint_is_one_line(config_file, tmp_path):
+    config, path = load_config(config_file, ["steps=1"]), tmp_path / "checkpoint.safetensors"
+    train(config, tmp_path, accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5})
+    whole, (_, metadata) = path.read_bytes(), safetensors.read_header(path)
+    arrays = {name: np.array(array) for name, array in safetensors.read(path).items()}
+    part = "optimiser/root_head.weight/exp_avg"
+    damaged = [
+        (arrays | {part: arrays[part][:, :3]}, metadata, "optimiser's state of root_head.weight does not fit"),
+        ({name: arrays[name] for name in arrays if name != part}, metadata, "state of root_head.weight does not fit"),
+        (arrays, metadata | {"progress": '{"step": "one"}'}, "its progress cannot be read"),
+        (arrays, {"config": "{}"}, "its progress cannot be read"),
+    ]
+    for *content, message in damaged:
+        safetensors.write(path, *content)
+        with pytest.raises(CheckpointError, match=f"checkpoint.safetensors: .*{message}"):
+            train(config, tmp_path, accelerator="cpu", resume=True)
+    path.write_bytes(whole[:-1])
+    with pytest.raises(TreeformerError, match="does not fit in the file"):
+        train(config, tmp_path, accelerator="cpu", resume=True)
+    without = {name: arrays[name] for name in arrays if not name.startswith("optimiser/root_head")}
+    safetensors.write(path, without, metadata)
+    again = train(replace(config, steps=2), tmp_path, accelerator="cpu", resume=True)
+    assert again.step == 2, "a part that was not trained before begins anew"
 
 
 @pytest.mark.parametrize(
