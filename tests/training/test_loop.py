@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import shutil
@@ -211,6 +212,19 @@ def test_a_validation_that_fails_loses_nothing(config_file, tmp_path):
     with pytest.raises(RuntimeError, match="no figures"):
         train(load_config(config_file, ["steps=3"]), tmp_path / "out", accelerator="cpu", measure=broken)
     assert checkpoint.read_progress(tmp_path / "out" / "checkpoint.safetensors").step == 3
+
+
+@pytest.mark.parametrize("file", ["best", "checkpoint"])
+def test_a_full_disk_is_one_line_that_names_the_file(config_file, tmp_path, monkeypatch, file):
+    def full(path, *content, write=safetensors.write):
+        if path.stem == file:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(path, *content)
+
+    monkeypatch.setattr(safetensors, "write", full)
+    config = load_config(config_file, ["steps=1"])
+    with pytest.raises(CheckpointError, match=rf"out/{file}\.safetensors: cannot be written \(No space left"):
+        train(config, tmp_path / "out", accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5})
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -50,8 +50,13 @@ def save(
     for name, state in _optimiser_state(model, optimiser).items():
         arrays |= {f"optimiser/{name}/{key}": torch.as_tensor(value) for key, value in state.items()}
     metadata = {"progress": json.dumps(asdict(progress)), "config": json.dumps(asdict(config))}
+    write_tensors(path, arrays, metadata)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """A safetensors file; one line where there is no room for it."""
     try:
-        safetensors.write(path, {name: _numpy(tensor) for name, tensor in arrays.items()}, metadata)
+        safetensors.write(path, {name: _numpy(tensor) for name, tensor in tensors.items()}, metadata)
     except OSError as error:
         raise CheckpointError(
             f"{path}: cannot be written ({error.strerror or error}); the one before is kept"

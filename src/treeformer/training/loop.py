@@ -18,7 +18,7 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
-from treeformer import data, safetensors
+from treeformer import data
 from treeformer.errors import TreeformerError
 from treeformer.files import check_folder
 from treeformer.nn.targets import Targets
@@ -337,11 +337,10 @@ class _Run:
             score = figures[self.config.score]
             if score > self.progress.best_score:
                 self.progress.best_score, self.progress.best_step = score, self.progress.step
-                arrays = {name: tensor.cpu().numpy() for name, tensor in self.average.items()}
                 metadata = {"config": json.dumps(asdict(self.model.config)), "step": str(self.progress.step)}
                 if folder := model_folder_of(self.config.start_from):
                     metadata["start_from"] = folder  # export begins with its thresholds
-                safetensors.write(self.out / BEST, arrays, metadata)
+                checkpoint.write_tensors(self.out / BEST, self.average, metadata)
             self._report({f"valid_{name}": value for name, value in figures.items()})
             self.log.row(self.progress, {"training_seconds": self.progress.training_seconds})
         self.progress.validated_step = self.progress.step
