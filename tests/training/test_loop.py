@@ -187,9 +187,10 @@ def test_ctrl_c_ends_the_step_and_leaves_a_checkpoint(config_file, tmp_path):
     assert progress.position == 4 * progress.step
 
 
-@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")
-def test_ctrl_c_in_the_last_validation_loses_nothing(config_file, tmp_path):
-    """A terminal sends it to the processes that make and judge the pictures, too."""
+@pytest.mark.skipif(os.name != "posix", reason="sends signals to a process group")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_last_validation_loses_nothing(config_file, tmp_path, number):
+    """Terminals and schedulers send it to the processes that make and judge the pictures, too."""
     out = tmp_path / "out"
     started = subprocess.Popen(
         command(config_file, out, "steps=20", "validate_every=1000", "data.workers=1"),
@@ -198,11 +199,27 @@ def test_ctrl_c_in_the_last_validation_loses_nothing(config_file, tmp_path):
     while not (out / "checkpoint.safetensors").exists():
         assert started.poll() is None
         time.sleep(0.02)
-    os.killpg(started.pid, signal.SIGINT)
+    os.killpg(started.pid, number)
     assert "Traceback" not in started.communicate(timeout=120)[1]
     assert started.returncode == 130
     assert checkpoint.read_progress(out / "checkpoint.safetensors").step == 20
     assert "valid_edge_f1" in (out / "log.csv").read_text()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process group")
+def test_a_scheduler_that_ends_all_processes_gets_a_checkpoint(config_file, tmp_path):
+    out = tmp_path / "out"
+    started = subprocess.Popen(
+        command(config_file, out, "steps=100000", "validate_every=100000", "data.workers=1"),
+        env=ONE_THREAD, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    while not (out / "log.csv").exists():
+        assert started.poll() is None
+        time.sleep(0.05)
+    os.killpg(started.pid, signal.SIGTERM)
+    assert "Traceback" not in started.communicate(timeout=120)[1]
+    assert started.returncode == 130
+    assert checkpoint.read_progress(out / "checkpoint.safetensors").step >= 20
 
 
 def test_a_validation_that_fails_loses_nothing(config_file, tmp_path):

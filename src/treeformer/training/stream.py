@@ -237,9 +237,15 @@ def training_loader(
 
 
 def stand_back(_worker: int) -> None:
-    """A worker process lets the training process go first, and leaves Ctrl-C to it."""
+    """A worker process lets the training process go first."""
     os.nice(10)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_signals()
+
+
+def leave_signals() -> None:
+    """Ctrl-C and SIGTERM, which terminals and schedulers send to all processes, are for the training process alone."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def errors_in_one_line(batches: Iterable[Batch]) -> Iterator[Batch]:
