@@ -269,6 +269,29 @@ class TestExport:
         assert rest == {name: getattr(expected, name) for name in rest}
         assert len(rest) == 6
 
+    @pytest.mark.parametrize("start", ["the folder", "another network", "gone"])
+    def test_fine_tuned_weights_begin_with_the_thresholds_of_their_start(
+        self, monkeypatch, trained, folder, tmp_path, start
+    ):
+        calls = []
+
+        def save(_model, _path, **rest):
+            calls.append(rest)
+            return folder
+
+        monkeypatch.setattr(export_module, "save_pretrained", save)
+        name = str(tmp_path / "none" if start == "gone" else folder.path)
+        arrays, (_, metadata) = safetensors.read(trained), safetensors.read_header(trained)
+        if start == "another network":
+            name = "default"
+        safetensors.write(trained, arrays, metadata | {"start_from": name})
+        arguments = ["export", str(trained), "-o", str(tmp_path / "out"), "--root-threshold", "0.7"]
+        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        kept = {"input_size": SIDE, "working_size": 512, **THRESHOLDS} if start == "the folder" else {}
+        assert calls == [{"card": None, "int8": True, **kept, "root_threshold": 0.7}]
+        [line] = result.stderr.splitlines()
+        assert f"sizes and thresholds {'as' if kept else 'not as'} in {name}" in line
+
     @pytest.mark.parametrize(
         ("settings", "said"),
         [(TwoStageConfig(), "two_stage or hourglass"), (TwoStageConfig.hourglass(), "two_stage"), (GGTConfig(), "ggt")],

@@ -350,6 +350,8 @@ def test_wrong_input_is_one_clear_line():
             SFS(wrong)
     with pytest.raises(TreeformerError, match=r"logits are \(2, 3, 4, 2\), \(B, N, N, classes\) is needed"):
         SFS()(torch.zeros(2, 3, 4, 2))
+    with pytest.raises(TreeformerError, match=r"logits are torch.int64, floating point is needed"):
+        SFS()(torch.zeros(2, 3, 3, 2, dtype=torch.long))
     with pytest.raises(TreeformerError, match="logits have 1 classes"):
         SFS()(torch.zeros(2, 3, 3, 1))
     with pytest.raises(TreeformerError, match=r"tree is torch.bool \(2, 3\), bool \(2, 3, 3\) is needed"):

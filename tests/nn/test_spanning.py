@@ -88,6 +88,10 @@ def test_wrong_input_is_one_clear_line():
         minimum_spanning_tree(cost, torch.ones(2, 3))
     with pytest.raises(TreeformerError, match=r"root_cost is \(2, 2\), \(2, 3\) is needed"):
         spanning_forest(cost, torch.zeros(2, 2))
+    with pytest.raises(TreeformerError, match=r"cost is torch.float32 \(2, 3, 2\), floating point"):
+        spanning_forest(cost[:, :, :2], torch.zeros(2, 3))
+    with pytest.raises(TreeformerError, match=r"mask is torch.bool \(2, 2\), bool \(2, 3\) is needed"):
+        spanning_forest(cost, torch.zeros(2, 3), torch.ones(2, 2, dtype=torch.bool))
 
 
 @needs_kernel

@@ -188,6 +188,22 @@ def test_wrong_shapes_are_one_line():
         spanning_marginals(torch.zeros(2, 3), torch.zeros(2, 3))
     with pytest.raises(TreeformerError, match=r"root_scores are \(2, 4\), \(2, 3\) is needed"):
         spanning_marginals(torch.zeros(2, 3, 3), torch.zeros(2, 4))
+    with pytest.raises(TreeformerError, match=r"mask is torch.bool \(3,\), bool \(2, 3\) is needed"):
+        spanning_marginals(torch.zeros(2, 3, 3), torch.zeros(2, 3), torch.ones(3, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("loss", [likelihood_loss, hinge_loss])
+def test_a_truth_of_whole_numbers_or_of_another_shape_is_one_line(loss):
+    """`~` of the number 1 is -2: the hinge would be of other costs."""
+    scores, roots = torch.zeros(2, 3, 3), torch.zeros(2, 3)
+    edges, nodes = torch.zeros(2, 3, 3, dtype=torch.bool), torch.ones(2, 3, dtype=torch.bool)
+    assert loss(scores, roots, edges, nodes, nodes) >= 0
+    with pytest.raises(TreeformerError, match=r"adjacency is torch.int64 \(2, 3, 3\), bool \(2, 3, 3\) is needed"):
+        loss(scores, roots, edges.long(), nodes, nodes)
+    with pytest.raises(TreeformerError, match=r"is_true is torch.bool \(1, 3\), bool \(2, 3\) is needed"):
+        loss(scores, roots, edges, nodes[:1], nodes)
+    with pytest.raises(TreeformerError, match=r"mask is torch.bool \(2, 2\), bool \(2, 3\) is needed"):
+        loss(scores, roots, edges, nodes, nodes[:, :2])
 
 
 # ---- the hinge

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,13 +25,16 @@ from PIL import Image, ImageDraw
 
 import treeformer
 from treeformer import Skeleton, safetensors
+from treeformer.data import Skipped
 from treeformer.errors import TreeformerError
 from treeformer.model_folder import open_model
 from treeformer.models import TreeFormer
 from treeformer.training import checkpoint
-from treeformer.training.config import ConfigError, TrainingConfig, load_config
+from treeformer.training.checkpoint import CheckpointError
+from treeformer.training.config import ConfigError, SourceConfig, TrainingConfig, load_config
 from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, train
 from treeformer.training.setup import make_model
+from treeformer.training.stream import FixedPictures
 
 SIDE = 64
 # Sums over several threads come out differently each time, in the last bits.
@@ -181,9 +187,10 @@ def test_ctrl_c_ends_the_step_and_leaves_a_checkpoint(config_file, tmp_path):
     assert progress.position == 4 * progress.step
 
 
-@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")
-def test_ctrl_c_in_the_last_validation_loses_nothing(config_file, tmp_path):
-    """A terminal sends it to the processes that make and judge the pictures, too."""
+@pytest.mark.skipif(os.name != "posix", reason="sends signals to a process group")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_last_validation_loses_nothing(config_file, tmp_path, number):
+    """Terminals and schedulers send it to the processes that make and judge the pictures, too."""
     out = tmp_path / "out"
     started = subprocess.Popen(
         command(config_file, out, "steps=20", "validate_every=1000", "data.workers=1"),
@@ -192,11 +199,27 @@ def test_ctrl_c_in_the_last_validation_loses_nothing(config_file, tmp_path):
     while not (out / "checkpoint.safetensors").exists():
         assert started.poll() is None
         time.sleep(0.02)
-    os.killpg(started.pid, signal.SIGINT)
+    os.killpg(started.pid, number)
     assert "Traceback" not in started.communicate(timeout=120)[1]
     assert started.returncode == 130
     assert checkpoint.read_progress(out / "checkpoint.safetensors").step == 20
     assert "valid_edge_f1" in (out / "log.csv").read_text()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process group")
+def test_a_scheduler_that_ends_all_processes_gets_a_checkpoint(config_file, tmp_path):
+    out = tmp_path / "out"
+    started = subprocess.Popen(
+        command(config_file, out, "steps=100000", "validate_every=100000", "data.workers=1"),
+        env=ONE_THREAD, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    while not (out / "log.csv").exists():
+        assert started.poll() is None
+        time.sleep(0.05)
+    os.killpg(started.pid, signal.SIGTERM)
+    assert "Traceback" not in started.communicate(timeout=120)[1]
+    assert started.returncode == 130
+    assert checkpoint.read_progress(out / "checkpoint.safetensors").step >= 20
 
 
 def test_a_validation_that_fails_loses_nothing(config_file, tmp_path):
@@ -206,6 +229,66 @@ def test_a_validation_that_fails_loses_nothing(config_file, tmp_path):
     with pytest.raises(RuntimeError, match="no figures"):
         train(load_config(config_file, ["steps=3"]), tmp_path / "out", accelerator="cpu", measure=broken)
     assert checkpoint.read_progress(tmp_path / "out" / "checkpoint.safetensors").step == 3
+
+
+@pytest.mark.parametrize("file", ["best", "checkpoint"])
+def test_a_full_disk_is_one_line_that_names_the_file(config_file, tmp_path, monkeypatch, file):
+    def full(path, *content, write=safetensors.write):
+        if path.stem == file:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(path, *content)
+
+    monkeypatch.setattr(safetensors, "write", full)
+    config = load_config(config_file, ["steps=1"])
+    with pytest.raises(CheckpointError, match=rf"out/{file}\.safetensors: cannot be written \(No space left"):
+        train(config, tmp_path / "out", accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5})
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "limits"),
+    [
+        (["steps=3"], {}),
+        (["steps=9"], {"max_minutes": 1e-6}),
+        (["steps=9", "validate_every=1", "patience_epochs=1", "epoch_pictures=4"], {}),
+    ],
+)
+def test_a_finished_run_says_so_and_stays_as_it_is(config_file, tmp_path, capsys, settings, limits):
+    config, out = load_config(config_file, settings), tmp_path / "out"
+    first = train(config, out, accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5}, **limits)
+    before = contents(out)
+    again = train(config, out, accelerator="cpu", resume=True, **limits)
+    assert again == first
+    assert contents(out) == before
+    assert capsys.readouterr().out.splitlines() == [
+        f"{out}: finished at step {first.step}; with more steps or time it would go on"
+    ]
+    longer = replace(config, steps=first.step + 1, patience_epochs=0)
+    assert train(longer, out, accelerator="cpu", resume=True).step == first.step + 1
+
+
+@pytest.mark.parametrize("steps", [4, 5])
+def test_a_validation_that_a_kill_cut_off_is_made_up_for(config_file, tmp_path, steps):
+    """Whether it was the last one or one on the way: the weights that it would have kept may be the best."""
+
+    def killed(_model):
+        raise RuntimeError("killed")
+
+    config, out, validated = load_config(config_file, [f"steps={steps}"]), tmp_path / "out", []
+
+    def measure(_model):
+        validated.append(checkpoint.read_progress(out / "checkpoint.safetensors").step)
+        return {"edge_f1": 1 / len(validated)}
+
+    with pytest.raises(RuntimeError, match="killed"):
+        train(config, out, accelerator="cpu", measure=killed)
+    progress = train(config, out, accelerator="cpu", resume=True, measure=measure)
+    assert validated == [4, 5][: steps - 3]
+    assert (progress.step, progress.best_step) == (steps, 4)
+    assert checkpoint.read_progress(out / "checkpoint.safetensors") == progress
 
 
 def test_a_loss_that_is_no_number_ends_in_one_line(config_file, tmp_path):
@@ -223,6 +306,31 @@ def test_a_checkpoint_of_another_architecture_is_refused(config_file, tmp_path):
         train(load_config(config_file), tmp_path / "nothing", accelerator="cpu", resume=True)
 
 
+def test_a_damaged_checkpoint_is_one_line(config_file, tmp_path):
+    config, path = load_config(config_file, ["steps=1"]), tmp_path / "checkpoint.safetensors"
+    train(config, tmp_path, accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5})
+    whole, (_, metadata) = path.read_bytes(), safetensors.read_header(path)
+    arrays = {name: np.array(array) for name, array in safetensors.read(path).items()}
+    part = "optimiser/root_head.weight/exp_avg"
+    damaged = [
+        (arrays | {part: arrays[part][:, :3]}, metadata, "optimiser's state of root_head.weight does not fit"),
+        ({name: arrays[name] for name in arrays if name != part}, metadata, "state of root_head.weight does not fit"),
+        (arrays, metadata | {"progress": '{"step": "one"}'}, "its progress cannot be read"),
+        (arrays, {"config": "{}"}, "its progress cannot be read"),
+    ]
+    for *content, message in damaged:
+        safetensors.write(path, *content)
+        with pytest.raises(CheckpointError, match=f"checkpoint.safetensors: .*{message}"):
+            train(config, tmp_path, accelerator="cpu", resume=True)
+    path.write_bytes(whole[:-1])
+    with pytest.raises(TreeformerError, match="does not fit in the file"):
+        train(config, tmp_path, accelerator="cpu", resume=True)
+    without = {name: arrays[name] for name in arrays if not name.startswith("optimiser/root_head")}
+    safetensors.write(path, without, metadata)
+    again = train(replace(config, steps=2), tmp_path, accelerator="cpu", resume=True)
+    assert again.step == 2, "a part that was not trained before begins anew"
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -230,7 +338,9 @@ def test_a_checkpoint_of_another_architecture_is_refused(config_file, tmp_path):
         ("data.train=[{presets: [cactus]}]", "'cactus' is not one of"),
         ("data.train=[{presets: [vine], path: x}]", "either presets"),
         ("data.train=[]", "no source"),
+        ("data.train=[{presets: [vine], spacing_px: 1}]", "50 pictures in a row cannot be used"),
         ("data.valid=[]", "no picture to validate on"),
+        ("data.valid=[{path: /no/such/folder}]", "no such folder"),
         ("data.train=[{presets: [vine], count: -1}]", "count of a source"),
         ("data.train=[{presets: [vine], pictures: [3, 100000]}]", "no picture 100000, they are"),
         ("model=huge", "model must be one of"),
@@ -243,8 +353,51 @@ def test_a_checkpoint_of_another_architecture_is_refused(config_file, tmp_path):
 )
 def test_a_mistake_is_one_line(config_file, tmp_path, override, message):
     with pytest.raises(TreeformerError, match=message) as error:
-        train(load_config(config_file, [override]), tmp_path / "out", accelerator="cpu")
+        train(load_config(config_file, [override]), tmp_path / "runs" / "out", accelerator="cpu")
     assert "\n" not in str(error.value)
+    assert not (tmp_path / "runs").exists(), "nothing is left of a run that did not begin"
+
+
+def test_a_mistake_that_a_worker_process_finds_is_one_line_too(config_file, folder, tmp_path):
+    source = {"path": str(folder), "split": "", "spacing_px": 1}
+    config = load_config(config_file, [f"data.train={json.dumps([source])}", "data.workers=1"])
+    with pytest.raises(TreeformerError, match=r"^50 pictures in a row cannot be used.*max_nodes = 8$") as error:
+        train(config, tmp_path / "out", accelerator="cpu")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_pictures_to_validate_on_are_looked_at_before_the_first_step(config_file, folder, tmp_path):
+    """A source whose first picture is no good will do, one that has no good picture will not."""
+    good = tmp_path / "good"
+    shutil.copytree(folder, good)
+    (good / "0.png").write_bytes(b"no picture")
+    source = {"path": str(good), "split": ""}
+    config = load_config(config_file, ["steps=1", f"data.valid=[{json.dumps(source)}]"])
+    train(config, tmp_path / "out", accelerator="cpu")
+    for broken, reason in (
+        ({**source, "pictures": [0]}, "none of 1 pictures .* the first because: .*0.png"),
+        ({**source, "spacing_px": 1, "pictures": [1, 2]}, "none of 2 pictures .* 1.png: .* more than max_nodes = 8"),
+    ):
+        config = load_config(config_file, ["steps=1", f"data.valid={json.dumps([source, broken])}"])
+        with pytest.raises(ConfigError, match=reason) as error:
+            train(config, tmp_path / "none", accelerator="cpu")
+        assert "\n" not in str(error.value)
+        assert not (tmp_path / "none").exists()
+
+
+def test_a_large_source_is_looked_at_here_and_there(config_file, monkeypatch):
+    seen = []
+
+    def load(_source, place, *_rest):
+        seen.append(place)
+        return Skipped("a", "a: none")
+
+    monkeypatch.setattr("treeformer.training.stream.load", load)
+    source = SourceConfig(presets=("paper",), split="valid", count=1000)
+    with pytest.raises(ConfigError, match="none of 50 pictures"):
+        FixedPictures([source], load_config(config_file).data).check_sources()
+    assert seen == list(range(0, 1000, 20))
 
 
 @pytest.mark.parametrize("variable", ["WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
@@ -262,6 +415,22 @@ def test_the_model_that_ships_can_be_gone_on_with():
     model = make_model(TrainingConfig(start_from="default"))
     for name, tensor in model.state_dict().items():
         np.testing.assert_array_equal(tensor.numpy(), shipped[name].astype(np.float32), err_msg=name)
+
+
+def test_what_it_keeps_says_which_folder_it_was_fine_tuned_from(config_file, tmp_path, monkeypatch):
+    """Under a name that is right from any working directory: export takes its thresholds over."""
+    (tmp_path / "begun").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "treeformer.training.loop.make_model", lambda config: make_model(replace(config, start_from=""))
+    )
+    for number, (name, expected) in enumerate(
+        [("default", "default"), ("begun", str(tmp_path / "begun")), ("weights.safetensors", None), ("", None)]
+    ):
+        out = tmp_path / str(number)
+        config = load_config(config_file, ["steps=1", f"start_from={name!r}"])
+        train(config, out, accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5})
+        assert safetensors.read_header(out / "best.safetensors")[1].get("start_from") == expected
 
 
 def test_patience_never_ends_before_a_validation(config_file, tmp_path):

@@ -50,7 +50,7 @@ def export(
 ) -> None:
     """Write a model folder: weights, ONNX graphs that run without torch, settings, hashes. Takes minutes."""
     try:
-        from treeformer.models.export import export_model
+        from treeformer.models.export import begun_from, export_model
     except ModuleNotFoundError as error:
         raise TreeformerError(f"export needs {error.name}: pip install 'treeformer[train,export]'") from None
     settings = {
@@ -70,7 +70,10 @@ def export(
         settings={name: value for name, value in settings.items() if value is not None},
     )
     size = sum((folder.path / file).stat().st_size for file in folder.hashes)
-    say(f"{folder.path}: {size / 1e6:.1f} MB")
+    name, begun = begun_from(model) if model.is_file() else ("", None)
+    taken_over = f", sizes and thresholds as in {name} where no option says otherwise"
+    not_found = f", sizes and thresholds not as in {name}, which is gone or of another architecture"
+    say(f"{folder.path}: {size / 1e6:.1f} MB" + (taken_over if begun else not_found if name else ""))
 
 
 @app.command(epilog=examples("treeformer info default", "treeformer info drawings"))

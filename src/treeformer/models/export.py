@@ -69,6 +69,8 @@ def export_model(
 ) -> ModelFolder:
     """Write a model folder from trained weights, or anew from another model folder, whose settings and card stay.
 
+    Weights that were fine-tuned from a model folder take over its sizes and thresholds (`begun_from`).
+
     Args:
         source: the best.safetensors of a training run, or a model folder.
         folder: to write.
@@ -81,10 +83,11 @@ def export_model(
     if source.is_dir():
         opened = open_model(source)
         model, text = load_weights(opened), opened.card or None
-        kept = {field.name: getattr(opened.config, field.name) for field in fields(opened.config)}
-        settings = {name: value for name, value in kept.items() if name not in ("architecture", "settings")} | settings
+        settings = _sizes_and_thresholds(opened) | settings
     else:
         model = load_trained(source)
+        _, begun = begun_from(source)
+        settings = (_sizes_and_thresholds(begun) if begun else {}) | settings
     if card is not None:
         try:
             text = card.read_text(encoding="utf-8")
@@ -93,6 +96,30 @@ def export_model(
     if tokens is not None:
         model = _with_tokens(model, tokens)
     return save_pretrained(model, folder, card=text, int8=int8, **settings)
+
+
+def begun_from(path: Path) -> tuple[str, ModelFolder | None]:
+    """The model folder that the run of a best.safetensors was fine-tuned from: its name, and itself if it still fits.
+
+    It fits where its weights have the names and shapes of the run's; the name is empty where there was none.
+    """
+    entries, metadata = safetensors.read_header(path)
+    name = metadata.get("start_from", "")
+    if not name:
+        return "", None
+    try:
+        folder = open_model(name)
+        weights, _ = safetensors.read_header(folder.weights)
+    except TreeformerError:
+        return name, None
+    fits = {key: entry.shape for key, entry in weights.items()} == {key: entry.shape for key, entry in entries.items()}
+    return name, folder if fits else None
+
+
+def _sizes_and_thresholds(folder: ModelFolder) -> dict[str, Any]:
+    """Those of `ModelSettings` that do not say what the network is."""
+    names = {field.name for field in fields(folder.config)} - {"architecture", "settings"}
+    return {name: getattr(folder.config, name) for name in names}
 
 
 def _with_tokens(model: TreeFormer, tokens: int) -> TreeFormer:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treeformer.errors import TreeformerError
-from treeformer.nn.spanning import minimum_spanning_tree
+from treeformer.nn.spanning import minimum_spanning_tree, need_bool
 
 LARGEST_SUPPRESSION = 1e4  # a number of half precision, which has none above 65504
 
@@ -103,8 +103,9 @@ def suppress(logits: Tensor, tree: Tensor, suppression: float = 10.0, *, relativ
         tree: (...) bool, the projection's answer for each pair.
         suppression, relative: as in `SFS`.
     """
-    if tree.shape != logits.shape[:-1] or tree.dtype != torch.bool:
-        raise TreeformerError(f"tree is {tree.dtype} {tuple(tree.shape)}, bool {tuple(logits.shape[:-1])} is needed")
+    if not logits.is_floating_point():
+        raise TreeformerError(f"logits are {logits.dtype}, floating point is needed")
+    need_bool("tree", tree, logits.shape[:-1])
     predicted = edge_margin(logits.detach()) < 0  # Ê, Eq. (6)
     added, removed = tree & ~predicted, predicted & ~tree
     kinds = logits.shape[-1] - 1

@@ -5,6 +5,8 @@ the CPU. On CUDA two Triton kernels give the same trees without waiting for the 
 so `torch.compile` passes through it without a break. Nothing here has a gradient: a tree is a discrete choice.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -30,12 +32,7 @@ def minimum_spanning_tree(cost: Tensor, mask: Tensor | None = None) -> Tensor:
     >>> minimum_spanning_tree(cost).triu().nonzero()[:, 1:].tolist()
     [[0, 1], [1, 2]]
     """
-    if mask is None:
-        mask = torch.ones(cost.shape[:2], dtype=torch.bool, device=cost.device)
-    if cost.ndim != 3 or cost.shape[1] != cost.shape[2] or not cost.is_floating_point():
-        raise TreeformerError(f"cost is {cost.dtype} {tuple(cost.shape)}, floating point (B, N, N) is needed")
-    if mask.shape != cost.shape[:2] or mask.dtype != torch.bool:
-        raise TreeformerError(f"mask is {mask.dtype} {tuple(mask.shape)}, bool {tuple(cost.shape[:2])} is needed")
+    mask = _checked(cost, mask)
     tree: Tensor = torch.ops.treeformer.minimum_spanning_tree(cost.detach(), mask)
     return tree
 
@@ -59,15 +56,30 @@ def spanning_forest(cost: Tensor, root_cost: Tensor, mask: Tensor | None = None)
     >>> adjacency.triu().nonzero()[:, 1:].tolist(), roots.tolist()
     ([[0, 1]], [[True, False, True]])
     """
+    mask = _checked(cost, mask)
     if root_cost.shape != cost.shape[:2]:
         raise TreeformerError(f"root_cost is {tuple(root_cost.shape)}, {tuple(cost.shape[:2])} is needed")
-    if mask is None:
-        mask = torch.ones(cost.shape[:2], dtype=torch.bool, device=cost.device)
     root_cost = root_cost.to(cost.dtype)
     joined = torch.nn.functional.pad(cost.detach(), (0, 1, 0, 1))
     joined[:, :-1, -1] = joined[:, -1, :-1] = root_cost.detach()
     tree = minimum_spanning_tree(joined, torch.nn.functional.pad(mask, (0, 1), value=True))
     return tree[:, :-1, :-1].contiguous(), tree[:, :-1, -1].contiguous()
+
+
+def need_bool(name: str, given: Tensor, shape: Sequence[int]) -> None:
+    """An error where a tensor is not bool or not of this shape; `~` of whole numbers would pass, and be wrong."""
+    if given.shape != torch.Size(shape) or given.dtype != torch.bool:
+        raise TreeformerError(f"{name} is {given.dtype} {tuple(given.shape)}, bool {tuple(shape)} is needed")
+
+
+def _checked(cost: Tensor, mask: Tensor | None) -> Tensor:
+    """The mask (B,N), all True where none is given; an error where it or the cost (B,N,N) cannot be."""
+    if cost.ndim != 3 or cost.shape[1] != cost.shape[2] or not cost.is_floating_point():
+        raise TreeformerError(f"cost is {cost.dtype} {tuple(cost.shape)}, floating point (B, N, N) is needed")
+    if mask is None:
+        return torch.ones(cost.shape[:2], dtype=torch.bool, device=cost.device)
+    need_bool("mask", mask, cost.shape[:2])
+    return mask
 
 
 # `torch.library.custom_op` would be shorter, but its first call imports the compiler, which takes seconds.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from treeformer.nn.losses import FORCED_ROOT_COST, root_costs
-from treeformer.nn.spanning import spanning_forest
+from treeformer.nn.spanning import need_bool, spanning_forest
 
 # Among the trees that have the truth in them true edges come first …
 TRUE_EDGE_GAIN = 10 * FORCED_ROOT_COST
@@ -39,6 +39,8 @@ def hinge_loss(margin: Tensor, root_logits: Tensor, adjacency: Tensor, is_true: 
     >>> hinge_loss(margin, torch.zeros(1, 3), path, nodes, nodes).item()
     0.5
     """
+    need_bool("adjacency", adjacency, margin.shape)
+    need_bool("is_true", is_true, margin.shape[:2])
     root_logits = root_logits.detach()
     cost = (margin + margin.mT) / 2 - (~adjacency).to(margin.dtype)
     roots = root_costs(root_logits.to(cost.dtype))

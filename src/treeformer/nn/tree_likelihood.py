@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from treeformer.errors import TreeformerError
-from treeformer.nn.spanning import minimum_spanning_tree
+from treeformer.nn.spanning import minimum_spanning_tree, need_bool
 
 # Scores further below a graph's highest count as this far below it; exp of twice that is still a float64.
 SCORE_RANGE = 300.0
@@ -49,12 +49,9 @@ def spanning_marginals(edge_scores: Tensor, root_scores: Tensor, mask: Tensor | 
     >>> [round(x, 3) for x in (marginals.edges[0, 0, 1].item(), marginals.roots[0, 0].item())]
     [0.667, 0.667]
     """
-    if edge_scores.ndim != 3 or edge_scores.shape[1] != edge_scores.shape[2]:
-        raise TreeformerError(f"edge_scores are {tuple(edge_scores.shape)}, (B, N, N) is needed")
-    if root_scores.shape != edge_scores.shape[:2]:
-        raise TreeformerError(f"root_scores are {tuple(root_scores.shape)}, {tuple(edge_scores.shape[:2])} is needed")
     if mask is None:
         mask = torch.ones(root_scores.shape, dtype=torch.bool, device=root_scores.device)
+    _check(edge_scores, root_scores, mask)
     order = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
     total, edges, roots = torch.ops.treeformer.sum_over_forests(
         edge_scores.detach().double(), root_scores.detach().double(), mask, order
@@ -82,6 +79,9 @@ def likelihood_loss(
     >>> 2 * round(likelihood_loss(torch.zeros(1, 3, 3), torch.full((1, 3), -50.0), path, nodes, nodes).exp().item())
     6
     """
+    _check(edge_scores, root_scores, mask)
+    need_bool("adjacency", adjacency, edge_scores.shape)
+    need_bool("is_true", is_true, root_scores.shape)
     scores, roots = edge_scores.double(), root_scores.double()
     cost = (-scores).detach().float().masked_fill(~adjacency, torch.inf)
     truth = minimum_spanning_tree(cost, mask)
@@ -93,6 +93,14 @@ def likelihood_loss(
     )
     everything, agreeing = total.chunk(2)
     return (everything - agreeing).sum() - (scores * truth).sum() / 2
+
+
+def _check(edge_scores: Tensor, root_scores: Tensor, mask: Tensor) -> None:
+    if edge_scores.ndim != 3 or edge_scores.shape[1] != edge_scores.shape[2]:
+        raise TreeformerError(f"edge_scores are {tuple(edge_scores.shape)}, (B, N, N) is needed")
+    if root_scores.shape != edge_scores.shape[:2]:
+        raise TreeformerError(f"root_scores are {tuple(root_scores.shape)}, {tuple(edge_scores.shape[:2])} is needed")
+    need_bool("mask", mask, root_scores.shape)
 
 
 def first_of_tree(forest: Tensor) -> Tensor:

@@ -32,6 +32,8 @@ class Progress:
     """Time of the steps alone: without compiling, validating and writing."""
     best_score: float = -1.0
     best_step: int = 0
+    validated_step: int = 0
+    """The step of the last validation; a run that was killed in one makes up for it."""
 
 
 def save(
@@ -48,8 +50,13 @@ def save(
     for name, state in _optimiser_state(model, optimiser).items():
         arrays |= {f"optimiser/{name}/{key}": torch.as_tensor(value) for key, value in state.items()}
     metadata = {"progress": json.dumps(asdict(progress)), "config": json.dumps(asdict(config))}
+    write_tensors(path, arrays, metadata)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """A safetensors file; one line where there is no room for it."""
     try:
-        safetensors.write(path, {name: _numpy(tensor) for name, tensor in arrays.items()}, metadata)
+        safetensors.write(path, {name: _numpy(tensor) for name, tensor in tensors.items()}, metadata)
     except OSError as error:
         raise CheckpointError(
             f"{path}: cannot be written ({error.strerror or error}); the one before is kept"
@@ -74,19 +81,12 @@ def restore(path: Path, model: nn.Module, average: dict[str, Tensor], optimiser:
             raise CheckpointError(f"{path}: of another architecture ({name} does not fit)")
         tensor.copy_(parts["average"][name])
     state = {
-        index: {
-            key: _laid_out_as(parameter, parts["optimiser"][f"{name}/{key}"])
-            for key in ("step", "exp_avg", "exp_avg_sq")
-            if f"{name}/{key}" in parts["optimiser"]
-        }
+        index: _state_of(name, parameter, parts["optimiser"], path)
         for index, (name, parameter) in enumerate(_parameters_in_order(model, optimiser))
     }
     groups = optimiser.state_dict()["param_groups"]
     optimiser.load_state_dict({"state": {i: s for i, s in state.items() if s}, "param_groups": groups})
-    try:
-        return Progress(**json.loads(metadata["progress"]))
-    except (KeyError, TypeError, ValueError):
-        raise CheckpointError(f"{path}: its progress cannot be read") from None
+    return _parse_progress(metadata, path)
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
@@ -114,11 +114,21 @@ def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict
     return {name: optimiser.state[p] for name, p in _parameters_in_order(model, optimiser) if p in optimiser.state}
 
 
+def _state_of(name: str, parameter: Tensor, stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """What AdamW remembers of a parameter; nothing where it was not trained before.
+
+    Checked, for the fused optimiser is not: what does not fit would be written to beyond its end.
+    """
+    shapes = {"step": torch.Size(), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}
+    state = {key: stored[f"{name}/{key}"] for key in shapes if f"{name}/{key}" in stored}
+    if state and any(key not in state or state[key].shape != shape for key, shape in shapes.items()):
+        raise CheckpointError(f"{path}: of another architecture (the optimiser's state of {name} does not fit)")
+    return {key: value if key == "step" else _laid_out_as(parameter, value) for key, value in state.items()}
+
+
 def _laid_out_as(parameter: Tensor, state: Tensor) -> Tensor:
     """The same numbers in the parameter's order in memory, which the fused optimiser asks for."""
-    if state.shape != parameter.shape:
-        return state.clone()
-    return torch.empty_like(parameter, device=state.device, dtype=state.dtype).copy_(state)
+    return torch.empty_like(parameter, device=state.device).copy_(state)
 
 
 def _numpy(tensor: Tensor) -> Any:
@@ -137,9 +147,15 @@ def averaged_weights(path: Path) -> dict[str, Any]:
 
 def read_progress(path: Path) -> Progress | None:
     """Where the run that wrote a checkpoint stands; None where there is no checkpoint yet."""
-    if not path.exists():
-        return None
+    return _parse_progress(safetensors.read_header(path)[1], path) if path.exists() else None
+
+
+def _parse_progress(metadata: dict[str, str], path: Path) -> Progress:
     try:
-        return Progress(**json.loads(safetensors.read_header(path)[1]["progress"]))
+        progress = Progress(**json.loads(metadata["progress"]))
+        readable = all(type(value) in (int, float) for value in asdict(progress).values())
     except (KeyError, TypeError, ValueError):
-        raise CheckpointError(f"{path}: its progress cannot be read") from None
+        readable = False
+    if not readable:
+        raise CheckpointError(f"{path}: its progress cannot be read")
+    return progress

@@ -18,7 +18,7 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
-from treeformer import data, safetensors
+from treeformer import data
 from treeformer.errors import TreeformerError
 from treeformer.files import check_folder
 from treeformer.nn.targets import Targets
@@ -26,8 +26,15 @@ from treeformer.training import checkpoint
 from treeformer.training.config import ConfigError, TrainingConfig
 from treeformer.training.graphed_step import GraphedStep
 from treeformer.training.run_log import NoLog, RunLog
-from treeformer.training.setup import make_fabric, make_model, parameter_groups
-from treeformer.training.stream import Batch, PictureStream, TimedBatches, on_device, training_loader
+from treeformer.training.setup import make_fabric, make_model, model_folder_of, parameter_groups
+from treeformer.training.stream import (
+    Batch,
+    PictureStream,
+    TimedBatches,
+    errors_in_one_line,
+    on_device,
+    training_loader,
+)
 from treeformer.training.validation import Validator
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
@@ -85,11 +92,16 @@ def train(
     """
     _check(out, resume, max_minutes, training_minutes)
     fabric = make_fabric(accelerator, devices, machines)
-    fabric.launch()
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(config.seed)
     torch.backends.cudnn.benchmark = True
+    # What the configuration may have wrong is found out before other processes are started: they would fail, too.
     model = make_model(config)
+    stream = PictureStream(config.data.train, config.data, config.seed)
+    validator = None if measure else Validator(config, fabric.device)
+    if validator is not None:
+        validator.pictures.check_sources()
+    fabric.launch()
     model.to(memory_format=torch.channels_last)
     optimiser = torch.optim.AdamW(parameter_groups(model, config.optimiser), fused=True)
     average = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
@@ -102,12 +114,12 @@ def train(
         progress = checkpoint.restore(out / CHECKPOINT, model, average, optimiser.optimizer)
     limits = (max_minutes, training_minutes)
     with ExitStack() as stack:
-        if measure is None and fabric.is_global_zero:
-            measure = stack.enter_context(Validator(config, fabric.device)).measure
+        if validator is not None and fabric.is_global_zero:
+            measure = stack.enter_context(validator).measure
         run = _Run(config, out, fabric, model, average, optimiser, progress, limits, show, measure)
         stack.callback(run.log.close)
         with run.finishing_the_step():
-            run.loop(step_module)
+            run.loop(step_module, stream)
     return progress
 
 
@@ -165,10 +177,22 @@ class _Run:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def loop(self, step_module: Any) -> None:
+    def loop(self, step_module: Any, stream: PictureStream) -> None:
         """Steps, validations and checkpoints until the end."""
+        progress = self.progress
+        done = self._done()
+        if progress.step > progress.validated_step and self._validation_due(done):  # it was killed while validating
+            self._validate()
+            self._save()
+        if self._finished(done):
+            self.fabric.print(f"{self.out}: finished at step {progress.step}; with more steps or time it would go on")
+        else:
+            self._steps(step_module, stream)
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+    def _steps(self, step_module: Any, stream: PictureStream) -> None:
         config, progress = self.config, self.progress
-        stream = PictureStream(config.data.train, config.data, config.seed)
         loader = training_loader(
             stream,
             batch=self.batch,
@@ -183,7 +207,7 @@ class _Run:
         step_began, warm_from = began, progress.step + WARM_UP_STEPS
         sums: dict[str, Tensor] = {}
         summed = 0  # steps: a validation begins the clock anew, but not the sums
-        arriving = TimedBatches(on_device(loader, self.fabric.device))
+        arriving = TimedBatches(on_device(errors_in_one_line(loader), self.fabric.device))
         for batch in arriving:
             self._note_skips(batch)
             figures = self._step(step_module, batch)
@@ -196,7 +220,7 @@ class _Run:
             for name, value in figures.items():
                 sums[name] = sums.get(name, 0.0) + value
             summed += 1
-            done = progress.step >= config.steps or self._agree(self._time_share() > 1)
+            done = self._done()
             pausing = self._agree(self.interrupted or now - began > self.limit_s)
             if progress.step % LOG_EVERY == 0 or done or pausing:
                 now, steps = time.monotonic(), progress.step - last_log[1]
@@ -211,7 +235,7 @@ class _Run:
                         f"the loss is not a number since step {progress.step - bad_steps}; "
                         f"the last good checkpoint is {self.out / CHECKPOINT}"
                     )
-            validating = done or progress.step % config.validate_every == 0
+            validating = self._validation_due(done)
             due = self._agree(time.monotonic() - last_checkpoint > 60 * config.checkpoint_minutes)
             if due or validating or pausing:
                 self._save()
@@ -220,12 +244,22 @@ class _Run:
                     self._save()
                     last_log = (time.monotonic(), progress.step)
                 last_checkpoint = step_began = time.monotonic()
-            if done or pausing or (validating and self._out_of_patience()):
+            if pausing or self._finished(done):
                 break
         if len(self.skips):
             self.fabric.print(str(self.skips))
-        if self.interrupted:
-            raise KeyboardInterrupt
+
+    def _done(self) -> bool:
+        """Whether the steps, or the time for them, are used up."""
+        return self.progress.step >= self.config.steps or self._agree(self._time_share() > 1)
+
+    def _validation_due(self, done: bool) -> bool:
+        return done or self.progress.step % self.config.validate_every == 0
+
+    def _finished(self, done: bool) -> bool:
+        """Whether there is no step left to make; patience ends with a validation alone."""
+        validated = self.progress.validated_step == self.progress.step
+        return done or (validated and self._out_of_patience())
 
     def _step(self, step_module: Any, batch: Batch) -> dict[str, Tensor]:
         """One update. A loss or gradient that is no number leaves everything as it was."""
@@ -303,11 +337,13 @@ class _Run:
             score = figures[self.config.score]
             if score > self.progress.best_score:
                 self.progress.best_score, self.progress.best_step = score, self.progress.step
-                arrays = {name: tensor.cpu().numpy() for name, tensor in self.average.items()}
                 metadata = {"config": json.dumps(asdict(self.model.config)), "step": str(self.progress.step)}
-                safetensors.write(self.out / BEST, arrays, metadata)
+                if folder := model_folder_of(self.config.start_from):
+                    metadata["start_from"] = folder  # export begins with its thresholds
+                checkpoint.write_tensors(self.out / BEST, self.average, metadata)
             self._report({f"valid_{name}": value for name, value in figures.items()})
             self.log.row(self.progress, {"training_seconds": self.progress.training_seconds})
+        self.progress.validated_step = self.progress.step
         if self.fabric.world_size > 1:  # patience is counted by every process
             best = self.progress.best_score, self.progress.best_step
             self.progress.best_score, self.progress.best_step = self.fabric.broadcast(best)

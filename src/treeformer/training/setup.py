@@ -14,7 +14,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
 from treeformer import safetensors
-from treeformer.model_folder import open_model
+from treeformer.model_folder import DEFAULT, open_model
 from treeformer.models.registry import MODELS
 from treeformer.nn.backbone import load_backbone
 from treeformer.training import checkpoint
@@ -44,6 +44,13 @@ def _check_processes(expected: int) -> None:
 def _weights_file(name: str) -> Path:
     """What `start_from` names: a file of weights, or the one in a model folder."""
     return Path(name) if Path(name).suffix == ".safetensors" else open_model(name).weights
+
+
+def model_folder_of(start_from: str) -> str:
+    """The model folder that `start_from` names, as it is found from any working directory; empty for anything else."""
+    if not start_from or Path(start_from).suffix == ".safetensors":
+        return ""
+    return str(Path(start_from).resolve()) if start_from != DEFAULT and Path(start_from).is_dir() else start_from
 
 
 def make_model(config: TrainingConfig) -> Any:

@@ -96,16 +96,35 @@ class FixedPictures(Dataset[tuple[data.Sample | None, list[data.Skipped]]]):
     def __init__(self, sources: Sequence[SourceConfig], config: DataConfig) -> None:
         self.size = (config.image_size, config.image_size)
         self.max_nodes = config.max_nodes
-        opened = [open_source(replace(source, augmentation="none"), self.size) for source in sources]
-        self.places = [(source, index) for source in opened for index in source.places]
+        self.sources = [open_source(replace(source, augmentation="none"), self.size) for source in sources]
+        self.places = [(source, index) for source in self.sources for index in source.places]
 
     def __len__(self) -> int:
         return len(self.places)
 
     def __getitem__(self, index: int) -> tuple[data.Sample | None, list[data.Skipped]]:
-        source, place = self.places[index]
-        loaded = load(source, place, np.random.default_rng(0), self.size, self.max_nodes)
+        loaded = self._load(*self.places[index])
         return (loaded, []) if isinstance(loaded, data.Sample) else (None, [loaded])
+
+    def check_sources(self) -> None:
+        """An error, in one line, where a source has no picture that can be used; where its first can, no other is read.
+
+        Of a large source about `MAX_TRIES` are looked at, spread over it.
+        """
+        for source in self.sources:
+            tried = source.places[:: max(1, len(source.places) // MAX_TRIES)]
+            reasons = []
+            for place in tried:
+                loaded = self._load(source, place)
+                if isinstance(loaded, data.Sample):
+                    break
+                reasons.append(loaded.reason)
+            else:
+                seen = f"none of {len(tried)} pictures of a source can be used"
+                raise ConfigError(f"data.valid: {seen}, the first because: {reasons[0]}")
+
+    def _load(self, source: _Source, place: int) -> data.Sample | data.Skipped:
+        return load(source, place, np.random.default_rng(0), self.size, self.max_nodes)
 
 
 def open_source(config: SourceConfig, size: tuple[int, int]) -> _Source:
@@ -218,9 +237,25 @@ def training_loader(
 
 
 def stand_back(_worker: int) -> None:
-    """A worker process lets the training process go first, and leaves Ctrl-C to it."""
+    """A worker process lets the training process go first."""
     os.nice(10)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_signals()
+
+
+def leave_signals() -> None:
+    """Ctrl-C and SIGTERM, which terminals and schedulers send to all processes, are for the training process alone."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def errors_in_one_line(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The same batches; an error of a worker process, which arrives as its traceback, without that."""
+    try:
+        yield from batches
+    except TreeformerError as error:
+        kind = type(error)
+        last = str(error).splitlines()[-1]
+        raise kind(last.removeprefix(f"{kind.__module__}.{kind.__qualname__}: ")) from None
 
 
 def on_device(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:

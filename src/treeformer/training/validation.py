@@ -17,7 +17,7 @@ from treeformer.metrics import evaluate_pair
 from treeformer.pools import silent_pool
 from treeformer.skeleton import Skeleton
 from treeformer.training.config import ConfigError, TrainingConfig
-from treeformer.training.stream import FixedPictures, stand_back
+from treeformer.training.stream import FixedPictures, leave_signals, stand_back
 
 BATCH = 32
 
@@ -79,7 +79,7 @@ class Validator:
         if not self.workers:
             return [_plain(evaluate_pair(*pair)) for pair in pairs]
         if self._pool is None:
-            self._pool = silent_pool(self.workers)
+            self._pool = silent_pool(self.workers, leave_signals)
         return [_plain(row) for row in self._pool.map(evaluate_pair, predictions, truths, chunksize=4)]
 
     def _batches(self) -> list[list[Sample]] | DataLoader[list[Sample]]:
