@@ -222,6 +222,19 @@ def test_a_scheduler_that_ends_all_processes_gets_a_checkpoint(config_file, tmp_
     assert checkpoint.read_progress(out / "checkpoint.safetensors").step >= 20
 
 
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process")
+def test_a_worker_passes_over_one_sigterm_and_not_over_two():
+    """Otherwise Python would wait for ever, at its end, for a worker that has not gone by itself."""
+    code = "from treeformer.training.stream import leave_signals as f; f(); print(flush=True); import time; time.sleep(99)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
+        worker.stdout.readline()
+        worker.terminate()
+        with pytest.raises(subprocess.TimeoutExpired):
+            worker.wait(0.5)
+        worker.terminate()
+        assert worker.wait(30) == -signal.SIGTERM
+
+
 def test_a_validation_that_fails_loses_nothing(config_file, tmp_path):
     def broken(_model):
         raise RuntimeError("no figures")

@@ -243,9 +243,12 @@ def stand_back(_worker: int) -> None:
 
 
 def leave_signals() -> None:
-    """Ctrl-C and SIGTERM, which terminals and schedulers send to all processes, are for the training process alone."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    """Ctrl-C and SIGTERM, which terminals and schedulers send to all processes, are for the training process alone.
+
+    Of SIGTERM one is passed over: torch and Python end a process that does not go by itself by two of them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, _frame: signal.signal(number, signal.SIG_DFL))
 
 
 def errors_in_one_line(batches: Iterable[Batch]) -> Iterator[Batch]:
