@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.models.untrained import SIDE, network
+from treeformer import TreeformerError
 from treeformer.models.export import save_pretrained
 from treeformer.prediction import Predictor, load_model
 
@@ -54,3 +55,9 @@ def test_batches_change_nothing(folder):
 
 def test_a_model_is_loaded_once(folder):
     assert load_model(folder, engine="onnx", threads=1) is load_model(str(folder), engine="onnx", threads=1)
+
+
+def test_a_precision_can_be_asked_for(folder):
+    assert load_model(folder, engine="onnx", precision="float32").engine.name == "onnx float32"
+    with pytest.raises(TreeformerError, match="has no model-int8"):
+        load_model(folder, engine="onnx", precision="int8")
