@@ -165,6 +165,11 @@ def test_a_pillow_image_whose_file_is_broken_is_refused_in_one_line(tmp_path):
         open_picture(image)
 
 
+def test_a_pillow_image_without_pixels_is_refused_in_one_line():
+    with pytest.raises(TreeformerError, match="no pixels, being 0×5"):
+        open_picture(Image.new("RGB", (9, 9)).crop((3, 1, 3, 6)))
+
+
 @pytest.mark.parametrize("kind", ["u2", "f4"])
 def test_the_order_of_bytes_changes_nothing(kind):
     values = np.linspace(0, 4095 if kind == "u2" else 1, 60).reshape(5, 12)

@@ -42,6 +42,13 @@ def end_this_process(_: int) -> None:
     os._exit(1)
 
 
+def test_a_script_without_a_guard_is_told_so(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("from treeformer.pools import process_pool\nwith process_pool(1) as p: p.submit(abs, 1).result()")
+    said = subprocess.run([sys.executable, script], capture_output=True, text=True).stderr
+    assert "__main__" in said.splitlines()[-1]
+
+
 def test_processes_write_where_this_one_reads():
     memory = shared_bytes(6)
     with process_pool(1, remember, memory) as pool:

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +31,7 @@ from treeformer.picture_task import (
     without_unlikely_edges,
     without_unsure_plants,
 )
+from treeformer.prediction import load_model
 
 TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 
@@ -297,6 +300,20 @@ def test_less_than_no_workers_is_one_line():
         list(predictor(ColourEngine(TREE, 128)).predict_many([], workers=-1))
 
 
+@pytest.mark.parametrize("one", [drawn(TREE), drawn(TREE)[..., 0], "a.png", Path("a.png"), Image.new("RGB", (9, 9))])
+def test_one_picture_is_not_taken_for_many(one):
+    """The rows of an array would be pictures, too, 3 px wide."""
+    with pytest.raises(TreeformerError, match="this is one"):
+        list(predictor(ColourEngine(TREE, 128)).predict_many(one))
+
+
+def test_an_array_of_pictures_is_many():
+    frames = np.stack([drawn(TREE), drawn(TREE)[::-1]])
+    by_colour = predictor(ColourEngine(TREE, 128))
+    assert list(by_colour.predict_many(frames)) == [by_colour.predict(frame) for frame in frames]
+    assert len(list(by_colour.predict_many(frames[..., 0]))) == 2
+
+
 @pytest.mark.parametrize(("batch", "chunk"), [(2, 8), (16, 3)])
 def test_other_processes_give_the_same(tmp_path, monkeypatch, batch, chunk):
     in_memory = stream(tmp_path)
@@ -359,6 +376,17 @@ def test_nothing_in_nothing_out_and_no_batch_of_nothing():
     assert list(predictor(line_engine()).predict_many([])) == []
     with pytest.raises(TreeformerError, match="batch"):
         list(predictor(line_engine()).predict_many([np.zeros((9, 9), np.uint8)], batch=0))
+
+
+def test_threads_that_ask_for_a_model_at_once_share_it(monkeypatch):
+    def slowly(*_, **__):
+        time.sleep(0.05)
+        return object()
+
+    monkeypatch.setattr("treeformer.prediction.Predictor", slowly)
+    with ThreadPoolExecutor(4) as pool:
+        models = list(pool.map(lambda _: load_model("asked for by four threads"), range(4)))
+    assert len({id(model) for model in models}) == 1
 
 
 def test_the_public_names_come_when_they_are_asked_for():

@@ -101,6 +101,13 @@ def test_nothing_and_one_node():
         empty.nearest((0, 0))
 
 
+@pytest.mark.parametrize("points", [(1, 2, 3), [(1, 2, 3)], (np.nan, 1), [(0, 0), (np.inf, 0)], [], 5, "ab", None])
+def test_nearest_to_what_is_no_place_in_a_picture_is_one_line(points):
+    """Such as a point of a depth camera, which has three numbers, or none where it sees nothing."""
+    with pytest.raises(SkeletonError, match="two finite numbers"):
+        Skeleton([(3, 4)], []).nearest(points)
+
+
 def test_cycles_are_found(ring):
     assert not ring.is_forest
     assert not ring.is_tree

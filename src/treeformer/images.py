@@ -159,6 +159,8 @@ def _scaled(image: Image.Image, scale: Callable[[tuple[int, int]], float], is_fi
     """What `open_picture` returns for an image whose pixels may still have to be read."""
     turn = TURNS.get(image.getexif().get(ORIENTATION_TAG, 1))
     lying = image.size
+    if 0 in lying:  # no file has such a picture, but Pillow's crop of nothing is one
+        raise ValueError(f"it has no pixels, being {lying[0]}×{lying[1]}")
     original = lying[::-1] if turn in SIDEWAYS else lying
     factor = scale(original)
     target = (max(1, round(lying[0] * factor)), max(1, round(lying[1] * factor)))

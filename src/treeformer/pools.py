@@ -64,8 +64,10 @@ def process_pool(workers: int, start: Callable[..., None] | None = None, *argume
     try:
         yield pool
     except BrokenProcessPool:
-        reason = "most likely for want of memory: fewer workers need less"
-        raise TreeformerError(f"a worker process was ended before its work was done, {reason}") from None
+        raise TreeformerError(
+            "a worker process was ended before its work was done, most likely for want of memory: fewer workers need"
+            " less; or its script has no `if __name__ == '__main__':`"
+        ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 

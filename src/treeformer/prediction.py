@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from PIL import Image
 
 from treeformer.engines import Engine, EngineName, RawPrediction, open_engine
 from treeformer.errors import TreeformerError
@@ -109,13 +111,15 @@ class Predictor:
         for every `batch`. No more pictures are held in memory than these ask for.
 
         Args:
-            images: any number, taken as they are needed; further arguments as for `predict`.
+            images: any number, taken as they are needed and read ahead, so that an array must not change after it was
+                handed over; an array (B,H,W) or (B,H,W,3 or 4) is B pictures; further arguments as for `predict`.
             batch: tiles that are predicted at once; by default 64 with torch, 1 with ONNX Runtime.
             workers: threads that read pictures ahead; 0: each is read when its turn has come.
             processes: the workers are processes, which also make the trees: for many files and a fast GPU. A script
                 that asks for them needs the usual `if __name__ == "__main__":`.
         """
         check_workers(workers)
+        _check_several(images)
         options = Options(self.model, working_size, plants, min_confidence)
         at_once, side = self._batch(batch), self.engine.input_size
         with ExitStack() as stack:
@@ -137,19 +141,36 @@ class Predictor:
         return wanted or (GPU_BATCH if self.engine.name.startswith("torch") else 1)
 
 
+def _check_several(images: object) -> None:
+    """One picture is no list of pictures, though an array gives its rows and a path its letters, one by one."""
+    one = isinstance(images, str | os.PathLike | Image.Image)
+    if isinstance(images, np.ndarray):
+        one = images.ndim < 3 or (images.ndim == 3 and images.shape[2] <= 4)
+    if one:
+        raise TreeformerError("predict_many takes several pictures, and this is one: predict is for that")
+
+
 @functools.cache
-def _loaded(model: str, engine: EngineName, threads: int | None) -> Predictor:
-    return Predictor(model, engine=engine, threads=threads)
+def _loaded(model: str, engine: EngineName, threads: int | None, precision: Precision) -> Predictor:
+    return Predictor(model, engine=engine, threads=threads, precision=precision)
+
+
+_loading = threading.Lock()  # threads that ask for a model at the same time are to share it, not to load it each
 
 
 def load_model(
-    model: str | os.PathLike[str] = "default", *, engine: EngineName = "auto", threads: int | None = None
+    model: str | os.PathLike[str] = "default",
+    *,
+    engine: EngineName = "auto",
+    threads: int | None = None,
+    precision: Precision = "auto",
 ) -> Predictor:
     """A model, ready to predict; loaded once and kept. Arguments as for `Predictor`.
 
     >>> load_model("default").predict("plant.jpg").plants  # doctest: +SKIP
     """
-    return _loaded(os.fspath(model), engine, threads)
+    with _loading:
+        return _loaded(os.fspath(model), engine, threads, precision)
 
 
 def predict(

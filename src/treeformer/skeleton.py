@@ -413,8 +413,14 @@ class Skeleton:
 
         if len(self.nodes) == 0:
             raise SkeletonError("an empty skeleton has no nearest node")
-        distance, index = cKDTree(self.nodes).query(np.asarray(points, dtype=np.float64))
-        if np.ndim(points) == 1:
+        try:
+            wanted = np.asarray(points, dtype=np.float64)
+        except (TypeError, ValueError):
+            wanted = np.empty(0)
+        if wanted.shape[-1:] != (2,) or not np.isfinite(wanted).all():
+            raise SkeletonError("points must be two finite numbers, or an array of M×2 of them")
+        distance, index = cKDTree(self.nodes).query(wanted)
+        if wanted.ndim == 1:
             return int(index), float(distance)
         return index.astype(np.intp), distance
 

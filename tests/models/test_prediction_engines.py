@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import numpy as np
 import pytest
 
 from tests.models.untrained import SIDE, network
+from treeformer import TreeformerError
 from treeformer.models.export import save_pretrained
 from treeformer.prediction import Predictor, load_model
 
@@ -52,5 +56,28 @@ def test_batches_change_nothing(folder):
         assert_same_tree(one, other)
 
 
+@pytest.mark.filterwarnings("ignore:.*no plant was found")
+@pytest.mark.parametrize("engine", ["onnx", "torch"])
+def test_several_threads_may_use_one_model_at_once(folder, engine):
+    predict = partial(load_model(folder, engine=engine, threads=1).predict, working_size="full")
+    alone = [predict(picture) for picture in pictures()]
+    assert sum(map(len, alone)) > 10
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(predict, 5 * pictures())) == 5 * alone
+
+
+def test_torch_in_a_forked_process_is_one_line_and_no_waiting(folder, monkeypatch):
+    predictor = load_model(folder, engine="torch", threads=1)
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    with pytest.raises(TreeformerError, match="forked process"):
+        predictor.predict(pictures()[0])
+
+
 def test_a_model_is_loaded_once(folder):
     assert load_model(folder, engine="onnx", threads=1) is load_model(str(folder), engine="onnx", threads=1)
+
+
+def test_a_precision_can_be_asked_for(folder):
+    assert load_model(folder, engine="onnx", precision="float32").engine.name == "onnx float32"
+    with pytest.raises(TreeformerError, match="has no model-int8"):
+        load_model(folder, engine="onnx", precision="int8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import nullcontext
 
@@ -44,10 +45,13 @@ class TorchEngine:
             keep_rounded(model)
             self._model = RecordedInference(self._model)
         self._one_at_a_time = threading.Lock()  # recordings always use the same memory
+        self._process = os.getpid()
 
     def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
         """Predict (B,S,S,3) RGB pictures."""
         check_input(images, self.input_size)
+        if os.getpid() != self._process:  # torch would wait for ever for threads that were not forked, CUDA refuses
+            raise TreeformerError("torch does not work in a forked process: spawn it, or use ONNX Runtime")
         groups = self._on_device(torch.from_numpy(np.ascontiguousarray(images)))
         count = max(numbers[0].shape[1] for _, numbers in groups)
         batch = len(images)
