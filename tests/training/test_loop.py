@@ -225,7 +225,9 @@ def test_a_scheduler_that_ends_all_processes_gets_a_checkpoint(config_file, tmp_
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process")
 def test_a_worker_passes_over_one_sigterm_and_not_over_two():
     """Otherwise Python would wait for ever, at its end, for a worker that has not gone by itself."""
-    code = "from treeformer.training.stream import leave_signals as f; f(); print(flush=True); import time; time.sleep(99)"
+    code = (
+        "from treeformer.training.stream import leave_signals as f; f(); print(flush=True); import time; time.sleep(99)"
+    )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
         worker.stdout.readline()
         worker.terminate()
