@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.tables.domains import DOMAINS
-from benchmarks.tables.recipes import RECIPES, run_named
+from benchmarks.tables.recipes import RECIPES, Run, run_named
 from benchmarks.tables.results import Result
 from benchmarks.tables.spec import PICTURES_SEEN, Row, Table
 
@@ -23,14 +23,14 @@ SLACK_STEPS = 3
 
 @dataclass(frozen=True)
 class BuiltRow:
-    """One row: figures by metric, those of each seed, the paper's; or why there are none.
+    """One row: figures by metric, those of each run, the paper's; or why there are none.
 
     against: how much higher the figures are than those of the table's reference row, picture by picture.
     """
 
     title: str
     figures: dict[str, Estimate]
-    by_seed: dict[int, dict[str, float]]
+    by_run: dict[Run, dict[str, float]]
     published: dict[str, float]
     missing: str = ""
     against: dict[str, Estimate] = field(default_factory=dict)
@@ -88,10 +88,13 @@ def build(table: Table, results: Mapping[str, Result]) -> Built:
         domain = DOMAINS[name]
         paper_domain = domain.paper if domain.paper in domains else next(iter(domains), "")
         of_paper = domains.get(paper_domain, {})
-        runs = {run.name for run in table.runs_of(name)}
-        refused = refusals({run: results[run] for run in runs & results.keys()})
+        runs, refused = set[str](), dict[str, str]()
+        for alike in table.alike(name):
+            there = {run.name for run in alike} & results.keys()
+            refused |= refusals({run: results[run] for run in there})
+            runs |= there
         rows = tuple(_row(table, name, row, results, refused, of_paper.get(row.name, {})) for row in table.rows)
-        used = [results[run] for run in sorted(runs & results.keys() - refused.keys())]
+        used = [results[run] for run in sorted(runs - refused.keys())]
         blocks.append(Block(domain.title, paper_domain, rows, facts(used) if used else domain.when_missing))
     return Built(table, paper["source"], tuple(blocks))
 
@@ -104,44 +107,43 @@ def _row(
     refused: Mapping[str, str],
     of_paper: dict[str, float],
 ) -> BuiltRow:
-    by_seed, reasons = _by_seed(table, domain, row, results, refused)
-    if not by_seed:
+    by_run, reasons = _by_run(table, domain, row, results, refused)
+    if not by_run:
         return BuiltRow(row.title, {}, {}, of_paper, "; ".join(reasons))
-    pictures = _pictures(by_seed)
-    seeds = {seed: {name: e.value for name, e in summarise(rows).items()} for seed, rows in by_seed.items()}
-    seen = float(np.mean([results[table.run_of(domain, row, seed).name].pictures for seed in by_seed]))
+    pictures = _pictures(by_run)
+    means = {run: {name: e.value for name, e in summarise(rows).items()} for run, rows in by_run.items()}
+    seen = float(np.mean([results[run.name].pictures for run in by_run]))
     figures = summarise(pictures) | {PICTURES_SEEN.metric: Estimate(seen, seen, seen)}
     against = {}
     reference = next((one for one in table.rows if one.name == table.reference != row.name), None)
     if reference:
-        others = _by_seed(table, domain, reference, results, refused)[0]
-        if len(others) == len(by_seed):
+        others = _by_run(table, domain, reference, results, refused)[0]
+        if len(others) == len(by_run):
             against = differences(pictures, _pictures(others))
-    return BuiltRow(row.title, figures, seeds, of_paper, "; ".join(reasons), against)
+    return BuiltRow(row.title, figures, means, of_paper, "; ".join(reasons), against)
 
 
-def _by_seed(
+def _by_run(
     table: Table, domain: str, row: Row, results: Mapping[str, Result], refused: Mapping[str, str]
-) -> tuple[dict[int, list[dict[str, float]]], list[str]]:
-    """The test pictures of a row by seed, and why those of other seeds are not there."""
-    by_seed: dict[int, list[dict[str, float]]] = {}
+) -> tuple[dict[Run, list[dict[str, float]]], list[str]]:
+    """The test pictures of a row by run, and why those of other runs are not there."""
+    by_run: dict[Run, list[dict[str, float]]] = {}
     reasons = []
-    for seed in table.seeds_of(row):
-        run = table.run_of(domain, row, seed).name
-        if run not in results:
-            reasons.append(f"{run} was not run yet")
-        elif run in refused:
-            reasons.append(f"{run} is refused: {refused[run]}")
-        elif row.decoding not in results[run].tests:
-            reasons.append(f"{run} has no decoding {row.decoding!r}")
+    for run in table.runs_for(domain, row):
+        if run.name not in results:
+            reasons.append(f"{run.name} was not run yet")
+        elif run.name in refused:
+            reasons.append(f"{run.name} is refused: {refused[run.name]}")
+        elif row.decoding not in results[run.name].tests:
+            reasons.append(f"{run.name} has no decoding {row.decoding!r}")
         else:
-            by_seed[seed] = results[run].rows(row.decoding)
-    return by_seed, reasons
+            by_run[run] = results[run.name].rows(row.decoding)
+    return by_run, reasons
 
 
-def _pictures(by_seed: Mapping[int, list[dict[str, float]]]) -> list[dict[str, float]]:
-    """A picture counts once: the mean of what the seeds make of it. The interval is that of the test set."""
-    return [_mean(rows) for rows in zip(*by_seed.values(), strict=True)]
+def _pictures(by_run: Mapping[Run, list[dict[str, float]]]) -> list[dict[str, float]]:
+    """A picture counts once: the mean of what the runs make of it. The interval is that of the test set."""
+    return [_mean(rows) for rows in zip(*by_run.values(), strict=True)]
 
 
 def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

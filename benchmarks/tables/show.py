@@ -42,9 +42,9 @@ def paper_figures(row: BuiltRow, built: Built) -> dict[str, str]:
     return found | {one.heading: f"{figures[one.metric]:{one.form}}" for one in own if one.metric in figures}
 
 
-def seeds_cell(row: BuiltRow) -> str:
-    """TOPO F1 as coded of each seed."""
-    return " / ".join(f"{figures['topo_paper_f1']:.3f}" for figures in row.by_seed.values()) or NOTHING
+def runs_cell(row: BuiltRow) -> str:
+    """TOPO F1 as coded of each run."""
+    return " / ".join(f"{figures['topo_paper_f1']:.3f}" for figures in row.by_run.values()) or NOTHING
 
 
 def against_cell(row: BuiltRow) -> str:
@@ -61,7 +61,7 @@ def lines(built: Built, block: Block) -> tuple[list[str], list[list[str]]]:
     headings = ["", *(column.heading for column in built.table.columns)]
     [reference] = [row.title for row in built.table.rows if row.name == built.table.reference]
     headings += [f"F1 as coded, mended, less those of “{reference}”"]
-    headings += ["F1 as coded of each seed"] if several else []
+    headings += ["F1 as coded of each run"] if several else []
     paper = [paper_figures(row, built) for row in block.rows]
     fullest = max(paper, key=len)
     headings += [f"paper ({block.paper_domain}): {', '.join(fullest)}"] if block.paper_domain else []
@@ -69,7 +69,7 @@ def lines(built: Built, block: Block) -> tuple[list[str], list[list[str]]]:
     for row, of_paper in zip(block.rows, paper, strict=True):
         cells = [row.title, *(cell(column, row.figures.get(column.metric)) for column in built.table.columns)]
         cells += [against_cell(row)]
-        cells += [seeds_cell(row)] if several else []
+        cells += [runs_cell(row)] if several else []
         rows.append([*cells, *([", ".join(of_paper.values()) or NOTHING] if block.paper_domain else [])])
     return headings, rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.tables.recipes import AGAIN, INGREDIENTS, Run
 
@@ -31,10 +31,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: rows for each domain, the means of all seeds.
+    """A table: rows for each domain, the means of all their runs.
 
     reference: the row that the others are compared with. again: domains in which what `AGAIN` names was trained again
-    beside the table's other runs.
+    beside the table's other runs. both: its rows are means of the first runs and of those again.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Table:
     seeds: tuple[int, ...] = (0,)
     extra_columns: tuple[Column, ...] = ()
     again: tuple[str, ...] = ()
+    both: bool = False
     note: str = ""
 
     @property
@@ -57,12 +58,23 @@ class Table:
         return self.seeds if row.seed is None else (row.seed,)
 
     def run_of(self, domain: str, row: Row, seed: int) -> Run:
-        """What a row shows of a domain."""
+        """What a row shows of a domain and a seed."""
         return Run(domain, AGAIN.get(row.recipe, row.recipe) if domain in self.again else row.recipe, seed)
+
+    def runs_for(self, domain: str, row: Row) -> list[Run]:
+        """The runs whose mean a row is."""
+        first = [self.run_of(domain, row, seed) for seed in self.seeds_of(row)]
+        return first + [replace(run, recipe=AGAIN[run.recipe]) for run in first if self.both]
 
     def runs_of(self, domain: str) -> list[Run]:
         """All that have to be trained on a domain, each once."""
-        return list(dict.fromkeys(self.run_of(domain, row, seed) for row in self.rows for seed in self.seeds_of(row)))
+        return list(dict.fromkeys(run for row in self.rows for run in self.runs_for(domain, row)))
+
+    def alike(self, domain: str) -> list[list[Run]]:
+        """The runs of a domain that are compared with each other, and so must have had the same."""
+        runs = self.runs_of(domain)
+        again = [run for run in runs if run.recipe in AGAIN.values()]
+        return [[run for run in runs if run not in again], again] if self.both else [runs]
 
     def runs(self) -> list[Run]:
         """All that have to be trained, each once, seed by seed so that a first table is whole early."""
@@ -202,6 +214,17 @@ TABLES: dict[str, Table] = {
             again=("synthetic", "osr-roots", "barley-roots"),
             note="All are decoded by the same spanning forest. Every row has the same time, not the same number of "
             "steps. The paper has no such figures.",
+        ),
+        Table(
+            name="sfs",
+            title="What SFS brings, over all runs of both regimes",
+            rows=(TEST_TIME, OURS),
+            domains=("synthetic", "osr-roots", "barley-roots"),
+            reference="test-time",
+            seeds=(0, 1),
+            extra_columns=NODES_EDGES_AND_PICTURES,
+            both=True,
+            note="The runs are those of table1 and then those of losses, each time seed 0 and seed 1.",
         ),
         Table(
             name="regimes",

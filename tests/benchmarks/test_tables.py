@@ -111,12 +111,12 @@ def test_the_papers_figures_load_and_agree_with_themselves():
     assert tables["table1"]["synthetic"]["ours"]["smd_paper"] == 4.78e-6
     assert tables["train-time"]["root"] == tables["table1"]["root"]
     for name, table in tables.items():
-        rows = {row.name for row in TABLES[name].rows}
+        rows = {row.name for row in TABLES["table1" if name in ("train-time", "sfs") else name].rows}
         for domain, of_domain in table.items():
             if domain == "source":
                 continue
             assert domain in {one.paper for one in DOMAINS.values()}
-            assert of_domain.keys() <= rows | ({"two-stage"} if name == "train-time" else set()), name
+            assert of_domain.keys() <= rows, name
             for figures in of_domain.values():
                 assert figures.keys() <= {column.metric for column in TABLES[name].columns}
                 if "topo_paper_f1" in figures:
@@ -148,8 +148,8 @@ def test_figures_are_means_over_pictures_and_f1_is_of_the_means():
     assert ours.figures["topo_precision"].value == pytest.approx(precision)
     assert ours.figures["topo_f1"].value == pytest.approx(2 * precision * recall / (precision + recall))
     assert ours.figures["tree_rate"].value == pytest.approx(0.75)
-    assert ours.by_seed[1]["topo_f1"] == 1.0
-    assert ours.by_seed[0]["topo_f1"] == pytest.approx(2 * 0.8 * 0.5 / 1.3)
+    assert ours.by_run[Run("synthetic", "sfs", 1)]["topo_f1"] == 1.0
+    assert ours.by_run[Run("synthetic", "sfs", 0)]["topo_f1"] == pytest.approx(2 * 0.8 * 0.5 / 1.3)
     assert not ours.missing
     text = markdown(build(TABLES["table1"], found))
     line = next(line for line in text.splitlines() if line.startswith("| ours"))
@@ -193,7 +193,7 @@ def test_unequal_compute_is_refused(changes, reason):
     assert list(refusals(found)) == [PLAIN.name]
     assert reason in refusals(found)[PLAIN.name]
     rows = {one.title: one for one in block(found).rows}
-    assert list(rows["unconstrained"].by_seed) == [1]
+    assert [run.seed for run in rows["unconstrained"].by_run] == [1]
     assert reason in rows["unconstrained"].missing
     assert not rows["ours (SFS and spanning tree)"].missing
     assert refusals(many()) == {}
@@ -290,6 +290,34 @@ def test_rows_are_compared_with_the_reference_picture_by_picture():
     # Another number of seeds is no fair comparison.
     two = build(TABLES["table1"], many() | {"synthetic-sfs-seed1": result(Run("synthetic", "sfs", 1), lower)})
     assert not {one.title: one for one in two.blocks[0].rows}["unconstrained"].against
+
+
+def test_a_row_of_all_runs_is_their_mean_and_only_what_ran_together_must_be_alike():
+    def found(beside):
+        """Four runs of each row; those again shared their machine with others."""
+        made = {}
+        for recipe, precision in (("plain", 0.4), ("sfs", 0.6)):
+            for name, more, others in ((recipe, 0.0, 1), (f"{recipe}-again", 0.2, 8)):
+                for seed in (0, 1):
+                    run = Run("synthetic", name, seed)
+                    machine = {"device": "NVIDIA H200", "beside": beside.get(run.name, others)}
+                    made[run.name] = result(
+                        run, [row(precision + more, 0.5), row(precision + more, 0.5)], machine=machine
+                    )
+        return made
+
+    table = TABLES["sfs"]
+    alone, ours = build(table, found({})).blocks[0].rows
+    assert (alone.missing, ours.missing) == ("", "")
+    assert alone.figures["topo_precision"].value == pytest.approx(0.5)
+    assert ours.figures["topo_precision"].value == pytest.approx(0.7)
+    assert ours.against["topo_precision"].value == pytest.approx(0.2)
+    assert [(run.recipe, run.seed) for run in ours.by_run] == [
+        ("sfs", 0), ("sfs", 1), ("sfs-again", 0), ("sfs-again", 1)
+    ]  # fmt: skip
+    _, ours = build(table, found({"synthetic-sfs-again-seed1": 3})).blocks[0].rows
+    assert "synthetic-sfs-again-seed1 is refused: runs side by side 3 instead of 8" in ours.missing
+    assert not ours.against
 
 
 # ---- the page and the command
