@@ -285,6 +285,21 @@ def test_a_finished_run_says_so_and_stays_as_it_is(config_file, tmp_path, capsys
     assert train(longer, out, accelerator="cpu", resume=True).step == first.step + 1
 
 
+def test_a_run_that_goes_on_needs_its_first_weights_no_more(config_file, tmp_path):
+    def measure(_model):
+        return {"edge_f1": 0.5}
+
+    train(load_config(config_file, ["steps=1"]), tmp_path / "first", accelerator="cpu", measure=measure)
+    weights = tmp_path / "first" / "best.safetensors"
+    config = load_config(config_file, ["steps=1", f"start_from={weights}"])
+    train(config, tmp_path / "out", accelerator="cpu", measure=measure)
+    weights.unlink()
+    longer = replace(config, steps=2)
+    assert train(longer, tmp_path / "out", accelerator="cpu", measure=measure, resume=True).step == 2
+    with pytest.raises(TreeformerError, match="best.safetensors"):
+        train(longer, tmp_path / "another", accelerator="cpu", measure=measure)
+
+
 @pytest.mark.parametrize("steps", [4, 5])
 def test_a_validation_that_a_kill_cut_off_is_made_up_for(config_file, tmp_path, steps):
     """Whether it was the last one or one on the way: the weights that it would have kept may be the best."""
@@ -437,7 +452,7 @@ def test_what_it_keeps_says_which_folder_it_was_fine_tuned_from(config_file, tmp
     (tmp_path / "begun").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "treeformer.training.loop.make_model", lambda config: make_model(replace(config, start_from=""))
+        "treeformer.training.loop.make_model", lambda config, **_trained: make_model(replace(config, start_from=""))
     )
     for number, (name, expected) in enumerate(
         [("default", "default"), ("begun", str(tmp_path / "begun")), ("weights.safetensors", None), ("", None)]

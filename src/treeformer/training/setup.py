@@ -53,13 +53,15 @@ def model_folder_of(start_from: str) -> str:
     return str(Path(start_from).resolve()) if start_from != DEFAULT and Path(start_from).is_dir() else start_from
 
 
-def make_model(config: TrainingConfig) -> Any:
-    """The model of a run, with the weights that it starts from."""
+def make_model(config: TrainingConfig, *, trained: bool = True) -> Any:
+    """The model of a run, with the weights that it starts from; a run that goes on, `trained` False, has its own."""
     if config.model not in MODELS:
         raise ConfigError(f"model must be one of {', '.join(MODELS)}, not {config.model!r}")
     settings = MODELS[config.model].settings()
     chosen = build(type(settings), asdict(settings) | config.model_options, "model_options")
     model = MODELS[config.model].module(chosen)
+    if not trained:
+        return model
     if config.start_from:
         path = _weights_file(config.start_from)
         weights = {name: torch.from_numpy(np.array(array)) for name, array in safetensors.read(path).items()}
