@@ -296,7 +296,7 @@ def test_a_run_that_goes_on_needs_its_first_weights_no_more(config_file, tmp_pat
     weights.unlink()
     longer = replace(config, steps=2)
     assert train(longer, tmp_path / "out", accelerator="cpu", measure=measure, resume=True).step == 2
-    with pytest.raises(TreeformerError, match="best.safetensors"):
+    with pytest.raises(TreeformerError, match=r"best\.safetensors"):
         train(longer, tmp_path / "another", accelerator="cpu", measure=measure)
 
 
