@@ -224,6 +224,19 @@ def test_a_plant_has_a_node_that_is_likelier_than_not():
         assert certain.is_forest
 
 
+def test_main_roots_pass_over_laterals_in_line_and_trunks_do_not():
+    """A crown of short edges, the main axis bent at it, a lateral in line: hanging down, and the same upside down."""
+    down = [(60, 10), (60, 18), (52, 22), (58, 100), (40, 28), (95, 104)]
+    edges = [(0, 1), (1, 2), (2, 3), (2, 4), (3, 5)]
+    for nodes, main in ((down, (0, 1, 2, 3, 5)), ([(x, 127 - y) for x, y in down], (0, 1, 2, 4))):
+        tree = Skeleton(np.array(nodes) + 0.5, edges, root=0, image_size=(128, 128))
+        found = predictor(ColourEngine(tree, 128)).predict(drawn(tree))
+        assert as_sets(found) == as_sets(tree)
+        [axis] = [axis for axis, order in zip(found.axes, found.axis_order, strict=True) if order == 0]
+        assert found.nodes[list(axis.nodes)].tolist() == tree.nodes[list(main)].tolist()
+        assert found.has_file_axes, "so that every file says the same"
+
+
 def test_a_piece_that_is_cut_off_begins_at_the_cut():
     chain = Skeleton(
         [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)],

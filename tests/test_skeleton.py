@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import math
 import pickle
 import time
 
@@ -10,6 +12,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.strategies import forests, graphs
 from treeformer import Axis, Function, Plant, Skeleton, SkeletonError
@@ -181,6 +184,42 @@ def test_the_axis_goes_on_along_the_straightest_continuation(comb):
 def test_ties_go_to_the_longer_continuation():
     fork = Skeleton([(0, 0), (0, 5), (-3, 9), (3, 9), (6, 13)], [(0, 1), (1, 2), (1, 3), (3, 4)], root=0)
     assert fork.axes[0].nodes == (0, 1, 3, 4)
+
+
+def way_down(skeleton, node):
+    """The longest way from a node to a tip below it, px: the slow twin of the reach in `treeformer.axes`."""
+    below = [child for child in range(len(skeleton)) if skeleton.parents[child] == node]
+    steps = [np.hypot(*(skeleton.nodes[child] - skeleton.nodes[node])) for child in below]
+    return max((step + way_down(skeleton, child) for step, child in zip(steps, below, strict=True)), default=0.0)
+
+
+@given(forests(), st.sampled_from([0.0, 0.2, 1 / 3, 0.5, 0.9, 1.0]))
+def test_an_axis_goes_on_along_the_straightest_of_the_ways_that_lead_far(forest, least_reach):
+    ruled = forest.with_axes(least_reach)
+    assert ruled.has_file_axes
+    assert (ruled.edge_axis >= 0).all()
+    parents, bases = ruled.parents, set(ruled.bases.tolist())
+    went = {(above, node) for axis in ruled.axes for above, node in itertools.pairwise(axis.nodes[1:])}
+    for node in set(range(len(ruled))) - bases:
+        children = np.flatnonzero(parents == node)
+        if len(children) == 0:
+            continue
+        steps = ruled.nodes[children] - ruled.nodes[node]
+        length = np.hypot(*steps.T)
+        reach = length + [way_down(ruled, child) for child in children]
+        came = ruled.nodes[node] - ruled.nodes[parents[node]]
+        turn = (steps @ came) / np.maximum(length * np.hypot(*came), 1e-300)
+        [chosen] = [i for i, child in enumerate(children) if (node, child) in went]
+        far = reach >= least_reach * reach.max() - 1e-9
+        assert far[chosen]
+        assert turn[chosen] >= turn[far].max() - 1e-6
+
+
+def test_with_a_share_of_nothing_the_axes_are_those_of_the_rule(comb):
+    assert comb.with_axes(0.0).axes == comb.axes
+    for wrong in (-0.1, 1.1, math.nan, [0.5, 0.5], [[0.5]]):
+        with pytest.raises(SkeletonError, match="least_reach"):
+            comb.with_axes(wrong)
 
 
 def test_every_edge_at_a_root_begins_a_main_axis():

@@ -3,6 +3,10 @@
 The rule: walking away from the root, at each branch the axis goes on along the straightest
 continuation, ties to the longer one; every other edge there begins a new axis of the next order.
 A root node has no incoming direction, so every edge that leaves it begins an axis of order 0.
+
+Of a graph that is not exact, such as a prediction, short edges at a crown or between two laterals point anywhere, and
+the straightest way may be a lateral's. With `least_reach` it must lead that share as far as the farthest one, or is no
+candidate.
 """
 
 from __future__ import annotations
@@ -104,10 +108,12 @@ def axis_orders(axes: Sequence[Axis]) -> list[int]:
     return orders
 
 
-def continuation(nodes: FloatArray, parents: IntArray, walk: Sequence[int], is_root: Sequence[bool]) -> list[int]:
+def continuation(
+    nodes: FloatArray, parents: IntArray, walk: Sequence[int], is_root: Sequence[bool], least_reach: FloatArray
+) -> list[int]:
     """The child along which the axis through each node goes on, -1 at tips and at roots.
 
-    nodes (N,2) px; parents (N,), -1 at roots; walk: all nodes, parents before children.
+    nodes (N,2) px; parents (N,), -1 at roots; walk: all nodes, parents before children; least_reach (N,).
     """
     count = len(nodes)
     child = np.flatnonzero(parents >= 0)
@@ -125,6 +131,11 @@ def continuation(nodes: FloatArray, parents: IntArray, walk: Sequence[int], is_r
         if up[node] >= 0:
             reach[up[node]] = max(reach[up[node]], reach[node] + lengths[node])
     down = np.asarray(reach)[child] + length[child]
+
+    farthest = np.zeros(count)
+    np.maximum.at(farthest, parent, down)
+    leads_far = down >= least_reach[parent] * farthest[parent]
+    child, parent, straightness, down = (of[leads_far] for of in (child, parent, straightness, down))
 
     ongoing = [-1] * count
     straightest = np.full(count, -np.inf)
@@ -144,15 +155,16 @@ def axes_by_rule(
     parents: IntArray,
     walk: Sequence[int],
     plant: Sequence[int],
+    least_reach: FloatArray,
 ) -> tuple[list[Axis], IntArray]:
     """Split a rooted forest into axes by the rule above.
 
     nodes (N,2) px; parents (N,), -1 at roots; walk: all nodes, parents before children;
-    plant (N,) the plant index of each node.
+    plant (N,) the plant index of each node; least_reach (N,) in [0, 1], 1: the farthest always.
     Returns the axes, parents before laterals, and for each node the axis of the edge to its parent (-1 at roots).
     """
     up = parents.tolist()
-    ongoing = continuation(nodes, parents, walk, [p < 0 for p in up])
+    ongoing = continuation(nodes, parents, walk, [p < 0 for p in up], least_reach)
     axis_of_node = [-1] * len(nodes)
     lines: list[list[int]] = []
     axis_parent: list[int | None] = []

@@ -13,7 +13,7 @@ import numpy as np
 
 from treeformer import tiles
 from treeformer.axes import FloatArray
-from treeformer.branches import components
+from treeformer.branches import BoolArray, components
 from treeformer.decode import decode, decode_pairs
 from treeformer.derive import part
 from treeformer.doubles import without_doubles
@@ -29,6 +29,9 @@ from treeformer.tiles import Graph, Tile
 PLACE_DIGITS, SCORE_DIGITS = 2, 4
 # What an engine leaves out, or fills up with, has a score of 0, and is no node whatever the threshold.
 LEAST_SCORE = float(np.finfo(np.float32).tiny)
+# The axis of a root goes on along the straightest way that leads at least this share as far as the farthest: a
+# predicted main root would otherwise end at the first lateral that is better in line (benchmarks/predicted_axes.py).
+LEAST_REACH_OF_ROOTS = 1 / 3
 # Of so many tiles all edges are kept until someone has time for them, 256 kB each at most; then the likely ones alone.
 MOST_WITH_ALL_EDGES = 32
 
@@ -137,13 +140,22 @@ class Decoding:
             found = without_unsure_plants(found)
         assert found.node_score is not None
         assert found.edge_score is not None
-        return found.replace(
+        stated = found.replace(
             node_score=found.node_score.round(SCORE_DIGITS),
             edge_score=found.edge_score.round(SCORE_DIGITS),
             plant=found.plant_of_node,
             image_name=self.image_name,
             metadata={"model": self.options.model_name},
         )
+        return stated.with_axes(np.where(is_below_base(stated), LEAST_REACH_OF_ROOTS, 0.0))
+
+
+def is_below_base(skeleton: Skeleton) -> BoolArray:
+    """(N,) whether the tree of each node lies, by its length, below the base: whether it is of roots, not of shoots."""
+    base = skeleton.nodes[skeleton.bases, 1][skeleton.piece]
+    below = (skeleton.nodes[:, 1] - base)[skeleton.edges].mean(axis=1) * skeleton.edge_length
+    down: BoolArray = np.bincount(skeleton.piece[skeleton.edges[:, 0]], below, len(skeleton.bases)) > 0
+    return down[skeleton.piece]
 
 
 def without_unlikely_edges(skeleton: Skeleton, least_score: float) -> Skeleton:

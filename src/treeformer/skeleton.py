@@ -258,11 +258,30 @@ class Skeleton:
 
     @cached_property
     def _ruled(self) -> tuple[tuple[Axis, ...], IntArray]:
-        walk = self.walk
-        axes, axis_of_node = axes_by_rule(self.nodes, walk.parents, walk.order, self.plant_of_node.tolist())
+        return self._axes_by_rule(np.zeros(len(self)))
+
+    def _axes_by_rule(self, least_reach: FloatArray) -> tuple[tuple[Axis, ...], IntArray]:
+        walk, plant = self.walk, self.plant_of_node.tolist()
+        axes, axis_of_node = axes_by_rule(self.nodes, walk.parents, walk.order, plant, least_reach)
         edge_axis = np.full(len(self.edges), -1, dtype=np.intp)
         edge_axis[walk.edge[walk.edge >= 0]] = axis_of_node[walk.edge >= 0]
         return tuple(axes), frozen(edge_axis)
+
+    def with_axes(self, least_reach: ArrayLike) -> Skeleton:
+        """With axes found anew, as if a file had given them; for graphs that are not exact, as predictions are.
+
+        At a branch an axis passes over continuations that lead less than `least_reach` as far as the farthest one;
+        0 to 1, a number or one a node, (N,).
+
+        >>> bent = Skeleton([(0, 0), (0, 2), (0, 4), (9, 3)], [(0, 1), (1, 2), (1, 3)], root=0)
+        >>> [bent.axes[0].nodes, bent.with_axes(least_reach=0.5).axes[0].nodes]
+        [(0, 1, 2), (0, 1, 3)]
+        """
+        share = np.asarray(least_reach, dtype=np.float64)
+        if share.shape not in ((), (len(self),)) or not ((share >= 0) & (share <= 1)).all():
+            raise SkeletonError("least_reach must be within 0 and 1, one number or one a node")
+        axes, edge_axis = self._axes_by_rule(np.broadcast_to(share, len(self)))
+        return self._with(_axes=axes, _edge_axis=edge_axis)
 
     @cached_property
     def without_file_axes(self) -> Skeleton:
