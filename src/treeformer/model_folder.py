@@ -1,7 +1,7 @@
 """The folder that a trained model is: settings, weights, graph and card; opened, checked, and nothing unpickled.
 
 config.json        what kind of network, which input it takes, the thresholds tuned on validation, hashes
-model.safetensors  the weights, float16
+model.safetensors  the weights: matrices and kernels float16, vectors float32
 model.onnx         the graph; its weights are bytes of model.safetensors, so that they are stored once
 model-int8.onnx    the same with convolutions in 8 bits, of the same weights; not every model has it
 card.md            what it was trained on, figures, limits, licence

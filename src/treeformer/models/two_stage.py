@@ -86,7 +86,7 @@ class TwoStageConfig:
     alignment_power: float = 4.0
 
     # ---- training: squared errors of the maps
-    node_weight: float = 10.0  # a node covers about 9 px of its map, an edge about 250 of the other
+    node_weight: float = 10.0  # a node covers about 9 px of its map, an edge about 300 of the other
     direction_weight: float = 1.0
 
     def __post_init__(self) -> None:
