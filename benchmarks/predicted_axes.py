@@ -4,9 +4,9 @@ PYTHONPATH=src python benchmarks/predicted_axes.py --sets osr-roots barley-roots
 PYTHONPATH=src python benchmarks/predicted_axes.py --sets --synthetic taproot vine --count 10
 
 First with the axes that the prediction has, then with one share for all: 0 is the rule for files without axes, the
-straightest way; 1 is the longest way. Of each picture the length
-of all axes of order 0 (the trait `primary_length`, summed over plants) is divided by that of the truth, whose axes were
-given by hand or by a grammar. `TREEFORMER_DATA` names the folder of the public sets.
+straightest way; 1 is the longest way. Of each picture the length of all axes of order 0 (the trait `primary_length`,
+summed over plants) is divided by that of the truth, whose axes were given by hand or by a grammar. `TREEFORMER_DATA`
+names the folder of the public sets.
 """
 
 from __future__ import annotations

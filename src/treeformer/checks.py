@@ -38,6 +38,25 @@ def node_array(nodes: ArrayLike) -> FloatArray:
     return frozen(points)
 
 
+def places(points: ArrayLike) -> FloatArray:
+    """(2,) or (M,2) finite coordinates that need not be nodes."""
+    try:
+        wanted = np.asarray(points, dtype=np.float64)
+    except (TypeError, ValueError):
+        wanted = np.empty(0)
+    if wanted.shape[-1:] != (2,) or not np.isfinite(wanted).all():
+        raise SkeletonError("points must be two finite numbers, or an array of M×2 of them")
+    return wanted
+
+
+def node_shares(values: ArrayLike, count: int, what: str) -> FloatArray:
+    """(N,) numbers from 0 to 1, given as one for all nodes or one a node."""
+    shares = np.asarray(values, dtype=np.float64)
+    if shares.shape not in ((), (count,)) or not ((shares >= 0) & (shares <= 1)).all():
+        raise SkeletonError(f"{what} must be within 0 and 1, one number or one a node")
+    return np.broadcast_to(shares, count)
+
+
 def whole_numbers(values: ArrayLike, what: str) -> IntArray:
     """Integers of any shape, given as integers or as floats without a fraction."""
     try:

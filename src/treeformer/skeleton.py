@@ -21,6 +21,8 @@ from treeformer.checks import (
     image_size_pair,
     index_array,
     node_array,
+    node_shares,
+    places,
     root_array,
     value_array,
     whole_numbers,
@@ -277,10 +279,7 @@ class Skeleton:
         >>> [bent.axes[0].nodes, bent.with_axes(least_reach=0.5).axes[0].nodes]
         [(0, 1, 2), (0, 1, 3)]
         """
-        share = np.asarray(least_reach, dtype=np.float64)
-        if share.shape not in ((), (len(self),)) or not ((share >= 0) & (share <= 1)).all():
-            raise SkeletonError("least_reach must be within 0 and 1, one number or one a node")
-        axes, edge_axis = self._axes_by_rule(np.broadcast_to(share, len(self)))
+        axes, edge_axis = self._axes_by_rule(node_shares(least_reach, len(self), "least_reach"))
         return self._with(_axes=axes, _edge_axis=edge_axis)
 
     @cached_property
@@ -432,12 +431,7 @@ class Skeleton:
 
         if len(self.nodes) == 0:
             raise SkeletonError("an empty skeleton has no nearest node")
-        try:
-            wanted = np.asarray(points, dtype=np.float64)
-        except (TypeError, ValueError):
-            wanted = np.empty(0)
-        if wanted.shape[-1:] != (2,) or not np.isfinite(wanted).all():
-            raise SkeletonError("points must be two finite numbers, or an array of M×2 of them")
+        wanted = places(points)
         distance, index = cKDTree(self.nodes).query(wanted)
         if wanted.ndim == 1:
             return int(index), float(distance)

@@ -1,16 +1,11 @@
-"""The training loop on pictures of a few pixels: it learns, survives a kill, agrees with itself over two processes."""
+"""The training loop on pictures of a few pixels: it learns, agrees with itself over two processes, names mistakes."""
 
 from __future__ import annotations
 
 import csv
-import errno
 import json
-import os
 import shutil
-import signal
 import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,69 +15,18 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-import yaml
-from PIL import Image, ImageDraw
 
-import treeformer
-from treeformer import Skeleton, safetensors
+from tests.training.processes import ONE_THREAD, command
+from treeformer import safetensors
 from treeformer.data import Skipped
 from treeformer.errors import TreeformerError
 from treeformer.model_folder import open_model
 from treeformer.models import TreeFormer
 from treeformer.training import checkpoint
-from treeformer.training.checkpoint import CheckpointError
 from treeformer.training.config import ConfigError, SourceConfig, TrainingConfig, load_config
 from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, train
 from treeformer.training.setup import make_model
 from treeformer.training.stream import FixedPictures
-
-SIDE = 64
-# Sums over several threads come out differently each time, in the last bits.
-ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """Four drawings of a stem with two arms, 64×64, and their skeletons."""
-    out = tmp_path_factory.mktemp("trees")
-    rng = np.random.default_rng(0)
-    for number in range(4):
-        fork = rng.uniform(24, 40, 2)
-        nodes = np.array(
-            [(32, 60), fork, fork + rng.uniform((-20, -20), (-8, -8)), fork + rng.uniform((8, -20), (20, -8))]
-        )
-        image = Image.new("RGB", (SIDE, SIDE), "white")
-        pen = ImageDraw.Draw(image)
-        for u, v in ((0, 1), (1, 2), (1, 3)):
-            pen.line([*nodes[u], *nodes[v]], fill="black", width=2)
-        image.save(out / f"{number}.png")
-        skeleton = Skeleton(nodes, [(0, 1), (1, 2), (1, 3)], root=0, image_size=(SIDE, SIDE))
-        treeformer.write(skeleton, out / f"{number}.json")
-    return out
-
-
-@pytest.fixture
-def config_file(tmp_path, folder) -> Path:
-    source = {"path": str(folder), "split": ""}
-    settings = {
-        "name": "test",
-        "model": "tiny",
-        "model_options": {"tokens": 8, "denoising": False},
-        "data": {"train": [source], "valid": [source], "image_size": SIDE, "max_nodes": 8},
-        "optimiser": {"learning_rate": 2e-3, "backbone_factor": 1.0, "warmup_steps": 5, "ema_decay": 0.9},
-        "batch_size": 4,
-        "steps": 8,
-        "validate_every": 4,
-        "score": "edge_f1",
-        "precision": "32",
-    }
-    path = tmp_path / "test.yaml"
-    path.write_text(yaml.safe_dump(settings))
-    return path
-
-
-def command(config_file: Path, out: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "treeformer.training", str(config_file), str(out), "--accelerator", "cpu", *arguments]
 
 
 def losses(out: Path) -> dict[int, float]:
@@ -132,24 +76,6 @@ def test_a_validation_between_two_reports_leaves_the_mean_loss_alone(config_file
     assert losses(tmp_path / "out") == {LOG_EVERY: 1.0, 2 * LOG_EVERY: 1.0}
 
 
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(config_file, tmp_path):
-    straight, broken = tmp_path / "straight", tmp_path / "broken"
-    settings = ["steps=9", "validate_every=3"]
-    subprocess.run(command(config_file, straight, *settings), check=True, env=ONE_THREAD, stdout=subprocess.DEVNULL)
-    process = subprocess.Popen(command(config_file, broken, *settings), env=ONE_THREAD, stdout=subprocess.DEVNULL)
-    while not (broken / "checkpoint.safetensors").exists():
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    again = command(config_file, broken, *settings, "--resume")
-    subprocess.run(again, check=True, env=ONE_THREAD, stdout=subprocess.DEVNULL)
-    expected, got = (safetensors.read(out / "checkpoint.safetensors") for out in (straight, broken))
-    assert expected.keys() == got.keys()
-    for name in expected:
-        assert np.array_equal(expected[name], got[name]), name
-
-
 def test_two_processes_do_what_one_does(config_file, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for out, devices in ((one, "1"), (two, "2")):
@@ -172,193 +98,10 @@ def test_two_processes_do_what_one_does(config_file, tmp_path):
     assert np.mean(difference) < 2e-4
 
 
-def test_ctrl_c_ends_the_step_and_leaves_a_checkpoint(config_file, tmp_path):
-    out = tmp_path / "out"
-    started = subprocess.Popen(
-        command(config_file, out, "steps=100000", "validate_every=100000"), env=ONE_THREAD, stdout=subprocess.DEVNULL
-    )
-    while not (out / "log.csv").exists() or "loss" not in (out / "log.csv").read_text():
-        assert started.poll() is None
-        time.sleep(0.05)
-    started.send_signal(signal.SIGINT)
-    assert started.wait(timeout=120) == 130
-    progress = checkpoint.read_progress(out / "checkpoint.safetensors")
-    assert progress.step >= 20
-    assert progress.position == 4 * progress.step
-
-
-@pytest.mark.skipif(os.name != "posix", reason="sends signals to a process group")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_the_last_validation_loses_nothing(config_file, tmp_path, number):
-    """Terminals and schedulers send it to the processes that make and judge the pictures, too."""
-    out = tmp_path / "out"
-    started = subprocess.Popen(
-        command(config_file, out, "steps=20", "validate_every=1000", "data.workers=1"),
-        env=ONE_THREAD, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    while not (out / "checkpoint.safetensors").exists():
-        assert started.poll() is None
-        time.sleep(0.02)
-    os.killpg(started.pid, number)
-    assert "Traceback" not in started.communicate(timeout=120)[1]
-    assert started.returncode == 130
-    assert checkpoint.read_progress(out / "checkpoint.safetensors").step == 20
-    assert "valid_edge_f1" in (out / "log.csv").read_text()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process group")
-def test_a_scheduler_that_ends_all_processes_gets_a_checkpoint(config_file, tmp_path):
-    out = tmp_path / "out"
-    started = subprocess.Popen(
-        command(config_file, out, "steps=100000", "validate_every=100000", "data.workers=1"),
-        env=ONE_THREAD, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    while not (out / "log.csv").exists():
-        assert started.poll() is None
-        time.sleep(0.05)
-    os.killpg(started.pid, signal.SIGTERM)
-    assert "Traceback" not in started.communicate(timeout=120)[1]
-    assert started.returncode == 130
-    assert checkpoint.read_progress(out / "checkpoint.safetensors").step >= 20
-
-
-@pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process")
-def test_a_worker_passes_over_one_sigterm_and_not_over_two():
-    """Otherwise Python would wait for ever, at its end, for a worker that has not gone by itself."""
-    code = (
-        "from treeformer.training.stream import leave_signals as f; f(); print(flush=True); import time; time.sleep(99)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
-        worker.stdout.readline()
-        worker.terminate()
-        with pytest.raises(subprocess.TimeoutExpired):
-            worker.wait(0.5)
-        worker.terminate()
-        assert worker.wait(30) == -signal.SIGTERM
-
-
-def test_a_validation_that_fails_loses_nothing(config_file, tmp_path):
-    def broken(_model):
-        raise RuntimeError("no figures")
-
-    with pytest.raises(RuntimeError, match="no figures"):
-        train(load_config(config_file, ["steps=3"]), tmp_path / "out", accelerator="cpu", measure=broken)
-    assert checkpoint.read_progress(tmp_path / "out" / "checkpoint.safetensors").step == 3
-
-
-@pytest.mark.parametrize("file", ["best", "checkpoint"])
-def test_a_full_disk_is_one_line_that_names_the_file(config_file, tmp_path, monkeypatch, file):
-    def full(path, *content, write=safetensors.write):
-        if path.stem == file:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write(path, *content)
-
-    monkeypatch.setattr(safetensors, "write", full)
-    config = load_config(config_file, ["steps=1"])
-    with pytest.raises(CheckpointError, match=rf"out/{file}\.safetensors: cannot be written \(No space left"):
-        train(config, tmp_path / "out", accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5})
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-@pytest.mark.parametrize(
-    ("settings", "limits"),
-    [
-        (["steps=3"], {}),
-        (["steps=9"], {"max_minutes": 1e-6}),
-        (["steps=9", "validate_every=1", "patience_epochs=1", "epoch_pictures=4"], {}),
-    ],
-)
-def test_a_finished_run_says_so_and_stays_as_it_is(config_file, tmp_path, capsys, settings, limits):
-    config, out = load_config(config_file, settings), tmp_path / "out"
-    first = train(config, out, accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5}, **limits)
-    before = contents(out)
-    again = train(config, out, accelerator="cpu", resume=True, **limits)
-    assert again == first
-    assert contents(out) == before
-    assert capsys.readouterr().out.splitlines() == [
-        f"{out}: finished at step {first.step}; with more steps or time it would go on"
-    ]
-    longer = replace(config, steps=first.step + 1, patience_epochs=0)
-    assert train(longer, out, accelerator="cpu", resume=True).step == first.step + 1
-
-
-def test_a_run_that_goes_on_needs_its_first_weights_no_more(config_file, tmp_path):
-    def measure(_model):
-        return {"edge_f1": 0.5}
-
-    train(load_config(config_file, ["steps=1"]), tmp_path / "first", accelerator="cpu", measure=measure)
-    weights = tmp_path / "first" / "best.safetensors"
-    config = load_config(config_file, ["steps=1", f"start_from={weights}"])
-    train(config, tmp_path / "out", accelerator="cpu", measure=measure)
-    weights.unlink()
-    longer = replace(config, steps=2)
-    assert train(longer, tmp_path / "out", accelerator="cpu", measure=measure, resume=True).step == 2
-    with pytest.raises(TreeformerError, match=r"best\.safetensors"):
-        train(longer, tmp_path / "another", accelerator="cpu", measure=measure)
-
-
-@pytest.mark.parametrize("steps", [4, 5])
-def test_a_validation_that_a_kill_cut_off_is_made_up_for(config_file, tmp_path, steps):
-    """Whether it was the last one or one on the way: the weights that it would have kept may be the best."""
-
-    def killed(_model):
-        raise RuntimeError("killed")
-
-    config, out, validated = load_config(config_file, [f"steps={steps}"]), tmp_path / "out", []
-
-    def measure(_model):
-        validated.append(checkpoint.read_progress(out / "checkpoint.safetensors").step)
-        return {"edge_f1": 1 / len(validated)}
-
-    with pytest.raises(RuntimeError, match="killed"):
-        train(config, out, accelerator="cpu", measure=killed)
-    progress = train(config, out, accelerator="cpu", resume=True, measure=measure)
-    assert validated == [4, 5][: steps - 3]
-    assert (progress.step, progress.best_step) == (steps, 4)
-    assert checkpoint.read_progress(out / "checkpoint.safetensors") == progress
-
-
 def test_a_loss_that_is_no_number_ends_in_one_line(config_file, tmp_path):
     settings = ["optimiser.learning_rate=1.0e+30", "optimiser.warmup_steps=0", "steps=40", "validate_every=1000"]
     with pytest.raises(TreeformerError, match="not a number"):
         train(load_config(config_file, settings), tmp_path / "out", accelerator="cpu")
-
-
-def test_a_checkpoint_of_another_architecture_is_refused(config_file, tmp_path):
-    train(load_config(config_file, ["steps=1"]), tmp_path / "out", accelerator="cpu")
-    other = load_config(config_file, ["model_options={tokens: 8, denoising: false, width: 32}"])
-    with pytest.raises(TreeformerError, match="another architecture"):
-        train(other, tmp_path / "out", accelerator="cpu", resume=True)
-    with pytest.raises(TreeformerError, match="no checkpoint"):
-        train(load_config(config_file), tmp_path / "nothing", accelerator="cpu", resume=True)
-
-
-def test_a_damaged_checkpoint_is_one_line(config_file, tmp_path):
-    config, path = load_config(config_file, ["steps=1"]), tmp_path / "checkpoint.safetensors"
-    train(config, tmp_path, accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5})
-    whole, (_, metadata) = path.read_bytes(), safetensors.read_header(path)
-    arrays = {name: np.array(array) for name, array in safetensors.read(path).items()}
-    part = "optimiser/root_head.weight/exp_avg"
-    damaged = [
-        (arrays | {part: arrays[part][:, :3]}, metadata, "optimiser's state of root_head.weight does not fit"),
-        ({name: arrays[name] for name in arrays if name != part}, metadata, "state of root_head.weight does not fit"),
-        (arrays, metadata | {"progress": '{"step": "one"}'}, "its progress cannot be read"),
-        (arrays, {"config": "{}"}, "its progress cannot be read"),
-    ]
-    for *content, message in damaged:
-        safetensors.write(path, *content)
-        with pytest.raises(CheckpointError, match=f"checkpoint.safetensors: .*{message}"):
-            train(config, tmp_path, accelerator="cpu", resume=True)
-    path.write_bytes(whole[:-1])
-    with pytest.raises(TreeformerError, match="does not fit in the file"):
-        train(config, tmp_path, accelerator="cpu", resume=True)
-    without = {name: arrays[name] for name in arrays if not name.startswith("optimiser/root_head")}
-    safetensors.write(path, without, metadata)
-    again = train(replace(config, steps=2), tmp_path, accelerator="cpu", resume=True)
-    assert again.step == 2, "a part that was not trained before begins anew"
 
 
 @pytest.mark.parametrize(
@@ -452,7 +195,7 @@ def test_what_it_keeps_says_which_folder_it_was_fine_tuned_from(config_file, tmp
     (tmp_path / "begun").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "treeformer.training.loop.make_model", lambda config, **_trained: make_model(replace(config, start_from=""))
+        "treeformer.training.loop.make_model", lambda config, **_options: make_model(replace(config, start_from=""))
     )
     for number, (name, expected) in enumerate(
         [("default", "default"), ("begun", str(tmp_path / "begun")), ("weights.safetensors", None), ("", None)]
@@ -490,17 +233,6 @@ def test_a_wrong_option_is_one_line(config_file, tmp_path, option, message):
         train(load_config(config_file), tmp_path / "out", **({"accelerator": "cpu"} | option))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
-
-
-def test_an_earlier_run_is_not_written_over(config_file, tmp_path):
-    config, out = load_config(config_file, ["steps=1"]), tmp_path / "out"
-    train(config, out, accelerator="cpu")
-    before = (out / "checkpoint.safetensors").read_bytes()
-    with pytest.raises(TreeformerError, match="out: holds a run already: resume it"):
-        train(config, out, accelerator="cpu")
-    assert (out / "checkpoint.safetensors").read_bytes() == before
-    with pytest.raises(TreeformerError, match=r"test\.yaml: cannot be written to"):
-        train(config, config_file, accelerator="cpu")
 
 
 def test_a_gpu_that_is_not_there_is_one_line(config_file, tmp_path):

@@ -96,7 +96,7 @@ def train(
     torch.manual_seed(config.seed)
     torch.backends.cudnn.benchmark = True
     # What the configuration may have wrong is found out before other processes are started: they would fail, too.
-    model = make_model(config, trained=not resume)
+    model = make_model(config, with_weights=not resume)
     stream = PictureStream(config.data.train, config.data, config.seed)
     validator = None if measure else Validator(config, fabric.device)
     if validator is not None:

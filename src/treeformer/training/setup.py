@@ -53,14 +53,14 @@ def model_folder_of(start_from: str) -> str:
     return str(Path(start_from).resolve()) if start_from != DEFAULT and Path(start_from).is_dir() else start_from
 
 
-def make_model(config: TrainingConfig, *, trained: bool = True) -> Any:
-    """The model of a run, with the weights that it starts from; a run that goes on, `trained` False, has its own."""
+def make_model(config: TrainingConfig, *, with_weights: bool = True) -> Any:
+    """The model of a run; `with_weights`: those that it starts from, which a run that goes on does not need."""
     if config.model not in MODELS:
         raise ConfigError(f"model must be one of {', '.join(MODELS)}, not {config.model!r}")
     settings = MODELS[config.model].settings()
     chosen = build(type(settings), asdict(settings) | config.model_options, "model_options")
     model = MODELS[config.model].module(chosen)
-    if not trained:
+    if not with_weights:
         return model
     if config.start_from:
         path = _weights_file(config.start_from)
