@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from treeformer.models.config import TreeFormerConfig
-from treeformer.nn import deformable_triton
 from treeformer.nn.deformable_attention import DeformableAttention, Level
+from treeformer.nn.kernels import deformable as deformable_triton
 from treeformer.nn.positions import cell_centres
 
 PICTURE = 512

@@ -23,10 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from treeformer.decode import decode
-from treeformer.engines import open_engine
+from treeformer.decoding.decode import decode
+from treeformer.hub.model_folder import open_model
+from treeformer.inference.open_engine import open_engine
 from treeformer.metrics import evaluate_pair
-from treeformer.model_folder import open_model
 from treeformer.synthetic import picture
 
 ENGINES = (("onnx", "float32"), ("onnx", "int8"), ("torch", "auto"))

@@ -35,10 +35,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from treeformer import synthetic
-from treeformer.engines import RawPrediction, open_engine
-from treeformer.model_folder import GRAPH, WEIGHTS, ModelFolder, ModelSettings, open_model, write_config
-from treeformer.picture_task import Options, begin
-from treeformer.prediction import Predictor
+from treeformer.hub.model_folder import GRAPH, WEIGHTS, ModelFolder, ModelSettings, open_model, write_config
+from treeformer.inference.engine import RawPrediction
+from treeformer.inference.open_engine import open_engine
+from treeformer.inference.options import Options
+from treeformer.inference.predictor import Predictor
+from treeformer.inference.prepare import begin
 
 CORES = 2
 WARM_UP = 4  # batches before the clock starts: processes and kernels are warm then
@@ -166,7 +168,7 @@ def many(paths: list[Path], count: int) -> Iterable[Path]:
 class StandIn:
     """In place of a network: 52 nodes a picture, 256 candidates, whatever it sees."""
 
-    name, input_size = "stand-in", 512
+    name, device, preferred_batch, input_size = "stand-in", "cpu", 64, 512
 
     def __init__(self, batch: int, nodes: int = 52, candidates: int = 256) -> None:
         random = np.random.default_rng(0)

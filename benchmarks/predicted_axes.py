@@ -18,10 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
+import treeformer
 from treeformer import formats
-from treeformer.images import IMAGE_SUFFIXES
-from treeformer.model_report import synthetic_set
-from treeformer.prediction import Predictor
+from treeformer._util.images import IMAGE_SUFFIXES
+from treeformer.inference.evaluate import synthetic_set
+from treeformer.inference.predictor import Predictor
 from treeformer.skeleton import Skeleton
 
 SOURCES = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -46,7 +47,7 @@ def pairs_of_synthetic(model: Predictor, preset: str, count: int) -> Iterator[Pa
 
 
 def primary_length(skeleton: Skeleton) -> float:
-    return float(skeleton.traits()["primary_length"].sum())
+    return float(treeformer.measure(skeleton)["primary_length"].sum())
 
 
 def report(name: str, pairs: Iterator[Pair]) -> None:

@@ -14,8 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from treeformer.inference.evaluate import synthetic_set
 from treeformer.metrics import Estimate, street_mover_distance, street_mover_distance_paper, summarise
-from treeformer.model_report import synthetic_set
 from treeformer.skeleton import Skeleton
 
 NODE_COUNTS = (0, 21, 41, 61, 81, 100)

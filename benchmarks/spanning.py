@@ -24,8 +24,9 @@ import scipy
 import scipy.sparse.csgraph
 import torch
 
-from treeformer import spanning as single
-from treeformer.nn import minimum_spanning_tree, spanning_triton
+from treeformer.decoding import spanning as single
+from treeformer.nn import minimum_spanning_tree
+from treeformer.nn.kernels import spanning as spanning_triton
 
 KINDS = ("distinct", "ties", "asymmetric", "holes", "wild")
 CPU_BATCH = 16
@@ -108,7 +109,9 @@ def cpu_table(repeats: int) -> None:
     print(
         f"\nCPU, float32, ms a graph, and how many times faster than NetworkX (batch {CPU_BATCH}, medians of {repeats})"
     )
-    print(f"{'nodes':>6} {'NetworkX':>10} {'SciPy':>16} {'treeformer.spanning':>22} {'treeformer.nn, batch':>22}")
+    print(
+        f"{'nodes':>6} {'NetworkX':>10} {'SciPy':>16} {'treeformer.decoding.spanning':>22} {'treeformer.nn, batch':>22}"
+    )
     for nodes in CPU_NODES:
         times: dict[str, list[float]] = {"networkx": [], "scipy": [], "single": [], "batch": []}
         for repeat in range(repeats):

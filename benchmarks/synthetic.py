@@ -19,7 +19,7 @@ import numpy
 import PIL
 from PIL import Image
 
-from treeformer.files import whole_file
+from treeformer._util.files import whole_file
 from treeformer.synthetic import LOOKS, PRESETS, generate, picture
 
 FIRST_SEED = 1000

@@ -18,10 +18,11 @@ from typing import Any
 
 import torch
 
+from treeformer.data.config import DataConfig, SourceConfig
+from treeformer.data.loader import Batch, on_device, training_loader
+from treeformer.data.mixture import PictureStream
 from treeformer.models import TreeFormer, TreeFormerConfig
-from treeformer.training.config import DataConfig, SourceConfig
-from treeformer.training.graphed_step import GraphedStep
-from treeformer.training.stream import Batch, PictureStream, on_device, training_loader
+from treeformer.training.step import CudaGraphStep, TrainingStep
 
 
 def make(settings: dict[str, Any], device: torch.device, compiled: bool) -> tuple[TreeFormer, torch.optim.Optimizer]:
@@ -40,22 +41,17 @@ class Step:
 
     def __init__(self, settings: dict[str, Any], example: Batch, device: torch.device, graphs: bool) -> None:
         self.model, self.optimiser = make(settings, device, compiled=device.type == "cuda")
-        self.device, self.graphs = device, graphs
-        self.graphed = GraphedStep(self.model, example, self.precision) if graphs else None
-
-    def precision(self) -> torch.autocast:
-        on_gpu, cached = self.device.type == "cuda", not self.graphs
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=on_gpu, cache_enabled=cached)
+        bf16 = device.type == "cuda"
+        self.step = TrainingStep(self.model, bf16=bf16)
+        self.graph = CudaGraphStep(self.model, example, bf16=bf16) if graphs else None
 
     def __call__(self, batch: Batch) -> None:
-        if self.graphed is not None:
-            self.graphed(batch, batch.targets.mask.sum().clamp(min=1).float())
+        node_count = batch.targets.mask.sum().clamp(min=1).float()
+        if self.graph is not None:
+            self.graph(batch, node_count)
         else:
             self.optimiser.zero_grad(set_to_none=True)
-            images = (batch.images.float() / 255.0).contiguous(memory_format=torch.channels_last)
-            with self.precision():
-                parts = self.model.loss(self.model(images, batch.targets), batch.targets)
-            torch.stack(list(parts.values())).sum().backward()
+            self.step(batch.images, batch.targets, node_count)["loss"].backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimiser.step()
 

@@ -29,7 +29,7 @@ from sleap_roots import DicotPipeline, OlderMonocotPipeline
 from sleap_roots.summary import get_summary
 
 from treeformer import Skeleton
-from treeformer.formats import rsml
+from treeformer.formats.rsml import reader as rsml
 from treeformer.traits import STATISTICS, measure, scanline_counts
 
 FloatArray = NDArray[np.float64]

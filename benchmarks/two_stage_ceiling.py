@@ -15,10 +15,10 @@ import numpy as np
 import torch
 
 from treeformer import Skeleton, synthetic
+from treeformer.baselines.two_stage.model import MapOutput, TwoStage, TwoStageConfig
+from treeformer.baselines.two_stage.target_maps import Maps
 from treeformer.metrics import evaluate_pair
-from treeformer.models.two_stage import MapOutput, TwoStage, TwoStageConfig
 from treeformer.nn.targets import Targets
-from treeformer.nn.truth_maps import Maps
 
 SIZE = (512, 512)
 FIGURES = ("node_f1", "edge_f1", "exact_rate", "topo_paper_f1", "smd_paper")

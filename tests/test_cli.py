@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import treeformer
-from tests.fake_engine import line_engine, predictor
+from tests.inference.fake_engine import line_engine, predictor
 from treeformer import Skeleton, synthetic
 from treeformer.examples import EXAMPLE, PICTURES, SEEDS
 
@@ -158,7 +158,7 @@ def test_no_drawing_and_no_table_takes_the_place_of_what_it_is_made_from(run, pl
 
 
 def test_the_demo_leaves_things_to_look_at(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("treeformer.model_folder.DEFAULT_FOLDER", tmp_path / "no model")
+    monkeypatch.setattr("treeformer.hub.model_folder.DEFAULT_FOLDER", tmp_path / "no model")
     code, out, _ = run("demo", "-o", tmp_path)
     assert code == 0
     for line in out.splitlines()[-4:]:
@@ -167,8 +167,8 @@ def test_the_demo_leaves_things_to_look_at(run, tmp_path, monkeypatch):
 
 def test_the_demo_predicts_where_there_is_a_model(run, tmp_path, monkeypatch):
     sees_a_line = predictor(line_engine(side=512))
-    monkeypatch.setattr("treeformer.model_folder.DEFAULT_FOLDER", tmp_path)
-    monkeypatch.setattr("treeformer.prediction.Predictor", lambda *_, **__: sees_a_line)
+    monkeypatch.setattr("treeformer.hub.model_folder.DEFAULT_FOLDER", tmp_path)
+    monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: sees_a_line)
     code, out, _ = run("demo", "-o", tmp_path / "out")
     assert code == 0
     for picture in PICTURES:
@@ -297,7 +297,7 @@ def test_a_file_in_the_way_of_a_folder_is_one_line(run, plants, tmp_path):
 
 
 def test_the_demo_says_before_the_work_that_a_file_is_in_the_way(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("treeformer.prediction.Predictor", None)  # not even loaded
+    monkeypatch.setattr("treeformer.inference.predictor.Predictor", None)  # not even loaded
     (tmp_path / "file").write_text("in the way")
     code, _, err = run("demo", "-o", tmp_path / "file")
     assert code == 2

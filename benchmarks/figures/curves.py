@@ -10,8 +10,8 @@ from benchmarks.tables.domains import DOMAINS
 from benchmarks.tables.results import Result
 from benchmarks.tables.spec import OURS, TABLES, TEST_TIME, TRAIN_TIME, UNCONSTRAINED
 
+from treeformer._util.files import whole_file
 from treeformer.errors import TreeformerError
-from treeformer.files import whole_file
 
 REGIMES = (UNCONSTRAINED, TEST_TIME, TRAIN_TIME, OURS)
 COLOURS = ("tab:gray", "tab:blue", "tab:orange", "tab:red")

@@ -15,11 +15,12 @@ from benchmarks.tables.domains import DOMAINS, SOURCES, make_ready
 from benchmarks.tables.recipes import REAL, Run, Scale
 from PIL import Image
 
-from treeformer.data import FolderDataset, Sample, augment
+from treeformer._util.files import whole_file
+from treeformer._util.images import open_image
+from treeformer.data import FolderDataset, Sample
+from treeformer.data import augmentation as augment
 from treeformer.draw import draw, draw_comparison
 from treeformer.errors import TreeformerError
-from treeformer.files import whole_file
-from treeformer.images import open_image
 from treeformer.metrics import evaluate_pair, summarise
 from treeformer.skeleton import Skeleton
 
@@ -50,7 +51,7 @@ def pictures_of(name: str, data: Path, scale: Scale, count: int) -> list[Sample]
 
 def whole_in_frame(sample: Sample, side: tuple[int, int]) -> Sample:
     """The whole picture and its skeleton in a frame of this (width, height)."""
-    from treeformer.training.stream import into_frame
+    from treeformer.data.mixture import into_frame
 
     affine = into_frame((sample.image.shape[1], sample.image.shape[0]), side)
     return Sample(augment.warp(sample.image, affine, side), augment.move(sample.skeleton, affine, side), sample.name)

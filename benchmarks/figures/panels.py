@@ -24,7 +24,7 @@ HEADINGS = ("input", "two-stage", "unconstrained", "test-time constraint", "ours
 
 def test_samples(domain: str, data: Path, scale: Scale, indices: Sequence[int]) -> list[Sample]:
     """Test pictures of a domain, by their places in the set."""
-    from treeformer.training.stream import FixedPictures
+    from treeformer.data.mixture import FixedPictures
 
     DOMAINS[domain].make_ready(data)
     run = Run(domain, "sfs", 0)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
+from treeformer._util.files import whole_file
 from treeformer.draw import EDGE, EDGE_COLOURS, KEY_POINT, NODE, NODE_COLOURS, ROOT
 from treeformer.errors import TreeformerError
-from treeformer.files import whole_file
 
 TILE_PX = 288
 GAP_PX = 4

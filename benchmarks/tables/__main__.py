@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     try:
         if options.take:
-            from benchmarks.tables.carry import take
+            from benchmarks.tables.transfer import take
 
             taken = take(options.take, runs=options.runs, results_folder=options.results)
             print(f"taken over: {', '.join(taken)}", file=sys.stderr)
@@ -99,7 +99,7 @@ def chosen_runs(options: argparse.Namespace) -> list[Run]:
 
 
 def _train(options: argparse.Namespace) -> None:
-    from benchmarks.tables.side_by_side import train_runs
+    from benchmarks.tables.parallel import train_runs
 
     if options.rehearse and options.results.resolve() == results.FOLDER.resolve():
         raise TreeformerError("a rehearsal needs a folder of its own: --results FOLDER")

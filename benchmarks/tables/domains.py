@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from treeformer.data.config import DataConfig, SourceConfig
 from treeformer.errors import TreeformerError
-from treeformer.training.config import DataConfig, SourceConfig
 
 SIDE_PX = 512
 SPLIT_FOR_VALIDATION, SPLIT_FOR_TEST = "valid", "test"
@@ -77,7 +77,7 @@ class Domain:
 def small_pictures(source: SourceConfig, side_px: int, max_nodes: int, count: int) -> tuple[int, ...]:
     """The places in their source of the first `count` pictures that have at most `max_nodes` nodes."""
     from treeformer.data import Sample
-    from treeformer.training.stream import FixedPictures
+    from treeformer.data.mixture import FixedPictures
 
     pictures = FixedPictures((source,), DataConfig(image_size=side_px, max_nodes=max_nodes))
     fitting = (place for place in range(len(pictures)) if isinstance(pictures[place][0], Sample))

@@ -10,8 +10,9 @@ from typing import Any
 
 from benchmarks.tables.domains import DOMAINS, SIDE_PX, Domain
 
+from treeformer.data.config import DataConfig
 from treeformer.errors import TreeformerError
-from treeformer.training.config import DataConfig, OptimiserConfig, TrainingConfig
+from treeformer.training.config import OptimiserConfig, TrainingConfig
 
 Settings = Mapping[str, Any]
 # More than any run takes: time alone ends it.
@@ -187,7 +188,7 @@ def run_named(name: str) -> Run:
 
 def edge_weight_total(config: TrainingConfig) -> float | None:
     """The sum of the weights of all edge losses; None for a model that has none."""
-    from treeformer.models.registry import MODELS
+    from treeformer.training.registry import MODELS
 
     if config.model not in MODELS:
         return None

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from treeformer._util.files import whole_file
 from treeformer.errors import TreeformerError
-from treeformer.files import whole_file
 
 FOLDER = Path(__file__).parents[1] / "results"
 DIGITS = 6

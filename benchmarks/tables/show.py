@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from benchmarks.tables.build import Block, Built, BuiltRow
 from benchmarks.tables.spec import Column
 
+from treeformer._util.files import whole_file
 from treeformer.errors import TreeformerError
-from treeformer.files import whole_file
 from treeformer.metrics import Estimate
 
 if TYPE_CHECKING:

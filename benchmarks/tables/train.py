@@ -16,8 +16,8 @@ from benchmarks.tables import results
 from benchmarks.tables.domains import DOMAINS
 from benchmarks.tables.recipes import REAL, RECIPES, Run, Scale, as_table, edge_weight_total
 
+from treeformer._util.files import whole_file
 from treeformer.errors import TreeformerError
-from treeformer.files import whole_file
 from treeformer.training.config import TrainingConfig
 
 WEIGHTS, SETTINGS = "weights.safetensors", "settings.json"
@@ -29,7 +29,7 @@ CURVE_METRICS = (
 
 def missing(run: Run, data: Path) -> str:
     """Why a run cannot be trained here; "" where it can."""
-    from treeformer.models.registry import MODELS
+    from treeformer.training.registry import MODELS
 
     model = RECIPES[run.recipe].model
     if model not in MODELS:
@@ -126,10 +126,10 @@ def load(folder: Path, device: Any) -> Any:
     import numpy as np
     import torch
 
-    from treeformer import safetensors
-    from treeformer.models.registry import MODELS
+    from treeformer._util.config import build
+    from treeformer.hub import safetensors
     from treeformer.training import checkpoint
-    from treeformer.training.config import build
+    from treeformer.training.registry import MODELS
 
     path = folder / WEIGHTS
     if not path.exists():
@@ -148,10 +148,11 @@ def load(folder: Path, device: Any) -> Any:
 
 def _write_weights(folder: Path, config: TrainingConfig) -> None:
     """The averaged weights at the end, in half precision: what is tested, kept and drawn with."""
-    from treeformer import safetensors
+    from benchmarks.weight_parts import halved
+
+    from treeformer.hub import safetensors
     from treeformer.training.checkpoint import averaged_weights
     from treeformer.training.loop import CHECKPOINT
-    from treeformer.training.weight_parts import halved
 
     weights = halved(averaged_weights(folder / CHECKPOINT))
     metadata = {"run": config.name, "model": config.model, "model_options": json.dumps(config.model_options)}
@@ -211,7 +212,7 @@ def fingerprint(path: str) -> str:
 
     Of the tensors, not of the file: the default model leaves out the last stage, and may be given a file without it.
     """
-    from treeformer import safetensors
+    from treeformer.hub import safetensors
 
     if not path:
         return ""

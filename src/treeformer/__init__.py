@@ -6,11 +6,11 @@ TYPE_CHECKING = False  # typing has it, too, but is longer in coming than all el
 if TYPE_CHECKING:
     from typing import Any
 
-    from treeformer.axes import Axis, Function, Plant
     from treeformer.errors import FormatError, SkeletonError, TreeformerError
     from treeformer.formats import read, read_all, write
-    from treeformer.prediction import load_model, predict
-    from treeformer.skeleton import Skeleton
+    from treeformer.inference.predictor import load_model, predict
+    from treeformer.skeleton import Axis, Function, Plant, Skeleton
+    from treeformer.traits import measure
 
 __version__ = "0.1.0"
 
@@ -24,6 +24,7 @@ __all__ = [
     "TreeformerError",
     "__version__",
     "load_model",
+    "measure",
     "predict",
     "read",
     "read_all",
@@ -31,11 +32,11 @@ __all__ = [
 ]
 
 _NAMES_OF = {
-    "axes": ("Axis", "Function", "Plant"),
     "errors": ("FormatError", "SkeletonError", "TreeformerError"),
     "formats": ("read", "read_all", "write"),
-    "prediction": ("load_model", "predict"),
-    "skeleton": ("Skeleton",),
+    "inference.predictor": ("load_model", "predict"),
+    "skeleton": ("Axis", "Function", "Plant", "Skeleton"),
+    "traits": ("measure",),
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from treeformer.axes import FloatArray, IntArray
+from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 

@@ -14,7 +14,7 @@ from benchmarks.figures.sheet import GAP_PX, HEADING_PX, TILE_PX, save_small, sh
 from benchmarks.tables.recipes import Run
 from PIL import Image
 
-from tests.benchmarks.made_up import result, row
+from tests.benchmarks.factories import result, row
 from treeformer.errors import TreeformerError
 
 RUN = Run("synthetic", "sfs", 0)

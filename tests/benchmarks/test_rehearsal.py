@@ -15,8 +15,8 @@ from benchmarks.tables.recipes import REHEARSAL, Run
 from benchmarks.tables.train import SETTINGS, missing, train_run
 from PIL import Image
 
-from treeformer import safetensors
 from treeformer.errors import TreeformerError
+from treeformer.hub import safetensors
 from treeformer.training.loop import CHECKPOINT
 
 RUN = Run("synthetic", "sfs", 0)
@@ -36,7 +36,7 @@ def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
     tables(["table1", "--run", *common, *places, *only, "--bring", str(tmp_path / "brought"), "--commit", "c0ffee"])
 
     # It is not trained again.
-    monkeypatch.setattr("benchmarks.tables.side_by_side.multiprocessing", None)
+    monkeypatch.setattr("benchmarks.tables.parallel.multiprocessing", None)
     tables(["table1", "--run", *common, *places, *only])
     assert {path.name for path in (tmp_path / "brought").iterdir()} == {
         f"{RUN.name}.json",
@@ -130,7 +130,7 @@ def test_what_cannot_be_trained_here_is_passed_over(tmp_path, monkeypatch, capsy
     assert "osr-roots is not in the folder" in missing(osr, tmp_path)
     with pytest.raises(TreeformerError, match="osr-roots is not in the folder"):
         train(tmp_path, osr)
-    monkeypatch.setattr("treeformer.models.registry.MODELS", {})
+    monkeypatch.setattr("treeformer.training.registry.MODELS", {})
     assert missing(RUN, tmp_path) == "there is no model 'default' yet"
     tables(["lambda", "--run", "--rehearse", "--results", str(tmp_path), "--data", str(tmp_path)])
     captured = capsys.readouterr()

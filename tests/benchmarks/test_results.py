@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("torch")
 
 from benchmarks.tables import results
-from benchmarks.tables.carry import bring_results, take
 from benchmarks.tables.recipes import Run
+from benchmarks.tables.transfer import bring_results, take
 
-from tests.benchmarks.made_up import result, row
+from tests.benchmarks.factories import result, row
 from treeformer.errors import TreeformerError
 
 SFS, PLAIN = Run("synthetic", "sfs", 0), Run("synthetic", "plain", 0)

@@ -18,11 +18,11 @@ from benchmarks.tables.recipes import AGAIN, INGREDIENTS, RECIPES, REHEARSAL, Ru
 from benchmarks.tables.show import markdown, write_markdown
 from benchmarks.tables.spec import PICTURES_SEEN, TABLES, all_runs
 
-from tests.benchmarks.made_up import result, row
+from tests.benchmarks.factories import result, row
+from treeformer._util.config import build as build_settings
+from treeformer.data.mixture import FixedPictures
 from treeformer.errors import TreeformerError
-from treeformer.models.registry import MODELS
-from treeformer.training.config import build as build_settings
-from treeformer.training.stream import FixedPictures
+from treeformer.training.registry import MODELS
 
 SFS, PLAIN = Run("synthetic", "sfs", 0), Run("synthetic", "plain", 0)
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"

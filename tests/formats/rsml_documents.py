@@ -7,7 +7,7 @@ from pathlib import Path
 from lxml import etree
 
 from treeformer import Skeleton
-from treeformer.formats import rsml
+from treeformer.formats.rsml import reader as rsml
 
 # What a file says of itself, as it is read.
 METADATA = {

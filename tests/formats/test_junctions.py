@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treeformer import Skeleton, SkeletonError
-from treeformer.axes import FloatArray
+from treeformer._util.arrays import FloatArray
 from treeformer.formats.junctions import JoinedAxes, join_axes
 
 

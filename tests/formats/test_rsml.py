@@ -13,8 +13,8 @@ from lxml import etree
 
 from tests.formats.rsml_documents import LIBERAL, document, lines_in_file, lines_of, root, written
 from treeformer import Function, Skeleton
-from treeformer.formats import rsml
-from treeformer.formats.rsml_metadata import iso_date, scale
+from treeformer.formats.rsml import reader as rsml
+from treeformer.formats.rsml.metadata import iso_date, scale
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.formats.rsml_documents import LIBERAL, document, root, written
 from treeformer import FormatError, Skeleton
-from treeformer.formats import rsml
+from treeformer.formats.rsml import reader as rsml
 
 BOMB = """<?xml version="1.0"?><!DOCTYPE rsml [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;">]>
 <rsml><scene><plant label="&c;"/></scene></rsml>"""

@@ -14,8 +14,8 @@ from lxml import etree
 
 from tests.formats.rsml_documents import METADATA, written
 from treeformer import Axis, Function, Plant, Skeleton
-from treeformer.formats import rsml
 from treeformer.formats.junctions import join_axes
+from treeformer.formats.rsml import reader as rsml
 
 TEXT = st.text(max_size=8).filter(lambda text: not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", text))
 NUMBER = st.floats(allow_nan=False, allow_infinity=False)

@@ -16,8 +16,9 @@ from lxml import etree
 
 from tests.formats.rsml_documents import METADATA, written
 from treeformer import Axis, FormatError, Function, Skeleton
-from treeformer.formats import rsml, rsml_metadata
-from treeformer.formats.rsml_metadata import decimal_text
+from treeformer.formats.rsml import metadata as rsml_metadata
+from treeformer.formats.rsml import reader as rsml
+from treeformer.formats.rsml.metadata import decimal_text
 
 # ---- what is filled in --------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.strategies import forests
 from treeformer import FormatError, Skeleton
-from treeformer.formats import own_json, swc
+from treeformer.formats import native_json as own_json
+from treeformer.formats import swc
 
 in_one_folder = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 finite = st.floats(allow_nan=False, allow_infinity=False)

@@ -14,8 +14,8 @@ from PIL import Image
 
 import treeformer
 from treeformer import Skeleton, TreeformerError
+from treeformer.inference.batch import plan
 from treeformer.metrics.report import Case, evaluate_cases, folder_cases
-from treeformer.picture_batch import plan
 
 
 @pytest.fixture

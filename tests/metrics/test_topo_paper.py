@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.metrics.paper_twin import paper_twin
+from tests.metrics.reference import paper_twin
 from tests.metrics.trees import SIZE, faulty_pairs, jittered, random_tree, subdivided
 from treeformer import Skeleton
 from treeformer.metrics import topo, topo_paper

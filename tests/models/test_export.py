@@ -14,17 +14,19 @@ import torch
 from typer.testing import CliRunner
 
 from tests.models.untrained import LARGE, SIDE, THRESHOLDS, network
-from treeformer import safetensors
+from treeformer.baselines.ggt.model import GGTConfig
+from treeformer.baselines.two_stage.model import TwoStageConfig
 from treeformer.cli import app
-from treeformer.decode import decode
-from treeformer.engines import RawPrediction, open_engine
+from treeformer.decoding.decode import decode
 from treeformer.errors import TreeformerError
-from treeformer.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolderError, ModelSettings, open_model
-from treeformer.models import InferenceModel, TreeFormer, inference
+from treeformer.hub import safetensors
+from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolderError, ModelSettings, open_model
+from treeformer.inference.engine import RawPrediction
+from treeformer.inference.open_engine import open_engine
+from treeformer.models import InferenceModel, TreeFormer
 from treeformer.models import export as export_module
+from treeformer.models import inference_model as inference
 from treeformer.models.export import export_model, load_trained, save_pretrained
-from treeformer.models.ggt import GGTConfig
-from treeformer.models.two_stage import TwoStageConfig
 from treeformer.nn.heat_map import peaks
 from treeformer.synthetic import picture
 
@@ -190,8 +192,8 @@ def test_the_engines_need_no_torch(folder, pictures, tmp_path):
     code = f"""
 import sys; sys.modules["torch"] = None
 import numpy as np
-from treeformer.engines import open_engine
-from treeformer.model_folder import open_model
+from treeformer.inference.open_engine import open_engine
+from treeformer.hub.model_folder import open_model
 engine = open_engine(open_model({str(folder.path)!r}), threads=1)
 print(engine.name, engine(np.load({str(tmp_path / "pictures.npy")!r})).points.shape[0])
 """

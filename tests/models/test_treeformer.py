@@ -12,10 +12,11 @@ from PIL import Image, ImageDraw
 
 from treeformer import Skeleton
 from treeformer.errors import TreeformerError
-from treeformer.models import Targets, TreeFormer, TreeFormerConfig
-from treeformer.models.objective import adjacency_of_tokens, targets_of_tokens
+from treeformer.models import TreeFormer, TreeFormerConfig
+from treeformer.models.criterion import adjacency_of_tokens, targets_of_tokens
 from treeformer.models.treeformer import denoising_mask
 from treeformer.nn.matching import Matching
+from treeformer.nn.targets import Targets
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

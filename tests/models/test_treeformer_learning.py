@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.models.by_heart import learn_by_heart
+from tests.models.overfit import learn_by_heart
 from tests.models.test_treeformer import BENT, FORKED, draw
-from treeformer.models import Targets, TreeFormer, TreeFormerConfig
+from treeformer.models import TreeFormer, TreeFormerConfig
 from treeformer.nn.sfs import edge_margin
 from treeformer.nn.spanning import minimum_spanning_tree
+from treeformer.nn.targets import Targets
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

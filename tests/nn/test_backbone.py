@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from treeformer import safetensors
 from treeformer.errors import FormatError
+from treeformer.hub import safetensors
 from treeformer.nn.backbone import FrozenBatchNorm, ResNet, conv_norm, load_backbone
 
 

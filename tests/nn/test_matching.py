@@ -11,7 +11,7 @@ import torch
 from tests.nn.kernels import KERNEL_DEVICE, needs_cuda, needs_kernel
 from treeformer import Skeleton
 from treeformer.errors import TreeformerError
-from treeformer.nn import assignment_triton
+from treeformer.nn.kernels import assignment as assignment_triton
 from treeformer.nn.matching import WORST, assign, match
 from treeformer.nn.targets import Targets
 

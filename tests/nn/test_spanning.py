@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.decoding.test_spanning import KINDS, as_edges, kruskal, random_costs
 from tests.nn.kernels import KERNEL_DEVICE, needs_cuda, needs_kernel
-from tests.test_spanning import KINDS, as_edges, kruskal, random_costs
 from treeformer import TreeformerError
-from treeformer import spanning as twin
-from treeformer.nn import minimum_spanning_tree, spanning_triton
+from treeformer.decoding import spanning as twin
+from treeformer.nn import minimum_spanning_tree
+from treeformer.nn.kernels import spanning as spanning_triton
 from treeformer.nn.spanning import spanning_forest
 
 

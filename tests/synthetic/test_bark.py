@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from treeformer import Axis, Skeleton
-from treeformer.synthetic import bark, generate, noise
-from treeformer.synthetic.canvas import Canvas, Sketch
-from treeformer.synthetic.daylight import Daylight, draw_daylight
-from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.material import Backdrop, plant_strokes
-from treeformer.synthetic.raster import rasterise_layers
+from treeformer.synthetic import generate
+from treeformer.synthetic.painting import noise
+from treeformer.synthetic.painting.canvas import Canvas, Sketch
+from treeformer.synthetic.painting.material import Backdrop, plant_strokes
+from treeformer.synthetic.painting.raster import rasterise_layers
+from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.scenes.outdoor import bark
+from treeformer.synthetic.scenes.outdoor.daylight import Daylight, draw_daylight
 
 GREY = Daylight("overcast", 0.0, (0.0, -1.0, 0.0), 1.0, (1.0, 1.0, 1.0))
 FLAT = bark.Wood((200, 200, 200), (200, 200, 200), noise.rough(), 0.0, 0.0, (0, 0, 0))

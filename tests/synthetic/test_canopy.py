@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treeformer.synthetic import canopy, generate, noise
-from treeformer.synthetic.canvas import Canvas
-from treeformer.synthetic.daylight import Daylight
-from treeformer.synthetic.dice import Dice
+from treeformer.synthetic import generate
+from treeformer.synthetic.painting import noise
+from treeformer.synthetic.painting.canvas import Canvas
+from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.scenes.outdoor import canopy
+from treeformer.synthetic.scenes.outdoor.daylight import Daylight
 
 LIGHT = Daylight("bright", 0.7, (0.8, -0.5, 0.4), 0.55, (1.0, 1.0, 1.0))
 GREEN = ((80.0, 100.0, 40.0), 0.2)

@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from treeformer.synthetic import dish
-from treeformer.synthetic.canvas import Canvas, Sketch
-from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.dish import Dish, inside_outline
+from treeformer.synthetic.painting.canvas import Canvas, Sketch
+from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.scenes.plate import dish
+from treeformer.synthetic.scenes.plate.dish import Dish, inside_outline
 
 SHAPES = [
     Dish((50.0, 40.0), (40.0, 30.0), 8.0),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treeformer.synthetic import foliage
-from treeformer.synthetic.canvas import Canvas
-from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.painting.canvas import Canvas
+from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.scenes.outdoor import crown as foliage
 
 
 def painted(canvas: Canvas) -> np.ndarray:

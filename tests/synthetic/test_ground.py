@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from treeformer import Skeleton
-from treeformer.synthetic import ground, noise
-from treeformer.synthetic.canvas import Canvas, Sketch
-from treeformer.synthetic.daylight import Daylight, draw_daylight
-from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.material import plant_strokes
-from treeformer.synthetic.raster import rasterise_layers
+from treeformer.synthetic.painting import noise
+from treeformer.synthetic.painting.canvas import Canvas, Sketch
+from treeformer.synthetic.painting.material import plant_strokes
+from treeformer.synthetic.painting.raster import rasterise_layers
+from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.scenes.outdoor import ground
+from treeformer.synthetic.scenes.outdoor.daylight import Daylight, draw_daylight
 
 
 @pytest.mark.parametrize("tile", [ground.turf, ground.litter])

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treeformer import Skeleton, TreeformerError
-from treeformer.synthetic import SPLITS, generate, lsystem
-from treeformer.synthetic.dice import Dice
+from treeformer.synthetic import SPLITS, generate
+from treeformer.synthetic.plants import lsystem
+from treeformer.synthetic.rng import Dice
 
 SEEDS = range(1000)
 

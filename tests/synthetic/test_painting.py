@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from treeformer.synthetic import clutter, noise, optics
-from treeformer.synthetic.canvas import Canvas, Sketch, depth_inside, inside, wavy_line
-from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.painting import noise, optics
+from treeformer.synthetic.painting.canvas import Canvas, Sketch, depth_inside, inside, wavy_line
+from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.scenes import clutter
 
 TILES = [
     noise.grain,

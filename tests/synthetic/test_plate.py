@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from treeformer import Skeleton
-from treeformer.synthetic import generate, plate, shoots
-from treeformer.synthetic.canvas import Canvas, Sketch
-from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.dish import inside_outline
-from treeformer.synthetic.material import Backdrop
-from treeformer.synthetic.seedlings import PLATE_KINDS
+from treeformer.synthetic import generate
+from treeformer.synthetic.painting.canvas import Canvas, Sketch
+from treeformer.synthetic.painting.material import Backdrop
+from treeformer.synthetic.plants.plate_rows import PLATE_KINDS
+from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.scenes.plate import scene as plate
+from treeformer.synthetic.scenes.plate import shoots
+from treeformer.synthetic.scenes.plate.dish import inside_outline
 
 
 def test_the_dish_holds_all_roots() -> None:

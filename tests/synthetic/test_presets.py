@@ -10,12 +10,13 @@ import pytest
 from scipy.spatial import cKDTree
 
 from treeformer import Axis, Skeleton, TreeformerError
-from treeformer.synthetic import PRESETS, generate, growth
-from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.growth import STEP_PX, GrownAxis, assemble, curves
-from treeformer.synthetic.plants import grow_orchard_tree, grow_seedling, grow_taproot, grow_vine
+from treeformer.synthetic import PRESETS, generate
+from treeformer.synthetic.plants import growth
+from treeformer.synthetic.plants.growth import STEP_PX, GrownAxis, assemble, curves
+from treeformer.synthetic.plants.plants import grow_orchard_tree, grow_seedling, grow_taproot, grow_vine
+from treeformer.synthetic.plants.trained import grow_fruit_tree, grow_trained_vine
 from treeformer.synthetic.presets import MOST_NODES, Grower
-from treeformer.synthetic.trained import grow_fruit_tree, grow_trained_vine
+from treeformer.synthetic.rng import Dice
 
 GROWN = tuple(preset for preset in PRESETS if preset != "paper")
 SEEDS = range(150)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.raster import (
+from treeformer.synthetic.painting.raster import (
     FULL,
     Fragments,
     Strokes,
@@ -21,6 +20,7 @@ from treeformer.synthetic.raster import (
     topmost,
     union,
 )
+from treeformer.synthetic.rng import Dice
 
 SIZE = (37, 29)
 

@@ -15,23 +15,14 @@ import pytest
 from PIL import features
 
 from treeformer import Skeleton, TreeformerError
-from treeformer.synthetic import (
-    LOOKS,
-    PRESETS,
-    canopy,
-    far_rows,
-    generate,
-    ground,
-    noise,
-    optics,
-    picture,
-    render,
-)
-from treeformer.synthetic.canvas import Canvas, Sketch
-from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.material import Material, paint_plant
+from treeformer.synthetic import LOOKS, PRESETS, generate, picture, render
+from treeformer.synthetic.painting import noise, optics
+from treeformer.synthetic.painting.canvas import Canvas, Sketch
+from treeformer.synthetic.painting.material import Material, paint_plant
+from treeformer.synthetic.plants.plate_rows import PLATE_KINDS
 from treeformer.synthetic.render import SCENE_WEIGHTS, SCENES, photograph
-from treeformer.synthetic.seedlings import PLATE_KINDS
+from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.scenes.outdoor import canopy, far_rows, ground
 
 # Changing a recipe changes these: a new hash belongs into the same change, with the reason.
 HASH_OF_100 = {

@@ -9,9 +9,9 @@ import pytest
 
 from treeformer import Skeleton
 from treeformer.synthetic import generate
-from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.growth import GrownAxis
-from treeformer.synthetic.seedlings import NEAREST_PX, PLATE_KINDS, SHORTEST_PX, plant_rows
+from treeformer.synthetic.plants.growth import GrownAxis
+from treeformer.synthetic.plants.plate_rows import NEAREST_PX, PLATE_KINDS, SHORTEST_PX, plant_rows
+from treeformer.synthetic.rng import Dice
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treeformer.synthetic import noise, sky
-from treeformer.synthetic.canvas import Canvas
-from treeformer.synthetic.daylight import Daylight, draw_daylight
-from treeformer.synthetic.dice import Dice
+from treeformer.synthetic.painting import noise
+from treeformer.synthetic.painting.canvas import Canvas
+from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.scenes.outdoor import sky
+from treeformer.synthetic.scenes.outdoor.daylight import Daylight, draw_daylight
 
 BRIGHT = Daylight("bright", 0.7, (0.8, -0.5, 0.4), 0.55, (1.0, 1.0, 1.0))
 

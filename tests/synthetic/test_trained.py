@@ -7,8 +7,8 @@ import pytest
 
 from treeformer import Skeleton
 from treeformer.synthetic import generate
-from treeformer.synthetic.growth import UP, GrownAxis
-from treeformer.synthetic.trained import _heading, _thickness_at
+from treeformer.synthetic.plants.growth import UP, GrownAxis
+from treeformer.synthetic.plants.trained import _heading, _thickness_at
 
 
 @pytest.fixture(scope="module")

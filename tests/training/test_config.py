@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from treeformer import synthetic
-from treeformer.training.config import ConfigError, TrainingConfig, build, load_config
+from treeformer._util.config import ConfigError, build
+from treeformer.training.config import TrainingConfig, load_config
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
@@ -75,7 +76,7 @@ def test_the_shipped_configurations_are_valid(path):
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_the_models_of_the_shipped_configurations_can_be_built(path):
     pytest.importorskip("torch")
-    from treeformer.models.registry import MODELS
+    from treeformer.training.registry import MODELS
 
     config = load_config(path)
     settings = MODELS[config.model].settings()

@@ -14,9 +14,9 @@ from PIL import Image, ImageDraw
 
 import treeformer
 from treeformer import Skeleton
+from treeformer.data.mixture import FixedPictures, PictureStream
 from treeformer.training.config import load_config
 from treeformer.training.loop import train
-from treeformer.training.stream import FixedPictures, PictureStream
 
 CONFIG = Path(__file__).parents[2] / "configs" / "laptop.yaml"
 SIDE = 96

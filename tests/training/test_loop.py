@@ -17,16 +17,18 @@ pytest.importorskip("torch")
 import torch
 
 from tests.training.processes import ONE_THREAD, command
-from treeformer import safetensors
+from treeformer._util.config import ConfigError
 from treeformer.data import Skipped
+from treeformer.data.config import SourceConfig
+from treeformer.data.mixture import FixedPictures
 from treeformer.errors import TreeformerError
-from treeformer.model_folder import open_model
+from treeformer.hub import safetensors
+from treeformer.hub.model_folder import open_model
 from treeformer.models import TreeFormer
 from treeformer.training import checkpoint
-from treeformer.training.config import ConfigError, SourceConfig, TrainingConfig, load_config
+from treeformer.training.config import TrainingConfig, load_config
 from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, train
 from treeformer.training.setup import make_model
-from treeformer.training.stream import FixedPictures
 
 
 def losses(out: Path) -> dict[int, float]:
@@ -166,7 +168,7 @@ def test_a_large_source_is_looked_at_here_and_there(config_file, monkeypatch):
         seen.append(place)
         return Skipped("a", "a: none")
 
-    monkeypatch.setattr("treeformer.training.stream.load", load)
+    monkeypatch.setattr("treeformer.data.loader.load", load)
     source = SourceConfig(presets=("paper",), split="valid", count=1000)
     with pytest.raises(ConfigError, match="none of 50 pictures"):
         FixedPictures([source], load_config(config_file).data).check_sources()

@@ -16,8 +16,8 @@ import pytest
 pytest.importorskip("torch")
 
 from tests.training.processes import ONE_THREAD, command, end_all, wait_for
-from treeformer import safetensors
 from treeformer.errors import TreeformerError
+from treeformer.hub import safetensors
 from treeformer.training import checkpoint
 from treeformer.training.checkpoint import CheckpointError
 from treeformer.training.config import load_config
@@ -75,9 +75,7 @@ def test_a_scheduler_that_ends_all_processes_gets_a_checkpoint(config_file, tmp_
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process")
 def test_a_worker_passes_over_one_sigterm_and_not_over_two():
     """Otherwise Python would wait for ever, at its end, for a worker that has not gone by itself."""
-    code = (
-        "from treeformer.training.stream import leave_signals as f; f(); print(flush=True); import time; time.sleep(99)"
-    )
+    code = "from treeformer.data.loader import leave_signals as f; f(); print(flush=True); import time; time.sleep(99)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
         worker.stdout.readline()
         worker.terminate()

@@ -11,7 +11,9 @@ pytest.importorskip("torch")
 import torch
 
 from treeformer import Skeleton
-from treeformer.training.config import ConfigError, DataConfig, SourceConfig, TrainingConfig
+from treeformer._util.config import ConfigError
+from treeformer.data.config import DataConfig, SourceConfig
+from treeformer.training.config import TrainingConfig
 from treeformer.training.validation import Validator, changed_settings, means
 
 

@@ -36,7 +36,7 @@ def synth(
     workers: Workers = ALL_CORES,
 ) -> None:
     """Make synthetic pictures with exact skeletons: a PNG and a JSON file each, and dataset.yaml. Resumes."""
-    from treeformer.data.synth import synth as run
+    from treeformer.data.generate import synth as run
 
     with progress("drawing") as show:
         report = run(

@@ -15,8 +15,8 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the results.")] = Path("demo"),
 ) -> None:
     """Predict the example pictures that ship, draw and measure them, and compare them with the truth."""
-    from treeformer.files import check_folder
-    from treeformer.model_folder import DEFAULT_FOLDER
+    from treeformer._util.files import check_folder
+    from treeformer.hub.model_folder import DEFAULT_FOLDER
 
     check_folder(output)
     if DEFAULT_FOLDER.is_dir():
@@ -27,11 +27,11 @@ def demo(
 
 def _predict_examples(output: Path) -> None:
     from treeformer import formats
+    from treeformer._util.files import whole_file, write_table
     from treeformer.examples import PICTURES
-    from treeformer.files import whole_file, write_table
+    from treeformer.inference.batch import plan, predict_files, traits_of
+    from treeformer.inference.predictor import Predictor
     from treeformer.metrics.report import Case, evaluate_cases
-    from treeformer.picture_batch import plan, predict_files, traits_of
-    from treeformer.prediction import Predictor
 
     jobs = plan(PICTURES, output, ("rsml",), overlay=True)
     predict_files(jobs, Predictor())
@@ -55,9 +55,10 @@ def _predict_examples(output: Path) -> None:
 def _show_truth(output: Path) -> None:
     """What there is to see without a model: one example with its true skeleton."""
     from treeformer import formats
+    from treeformer._util.files import whole_file, write_table
     from treeformer.draw import draw as overlay
     from treeformer.examples import EXAMPLE, example_picture
-    from treeformer.files import whole_file, write_table
+    from treeformer.traits import measure
 
     skeleton = formats.read(EXAMPLE)
     results = {
@@ -70,7 +71,7 @@ def _show_truth(output: Path) -> None:
         overlay(example_picture(), skeleton).save(temporary)
     formats.write(skeleton, results["skeleton, RSML"])
     formats.write(skeleton, results["skeleton, SWC"])
-    table = skeleton.traits()
+    table = measure(skeleton)
     write_table(table, results["traits"])
     plant = table.iloc[0]
     print(f"this copy has no default model; a true skeleton instead: {skeleton}: {len(skeleton.axes)} axes")

@@ -56,7 +56,7 @@ def evaluate(
     """Judge skeletons, or a model, against the truth: SMD, TOPO, nodes, edges, tree rate, with 95 % intervals."""
     from rich.console import Console
 
-    from treeformer.files import check_folder
+    from treeformer._util.files import check_folder
     from treeformer.metrics.report import evaluate_cases, folder_cases
 
     if output is not None:
@@ -110,8 +110,8 @@ def _of_model(
 ) -> tuple[Report, list[str]]:
     """The report of a model on a data set, and a line for each picture that was left out."""
     from treeformer.data import FolderDataset
-    from treeformer.model_report import evaluate_model, synthetic_set
-    from treeformer.prediction import Predictor
+    from treeformer.inference.evaluate import evaluate_model, synthetic_set
+    from treeformer.inference.predictor import Predictor
 
     if truth is not None or (folder is None) == (synthetic is None):
         raise TreeformerError("a model is judged on one data set: a folder, or --synthetic PRESET:LOOK:SPLIT")

@@ -81,8 +81,8 @@ def info(
     model: Annotated[str, typer.Argument(help='"default", a model folder, or a name on the Hugging Face hub.')],
 ) -> None:
     """Show what a model is: architecture, size, thresholds, hashes, and the beginning of its card."""
-    from treeformer import safetensors
-    from treeformer.model_folder import open_model
+    from treeformer.hub import safetensors
+    from treeformer.hub.model_folder import open_model
 
     folder = open_model(model)
     config = folder.config

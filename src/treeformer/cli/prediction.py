@@ -76,9 +76,9 @@ def predict(
     resume: Annotated[bool, typer.Option("--resume", help="Pass over pictures whose results are there.")] = False,
 ) -> None:
     """Predict the skeletons of pictures: JSON files, and by option other formats, overlays and a table of traits."""
-    from treeformer.files import check_folder, write_table
-    from treeformer.picture_batch import BatchReport, check_no_annotation_is_lost, plan, predict_files, traits_of
-    from treeformer.prediction import Predictor
+    from treeformer._util.files import check_folder, write_table
+    from treeformer.inference.batch import BatchReport, check_no_annotation_is_lost, plan, predict_files, traits_of
+    from treeformer.inference.predictor import Predictor
 
     # What is wrong with a number or with a place ends it before the work, not after.
     if traits is not None:
@@ -96,7 +96,7 @@ def predict(
     if to_do:
         predictor = Predictor(model, engine=engine.value, threads=threads, precision=precision.value)
         # A GPU is quicker than one process can read pictures and make trees.
-        processes = "cuda" in predictor.engine.name and len(to_do) >= MANY_PICTURES
+        processes = predictor.engine.device.startswith("cuda") and len(to_do) >= MANY_PICTURES
         options |= {"batch": batch, "workers": workers, "processes": processes}
         with progress("predicting") as show:
             report = predict_files(to_do, predictor, progress=show, **options)

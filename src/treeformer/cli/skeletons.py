@@ -89,7 +89,7 @@ def traits(
     names: Annotated[Names, typer.Option(help="Whose names the columns have.")] = Names.treeformer,
 ) -> None:
     """Measure skeletons: one table of traits for all files."""
-    from treeformer.files import check_folder, write_table
+    from treeformer._util.files import check_folder, write_table
     from treeformer.traits import measure_files
 
     if output is not None:
@@ -138,7 +138,7 @@ def skeleton_files(paths: Sequence[Path], besides: Path | None = None) -> list[P
 
     Names that begin with a dot are passed over in folders.
     """
-    from treeformer.files import files_below
+    from treeformer._util.files import files_below
     from treeformer.formats import SUFFIXES, is_skeleton_file
 
     found: list[Path] = []
@@ -170,9 +170,9 @@ def draw(
 ) -> None:
     """Draw a skeleton over its picture: edges red, nodes yellow, key points cyan, roots ringed in magenta."""
     from treeformer import draw as drawing
-    from treeformer.files import whole_file
+    from treeformer._util.files import whole_file
+    from treeformer._util.images import IMAGE_SUFFIXES, open_image
     from treeformer.formats import read
-    from treeformer.images import IMAGE_SUFFIXES, open_image
 
     if output.suffix.lower() not in IMAGE_SUFFIXES:
         raise FormatError(f"{output.name}: not a suffix of a picture; try .png")

@@ -1,7 +1,7 @@
 """Training pictures: folders of pictures with skeletons, synthetic ones made on the fly, public sets, augmentation."""
 
-from treeformer.data.augment import Augmentation
-from treeformer.data.dataset import FolderDataset, Sample, Skipped, SkipReport, SyntheticDataset, samples
+from treeformer.data.augmentation import Augmentation
+from treeformer.data.datasets import FolderDataset, Sample, Skipped, SkipReport, SyntheticDataset, samples
 from treeformer.data.splits import check_splits
 
 __all__ = [

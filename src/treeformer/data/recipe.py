@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from treeformer._util.files import whole_file
 from treeformer.errors import TreeformerError
-from treeformer.files import whole_file
 
 RECIPE_NAME = "dataset.yaml"
 

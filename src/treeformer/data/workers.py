@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from treeformer.pools import process_pool
+from treeformer._util.pools import process_pool
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from treeformer.images import open_image
+from treeformer._util.images import open_image
 
 FOLDER = Path(__file__).parent
 EXAMPLE = FOLDER / "taproot.rsml"

@@ -12,20 +12,10 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from treeformer.errors import FormatError
-from treeformer.formats import (
-    branch_trees,
-    coco,
-    csv_table,
-    geojson,
-    graphml,
-    labelme,
-    node_link,
-    own_json,
-    rsml,
-    single_guyot,
-    swc,
-)
-from treeformer.formats.source import begins_json_object, read_head, read_json, reading
+from treeformer.formats import branch_trees, coco, csv_table, geojson, graphml, labelme, node_link, single_guyot, swc
+from treeformer.formats import native_json as own_json
+from treeformer.formats._io import begins_json_object, read_head, read_json, reading
+from treeformer.formats.rsml import reader as rsml
 from treeformer.skeleton import Skeleton
 
 __all__ = [

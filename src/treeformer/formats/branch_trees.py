@@ -11,13 +11,13 @@ from pathlib import Path, PureWindowsPath
 
 import numpy as np
 
-from treeformer.axes import Axis, FloatArray
+from treeformer._util.arrays import FloatArray
 from treeformer.errors import FormatError
+from treeformer.formats._io import reading
 from treeformer.formats.checks import shown
 from treeformer.formats.junctions import join_axes
-from treeformer.formats.source import reading
 from treeformer.formats.xml import parse_xml
-from treeformer.skeleton import Skeleton
+from treeformer.skeleton import Axis, Skeleton
 
 # Possessive throughout (++, ?+), so that no text, however long, makes the search go back over what it has read.
 NUMBER = r"[-+]?+(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?+\d++)?+"

@@ -18,7 +18,7 @@ import numpy as np
 
 from treeformer.errors import FormatError, SkeletonError
 from treeformer.formats import checks
-from treeformer.formats.source import json_text, read_json, reading, write_text
+from treeformer.formats._io import json_text, read_json, reading, write_text
 from treeformer.skeleton import Skeleton
 
 CATEGORY = {"id": 1, "name": "plant", "supercategory": "plant", "keypoints": [], "skeleton": []}

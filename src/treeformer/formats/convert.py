@@ -11,8 +11,8 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeAlias
 
+from treeformer._util.files import check_folder
 from treeformer.errors import FormatError
-from treeformer.files import check_folder
 from treeformer.formats import (
     FORMATS,
     Format,

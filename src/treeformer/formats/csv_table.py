@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from treeformer.axes import Axis, FloatArray, IntArray
+from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.errors import FormatError, SkeletonError
+from treeformer.formats._io import numbered_lines, reading, write_text
 from treeformer.formats.checks import own_ancestor, shown
 from treeformer.formats.lines import lines_of
-from treeformer.formats.source import numbered_lines, reading, write_text
-from treeformer.skeleton import Skeleton
+from treeformer.skeleton import Axis, Skeleton
 
 NEEDED = ("x", "y", "parent")
 

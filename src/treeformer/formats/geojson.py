@@ -13,12 +13,11 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from treeformer.axes import Axis
 from treeformer.errors import SkeletonError
 from treeformer.formats import checks
+from treeformer.formats._io import json_text, read_json, reading, write_text
 from treeformer.formats.lines import Line, Welder, lines_of
-from treeformer.formats.source import json_text, read_json, reading, write_text
-from treeformer.skeleton import Skeleton
+from treeformer.skeleton import Axis, Skeleton
 
 COORDINATES = "pixels of the picture, x to the right and y down from its top left corner; not degrees"
 TYPES = ("FeatureCollection", "Feature", "GeometryCollection", "LineString", "MultiLineString")

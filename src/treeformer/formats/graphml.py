@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element
 
 from treeformer.errors import FormatError, SkeletonError
+from treeformer.formats._io import reading, write_text
 from treeformer.formats.checks import shown
-from treeformer.formats.source import reading, write_text
 from treeformer.formats.xml import content, local_name, parse_xml
 from treeformer.skeleton import Skeleton
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treeformer.axes import FloatArray, IntArray
+from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.errors import SkeletonError
 
 # The foot of a perpendicular is known to so many parts of the largest coordinate.

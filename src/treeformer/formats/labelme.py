@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from treeformer.axes import Plant
 from treeformer.errors import FormatError, SkeletonError
 from treeformer.formats import checks
+from treeformer.formats._io import json_text, read_json, reading, write_text
 from treeformer.formats.lines import Group, Place, join_at_ends, lines_of
-from treeformer.formats.source import json_text, read_json, reading, write_text
-from treeformer.skeleton import Skeleton
+from treeformer.skeleton import Plant, Skeleton
 
 # The version of the LabelMe file format that is written; all of LabelMe 4 and 5 open it.
 LABELME_VERSION = "5.0.1"

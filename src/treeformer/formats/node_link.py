@@ -8,8 +8,8 @@ from typing import Any
 
 from treeformer.errors import SkeletonError
 from treeformer.formats import checks
+from treeformer.formats._io import json_text, read_json, reading, write_text
 from treeformer.formats.graphml import graph_of_skeleton, skeleton_of_graph
-from treeformer.formats.source import json_text, read_json, reading, write_text
 from treeformer.skeleton import Skeleton
 
 

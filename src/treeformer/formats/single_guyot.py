@@ -16,7 +16,7 @@ import numpy as np
 
 from treeformer.errors import SkeletonError
 from treeformer.formats import checks
-from treeformer.formats.source import read_json, reading
+from treeformer.formats._io import read_json, reading
 from treeformer.skeleton import Skeleton
 
 OWN_FIELDS = ("FeatureID", "FeatureCoordinates", "ParentID")

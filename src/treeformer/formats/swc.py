@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from treeformer.axes import FloatArray
+from treeformer._util.arrays import FloatArray
 from treeformer.errors import FormatError
+from treeformer.formats._io import numbered_lines, reading, write_text
 from treeformer.formats.checks import own_ancestor, shown
-from treeformer.formats.source import numbered_lines, reading, write_text
 from treeformer.skeleton import Skeleton
 
 HEADER = " index type x y z radius parent"

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element, ParseError, TreeBuilder, tostring
 from xml.sax.saxutils import escape, quoteattr
 
 from treeformer.errors import FormatError
-from treeformer.formats.source import reading
+from treeformer.formats._io import reading
 
 # Far beyond any real file; tools built on libxml2 stop at 256 levels by default.
 MAX_DEPTH = 250

@@ -11,9 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
-from treeformer.axes import FloatArray, IntArray
-from treeformer.branches import components, trace
-from treeformer.forest import walk_forest
+from treeformer._util.arrays import FloatArray, IntArray
+from treeformer.skeleton.branches import components, trace
+from treeformer.skeleton.traversal import walk_forest
 
 # A chord shorter than this part of the curve above it is rounding noise, not a direction.
 CLOSED_CHORD = 1e-9

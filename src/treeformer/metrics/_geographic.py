@@ -12,12 +12,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treeformer.axes import FloatArray, IntArray
+from treeformer._util.arrays import Float32Array, FloatArray, IntArray
 from treeformer.skeleton import Skeleton
-
-Float32Array = NDArray[np.float32]
 
 PX_PER_DEGREE = 111_111.0
 LATITUDE, LONGITUDE = 41.0, -71.0

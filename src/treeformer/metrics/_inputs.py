@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treeformer.checks import image_size_pair
 from treeformer.errors import SkeletonError
 from treeformer.skeleton import Skeleton
+from treeformer.skeleton.validation import image_size_pair
 
 Graph = Skeleton | tuple[ArrayLike, ArrayLike]
 """A Skeleton, or its arrays (nodes, edges): (N,2) coordinates in pixels and (E,2) node indices."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treeformer.axes import IntArray
+from treeformer._util.arrays import IntArray
 from treeformer.metrics._rows import offsets
 
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treeformer.axes import IntArray
-from treeformer.branches import BoolArray
-from treeformer.metrics._geographic import LATITUDE, LONGITUDE, Float32Array, Map, shrink
+from treeformer._util.arrays import BoolArray, Float32Array, IntArray
+from treeformer.metrics._geographic import LATITUDE, LONGITUDE, Map, shrink
 from treeformer.metrics._matching import Matching, Pairs
 from treeformer.metrics._paper_walk import STEP, Walked
 from treeformer.metrics._rows import offsets, slots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treeformer.axes import IntArray
+from treeformer._util.arrays import IntArray
 
 
 def offsets(sizes: IntArray) -> IntArray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treeformer.axes import FloatArray
+from treeformer._util.arrays import FloatArray
 from treeformer.errors import TreeformerError
 from treeformer.metrics._inputs import Graph, Scores
 from treeformer.metrics.smd import street_mover_distance, street_mover_distance_paper

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treeformer import formats
+from treeformer._util.files import files_below, whole_file, write_table
+from treeformer._util.images import IMAGE_SUFFIXES, open_image
+from treeformer._util.pools import check_workers, process_pool
 from treeformer.errors import FormatError, TreeformerError
-from treeformer.files import files_below, whole_file, write_table
-from treeformer.images import IMAGE_SUFFIXES, open_image
 from treeformer.metrics.evaluation import Estimate, evaluate_pair, summarise
-from treeformer.pools import check_workers, process_pool
 from treeformer.skeleton import Skeleton
 
 if TYPE_CHECKING:

@@ -8,15 +8,11 @@ is what the paper's code computes: a Sinkhorn iteration that ends long before it
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treeformer.axes import FloatArray, IntArray
-from treeformer.branches import BoolArray
+from treeformer._util.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from treeformer.metrics._curves import Curves
 from treeformer.metrics._inputs import Graph, pair
 from treeformer.skeleton import Skeleton
-
-Float32Array = NDArray[np.float32]
 
 # An assignment of 500 points, as the paper has, takes twice as long.
 POINTS = 400

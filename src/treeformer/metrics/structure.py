@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treeformer.axes import FloatArray, IntArray
-from treeformer.branches import components
+from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.metrics._inputs import Graph, Scores, length_px, pair
 from treeformer.skeleton import Skeleton
+from treeformer.skeleton.branches import components
 
 # 8 px on the paper's 512×512 pictures: the distance between neighbouring nodes of its root set.
 MATCH_RADIUS = 8.0

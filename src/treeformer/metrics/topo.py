@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treeformer.axes import FloatArray, IntArray
-from treeformer.branches import BoolArray
+from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 from treeformer.metrics._curves import Curves
 from treeformer.metrics._inputs import Graph, Scores, length_px, pair
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from treeformer.axes import FloatArray, IntArray
-from treeformer.branches import BoolArray, trace
-from treeformer.metrics._geographic import Float32Array, Map, distance, shrink
+from treeformer._util.arrays import BoolArray, Float32Array, FloatArray, IntArray
+from treeformer.metrics._geographic import Map, distance, shrink
 from treeformer.metrics._inputs import Graph, Scores, pair
 from treeformer.metrics._paper_match import matched, near_edges
 from treeformer.metrics._paper_walk import Starts, walk
+from treeformer.skeleton.branches import trace
 
 # Lengths in degrees; 0.00001° are 1.11 px.
 START_SPACING = 0.0005

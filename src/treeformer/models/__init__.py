@@ -1,9 +1,9 @@
-"""Models: a config dataclass, a module and a decode step each."""
+"""TreeFormer: configuration, network, criterion, export to a model folder."""
 
 from treeformer.models.config import TreeFormerConfig
-from treeformer.models.inference import InferenceModel
-from treeformer.models.output import Output
+from treeformer.models.export import from_pretrained, save_pretrained
+from treeformer.models.inference_model import InferenceModel
+from treeformer.models.outputs import Output
 from treeformer.models.treeformer import TreeFormer
-from treeformer.nn.targets import Targets
 
-__all__ = ["InferenceModel", "Output", "Targets", "TreeFormer", "TreeFormerConfig"]
+__all__ = ["InferenceModel", "Output", "TreeFormer", "TreeFormerConfig", "from_pretrained", "save_pretrained"]

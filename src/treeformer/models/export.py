@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from treeformer import safetensors
+from treeformer._util.files import whole_file
 from treeformer.errors import TreeformerError
-from treeformer.files import whole_file
-from treeformer.model_folder import (
+from treeformer.hub import safetensors
+from treeformer.hub.model_folder import (
     CARD,
     WEIGHTS,
     ModelFolder,
@@ -24,7 +24,6 @@ from treeformer.model_folder import (
     write_config,
 )
 from treeformer.models.config import TreeFormerConfig
-from treeformer.models.registry import MODELS
 from treeformer.models.treeformer import FEWEST_TOKENS, TreeFormer
 
 ARCHITECTURE = "TreeFormer"
@@ -40,7 +39,7 @@ def save_pretrained(
         folder: made if need be; files in it are replaced, config.json last.
         card: the text of card.md.
         int8: also write the graph whose convolutions work in 8 bits, with ranges from synthetic pictures.
-        settings: as in `treeformer.model_folder.ModelSettings`: input_size, working_size, thresholds.
+        settings: as in `treeformer.hub.model_folder.ModelSettings`: input_size, working_size, thresholds.
     """
     from treeformer.models.onnx_graph import write_graphs
 
@@ -157,12 +156,11 @@ def load_trained(path: Path) -> TreeFormer:
 
 
 def _check_kind(settings: dict[str, Any], path: Path) -> None:
-    """One line where these are the settings of a model that can be trained but not exported."""
-    names = {name: {field.name for field in fields(kind.settings())} for name, kind in MODELS.items()}
-    exported = [name for name, kind in MODELS.items() if kind.module is TreeFormer]
-    if others := [name for name in MODELS if name not in exported and names[name] == settings.keys()]:
+    """Raise if these are the settings of another model than a TreeFormer, which cannot be exported."""
+    names = {field.name for field in fields(TreeFormerConfig)}
+    if not settings.keys() <= names and len(settings.keys() & names) < len(names) / 2:
         raise ModelFolderError(
-            f"{path}: weights of a {' or '.join(others)} model; only TreeFormers can be exported: {', '.join(exported)}"
+            f"{path}: weights of a baseline; only TreeFormers (default, paper, tiny) can be exported"
         )
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from treeformer import safetensors
+from treeformer._util.files import whole_file
 from treeformer.errors import TreeformerError
-from treeformer.files import whole_file
-from treeformer.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelSettings
-from treeformer.models.inference import InferenceModel
-from treeformer.models.quantise import calibration_pictures, measure, quantise
+from treeformer.hub import safetensors
+from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelSettings
+from treeformer.models.inference_model import InferenceModel
+from treeformer.models.quantize import calibration_pictures, measure, quantise
 from treeformer.models.treeformer import TreeFormer
 
 OUTPUTS = ("node_score", "points", "edge_cost", "root_logit")

@@ -5,19 +5,17 @@ backbone → feature levels → object tokens and one relation token → decoder
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treeformer.decode import decode
+from treeformer.decoding.decode import decode
 from treeformer.errors import TreeformerError
-from treeformer.model_folder import ModelFolder
 from treeformer.models.config import TreeFormerConfig
-from treeformer.models.objective import losses
-from treeformer.models.output import Output, Predictions
+from treeformer.models.criterion import losses
+from treeformer.models.outputs import Output, Predictions
 from treeformer.nn.backbone import Bottleneck, ResNet
 from treeformer.nn.decoder import Decoded, Decoder, set_prior_
 from treeformer.nn.deformable_attention import Level, as_level, sample
@@ -298,14 +296,14 @@ class TreeFormer(nn.Module):
     # ---- training and use ---------------------------------------------------------------------
 
     def loss(self, output: Output, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
-        """Weighted losses by name; their sum is what to minimise. See `treeformer.models.objective.losses`."""
+        """Weighted losses by name; their sum is what to minimise. See `treeformer.models.criterion.losses`."""
         if output.matching is None:
             output.matching = self.match(output.node_logits, output.points, targets)
         return self._losses(self.config, self.sfs, output, targets, node_count)
 
     @torch.no_grad()
     def decode(self, output: Output, **options: Any) -> list[Skeleton]:
-        """One skeleton a picture; options as in `treeformer.decode.decode`. For outputs made without targets."""
+        """One skeleton a picture; options as in `treeformer.decoding.decode.decode`. For outputs made without targets."""
         options.setdefault("constrained", self.config.constrained_at_inference)
         options.setdefault("distance_cost", self.config.edge_cost == "distance")
         score = output.node_logits.float().sigmoid()
@@ -323,19 +321,6 @@ class TreeFormer(nn.Module):
             if isinstance(part, COMPILED_PARTS):
                 part.forward = torch.compile(part.forward, **options)
         self._losses = torch.compile(self._losses, **options)
-
-    def save_pretrained(self, folder: str | os.PathLike[str], **settings: Any) -> ModelFolder:
-        """Write a model folder; see `treeformer.models.export.save_pretrained`."""
-        from treeformer.models.export import save_pretrained
-
-        return save_pretrained(self, folder, **settings)
-
-    @staticmethod
-    def from_pretrained(name: str | os.PathLike[str]) -> TreeFormer:
-        """The network of a model folder, "default", or a name on the hub; in evaluation mode."""
-        from treeformer.models.export import from_pretrained
-
-        return from_pretrained(name)
 
 
 def denoising_mask(noisy_mask: Tensor, objects: int) -> Tensor:

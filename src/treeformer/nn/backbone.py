@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treeformer import safetensors
 from treeformer.errors import FormatError
+from treeformer.hub import safetensors
 from treeformer.nn.in_use import in_use_on_gpu
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)

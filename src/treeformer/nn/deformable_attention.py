@@ -3,7 +3,7 @@
 Reading a map between its cells is four gathers of whole rows (all channels of a cell lie together) rather than
 `grid_sample`: the rows are read and, in the backward pass, added in one piece each. In training torch.compile makes one
 kernel of the gathers, their weights and the sum; for use on a GPU, `embedding_bag` is such a kernel. Attention in
-training on a GPU has kernels of its own, `treeformer.nn.deformable_triton`.
+training on a GPU has kernels of its own, `treeformer.nn.kernels.deformable`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treeformer.nn import deformable_triton
 from treeformer.nn.in_use import in_use_on_gpu
+from treeformer.nn.kernels import deformable as deformable_triton
 
 
 class Level(NamedTuple):

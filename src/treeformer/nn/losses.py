@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from treeformer.decode import ROOT_LENGTH_PX
+from treeformer.decoding.decode import ROOT_LENGTH_PX
 from treeformer.nn.sfs import SFS, edge_margin
 from treeformer.nn.spanning import spanning_forest
 
@@ -65,13 +65,13 @@ def box_loss(points: Tensor, target: Tensor, side_px: float) -> Tensor:
 def root_costs(root_logits: Tensor) -> Tensor:
     """The cost of being a root, (…): that of an edge of the same log-odds, prohibitive where no root is likely.
 
-    So a further plant begins only where the network sees its root. `treeformer.decode` follows the same rule.
+    So a further plant begins only where the network sees its root. `treeformer.decoding.decode` follows the same rule.
     """
     return torch.where(root_logits > 0, -root_logits, FORCED_ROOT_COST - root_logits)
 
 
 def distance_costs(edge_logits: Tensor, root_logits: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-    """The supplement's other cost of the tree: y⁻ times the distance. `treeformer.decode` follows the same rule.
+    """The supplement's other cost of the tree: y⁻ times the distance. `treeformer.decoding.decode` follows the same rule.
 
     Logits (B,N,N,2) and (B,N), points (B,N,2) px → costs of the edges (B,N,N) px and of being a root (B,N) px. It is
     the probability that is multiplied: a margin may be negative, and a longer edge would then be cheaper.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from treeformer.nn import assignment_triton
+from treeformer.nn.kernels import assignment as assignment_triton
 from treeformer.nn.targets import Targets
 
 WORST = 1e8  # stands for NaN and infinities: never chosen while anything else is left

@@ -1,6 +1,6 @@
 """Minimum spanning trees and forests of a batch of dense graphs, on the CPU and on CUDA.
 
-The rules for directions, infinities, NaN and ties stand in `treeformer.spanning`, whose batched Prim is what runs on
+The rules for directions, infinities, NaN and ties stand in `treeformer.decoding.spanning`, whose batched Prim is what runs on
 the CPU. On CUDA two Triton kernels give the same trees without waiting for the device. Both are one operator to torch,
 so `torch.compile` passes through it without a break. Nothing here has a gradient: a tree is a discrete choice.
 """
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from treeformer.decoding.spanning import spanning_trees
 from treeformer.errors import TreeformerError
-from treeformer.nn import spanning_triton
-from treeformer.spanning import spanning_trees
+from treeformer.nn.kernels import spanning as spanning_triton
 
 
 def minimum_spanning_tree(cost: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treeformer.axes import IntArray
+from treeformer._util.arrays import IntArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
-from treeformer.synthetic import lsystem
-from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.growth import GrownAxis, assemble
-from treeformer.synthetic.plants import Point, grow_orchard_tree, grow_seedling, grow_taproot, grow_vine
-from treeformer.synthetic.seedlings import plant_rows
-from treeformer.synthetic.trained import grow_fruit_tree, grow_trained_vine
+from treeformer.synthetic.plants import lsystem
+from treeformer.synthetic.plants.growth import GrownAxis, assemble
+from treeformer.synthetic.plants.plants import Point, grow_orchard_tree, grow_seedling, grow_taproot, grow_vine
+from treeformer.synthetic.plants.plate_rows import plant_rows
+from treeformer.synthetic.plants.trained import grow_fruit_tree, grow_trained_vine
+from treeformer.synthetic.rng import Dice
 
 PRESETS = ("paper", "taproot", "seedling", "vine", "orchard", "several", "plate")
 # The paper's 100,000 training, 20,000 validation and 20,000 test pictures are seeds, not files.

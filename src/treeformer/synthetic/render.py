@@ -8,14 +8,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from treeformer.axes import FloatArray
+from treeformer._util.arrays import FloatArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
-from treeformer.synthetic import clutter, lab, noise, open_air, optics, outdoors, plate
-from treeformer.synthetic.canvas import Canvas, Sketch
-from treeformer.synthetic.dice import Dice
-from treeformer.synthetic.foliage import Crown, crown_around
-from treeformer.synthetic.material import (
+from treeformer.synthetic.painting import noise, optics
+from treeformer.synthetic.painting.canvas import Canvas, Sketch
+from treeformer.synthetic.painting.material import (
     Backdrop,
     Material,
     backdrop,
@@ -25,8 +23,14 @@ from treeformer.synthetic.material import (
     root_material,
     wood_material,
 )
-from treeformer.synthetic.raster import FULL, rasterise, rasterise_layers, union
-from treeformer.synthetic.seedlings import PLATE_KINDS
+from treeformer.synthetic.painting.raster import FULL, rasterise, rasterise_layers, union
+from treeformer.synthetic.plants.plate_rows import PLATE_KINDS
+from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.scenes import clutter, lab
+from treeformer.synthetic.scenes.outdoor import scene as open_air
+from treeformer.synthetic.scenes.outdoor import simple_scene as outdoors
+from treeformer.synthetic.scenes.outdoor.crown import Crown, crown_around
+from treeformer.synthetic.scenes.plate import scene as plate
 
 LOOKS = ("paper", "photo")
 DEFAULT_SIZE = (512, 512)

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from treeformer import safetensors
 from treeformer.errors import TreeformerError
+from treeformer.hub import safetensors
 
 
 class CheckpointError(TreeformerError):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
-from treeformer.errors import TreeformerError
-
-T = TypeVar("T")
+from treeformer._util.config import ConfigError, build
+from treeformer.data.config import DataConfig
 
 # The least that a number may be, by its key.
 LEAST = {
@@ -33,50 +30,6 @@ LEAST = {
     "optimiser.clip_norm": 1e-9,
     "optimiser.ema_decay": 0,
 }
-
-
-class ConfigError(TreeformerError):
-    """A key that is unknown, or a value that cannot be."""
-
-
-@dataclass(frozen=True)
-class SourceConfig:
-    """One source of pictures: synthetic (presets and looks), or a folder data set."""
-
-    weight: float = 1.0
-    """How often it is drawn, relative to the other sources."""
-    presets: tuple[str, ...] = ()
-    """Synthetic plants; empty for a folder."""
-    looks: tuple[str, ...] = ("paper",)
-    """Synthetic looks."""
-    path: str = ""
-    """A folder data set; relative to the working directory."""
-    split: str = "train"
-    """The split of the folder, or of the synthetic seeds."""
-    count: int = 0
-    """Use only so many pictures; 0 for all."""
-    pictures: tuple[int, ...] = ()
-    """Use only these, by their place in the split, from 0 on; empty for all."""
-    augmentation: Literal["none", "roots", "vines", "strong"] = "none"
-    """Ranges of flip, rotation, crop, noise, light and scale."""
-    spacing_px: float = 0.0
-    """Spread the nodes along each branch anew at this spacing; 0 leaves them as they are."""
-    grid_px: float = 0.0
-    """Between junctions and tips, nodes only where branches cross a grid of this spacing; 0 leaves them as they are."""
-
-
-@dataclass(frozen=True)
-class DataConfig:
-    """What is learnt from and what is measured on."""
-
-    train: tuple[SourceConfig, ...] = (SourceConfig(presets=("paper",)),)
-    valid: tuple[SourceConfig, ...] = (SourceConfig(presets=("paper",), split="valid", count=64),)
-    image_size: int = 512
-    """Side of the square pictures the model sees, px; larger ones are cropped, smaller ones padded."""
-    max_nodes: int = 160
-    """Nodes a picture at most, no more than the model has tokens; a picture with more is skipped and counted."""
-    workers: int = 0
-    """Processes that make pictures, on each GPU's behalf; 0 makes them in the training process."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +53,7 @@ class TrainingConfig:
 
     name: str = "run"
     model: str = "default"
-    """A name of treeformer.models.registry.MODELS: `default`, `paper`, `tiny`, `two_stage`, `hourglass` or `ggt`."""
+    """A name of treeformer.training.registry.MODELS: `default`, `paper`, `tiny`, `two_stage`, `hourglass` or `ggt`."""
     model_options: dict[str, Any] = field(default_factory=dict)
     """Fields of that configuration to change."""
     backbone_weights: str = ""
@@ -167,50 +120,3 @@ def _set(table: dict[str, Any], keys: list[str], value: Any, override: str) -> N
         if not isinstance(table, dict):
             raise ConfigError(f"{override}: {key} is not a group of keys")
     table[keys[-1]] = value
-
-
-def build(kind: type[T], table: Any, where: str) -> T:
-    """A dataclass from nested tables, strictly: unknown keys and wrong types are errors that name the key."""
-    if not isinstance(table, Mapping):
-        raise ConfigError(f"{where}: must be a table of keys and values, not {table!r}")
-    hints = get_type_hints(kind)
-    for key in table:
-        if key not in hints:
-            raise ConfigError(f"{where}: unknown key {key!r}; known are {', '.join(hints)}")
-    return kind(**{key: _convert(hints[key], value, f"{where}: {key}") for key, value in table.items()})
-
-
-def _convert(hint: Any, value: Any, where: str) -> Any:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if dataclasses.is_dataclass(hint):
-        return build(hint, value, where)  # type: ignore[arg-type]
-    if origin is Literal:
-        if isinstance(value, int) and str(value) in arguments:
-            return str(value)  # precision: 32 is a number to YAML
-        if value not in arguments:
-            raise ConfigError(f"{where} must be one of {', '.join(map(str, arguments))}, not {value!r}")
-        return value
-    if origin in (Union, types.UnionType):
-        if value is None and type(None) in arguments:
-            return None
-        return _convert(next(a for a in arguments if a is not type(None)), value, where)
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise ConfigError(f"{where} must be a list, not {value!r}")
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return tuple(_convert(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
-        if len(value) != len(arguments):
-            raise ConfigError(f"{where} must have {len(arguments)} values, not {len(value)}")
-        return tuple(_convert(a, item, where) for a, item in zip(arguments, value, strict=True))
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if origin is dict or hint is dict:
-        if not isinstance(value, dict):
-            raise ConfigError(f"{where} must be a table of keys and values, not {value!r}")
-        return value
-    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise ConfigError(f"{where} must be {_NAMES.get(hint, hint.__name__)}, not {value!r}")
-    return value
-
-
-_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}

@@ -9,32 +9,26 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.fabric import Fabric
-from torch import Tensor, nn
+from torch import Tensor
 
 from treeformer import data
+from treeformer._util.config import ConfigError
+from treeformer._util.files import check_folder
+from treeformer.data.loader import Batch, TimedBatches, errors_in_one_line, on_device, training_loader
+from treeformer.data.mixture import PictureStream
 from treeformer.errors import TreeformerError
-from treeformer.files import check_folder
-from treeformer.nn.targets import Targets
 from treeformer.training import checkpoint
-from treeformer.training.config import ConfigError, TrainingConfig
-from treeformer.training.graphed_step import GraphedStep
-from treeformer.training.run_log import NoLog, RunLog
+from treeformer.training.config import TrainingConfig
+from treeformer.training.logger import NoLog, RunLog
 from treeformer.training.setup import make_fabric, make_model, model_folder_of, parameter_groups
-from treeformer.training.stream import (
-    Batch,
-    PictureStream,
-    TimedBatches,
-    errors_in_one_line,
-    on_device,
-    training_loader,
-)
+from treeformer.training.step import CudaGraphStep, TrainingStep
 from treeformer.training.validation import Validator
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
@@ -47,24 +41,6 @@ WARM_UP_STEPS = 5
 
 class TrainingError(TreeformerError):
     """A run that cannot go on; the last good checkpoint stays."""
-
-
-class _Step(nn.Module):
-    """Forward and loss as one module, so that DDP, which may be around it, sees a single call.
-
-    Autocast is here, not Fabric's: that one makes bf16 of all it is given, and the true nodes would be moved by pixels.
-    """
-
-    def __init__(self, model: Any, bf16: bool) -> None:
-        super().__init__()
-        self.model, self.bf16 = model, bf16
-
-    def forward(self, images: Tensor, targets: Targets, node_count: Tensor) -> dict[str, Tensor]:
-        # Channels last: the layout that a GPU's convolutions are fastest in.
-        pixels = (images.float() / 255.0).contiguous(memory_format=torch.channels_last)
-        with torch.autocast(images.device.type, dtype=torch.bfloat16, enabled=self.bf16):
-            parts = self.model.loss(self.model(pixels, targets), targets, node_count)
-            return {"loss": torch.stack(list(parts.values())).sum(), **parts}
 
 
 def train(
@@ -107,7 +83,7 @@ def train(
     average = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     if config.compile:
         model.compile_parts()
-    step_module, optimiser = fabric.setup(_Step(model, config.precision == "bf16"), optimiser)
+    step_module, optimiser = fabric.setup(TrainingStep(model, bf16=config.precision == "bf16"), optimiser)
     average = {name: tensor.to(fabric.device) for name, tensor in average.items()}
     progress = checkpoint.Progress()
     if resume:
@@ -154,7 +130,7 @@ class _Run:
         self.measure = measure
         self.interrupted = False
         self.graphs = uses_graphs(fabric, model)
-        self.graphed: GraphedStep | None = None
+        self.graphed: CudaGraphStep | None = None
         self.rates = [group["lr"] for group in optimiser.param_groups]
 
     @contextmanager
@@ -272,7 +248,7 @@ class _Run:
             # Divided by the mean count, the processes' gradients have the mean that one large batch would give.
             nodes = torch.as_tensor(self.fabric.all_reduce(nodes, reduce_op="mean"))
         if self.graphs:
-            self.graphed = self.graphed or GraphedStep(self.model, batch, self._precision)
+            self.graphed = self.graphed or CudaGraphStep(self.model, batch, bf16=config.precision == "bf16")
             figures = self.graphed(batch, nodes)
         else:
             figures = step_module(batch.images, batch.targets, nodes)
@@ -287,12 +263,6 @@ class _Run:
             self.optimiser.zero_grad(set_to_none=True)
         self._average()
         return {name: value.detach() for name, value in figures.items()} | {"gradient_norm": norm}
-
-    def _precision(self) -> AbstractContextManager[Any]:
-        """What the forward pass computes in, inside a recording: a cache of cast weights would be recorded, too."""
-        if self.config.precision == "32":
-            return nullcontext()
-        return torch.autocast(self.fabric.device.type, dtype=torch.bfloat16, cache_enabled=False)
 
     def _time_share(self) -> float:
         """How much of its time the run has used: of the training alone where that is limited, else of everything."""

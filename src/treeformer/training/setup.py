@@ -13,12 +13,13 @@ from lightning.fabric import Fabric
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
-from treeformer import safetensors
-from treeformer.model_folder import DEFAULT, open_model
-from treeformer.models.registry import MODELS
+from treeformer._util.config import ConfigError, build
+from treeformer.hub import safetensors
+from treeformer.hub.model_folder import DEFAULT, open_model
 from treeformer.nn.backbone import load_backbone
 from treeformer.training import checkpoint
-from treeformer.training.config import ConfigError, OptimiserConfig, TrainingConfig, build
+from treeformer.training.config import OptimiserConfig, TrainingConfig
+from treeformer.training.registry import MODELS
 
 
 def make_fabric(accelerator: str, devices: int, machines: int) -> Fabric:

@@ -12,12 +12,14 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from treeformer._util.config import ConfigError
+from treeformer._util.pools import silent_pool
 from treeformer.data import Sample
+from treeformer.data.loader import leave_signals, stand_back
+from treeformer.data.mixture import FixedPictures
 from treeformer.metrics import evaluate_pair
-from treeformer.pools import silent_pool
 from treeformer.skeleton import Skeleton
-from treeformer.training.config import ConfigError, TrainingConfig
-from treeformer.training.stream import FixedPictures, leave_signals, stand_back
+from treeformer.training.config import TrainingConfig
 
 BATCH = 32
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treeformer.axes import FloatArray, IntArray
+from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.skeleton import Skeleton
 from treeformer.traits.lines import Lines, angle_between, angle_from_gravity
 

@@ -9,7 +9,8 @@ from itertools import chain
 
 import numpy as np
 
-from treeformer.axes import Axis, FloatArray, IntArray
+from treeformer._util.arrays import FloatArray, IntArray
+from treeformer.skeleton import Axis
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def _measured(skeleton: Skeleton, level: Level, px_per_mm: float | None, scanlin
     else:
         table = segment_table(skeleton)
     if px_per_mm is None:
-        from treeformer.formats.rsml import resolution_px_per_mm
+        from treeformer.formats.rsml.reader import resolution_px_per_mm
 
         px_per_mm = resolution_px_per_mm(skeleton)
     if px_per_mm is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treeformer.axes import FloatArray, IntArray
+from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 from treeformer.traits.axis_level import axis_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treeformer.axes import FloatArray, IntArray
+from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.traits.definitions import STATISTICS
 
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}

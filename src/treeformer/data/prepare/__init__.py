@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from treeformer._util.pools import check_workers
 from treeformer.data.prepare.barley_roots import BARLEY_ROOTS
 from treeformer.data.prepare.branch_trees import BRANCH_TREES
 from treeformer.data.prepare.osr_roots import OSR_ROOTS
@@ -16,7 +17,6 @@ from treeformer.data.prepare.run import Options, run
 from treeformer.data.prepare.single_guyot import SINGLE_GUYOT
 from treeformer.data.workers import Progress, no_progress
 from treeformer.errors import TreeformerError
-from treeformer.pools import check_workers
 
 __all__ = ["SETS", "PrepareReport", "PublicSet", "prepare"]
 

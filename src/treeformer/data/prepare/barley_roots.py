@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from treeformer.axes import FloatArray
-from treeformer.data.dataset import Skipped, find_pairs
+from treeformer._util.arrays import FloatArray
+from treeformer.data.datasets import Skipped, find_pairs
 from treeformer.data.prepare.lines import JUNCTION_PX, Line, without
 from treeformer.data.prepare.public_set import Notes, PublicSet, SourcePicture
 

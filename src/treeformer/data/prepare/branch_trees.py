@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from treeformer.data.dataset import Skipped, find_pairs
+from treeformer.data.datasets import Skipped, find_pairs
 from treeformer.data.prepare.public_set import PublicSet, SourcePicture
 
 # Every tenth picture is for validation.

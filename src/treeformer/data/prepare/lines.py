@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treeformer.axes import Axis, FloatArray, IntArray, axis_orders
+from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.formats.junctions import join_axes
-from treeformer.skeleton import Skeleton
+from treeformer.skeleton import Axis, Skeleton
+from treeformer.skeleton.axes import axis_orders
 
 # Two lines closer than this show as one root: its two edges are farther apart.
 OVERLAP_PX = 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treeformer.data.dataset import SPLITS, Skipped, find_pairs
+from treeformer.data.datasets import SPLITS, Skipped, find_pairs
 from treeformer.data.prepare.public_set import PublicSet, SourcePicture
 
 

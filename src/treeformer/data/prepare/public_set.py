@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from treeformer.data.dataset import Skipped
+from treeformer.data.datasets import Skipped
 from treeformer.data.prepare.lines import Line
 
 

@@ -10,16 +10,16 @@ import numpy as np
 from PIL import Image
 
 from treeformer import formats
-from treeformer.data.augment import Picture
-from treeformer.data.dataset import SPLITS, fitted, write_pair
+from treeformer._util.files import whole_file
+from treeformer._util.images import open_image
+from treeformer.data.augmentation import Picture
+from treeformer.data.datasets import SPLITS, fitted, write_pair
 from treeformer.data.prepare.lines import lines_of, merge_overlaps, skeleton_of, snap, too_short, without
 from treeformer.data.prepare.public_set import Notes, PrepareReport, PublicSet, SourcePicture
 from treeformer.data.recipe import claim
 from treeformer.data.splits import check_leaks, check_splits, plate_rule
 from treeformer.data.workers import Progress, for_each
 from treeformer.errors import TreeformerError
-from treeformer.files import whole_file
-from treeformer.images import open_image
 from treeformer.skeleton import Skeleton
 
 REPORT_NAME = "report.txt"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treeformer.data.dataset import Skipped, find_pairs
+from treeformer.data.datasets import Skipped, find_pairs
 from treeformer.data.prepare.public_set import PublicSet, SourcePicture
 from treeformer.errors import TreeformerError
 

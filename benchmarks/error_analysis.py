@@ -1,0 +1,136 @@
+"""What a model's errors are made of: nodes or edges, and where they lie.
+
+PYTHONPATH=src python benchmarks/where_it_errs.py --synthetic paper:paper:valid --count 60
+
+One part of the model is replaced by the truth at a time, and the rest judged: what the F1 rises to is what that part
+costs. Then, which nodes are missed by the distance of their nearest neighbour, and which edges between found nodes are
+missed by the distance of the nearest other node from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from treeformer.decoding.decode import decode
+from treeformer.hub.model_folder import open_model
+from treeformer.inference.evaluate import synthetic_set
+from treeformer.inference.open_engine import open_engine
+from treeformer.metrics import topo_paper
+from treeformer.skeleton import Skeleton
+
+RADIUS_PX = 8.0  # as far as a found node may be from the true one
+FAR = 1e4
+SPACINGS_PX = (0.0, 4.0, 8.0, 16.0, np.inf)
+
+
+class Case(NamedTuple):
+    """A picture's truth and what the network says of it; `found` maps true nodes to candidates."""
+
+    truth: Skeleton
+    size: tuple[int, int]
+    numbers: tuple[np.ndarray, ...]  # node score (K,), points (K,2), edge cost (K,K), root logit (K,)
+    found: dict[int, int]
+
+
+def cases(model: str, dataset: str, count: int, precision: str) -> Iterator[Case]:
+    folder = open_model(model)
+    engine = open_engine(folder, "onnx", precision=precision)
+    for sample in synthetic_set(dataset, count):
+        score, points, cost, root = (array[0] for array in engine(sample.image[None]))
+        likely = np.flatnonzero(score >= folder.config.node_threshold)
+        numbers = (score[likely], points[likely], cost[np.ix_(likely, likely)], root[likely])
+        apart = np.hypot(*(numbers[1][:, None] - sample.skeleton.nodes).transpose(2, 0, 1))
+        rows, columns = linear_sum_assignment(np.where(apart < RADIUS_PX, apart, FAR))
+        found = {int(j): int(i) for i, j in zip(rows, columns, strict=True) if apart[i, j] < RADIUS_PX}
+        yield Case(sample.skeleton, (sample.image.shape[1], sample.image.shape[0]), numbers, found)
+
+
+def without_nodes(truth: Skeleton, kept: list[int]) -> np.ndarray:
+    """The truth's edges among some of its nodes, (E,2) places in `kept`; a missing node's neighbours are joined."""
+    neighbours = {node: set() for node in range(len(truth))}
+    for left, right in truth.edges.tolist():
+        neighbours[left].add(right)
+        neighbours[right].add(left)
+    for node in sorted(neighbours.keys() - set(kept)):
+        around = sorted(neighbours.pop(node))
+        for other in around:
+            neighbours[other].discard(node)
+        for other in around[1:]:
+            neighbours[around[0]].add(other)
+            neighbours[other].add(around[0])
+    place = {node: index for index, node in enumerate(kept)}
+    return np.array(
+        [(place[a], place[b]) for a in kept for b in sorted(neighbours[a]) if a < b], dtype=np.intp
+    ).reshape(-1, 2)
+
+
+def tree_of(numbers: tuple[np.ndarray, ...], size: tuple[int, int]) -> Skeleton:
+    return decode(*numbers, node_threshold=0.0, image_size=size)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="default")
+    parser.add_argument("--synthetic", default="paper:paper:valid", metavar="PRESET:LOOK:SPLIT")
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--precision", default="auto", choices=["auto", "float32", "int8"])
+    arguments = parser.parse_args()
+    scores: dict[str, list[tuple[float, float]]] = {}
+    node_gap: list[tuple[float, bool]] = []
+    edge_gap: list[tuple[float, bool]] = []
+    for case in cases(arguments.model, arguments.synthetic, arguments.count, arguments.precision):
+        truth, kept = case.truth, sorted(case.found)
+        chosen = [case.found[node] for node in kept]
+        score, points, cost, root = case.numbers
+        only_true = (score[chosen], points[chosen], cost[np.ix_(chosen, chosen)], root[chosen])
+        edges = without_nodes(truth, kept)
+        guesses = {
+            "as it is": tree_of(case.numbers, case.size),
+            "false nodes left out": tree_of(only_true, case.size),
+            "false nodes left out, edges from the truth": Skeleton(points[chosen], edges),
+        }
+        for name, guess in guesses.items():
+            judged = topo_paper(guess, truth, image_size=case.size)
+            scores.setdefault(name, []).append((judged.precision, judged.recall))
+        nodes = truth.nodes
+        apart = np.hypot(*(nodes[:, None] - nodes).transpose(2, 0, 1)) + np.diag(np.full(len(nodes), np.inf))
+        node_gap += [(float(apart[node].min()), node in case.found) for node in range(len(nodes))]
+        made = {tuple(sorted(edge)) for edge in guesses["false nodes left out"].edges.tolist()}
+        for left, right in edges.tolist():
+            edge_gap.append((gap(nodes, kept[left], kept[right]), tuple(sorted((left, right))) in made))
+    print(f"{arguments.model} on {arguments.count} pictures of {arguments.synthetic}")
+    print(f"\n{'TOPO (paper)':45} precision  recall      F1")
+    for name, rows in scores.items():
+        precision, recall = np.mean(rows, axis=0)
+        print(f"{name:45} {precision:9.3f} {recall:7.3f} {2 * precision * recall / (precision + recall):7.3f}")
+    show("nodes, by the distance of the nearest other one", node_gap)
+    show("edges between found nodes, by the distance of the nearest other node from them", edge_gap)
+
+
+def gap(nodes: np.ndarray, left: int, right: int) -> float:
+    """How far from the segment between two nodes the nearest other node lies, px."""
+    way = nodes[right] - nodes[left]
+    along = np.clip((nodes - nodes[left]) @ way / max(way @ way, 1e-9), 0, 1)
+    apart = np.hypot(*(nodes - nodes[left] - along[:, None] * way).T)
+    apart[[left, right]] = np.inf
+    return float(apart.min())
+
+
+def show(title: str, rows: list[tuple[float, bool]]) -> None:
+    distance, right = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
+    print(f"\n{title}")
+    for low, high in pairwise(SPACINGS_PX):
+        here = (distance >= low) & (distance < high)
+        if here.any():
+            print(f"  {low:4g} to {high:4g} px: {right[here].mean():6.3f} found of {here.sum()}")
+    print(f"  all: {right.mean():6.3f} found of {len(right)}")
+
+
+if __name__ == "__main__":
+    main()

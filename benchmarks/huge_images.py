@@ -1,0 +1,91 @@
+"""Memory that huge pictures take: 20,000×20,000 px through all of prediction but the network.
+
+PYTHONPATH=src python benchmarks/huge_pictures.py
+
+In place of a network, an engine that says of every tile what came to its mind, the same for the same tile, so that
+merging and the spanning tree have as much to do as they could have. Each row is a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from treeformer.hub.model_folder import ModelFolder, ModelSettings
+from treeformer.inference.engine import RawPrediction
+from treeformer.inference.predictor import Predictor
+
+SIDE = 20_000
+KINDS = {"jpg": "RGB", "png": "L", "tif": "RGB"}
+
+
+class Dreamer:
+    """Twenty nodes a tile."""
+
+    name, device, preferred_batch, input_size = "dreamer", "cpu", 1, 512
+
+    def __call__(self, images: np.ndarray) -> RawPrediction:
+        random = np.random.default_rng(int(images.sum()))
+        batch, count = len(images), 20
+        shapes = ((batch, count), (batch, count, 2), (batch, count, count), (batch, count))
+        score, points, cost, logit = (random.random(shape, dtype=np.float32) for shape in shapes)
+        return RawPrediction(score, points * 512, cost * 4 - 1, logit * 4 - 6)
+
+
+def draw(path: Path, mode: str) -> None:
+    image = Image.new(mode, (SIDE, SIDE), "white")
+    pen = ImageDraw.Draw(image)
+    pen.line([(SIDE // 2, SIDE - 100), (SIDE // 2, 500)], fill="black", width=60)
+    for number in range(60):
+        reach = (3000 + 50 * number) * (-1) ** number
+        foot = SIDE - 1000 - 300 * number
+        pen.line([(SIDE // 2, foot), (SIDE // 2 + reach, foot - 1000)], fill="black", width=40)
+    image.save(path)
+
+
+def measure(path: str, size: str) -> None:
+    predictor = Predictor(ModelFolder(Path("dream"), ModelSettings("dream", {})), engine=Dreamer())
+    before = peak_mb()
+    began = time.perf_counter()
+    skeleton = predictor.predict(path, working_size="full" if size == "full" else int(size))
+    seconds = time.perf_counter() - began
+    kind = Path(path).suffix[1:]
+    assert skeleton.is_forest
+    print(f"{kind:5} {KINDS[kind]:5} {size:>6} {peak_mb():9.0f} {before:14.0f} {seconds:9.1f}", flush=True)
+
+
+def peak_mb() -> float:
+    """The most memory this process has held; what `getrusage` says would count the process that started it, too."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        measure(*arguments.child)
+        return
+    print(f"{'file':5} {'mode':5} {'--size':>6} {'peak, MB':>9} {'at start, MB':>14} {'seconds':>9}")
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, mode in KINDS.items():
+            path = Path(folder) / f"huge.{kind}"
+            draw(path, mode)
+            for size in ("1024", "full"):
+                subprocess.run([sys.executable, __file__, "--child", path, size], check=True)
+            path.unlink()
+
+
+if __name__ == "__main__":
+    main()

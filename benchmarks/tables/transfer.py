@@ -1,0 +1,67 @@
+"""Results and weights between machines: out as small files, in again where they are kept."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchmarks.tables import results
+from benchmarks.tables.train import WEIGHTS
+
+from treeformer._util.files import whole_file
+from treeformer.errors import TreeformerError
+
+
+def bring(run: str, *, runs: Path, results_folder: Path, to: Path) -> list[Path]:
+    """Copy a run's result, and its weights in parts under 15 MiB, into one flat folder; the files' paths."""
+    from benchmarks.weight_parts import write_weight_parts
+
+    to.mkdir(parents=True, exist_ok=True)
+    copy = to / f"{run}.json"
+    shutil.copyfile(results_folder / f"{run}.json", copy)
+    parts = write_weight_parts(runs / run / WEIGHTS, to)
+    named = [part.rename(to / part.name.replace(Path(WEIGHTS).stem, run, 1)) for part in parts]
+    return [copy, *named]
+
+
+def bring_results(runs: Iterable[str], *, results_folder: Path, to: Path) -> None:
+    """Put the results that there are of some runs into one tar file, anew each time; no weights."""
+    paths = [results_folder / f"{run}.json" for run in runs]
+    with whole_file(to) as temporary, tarfile.open(temporary, "w") as tar:
+        for path in paths:
+            if path.exists():
+                tar.add(path, arcname=path.name)
+
+
+def take(from_folder: Path, *, runs: Path, results_folder: Path) -> list[str]:
+    """Put what `bring` and `bring_results` wrote where it belongs: results into their folder, weights into `runs`.
+
+    Returns:
+        The runs' names.
+    """
+    from benchmarks.weight_parts import join_weight_parts
+
+    with_weights = [results.read(path) for path in sorted(from_folder.glob("*.json"))]
+    alone = [result for path in sorted(from_folder.glob("*.tar")) for result in _in_tar(path)]
+    if not with_weights + alone:
+        raise TreeformerError(f"{from_folder}: no result in it")
+    for result in with_weights:
+        join_weight_parts(from_folder, result.run, runs / result.run / WEIGHTS)
+    for result in with_weights + alone:
+        results.write(result, results_folder)
+    return [result.run for result in with_weights + alone]
+
+
+def _in_tar(path: Path) -> list[results.Result]:
+    found = []
+    try:
+        with tarfile.open(path, "r:") as tar:
+            for member in tar:
+                file = tar.extractfile(member)
+                if file is not None:
+                    found.append(results.parse(file.read().decode("utf-8"), f"{path}: {member.name}"))
+    except (OSError, tarfile.TarError, UnicodeDecodeError) as error:
+        raise TreeformerError(f"{path}: cannot be read ({error})") from None
+    return found

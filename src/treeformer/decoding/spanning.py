@@ -1,0 +1,194 @@
+"""Minimum spanning trees and forests, NumPy and SciPy only.
+
+The rules, the same here, in `treeformer.nn.spanning` and in its CUDA kernel, so that all of them give the same *tree*
+and not only the same total cost:
+
+- the cost of the undirected edge {i, j} is the mean of cost[i, j] and cost[j, i]; the diagonal is not looked at;
+- +inf or NaN (in either direction) forbids an edge; -inf is a cost like any other, below all numbers;
+- where a graph cannot be connected, every connected piece gets its own tree;
+- equal costs are ordered by (lower node, higher node), which makes the tree unique: it is the one that Kruskal's
+  algorithm finds when it walks the edges by (cost, i, j) with i < j.
+
+Dense graphs: Prim's algorithm over a whole batch at once. One integer key an edge holds its cost and its two nodes, so
+that a step is one row of keys, a minimum and an argmin. Graphs given by their edges: SciPy's Kruskal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from treeformer._util.arrays import BoolArray, IntArray
+from treeformer.errors import TreeformerError
+
+# A key is (level << 32 | lower node << 16 | higher node); `level` is an int32 in the order of the costs.
+INFINITE_LEVEL = 0x7F800000  # the bits of +inf as float32: from here on an edge is forbidden
+MAX_NODES = 1 << 15
+_NOTHING = np.iinfo(np.int64).max
+
+
+def minimum_spanning_tree(cost: ArrayLike) -> IntArray:
+    """The edges (E,2) of the minimum spanning tree of one graph, each as i < j, in rising order.
+
+    Args:
+        cost: (N,N), any numbers; see the top of this module for directions, infinities and ties.
+
+    Returns:
+        (N-1,2) node indices, or fewer rows where +inf leaves the graph in several pieces.
+
+    >>> minimum_spanning_tree([[0, 1, 5], [1, 0, 2], [5, 2, 0]]).tolist()
+    [[0, 1], [1, 2]]
+    """
+    costs = _cost_matrix(cost)
+    tree = spanning_trees(costs[None], np.ones((1, len(costs)), dtype=bool))[0]
+    return np.argwhere(np.triu(tree))
+
+
+def spanning_forest(cost: ArrayLike, root_cost: ArrayLike) -> tuple[IntArray, IntArray]:
+    """The cheapest forest in which every tree has one root, and the roots.
+
+    A virtual node, numbered N, is joined to every node at the cost of being a root; the minimum spanning tree of that
+    graph, without the virtual node, leaves one tree a plant. A further plant begins where a root costs less
+    than the edge that would tie it to the rest. Lower root costs give more trees; -inf, each node its own.
+
+    Args:
+        cost: (N,N) as in `minimum_spanning_tree`.
+        root_cost: (N,); +inf or NaN for a node that may not be a root. A piece without any possible root gets a
+            tree without one.
+
+    Returns:
+        edges (E,2) as in `minimum_spanning_tree`; roots (R,) in rising order, one for each tree.
+
+    >>> edges, roots = spanning_forest([[0, 1, 9], [1, 0, 9], [9, 9, 0]], root_cost=[4, 5, 6])
+    >>> edges.tolist(), roots.tolist()
+    ([[0, 1]], [0, 2])
+    """
+    costs, root_costs = _cost_matrix(cost), _floating(root_cost)
+    if root_costs.shape != (len(costs),):
+        raise TreeformerError(f"root_cost has the shape {root_costs.shape}, {(len(costs),)} is needed")
+    joined = np.pad(costs.astype(np.promote_types(costs.dtype, root_costs.dtype)), (0, 1))
+    joined[-1, :-1] = joined[:-1, -1] = root_costs
+    edges = minimum_spanning_tree(joined)
+    to_virtual = edges[:, 1] == len(costs)
+    return edges[~to_virtual], edges[to_virtual, 0]
+
+
+def spanning_tree_of_pairs(pairs: IntArray, cost: NDArray[np.float64], count: int) -> IntArray:
+    """The minimum spanning tree, or forest, of a graph that is given by its edges; same rules as all others here.
+
+    Args:
+        pairs: (E,2) nodes i < j, each pair once, in rising order.
+        cost: (E,).
+        count: number of nodes.
+
+    Returns:
+        rows of `pairs`, rising.
+
+    >>> spanning_tree_of_pairs(np.array([(0, 1), (0, 2), (1, 2)]), np.array([1.0, 5.0, 2.0]), 3).tolist()
+    [0, 2]
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import minimum_spanning_tree as tree_of
+
+    allowed = np.flatnonzero(cost < np.inf)
+    order = allowed[np.argsort(cost[allowed], kind="stable")]
+    # By rank, counted from 1: costs may be equal, negative or 0, which SciPy takes for no edge.
+    rank = np.arange(1.0, len(order) + 1)
+    graph = coo_array((rank, (pairs[order, 0], pairs[order, 1])), shape=(count, count))
+    return np.sort(order[tree_of(graph.tocsr()).data.astype(np.intp) - 1])
+
+
+def spanning_trees(cost: NDArray[Any], mask: BoolArray) -> BoolArray:
+    """The minimum spanning trees of a batch of graphs as symmetric adjacency matrices.
+
+    Args:
+        cost: (B,N,N), float32 or float64.
+        mask: (B,N), True for a real node; the others get no edge.
+
+    Returns:
+        (B,N,N) bool.
+    """
+    graphs, nodes = mask.shape
+    tree = np.zeros((graphs, nodes, nodes), dtype=bool)
+    steps = int(mask.sum(axis=1).max(initial=0)) - 1
+    if steps < 1:
+        return tree
+    if nodes > MAX_NODES:
+        raise TreeformerError(f"a graph of {nodes} nodes, at most {MAX_NODES} are possible")
+    key = _edge_keys(cost).reshape(graphs * nodes, nodes)
+    graph = np.arange(graphs)
+    reach = np.full((graphs, nodes), _NOTHING)  # the lowest key between a node and the tree so far
+    barred = np.where(mask, -_NOTHING, _NOTHING)  # nodes in the tree, and padding: never to be chosen
+    candidate = np.empty_like(reach)
+    chosen = np.empty((steps, graphs), dtype=np.int64)
+    newest = mask.argmax(axis=1)
+    # Every step takes in one node a graph. In a graph that is not connected that may be a node without a permitted
+    # edge, in one that is complete already none: both show as a key from INFINITE_LEVEL on, which is no edge.
+    for step in range(steps):
+        barred[graph, newest] = _NOTHING
+        key.take(graph * nodes + newest, axis=0, out=candidate, mode="clip")
+        np.minimum(reach, candidate, out=reach)
+        np.maximum(reach, barred, out=candidate)
+        newest = candidate.argmin(axis=1)
+        chosen[step] = candidate[graph, newest]
+    step_of, graph_of = np.nonzero(chosen < INFINITE_LEVEL << 32)
+    ends = chosen[step_of, graph_of]
+    lower, higher = (ends >> 16) & 0xFFFF, ends & 0xFFFF
+    tree[graph_of, lower, higher] = tree[graph_of, higher, lower] = True
+    return tree
+
+
+def _floating(values: ArrayLike) -> NDArray[Any]:
+    """As float32 where the numbers come so, or smaller; otherwise as float64."""
+    numbers = np.asarray(values)
+    return numbers.astype(np.float32 if numbers.dtype in (np.float16, np.float32) else np.float64, copy=False)
+
+
+def _cost_matrix(cost: ArrayLike) -> NDArray[Any]:
+    """One graph's costs, checked; [] is a graph without nodes."""
+    costs = _floating(cost)
+    if costs.shape == (0,):
+        costs = costs.reshape(0, 0)
+    if costs.ndim != 2 or costs.shape[0] != costs.shape[1]:
+        raise TreeformerError(f"cost has the shape {costs.shape}, a square matrix is needed")
+    return costs
+
+
+def _edge_keys(cost: NDArray[Any]) -> NDArray[np.int64]:
+    """(B,N,N) keys in the order of (cost, lower node, higher node), the same in both directions."""
+    node = np.arange(cost.shape[-1])
+    ends = np.minimum(node[:, None], node) << 16 | np.maximum(node[:, None], node)
+    key = np.empty(cost.shape, dtype=np.int64)
+    half = np.empty(cost.shape[1:], dtype=cost.dtype)
+    mean = np.empty_like(half)
+    # Graph by graph, in two buffers: a matrix of 200 nodes then stays in the cache from one line to the next.
+    with np.errstate(invalid="ignore"):
+        for graph in range(len(cost)):
+            np.multiply(cost[graph], 0.5, out=half)  # before the sum, which could overflow
+            np.add(half, half.T, out=mean)
+            np.fmin(mean, np.inf, out=mean)  # NaN to +inf
+            key[graph] = _bit_levels(mean) if mean.dtype == np.float32 else _rank_levels(mean)
+            key[graph] <<= 32
+            key[graph] |= ends
+    return key
+
+
+def _bit_levels(cost: NDArray[np.float32]) -> NDArray[np.int32]:
+    """The bits of float32 as int32, those of negative numbers turned round: the order of the numbers."""
+    cost += 0.0  # -0.0 to 0.0
+    bits = cost.view(np.int32)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+def _rank_levels(cost: NDArray[np.float64]) -> NDArray[np.int32]:
+    """The rank of each edge among all: a float64 does not fit into a key beside its nodes."""
+    upper = np.triu_indices(len(cost), k=1)
+    values = cost[upper]
+    rank = np.empty(len(values), dtype=np.int32)
+    rank[np.argsort(values, kind="stable")] = np.arange(len(values), dtype=np.int32)
+    rank[values == np.inf] = INFINITE_LEVEL
+    level = np.zeros(cost.shape, dtype=np.int32)
+    level[upper] = level.T[upper] = rank
+    return level

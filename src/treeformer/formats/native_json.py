@@ -1,0 +1,172 @@
+"""The project's own JSON: everything a Skeleton has, exactly; the schema is `skeleton.schema.json` beside this file.
+
+Keys that this version does not know are ignored: a later change may add some, and an older program
+should still read the rest. Free data has a place of its own, `metadata`, which is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from treeformer.errors import SkeletonError
+from treeformer.formats import checks
+from treeformer.formats._io import json_text, read_json, reading, write_text
+from treeformer.skeleton import Axis, Function, Plant, Skeleton
+
+FORMAT = "treeformer-skeleton"
+VERSION = 1
+
+# So many points, edges or numbers stand in one row of the file.
+IN_A_ROW = 10
+
+
+def matches(document: Mapping[str, Any]) -> bool:
+    """Whether a JSON object is of this format."""
+    return document.get("format") == FORMAT
+
+
+def read(path: Path) -> Skeleton:
+    """Read a skeleton; an error names the place in the file."""
+    with reading(path):
+        return next(skeletons(read_json(path)))
+
+
+def skeletons(document: Mapping[str, Any]) -> Iterator[Skeleton]:
+    """The one skeleton that a JSON object of this format holds."""
+    if document.get("format") != FORMAT:
+        raise SkeletonError(f"format is {checks.shown(document.get('format'))}, not {FORMAT!r}")
+    if type(document.get("version")) is not int or document["version"] != VERSION:
+        raise SkeletonError(
+            f"version is {checks.shown(document.get('version'))}: this program reads version {VERSION} of {FORMAT}"
+        )
+    for key in ("nodes", "edges"):
+        if key not in document:
+            raise SkeletonError(f"{key} are missing")
+    nodes = checks.pairs(document["nodes"], "nodes")
+    edges = checks.pairs(document["edges"], "edges")
+    optional: dict[str, Any] = {}
+    for key in ("radius", "node_score", "edge_score"):
+        if key in document:
+            optional[key] = checks.numbers(document[key], key, or_null=key == "radius")
+    for key in ("plant", "edge_axis"):
+        if key in document:
+            optional[key] = checks.wholes(document[key], key)
+    if "image_size" in document:
+        optional["image_size"] = tuple(checks.wholes(document["image_size"], "image_size"))
+    if "image_name" in document:
+        optional["image_name"] = checks.text(document["image_name"], "image_name")
+    if "axes" in document:
+        axes = checks.items(document["axes"], "axes")
+        optional["axes"] = [_axis(axis, f"axes[{at}]") for at, axis in enumerate(axes)]
+    plants = checks.items(document.get("plants", []), "plants")
+    yield Skeleton(
+        [checks.numbers(point, f"nodes[{at}]") for at, point in enumerate(nodes)],
+        [checks.wholes(pair, f"edges[{at}]") for at, pair in enumerate(edges)],
+        root=checks.wholes(document.get("roots", []), "roots"),
+        plant_records=[_plant(plant, f"plants[{at}]") for at, plant in enumerate(plants)],
+        metadata=checks.record(document.get("metadata", {}), "metadata"),
+        **optional,
+    )
+
+
+def _axis(value: Any, place: str) -> Axis:
+    row = checks.record(value, place)
+    if "nodes" not in row:
+        raise SkeletonError(f"{place} has no nodes")
+    functions = checks.items(row.get("functions", []), f"{place}.functions")
+    return Axis(
+        nodes=tuple(checks.wholes(row["nodes"], f"{place}.nodes")),
+        parent=None if row.get("parent") is None else checks.whole(row["parent"], f"{place}.parent"),
+        plant=checks.whole(row.get("plant", 0), f"{place}.plant"),
+        accession=checks.text(row.get("accession", ""), f"{place}.accession"),
+        functions=tuple(_function(entry, f"{place}.functions[{at}]") for at, entry in enumerate(functions)),
+        **_labels(row, place),
+    )
+
+
+def _plant(value: Any, place: str) -> Plant:
+    return Plant(**_labels(checks.record(value, place), place))
+
+
+def _labels(row: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """What axes and plants have in common."""
+    properties = checks.record(row.get("properties", {}), f"{place}.properties")
+    return {
+        "id": checks.text(row.get("id", ""), f"{place}.id"),
+        "label": checks.text(row.get("label", ""), f"{place}.label"),
+        "properties": {key: checks.text(entry, f"{place}.properties.{key}") for key, entry in properties.items()},
+        "metadata": checks.record(row.get("metadata", {}), f"{place}.metadata"),
+    }
+
+
+def _function(value: Any, place: str) -> Function:
+    row = checks.record(value, place)
+    positions = row.get("positions")
+    return Function(
+        name=checks.text(row.get("name"), f"{place}.name"),
+        samples=tuple(checks.numbers(row.get("samples"), f"{place}.samples", or_null=True)),
+        domain=checks.text(row.get("domain", "polyline"), f"{place}.domain"),
+        origin=checks.text(row.get("origin", ""), f"{place}.origin"),
+        positions=None if positions is None else tuple(checks.numbers(positions, f"{place}.positions", or_null=True)),
+    )
+
+
+def write(skeleton: Skeleton, path: Path) -> None:
+    """Write a skeleton, rows of numbers that a person can read, floats exact."""
+    fields: dict[str, str] = {}
+
+    def add(key: str, value: Any, *, if_given: bool = True) -> None:
+        if if_given:
+            fields[key] = json_text(value, path)
+
+    def add_rows(key: str, entries: list[Any] | None, in_a_row: int = IN_A_ROW) -> None:
+        if entries is not None:
+            rows = (entries[at : at + in_a_row] for at in range(0, len(entries), in_a_row))
+            fields[key] = "[\n" + ",\n".join(json_text(row, path)[1:-1] for row in rows) + "\n]" if entries else "[]"
+
+    add("format", FORMAT)
+    add("version", VERSION)
+    add("image_name", skeleton.image_name, if_given=skeleton.image_name is not None)
+    add("image_size", skeleton.image_size, if_given=skeleton.image_size is not None)
+    add_rows("nodes", skeleton.nodes.tolist())
+    add_rows("edges", skeleton.edges.tolist())
+    add_rows("roots", skeleton.roots.tolist())
+    add_rows("radius", None if skeleton.radius is None else _null_for_nan(skeleton.radius.tolist()))
+    add_rows("node_score", None if skeleton.node_score is None else skeleton.node_score.tolist())
+    add_rows("edge_score", None if skeleton.edge_score is None else skeleton.edge_score.tolist())
+    add_rows("plant", None if skeleton.plant is None else skeleton.plant.tolist())
+    add_rows("plants", [_labels_row(plant) for plant in skeleton.plant_records] or None, 1)
+    if skeleton.has_file_axes:
+        add_rows("axes", [_axis_row(axis) for axis in skeleton.axes], 1)
+        add_rows("edge_axis", skeleton.edge_axis.tolist())
+    add("metadata", dict(skeleton.metadata), if_given=bool(skeleton.metadata))
+    write_text(path, "{\n" + ",\n".join(f'"{key}": {value}' for key, value in fields.items()) + "\n}\n")
+
+
+def _labels_row(labelled: Axis | Plant) -> dict[str, Any]:
+    row = {key: getattr(labelled, key) for key in ("id", "label", "properties", "metadata")}
+    return {key: value for key, value in row.items() if value}
+
+
+def _axis_row(axis: Axis) -> dict[str, Any]:
+    row: dict[str, Any] = {"nodes": axis.nodes, "parent": axis.parent, "plant": axis.plant}
+    if axis.accession:
+        row["accession"] = axis.accession
+    if axis.functions:
+        row["functions"] = [_function_row(function) for function in axis.functions]
+    return row | _labels_row(axis)
+
+
+def _function_row(function: Function) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": function.name, "samples": _null_for_nan(function.samples)}
+    row |= {"domain": function.domain, "origin": function.origin}
+    if function.positions is not None:
+        row["positions"] = _null_for_nan(function.positions)
+    return row
+
+
+def _null_for_nan(values: Iterable[float]) -> list[float | None]:
+    return [None if math.isnan(value) else value for value in values]

@@ -1,0 +1,354 @@
+"""The autoregressive baseline: what it may know, how it tells a graph, and eight pictures learnt by heart."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageDraw
+from torch.nn import functional
+
+from tests.models.overfit import is_the_same_tree
+from treeformer import Skeleton
+from treeformer._util.config import build
+from treeformer.baselines.ggt.breadth_first import told_in_order
+from treeformer.baselines.ggt.model import GGT, GGTConfig, symmetric
+from treeformer.errors import TreeformerError
+from treeformer.nn.sfs import edge_margin
+from treeformer.nn.targets import Targets
+from treeformer.training.registry import MODELS
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SMALL = GGTConfig(
+    backbone_blocks=(1, 1, 1),
+    backbone_channels=8,
+    frozen_stages=0,
+    max_nodes=8,
+    width=64,
+    layers=2,
+    heads=4,
+    feed_forward=128,
+    relation_hidden=32,
+)
+SIDE = 64
+REGIMES = ("none", "test", "train", "both")
+
+
+def grown(rng: np.random.Generator) -> Skeleton:
+    """A tree of 3 to 8 nodes that stands at the bottom of a 64×64 picture."""
+    count, nodes, edges = int(rng.integers(3, 9)), [(32.0, 60.0)], []
+    while len(nodes) < count:
+        below = int(rng.integers(len(nodes)))
+        angle, length = rng.uniform(-1.2, 1.2), rng.uniform(12, 22)
+        place = np.add(nodes[below], (length * np.sin(angle), -length * np.cos(angle)))
+        if (abs(place - SIDE / 2) < 28).all() and min(np.linalg.norm(np.subtract(nodes, place), axis=1)) > 9:
+            edges.append((below, len(nodes)))
+            nodes.append(tuple(place))
+    return Skeleton(nodes, edges, root=0)
+
+
+def drawn(skeleton: Skeleton) -> torch.Tensor:
+    """Black lines on white, (3,64,64) in [0,1]."""
+    image = Image.new("RGB", (SIDE, SIDE), "white")
+    pen = ImageDraw.Draw(image)
+    for a, b in skeleton.edges:
+        pen.line([tuple(skeleton.nodes[a]), tuple(skeleton.nodes[b])], fill="black", width=2)
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255
+
+
+def built(shaken: float = 0.05, **changes) -> GGT:
+    """A network that has not learnt anything, but whose every part has something to say."""
+    torch.manual_seed(0)
+    model = GGT(dataclasses.replace(SMALL, **changes))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(shaken * torch.randn_like(parameter))
+    return model
+
+
+@pytest.fixture(scope="module")
+def trees() -> list[Skeleton]:
+    rng = np.random.default_rng(0)
+    return [grown(rng) for _ in range(8)]
+
+
+@pytest.fixture(scope="module")
+def pictures(trees) -> torch.Tensor:
+    return torch.stack([drawn(tree) for tree in trees])
+
+
+@torch.no_grad()
+def talkative(model: GGT, pictures: torch.Tensor) -> GGT:
+    """Made to say yes and no about as often, so that some pictures end before others."""
+    model.eval().node_head.bias.fill_(100.0)
+    told = model(pictures)
+    model.edge_head[-1].bias[1] += edge_margin(told.edge_logits)[told.edge_logits[..., 0] != 0].median()
+    model.node_head.bias.fill_(-(model(pictures).node_logits - 100).quantile(0.2))
+    return model
+
+
+# ---- what a step may know -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changed", range(8))
+def test_no_step_knows_what_comes_after_it(trees, pictures, changed):
+    model = built().eval()
+    truth = told_in_order(Targets.from_skeletons(trees[:2], size=8))
+    other = Targets(truth.points.clone(), truth.mask, truth.adjacency.clone(), truth.root)
+    other.points[:, changed] += 20.0
+    other.adjacency[:, changed, :changed] ^= True
+    with torch.no_grad():
+        before, after = (model.follow(pictures[:2], one) for one in (truth, other))
+    # Node number `changed` is heard of at the step after its own; its own step, and all before, stay as they were.
+    for name in ("node_logits", "points", "root_logits"):
+        one, two = getattr(before, name), getattr(after, name)
+        torch.testing.assert_close(one[:, : changed + 1], two[:, : changed + 1])
+        if changed < 7:
+            assert not torch.allclose(one[:, changed + 1], two[:, changed + 1], atol=1e-4), name
+    known = slice(0, changed + 1)
+    torch.testing.assert_close(before.edge_logits[:, known, known], after.edge_logits[:, known, known])
+    assert not torch.allclose(before.end_logits, after.end_logits, atol=1e-5)
+
+
+@pytest.mark.parametrize("height", [SIDE, 48])
+def test_telling_step_by_step_is_following_all_at_once(pictures, height):
+    """The remembered keys and values against a pass over the whole sequence, which remembers nothing."""
+    pictures = pictures[:, :, :height]
+    model = talkative(built(), pictures)
+    with torch.no_grad():
+        told = model(pictures)
+    count = told.points.shape[1]
+    adjacency = (edge_margin(told.edge_logits) < 0) & ~torch.eye(count, dtype=torch.bool)
+    blank = torch.zeros(told.node_logits.shape, dtype=torch.bool)
+    with torch.no_grad():
+        followed = model.follow(pictures, Targets(told.points, ~blank, adjacency, blank))
+    is_told = told.node_logits > -torch.inf
+    assert 2 < count <= 8
+    assert 0.1 < is_told.float().mean() < 1, "some pictures end before others"
+    assert 0.05 < adjacency.float().mean() < 0.95, "both answers occur"
+    torch.testing.assert_close(told.points, followed.points, atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(told.root_logits, followed.root_logits, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(told.edge_logits, followed.edge_logits, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(told.node_logits[is_told], followed.node_logits[is_told], atol=1e-4, rtol=1e-4)
+    # A picture ends at the first step that says so, and nothing is told after it.
+    more = torch.cat([followed.node_logits > 0, followed.end_logits[:, None] > 0], dim=1).int().cumprod(1)
+    assert is_told.tolist() == more[:, :count].bool().tolist()
+
+
+def test_pictures_of_a_batch_do_not_see_each_other(pictures):
+    model = talkative(built(), pictures)
+    with torch.no_grad():
+        together = model.decode(model(pictures))
+        alone = [model.decode(model(picture[None]))[0] for picture in pictures]
+    assert [len(one) for one in together] == [len(one) for one in alone]
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_allclose(one.nodes, other.nodes, atol=1e-2)
+        assert one.edges.tolist() == other.edges.tolist()
+
+
+# ---- losses -----------------------------------------------------------------------------------------
+
+
+def test_the_losses_written_out(trees, pictures):
+    model = built(constraint="none").eval()
+    trees = [*trees[:2], trees[2].replace(root=None)]  # the last one says nothing about roots
+    targets = Targets.from_skeletons(trees, size=8)
+    with torch.no_grad():
+        output = model(pictures[:3], targets)
+        parts = model.loss(output, targets)
+    truth, nodes = output.truth, sum(len(tree) for tree in trees)
+    end = point = root = edge = 0.0
+    for b, tree in enumerate(trees):
+        answers = [*output.node_logits[b].tolist(), output.end_logits[b].item()]
+        for index in range(len(tree) + 1):
+            end += np.logaddexp(0, -answers[index] if index < len(tree) else answers[index])
+        for index in range(len(tree)):
+            point += (output.points[b, index] - truth.points[b, index]).abs().sum().item()
+            if len(tree.roots):
+                root += np.logaddexp(0, output.root_logits[b, index].item() * (-1 if truth.root[b, index] else 1))
+            for other in range(index):
+                none, some = output.edge_logits[b, index, other].tolist()
+                edge += np.logaddexp(0, (none - some) * (1 if truth.adjacency[b, index, other] else -1))
+    expected = {"end": end, "point": 0.05 * point, "root": root, "edge": 2 * edge}
+    assert {name: value.item() for name, value in parts.items()} == pytest.approx(
+        {name: value / nodes for name, value in expected.items()}, rel=1e-4
+    )
+
+
+@pytest.mark.parametrize("constraint", REGIMES)
+def test_gradients_reach_everything_in_every_regime(trees, pictures, constraint):
+    model = built(constraint=constraint).train()
+    targets = Targets.from_skeletons(trees, size=8)
+    parts = model.loss(model(pictures, targets), targets)
+    assert ("edge_constrained" in parts) == (constraint in ("train", "both"))
+    assert sum(model.config.edge_term_weights) == 2
+    sum(parts.values()).backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0] == []
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+def test_sfs_changes_the_loss_and_its_gradient(trees, pictures):
+    targets = Targets.from_skeletons(trees, size=8)
+    totals, gradients = [], []
+    for constraint in ("test", "both"):
+        model = built(constraint=constraint).eval()
+        total = sum(model.loss(model(pictures, targets), targets).values())
+        total.backward()
+        totals.append(total.item())
+        gradients.append(model.edge_from.weight.grad)
+    assert totals[0] != pytest.approx(totals[1], rel=1e-3)
+    assert functional.cosine_similarity(*(g.flatten() for g in gradients), dim=0) < 0.999
+
+
+@pytest.mark.parametrize(
+    "truths",
+    [
+        [Skeleton([], []), Skeleton([], [])],
+        [Skeleton([(30, 30)], [], root=0), Skeleton([], [])],
+        [Skeleton([(30, 30), (30, 30)], [(0, 1)]), Skeleton([(-5, 500)], [])],
+    ],
+    ids=["no node at all", "one node", "nodes in one place, and outside"],
+)
+@pytest.mark.parametrize("size", [None, 8])
+def test_scanty_truths(truths, size, pictures):
+    model = built().train()
+    targets = Targets.from_skeletons(truths, size)
+    total = sum(model.loss(model(pictures[:2], targets), targets).values())
+    total.backward()
+    assert torch.isfinite(total)
+    assert total > 0, "there is always the end to be told"
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_the_order_of_the_true_nodes_does_not_matter(trees, pictures):
+    model = built().eval()
+    tree, order = trees[0], np.random.default_rng(1).permutation(len(trees[0]))
+    place = np.argsort(order)
+    renumbered = Skeleton(tree.nodes[order], place[tree.edges], root=int(place[0]))
+    with torch.no_grad():
+        one, two = (
+            model.loss(model(pictures[:1], targets), targets)
+            for targets in (Targets.from_skeletons([skeleton], size=8) for skeleton in (tree, renumbered))
+        )
+    assert {k: v.item() for k, v in one.items()} == pytest.approx({k: v.item() for k, v in two.items()}, rel=1e-5)
+
+
+def test_all_processes_together_divide_by_their_mean_count(trees, pictures):
+    model = built().eval()
+    targets = Targets.from_skeletons(trees[:2], size=8)
+    mean = torch.tensor((len(trees[0]) + len(trees[1])) / 2)
+    with torch.no_grad():
+        whole = model.loss(model(pictures[:2], targets), targets)
+        halves = [Targets.from_skeletons([tree], size=8) for tree in trees[:2]]
+        parts = [model.loss(model(pictures[i : i + 1], half), half, mean) for i, half in enumerate(halves)]
+    for name, value in whole.items():
+        assert value.item() == pytest.approx((parts[0][name] + parts[1][name]).item() / 2, rel=1e-3), name
+
+
+# ---- use ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("constraint", REGIMES)
+def test_each_regime_decodes_its_own_way(pictures, constraint):
+    model = talkative(built(constraint=constraint), pictures)
+    with torch.no_grad():
+        skeletons = model.decode(model(pictures), image_size=(SIDE, SIDE))
+    assert max(map(len, skeletons)) > 2
+    is_constrained = constraint in ("test", "both")
+    assert all(skeleton.is_forest for skeleton in skeletons) == is_constrained
+    if is_constrained:
+        with torch.no_grad():
+            single = model.decode(model(pictures), single_plant=True)
+        assert all(skeleton.is_tree for skeleton in single if len(skeleton))
+
+
+@pytest.mark.parametrize("bias", [-100.0, 100.0])
+def test_it_tells_nothing_or_as_much_as_it_can(pictures, bias):
+    model = built().eval()
+    torch.nn.init.constant_(model.node_head.bias, bias)
+    with torch.no_grad():
+        skeletons = model.decode(model(pictures[:2]))
+    assert [len(skeleton) for skeleton in skeletons] == ([0, 0] if bias < 0 else [8, 8])
+
+
+def test_rows_become_a_symmetric_matrix():
+    rows = torch.arange(18.0).view(1, 3, 3, 2)
+    square = symmetric(rows)
+    assert torch.equal(square, square.transpose(1, 2))
+    assert torch.equal(square[0, 2, 1], rows[0, 2, 1])
+    assert square[0].diagonal().abs().sum() == 0
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # processors without bfloat16 say so
+def test_half_precision_gives_nearly_the_same_losses(trees, pictures):
+    targets = Targets.from_skeletons(trees, size=8)
+    model = built().train()
+    exact = model.loss(model(pictures, targets), targets)
+    with torch.autocast("cpu", torch.bfloat16):
+        output = model(pictures, targets)
+        rough = model.loss(output, targets)
+        told = model.eval()(pictures)
+    for answer in (output, told):
+        for name in ("node_logits", "points", "root_logits", "edge_logits"):
+            assert getattr(answer, name).dtype == torch.float32, name
+    for name in exact:
+        assert rough[name].item() == pytest.approx(exact[name].item(), rel=0.1), name
+
+
+def test_compiled_parts_have_no_breaks_and_the_same_losses(trees, pictures):
+    targets = Targets.from_skeletons(trees[:2], size=8)
+    model = built(layers=1).train()
+    results = []
+    for compiled in (False, True):
+        if compiled:
+            model.compile_parts(backend="eager", fullgraph=True)
+        parts = model.loss(model(pictures[:2], targets), targets)
+        sum(parts.values()).backward()
+        results.append({name: value.item() for name, value in parts.items()})
+    assert results[1] == pytest.approx(results[0], rel=1e-3)
+
+
+def test_the_registered_size_is_that_of_the_treeformer():
+    counts = {
+        name: sum(tensor.numel() for tensor in MODELS[name].module(MODELS[name].settings()).state_dict().values())
+        for name in ("ggt", "default")
+    }
+    assert counts["ggt"] == pytest.approx(counts["default"], rel=0.1)
+
+
+def test_the_users_mistakes_are_one_line(pictures):
+    with pytest.raises(TreeformerError, match="100×64 px; multiples of 16"):
+        built()(torch.rand(1, 3, 64, 100))
+    with pytest.raises(TreeformerError, match="targets of 9 nodes for at most 8"):
+        built()(pictures[:1], Targets.from_skeletons([Skeleton([(i, i) for i in range(9)], [])]))
+    with pytest.raises(TreeformerError, match="constraint is 'tree', one of none, test, train, both"):
+        GGTConfig(constraint="tree")
+    with pytest.raises(TreeformerError, match="width 100"):
+        GGTConfig(width=100)
+
+
+def test_a_config_survives_a_table():
+    table = dataclasses.asdict(GGTConfig()) | {"backbone_blocks": [3, 4, 6]}
+    assert build(GGTConfig, table, "here") == GGTConfig()
+
+
+def test_eight_pictures_are_learnt_by_heart(trees, pictures):
+    torch.manual_seed(0)
+    model = GGT(SMALL)
+    targets = Targets.from_skeletons(trees, size=8)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    for step in range(1, 601):
+        total = sum(model.loss(model.train()(pictures, targets), targets).values())
+        optimizer.zero_grad()
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        optimizer.step()
+        if step % 20 == 0 and total < 0.3:
+            with torch.no_grad():
+                skeletons = model.decode(model.eval()(pictures))
+            if all(is_the_same_tree(*pair, within_px=3) for pair in zip(skeletons, trees, strict=True)):
+                return
+    pytest.fail(f"after {step} steps: {skeletons}")

@@ -1,0 +1,45 @@
+"""The autoregressive baseline goes through the same loop as the TreeFormer: steps, validation, checkpoint, resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from treeformer.errors import TreeformerError
+from treeformer.hub import safetensors
+from treeformer.training.config import load_config
+from treeformer.training.loop import train
+
+CONFIG = Path(__file__).parents[2] / "configs" / "ggt.yaml"
+SOURCE = "[{presets: [paper], looks: [paper], split: train, count: 3}]"  # the third has 11 nodes, the others too many
+SMALLER = [
+    f"data.train={SOURCE}",
+    f"data.valid={SOURCE}",
+    "data.image_size=64",
+    "data.max_nodes=12",
+    "data.workers=0",
+    "batch_size=2",
+    "steps=2",
+    "validate_every=1",
+    "precision='32'",
+    "compile=false",
+    "model_options={max_nodes: 12, backbone_blocks: [1, 1, 1], backbone_channels: 8, width: 32, layers: 1, heads: 2}",
+]
+
+
+def test_it_trains_validates_and_goes_on(tmp_path):
+    seen = []
+    train(load_config(CONFIG, SMALLER), tmp_path, accelerator="cpu", show=lambda *line: seen.append(line))
+    assert {"end", "point", "root", "edge", "edge_constrained"} <= {name for _, _, row in seen for name in row}
+    assert any("valid_topo_f1" in row for _, _, row in seen)
+    progress = train(load_config(CONFIG, [*SMALLER, "steps=3"]), tmp_path, accelerator="cpu", resume=True)
+    assert progress.step == 3
+    assert any(name.startswith("backbone.") for name in safetensors.read(tmp_path / "best.safetensors"))
+
+
+def test_a_wrong_option_is_one_line(tmp_path):
+    with pytest.raises(TreeformerError, match="constraint must be one of none, test, train, both"):
+        train(load_config(CONFIG, [*SMALLER, "model_options={constraint: tree}"]), tmp_path, accelerator="cpu")

@@ -1,0 +1,234 @@
+"""Data sets: what is read is what was written, and what is broken is named, skipped and counted."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from treeformer import Skeleton, TreeformerError, formats
+from treeformer.data import FolderDataset, Sample, Skipped, SkipReport, SyntheticDataset, samples
+from treeformer.data.datasets import has_pair, write_pair
+from treeformer.synthetic import picture
+
+
+def add_pair(
+    folder: Path, stem: str, skeleton: Skeleton, suffix: str = ".json", size: tuple[int, int] = (40, 50)
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(len(stem))
+    Image.fromarray(rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)).save(folder / f"{stem}.png")
+    formats.write(skeleton, folder / f"{stem}{suffix}")
+
+
+def test_a_pair_comes_back_as_it_was_written(tmp_path: Path, comb: Skeleton) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (50, 40, 3), dtype=np.uint8)
+    write_pair(image, comb, tmp_path, "a")
+    assert has_pair(tmp_path, "a")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.png"]
+    sample = FolderDataset(tmp_path)[0]
+    assert sample.name == "a.png"
+    assert np.array_equal(sample.image, image)
+    assert sample.skeleton == comb.replace(image_name="a.png")
+
+
+def test_any_known_format_beside_a_picture_will_do(tmp_path: Path, comb: Skeleton) -> None:
+    for stem, suffix in (("a", ".rsml"), ("b", ".swc"), ("c", ".graphml"), ("d", ".json")):
+        add_pair(tmp_path, stem, comb, suffix)
+    (tmp_path / "notes.txt").write_text("not a skeleton")
+    (tmp_path / ".hidden.png").write_bytes(b"left by a killed program")
+    dataset = FolderDataset(tmp_path)
+    assert [dataset.name(index) for index in range(len(dataset))] == ["a.png", "b.png", "c.png", "d.png"]
+    assert dataset.skipped == []
+    for sample in samples(dataset):
+        assert sample.skeleton.length == pytest.approx(comb.length)
+        assert sample.skeleton.image_size == (40, 50)
+
+
+def test_splits_are_sub_folders(tmp_path: Path, comb: Skeleton) -> None:
+    add_pair(tmp_path / "train", "a", comb)
+    add_pair(tmp_path / "train", "b", comb)
+    add_pair(tmp_path / "valid", "c", comb)
+    assert len(FolderDataset(tmp_path, "train")) == 2
+    assert FolderDataset(tmp_path, "valid")[0].name == "valid/c.png"
+    for split, message in (
+        (None, "choose a split, one of train, valid"),
+        ("test", "no split 'test': it has train, valid"),
+    ):
+        with pytest.raises(TreeformerError, match=message):
+            FolderDataset(tmp_path, split)
+
+
+def test_exif_orientation_is_obeyed(tmp_path: Path, y_shape: Skeleton) -> None:
+    stored = np.zeros((10, 20, 3), dtype=np.uint8)
+    stored[:, :5] = 255  # a white left edge, to be turned to the top
+    exif = Image.Exif()
+    exif[274] = 6
+    Image.fromarray(stored).save(tmp_path / "a.png", exif=exif)
+    formats.write(y_shape.replace(image_size=None), tmp_path / "a.json")
+    sample = FolderDataset(tmp_path)[0]
+    assert sample.image.shape == (20, 10, 3)
+    assert sample.image[0].min() == 255
+    assert sample.image[-1].max() == 0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "expected"),
+    [
+        (lambda folder: (folder / "b.png").unlink(), "b.json: no picture"),
+        (lambda folder: (folder / "b.json").unlink(), "b.png: no skeleton file"),
+        (lambda folder: (folder / "b.json").rename(folder / "other.json"), "other.json: no picture"),
+        (lambda folder: (folder / "b.png").write_bytes(b""), "b.png"),
+        (lambda folder: (folder / "b.png").write_bytes((folder / "b.png").read_bytes()[:900]), "b.png"),
+        (lambda folder: (folder / "b.png").write_text("hello"), "b.png: not a picture"),
+        (lambda folder: (folder / "b.json").write_text("{"), "b.json: is"),
+        (lambda folder: (folder / "b.jpg").write_bytes((folder / "b.png").read_bytes()), "has the same name"),
+        (lambda folder: (folder / "b.swc").write_text("1 1 5 5 0 1 -1"), "both b.json and b.swc"),
+        (lambda folder: write_skeleton(folder, [(5, 5), (41.5, 5)], [(0, 1)]), r"node 1 at \(41.5, 5.0\) is outside"),
+        (lambda folder: write_skeleton(folder, [(5, 5), (5, -2)], [(0, 1)]), "node 1 at .* is outside b.png"),
+        (lambda folder: write_skeleton(folder, [(1, 1), (9, 1), (5, 9)], [(0, 1), (1, 2), (2, 0)]), "cycle"),
+        (lambda folder: write_skeleton(folder, [(5, 5), (5, 9)], [(0, 1)], image_size=(80, 100)), "of a picture of 80"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_in_one_line_and_the_rest_is_read(
+    tmp_path: Path, comb: Skeleton, spoil, expected
+) -> None:
+    import re
+
+    for stem in "abc":
+        add_pair(tmp_path, stem, comb)
+    spoil(tmp_path)
+    dataset = FolderDataset(tmp_path)
+    report = SkipReport(dataset.skipped)
+    assert {sample.name for sample in samples(dataset, report)} == {"a.png", "c.png"}
+    # Renaming a skeleton leaves its picture alone, too.
+    assert len(report) == (2 if "other" in expected else 1)
+    assert all("\n" not in skipped.reason for skipped in report)
+    assert any(re.search(expected, skipped.reason) for skipped in report)
+
+
+def write_skeleton(folder: Path, nodes, edges, **arguments) -> None:
+    formats.write(Skeleton(nodes, edges, **arguments), folder / "b.json")
+
+
+def test_half_a_pixel_outside_is_on_the_border(tmp_path: Path, comb: Skeleton) -> None:
+    add_pair(tmp_path, "b", comb)
+    write_skeleton(tmp_path, [(-0.5, 5), (40.5, 50.5)], [(0, 1)])
+    assert FolderDataset(tmp_path)[0].skeleton.nodes.tolist() == [[0, 5], [40, 50]]
+
+
+def test_an_empty_folder_and_none_at_all(tmp_path: Path, comb: Skeleton) -> None:
+    with pytest.raises(TreeformerError, match="no such folder"):
+        FolderDataset(tmp_path / "nowhere")
+    with pytest.raises(TreeformerError, match="no picture with a skeleton file"):
+        FolderDataset(tmp_path)
+    add_pair(tmp_path, "a", comb)
+    (tmp_path / "a.json").unlink()
+    with pytest.raises(TreeformerError, match=r"a\.png: no skeleton file"):
+        FolderDataset(tmp_path)
+    with pytest.raises(TreeformerError, match="there is no folder train or valid or test in it"):
+        FolderDataset(tmp_path, "train")
+
+
+def test_loading_gives_a_value_and_indexing_an_error(tmp_path: Path, comb: Skeleton) -> None:
+    add_pair(tmp_path, "a", comb)
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    dataset = FolderDataset(tmp_path)
+    loaded = dataset.load(0)
+    assert isinstance(loaded, Skipped)
+    assert loaded.name == "a.png"
+    with pytest.raises(TreeformerError, match=r"a\.png"):
+        dataset[0]
+    with pytest.raises(IndexError):
+        dataset[1]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_picture_with_damaged_bytes_never_kills_the_loader(tmp_path_factory, data) -> None:
+    folder = tmp_path_factory.mktemp("damaged")
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 20, 3), dtype=np.uint8))
+    suffix = data.draw(st.sampled_from([".png", ".jpg", ".tif", ".gif", ".bmp", ".webp"]))
+    path = folder / f"a{suffix}"
+    image.save(path)
+    damaged = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(0, 6))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(damaged[: data.draw(st.integers(1, len(damaged)))])
+    formats.write(Skeleton([(1, 1), (2, 2)], [(0, 1)]), folder / "a.json")
+    loaded = FolderDataset(folder).load(0)
+    assert isinstance(loaded, Sample | Skipped)
+    assert "\n" not in getattr(loaded, "reason", "")
+
+
+def test_what_workers_skip_is_counted_once(tmp_path: Path, comb: Skeleton) -> None:
+    """The data set goes to a worker pickled, and so does what it loads, skipped or not, on its way back."""
+    for stem in "abcd":
+        add_pair(tmp_path, stem, comb)
+    (tmp_path / "b.png").write_bytes(b"corrupt")
+    sent = pickle.dumps(FolderDataset(tmp_path))
+    report, good = SkipReport(), []
+    for worker in range(2):
+        in_worker = pickle.loads(sent)
+        for index in range(worker, 8, 2):
+            loaded = pickle.loads(pickle.dumps(in_worker.load(index % 4)))
+            report.add(loaded) if isinstance(loaded, Skipped) else good.append(loaded.name)
+    assert sorted(good) == ["a.png", "a.png", "c.png", "c.png", "d.png", "d.png"]
+    assert str(report).splitlines()[0] == "1 picture was skipped"
+    assert "b.png" in str(report)
+
+
+def test_reports_merge() -> None:
+    first = SkipReport([Skipped("a", "a: broken"), Skipped("b", "b: broken")])
+    first.merge(SkipReport([Skipped("b", "b: broken"), Skipped("c", "c: broken")]))
+    assert str(first) == "3 pictures were skipped\n  a: broken\n  b: broken\n  c: broken"
+
+
+def test_a_report_of_thousands_stays_short() -> None:
+    lines = str(SkipReport(Skipped(str(k), f"{k}: broken") for k in range(3000))).splitlines()
+    assert lines[0] == "3000 pictures were skipped"
+    assert lines[-1] == "  and 2980 more"
+    assert len(lines) == 22
+
+
+def test_synthetic_pictures_are_those_of_their_seeds() -> None:
+    dataset = SyntheticDataset(range(10, 16), presets=("paper", "taproot", "vine"), looks=("paper",), size=(96, 80))
+    assert len(dataset) == 6
+    again = pickle.loads(pickle.dumps(dataset))
+    for index, preset in ((0, "taproot"), (1, "vine"), (2, "paper")):
+        sample = dataset.load(index)
+        image, skeleton = picture(preset, "paper", 10 + index, (96, 80))
+        assert sample.name == f"{preset}-paper-{10 + index}"
+        assert np.array_equal(sample.image, image)
+        assert sample.skeleton == skeleton == again[index].skeleton
+    with pytest.raises(IndexError):
+        dataset[6]
+
+
+def test_every_preset_meets_every_look() -> None:
+    presets, looks = ("paper", "taproot", "vine"), ("paper", "photo")
+    dataset = SyntheticDataset(range(24), presets, looks, (64, 64))
+    met = {tuple(dataset[index].name.split("-")[:2]) for index in range(6)}
+    assert met == {(preset, look) for preset in presets for look in looks}
+
+
+def test_a_synthetic_set_needs_seeds() -> None:
+    with pytest.raises(TreeformerError, match="needs seeds"):
+        SyntheticDataset(range(0))
+
+
+def test_public_sets_are_read_as_they_are(real_data) -> None:
+    """The folder reader takes the pictures with RSML or XML beside them, without preparing."""
+    roots = FolderDataset(real_data("osr-roots"), "test")
+    assert len(roots) == 5
+    assert roots[0].skeleton.is_tree
+    assert roots[0].image.shape == (2500, 1916, 3)
+    trees = FolderDataset(real_data("branch-trees"))
+    assert len(trees) == 558
+    assert trees[0].skeleton.is_tree

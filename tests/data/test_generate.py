@@ -1,0 +1,145 @@
+"""Synthetic folders: whole pairs only, the same whoever made them, resumed, and never mixed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from treeformer import TreeformerError
+from treeformer.data import FolderDataset
+from treeformer.data.generate import synth
+from treeformer.synthetic import SPLITS, picture
+
+SIZE = (80, 64)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_what_it_writes(tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    report = synth(tmp_path / "s", count=3, seed=120_000, size=SIZE, progress=lambda *call: calls.append(call))
+    stems = ["120000", "120001", "120002"]
+    names = {f"{stem}{suffix}" for stem in stems for suffix in (".png", ".json")} | {"dataset.yaml"}
+    assert set(contents(tmp_path / "s")) == names
+    assert yaml.safe_load((tmp_path / "s" / "dataset.yaml").read_text()) == {
+        "made_by": "treeformer synth",
+        "preset": "paper",
+        "look": "paper",
+        "seed": 120_000,
+        "count": 3,
+        "size": [80, 64],
+    }
+    assert (report.made, report.kept) == (3, 0)
+    assert calls[0] == (0, 3)
+    assert calls[-1] == (3, 3)
+    assert SPLITS["test"][0] == 120_000
+    for sample, seed in zip(FolderDataset(tmp_path / "s"), SPLITS["test"], strict=False):
+        image, skeleton = picture("paper", "paper", seed, SIZE)
+        assert np.array_equal(sample.image, image)
+        assert sample.skeleton == skeleton.replace(image_name=sample.name)
+
+
+def test_workers_and_resuming_give_the_same_files(tmp_path: Path) -> None:
+    synth(tmp_path / "one", count=20, size=SIZE)
+    synth(tmp_path / "two", count=20, size=SIZE, workers=2)
+    synth(tmp_path / "none", count=20, size=SIZE, workers=0)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two") == contents(tmp_path / "none")
+
+    synth(tmp_path / "three", count=5, size=SIZE)
+    (tmp_path / "three" / "000002.json").unlink()  # half a pair is made anew
+    (tmp_path / "three" / ".000004-x.png").write_bytes(b"left by a kill")
+    kept = (tmp_path / "three" / "000000.png").stat().st_mtime_ns
+    report = synth(tmp_path / "three", count=20, size=SIZE)
+    assert (report.made, report.kept) == (16, 4)
+    assert (tmp_path / "three" / "000000.png").stat().st_mtime_ns == kept
+    (tmp_path / "three" / ".000004-x.png").unlink()
+    assert contents(tmp_path / "one") == contents(tmp_path / "three")
+
+    assert str(report).endswith("three: 16 pictures made, 4 were there")
+    assert str(synth(tmp_path / "three", count=21, size=SIZE)).endswith("three: 1 picture made, 20 were there")
+
+    fewer = synth(tmp_path / "one", count=7, size=SIZE)
+    assert (fewer.made, fewer.kept) == (0, 7)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"look": "photo"}, "was made with look paper, not photo"),
+        ({"preset": "vine"}, "was made with preset paper, not vine"),
+        ({"seed": 7}, "was made with seed 0, not 7"),
+        ({"size": (64, 80)}, r"was made with size \[80, 64\], not \[64, 80\]"),
+    ],
+)
+def test_another_recipe_is_an_error(tmp_path: Path, change, message) -> None:
+    synth(tmp_path, count=1, size=SIZE)
+    before = contents(tmp_path)
+    with pytest.raises(TreeformerError, match=message):
+        synth(tmp_path, **({"count": 1, "size": SIZE} | change))
+    assert contents(tmp_path) == before
+
+
+def test_folders_that_are_not_to_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("mine")
+    with pytest.raises(TreeformerError, match="holds other files"):
+        synth(tmp_path, count=1, size=SIZE)
+    with pytest.raises(TreeformerError, match="is a file"):
+        synth(tmp_path / "letter.txt", count=1, size=SIZE)
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "dataset.yaml").write_text("[1, 2")
+    with pytest.raises(TreeformerError, match=r"dataset\.yaml: not YAML"):
+        synth(tmp_path / "set", count=1, size=SIZE)
+    (tmp_path / "set" / "dataset.yaml").write_text("- 1")
+    with pytest.raises(TreeformerError, match=r"dataset\.yaml: not a table"):
+        synth(tmp_path / "set", count=1, size=SIZE)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"count": 0}, {"workers": -1}, {"preset": "tulip"}, {"look": "oil"}, {"seed": -1}, {"size": (8, 8)}]
+)
+def test_a_wrong_choice_writes_nothing(tmp_path: Path, wrong) -> None:
+    with pytest.raises(TreeformerError) as error:
+        synth(tmp_path / "s", **({"count": 1, "size": SIZE} | wrong))
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")
+def test_an_interrupt_leaves_whole_pairs_only(tmp_path: Path) -> None:
+    program = (
+        "from treeformer.data.generate import synth\n"
+        "if __name__ == '__main__':\n"
+        f"    synth({str(tmp_path / 's')!r}, count=4000, size=(80, 64), workers=2)\n"
+    )
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    process = subprocess.Popen([sys.executable, script], start_new_session=True, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        while len(list((tmp_path / "s").glob("*.png"))) < 40 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode != 0
+    assert errors.strip().endswith("KeyboardInterrupt")
+    assert errors.count("Traceback") == 1  # the workers end without a word
+    names = {path.name for path in (tmp_path / "s").iterdir()}
+    assert not {name for name in names if name.startswith(".")}
+    dataset = FolderDataset(tmp_path / "s")
+    assert dataset.skipped == []
+    assert len(dataset) < 4000
+    report = synth(tmp_path / "s", count=len(dataset), size=(80, 64))
+    assert report.kept > 0

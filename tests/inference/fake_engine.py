@@ -1,0 +1,139 @@
+"""An engine that finds the nodes of drawn pictures by their colours, so that what comes after it can be proven."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from treeformer import Skeleton
+from treeformer.hub.model_folder import ModelFolder, ModelSettings
+from treeformer.inference.engine import RawPrediction
+from treeformer.inference.predictor import Predictor
+
+LIKELY = 5.0
+
+
+def drawn(truth: Skeleton) -> np.ndarray:
+    """(H,W,3): white, and one pixel a node whose colour is its number; nodes lie at pixel centres."""
+    width, height = truth.image_size
+    picture = np.full((height, width, 3), 255, dtype=np.uint8)
+    column, row = np.floor(truth.nodes).astype(int).T
+    number = np.arange(len(truth))
+    picture[row, column] = np.stack([number // 200, number % 200, np.full(len(truth), 77)], axis=1)
+    return picture
+
+
+class ColourEngine:
+    """Sees the nodes of one drawn skeleton in any part of its picture, knows its edges and roots, and nothing else.
+
+    An edge that leaves the part ends in a node on the border of the part, as it does for a network.
+    `jitter_px`: how far each part displaces what it sees, in a direction of its own.
+    """
+
+    def __init__(self, truth: Skeleton, side: int, jitter_px: float = 0.0, sees_lines: bool = False) -> None:
+        self.name, self.device, self.preferred_batch, self.input_size = "colour", "cpu", 1, side
+        self.truth, self.jitter_px, self.sees_lines = truth, jitter_px, sees_lines
+        self.calls: list[int] = []
+
+    def __call__(self, images: np.ndarray) -> RawPrediction:
+        self.calls.append(len(images))
+        seen = [self._one(image) for image in images]
+        count = max(2, *(len(score) for score, *_ in seen))
+        padded = []
+        for score, points, cost, logit in seen:
+            more = count - len(score)
+            padded.append(
+                (
+                    np.pad(score, (0, more)),
+                    np.pad(points, ((0, more), (0, 0))),
+                    np.pad(cost, ((0, more), (0, more))),
+                    np.pad(logit, (0, more)),
+                )
+            )
+        return RawPrediction(*(np.stack(arrays).astype(np.float32) for arrays in zip(*padded, strict=True)))
+
+    def _one(self, image: np.ndarray) -> tuple[np.ndarray, ...]:
+        row, column = np.nonzero(image[..., 2] == 77)
+        number = image[row, column, 0].astype(int) * 200 + image[row, column, 1]
+        points = np.stack([column, row], axis=1) + 0.5
+        truth = self.truth
+        edges = {frozenset(edge) for edge in truth.edges.tolist()}
+        names = number.tolist()
+        joined = [[frozenset((a, b)) in edges for b in names] for a in names]
+        cost = np.where(np.reshape(joined, (len(names), len(names))), -LIKELY, LIKELY)
+        # Unlikely edges get likelier the shorter they are, for trees without ties.
+        cost = np.where(cost > 0, cost + np.hypot(*(points[:, None] - points).transpose(2, 0, 1)) / 1000, cost)
+        logit = np.where(np.isin(number, truth.roots), 3.0, -6.0)
+        if self.sees_lines and len(names):
+            points, cost, logit = self._with_cut_lines(names, points, cost, logit)
+        angle = float(image.astype(int).sum() % 360)
+        points = points + self.jitter_px * np.array([np.cos(angle), np.sin(angle)])
+        return np.full(len(points), 0.9), points, cost, logit
+
+    def _with_cut_lines(self, names, points, cost, logit):
+        ends = []
+        for a, b in self.truth.edges.tolist():
+            inner, outer = (a, b) if a in names else (b, a)
+            if inner in names and outer not in names:
+                begin, along = points[names.index(inner)], self.truth.nodes[outer] - self.truth.nodes[inner]
+                walls = np.where(along > 0, self.input_size - begin, -begin)
+                with np.errstate(divide="ignore"):
+                    ends.append((names.index(inner), begin + along * np.min(walls / along)))
+        size = len(points) + len(ends)
+        wide = np.full((size, size), 2 * LIKELY)
+        wide[: len(points), : len(points)] = cost
+        for place, (inner, _) in enumerate(ends, start=len(points)):
+            wide[inner, place] = wide[place, inner] = -LIKELY
+        return (
+            np.concatenate([points, np.reshape([end for _, end in ends], (-1, 2))]),
+            wide,
+            np.pad(logit, (0, len(ends)), constant_values=-6.0),
+        )
+
+
+class NumbersEngine:
+    """Answers with the same numbers, whatever it sees."""
+
+    def __init__(self, score, points, cost, logit, side: int = 64) -> None:
+        self.name, self.device, self.preferred_batch, self.input_size = "numbers", "cpu", 1, side
+        self.numbers = [np.asarray(array, dtype=np.float32)[None] for array in (score, points, cost, logit)]
+
+    def __call__(self, images: np.ndarray) -> RawPrediction:
+        return RawPrediction(*(np.repeat(array, len(images), axis=0) for array in self.numbers))
+
+
+def line_engine(
+    scores=(0.9, 0.9, 0.9, 0.9), costs=(-4.0, -4.0, -4.0), logits=(3.0, -3.0, -3.0, -3.0), side=64
+) -> NumbersEngine:
+    """Four nodes in a row, 10 px apart, with the costs of the three edges between neighbours."""
+    cost = np.full((4, 4), 9.0)
+    for i, value in enumerate(costs):
+        cost[i, i + 1] = cost[i + 1, i] = value
+    return NumbersEngine(scores, [(10, 30), (20, 30), (30, 30), (40, 30)], cost, logits, side)
+
+
+def predictor(engine, **settings: float) -> Predictor:
+    """A predictor around any engine; settings as in config.json."""
+    config = ModelSettings("fake", {}, input_size=engine.input_size, working_size=engine.input_size, **settings)
+    return Predictor(ModelFolder(Path("fake"), config), engine=engine)
+
+
+def random_tree(seed: int, count: int, size: tuple[int, int], longest_edge: float, plants: int = 1) -> Skeleton:
+    """A forest at pixel centres, no two nodes within 12 px, edges no longer than so many px."""
+    random = np.random.default_rng(seed)
+    nodes, parents = [], []
+    for _ in range(40 * count):
+        point = np.floor(random.uniform(0, size)) + 0.5
+        gap = np.hypot(*(np.reshape(nodes, (-1, 2)) - point).T)
+        if gap.size and gap.min() < 12:
+            continue
+        if len(nodes) < plants:
+            nodes.append(point)
+            parents.append(-1)
+        elif gap.min() <= longest_edge:
+            nodes.append(point)
+            parents.append(int(gap.argmin()))
+        if len(nodes) == count:
+            break
+    return Skeleton.from_parents(nodes, parents, image_size=size)

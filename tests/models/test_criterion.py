@@ -1,0 +1,136 @@
+"""The losses of a TreeFormer, against loops over every token, node and pair."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from treeformer import Skeleton
+from treeformer.models.config import TreeFormerConfig
+from treeformer.models.criterion import losses
+from treeformer.models.outputs import Output, Predictions
+from treeformer.nn.losses import edge_losses, pair_weights
+from treeformer.nn.matching import Matching
+from treeformer.nn.sfs import SFS
+from treeformer.nn.targets import Targets
+
+# The second picture has fewer nodes, and says nothing about roots.
+TRUTH = [
+    Skeleton([(30, 60), (30, 40), (12, 21), (50, 19)], [(0, 1), (1, 2), (1, 3)], root=0),
+    Skeleton([(10, 50), (40, 9)], [(0, 1)]),
+]
+NODES, SIDE, STRIDE, TOKENS, LAYERS = 6, 64, 4, 7, 2
+TOKEN_OF_NODE = [[5, 1, 6, 0], [3, 2]]
+
+
+def said(generator: torch.Generator, tokens: int, size: int) -> dict[str, torch.Tensor]:
+    """Any answers about so many tokens; `size` keeps them from being too sure."""
+
+    def any_numbers(*shape: int) -> torch.Tensor:
+        return size * torch.randn(*shape, generator=generator)
+
+    edges = any_numbers(2, tokens, tokens, 2)
+    return {
+        "layer_node_logits": any_numbers(LAYERS, 2, tokens),
+        "layer_points": SIDE * torch.rand(LAYERS, 2, tokens, 2, generator=generator),
+        "root_logits": any_numbers(2, tokens).requires_grad_(),
+        "edge_logits": (edges + edges.transpose(1, 2)).requires_grad_(),
+    }
+
+
+def answer() -> tuple[Output, Targets]:
+    generator = torch.Generator().manual_seed(0)
+    cells = SIDE // STRIDE
+    token, found = torch.zeros(2, 5, dtype=torch.int64), torch.zeros(2, 5, dtype=torch.bool)
+    for picture, tokens in enumerate(TOKEN_OF_NODE):
+        token[picture, : len(tokens)], found[picture, : len(tokens)] = torch.tensor(tokens), True
+    output = Output(
+        **said(generator, TOKENS, 2),
+        heat=torch.randn(2, cells, cells, generator=generator),
+        offsets=torch.randn(2, cells * cells, 2, generator=generator),
+        heat_stride=STRIDE,
+        matching=Matching(token, found),
+        denoising=Predictions(**said(generator, 5, 2)),
+    )
+    return output, Targets.from_skeletons(TRUTH, size=5)
+
+
+def log_loss(logit: float, is_true: bool) -> float:
+    return math.log1p(math.exp(-logit if is_true else logit))
+
+
+def focal(logit: float, is_true: bool) -> float:
+    loss = log_loss(logit, is_true)
+    return (0.25 if is_true else 0.75) * (1 - math.exp(-loss)) ** 2 * loss
+
+
+def of_tokens(config: TreeFormerConfig, answers: Predictions, node_of_token: list[dict[int, int]]) -> dict[str, float]:
+    """Sums of the node, point and root losses; which node each token stands for, −1 for none."""
+    node = point = root = 0.0
+    for picture, truth in enumerate(TRUTH):
+        for token, which in node_of_token[picture].items():
+            for layer in range(LAYERS):
+                node += focal(answers.layer_node_logits[layer, picture, token].item(), which >= 0)
+                if which >= 0:
+                    place = answers.layer_points[layer, picture, token].tolist()
+                    off = sum(abs(a - b) for a, b in zip(place, truth.nodes[which], strict=True))
+                    point += config.point_reach_px * math.log1p(off / config.point_reach_px)
+            if len(truth.roots):
+                root += log_loss(answers.root_logits[picture, token].item(), which in truth.roots)
+    return {"node": config.node_weight * node, "point": config.point_weight * point, "root": config.root_weight * root}
+
+
+def test_the_losses_written_out():
+    config = TreeFormerConfig.tiny(denoising=True, denoising_weight=0.7, root_weight=1.3, edge_weights="released")
+    output, targets = answer()
+    found = losses(config, SFS(config.suppression), output, targets)
+
+    offset = 0.0
+    for picture, truth in enumerate(TRUTH):
+        for x, y in truth.nodes.tolist():
+            column, row = int(x // STRIDE), int(y // STRIDE)
+            step = output.offsets[picture, row * (SIDE // STRIDE) + column].tolist()
+            offset += abs((column + 0.5 + step[0]) * STRIDE - x) + abs((row + 0.5 + step[1]) * STRIDE - y)
+    nodes = [
+        {token: tokens.index(token) if token in tokens else -1 for token in range(TOKENS)} for tokens in TOKEN_OF_NODE
+    ]
+    expected = {"offset": config.offset_weight * offset, **of_tokens(config, output, nodes)}
+    own = [{node: node for node in range(len(truth))} for truth in TRUTH]
+    noisy = of_tokens(config, output.denoising, own)
+    expected |= {f"denoising_{name}": 0.7 * value for name, value in noisy.items()}
+    assert {name: found[name].item() for name in expected} == pytest.approx(
+        {name: value / NODES for name, value in expected.items()}, rel=1e-4
+    )
+
+
+@pytest.mark.parametrize("weights", ["paper", "released"])
+def test_each_term_of_equation_11_has_its_own_weight(weights):
+    config = TreeFormerConfig.tiny(edge_weights=weights, edge_weight=0.5)
+    output, targets = answer()
+    sfs = SFS(config.suppression)
+    found = losses(config, sfs, output, targets)
+    is_true, adjacency = torch.zeros(2, TOKENS, dtype=torch.bool), torch.zeros(2, TOKENS, TOKENS, dtype=torch.bool)
+    for picture, (truth, tokens) in enumerate(zip(TRUTH, TOKEN_OF_NODE, strict=True)):
+        is_true[picture, tokens] = True
+        for a, b in truth.edges.tolist():
+            adjacency[picture, tokens[a], tokens[b]] = adjacency[picture, tokens[b], tokens[a]] = True
+    takes_part = is_true | (output.node_logits > 0)
+    assert (takes_part & ~is_true).any()
+    pairs = pair_weights(is_true, takes_part)
+    plain, constrained = edge_losses(output.edge_logits, adjacency, pairs, takes_part, output.root_logits, sfs)
+    first, second = (1.0, 1.0) if weights == "paper" else (1.5 * 2 / 13.5, 12 * 2 / 13.5)
+    assert found["edge"].item() == pytest.approx(0.5 * first * plain.item() / NODES)
+    assert found["edge_constrained"].item() == pytest.approx(0.5 * second * constrained.item() / NODES)
+
+
+@pytest.mark.parametrize("tree_loss", ["sfs", "likelihood", "hinge"])
+def test_no_loss_of_the_tree_teaches_roots(tree_loss):
+    """They have a loss of their own; the tree would make roots of what ties badly."""
+    output, targets = answer()
+    config = TreeFormerConfig.tiny(tree_loss=tree_loss)
+    loss = losses(config, SFS(config.suppression), output, targets)["edge_constrained"]
+    edges, roots = torch.autograd.grad(loss, [output.edge_logits, output.root_logits], allow_unused=True)
+    assert edges.abs().sum() > 0
+    assert roots is None or roots.abs().sum() == 0

@@ -1,0 +1,105 @@
+"""What is handed on from skeleton to skeleton is what would be found anew; quick ways find what slow ones do."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order
+
+from tests.strategies import forests, graphs
+from treeformer import Axis, Skeleton
+from treeformer.data.augmentation import move
+from treeformer.skeleton.branches import clip
+from treeformer.skeleton.resampling import derive
+
+TOPOLOGY = ("degree", "piece", "is_forest", "bases", "walk", "depth", "is_key", "branches")
+
+boxes = st.tuples(st.integers(-60, 150), st.integers(-60, 150), st.integers(1, 300), st.integers(1, 300))
+
+
+def known(skeleton: Skeleton) -> list[object]:
+    """All that follows from edges and roots, in a form that can be compared."""
+    names = TOPOLOGY if skeleton.is_forest else [name for name in TOPOLOGY if name not in ("walk", "depth")]
+    values = [getattr(skeleton, name) for name in names]
+    fields = [vars(value) if hasattr(value, "__dict__") else {"itself": value} for value in values]
+    return [{name: np.asarray(value).tolist() for name, value in one.items()} for one in fields]
+
+
+@given(forests() | graphs(), boxes, st.booleans())
+def test_every_change_leaves_what_a_new_skeleton_would_find(skeleton, box, one_axis):
+    if one_axis and len(skeleton.edges) and skeleton.is_forest:
+        axis = Axis(tuple(skeleton.edges[0].tolist()), plant=int(skeleton.plant_of_node[skeleton.edges[0, 0]]))
+        skeleton = skeleton.replace(axes=[axis], edge_axis=[0] + [-1] * (len(skeleton.edges) - 1))
+    left, top, width, height = box
+    known(skeleton)
+    turned = skeleton.transform([[0, 2, 1], [-2, 0, 5]])
+    for changed in (
+        turned,
+        skeleton.crop(left, top, left + width, top + height),
+        skeleton.resample(9.0),
+        skeleton.contract(),
+        skeleton.largest(),
+        move(skeleton, [[1, 0, 0], [0, 1, 0]], (200, 200)),
+        *skeleton.plants,
+    ):
+        assert known(changed) == known(changed.replace())
+
+
+def test_a_moved_skeleton_is_not_traced_again(comb):
+    branches = comb.branches
+    assert comb.transform([[1, 0, 3], [0, 1, 0]]).crop(0, 0, 500, 500).branches is branches
+    without = Skeleton(comb.nodes, comb.edges, root=comb.roots, axes=[], edge_axis=[-1] * len(comb.edges))
+    first, second = (move(without, [[1, 0, shift], [0, 1, 0]], (500, 500)) for shift in (0, 3))
+    assert first.branches is second.branches
+
+
+@given(forests(), boxes)
+def test_a_crop_that_cuts_nothing_equals_the_long_way(skeleton, box):
+    low, high = skeleton.nodes.min(axis=0, initial=0.0), skeleton.nodes.max(axis=0, initial=1.0)
+    frame = (*(low - box[2:]).tolist(), *(high + box[2:]).tolist())
+    cut = skeleton.crop(*frame)
+    long_way = derive(skeleton, clip(skeleton.nodes, skeleton.edges, *frame))
+    assert cut == long_way.replace(nodes=np.clip(cut.nodes, 0, None), image_size=cut.image_size)
+    assert np.array_equal(cut.nodes, np.clip(long_way.nodes - frame[:2], 0, np.subtract(frame[2:], frame[:2])))
+
+
+def walk_by_scipy(skeleton: Skeleton) -> tuple[list[int], list[int], list[int]]:
+    """The order, parents and edges to them of a breadth-first walk over a sparse matrix."""
+    count = len(skeleton)
+    virtual = np.stack([np.full(len(skeleton.bases), count), skeleton.bases], axis=1)  # joins all bases to one tree
+    pairs = np.concatenate([skeleton.edges, virtual])
+    graph = csr_array((np.ones(len(pairs), dtype=np.int8), (pairs[:, 0], pairs[:, 1])), shape=(count + 1,) * 2)
+    order, before = breadth_first_order(graph, count, directed=False)
+    parents = [-1 if above == count else int(above) for above in before[:count]]
+    edge_of = {tuple(sorted(pair)): edge for edge, pair in enumerate(skeleton.edges.tolist())}
+    edges = [edge_of.get((min(node, above), max(node, above)), -1) for node, above in enumerate(parents)]
+    return order[1:].tolist(), parents, edges
+
+
+@given(forests(), st.randoms(use_true_random=False))
+def test_the_walk_is_that_of_scipy(skeleton, random):
+    edges = [pair if random.random() < 0.5 else pair[::-1] for pair in skeleton.edges.tolist()]
+    random.shuffle(edges)
+    skeleton = Skeleton(skeleton.nodes, edges, root=skeleton.roots)
+    walk = skeleton.walk
+    assert (walk.order, walk.parents.tolist(), walk.edge.tolist()) == walk_by_scipy(skeleton)
+
+
+@given(forests(), boxes, st.sets(st.integers(0, 2)))
+def test_each_piece_begins_nearest_to_the_root_it_had(skeleton, box, rootless):
+    roots = [root for number, root in enumerate(skeleton.roots.tolist()) if number not in rootless]
+    skeleton = skeleton.replace(root=roots)
+    left, top, width, height = box
+    frame = (left, top, left + width, top + height)
+    made = clip(skeleton.nodes, skeleton.edges, *frame)
+    cut = derive(skeleton, made)
+    far = skeleton.distance_from_base
+    away = far[made.i] + made.t * (far[made.j] - far[made.i])
+    expected = []
+    for piece in range(cut.piece.max(initial=-1) + 1):
+        nodes = np.flatnonzero(cut.piece == piece).tolist()
+        if set(skeleton.piece[made.i[nodes]].tolist()) <= set(skeleton.piece[roots].tolist()):
+            expected.append(min(nodes, key=lambda node: (away[node], skeleton.depth[made.i[node]], node)))
+    assert cut.roots.tolist() == sorted(expected)

@@ -1,0 +1,43 @@
+"""A step as CUDA graphs against the same step, kernel by kernel. Needs a GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from treeformer.data.config import DataConfig, SourceConfig
+from treeformer.data.loader import training_loader
+from treeformer.data.mixture import PictureStream
+from treeformer.models import TreeFormer, TreeFormerConfig
+from treeformer.training.step import CudaGraphStep
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+
+
+def batches(count: int):
+    stream = PictureStream([SourceConfig(presets=("paper",))], DataConfig(image_size=128, max_nodes=32), seed=0)
+    loader = iter(training_loader(stream, batch=4, start=0, rank=0, world=1, workers=0, pin=False))
+    return [next(loader).to(torch.device("cuda")) for _ in range(count)]
+
+
+def test_graphs_give_the_losses_and_gradients_of_plain_steps(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    torch.manual_seed(0)
+    model = TreeFormer(TreeFormerConfig.tiny(width=128, heads=4)).cuda().train()
+    given = batches(3)
+    graphed = CudaGraphStep(model, given[0], bf16=False)
+    for batch in given:  # what was recorded with the first holds for the others
+        count = batch.targets.mask.sum().float()
+        figures = {name: value.clone() for name, value in graphed(batch, count).items()}
+        gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad}
+        kept = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
+        model.zero_grad(set_to_none=True)
+        pixels = (batch.images.float() / 255.0).contiguous(memory_format=torch.channels_last)
+        parts = model.loss(model(pixels, batch.targets), batch.targets, count)
+        torch.stack(list(parts.values())).sum().backward()
+        for name, value in parts.items():
+            torch.testing.assert_close(figures[name], value.detach(), atol=1e-3, rtol=1e-3)
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                torch.testing.assert_close(gradients[name], parameter.grad, atol=1e-2, rtol=1e-2, msg=name)
+                parameter.grad = kept[name]

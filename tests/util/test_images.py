@@ -1,0 +1,184 @@
+"""Opening pictures of every kind, upright and in RGB, and refusing the rest in one line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from treeformer import FormatError, TreeformerError
+from treeformer._util import images as module
+from treeformer._util.images import open_image, open_picture
+
+GREY = np.tile(np.arange(0, 240, 10, dtype=np.uint8), (5, 1))
+
+
+@pytest.mark.parametrize(
+    ("mode", "suffix"), [("L", "png"), ("RGB", "png"), ("RGBA", "png"), ("CMYK", "tif"), ("P", "png"), ("1", "png")]
+)
+def test_every_mode_becomes_rgb(tmp_path, mode, suffix):
+    path = tmp_path / f"a.{suffix}"
+    Image.fromarray(GREY).convert("RGB").convert(mode).save(path)
+    image = open_image(path)
+    assert (image.mode, image.size) == ("RGB", (24, 5))
+
+
+def test_sixteen_bits_are_scaled_to_eight(tmp_path):
+    Image.fromarray(GREY.astype(np.uint16) * 257).save(tmp_path / "a.png")
+    assert np.array_equal(np.asarray(open_image(tmp_path / "a.png"))[..., 0], GREY)
+    Image.fromarray(GREY.astype(np.float32)).save(tmp_path / "a.tif")
+    assert np.asarray(open_image(tmp_path / "a.tif")).max() == 255
+
+
+@pytest.mark.parametrize("bits", [8, 10, 12, 14, 16])
+def test_the_brightest_value_tells_the_bit_depth(tmp_path, bits):
+    values = np.linspace(0, (1 << bits) - 1, 120).astype(np.uint16).reshape(5, 24)
+    Image.fromarray(values).save(tmp_path / "a.tif")
+    grey = np.asarray(open_image(tmp_path / "a.tif"))[..., 0]
+    assert np.abs(grey - np.linspace(0, 255, 120).reshape(5, 24)).max() <= 1.01
+    assert np.array_equal(np.asarray(open_picture(values).whole())[..., 0], grey)
+    assert np.abs(open_picture(np.dstack([values] * 3)).part((0, 0, 24, 5))[..., 1].astype(int) - grey).max() <= 1
+
+
+def test_of_several_pages_or_frames_the_first_counts(tmp_path):
+    pages = [Image.new("RGB", (9, 7), colour) for colour in ("red", "blue")]
+    for name in ("a.tif", "a.gif", "a.webp", "a.png"):
+        lossless = {"lossless": True} if name.endswith("webp") else {}
+        pages[0].save(tmp_path / name, save_all=True, append_images=pages[1:], **lossless)
+        assert open_image(tmp_path / name).getpixel((3, 3)) == (255, 0, 0), name
+
+
+def test_floats_with_holes(tmp_path):
+    values = np.array([[np.nan, -2.0], [0.0, 6.0]], dtype=np.float32)
+    Image.fromarray(values).save(tmp_path / "a.tif")
+    assert np.asarray(open_image(tmp_path / "a.tif"))[..., 0].tolist() == [[0, 0], [64, 255]]
+
+
+def test_transparency_lies_over_white(tmp_path):
+    Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(tmp_path / "a.png")
+    assert np.asarray(open_image(tmp_path / "a.png")).min() == 255
+
+
+def test_exif_turns_it_upright(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (20, 10)).save(tmp_path / "a.jpg", exif=exif)
+    assert open_image(tmp_path / "a.jpg").size == (10, 20)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage" * 100, b"\x89PNG\r\n\x1a\n"])
+def test_what_is_no_picture_is_refused_in_one_line(tmp_path, content):
+    path = tmp_path / "mümmel 1.png"
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=r"mümmel 1\.png") as error:
+        open_image(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_truncated_or_missing_picture_is_refused(tmp_path):
+    whole = tmp_path / "whole.jpg"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (99, 99, 3), dtype=np.uint8)).save(whole)
+    (tmp_path / "half.jpg").write_bytes(whole.read_bytes()[:2000])
+    with pytest.raises(FormatError, match="cannot be read"):
+        open_image(tmp_path / "half.jpg")
+    with pytest.raises(FormatError, match="no such file"):
+        open_image(tmp_path / "none.jpg")
+    with pytest.raises(FormatError, match="cannot be read"):
+        open_image(tmp_path)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("name", ["a.jpg", "a.png"])
+def test_a_picture_reduced_while_it_is_read_is_that_picture_reduced(tmp_path, monkeypatch, orientation, name):
+    monkeypatch.setattr(module, "STRIP_PIXELS", 30_000)
+    x, y = np.meshgrid(np.arange(1203), np.arange(907))
+    waves = np.stack([127 + 120 * np.sin(x / 60), 127 + 120 * np.cos(y / 40 + x / 90), y / 4], axis=2)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(waves.astype(np.uint8)).save(tmp_path / name, exif=exif, quality=95)
+    whole = open_image(tmp_path / name)
+    for scale in (0.5, 0.21, 0.06):
+        picture = open_picture(tmp_path / name, lambda _: scale)  # noqa: B023
+        assert picture.original_size == whole.size
+        assert picture.size == (round(whole.width * scale), round(whole.height * scale))
+        expected = np.asarray(whole.resize(picture.size, Image.Resampling.LANCZOS), dtype=int)
+        assert np.abs(np.asarray(picture.whole(), dtype=int) - expected).mean() < 2
+    assert open_image(tmp_path / name, longest_px=100).size in ((100, 75), (75, 100))
+    assert open_image(tmp_path / name, longest_px=5000).size == whole.size
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "CMYK", "P", "1", "LA", "I;16", "F"])
+def test_parts_are_parts_of_the_whole(tmp_path, mode):
+    grey = Image.fromarray(np.tile(np.arange(0, 240, 2, dtype=np.uint8), (90, 1)))
+    if mode == "I;16":
+        grey = Image.fromarray(np.asarray(grey, dtype=np.uint16) * 200)
+    else:
+        grey = grey.convert("F") if mode == "F" else grey.convert("RGB").convert(mode)
+    grey.save(tmp_path / "a.tif")
+    picture = open_picture(tmp_path / "a.tif")
+    whole = np.asarray(picture.whole())
+    assert whole.shape == (90, 120, 3)
+    assert np.array_equal(picture.part((20, 30, 84, 90)), whole[30:90, 20:84])
+    assert open_picture(tmp_path / "a.tif", lambda _: 0.1).size == (12, 9)
+
+
+def test_too_many_pixels_are_refused_before_they_are_read(tmp_path, monkeypatch):
+    Image.new("1", (30_000, 20_000)).save(tmp_path / "huge.png")
+    with pytest.raises(FormatError, match=r"huge\.png: has more than 450 million pixels"):
+        open_image(tmp_path / "huge.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    for name in ("small.png", "small.tif", "small.jpg", "small.webp", "small.gif", "small.bmp"):
+        Image.new("L", (30, 20)).save(tmp_path / name)
+        assert open_image(tmp_path / name).size == (30, 20), "our limit counts"
+    assert Image.MAX_IMAGE_PIXELS == 100, "and Pillow's stays as it was"
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((0, 5), np.uint8),
+        np.zeros(5, np.uint8),
+        np.zeros((5, 5, 2), np.uint8),
+        np.zeros((5, 5), np.int64),
+        np.full((5, 5), 1.5),
+        np.full((5, 5), np.nan),
+        np.zeros((5, 5), object),
+    ],
+    ids=repr,
+)
+def test_arrays_that_are_no_pictures(array):
+    with pytest.raises(TreeformerError):
+        open_picture(array)
+
+
+@pytest.mark.parametrize("source", [None, 3, b"a.png", [[1, 2], [3, 4]]], ids=repr)
+def test_what_is_neither_path_nor_picture_is_named(source):
+    """A camera that has no frame gives None."""
+    with pytest.raises(TreeformerError, match=f"not {type(source).__name__}"):
+        open_picture(source)
+
+
+def test_a_pillow_image_whose_file_is_broken_is_refused_in_one_line(tmp_path):
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (99, 99, 3), dtype=np.uint8)).save(tmp_path / "a.jpg")
+    (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:2000])
+    with Image.open(tmp_path / "a.jpg") as image, pytest.raises(TreeformerError, match="cannot be read: image file is"):
+        open_picture(image)
+
+
+def test_a_pillow_image_without_pixels_is_refused_in_one_line():
+    with pytest.raises(TreeformerError, match="no pixels, being 0×5"):
+        open_picture(Image.new("RGB", (9, 9)).crop((3, 1, 3, 6)))
+
+
+@pytest.mark.parametrize("kind", ["u2", "f4"])
+def test_the_order_of_bytes_changes_nothing(kind):
+    values = np.linspace(0, 4095 if kind == "u2" else 1, 60).reshape(5, 12)
+    little, big = (open_picture(values.astype(order + kind)).part((0, 0, 12, 5)) for order in "<>")
+    assert np.array_equal(little, big)
+
+
+def test_a_users_image_is_not_changed(tmp_path):
+    Image.fromarray(np.zeros((800, 800, 3), np.uint8)).save(tmp_path / "a.jpg")
+    with Image.open(tmp_path / "a.jpg") as image:
+        assert open_picture(image, lambda _: 0.1).size == (80, 80)
+        assert image.size == (800, 800)
