@@ -3,7 +3,7 @@
     PYTHONPATH=src python benchmarks/deformable_attention.py
     PYTHONPATH=src python benchmarks/deformable_attention.py --variants    # and other sizes of the kernels' blocks
 
-An encoder layer's attention of the configuration `paper` and a decoder layer's of `default`, 512×512 pictures,
+An encoder layer's attention of the configuration `paper` and a decoder layer's of `default`, 512×512 images,
 bfloat16, forward and backward, all its linear layers included, recorded as a CUDA graph; medians. Then the kernels
 alone: bytes of the values read (bfloat16, every corner counted), additions into the gradients of values that the
 corners would take one by one, and each kernel's own time.
@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 
 from treeformer.models.config import TreeFormerConfig
-from treeformer.nn.deformable_attention import DeformableAttention, Level
+from treeformer.nn.deformable_attention import DeformableAttention, FeatureLevel
 from treeformer.nn.kernels import deformable as deformable_triton
-from treeformer.nn.positions import cell_centres
+from treeformer.nn.positions import cell_centers
 
-PICTURE = 512
+IMAGE = 512
 REPEATS = 15
 VARIANTS: dict[str, dict[str, int]] = {
     "as it is": {},
@@ -46,23 +46,25 @@ class Case:
     queries: int | None  # at random places; None: every cell is a query
     batch: int
 
-    def make(self) -> tuple[DeformableAttention, list[Tensor], list[Level]]:
+    def make(self) -> tuple[DeformableAttention, list[Tensor], list[FeatureLevel]]:
         """The attention, query and points, and levels; places spread by about a cell, as after some training."""
         torch.manual_seed(0)
         config = self.config
         module = DeformableAttention(config.width, config.heads, config.sampling_points, self.channels).cuda().train()
         for layer in (module.offsets, module.weights):
             torch.nn.init.normal_(layer.weight, std=1 / config.width**0.5)
-        sides = [PICTURE // stride for stride in self.strides]
+        sides = [IMAGE // stride for stride in self.strides]
         levels = [
-            Level(torch.randn(self.batch, side * side, channels, device="cuda", requires_grad=True), side, side, stride)
+            FeatureLevel(
+                torch.randn(self.batch, side * side, channels, device="cuda", requires_grad=True), side, side, stride
+            )
             for side, channels, stride in zip(sides, self.channels, self.strides, strict=True)
         ]
         if self.queries is None:
-            centres = [cell_centres(level.height, level.width, level.stride, "cuda") for level in levels]
-            points = torch.cat(centres).expand(self.batch, -1, -1)
+            centers = [cell_centers(level.height, level.width, level.stride, "cuda") for level in levels]
+            points = torch.cat(centers).expand(self.batch, -1, -1)
         else:
-            points = torch.rand(self.batch, self.queries, 2, device="cuda") * PICTURE
+            points = torch.rand(self.batch, self.queries, 2, device="cuda") * IMAGE
         query = torch.randn(self.batch, points.shape[1], config.width, device="cuda", requires_grad=True)
         return module, [query, points], levels
 
@@ -226,7 +228,7 @@ def kernels_alone(case: Case, variants: dict[str, dict[str, int]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=int, nargs=2, default=(64, 128), help="pictures, of paper and of default")
+    parser.add_argument("--batch", type=int, nargs=2, default=(64, 128), help="images, of paper and of default")
     parser.add_argument("--variants", action="store_true", help="other block sizes, on the paper's encoder")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""What one picture costs with each engine: processor time, time on two cores, loading, memory; and which part takes it.
+"""What one image costs with each engine: processor time, time on two cores, loading, memory; and which part takes it.
 
 python benchmarks/engines.py MODEL [--repeat 5] [--parts] [--accuracy 40]
 
@@ -27,10 +27,10 @@ from treeformer.decoding.decode import decode
 from treeformer.hub.model_folder import open_model
 from treeformer.inference.open_engine import open_engine
 from treeformer.metrics import evaluate_pair
-from treeformer.synthetic import picture
+from treeformer.synthetic import make_image
 
 ENGINES = (("onnx", "float32"), ("onnx", "int8"), ("torch", "auto"))
-SEED = 120_000  # of the first test picture
+SEED = 120_000  # of the first test image
 METRICS = ("topo_paper_f1", "node_f1", "edge_f1", "tree_rate")
 PARTS = ("backbone", "neck", "heat_map", "decoder", "relation_head")
 
@@ -38,7 +38,7 @@ PARTS = ("backbone", "neck", "heat_map", "decoder", "relation_head")
 def measure(model: str, engine: str, precision: str, repeat: int) -> dict[str, float]:
     """Seconds and megabytes of one engine, in this process."""
     folder = open_model(model)
-    image = test_picture(folder.config.input_size)
+    image = test_image(folder.config.input_size)
     options = {"engine": engine, "precision": precision, "device": "cpu"}
     start = time.process_time()
     one_thread = open_engine(folder, threads=1, **options)
@@ -67,8 +67,8 @@ def thread_seconds() -> dict[str, float]:
     }
 
 
-def test_picture(side: int) -> np.ndarray:
-    return picture("paper", "paper", SEED, (side, side))[0][None]
+def test_image(side: int) -> np.ndarray:
+    return make_image("paper", "paper", SEED, (side, side))[0][None]
 
 
 def parts(model: str, precision: str, repeat: int) -> dict[str, float]:
@@ -83,7 +83,7 @@ def parts(model: str, precision: str, repeat: int) -> dict[str, float]:
         options.profile_file_prefix = str(Path(place) / "profile")
         session = onnxruntime.InferenceSession(folder.graph(precision), options, providers=["CPUExecutionProvider"])
         for _ in range(repeat + 1):
-            session.run(None, {"images": test_picture(folder.config.input_size)})
+            session.run(None, {"images": test_image(folder.config.input_size)})
         events = json.loads(Path(session.end_profiling()).read_text())
     lowest: dict[str, list[float]] = {}
     for event in events:
@@ -100,17 +100,17 @@ def accuracy(model: str, count: int) -> None:
     """How good the trees of each engine are on drawings, and how far they agree with the first engine's."""
     folder = open_model(model)
     side = folder.config.input_size
-    pictures = [picture("paper", "paper", SEED + index, (side, side)) for index in range(count)]
+    images = [make_image("paper", "paper", SEED + index, (side, side)) for index in range(count)]
     print(f"\n| engine | {' | '.join(METRICS)} | edge_f1 against the first |\n| --- | --- | --- | --- | --- | --- |")
     first = None
     for engine, precision in ENGINES:
         run = open_engine(folder, engine, precision=precision, device="cpu")
         trees = []
-        for image, _ in pictures:
+        for image, _ in images:
             arrays = (array[0] for array in run(image[None]))
             thresholds = {name: getattr(folder.config, name) for name in ("node_threshold", "root_threshold")}
             trees.append(decode(*arrays, image_size=(side, side), **thresholds))
-        rows = [evaluate_pair(tree, truth) for tree, (_, truth) in zip(trees, pictures, strict=True)]
+        rows = [evaluate_pair(tree, ground_truth) for tree, (_, ground_truth) in zip(trees, images, strict=True)]
         first = first or trees
         same = np.mean([evaluate_pair(one, other)["edge_f1"] for one, other in zip(trees, first, strict=True)])
         means = " | ".join(f"{np.mean([float(row[name]) for row in rows]):.4f}" for name in METRICS)
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--parts", action="store_true", help="also where the time goes")
-    parser.add_argument("--accuracy", type=int, default=0, metavar="PICTURES", help="also how good the trees are")
+    parser.add_argument("--accuracy", type=int, default=0, metavar="IMAGES", help="also how good the trees are")
     parser.add_argument("--only", nargs=2, metavar=("ENGINE", "PRECISION"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:

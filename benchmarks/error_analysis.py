@@ -2,8 +2,8 @@
 
 PYTHONPATH=src python benchmarks/where_it_errs.py --synthetic paper:paper:valid --count 60
 
-One part of the model is replaced by the truth at a time, and the rest judged: what the F1 rises to is what that part
-costs. Then, which nodes are missed by the distance of their nearest neighbour, and which edges between found nodes are
+One part of the model is replaced by the ground truth at a time, and the rest judged: what the F1 rises to is what that part
+costs. Then, which nodes are missed by the distance of their nearest neighbor, and which edges between found nodes are
 missed by the distance of the nearest other node from them.
 """
 
@@ -30,9 +30,9 @@ SPACINGS_PX = (0.0, 4.0, 8.0, 16.0, np.inf)
 
 
 class Case(NamedTuple):
-    """A picture's truth and what the network says of it; `found` maps true nodes to candidates."""
+    """An image's ground truth and what the network says of it; `found` maps true nodes to candidates."""
 
-    truth: Skeleton
+    ground_truth: Skeleton
     size: tuple[int, int]
     numbers: tuple[np.ndarray, ...]  # node score (K,), points (K,2), edge cost (K,K), root logit (K,)
     found: dict[int, int]
@@ -51,23 +51,23 @@ def cases(model: str, dataset: str, count: int, precision: str) -> Iterator[Case
         yield Case(sample.skeleton, (sample.image.shape[1], sample.image.shape[0]), numbers, found)
 
 
-def without_nodes(truth: Skeleton, kept: list[int]) -> np.ndarray:
-    """The truth's edges among some of its nodes, (E,2) places in `kept`; a missing node's neighbours are joined."""
-    neighbours = {node: set() for node in range(len(truth))}
-    for left, right in truth.edges.tolist():
-        neighbours[left].add(right)
-        neighbours[right].add(left)
-    for node in sorted(neighbours.keys() - set(kept)):
-        around = sorted(neighbours.pop(node))
+def without_nodes(ground_truth: Skeleton, kept: list[int]) -> np.ndarray:
+    """The ground truth's edges among some of its nodes, (E,2) places in `kept`; a missing node's neighbors are joined."""
+    neighbors = {node: set() for node in range(len(ground_truth))}
+    for left, right in ground_truth.edges.tolist():
+        neighbors[left].add(right)
+        neighbors[right].add(left)
+    for node in sorted(neighbors.keys() - set(kept)):
+        around = sorted(neighbors.pop(node))
         for other in around:
-            neighbours[other].discard(node)
+            neighbors[other].discard(node)
         for other in around[1:]:
-            neighbours[around[0]].add(other)
-            neighbours[other].add(around[0])
+            neighbors[around[0]].add(other)
+            neighbors[other].add(around[0])
     place = {node: index for index, node in enumerate(kept)}
-    return np.array(
-        [(place[a], place[b]) for a in kept for b in sorted(neighbours[a]) if a < b], dtype=np.intp
-    ).reshape(-1, 2)
+    return np.array([(place[a], place[b]) for a in kept for b in sorted(neighbors[a]) if a < b], dtype=np.intp).reshape(
+        -1, 2
+    )
 
 
 def tree_of(numbers: tuple[np.ndarray, ...], size: tuple[int, int]) -> Skeleton:
@@ -77,7 +77,7 @@ def tree_of(numbers: tuple[np.ndarray, ...], size: tuple[int, int]) -> Skeleton:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="default")
-    parser.add_argument("--synthetic", default="paper:paper:valid", metavar="PRESET:LOOK:SPLIT")
+    parser.add_argument("--synthetic", default="paper:paper:valid", metavar="PRESET:STYLE:SPLIT")
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--precision", default="auto", choices=["auto", "float32", "int8"])
     arguments = parser.parse_args()
@@ -85,26 +85,26 @@ def main() -> None:
     node_gap: list[tuple[float, bool]] = []
     edge_gap: list[tuple[float, bool]] = []
     for case in cases(arguments.model, arguments.synthetic, arguments.count, arguments.precision):
-        truth, kept = case.truth, sorted(case.found)
+        ground_truth, kept = case.ground_truth, sorted(case.found)
         chosen = [case.found[node] for node in kept]
         score, points, cost, root = case.numbers
         only_true = (score[chosen], points[chosen], cost[np.ix_(chosen, chosen)], root[chosen])
-        edges = without_nodes(truth, kept)
+        edges = without_nodes(ground_truth, kept)
         guesses = {
             "as it is": tree_of(case.numbers, case.size),
             "false nodes left out": tree_of(only_true, case.size),
-            "false nodes left out, edges from the truth": Skeleton(points[chosen], edges),
+            "false nodes left out, edges from the ground truth": Skeleton(points[chosen], edges),
         }
         for name, guess in guesses.items():
-            judged = topo_paper(guess, truth, image_size=case.size)
+            judged = topo_paper(guess, ground_truth, image_size=case.size)
             scores.setdefault(name, []).append((judged.precision, judged.recall))
-        nodes = truth.nodes
+        nodes = ground_truth.nodes
         apart = np.hypot(*(nodes[:, None] - nodes).transpose(2, 0, 1)) + np.diag(np.full(len(nodes), np.inf))
         node_gap += [(float(apart[node].min()), node in case.found) for node in range(len(nodes))]
         made = {tuple(sorted(edge)) for edge in guesses["false nodes left out"].edges.tolist()}
         for left, right in edges.tolist():
             edge_gap.append((gap(nodes, kept[left], kept[right]), tuple(sorted((left, right))) in made))
-    print(f"{arguments.model} on {arguments.count} pictures of {arguments.synthetic}")
+    print(f"{arguments.model} on {arguments.count} images of {arguments.synthetic}")
     print(f"\n{'TOPO (paper)':45} precision  recall      F1")
     for name, rows in scores.items():
         precision, recall = np.mean(rows, axis=0)

@@ -1,6 +1,6 @@
-"""Memory that huge pictures take: 20,000×20,000 px through all of prediction but the network.
+"""Memory that huge images take: 20,000×20,000 px through all of prediction but the network.
 
-PYTHONPATH=src python benchmarks/huge_pictures.py
+PYTHONPATH=src python benchmarks/huge_images.py
 
 In place of a network, an engine that says of every tile what came to its mind, the same for the same tile, so that
 merging and the spanning tree have as much to do as they could have. Each row is a process of its own.

@@ -29,7 +29,7 @@ RELEASED_MS = {"street_mover_distance": (256, 773), "topo": (1800, 1800)}
 
 
 def grown_tree(nodes: int, rng: np.random.Generator) -> Skeleton:
-    """A tree that grows upwards from the bottom and fills the picture."""
+    """A tree that grows upwards from the bottom and fills the image."""
     step = 0.45 * min(SIZE) / math.sqrt(nodes)
     points, heading, children, edges = [(SIZE[0] / 2, 0.95 * SIZE[1])], [-math.pi / 2], [0], []
     while len(points) < nodes:
@@ -48,15 +48,15 @@ def grown_tree(nodes: int, rng: np.random.Generator) -> Skeleton:
     return Skeleton(points, edges, image_size=SIZE)
 
 
-def prediction_of(truth: Skeleton, rng: np.random.Generator) -> Skeleton:
+def prediction_of(ground_truth: Skeleton, rng: np.random.Generator) -> Skeleton:
     """Every node a little off, and some of the tips missing."""
-    tips = np.flatnonzero(truth.degree == 1)[1:]
-    gone = rng.choice(tips, size=min(len(tips), math.ceil(MISSING * len(truth))), replace=False)
-    kept = np.setdiff1d(np.arange(len(truth)), gone)
-    number = np.full(len(truth), -1)
+    tips = np.flatnonzero(ground_truth.degree == 1)[1:]
+    gone = rng.choice(tips, size=min(len(tips), math.ceil(MISSING * len(ground_truth))), replace=False)
+    kept = np.setdiff1d(np.arange(len(ground_truth)), gone)
+    number = np.full(len(ground_truth), -1)
     number[kept] = np.arange(len(kept))
-    edges = number[truth.edges]
-    nodes = truth.nodes[kept] + rng.normal(0, JITTER_PX, (len(kept), 2))
+    edges = number[ground_truth.edges]
+    nodes = ground_truth.nodes[kept] + rng.normal(0, JITTER_PX, (len(kept), 2))
     return Skeleton(nodes, edges[(edges >= 0).all(axis=1)], image_size=SIZE)
 
 

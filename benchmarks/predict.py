@@ -1,17 +1,17 @@
-"""Speed and memory of prediction: pictures a second from JPEG files to skeletons, and what a part of it takes.
+"""Speed and memory of prediction: images a second from JPEG files to skeletons, and what a part of it takes.
 
 PYTHONPATH=src python benchmarks/predict.py                          # random weights, `default` and `paper`
-PYTHONPATH=src python benchmarks/predict.py --models runs/export paper --cpu-pictures 20
+PYTHONPATH=src python benchmarks/predict.py --models runs/export paper --cpu-images 20
 PYTHONPATH=src python benchmarks/predict.py --without-network       # what reading and making trees alone allow
 
-For each model: one 512×512 picture after the other with ONNX Runtime on two CPU cores, in a process of its own, whose
-peak memory is given; and, where there is a GPU, many pictures with torch. A name is a configuration with random
-weights, which find an odd number of nodes (given as nodes a picture); a folder is a trained model. Everything but the
+For each model: one 512×512 image after the other with ONNX Runtime on two CPU cores, in a process of its own, whose
+peak memory is given; and, where there is a GPU, many images with torch. A name is a configuration with random
+weights, which find an odd number of nodes (given as nodes an image); a folder is a trained model. Everything but the
 column `network` includes reading the JPEG and making the tree. On the GPU also the time of one camera frame after the
 other, from an array to the skeleton: its median and what 95 of 100 frames stay below.
 
 `--without-network` needs neither model nor GPU: an engine that answers at once, with numbers like those of a network,
-shows how many pictures a second the rest allows, with threads and with processes, and what a picture costs the
+shows how many images a second the rest allows, with threads and with processes, and what an image costs the
 process of the network.
 """
 
@@ -38,7 +38,7 @@ from treeformer import synthetic
 from treeformer.hub.model_folder import GRAPH, WEIGHTS, ModelFolder, ModelSettings, open_model, write_config
 from treeformer.inference.engine import RawPrediction
 from treeformer.inference.open_engine import open_engine
-from treeformer.inference.options import Options
+from treeformer.inference.options import PredictionOptions
 from treeformer.inference.predictor import Predictor
 from treeformer.inference.prepare import begin
 
@@ -48,11 +48,11 @@ RECORDED = 8  # uses of the same batch after which nothing of it is still to be 
 FRAMES = 200  # of which the time of one is taken
 
 
-def write_pictures(folder: Path, count: int) -> list[Path]:
+def write_images(folder: Path, count: int) -> list[Path]:
     """JPEG files of synthetic plants, the looks in turn."""
     paths = []
     for number in range(count):
-        image, _ = synthetic.picture("paper", synthetic.LOOKS[number % 2], synthetic.SPLITS["test"][number])
+        image, _ = synthetic.make_image("paper", synthetic.STYLES[number % 2], synthetic.SPLITS["test"][number])
         paths.append(folder / f"{number}.jpg")
         Image.fromarray(image).save(paths[-1], quality=90)
     return paths
@@ -78,14 +78,14 @@ def export_random(name: str, folder: Path, graphs: bool) -> Path:
 
 
 def measure_cpu(model: str, paths: list[str], rounds: int) -> dict[str, float]:
-    """Seconds of each part for one picture at a time; the median over the pictures. Runs in a process of its own."""
+    """Seconds of each part for one image at a time; the median over the images. Runs in a process of its own."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     began = time.perf_counter()
     predictor = Predictor(model, engine="onnx", threads=CORES)
     predictor.predict(paths[0])
     first = time.perf_counter() - began
-    options = Options(predictor.model, None, None, None)
+    options = PredictionOptions(predictor.model, None, None, None)
     parts: dict[str, list[float]] = {"read": [], "network": [], "tree": [], "all": [], "busy": []}
     nodes = []
     for number in range(rounds):
@@ -147,7 +147,7 @@ def measure_frames(predictor: Predictor, paths: list[Path], count: int = FRAMES)
 
 
 def measure_many(predictor: Predictor, paths: list[Path], count: int, **options: int) -> dict[str, float]:
-    """Pictures a second, and seconds of processor time that a picture costs this process and the others."""
+    """Images a second, and seconds of processor time that an image costs this process and the others."""
     warm_up = WARM_UP * options["batch"]
     others = resource.getrusage(resource.RUSAGE_CHILDREN)
     nodes = []
@@ -166,7 +166,7 @@ def many(paths: list[Path], count: int) -> Iterable[Path]:
 
 
 class StandIn:
-    """In place of a network: 52 nodes a picture, 256 candidates, whatever it sees."""
+    """In place of a network: 52 nodes an image, 256 candidates, whatever it sees."""
 
     name, device, preferred_batch, input_size = "stand-in", "cpu", 64, 512
 
@@ -179,15 +179,15 @@ class StandIn:
         self.numbers = RawPrediction(*(array.astype(np.float32) for array in numbers))
 
     def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
-        """Predict (B,512,512,3) RGB pictures."""
+        """Predict (B,512,512,3) RGB images."""
         return RawPrediction(*(array[: len(images)] for array in self.numbers))
 
 
 def print_without_network(paths: list[Path], count: int, batch: int, workers: int) -> None:
     folder = ModelFolder(Path("stand-in"), ModelSettings("stand-in", {}, input_size=512, working_size=512))
     predictor = Predictor(folder, engine=StandIn(batch))
-    print(f"no network, batch {batch}, {workers} workers, {count} pictures; CPU ms a picture, others' with their start")
-    print(f"{'workers':12} {'pictures/s':>11} {'own CPU, ms':>12} {'others, ms':>11}")
+    print(f"no network, batch {batch}, {workers} workers, {count} images; CPU ms an image, others' with their start")
+    print(f"{'workers':12} {'images/s':>11} {'own CPU, ms':>12} {'others, ms':>11}")
     for name in ("threads", "processes"):
         options = {"batch": batch, "workers": workers, "processes": name == "processes"}
         row = measure_many(predictor, paths, count, **options)
@@ -197,8 +197,8 @@ def print_without_network(paths: list[Path], count: int, batch: int, workers: in
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=["default", "paper"], help="configurations, or model folders")
-    parser.add_argument("--cpu-pictures", type=int, default=10, help="0: no CPU table")
-    parser.add_argument("--gpu-pictures", type=int, default=8192)
+    parser.add_argument("--cpu-images", type=int, default=10, help="0: no CPU table")
+    parser.add_argument("--gpu-images", type=int, default=8192)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--workers", type=int, default=min(16, os.cpu_count() or 1), help="that read and make trees")
     parser.add_argument("--without-network", action="store_true", help="reading and making trees alone")
@@ -206,30 +206,28 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.child:
         model, *paths = arguments.child
-        print(json.dumps(measure_cpu(model, paths, arguments.cpu_pictures)))
+        print(json.dumps(measure_cpu(model, paths, arguments.cpu_images)))
         return
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
-        sizes = (arguments.gpu_pictures, arguments.batch, arguments.workers)
+        sizes = (arguments.gpu_images, arguments.batch, arguments.workers)
         if arguments.without_network:
-            print_without_network(write_pictures(scratch, 32), *sizes)
+            print_without_network(write_images(scratch, 32), *sizes)
             return
-        graphs = arguments.cpu_pictures > 0
+        graphs = arguments.cpu_images > 0
         folders = {
             model: Path(model) if Path(model).is_dir() else export_random(model, scratch / model, graphs)
             for model in arguments.models
         }
-        paths = write_pictures(scratch, 32)
-        if arguments.cpu_pictures:
-            print(
-                f"ONNX Runtime, one 512×512 JPEG at a time, {CORES} cores; seconds, median of {arguments.cpu_pictures}"
-            )
+        paths = write_images(scratch, 32)
+        if arguments.cpu_images:
+            print(f"ONNX Runtime, one 512×512 JPEG at a time, {CORES} cores; seconds, median of {arguments.cpu_images}")
             print(
                 f"{'model':12} {'all':>7} {'read':>7} {'network':>8} {'tree':>7} {'CPU time/2':>11} {'first':>7} "
                 f"{'peak MB':>8} {'nodes':>6}"
             )
             for model, folder in folders.items():
-                command = [sys.executable, __file__, "--cpu-pictures", str(arguments.cpu_pictures), "--child"]
+                command = [sys.executable, __file__, "--cpu-images", str(arguments.cpu_images), "--child"]
                 done = subprocess.run([*command, folder, *paths], capture_output=True, text=True, check=True)
                 row = json.loads(done.stdout)
                 print(
@@ -247,10 +245,10 @@ def main() -> None:
             return
         print(
             f"torch on {torch.cuda.get_device_name()}, batch {arguments.batch}, {arguments.workers} processes, "
-            f"{arguments.gpu_pictures} pictures; CPU ms a picture, others' with their start"
+            f"{arguments.gpu_images} images; CPU ms an image, others' with their start"
         )
         print(
-            f"{'model':12} {'pictures/s':>11} {'network alone':>14} {'own CPU, ms':>12} {'others, ms':>11} "
+            f"{'model':12} {'images/s':>11} {'network alone':>14} {'own CPU, ms':>12} {'others, ms':>11} "
             f"{'nodes':>6} {'GPU GiB':>8} {'frame, ms':>10} {'95 %, ms':>9}"
         )
         for model, folder in folders.items():

@@ -4,8 +4,8 @@ PYTHONPATH=src python benchmarks/predicted_axes.py --sets osr-roots barley-roots
 PYTHONPATH=src python benchmarks/predicted_axes.py --sets --synthetic taproot vine --count 10
 
 First with the axes that the prediction has, then with one share for all: 0 is the rule for files without axes, the
-straightest way; 1 is the longest way. Of each picture the length of all axes of order 0 (the trait `primary_length`,
-summed over plants) is divided by that of the truth, whose axes were given by hand or by a grammar. `TREEFORMER_DATA`
+straightest way; 1 is the longest way. Of each image the length of all axes of order 0 (the trait `primary_length`,
+summed over plants) is divided by that of the ground truth, whose axes were given by hand or by a grammar. `TREEFORMER_DATA`
 names the folder of the public sets.
 """
 
@@ -32,17 +32,17 @@ Pair = tuple[Skeleton, Skeleton]
 
 
 def pairs_of_files(model: Predictor, folder: Path, splits: list[str]) -> Iterator[Pair]:
-    """True and predicted skeleton of every picture that has its RSML beside it."""
-    for picture in sorted(path for split in splits for path in (folder / split).rglob("*")):
-        truth = picture.with_suffix(".rsml")
-        if picture.suffix.lower() in IMAGE_SUFFIXES and truth.exists():
-            yield formats.read(truth), model.predict(picture)
+    """True and predicted skeleton of every image that has its RSML beside it."""
+    for image in sorted(path for split in splits for path in (folder / split).rglob("*")):
+        ground_truth = image.with_suffix(".rsml")
+        if image.suffix.lower() in IMAGE_SUFFIXES and ground_truth.exists():
+            yield formats.read(ground_truth), model.predict(image)
 
 
 def pairs_of_synthetic(model: Predictor, preset: str, count: int) -> Iterator[Pair]:
-    """The same of rendered pictures, of those seeds that nothing is trained or tested on."""
-    look = "paper" if preset == "paper" else "photo"
-    for sample in synthetic_set(f"{preset}:{look}:valid", count):
+    """The same of rendered images, of those seeds that nothing is trained or tested on."""
+    style = "paper" if preset == "paper" else "photo"
+    for sample in synthetic_set(f"{preset}:{style}:valid", count):
         yield sample.skeleton, model.predict(sample.image)
 
 
@@ -52,14 +52,14 @@ def primary_length(skeleton: Skeleton) -> float:
 
 def report(name: str, pairs: Iterator[Pair]) -> None:
     ratios = []
-    for truth, found in pairs:
-        if not truth.has_file_axes:
-            raise SystemExit(f"{name}: its truth has no axes")
-        length = primary_length(truth)
-        ways = [found, *(found.with_axes(share) for share in SHARES)]
+    for ground_truth, found in pairs:
+        if not ground_truth.has_explicit_axes:
+            raise SystemExit(f"{name}: its ground truth has no axes")
+        length = primary_length(ground_truth)
+        ways = [found, *(found.infer_axes(share) for share in SHARES)]
         ratios.append([primary_length(one) / length if len(one) else 0.0 for one in ways])
     if not ratios:
-        raise SystemExit(f"{name}: no pictures with RSML beside them in {SOURCES}")
+        raise SystemExit(f"{name}: no images with RSML beside them in {SOURCES}")
     cells = [f"{one.mean():.2f}, {np.abs(one - 1).mean():.2f}" for one in np.array(ratios).T]
     print(f"| {name} | {len(ratios)} | {' | '.join(cells)} |", flush=True)
 
@@ -70,11 +70,11 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*", default=["osr-roots", "barley-roots"])
     parser.add_argument("--split", nargs="+", default=["test"])
     parser.add_argument("--synthetic", nargs="*", default=[], metavar="PRESET")
-    parser.add_argument("--count", type=int, default=10, help="pictures of each synthetic preset")
+    parser.add_argument("--count", type=int, default=10, help="images of each synthetic preset")
     options = parser.parse_args()
     model = Predictor(options.model, engine="onnx")
     shares = " | ".join(f"{share:.2f}" for share in SHARES)
-    print(f"| set | pictures | as predicted: mean, mean error | share {shares} |")
+    print(f"| set | images | as predicted: mean, mean error | share {shares} |")
     print(f"|{' --- |' * (3 + len(SHARES))}")
     for name in options.sets:
         report(f"{name}, {' and '.join(options.split)}", pairs_of_files(model, SOURCES / name, options.split))

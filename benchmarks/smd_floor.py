@@ -4,7 +4,7 @@ PYTHONPATH=src python benchmarks/smd_floor.py --count 200
 
 Its 500 points lie at equal steps along the edges one after another, in the order of the nodes' numbers. The same tree
 with other numbers has its points elsewhere on the same edges, and the distance between the two is not 0: no prediction,
-whose numbering cannot know that of the truth, is expected to be better. The exact distance does not see the numbers.
+whose numbering cannot know that of the ground truth, is expected to be better. The exact distance does not see the numbers.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from itertools import pairwise
 import numpy as np
 
 from treeformer.inference.evaluate import synthetic_set
-from treeformer.metrics import Estimate, street_mover_distance, street_mover_distance_paper, summarise
+from treeformer.metrics import Estimate, street_mover_distance, street_mover_distance_paper, summarize
 from treeformer.skeleton import Skeleton
 
 NODE_COUNTS = (0, 21, 41, 61, 81, 100)
 
 
-def renumbered(truth: Skeleton, order: np.ndarray) -> Skeleton:
+def renumbered(ground_truth: Skeleton, order: np.ndarray) -> Skeleton:
     """The same tree, its nodes in another order."""
-    return Skeleton(truth.nodes[order], np.argsort(order)[truth.edges])
+    return Skeleton(ground_truth.nodes[order], np.argsort(order)[ground_truth.edges])
 
 
-def distances(truth: Skeleton, size: tuple[int, int], random: np.random.Generator) -> dict[str, float]:
-    """Of the truth from itself, under three numberings."""
+def distances(ground_truth: Skeleton, size: tuple[int, int], random: np.random.Generator) -> dict[str, float]:
+    """Of the ground truth from itself, under three numberings."""
     orders = {
-        "its own": np.arange(len(truth)),
-        "random": random.permutation(len(truth)),
-        "left to right": np.argsort(truth.nodes[:, 0], kind="stable"),
+        "its own": np.arange(len(ground_truth)),
+        "random": random.permutation(len(ground_truth)),
+        "left to right": np.argsort(ground_truth.nodes[:, 0], kind="stable"),
     }
     found = {}
     for name, order in orders.items():
-        answer = renumbered(truth, order)
-        found[f"{name}, as coded"] = street_mover_distance_paper(answer, truth, image_size=size)
-        found[f"{name}, exact"] = street_mover_distance(answer, truth, image_size=size)
+        answer = renumbered(ground_truth, order)
+        found[f"{name}, as coded"] = street_mover_distance_paper(answer, ground_truth, image_size=size)
+        found[f"{name}, exact"] = street_mover_distance(answer, ground_truth, image_size=size)
     return found
 
 
@@ -49,8 +49,8 @@ def line(name: str, estimate: Estimate) -> str:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--synthetic", default="paper:paper:test", metavar="PRESET:LOOK:SPLIT")
-    parser.add_argument("--count", type=int, default=200, help="pictures")
+    parser.add_argument("--synthetic", default="paper:paper:test", metavar="PRESET:STYLE:SPLIT")
+    parser.add_argument("--count", type=int, default=200, help="images")
     options = parser.parse_args()
     random = np.random.default_rng(0)
     rows, nodes = [], []
@@ -58,14 +58,14 @@ def main() -> None:
         height, width = sample.image.shape[:2]
         rows.append(distances(sample.skeleton, (width, height), random))
         nodes.append(len(sample.skeleton))
-    print(f"{options.count} pictures of {options.synthetic}: the truth against itself, its nodes renumbered")
-    for name, estimate in summarise(rows).items():
+    print(f"{options.count} images of {options.synthetic}: the ground truth against itself, its nodes renumbered")
+    for name, estimate in summarize(rows).items():
         print(line(name, estimate))
     for low, high in pairwise(NODE_COUNTS):
         of_size = [row for row, count in zip(rows, nodes, strict=True) if low <= count < high]
         if of_size:
             name = f"random, as coded, {low} to {high - 1} nodes ({len(of_size)})"
-            print(line(name, summarise(of_size)["random, as coded"]))
+            print(line(name, summarize(of_size)["random, as coded"]))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Training speed: images a second of whole steps, with pictures made on the fly, and what the tree constraint costs.
+"""Training speed: images a second of whole steps, with images made on the fly, and what the tree constraint costs.
 
 PYTHONPATH=src python benchmarks/train_step.py --models default paper --batch 64 --steps 40 --workers 14
 
 For each model: the step alone (one batch, again and again), the step with SFS against the same step without, and the
-step fed by worker processes that make 512×512 pictures of the look `paper`. On a GPU in bf16 and compiled, on a CPU
+step fed by worker processes that make 512×512 images of the style `paper`. On a GPU in bf16 and compiled, on a CPU
 in float32.
 """
 
@@ -20,7 +20,7 @@ import torch
 
 from treeformer.data.config import DataConfig, SourceConfig
 from treeformer.data.loader import Batch, on_device, training_loader
-from treeformer.data.mixture import PictureStream
+from treeformer.data.mixture import MixtureDataset
 from treeformer.models import TreeFormer, TreeFormerConfig
 from treeformer.training.step import CudaGraphStep, TrainingStep
 
@@ -40,7 +40,7 @@ class Step:
     """A whole update for one batch after the other; on a GPU as CUDA graphs, as in training."""
 
     def __init__(self, settings: dict[str, Any], example: Batch, device: torch.device, graphs: bool) -> None:
-        self.model, self.optimiser = make(settings, device, compiled=device.type == "cuda")
+        self.model, self.optimizer = make(settings, device, compiled=device.type == "cuda")
         bf16 = device.type == "cuda"
         self.step = TrainingStep(self.model, bf16=bf16)
         self.graph = CudaGraphStep(self.model, example, bf16=bf16) if graphs else None
@@ -50,10 +50,10 @@ class Step:
         if self.graph is not None:
             self.graph(batch, node_count)
         else:
-            self.optimiser.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad(set_to_none=True)
             self.step(batch.images, batch.targets, node_count)["loss"].backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimiser.step()
+        self.optimizer.step()
 
 
 def seconds(work: Callable[[], None], steps: int, device: torch.device) -> float:
@@ -90,7 +90,7 @@ def main() -> None:
     torch.backends.cudnn.benchmark = True
 
     data = DataConfig(max_nodes=arguments.max_nodes)
-    stream = PictureStream([SourceConfig(presets=("paper",), looks=("paper",))], data, seed=0)
+    stream = MixtureDataset([SourceConfig(presets=("paper",), styles=("paper",))], data, seed=0)
 
     cuda = device.type == "cuda"
     loader = training_loader(
@@ -99,7 +99,7 @@ def main() -> None:
     batches = on_device(loader, device)
     fixed = next(batches)
     nodes = float(fixed.targets.mask.sum() / arguments.batch)
-    print(f"{device}, batch {arguments.batch}, {nodes:.0f} nodes a picture, torch {torch.__version__}")
+    print(f"{device}, batch {arguments.batch}, {nodes:.0f} nodes an image, torch {torch.__version__}")
     print(f"{'model':10} {'without SFS':>12} {'with SFS':>12} {'ratio':>7} {'with data':>12}   compile   memory")
     for name in arguments.models:
         rates, compile_s = {}, {}

@@ -98,7 +98,7 @@ def equally_many_points(lines: list[FloatArray], count: int) -> FloatArray:
 
 
 def sleap_roots_traits(plant: Skeleton, pipeline: Any, *, crown: bool) -> dict[str, Any]:
-    """Every trait of a pipeline of sleap-roots for one plant, arrays also summarised in its nine numbers."""
+    """Every trait of a pipeline of sleap-roots for one plant, arrays also summarized in its nine numbers."""
     lines = [plant.nodes[list(axis.nodes)] for axis in plant.axes]
     count = max(3, *(len(line) + 1 for line in lines))
     points = equally_many_points(lines, count)
@@ -112,7 +112,7 @@ def sleap_roots_traits(plant: Skeleton, pipeline: Any, *, crown: bool) -> dict[s
 
 
 def compare(plants: list[Skeleton], *, crown: bool) -> tuple[dict[str, list[float]], int]:
-    """For each trait its relative difference in each plant, the greatest of nine for one summarised in nine numbers.
+    """For each trait its relative difference in each plant, the greatest of nine for one summarized in nine numbers.
 
     And the number of scan lines, over all plants, whose counts differ.
     """
@@ -124,7 +124,7 @@ def compare(plants: list[Skeleton], *, crown: bool) -> tuple[dict[str, list[floa
         depth = float(np.ptp(plant.nodes[:, 1]))
         with contextlib.redirect_stdout(None):  # it prints where a plant has too few roots for a trait
             theirs = sleap_roots_traits(plant, make(img_height=depth), crown=crown)
-        ours = measure(plant, names="treeformer" if crown else "sleap-roots").iloc[0]
+        ours = measure(plant, column_names="treeformer" if crown else "sleap-roots").iloc[0]
         lines_apart += int((scanline_counts(plant)[0] != theirs["scanline_intersection_counts"]).sum())
         for name, column in columns.items():
             pairs = (

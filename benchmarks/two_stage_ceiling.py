@@ -2,7 +2,7 @@
 
 PYTHONPATH=src python benchmarks/two_stage_ceiling.py --preset paper --count 20
 
-A perfect first stage would give these figures. Pictures have 512×512 px; seeds from 100,000 on are the validation's.
+A perfect first stage would give these figures. Images have 512×512 px; seeds from 100,000 on are the validation's.
 Times are those of one processor core.
 """
 
@@ -35,16 +35,16 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     seeds = range(arguments.seed, arguments.seed + arguments.count)
-    truths = [synthetic.generate(arguments.preset, seed) for seed in seeds]
+    ground_truths = [synthetic.generate(arguments.preset, seed) for seed in seeds]
     print(
-        f"{arguments.preset}, {len(truths)} pictures, {np.mean([len(truth) for truth in truths]):.0f} nodes a picture"
+        f"{arguments.preset}, {len(ground_truths)} images, {np.mean([len(ground_truth) for ground_truth in ground_truths]):.0f} nodes an image"
     )
-    print("classes, edges, powers |", *FIGURES, "root right | ms a picture: draw maps, decode")
+    print("classes, edges, powers |", *FIGURES, "root right | ms an image: draw maps, decode")
     for classes in arguments.classes:
         config = TwoStageConfig(classes=classes, node_search_px=arguments.search_px, max_nodes=400)
         model = TwoStage(config)
         began = time.process_time()
-        maps = [true_maps(model, truth) for truth in truths]
+        maps = [true_maps(model, ground_truth) for ground_truth in ground_truths]
         drawing = time.process_time() - began
         for edges in ("mst", "dijkstra"):
             for powers in arguments.powers:
@@ -53,21 +53,21 @@ def main() -> None:
                 began = time.process_time()
                 found = [model.decode(one, edges=edges, image_size=SIZE, **formula)[0] for one in maps]
                 decoding = time.process_time() - began
-                rows = [evaluate_pair(ours, true) for ours, true in zip(found, truths, strict=True)]
+                rows = [evaluate_pair(ours, true) for ours, true in zip(found, ground_truths, strict=True)]
                 means = [f"{np.nanmean([row[figure] for row in rows]):.3g}" for figure in FIGURES]
-                right = np.mean([root_is_right(ours, true) for ours, true in zip(found, truths, strict=True)])
-                times = f"{1e3 * drawing / len(truths):.0f} {1e3 * decoding / len(truths):.0f}"
+                right = np.mean([root_is_right(ours, true) for ours, true in zip(found, ground_truths, strict=True)])
+                times = f"{1e3 * drawing / len(ground_truths):.0f} {1e3 * decoding / len(ground_truths):.0f}"
                 print(classes, edges, powers, "|", *means, f"{right:.2f}", "|", times, flush=True)
 
 
-def true_maps(model: TwoStage, truth: Skeleton) -> MapOutput:
+def true_maps(model: TwoStage, ground_truth: Skeleton) -> MapOutput:
     classes = model.config.classes
     like = Maps(torch.empty(1, classes, *SIZE[::-1]), torch.empty(1, classes, 2, *SIZE[::-1]))
-    return MapOutput(model.truth(Targets.from_skeletons([truth]), like))
+    return MapOutput(model.ground_truth(Targets.from_skeletons([ground_truth]), like))
 
 
-def root_is_right(found: Skeleton, truth: Skeleton) -> bool:
-    return found.root is not None and np.hypot(*(found.nodes[found.root] - truth.nodes[truth.root])) < 4
+def root_is_right(found: Skeleton, ground_truth: Skeleton) -> bool:
+    return found.root is not None and np.hypot(*(found.nodes[found.root] - ground_truth.nodes[ground_truth.root])) < 4
 
 
 if __name__ == "__main__":

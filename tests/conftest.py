@@ -44,7 +44,7 @@ def y_shape() -> Skeleton:
 
 @pytest.fixture
 def comb() -> Skeleton:
-    """A straight main axis of 40 px down the picture and a tooth of 10 px to the right at 10, 20 and 30 px."""
+    """A straight main axis of 40 px down the image and a tooth of 10 px to the right at 10, 20 and 30 px."""
     nodes = [(10, 0), (10, 10), (10, 20), (10, 30), (10, 40), (20, 10), (20, 20), (20, 30)]
     edges = [(0, 1), (1, 2), (2, 3), (3, 4), (1, 5), (2, 6), (3, 7)]
     return Skeleton(nodes, edges, root=0, image_size=(40, 50))

@@ -16,7 +16,7 @@ from PIL import Image
 import treeformer
 from tests.inference.fake_engine import line_engine, predictor
 from treeformer import Skeleton, synthetic
-from treeformer.examples import EXAMPLE, PICTURES, SEEDS
+from treeformer.examples import EXAMPLE, IMAGES, SEEDS
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def run(capfd, monkeypatch):
 
 @pytest.fixture
 def plants(tmp_path, comb, y_shape) -> Path:
-    """A folder with two skeleton files, one with a space and an umlaut in its name, and a picture."""
+    """A folder with two skeleton files, one with a space and an umlaut in its name, and an image."""
     folder = tmp_path / "Mühle 1"
     folder.mkdir()
     treeformer.write(comb, folder / "käm m.rsml")
@@ -61,7 +61,7 @@ def test_version_and_help(run):
     code, out, _ = run("--help")
     assert code == 0
     commands = (
-        "predict", "convert", "formats", "traits", "draw", "evaluate", "synth", "prepare", "train", "export", "info",
+        "predict", "convert", "formats", "traits", "draw", "evaluate", "generate", "prepare", "train", "export", "info",
         "demo",
     )  # fmt: skip
     assert [word for word in re.findall(r"^\W*(\w+) ", out, re.M) if word in commands] == list(commands)
@@ -112,7 +112,7 @@ def test_traits_of_a_folder(run, plants, tmp_path):
     assert "2 rows from 2 files" in err
     table = pd.read_csv(tmp_path / "traits.csv")
     assert sorted(table["total_length"]) == [14.0, 70.0]
-    code, out, _ = run("traits", plants / "y.json", "--px-per-mm", 2, "--names", "sleap-roots")
+    code, out, _ = run("traits", plants / "y.json", "--px-per-mm", 2, "--column-names", "sleap-roots")
     assert code == 0
     assert "network_length" in out
     assert ",7.0," in out
@@ -140,21 +140,21 @@ def test_its_own_table_in_the_folder_is_no_skeleton(run, plants):
 
 
 def test_draw_and_compare(run, plants, tmp_path):
-    picture, skeleton = plants / "käm m.png", plants / "käm m.rsml"
-    assert run("draw", picture, skeleton, "-o", tmp_path / "new" / "a.png")[0] == 0
-    assert run("draw", picture, skeleton, "-o", tmp_path / "b.jpg", "--compare", skeleton)[0] == 0
+    image, skeleton = plants / "käm m.png", plants / "käm m.rsml"
+    assert run("draw", image, skeleton, "-o", tmp_path / "new" / "a.png")[0] == 0
+    assert run("draw", image, skeleton, "-o", tmp_path / "b.jpg", "--compare", skeleton)[0] == 0
     assert Image.open(tmp_path / "new" / "a.png").size == Image.open(tmp_path / "b.jpg").size == (40, 50)
 
 
 def test_no_drawing_and_no_table_takes_the_place_of_what_it_is_made_from(run, plants):
-    picture, skeleton, table = plants / "käm m.png", plants / "käm m.rsml", plants / "käm m.csv"
+    image, skeleton, table = plants / "käm m.png", plants / "käm m.rsml", plants / "käm m.csv"
     assert run("convert", skeleton, table)[0] == 0
-    before = picture.read_bytes(), table.read_bytes()
-    for command in (("draw", picture, skeleton, "-o", picture), ("traits", plants, "-o", table)):
+    before = image.read_bytes(), table.read_bytes()
+    for command in (("draw", image, skeleton, "-o", image), ("traits", plants, "-o", table)):
         code, _, err = run(*command)
         assert code == 2
         assert "would overwrite it" in one_line(err)
-    assert (picture.read_bytes(), table.read_bytes()) == before
+    assert (image.read_bytes(), table.read_bytes()) == before
 
 
 def test_the_demo_leaves_things_to_look_at(run, tmp_path, monkeypatch):
@@ -171,20 +171,20 @@ def test_the_demo_predicts_where_there_is_a_model(run, tmp_path, monkeypatch):
     monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: sees_a_line)
     code, out, _ = run("demo", "-o", tmp_path / "out")
     assert code == 0
-    for picture in PICTURES:
-        assert f"\n{picture.stem} " in out
+    for image in IMAGES:
+        assert f"\n{image.stem} " in out
         for ending in (".json", ".rsml", ".overlay.jpg"):
-            assert (tmp_path / "out" / (picture.stem + ending)).stat().st_size > 0
+            assert (tmp_path / "out" / (image.stem + ending)).stat().st_size > 0
     assert (tmp_path / "out" / "traits.csv").stat().st_size > 0
     assert Image.open(tmp_path / "out" / "comparison.png").size[0] > 400
 
 
 def test_the_examples_are_what_their_recipes_say():
-    for preset, (look, seed) in SEEDS.items():
-        image, skeleton = synthetic.picture(preset, look, seed)
-        picture = EXAMPLE.with_name(f"{preset}.jpg")
-        assert np.abs(np.asarray(Image.open(picture), dtype=int) - image).mean() < 6
-        assert treeformer.read(picture.with_suffix(".rsml")).length == pytest.approx(skeleton.length, rel=1e-3)
+    for preset, (style, seed) in SEEDS.items():
+        image, skeleton = synthetic.make_image(preset, style, seed)
+        path = EXAMPLE.with_name(f"{preset}.jpg")
+        assert np.abs(np.asarray(Image.open(path), dtype=int) - image).mean() < 6
+        assert treeformer.read(path.with_suffix(".rsml")).length == pytest.approx(skeleton.length, rel=1e-3)
 
 
 # ---- mistakes ------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ OUTSIDE = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/pass
         ("empty.rsml", ""),
         ("cut.rsml", "<rsml><metadata><version>1</ver"),
         ("cut.json", '{"format": "treeformer-skeleton", "version": 1, "nodes": [[1, 2'),
-        ("picture.rsml", "\x89PNG\r\n\x1a\n\x00\x00"),
+        ("image.rsml", "\x89PNG\r\n\x1a\n\x00\x00"),
         ("bomb.rsml", BOMB),
         ("outside.rsml", OUTSIDE),
         ("nan.json", '{"format": "treeformer-skeleton", "version": 1, "nodes": [[NaN, 2]], "edges": []}'),
@@ -256,7 +256,7 @@ def test_the_rest_of_a_batch_is_done_and_counted(run, plants, tmp_path):
         (("convert", "y.json", "a.xyz"), "a.xyz"),
         (("convert", "y.json", "a.json", "--format", "jpeg"), "jpeg"),
         (("convert", "y.json", "a.json", "--from", "rsml"), "y.json"),
-        (("convert", "only pictures", "a", "--format", "swc"), "only pictures: no skeleton file in this folder"),
+        (("convert", "only images", "a", "--format", "swc"), "only images: no skeleton file in this folder"),
         (("convert", ".", "y.json/a", "--format", "swc"), "y.json/a: cannot be written to (Not a directory)"),
         (("traits", "none.swc"), "none.swc"),
         (("traits", "y.json", "--px-per-mm", "0"), "px_per_mm"),
@@ -271,8 +271,8 @@ def test_the_rest_of_a_batch_is_done_and_counted(run, plants, tmp_path):
 )
 def test_a_mistake_is_one_line(run, plants, monkeypatch, arguments, message):
     monkeypatch.chdir(plants)
-    (plants / "only pictures").mkdir()
-    (plants / "only pictures" / "settings.json").write_text("{}")
+    (plants / "only images").mkdir()
+    (plants / "only images" / "settings.json").write_text("{}")
     code, _, err = run(*arguments)
     assert code == 2
     assert message in one_line(err).replace("-", "_") or message in one_line(err)
@@ -304,7 +304,7 @@ def test_the_demo_says_before_the_work_that_a_file_is_in_the_way(run, tmp_path, 
     assert one_line(err) == f"treeformer: {tmp_path / 'file'}: cannot be written to (Not a directory)"
 
 
-def test_a_picture_without_plants_goes_through_every_command(run, tmp_path):
+def test_a_image_without_plants_goes_through_every_command(run, tmp_path):
     """As `treeformer predict` leaves it where no plant was found."""
     json, rsml = tmp_path / "json", tmp_path / "rsml"
     treeformer.write(Skeleton([], [], image_size=(40, 50), image_name="bare.png"), json / "bare.json")
@@ -317,6 +317,6 @@ def test_a_picture_without_plants_goes_through_every_command(run, tmp_path):
             code, out, err = run("traits", target, "--level", level)
             assert (code, one_line(err), len(out.splitlines())) == (0, "0 rows from 1 file", 1)
     code, out, err = run("evaluate", rsml, json, "--workers", 0, "-o", tmp_path / "report")
-    assert (code, "1 picture evaluated" in err) == (0, True), err
-    assert pd.read_csv(tmp_path / "report" / "pictures.csv")["topo_f1"].tolist() == [1.0]
+    assert (code, "1 image evaluated" in err) == (0, True), err
+    assert pd.read_csv(tmp_path / "report" / "images.csv")["topo_f1"].tolist() == [1.0]
     assert run("draw", json / "bare.png", rsml / "bare.rsml", "-o", tmp_path / "bare.png")[0] == 0

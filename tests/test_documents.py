@@ -33,12 +33,12 @@ def test_every_link_leads_somewhere(page):
 
 
 def test_every_page_is_reached_from_the_readme():
-    reached, ahead = set(), [ROOT / "README.md"]
-    while ahead:
-        page = ahead.pop()
+    reached, prefetch_map = set(), [ROOT / "README.md"]
+    while prefetch_map:
+        page = prefetch_map.pop()
         if page not in reached and page in PAGES:
             reached.add(page)
-            ahead += [file for file, _ in links(page)]
+            prefetch_map += [file for file, _ in links(page)]
     assert set(PAGES) == reached
 
 

@@ -1,4 +1,4 @@
-"""Overlays: the right colours in the right places."""
+"""Overlays: the right colors in the right places."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def pixel(image: Image.Image, x: float, y: float) -> tuple[int, ...]:
     return image.getpixel((int(x), int(y)))
 
 
-def test_an_overlay_has_the_papers_colours(cross):
-    picture = draw(None, cross)
-    assert picture.size == (1000, 1000)
-    assert pixel(picture, 350, 500) == EDGE
-    assert pixel(picture, 500, 500) == NODE
-    assert pixel(picture, 800, 500) == KEY_POINT
-    assert pixel(picture, 200, 500 - 2.1 * line_width_px((1000, 1000))) == ROOT
-    assert pixel(picture, 500, 100) == (255, 255, 255)
+def test_an_overlay_has_the_papers_colors(cross):
+    image = draw(None, cross)
+    assert image.size == (1000, 1000)
+    assert pixel(image, 350, 500) == EDGE
+    assert pixel(image, 500, 500) == NODE
+    assert pixel(image, 800, 500) == KEY_POINT
+    assert pixel(image, 200, 500 - 2.1 * line_width_px((1000, 1000))) == ROOT
+    assert pixel(image, 500, 100) == (255, 255, 255)
 
 
 def test_a_line_lies_where_the_skeleton_says():
-    """The centre of mass of the drawn line is the line, to a tenth of a pixel."""
+    """The center of mass of the drawn line is the line, to a tenth of a pixel."""
     tilted = Skeleton([(20.3, 30.7), (170.2, 140.1)], [(0, 1)], image_size=(200, 200))
     ink = 255.0 - np.asarray(draw(None, tilted), dtype=float)[..., 1]
     rows, columns = np.indices(ink.shape)
-    centre = (ink * columns).sum() / ink.sum() + 0.5, (ink * rows).sum() / ink.sum() + 0.5
-    assert np.allclose(centre, tilted.nodes.mean(axis=0), atol=0.1)
+    center = (ink * columns).sum() / ink.sum() + 0.5, (ink * rows).sum() / ink.sum() + 0.5
+    assert np.allclose(center, tilted.nodes.mean(axis=0), atol=0.1)
 
 
 def test_a_comparison_is_purple_where_they_agree(cross):
@@ -44,11 +44,11 @@ def test_a_comparison_is_purple_where_they_agree(cross):
     apart = draw_comparison(None, shifted, cross)
     together = draw_comparison(None, cross, cross)
 
-    def reddish(colour):
-        return colour[0] > 200 > colour[2] + 80
+    def reddish(color):
+        return color[0] > 200 > color[2] + 80
 
-    def bluish(colour):
-        return colour[2] > 200 > colour[0] + 80
+    def bluish(color):
+        return color[2] > 200 > color[0] + 80
 
     assert reddish(pixel(apart, 350, 650))
     assert bluish(pixel(apart, 350, 500))
@@ -58,7 +58,7 @@ def test_a_comparison_is_purple_where_they_agree(cross):
     assert green > 150 > max(red, blue) + 80
 
 
-def test_a_thumbnail_fits_and_another_picture_does_not(cross):
+def test_a_thumbnail_fits_and_another_image_does_not(cross):
     assert pixel(draw(Image.new("RGB", (501, 500)), cross), 250, 250) == NODE
     with pytest.raises(TreeformerError, match="1000×1000"):
         draw(Image.new("RGB", (150, 100)), cross)

@@ -98,7 +98,7 @@ def test_ctrl_c_in_an_import_is_one_line(module, place):
 @pytest.mark.parametrize("delay_s", [0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5])
 def test_ctrl_c_at_any_moment_is_one_line(tmp_path, delay_s):
     program = START + "print('started', flush=True)\nmain()"
-    errors = interrupted(program, "synth", tmp_path / "out", "--count", 100_000, "--workers", 0, delay_s=delay_s)
+    errors = interrupted(program, "generate", tmp_path / "out", "--count", 100_000, "--workers", 0, delay_s=delay_s)
     assert errors.startswith("treeformer: stopped")
     assert len(errors.splitlines()) == 1
 

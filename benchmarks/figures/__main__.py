@@ -1,6 +1,6 @@
 """The paper's figures, from the weights that `python -m benchmarks.tables … --run` left in runs/.
 
-python -m benchmarks.figures panels           input, two-stage, unconstrained, test-time, ours, truth, a PNG a domain
+python -m benchmarks.figures panels           input, two-stage, unconstrained, test-time, ours, ground truth, a PNG a domain
 python -m benchmarks.figures out-of-domain    a model trained on one domain alone, on all others
 python -m benchmarks.figures out-of-domain --markdown   … its figures into docs/results.md (no weights needed)
 python -m benchmarks.figures maps             the two-stage method's maps, FPN and hourglass
@@ -33,9 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("figure", choices=["panels", "out-of-domain", "maps", "curves"])
     parser.add_argument("--domain", nargs="+", choices=PANEL_DOMAINS, help="panels of these domains alone")
-    parser.add_argument("--pictures", nargs="+", type=int, default=[0, 1], help="places in the test set, for panels")
+    parser.add_argument("--images", nargs="+", type=int, default=[0, 1], help="places in the test set, for panels")
     parser.add_argument("--seed", type=int, default=0, help="of the runs whose weights are shown in panels")
-    parser.add_argument("--count", type=int, default=10, help="pictures of each set behind the figures out of domain")
+    parser.add_argument("--count", type=int, default=10, help="images of each set behind the figures out of domain")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the weights")
     parser.add_argument("--results", type=Path, default=results.FOLDER, help="folder of the result files")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the prepared sets")
@@ -80,14 +80,14 @@ def draw(options: argparse.Namespace) -> list[Path]:
     if options.figure == "maps":
         from benchmarks.figures.maps import maps
 
-        save_small(maps(models, options.data, index=options.pictures[0], scale=scale), out / "maps.png")
+        save_small(maps(models, options.data, index=options.images[0], scale=scale), out / "maps.png")
         return [out / "maps.png"]
     from benchmarks.figures.panels import panel
 
     paths = []
     for domain in options.domain or PANEL_DOMAINS:
         try:
-            page = panel(domain, models, options.data, indices=options.pictures, scale=scale, seed=options.seed)
+            page = panel(domain, models, options.data, indices=options.images, scale=scale, seed=options.seed)
         except TreeformerError as error:
             print(f"{domain}: passed over, {error}", file=sys.stderr)
             continue

@@ -10,11 +10,11 @@ from benchmarks.tables.domains import DOMAINS
 from benchmarks.tables.results import Result
 from benchmarks.tables.spec import OURS, TABLES, TEST_TIME, TRAIN_TIME, UNCONSTRAINED
 
-from treeformer._util.files import whole_file
+from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
 
 REGIMES = (UNCONSTRAINED, TEST_TIME, TRAIN_TIME, OURS)
-COLOURS = ("tab:gray", "tab:blue", "tab:orange", "tab:red")
+COLORS = ("tab:gray", "tab:blue", "tab:orange", "tab:red")
 
 
 def f1_curve(result: Result, decoding: str, kind: str = "topo") -> tuple[list[float], list[float]]:
@@ -46,14 +46,14 @@ def curves(results: Mapping[str, Result], path: Path) -> None:
     for axis, (domain, lines) in zip(axes[0], there.items(), strict=True):
         for row, seed in lines:
             minutes, f1 = f1_curve(results[table.run_of(domain, row, seed).name], row.decoding)
-            colour, first = COLOURS[REGIMES.index(row)], seed == table.seeds[0]
-            axis.plot(minutes, f1, color=colour, linestyle="-" if first else "--", label=row.title if first else None)
+            color, first = COLORS[REGIMES.index(row)], seed == table.seeds[0]
+            axis.plot(minutes, f1, color=color, linestyle="-" if first else "--", label=row.title if first else None)
         axis.set_title(DOMAINS[domain].title.replace("`", ""), fontsize=9)
         axis.set_xlabel("minutes of training")
         axis.grid(alpha=0.3)
-    axes[0][0].set_ylabel("TOPO F1, validation pictures")
+    axes[0][0].set_ylabel("TOPO F1, validation images")
     axes[0][0].legend(fontsize=7, title="dashed: second seed", title_fontsize=7)
     figure.tight_layout()
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         figure.savefig(temporary, dpi=110)
     plt.close(figure)

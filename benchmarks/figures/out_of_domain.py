@@ -15,30 +15,30 @@ from benchmarks.tables.domains import DOMAINS, SOURCES, make_ready
 from benchmarks.tables.recipes import REAL, Run, Scale
 from PIL import Image
 
-from treeformer._util.files import whole_file
+from treeformer._util.files import atomic_write
 from treeformer._util.images import open_image
 from treeformer.data import FolderDataset, Sample
 from treeformer.data import augmentation as augment
 from treeformer.draw import draw, draw_comparison
 from treeformer.errors import TreeformerError
-from treeformer.metrics import evaluate_pair, summarise
+from treeformer.metrics import evaluate_pair, summarize
 from treeformer.skeleton import Skeleton
 
 TRAINED_ON = ("synthetic", "osr-roots", "barley-roots")
 SHOWN_ON = ("synthetic", "osr-roots", "barley-roots", "agar-plates", "branch-trees")
-WITHOUT_TRUTH = ("agar-plates",)
-COMMAND = "`python -m benchmarks.figures out-of-domain --markdown` · TOPO F1 as coded (mended), of ours"
+WITHOUT_GROUND_TRUTH = ("agar-plates",)
+COMMAND = "`python -m benchmarks.figures out-of-domain --markdown` · TOPO F1 as coded (corrected), of ours"
 FIGURES = ("smd_paper", "smd", "topo_paper_f1", "topo_f1", "node_f1", "edge_f1", "forest_rate")
 
 
-def pictures_of(name: str, data: Path, scale: Scale, count: int) -> list[Sample]:
-    """The first pictures of a domain's test set, of the plates, or of the drawn trees, all of one size."""
+def images_of(name: str, data: Path, scale: Scale, count: int) -> list[Sample]:
+    """The first images of a domain's test set, of the plates, or of the drawn trees, all of one size."""
     if name in DOMAINS:
         return test_samples(name, data, scale, range(count))
     side = (scale.side_px, scale.side_px)
     if not (SOURCES / name).is_dir():
         return []
-    if name in WITHOUT_TRUTH:
+    if name in WITHOUT_GROUND_TRUTH:
         found = []
         for path in sorted((SOURCES / name).glob("*.jpg"))[:count]:
             image = np.asarray(open_image(path))
@@ -50,7 +50,7 @@ def pictures_of(name: str, data: Path, scale: Scale, count: int) -> list[Sample]
 
 
 def whole_in_frame(sample: Sample, side: tuple[int, int]) -> Sample:
-    """The whole picture and its skeleton in a frame of this (width, height)."""
+    """The whole image and its skeleton in a frame of this (width, height)."""
     from treeformer.data.mixture import into_frame
 
     affine = into_frame((sample.image.shape[1], sample.image.shape[0]), side)
@@ -60,32 +60,32 @@ def whole_in_frame(sample: Sample, side: tuple[int, int]) -> Sample:
 def out_of_domain(
     models: Models, data: Path, *, count: int, scale: Scale = REAL, trained_on: Sequence[str] = TRAINED_ON
 ) -> tuple[Image.Image, dict[str, Any]]:
-    """The panel, and by `TRAINED on SHOWN` the figures over the first `count` pictures that have a truth."""
+    """The panel, and by `TRAINED on SHOWN` the figures over the first `count` images that have a ground truth."""
     runs = {name: Run(name, "sfs", 0) for name in trained_on}
     if not any(models.has(run) for run in runs.values()):
         raise TreeformerError(f"{models.runs}: no weights of any run that is shown here")
     tiles: list[list[Tile]] = []
     figures: dict[str, Any] = {}
     for shown in SHOWN_ON:
-        samples = pictures_of(shown, data, scale, count)
+        samples = images_of(shown, data, scale, count)
         one_plant = shown in DOMAINS and DOMAINS[shown].one_plant
         line: list[Tile] = []
         for trained, run in runs.items():
             if not samples:
-                line.append("these pictures are not here")
+                line.append("these images are not here")
             elif not models.has(run):
                 line.append("not run yet")
             else:
                 images = (np.asarray(sample.image) for sample in samples)
                 found = [models.skeleton(run, "ours", image, single_plant=one_plant) for image in images]
                 image = Image.fromarray(samples[0].image)
-                if shown in WITHOUT_TRUTH:
+                if shown in WITHOUT_GROUND_TRUTH:
                     line.append(draw(image, found[0]))
                     continue
                 line.append(draw_comparison(image, found[0], samples[0].skeleton))
                 rows = [evaluate_pair(one, sample.skeleton) for one, sample in zip(found, samples, strict=True)]
-                summary = summarise(rows)
-                figures[f"{trained} on {shown}"] = {"pictures": len(rows)} | {
+                summary = summarize(rows)
+                figures[f"{trained} on {shown}"] = {"images": len(rows)} | {
                     name: [float(f"{n:.4g}") for n in (summary[name].value, summary[name].low, summary[name].high)]
                     for name in FIGURES
                 }
@@ -100,12 +100,12 @@ def _line(shown: str, figures: dict[str, Any], trained_on: Sequence[str]) -> str
         for trained in trained_on
         if f"{trained} on {shown}" in figures
     ]
-    return f"{shown}; TOPO F1: {', '.join(scores)}" if scores else f"{shown}; no truth"
+    return f"{shown}; TOPO F1: {', '.join(scores)}" if scores else f"{shown}; no ground truth"
 
 
 def write_figures(figures: dict[str, Any], path: Path) -> None:
     """The figures of the panel, for the page."""
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
@@ -119,16 +119,16 @@ def read_figures(path: Path) -> dict[str, Any]:
 
 
 def as_markdown(figures: dict[str, Any]) -> str:
-    """The figures as a table: shown on … by trained on …, TOPO F1 as coded and, in brackets, mended."""
+    """The figures as a table: shown on … by trained on …, TOPO F1 as coded and, in brackets, corrected."""
 
     def cell(trained: str, shown: str) -> str:
         found = figures.get(f"{trained} on {shown}")
         return f"{found['topo_paper_f1'][0]:.3f} ({found['topo_f1'][0]:.3f})" if found else "—"
 
     def line(shown: str) -> str:
-        counts = {figures[key]["pictures"] for key in figures if key.endswith(f" on {shown}")}
-        pictures = f"{shown}, {'/'.join(map(str, sorted(counts)))} pictures" if counts else f"{shown}, no truth"
-        return f"| {pictures} | {' | '.join(cell(trained, shown) for trained in TRAINED_ON)} |"
+        counts = {figures[key]["images"] for key in figures if key.endswith(f" on {shown}")}
+        images = f"{shown}, {'/'.join(map(str, sorted(counts)))} images" if counts else f"{shown}, no ground truth"
+        return f"| {images} | {' | '.join(cell(trained, shown) for trained in TRAINED_ON)} |"
 
     head = [f"| shown on | {' | '.join(f'trained on {name}' for name in TRAINED_ON)} |", "|" + " --- |" * 4]
     return "\n".join([COMMAND, "", *head, *map(line, SHOWN_ON), ""])

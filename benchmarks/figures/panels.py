@@ -1,4 +1,4 @@
-"""The paper's qualitative panels: input, two-stage, unconstrained, test-time, ours, truth, for one domain."""
+"""The paper's qualitative panels: input, two-stage, unconstrained, test-time, ours, ground truth, for one domain."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from treeformer.errors import TreeformerError
 from treeformer.metrics import evaluate_pair
 
 SHOWN = ("two-stage", "unconstrained", "test-time", "ours")
-HEADINGS = ("input", "two-stage", "unconstrained", "test-time constraint", "ours", "truth")
+HEADINGS = ("input", "two-stage", "unconstrained", "test-time constraint", "ours", "ground truth")
 
 
 def test_samples(domain: str, data: Path, scale: Scale, indices: Sequence[int]) -> list[Sample]:
-    """Test pictures of a domain, by their places in the set."""
-    from treeformer.data.mixture import FixedPictures
+    """Test images of a domain, by their places in the set."""
+    from treeformer.data.mixture import EvalDataset
 
     DOMAINS[domain].make_ready(data)
     run = Run(domain, "sfs", 0)
-    pictures = FixedPictures((found := run.test_pictures(run.config(data, scale=scale), scale)).valid, found)
-    samples = [pictures[index][0] for index in indices if index < len(pictures)]
+    images = EvalDataset((found := run.test_images(run.config(data, scale=scale), scale)).valid, found)
+    samples = [images[index][0] for index in indices if index < len(images)]
     return [sample for sample in samples if sample is not None]
 
 
 def panel(
     domain: str, models: Models, data: Path, *, indices: Sequence[int], scale: Scale = REAL, seed: int = 0
 ) -> Image.Image:
-    """A row a test picture; red is predicted, blue is true, purple both. A method without weights says so."""
+    """A row a test image; red is predicted, blue is true, purple both. A method without weights says so."""
     table = TABLES["table1"]
     rows = {row.name: row for row in table.rows}
     methods = [(rows[name], table.run_of(domain, rows[name], seed)) for name in SHOWN]

@@ -1,4 +1,4 @@
-"""Predictions of the tables' trained models on single pictures, on whatever machine has their weights."""
+"""Predictions of the tables' trained models on single images, on whatever machine has their weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Models:
         return self._loaded[run.name]
 
     def output(self, run: Run, image: np.ndarray) -> Any:
-        """What the network says about one picture (H,W,3) uint8."""
+        """What the network says about one image (H,W,3) uint8."""
         import torch
 
         tensor = torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))[None].to(self.device)
@@ -42,7 +42,7 @@ class Models:
             return self.model(run)(tensor.float() / 255.0)
 
     def skeleton(self, run: Run, decoding: str, image: np.ndarray, **options: Any) -> Skeleton:
-        """The skeleton of one picture (H,W,3) uint8, decoded in one of the recipe's ways, with options of its own."""
+        """The skeleton of one image (H,W,3) uint8, decoded in one of the recipe's ways, with options of its own."""
         from treeformer.training.validation import changed_settings
 
         settings: Mapping[str, Any] = RECIPES[run.recipe].decodings[decoding]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from treeformer._util.files import whole_file
-from treeformer.draw import EDGE, EDGE_COLOURS, KEY_POINT, NODE, NODE_COLOURS, ROOT
+from treeformer._util.files import atomic_write
+from treeformer.draw import EDGE, EDGE_COLORS, KEY_POINT, NODE, NODE_COLORS, ROOT
 from treeformer.errors import TreeformerError
 
 TILE_PX = 288
@@ -17,13 +17,13 @@ GAP_PX = 4
 HEADING_PX = 18
 LINE_PX = 12
 LARGEST_FILE = 300_000
-LINE_COLOURS = (EDGE, NODE, KEY_POINT, ROOT, *EDGE_COLOURS, *NODE_COLOURS)
+LINE_COLORS = (EDGE, NODE, KEY_POINT, ROOT, *EDGE_COLORS, *NODE_COLORS)
 Tile = Image.Image | str
-"""A picture, or a text in its place."""
+"""An image, or a text in its place."""
 
 
 def sheet(columns: Sequence[str], rows: Sequence[str], tiles: Sequence[Sequence[Tile]]) -> Image.Image:
-    """One picture of all tiles; `tiles[row][column]`, a heading over each column and a line over each row."""
+    """One image of all tiles; `tiles[row][column]`, a heading over each column and a line over each row."""
     width = len(columns) * (TILE_PX + GAP_PX) + GAP_PX
     height = HEADING_PX + len(rows) * (TILE_PX + HEADING_PX)
     page = Image.new("RGB", (width, height), "white")
@@ -35,11 +35,11 @@ def sheet(columns: Sequence[str], rows: Sequence[str], tiles: Sequence[Sequence[
         pen.text((GAP_PX, top + 3), rows[r], fill="black")
         for c, tile in enumerate(line):
             left = GAP_PX + c * (TILE_PX + GAP_PX)
-            page.paste(_picture(tile), (left, top + HEADING_PX))
+            page.paste(_image(tile), (left, top + HEADING_PX))
     return page
 
 
-def _picture(tile: Tile) -> Image.Image:
+def _image(tile: Tile) -> Image.Image:
     if isinstance(tile, Image.Image):
         return tile.convert("RGB").resize((TILE_PX, TILE_PX), Image.Resampling.LANCZOS)
     blank = Image.new("RGB", (TILE_PX, TILE_PX), (235, 235, 235))
@@ -52,23 +52,23 @@ def _picture(tile: Tile) -> Image.Image:
     return blank
 
 
-def save_small(picture: Image.Image, path: Path, largest: int = LARGEST_FILE) -> None:
-    """Write a PNG under `largest` bytes: with fewer colours, then with fewer pixels."""
+def save_small(image: Image.Image, path: Path, largest: int = LARGEST_FILE) -> None:
+    """Write a PNG under `largest` bytes: with fewer colors, then with fewer pixels."""
     for scale in (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3):
-        size = (math.ceil(picture.width * scale), math.ceil(picture.height * scale))
-        smaller = picture if scale == 1.0 else picture.resize(size, Image.Resampling.LANCZOS)
-        for colours in (256, 128, 64):
-            with whole_file(path) as temporary:
-                _with_palette(smaller, colours).save(temporary, format="PNG", optimize=True)
+        size = (math.ceil(image.width * scale), math.ceil(image.height * scale))
+        smaller = image if scale == 1.0 else image.resize(size, Image.Resampling.LANCZOS)
+        for colors in (256, 128, 64):
+            with atomic_write(path) as temporary:
+                _with_palette(smaller, colors).save(temporary, format="PNG", optimize=True)
             if path.stat().st_size < largest:
                 return
     raise TreeformerError(f"{path}: a PNG of {largest} bytes cannot hold it")
 
 
-def _with_palette(picture: Image.Image, colours: int) -> Image.Image:
-    """So many colours: those of the lines, which are rare and would be lost, and the picture's own."""
-    lines = [channel for colour in LINE_COLOURS for channel in colour]
-    own = picture.quantize(colours - len(LINE_COLOURS), Image.Quantize.MEDIANCUT).getpalette() or []
+def _with_palette(image: Image.Image, colors: int) -> Image.Image:
+    """So many colors: those of the lines, which are rare and would be lost, and the image's own."""
+    lines = [channel for color in LINE_COLORS for channel in color]
+    own = image.quantize(colors - len(LINE_COLORS), Image.Quantize.MEDIANCUT).getpalette() or []
     palette = Image.new("P", (1, 1))
-    palette.putpalette([*lines, *own][: 3 * colours])
-    return picture.quantize(palette=palette, dither=Image.Dither.NONE)
+    palette.putpalette([*lines, *own][: 3 * colors])
+    return image.quantize(palette=palette, dither=Image.Dither.NONE)

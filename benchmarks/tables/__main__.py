@@ -3,7 +3,7 @@
 python -m benchmarks.tables table1                      rebuild a table from benchmarks/results/, without a GPU
 python -m benchmarks.tables all --markdown              … all of them, into docs/results.md
 python -m benchmarks.tables table1 --run --minutes 4    train what has no result yet, one run after another
-python -m benchmarks.tables table1 --run --minutes 6 --beside 6         … six at a time on one GPU
+python -m benchmarks.tables table1 --run --minutes 6 --parallel 6         … six at a time on one GPU
 python -m benchmarks.tables all --list                  the runs of the tables, and which of them have a result
 """
 
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     training.add_argument("--max-total", type=float, metavar="MIN", help="begin no run that would end later than this")
     training.add_argument("--data", type=Path, default=Path("data"), help="folder of the prepared sets")
     training.add_argument("--backbone", default="", metavar="FILE", help="ImageNet weights of a ResNet-50, safetensors")
-    training.add_argument("--workers", type=int, help="processes for a run's pictures; by default runs share all cores")
+    training.add_argument("--workers", type=int, help="processes for a run's images; by default runs share all cores")
     training.add_argument("--accelerator", default="auto", help="auto, cpu or cuda")
     training.add_argument(
         "--bring",
@@ -58,9 +58,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="PLACE",
         help="copy results and weights, in small files, into this folder; or FILE.tar: the results alone, in one file",
     )
-    training.add_argument("--beside", type=int, default=1, metavar="N", help="train N runs at a time on one GPU")
+    training.add_argument("--parallel", type=int, default=1, metavar="N", help="train N runs at a time on one GPU")
     training.add_argument("--commit", default="", help="what to note down, where there is no checkout")
-    training.add_argument("--rehearse", action="store_true", help="tiny models on tiny pictures: does everything work?")
+    training.add_argument("--rehearse", action="store_true", help="tiny models on tiny images: does everything work?")
     return made
 
 
@@ -105,13 +105,13 @@ def _train(options: argparse.Namespace) -> None:
         raise TreeformerError("a rehearsal needs a folder of its own: --results FOLDER")
     if not options.minutes > 0:
         raise TreeformerError(f"--minutes must be positive, not {options.minutes:g}")
-    if options.beside < 1:
-        raise TreeformerError(f"--beside must be at least 1, not {options.beside}")
+    if options.parallel < 1:
+        raise TreeformerError(f"--parallel must be at least 1, not {options.parallel}")
     if options.backbone and not Path(options.backbone).is_file():
         raise TreeformerError(f"{options.backbone}: no such file")
     train_runs(
         chosen_runs(options),
-        at_a_time=options.beside,
+        at_a_time=options.parallel,
         max_total=options.max_total,
         bring_to=options.bring,
         minutes=options.minutes,
@@ -119,7 +119,9 @@ def _train(options: argparse.Namespace) -> None:
         data=options.data,
         out=options.results,
         backbone=options.backbone,
-        workers=(max(1, ((os.cpu_count() or 1) - 1) // options.beside) if options.workers is None else options.workers),
+        workers=(
+            max(1, ((os.cpu_count() or 1) - 1) // options.parallel) if options.workers is None else options.workers
+        ),
         accelerator=options.accelerator,
         scale=REHEARSAL if options.rehearse else REAL,
         commit=options.commit,
@@ -131,7 +133,7 @@ def _show(options: argparse.Namespace) -> None:
     if options.list:
         for run in chosen_runs(options):
             done = have.get(run.name)
-            print(f"{run.name:40}", f"{done.minutes:g} min, {done.pictures} pictures" if done else "not run yet")
+            print(f"{run.name:40}", f"{done.minutes:g} min, {done.images} images" if done else "not run yet")
         return
     for table in TABLES.values() if options.table == "all" else [TABLES[options.table]]:
         built = build(table, have)

@@ -12,9 +12,9 @@ import numpy as np
 from benchmarks.tables.domains import DOMAINS
 from benchmarks.tables.recipes import RECIPES, Run, run_named
 from benchmarks.tables.results import Result
-from benchmarks.tables.spec import PICTURES_SEEN, Row, Table
+from benchmarks.tables.spec import IMAGES_SEEN, Row, Table
 
-from treeformer.metrics import Estimate, differences, summarise
+from treeformer.metrics import Estimate, differences, summarize
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
 # A run ends with the step that passes its minutes; steps are not all equally long.
@@ -25,7 +25,7 @@ SLACK_STEPS = 3
 class BuiltRow:
     """One row: figures by metric, those of each run, the paper's; or why there are none.
 
-    against: how much higher the figures are than those of the table's reference row, picture by picture.
+    against: how much higher the figures are than those of the table's reference row, image by image.
     """
 
     title: str
@@ -110,23 +110,23 @@ def _row(
     by_run, reasons = _by_run(table, domain, row, results, refused)
     if not by_run:
         return BuiltRow(row.title, {}, {}, of_paper, "; ".join(reasons))
-    pictures = _pictures(by_run)
-    means = {run: {name: e.value for name, e in summarise(rows).items()} for run, rows in by_run.items()}
-    seen = float(np.mean([results[run.name].pictures for run in by_run]))
-    figures = summarise(pictures) | {PICTURES_SEEN.metric: Estimate(seen, seen, seen)}
+    images = _images(by_run)
+    means = {run: {name: e.value for name, e in summarize(rows).items()} for run, rows in by_run.items()}
+    seen = float(np.mean([results[run.name].images for run in by_run]))
+    figures = summarize(images) | {IMAGES_SEEN.metric: Estimate(seen, seen, seen)}
     against = {}
     reference = next((one for one in table.rows if one.name == table.reference != row.name), None)
     if reference:
         others = _by_run(table, domain, reference, results, refused)[0]
         if len(others) == len(by_run):
-            against = differences(pictures, _pictures(others))
+            against = differences(images, _images(others))
     return BuiltRow(row.title, figures, means, of_paper, "; ".join(reasons), against)
 
 
 def _by_run(
     table: Table, domain: str, row: Row, results: Mapping[str, Result], refused: Mapping[str, str]
 ) -> tuple[dict[Run, list[dict[str, float]]], list[str]]:
-    """The test pictures of a row by run, and why those of other runs are not there."""
+    """The test images of a row by run, and why those of other runs are not there."""
     by_run: dict[Run, list[dict[str, float]]] = {}
     reasons = []
     for run in table.runs_for(domain, row):
@@ -141,8 +141,8 @@ def _by_run(
     return by_run, reasons
 
 
-def _pictures(by_run: Mapping[Run, list[dict[str, float]]]) -> list[dict[str, float]]:
-    """A picture counts once: the mean of what the runs make of it. The interval is that of the test set."""
+def _images(by_run: Mapping[Run, list[dict[str, float]]]) -> list[dict[str, float]]:
+    """An image counts once: the mean of what the runs make of it. The interval is that of the test set."""
     return [_mean(rows) for rows in zip(*by_run.values(), strict=True)]
 
 
@@ -165,11 +165,11 @@ def refusals(results: Mapping[str, Result]) -> dict[str, str]:
 
     compare("minutes", {run: result.minutes for run, result in results.items()})
     compare("GPU", {run: result.machine.get("device") for run, result in results.items()})
-    compare("runs side by side", {run: result.beside for run, result in results.items()})
-    compare("training pictures", {run: result.config["data"]["train"] for run, result in results.items()})
+    compare("runs side by side", {run: result.parallel for run, result in results.items()})
+    compare("training images", {run: result.config["data"]["train"] for run, result in results.items()})
     compare("batch", {run: result.config["batch_size"] for run, result in results.items()})
-    compare("picture size", {run: result.config["data"]["image_size"] for run, result in results.items()})
-    compare("test pictures", {run: result.test_pictures for run, result in results.items()})
+    compare("image size", {run: result.config["data"]["image_size"] for run, result in results.items()})
+    compare("test images", {run: result.test_images for run, result in results.items()})
     with_backbone = {run: r for run, r in results.items() if RECIPES[run_named(run).recipe].has_backbone}
     compare("backbone weights", {run: result.backbone or "none" for run, result in with_backbone.items()})
     with_edges = {run: r.edge_weight_total for run, r in results.items() if r.edge_weight_total is not None}
@@ -190,17 +190,17 @@ def facts(results: Sequence[Result]) -> str:
     minutes, device = said([f"{r.minutes:g}" for r in results]), said([r.machine.get("device") for r in results])
     unit = "minute" if minutes == "1" else "minutes"
     starts = [r.backbone or "random weights" for r in results if RECIPES[run_named(r.run).recipe].has_backbone]
-    seen = [result.pictures for result in results]
+    seen = [result.images for result in results]
     span = f"{min(seen):,}" if min(seen) == max(seen) else f"{min(seen):,} to {max(seen):,}"
-    beside = said([r.beside for r in results])
+    parallel = said([r.parallel for r in results])
     weights = [f"{r.edge_weight_total:g}" for r in results if r.edge_weight_total is not None]
     return "; ".join(
         part
         for part in (
             f"{minutes} {unit} of training a row on one {device} (compiling, validating and writing are not counted)",
-            f"{beside} runs side by side on it" if beside != "1" else "",
-            f"{span} training pictures seen",
-            f"{said([r.test_pictures for r in results])} test pictures",
+            f"{parallel} runs side by side on it" if parallel != "1" else "",
+            f"{span} training images seen",
+            f"{said([r.test_images for r in results])} test images",
             f"backbone from {said(starts)}",
             f"total weight of the edge losses {said(weights)}" if weights else "",
             f"seeds {said(sorted(r.seed for r in results))}",

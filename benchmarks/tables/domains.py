@@ -1,4 +1,4 @@
-"""The domains: which pictures a model learns from, is watched on, and is tested on."""
+"""The domains: which images a model learns from, is watched on, and is tested on."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from treeformer.errors import TreeformerError
 
 SIDE_PX = 512
 SPLIT_FOR_VALIDATION, SPLIT_FOR_TEST = "valid", "test"
-ANY_NUMBER_OF_NODES = 1_000_000  # no test picture is left out for its size
+ANY_NUMBER_OF_NODES = 1_000_000  # no test image is left out for its size
 SOURCES = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 @dataclass(frozen=True)
 class Domain:
-    """Pictures of one kind.
+    """Images of one kind.
 
-    source: of pictures; its split is replaced. public_set: a set of `treeformer prepare`, "" for synthetic pictures.
+    source: of images; its split is replaced. public_set: a set of `treeformer prepare`, "" for synthetic images.
     paper: the domain of the paper whose figures stand beside ours, "" for none. tokens: object tokens of a model.
-    max_nodes: a training picture with more is passed over; with bounded_test the test pictures are the first
+    max_nodes: a training image with more is passed over; with bounded_test the test images are the first
     `test_count` that have no more, otherwise the first `test_count` of any size. watched: validated on the way, not at
-    the end alone. one_plant: every picture has one, so that a constrained model gives one tree, as the paper's does.
+    the end alone. one_plant: every image has one, so that a constrained model gives one tree, as the paper's does.
     two_stage: the row of the paper's Table S3 that fits.
     """
 
@@ -48,22 +48,22 @@ class Domain:
     two_stage: dict[str, Any] = field(default_factory=dict)
     when_missing: str = "not run yet"
 
-    def pictures(self, data: Path) -> DataConfig:
+    def images(self, data: Path) -> DataConfig:
         """What is trained and validated on."""
         source = replace(self.source, path=str(prepared(self.public_set, data))) if self.public_set else self.source
         valid = replace(source, split=SPLIT_FOR_VALIDATION, augmentation="none", count=self.valid_count)
         return DataConfig(train=(source,), valid=(valid,), image_size=self.side_px, max_nodes=self.max_nodes)
 
-    def test_pictures(self, pictures: DataConfig) -> DataConfig:
-        """The test pictures, in the place where a validator looks for its own."""
-        test = replace(pictures.valid[0], split=SPLIT_FOR_TEST, count=self.test_count)
+    def test_images(self, images: DataConfig) -> DataConfig:
+        """The test images, in the place where a validator looks for its own."""
+        test = replace(images.valid[0], split=SPLIT_FOR_TEST, count=self.test_count)
         if self.bounded_test:
-            places = small_pictures(replace(test, count=0), pictures.image_size, self.max_nodes, self.test_count)
-            return replace(pictures, valid=(replace(test, pictures=places),))
-        return replace(pictures, valid=(test,), max_nodes=ANY_NUMBER_OF_NODES)
+            places = small_images(replace(test, count=0), images.image_size, self.max_nodes, self.test_count)
+            return replace(images, valid=(replace(test, images=places),))
+        return replace(images, valid=(test,), max_nodes=ANY_NUMBER_OF_NODES)
 
     def missing(self, data: Path) -> str:
-        """Why there are no pictures of this domain; "" where there are."""
+        """Why there are no images of this domain; "" where there are."""
         there = not self.public_set or prepared(self.public_set, data).is_dir() or (SOURCES / self.public_set).is_dir()
         return "" if there else f"the set {self.public_set} is not in the folder that TREEFORMER_DATA names"
 
@@ -74,18 +74,18 @@ class Domain:
 
 
 @lru_cache
-def small_pictures(source: SourceConfig, side_px: int, max_nodes: int, count: int) -> tuple[int, ...]:
-    """The places in their source of the first `count` pictures that have at most `max_nodes` nodes."""
+def small_images(source: SourceConfig, side_px: int, max_nodes: int, count: int) -> tuple[int, ...]:
+    """The places in their source of the first `count` images that have at most `max_nodes` nodes."""
     from treeformer.data import Sample
-    from treeformer.data.mixture import FixedPictures
+    from treeformer.data.mixture import EvalDataset
 
-    pictures = FixedPictures((source,), DataConfig(image_size=side_px, max_nodes=max_nodes))
-    fitting = (place for place in range(len(pictures)) if isinstance(pictures[place][0], Sample))
+    images = EvalDataset((source,), DataConfig(image_size=side_px, max_nodes=max_nodes))
+    fitting = (place for place in range(len(images)) if isinstance(images[place][0], Sample))
     return tuple(islice(fitting, count))
 
 
 def prepared(public_set: str, data: Path) -> Path:
-    """Where the prepared pictures of a public set lie."""
+    """Where the prepared images of a public set lie."""
     return data / f"{public_set}-{SIDE_PX}"
 
 
@@ -105,12 +105,12 @@ def make_ready(public_set: str, data: Path) -> Path:
 
 # Rows of the paper's Table S3; the synthetic row is the model's default.
 ROOT_MAPS = {"node_diameter_px": 3.0, "node_search_px": 7.0, "node_peak_share": 0.99, "node_threshold": 0.3}
-# Pictures of grapevines have half the paper's size here, and so have all lengths but a node's, which a cell must hold.
+# Images of grapevines have half the paper's size here, and so have all lengths but a node's, which a cell must hold.
 GRAPEVINE_MAPS = {"map_stride": 2, "node_diameter_px": 3.0, "edge_width_px": 5.0, "node_search_px": 12.5}
 # Synthetic vines have a node every 8 px: no row of that table was made for them.
 VINE_MAPS = {"node_search_px": 7.0, "max_nodes": 400}
 # Nodes of roots are where they cross the grid that the default model knows: every 8 px they would be up to 700. Their
-# batches are small: in minutes beside other runs the number of steps is what lacks, not the pictures a step.
+# batches are small: in minutes beside other runs the number of steps is what lacks, not the images a step.
 ROOTS = {"tokens": 192, "max_nodes": 168, "batch_size": 16, "two_stage": ROOT_MAPS | {"max_nodes": 512}}
 
 DOMAINS: dict[str, Domain] = {
@@ -118,7 +118,7 @@ DOMAINS: dict[str, Domain] = {
     for domain in (
         Domain(
             name="synthetic",
-            title="synthetic (look `paper`)",
+            title="synthetic (style `paper`)",
             source=SourceConfig(presets=("paper",)),
             public_set="",
             paper="synthetic",
@@ -140,7 +140,7 @@ DOMAINS: dict[str, Domain] = {
         ),
         Domain(
             name="barley-roots",
-            title="barley-roots (one to three plants a picture)",
+            title="barley-roots (one to three plants an image)",
             one_plant=False,
             source=SourceConfig(path="…", augmentation="roots", grid_px=44.0),
             public_set="barley-roots",
@@ -166,8 +166,8 @@ DOMAINS: dict[str, Domain] = {
         ),
         Domain(
             name="vine",
-            title="synthetic vines (preset `vine`, look `photo`)",
-            source=SourceConfig(presets=("vine",), looks=("photo",)),
+            title="synthetic vines (preset `vine`, style `photo`)",
+            source=SourceConfig(presets=("vine",), styles=("photo",)),
             public_set="",
             paper="grapevine",
             tokens=400,

@@ -40,7 +40,7 @@ def train_runs(
         max_total: begin no run that would end later than this many minutes from now.
         bring_to: a folder that receives results and weights, or a .tar file that receives the results.
     """
-    began, overhead, begun = time.monotonic(), 0.0, dict[Run, float]()
+    began, overhead, active = time.monotonic(), 0.0, dict[Run, float]()
     settings |= {"minutes": minutes, "runs": runs, "data": data, "out": out, "beside": at_a_time}
 
     def begin(run: Run) -> Process | None:
@@ -48,7 +48,7 @@ def train_runs(
         if max_total is not None and spent + minutes + overhead > max_total:
             print(f"{run.name}: not begun, {spent:.1f} of {max_total:g} minutes are over", file=sys.stderr)
             return None
-        begun[run] = spent
+        active[run] = spent
         process = multiprocessing.get_context("spawn").Process(target=_train_one, args=(run, settings))
         process.start()
         return process
@@ -58,7 +58,7 @@ def train_runs(
 
     failed = []
     for run, code in side_by_side(_trainable(chosen, data, out), at_a_time, begin=begin, trained=trained):
-        overhead = max(overhead, (time.monotonic() - began) / 60 - begun[run] - minutes)
+        overhead = max(overhead, (time.monotonic() - began) / 60 - active[run] - minutes)
         if code:
             failed.append(run.name)
         elif bring_to and bring_to.suffix == ".tar":
@@ -70,7 +70,7 @@ def train_runs(
 
 
 def _trainable(chosen: Sequence[Run], data: Path, out: Path) -> list[Run]:
-    """The runs without a result whose pictures are here; prepared once, before several processes want them."""
+    """The runs without a result whose images are here; prepared once, before several processes want them."""
     have, found = results.read_all(out), []
     for run in chosen:
         if run.name in have:
@@ -92,7 +92,7 @@ def _train_one(run: Run, settings: dict[str, Any]) -> None:
         sys.exit(f"tables: {error}")
     except KeyboardInterrupt:
         sys.exit(f"tables: {run.name} was interrupted")
-    print(f"{run.name}: {result.steps} steps, {result.trained_minutes:.2f} minutes, {result.pictures} pictures")
+    print(f"{run.name}: {result.steps} steps, {result.trained_minutes:.2f} minutes, {result.images} images")
 
 
 class Process(Protocol):

@@ -12,12 +12,12 @@ from benchmarks.tables.domains import DOMAINS, SIDE_PX, Domain
 
 from treeformer.data.config import DataConfig
 from treeformer.errors import TreeformerError
-from treeformer.training.config import OptimiserConfig, TrainingConfig
+from treeformer.training.config import OptimizerConfig, TrainingConfig
 
 Settings = Mapping[str, Any]
 # More than any run takes: time alone ends it.
 STEPS = 1_000_000
-# Of the batches of 16 to 64 pictures that the domains have.
+# Of the batches of 16 to 64 images that the domains have.
 LEARNING_RATE = 3e-4
 
 
@@ -73,16 +73,16 @@ RECIPES: dict[str, Recipe] = {
 # What the default model is made of, one thing changed at a time: by name, the row's title and the changed settings.
 INGREDIENTS: dict[str, tuple[str, Settings]] = {
     "no-segments": ("no image along the segments", {"segment_channels": 0}),
-    "no-context": ("no second answer that knows the other edges", {"context_orders": 0}),
+    "no-context": ("no second answer that knows the other edges", {"num_harmonics": 0}),
     "no-auxiliary": ("no auxiliary losses", {"auxiliary_losses": False}),
     "no-false-nodes": ("false nodes not in the training tree", {"node_threshold": 1.1}),
 }
 RECIPES |= {
     f"sfs-{name}": Recipe("default", {"constraint": "both", **settings}) for name, (_, settings) in INGREDIENTS.items()
 }
-# The same once more, beside other runs: what shares the GPU with a run decides how many pictures its minutes hold. Not
+# The same once more, beside other runs: what shares the GPU with a run decides how many images its minutes hold. Not
 # watched, so that all of them end together: one that is validated on the way ends beside the next, which compile.
-AGAIN = {name: f"{name}-again" for name in ("plain", "sfs")}
+AGAIN = {name: f"{name}-rerun" for name in ("plain", "sfs")}
 RECIPES |= {again: replace(RECIPES[name], watched=False) for name, again in AGAIN.items()}
 # What the setting of a model is called that bounds the number of nodes.
 NODE_BOUND = {"default": "tokens", "tiny": "tokens", "ggt": "max_nodes"}
@@ -90,9 +90,9 @@ NODE_BOUND = {"default": "tokens", "tiny": "tokens", "ggt": "max_nodes"}
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the pictures and models are: the real thing, or a rehearsal.
+    """How large the images and models are: the real thing, or a rehearsal.
 
-    side_px: of the pictures; of a domain that has a size of its own, in a rehearsal alone.
+    side_px: of the images; of a domain that has a size of its own, in a rehearsal alone.
     """
 
     side_px: int = SIDE_PX
@@ -146,8 +146,8 @@ class Run:
             model=model,
             model_options=options,
             backbone_weights=backbone if recipe.has_backbone else "",
-            data=replace(domain.pictures(data), workers=workers),
-            optimiser=OptimiserConfig(learning_rate=LEARNING_RATE, warmup_steps=domain.warmup_steps),
+            data=replace(domain.images(data), workers=workers),
+            optimizer=OptimizerConfig(learning_rate=LEARNING_RATE, warmup_steps=domain.warmup_steps),
             batch_size=domain.batch_size,
             steps=STEPS,
             validate_every=scale.validate_every if domain.watched and recipe.watched else STEPS,
@@ -164,10 +164,10 @@ class Run:
         """Of the model's `decode`. The two-stage method knows one tree alone and asks for none."""
         return {"single_plant": DOMAINS[self.domain].one_plant} if RECIPES[self.recipe].model in NODE_BOUND else {}
 
-    def test_pictures(self, config: TrainingConfig, scale: Scale = REAL) -> DataConfig:
-        """The pictures that the trained model is judged on."""
+    def test_images(self, config: TrainingConfig, scale: Scale = REAL) -> DataConfig:
+        """The images that the trained model is judged on."""
         domain = DOMAINS[self.domain]
-        return (_small(domain, scale) if scale.small else domain).test_pictures(config.data)
+        return (_small(domain, scale) if scale.small else domain).test_images(config.data)
 
 
 def _small(domain: Domain, scale: Scale) -> Domain:

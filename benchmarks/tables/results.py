@@ -1,4 +1,4 @@
-"""Results as files: what a run was, on which machine, and every test picture's figures; small enough to keep."""
+"""Results as files: what a run was, on which machine, and every test image's figures; small enough to keep."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from treeformer._util.files import whole_file
+from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
 
 FOLDER = Path(__file__).parents[1] / "results"
@@ -27,7 +27,7 @@ Figures = dict[str, list[float | None]]
 
 @dataclass(frozen=True)
 class Result:
-    """One trained run and how it did on the test pictures."""
+    """One trained run and how it did on the test images."""
 
     run: str
     config: dict[str, Any]
@@ -42,27 +42,27 @@ class Result:
     """Of training that it took: past `minutes` by less than a step."""
     wall_minutes: float
     steps: int
-    pictures: int
+    images: int
     """That it was trained on, repetitions counted."""
     edge_weight_total: float | None
     """The sum of the weights of all edge losses."""
     curve: dict[str, list[float]] = field(default_factory=dict)
     """Validation: `step`, `minutes` of training, and `DECODING/METRIC`."""
     tests: dict[str, Figures] = field(default_factory=dict)
-    """By decoding, by metric: a figure for each test picture, in order."""
-    test_pictures: int = 0
+    """By decoding, by metric: a figure for each test image, in order."""
+    test_images: int = 0
 
     @property
-    def beside(self) -> int:
+    def parallel(self) -> int:
         """How many runs shared the machine at a time."""
         return int(self.machine.get("beside", 1))
 
     def rows(self, decoding: str) -> list[dict[str, float]]:
-        """A row a test picture, as `treeformer.metrics.summarise` takes them."""
+        """A row a test image, as `treeformer.metrics.summarize` takes them."""
         columns = self.tests[decoding]
         rows = [
             {name: math.nan if values[k] is None else float(values[k] or 0.0) for name, values in columns.items()}
-            for k in range(self.test_pictures)
+            for k in range(self.test_images)
         ]
         return [row | _f1(row) for row in rows]
 
@@ -100,7 +100,7 @@ def write(result: Result, folder: Path = FOLDER) -> Path:
             parts.append(f" {json.dumps(key)}: {{\n{inner}\n }}" if inner else f" {json.dumps(key)}: {{}}")
         else:
             parts.append(f" {json.dumps(key)}: {_compact(value)}")
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
     return path
 
@@ -125,8 +125,8 @@ def parse(text: str, where: str) -> Result:
         lengths = {len(values) for columns in result.tests.values() for values in columns.values()}
     except (ValueError, TypeError, AttributeError) as error:
         raise TreeformerError(f"{where}: not a result of the tables ({error})") from None
-    if lengths - {result.test_pictures}:
-        raise TreeformerError(f"{where}: figures of {sorted(lengths)} pictures, not of {result.test_pictures}")
+    if lengths - {result.test_images}:
+        raise TreeformerError(f"{where}: figures of {sorted(lengths)} images, not of {result.test_images}")
     return result
 
 

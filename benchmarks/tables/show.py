@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchmarks.tables.build import Block, Built, BuiltRow
 from benchmarks.tables.spec import Column
 
-from treeformer._util.files import whole_file
+from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
 from treeformer.metrics import Estimate
 
@@ -48,7 +48,7 @@ def runs_cell(row: BuiltRow) -> str:
 
 
 def against_cell(row: BuiltRow) -> str:
-    """By how much TOPO F1 as coded and mended is higher than that of the reference row; nothing in that row itself."""
+    """By how much TOPO F1 as coded and corrected is higher than that of the reference row; nothing in that row itself."""
     if not row.against:
         return NOTHING
     found = [row.against[name] for name in ("topo_paper_f1", "topo_f1")]
@@ -60,7 +60,7 @@ def lines(built: Built, block: Block) -> tuple[list[str], list[list[str]]]:
     several = len(built.table.seeds) > 1
     headings = ["", *(column.heading for column in built.table.columns)]
     [reference] = [row.title for row in built.table.rows if row.name == built.table.reference]
-    headings += [f"F1 as coded, mended, less those of “{reference}”"]
+    headings += [f"F1 as coded, corrected, less those of “{reference}”"]
     headings += ["F1 as coded of each run"] if several else []
     paper = [paper_figures(row, built) for row in block.rows]
     fullest = max(paper, key=len)
@@ -118,5 +118,5 @@ def write_markdown(page: Path, name: str, text: str) -> None:
     _, also_found, tail = rest.partition(end)
     if not (found and also_found):
         raise TreeformerError(f"{page}: no place for {name}: the lines {begin.strip()} and {end} are needed")
-    with whole_file(page) as temporary:
+    with atomic_write(page) as temporary:
         temporary.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")

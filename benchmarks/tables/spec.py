@@ -87,7 +87,7 @@ COLUMNS = (
     Column("topo_paper_precision", "TOPO P as coded"),
     Column("topo_paper_recall", "R"),
     Column("topo_paper_f1", "F1"),
-    Column("topo_precision", "TOPO P mended"),
+    Column("topo_precision", "TOPO P corrected"),
     Column("topo_recall", "R"),
     Column("topo_f1", "F1"),
     Column("tree_of_edges_rate", "trees % as coded", ".1f", 100.0),
@@ -98,9 +98,9 @@ MAP_ERRORS = (
     Column("node_map_error", "MSE nodes", ".2e"),
     Column("direction_map_error", "MSE directions", ".2e"),
 )
-# Of a run, not of a test picture: in the same minutes a slower step sees fewer of them.
-PICTURES_SEEN = Column("pictures_seen", "training pictures seen", ",.0f", interval=False)
-NODES_EDGES_AND_PICTURES = (Column("node_f1", "node F1"), Column("edge_f1", "edge F1"), PICTURES_SEEN)
+# Of a run, not of a test image: in the same minutes a slower step sees fewer of them.
+IMAGES_SEEN = Column("images_seen", "training images seen", ",.0f", interval=False)
+NODES_EDGES_AND_IMAGES = (Column("node_f1", "node F1"), Column("edge_f1", "edge F1"), IMAGES_SEEN)
 
 UNCONSTRAINED = Row("unconstrained", "unconstrained", "plain", "unconstrained")
 TEST_TIME = Row("test-time", "test-time constraint", "plain", "test-time")
@@ -117,7 +117,7 @@ TABLES: dict[str, Table] = {
             domains=("synthetic", "osr-roots", "barley-roots", "grapevine"),
             reference="ours",
             seeds=(0, 1),
-            extra_columns=NODES_EDGES_AND_PICTURES,
+            extra_columns=NODES_EDGES_AND_IMAGES,
             note="The paper's root set (Arabidopsis) is private: its figures stand beside other roots.",
         ),
         Table(
@@ -141,7 +141,7 @@ TABLES: dict[str, Table] = {
             ),
             domains=("vine",),
             reference="fpn",
-            extra_columns=NODES_EDGES_AND_PICTURES + MAP_ERRORS,
+            extra_columns=NODES_EDGES_AND_IMAGES + MAP_ERRORS,
             note="Classes: trunk, arm, cane with side shoots, from the grammar. The errors of the binary row are of "
             "other maps than those of the multi-class rows. The hourglass has no ResNet and starts from random "
             "weights. The paper's figures are of the grapevine set.",
@@ -179,7 +179,7 @@ TABLES: dict[str, Table] = {
             ),
             domains=("synthetic", "osr-roots"),
             reference="margin",
-            extra_columns=(PICTURES_SEEN,),
+            extra_columns=(IMAGES_SEEN,),
             again=("synthetic",),
             note="The paper's figures are of the grapevine set, which is not here.",
         ),
@@ -194,7 +194,7 @@ TABLES: dict[str, Table] = {
             ),
             domains=("synthetic", "osr-roots"),
             reference="10",
-            extra_columns=(PICTURES_SEEN,),
+            extra_columns=(IMAGES_SEEN,),
             again=("synthetic",),
             note="The paper's figures are of the grapevine set, which is not here.",
         ),
@@ -210,7 +210,7 @@ TABLES: dict[str, Table] = {
             domains=("synthetic", "osr-roots", "barley-roots"),
             reference="pairs",
             seeds=(0, 1),
-            extra_columns=NODES_EDGES_AND_PICTURES,
+            extra_columns=NODES_EDGES_AND_IMAGES,
             again=("synthetic", "osr-roots", "barley-roots"),
             note="All are decoded by the same spanning forest. Every row has the same time, not the same number of "
             "steps. The paper has no such figures.",
@@ -222,7 +222,7 @@ TABLES: dict[str, Table] = {
             domains=("synthetic", "osr-roots", "barley-roots"),
             reference="test-time",
             seeds=(0, 1),
-            extra_columns=NODES_EDGES_AND_PICTURES,
+            extra_columns=NODES_EDGES_AND_IMAGES,
             both=True,
             note="The runs are those of table1 and then those of losses, each time seed 0 and seed 1.",
         ),
@@ -232,24 +232,24 @@ TABLES: dict[str, Table] = {
             rows=(UNCONSTRAINED, TEST_TIME, TRAIN_TIME, OURS),
             domains=("small-drawings",),
             reference="ours",
-            extra_columns=NODES_EDGES_AND_PICTURES,
-            note="The runs are those of ingredients, with the same test pictures. The paper has no such figures.",
+            extra_columns=NODES_EDGES_AND_IMAGES,
+            note="The runs are those of ingredients, with the same test images. The paper has no such figures.",
         ),
         Table(
             name="ingredients",
             title="What each ingredient of the default model brings",
             rows=(
                 Row("full", "full", "sfs", "ours"),
-                Row("full-again", "full (another seed)", "sfs", "ours", seed=1),
+                Row("full-rerun", "full (another seed)", "sfs", "ours", seed=1),
                 *(Row(name, title, f"sfs-{name}", "as trained") for name, (title, _) in INGREDIENTS.items()),
                 Row("no-sfs", "no SFS, spanning tree at test time", "plain", "test-time"),
             ),
             domains=("small-drawings",),
             reference="full",
-            extra_columns=NODES_EDGES_AND_PICTURES,
+            extra_columns=NODES_EDGES_AND_IMAGES,
             note="Every row has the same time, not the same number of steps: what slows a step has to pay for it. Test "
-            "pictures are the first of the test split that have at most 64 nodes (as two thirds of all drawings have), "
-            "the same for every row; training pictures with more nodes are passed over. The two rows `full` differ in "
+            "images are the first of the test split that have at most 64 nodes (as two thirds of all drawings have), "
+            "the same for every row; training images with more nodes are passed over. The two rows `full` differ in "
             "the seed alone: a difference that is no larger says nothing. The model of that commit had a heat map of "
             "4 px a cell, a frozen layer1 and points refined layer by layer. The paper has no such figures.",
         ),

@@ -1,4 +1,4 @@
-"""One run: train it for its minutes, judge it on the test pictures, write the result. Can be killed and begun again."""
+"""One run: train it for its minutes, judge it on the test images, write the result. Can be killed and begun again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.tables import results
 from benchmarks.tables.domains import DOMAINS
 from benchmarks.tables.recipes import REAL, RECIPES, Run, Scale, as_table, edge_weight_total
 
-from treeformer._util.files import whole_file
+from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
 from treeformer.training.config import TrainingConfig
 
@@ -49,7 +49,7 @@ def train_run(
     accelerator: str = "auto",
     scale: Scale = REAL,
     commit: str = "",
-    beside: int = 1,
+    parallel: int = 1,
 ) -> results.Result:
     """Train a run, or go on with it, then test it; weights in `runs`, the result in `out`.
 
@@ -96,17 +96,17 @@ def train_run(
         config=as_table(config),
         seed=run.seed,
         commit=commit or checked_out(),
-        machine=machine(device, workers) | {"beside": beside},
+        machine=machine(device, workers) | {"beside": parallel},
         backbone=fingerprint(config.backbone_weights),
         minutes=minutes,
         trained_minutes=round(progress.training_seconds / 60, 4),
         wall_minutes=round(progress.seconds / 60, 2),
         steps=progress.step,
-        pictures=progress.position,
+        images=progress.position,
         edge_weight_total=edge_weight_total(config),
         curve=curve(folder / "log.csv"),
         tests={name: results.columns_of(rows) for name, rows in tests.items()},
-        test_pictures=count,
+        test_images=count,
     )
     results.write(result, out)
     return result
@@ -117,7 +117,7 @@ def _same_as_begun(folder: Path, settings: dict[str, Any]) -> None:
     path, text = folder / SETTINGS, json.dumps(settings, indent=1)
     if path.exists() and path.read_text(encoding="utf-8") != text:
         raise TreeformerError(f"{folder}: was begun with other settings (see {SETTINGS}); remove it to begin anew")
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
@@ -160,32 +160,32 @@ def _write_weights(folder: Path, config: TrainingConfig) -> None:
 
 
 def _test(run: Run, folder: Path, config: TrainingConfig, scale: Scale, device: Any) -> dict[str, Any]:
-    """A row a test picture, by decoding."""
+    """A row a test image, by decoding."""
     from treeformer.training.validation import Validator
 
     model = load(folder, device)
-    pictures = run.test_pictures(config, scale)
-    if pictures.workers:  # judging is all that is left to do: half of the machine may do it
-        pictures = replace(pictures, workers=max(pictures.workers, (os.cpu_count() or 1) // 2))
-    with Validator(replace(config, data=pictures), device, batch=min(32, config.batch_size)) as validator:
+    images = run.test_images(config, scale)
+    if images.workers:  # judging is all that is left to do: half of the machine may do it
+        images = replace(images, workers=max(images.workers, (os.cpu_count() or 1) // 2))
+    with Validator(replace(config, data=images), device, batch=min(32, config.batch_size)) as validator:
         rows = validator.judge(model, RECIPES[run.recipe].decodings, **run.decode_options)
-    if any(len(found) != len(validator.pictures) for found in rows.values()):
-        raise TreeformerError(f"{run.name}: some of the {len(validator.pictures)} test pictures cannot be used")
+    if any(len(found) != len(validator.images) for found in rows.values()):
+        raise TreeformerError(f"{run.name}: some of the {len(validator.images)} test images cannot be used")
     if hasattr(model, "map_errors"):
-        errors = map_errors(model, validator.pictures, device)
+        errors = map_errors(model, validator.images, device)
         rows = {name: [a | b for a, b in zip(found, errors, strict=True)] for name, found in rows.items()}
     return rows
 
 
-def map_errors(model: Any, pictures: Any, device: Any) -> list[dict[str, float]]:
-    """The mean squared errors of a two-stage model's maps, picture by picture."""
+def map_errors(model: Any, images: Any, device: Any) -> list[dict[str, float]]:
+    """The mean squared errors of a two-stage model's maps, image by image."""
     import torch
 
     from treeformer.nn.targets import Targets
 
     found = []
-    for index in range(len(pictures)):
-        sample, _ = pictures[index]
+    for index in range(len(images)):
+        sample, _ = images[index]
         image = torch.from_numpy(sample.image.transpose(2, 0, 1)[None].copy()).to(device).float() / 255.0
         with torch.no_grad():
             errors = model.map_errors(model(image), Targets.from_skeletons([sample.skeleton]).to(device))

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.tables import results
 from benchmarks.tables.train import WEIGHTS
 
-from treeformer._util.files import whole_file
+from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
 
 
@@ -29,7 +29,7 @@ def bring(run: str, *, runs: Path, results_folder: Path, to: Path) -> list[Path]
 def bring_results(runs: Iterable[str], *, results_folder: Path, to: Path) -> None:
     """Put the results that there are of some runs into one tar file, anew each time; no weights."""
     paths = [results_folder / f"{run}.json" for run in runs]
-    with whole_file(to) as temporary, tarfile.open(temporary, "w") as tar:
+    with atomic_write(to) as temporary, tarfile.open(temporary, "w") as tar:
         for path in paths:
             if path.exists():
                 tar.add(path, arcname=path.name)

@@ -1,4 +1,4 @@
-"""From a single picture of a plant to its skeleton: a tree of nodes and edges, never a broken graph."""
+"""From a single image of a plant to its skeleton: a tree of nodes and edges, never a broken graph."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     from treeformer.errors import FormatError, SkeletonError, TreeformerError
     from treeformer.formats import read, read_all, write
     from treeformer.inference.predictor import load_model, predict
-    from treeformer.skeleton import Axis, Function, Plant, Skeleton
+    from treeformer.skeleton import Axis, AxisFunction, Plant, Skeleton
     from treeformer.traits import measure
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Axis",
+    "AxisFunction",
     "FormatError",
-    "Function",
     "Plant",
     "Skeleton",
     "SkeletonError",
@@ -35,7 +35,7 @@ _NAMES_OF = {
     "errors": ("FormatError", "SkeletonError", "TreeformerError"),
     "formats": ("read", "read_all", "write"),
     "inference.predictor": ("load_model", "predict"),
-    "skeleton": ("Axis", "Function", "Plant", "Skeleton"),
+    "skeleton": ("Axis", "AxisFunction", "Plant", "Skeleton"),
     "traits": ("measure",),
 }
 

@@ -1,4 +1,4 @@
-"""Pictures of skeletons: overlays as in the paper, and two skeletons compared."""
+"""Images of skeletons: overlays as in the paper, and two skeletons compared."""
 
 from __future__ import annotations
 
@@ -12,62 +12,64 @@ from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 
-Colour = tuple[int, int, int]
-Pixels = NDArray[np.float32]  # (H,W,3), 0 to 255
+Color = tuple[int, int, int]
+FloatImage = NDArray[np.float32]  # (H,W,3), 0 to 255
 Mask = NDArray[np.float32]  # (H,W), 0 to 1
 
-EDGE: Colour = (255, 0, 0)
-NODE: Colour = (255, 255, 0)
-KEY_POINT: Colour = (0, 255, 255)
-ROOT: Colour = (255, 0, 255)
+EDGE: Color = (255, 0, 0)
+NODE: Color = (255, 255, 0)
+KEY_POINT: Color = (0, 255, 255)
+ROOT: Color = (255, 0, 255)
 
-# Comparison: the prediction's colour, the truth's, and where they agree.
-EDGE_COLOURS: tuple[Colour, Colour, Colour] = ((255, 0, 0), (0, 0, 255), (140, 0, 140))
-NODE_COLOURS: tuple[Colour, Colour, Colour] = ((0, 255, 255), (255, 255, 0), (0, 220, 0))
+# Comparison: the prediction's color, the ground truth's, and where they agree.
+EDGE_COLORS: tuple[Color, Color, Color] = ((255, 0, 0), (0, 0, 255), (140, 0, 140))
+NODE_COLORS: tuple[Color, Color, Color] = ((0, 255, 255), (255, 255, 0), (0, 220, 0))
 EDGE_OPACITY = 0.7
 NODE_OPACITY = 0.85
 
-# Masks are drawn this many times larger and reduced, for smooth edges; huge pictures do without.
+# Masks are drawn this many times larger and reduced, for smooth edges; huge images do without.
 OVERSAMPLING = 3
 OVERSAMPLED_PIXELS = 8_000_000
 
 
 def line_width_px(size: tuple[int, int]) -> float:
-    """A width that reads well on a picture of this size: 2 px on 512 px, 7 px on 2,500 px."""
+    """A width that reads well on an image of this size: 2 px on 512 px, 7 px on 2,500 px."""
     return 0.7 + 0.0025 * max(size)
 
 
 def draw(image: Image.Image | None, skeleton: Skeleton) -> Image.Image:
-    """The skeleton over its picture, over white where `image` is None.
+    """The skeleton over its image, over white where `image` is None.
 
-    Edges are red, nodes yellow, key points (degree ≠ 2) cyan; a magenta ring marks each root.
+    Edges are red, nodes yellow, keypoints (degree ≠ 2) cyan; a magenta ring marks each root.
     """
     canvas = _canvas(image, skeleton)
     skeleton = _fitted(skeleton, canvas.size)
     width = line_width_px(canvas.size)
     pen = _Pen(canvas.size)
-    is_key = skeleton.degree != 2
+    is_keypoint = skeleton.degree != 2
     pixels = np.asarray(canvas, dtype=np.float32)
     pixels = _paint(pixels, pen.lines(skeleton, width), EDGE)
-    pixels = _paint(pixels, pen.dots(skeleton.nodes[~is_key], 0.9 * width), NODE)
-    pixels = _paint(pixels, pen.dots(skeleton.nodes[is_key], 1.3 * width), KEY_POINT)
+    pixels = _paint(pixels, pen.dots(skeleton.nodes[~is_keypoint], 0.9 * width), NODE)
+    pixels = _paint(pixels, pen.dots(skeleton.nodes[is_keypoint], 1.3 * width), KEY_POINT)
     pixels = _paint(pixels, pen.rings(skeleton.nodes[skeleton.roots], 2.6 * width, width), ROOT)
     return Image.fromarray(np.rint(pixels).astype(np.uint8))
 
 
-def draw_comparison(image: Image.Image | None, prediction: Skeleton, truth: Skeleton) -> Image.Image:
-    """Both skeletons, translucent, over their picture, over white where `image` is None.
+def draw_comparison(image: Image.Image | None, prediction: Skeleton, ground_truth: Skeleton) -> Image.Image:
+    """Both skeletons, translucent, over their image, over white where `image` is None.
 
-    Edges are red (prediction) and blue (truth), purple where they agree; nodes cyan and yellow, green where they agree.
+    Edges are red (prediction) and blue (ground truth), purple where they agree; nodes cyan and yellow, green where they agree.
     """
-    canvas = _canvas(image, truth if truth.image_size or not prediction.image_size else prediction)
-    prediction, truth = _fitted(prediction, canvas.size), _fitted(truth, canvas.size)
+    canvas = _canvas(image, ground_truth if ground_truth.image_size or not prediction.image_size else prediction)
+    prediction, ground_truth = _fitted(prediction, canvas.size), _fitted(ground_truth, canvas.size)
     width = 1.3 * line_width_px(canvas.size)
     pen = _Pen(canvas.size)
     pixels = np.asarray(canvas, dtype=np.float32)
-    pixels = _paint_pair(pixels, pen.lines(prediction, width), pen.lines(truth, width), EDGE_COLOURS, EDGE_OPACITY)
-    dots = [pen.dots(skeleton.nodes, width) for skeleton in (prediction, truth)]
-    pixels = _paint_pair(pixels, dots[0], dots[1], NODE_COLOURS, NODE_OPACITY)
+    pixels = _paint_pair(
+        pixels, pen.lines(prediction, width), pen.lines(ground_truth, width), EDGE_COLORS, EDGE_OPACITY
+    )
+    dots = [pen.dots(skeleton.nodes, width) for skeleton in (prediction, ground_truth)]
+    pixels = _paint_pair(pixels, dots[0], dots[1], NODE_COLORS, NODE_OPACITY)
     return Image.fromarray(np.rint(pixels).astype(np.uint8))
 
 
@@ -77,13 +79,13 @@ def _canvas(image: Image.Image | None, skeleton: Skeleton) -> Image.Image:
     if skeleton.image_size is not None:
         return Image.new("RGB", skeleton.image_size, "white")
     if len(skeleton) == 0:
-        raise TreeformerError("an empty skeleton without an image size gives no picture")
+        raise TreeformerError("an empty skeleton without an image size gives no image")
     right, bottom = skeleton.nodes.max(axis=0)
     return Image.new("RGB", (max(1, math.ceil(right * 1.05)), max(1, math.ceil(bottom * 1.05))), "white")
 
 
 def _fitted(skeleton: Skeleton, size: tuple[int, int]) -> Skeleton:
-    """The skeleton on a picture of another size but the same shape, as a thumbnail is."""
+    """The skeleton on an image of another size but the same shape, as a thumbnail is."""
     if skeleton.image_size is None or skeleton.image_size == size:
         return skeleton
     (width, height), (to_width, to_height) = skeleton.image_size, size
@@ -91,7 +93,7 @@ def _fitted(skeleton: Skeleton, size: tuple[int, int]) -> Skeleton:
     # A thumbnail's sides are rounded to whole pixels, so the two ratios differ by up to a pixel's worth.
     if abs(across * height - to_height) > 1.5 and abs(down * width - to_width) > 1.5:
         raise TreeformerError(
-            f"the skeleton belongs to a picture of {width}×{height} pixels, this one has {to_width}×{to_height}"
+            f"the skeleton belongs to an image of {width}×{height} pixels, this one has {to_width}×{to_height}"
         )
     return skeleton.transform([[across, 0, 0], [0, down, 0]], image_size=size)
 
@@ -108,15 +110,15 @@ class _Pen:
         self._strokes(pen, skeleton.nodes, skeleton.edges, width)
         return self._end(mask)
 
-    def dots(self, centres: FloatArray, radius: float) -> Mask:
+    def dots(self, centers: FloatArray, radius: float) -> Mask:
         mask, pen = self._begin()
-        self._discs(pen, centres, radius, 255)
+        self._discs(pen, centers, radius, 255)
         return self._end(mask)
 
-    def rings(self, centres: FloatArray, radius: float, width: float) -> Mask:
+    def rings(self, centers: FloatArray, radius: float, width: float) -> Mask:
         mask, pen = self._begin()
-        self._discs(pen, centres, radius, 255)
-        self._discs(pen, centres, radius - width, 0)
+        self._discs(pen, centers, radius, 255)
+        self._discs(pen, centers, radius - width, 0)
         return self._end(mask)
 
     def _begin(self) -> tuple[Image.Image, ImageDraw.ImageDraw]:
@@ -128,32 +130,32 @@ class _Pen:
         return np.asarray(reduced, dtype=np.float32) / 255.0
 
     def _strokes(self, pen: ImageDraw.ImageDraw, nodes: FloatArray, edges: IntArray, width: float) -> None:
-        # Pillow's pixel (x, y) covers x to x + 1 of ours, and its coordinates name pixel centres.
+        # Pillow's pixel (x, y) covers x to x + 1 of ours, and its coordinates name pixel centers.
         points = (nodes * self.scale - 0.5).tolist()
         thickness = max(1, round(width * self.scale))
         for u, v in edges.tolist():
             pen.line([*points[u], *points[v]], fill=255, width=thickness)
         self._discs(pen, nodes, width / 2, 255)  # round joints
 
-    def _discs(self, pen: ImageDraw.ImageDraw, centres: FloatArray, radius: float, value: int) -> None:
+    def _discs(self, pen: ImageDraw.ImageDraw, centers: FloatArray, radius: float, value: int) -> None:
         reach = radius * self.scale
-        for x, y in (centres * self.scale - 0.5).tolist():
+        for x, y in (centers * self.scale - 0.5).tolist():
             pen.ellipse([x - reach, y - reach, x + reach, y + reach], fill=value)
 
 
-def _paint(pixels: Pixels, mask: Mask, colour: Colour) -> Pixels:
+def _paint(pixels: FloatImage, mask: Mask, color: Color) -> FloatImage:
     alpha = mask[..., None]
-    return pixels * (1 - alpha) + alpha * np.asarray(colour, dtype=np.float32)
+    return pixels * (1 - alpha) + alpha * np.asarray(color, dtype=np.float32)
 
 
 def _paint_pair(
-    pixels: Pixels, first: Mask, second: Mask, colours: tuple[Colour, Colour, Colour], opacity: float
-) -> Pixels:
+    pixels: FloatImage, first: Mask, second: Mask, colors: tuple[Color, Color, Color], opacity: float
+) -> FloatImage:
     only_first, only_second, both = first * (1 - second), second * (1 - first), first * second
     covered = only_first + only_second + both
     alpha = (opacity * covered)[..., None]
-    mixed: Pixels = pixels * (1 - alpha)
-    shares = zip((only_first, only_second, both), colours, strict=True)
-    for share, colour in shares:
-        mixed = mixed + (opacity * share)[..., None] * np.asarray(colour, dtype=np.float32)
+    mixed: FloatImage = pixels * (1 - alpha)
+    shares = zip((only_first, only_second, both), colors, strict=True)
+    for share, color in shares:
+        mixed = mixed + (opacity * share)[..., None] * np.asarray(color, dtype=np.float32)
     return mixed

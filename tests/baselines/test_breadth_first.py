@@ -25,13 +25,13 @@ def slow_twin(skeleton: Skeleton, size: int) -> list[int]:
     def rightwards(node: int) -> tuple[float, float]:
         return tuple(skeleton.nodes[node])
 
-    bases = []
-    for piece in nx.connected_components(graph):
-        roots = [node for node in piece if node in set(skeleton.roots.tolist())]
-        lowest = max(piece, key=lambda node: (skeleton.nodes[node][1], -skeleton.nodes[node][0]))
-        bases.append(min(roots, key=rightwards) if roots else lowest)
+    component_root = []
+    for component in nx.connected_components(graph):
+        roots = [node for node in component if node in set(skeleton.roots.tolist())]
+        lowest = max(component, key=lambda node: (skeleton.nodes[node][1], -skeleton.nodes[node][0]))
+        component_root.append(min(roots, key=rightwards) if roots else lowest)
     told: list[int] = []
-    for base in sorted(bases, key=rightwards):
+    for base in sorted(component_root, key=rightwards):
         told.append(base)
         told += [
             child for _, child in nx.bfs_edges(graph, base, sort_neighbors=lambda nodes: sorted(nodes, key=rightwards))

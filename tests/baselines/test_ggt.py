@@ -1,4 +1,4 @@
-"""The autoregressive baseline: what it may know, how it tells a graph, and eight pictures learnt by heart."""
+"""The autoregressive baseline: what it may know, how it tells a graph, and eight images learned by heart."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REGIMES = ("none", "test", "train", "both")
 
 
 def grown(rng: np.random.Generator) -> Skeleton:
-    """A tree of 3 to 8 nodes that stands at the bottom of a 64×64 picture."""
+    """A tree of 3 to 8 nodes that stands at the bottom of a 64×64 image."""
     count, nodes, edges = int(rng.integers(3, 9)), [(32.0, 60.0)], []
     while len(nodes) < count:
         below = int(rng.integers(len(nodes)))
@@ -60,7 +60,7 @@ def drawn(skeleton: Skeleton) -> torch.Tensor:
 
 
 def built(shaken: float = 0.05, **changes) -> GGT:
-    """A network that has not learnt anything, but whose every part has something to say."""
+    """A network that has not learned anything, but whose every part has something to say."""
     torch.manual_seed(0)
     model = GGT(dataclasses.replace(SMALL, **changes))
     with torch.no_grad():
@@ -76,17 +76,17 @@ def trees() -> list[Skeleton]:
 
 
 @pytest.fixture(scope="module")
-def pictures(trees) -> torch.Tensor:
+def images(trees) -> torch.Tensor:
     return torch.stack([drawn(tree) for tree in trees])
 
 
 @torch.no_grad()
-def talkative(model: GGT, pictures: torch.Tensor) -> GGT:
-    """Made to say yes and no about as often, so that some pictures end before others."""
+def talkative(model: GGT, images: torch.Tensor) -> GGT:
+    """Made to say yes and no about as often, so that some images end before others."""
     model.eval().node_head.bias.fill_(100.0)
-    told = model(pictures)
+    told = model(images)
     model.edge_head[-1].bias[1] += edge_margin(told.edge_logits)[told.edge_logits[..., 0] != 0].median()
-    model.node_head.bias.fill_(-(model(pictures).node_logits - 100).quantile(0.2))
+    model.node_head.bias.fill_(-(model(images).node_logits - 100).quantile(0.2))
     return model
 
 
@@ -94,14 +94,14 @@ def talkative(model: GGT, pictures: torch.Tensor) -> GGT:
 
 
 @pytest.mark.parametrize("changed", range(8))
-def test_no_step_knows_what_comes_after_it(trees, pictures, changed):
+def test_no_step_knows_what_comes_after_it(trees, images, changed):
     model = built().eval()
-    truth = told_in_order(Targets.from_skeletons(trees[:2], size=8))
-    other = Targets(truth.points.clone(), truth.mask, truth.adjacency.clone(), truth.root)
+    target = told_in_order(Targets.from_skeletons(trees[:2], size=8))
+    other = Targets(target.points.clone(), target.mask, target.adjacency.clone(), target.root)
     other.points[:, changed] += 20.0
     other.adjacency[:, changed, :changed] ^= True
     with torch.no_grad():
-        before, after = (model.follow(pictures[:2], one) for one in (truth, other))
+        before, after = (model.follow(images[:2], one) for one in (target, other))
     # Node number `changed` is heard of at the step after its own; its own step, and all before, stay as they were.
     for name in ("node_logits", "points", "root_logits"):
         one, two = getattr(before, name), getattr(after, name)
@@ -114,35 +114,35 @@ def test_no_step_knows_what_comes_after_it(trees, pictures, changed):
 
 
 @pytest.mark.parametrize("height", [SIDE, 48])
-def test_telling_step_by_step_is_following_all_at_once(pictures, height):
+def test_telling_step_by_step_is_following_all_at_once(images, height):
     """The remembered keys and values against a pass over the whole sequence, which remembers nothing."""
-    pictures = pictures[:, :, :height]
-    model = talkative(built(), pictures)
+    images = images[:, :, :height]
+    model = talkative(built(), images)
     with torch.no_grad():
-        told = model(pictures)
+        told = model(images)
     count = told.points.shape[1]
     adjacency = (edge_margin(told.edge_logits) < 0) & ~torch.eye(count, dtype=torch.bool)
     blank = torch.zeros(told.node_logits.shape, dtype=torch.bool)
     with torch.no_grad():
-        followed = model.follow(pictures, Targets(told.points, ~blank, adjacency, blank))
+        followed = model.follow(images, Targets(told.points, ~blank, adjacency, blank))
     is_told = told.node_logits > -torch.inf
     assert 2 < count <= 8
-    assert 0.1 < is_told.float().mean() < 1, "some pictures end before others"
+    assert 0.1 < is_told.float().mean() < 1, "some images end before others"
     assert 0.05 < adjacency.float().mean() < 0.95, "both answers occur"
     torch.testing.assert_close(told.points, followed.points, atol=1e-3, rtol=1e-4)
     torch.testing.assert_close(told.root_logits, followed.root_logits, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(told.edge_logits, followed.edge_logits, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(told.node_logits[is_told], followed.node_logits[is_told], atol=1e-4, rtol=1e-4)
-    # A picture ends at the first step that says so, and nothing is told after it.
+    # An image ends at the first step that says so, and nothing is told after it.
     more = torch.cat([followed.node_logits > 0, followed.end_logits[:, None] > 0], dim=1).int().cumprod(1)
     assert is_told.tolist() == more[:, :count].bool().tolist()
 
 
-def test_pictures_of_a_batch_do_not_see_each_other(pictures):
-    model = talkative(built(), pictures)
+def test_images_of_a_batch_do_not_see_each_other(images):
+    model = talkative(built(), images)
     with torch.no_grad():
-        together = model.decode(model(pictures))
-        alone = [model.decode(model(picture[None]))[0] for picture in pictures]
+        together = model.decode(model(images))
+        alone = [model.decode(model(image[None]))[0] for image in images]
     assert [len(one) for one in together] == [len(one) for one in alone]
     for one, other in zip(together, alone, strict=True):
         np.testing.assert_allclose(one.nodes, other.nodes, atol=1e-2)
@@ -152,26 +152,26 @@ def test_pictures_of_a_batch_do_not_see_each_other(pictures):
 # ---- losses -----------------------------------------------------------------------------------------
 
 
-def test_the_losses_written_out(trees, pictures):
+def test_the_losses_written_out(trees, images):
     model = built(constraint="none").eval()
     trees = [*trees[:2], trees[2].replace(root=None)]  # the last one says nothing about roots
     targets = Targets.from_skeletons(trees, size=8)
     with torch.no_grad():
-        output = model(pictures[:3], targets)
+        output = model(images[:3], targets)
         parts = model.loss(output, targets)
-    truth, nodes = output.truth, sum(len(tree) for tree in trees)
+    target, nodes = output.target, sum(len(tree) for tree in trees)
     end = point = root = edge = 0.0
     for b, tree in enumerate(trees):
         answers = [*output.node_logits[b].tolist(), output.end_logits[b].item()]
         for index in range(len(tree) + 1):
             end += np.logaddexp(0, -answers[index] if index < len(tree) else answers[index])
         for index in range(len(tree)):
-            point += (output.points[b, index] - truth.points[b, index]).abs().sum().item()
+            point += (output.points[b, index] - target.points[b, index]).abs().sum().item()
             if len(tree.roots):
-                root += np.logaddexp(0, output.root_logits[b, index].item() * (-1 if truth.root[b, index] else 1))
+                root += np.logaddexp(0, output.root_logits[b, index].item() * (-1 if target.root[b, index] else 1))
             for other in range(index):
                 none, some = output.edge_logits[b, index, other].tolist()
-                edge += np.logaddexp(0, (none - some) * (1 if truth.adjacency[b, index, other] else -1))
+                edge += np.logaddexp(0, (none - some) * (1 if target.adjacency[b, index, other] else -1))
     expected = {"end": end, "point": 0.05 * point, "root": root, "edge": 2 * edge}
     assert {name: value.item() for name, value in parts.items()} == pytest.approx(
         {name: value / nodes for name, value in expected.items()}, rel=1e-4
@@ -179,10 +179,10 @@ def test_the_losses_written_out(trees, pictures):
 
 
 @pytest.mark.parametrize("constraint", REGIMES)
-def test_gradients_reach_everything_in_every_regime(trees, pictures, constraint):
+def test_gradients_reach_everything_in_every_regime(trees, images, constraint):
     model = built(constraint=constraint).train()
     targets = Targets.from_skeletons(trees, size=8)
-    parts = model.loss(model(pictures, targets), targets)
+    parts = model.loss(model(images, targets), targets)
     assert ("edge_constrained" in parts) == (constraint in ("train", "both"))
     assert sum(model.config.edge_term_weights) == 2
     sum(parts.values()).backward()
@@ -190,12 +190,12 @@ def test_gradients_reach_everything_in_every_regime(trees, pictures, constraint)
     assert all(torch.isfinite(p.grad).all() for p in model.parameters())
 
 
-def test_sfs_changes_the_loss_and_its_gradient(trees, pictures):
+def test_sfs_changes_the_loss_and_its_gradient(trees, images):
     targets = Targets.from_skeletons(trees, size=8)
     totals, gradients = [], []
     for constraint in ("test", "both"):
         model = built(constraint=constraint).eval()
-        total = sum(model.loss(model(pictures, targets), targets).values())
+        total = sum(model.loss(model(images, targets), targets).values())
         total.backward()
         totals.append(total.item())
         gradients.append(model.edge_from.weight.grad)
@@ -204,7 +204,7 @@ def test_sfs_changes_the_loss_and_its_gradient(trees, pictures):
 
 
 @pytest.mark.parametrize(
-    "truths",
+    "ground truths",
     [
         [Skeleton([], []), Skeleton([], [])],
         [Skeleton([(30, 30)], [], root=0), Skeleton([], [])],
@@ -213,37 +213,37 @@ def test_sfs_changes_the_loss_and_its_gradient(trees, pictures):
     ids=["no node at all", "one node", "nodes in one place, and outside"],
 )
 @pytest.mark.parametrize("size", [None, 8])
-def test_scanty_truths(truths, size, pictures):
+def test_scanty_targets(targets, size, images):
     model = built().train()
-    targets = Targets.from_skeletons(truths, size)
-    total = sum(model.loss(model(pictures[:2], targets), targets).values())
+    targets = Targets.from_skeletons(targets, size)
+    total = sum(model.loss(model(images[:2], targets), targets).values())
     total.backward()
     assert torch.isfinite(total)
     assert total > 0, "there is always the end to be told"
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
-def test_the_order_of_the_true_nodes_does_not_matter(trees, pictures):
+def test_the_order_of_the_true_nodes_does_not_matter(trees, images):
     model = built().eval()
     tree, order = trees[0], np.random.default_rng(1).permutation(len(trees[0]))
     place = np.argsort(order)
     renumbered = Skeleton(tree.nodes[order], place[tree.edges], root=int(place[0]))
     with torch.no_grad():
         one, two = (
-            model.loss(model(pictures[:1], targets), targets)
+            model.loss(model(images[:1], targets), targets)
             for targets in (Targets.from_skeletons([skeleton], size=8) for skeleton in (tree, renumbered))
         )
     assert {k: v.item() for k, v in one.items()} == pytest.approx({k: v.item() for k, v in two.items()}, rel=1e-5)
 
 
-def test_all_processes_together_divide_by_their_mean_count(trees, pictures):
+def test_all_processes_together_divide_by_their_mean_count(trees, images):
     model = built().eval()
     targets = Targets.from_skeletons(trees[:2], size=8)
     mean = torch.tensor((len(trees[0]) + len(trees[1])) / 2)
     with torch.no_grad():
-        whole = model.loss(model(pictures[:2], targets), targets)
+        whole = model.loss(model(images[:2], targets), targets)
         halves = [Targets.from_skeletons([tree], size=8) for tree in trees[:2]]
-        parts = [model.loss(model(pictures[i : i + 1], half), half, mean) for i, half in enumerate(halves)]
+        parts = [model.loss(model(images[i : i + 1], half), half, mean) for i, half in enumerate(halves)]
     for name, value in whole.items():
         assert value.item() == pytest.approx((parts[0][name] + parts[1][name]).item() / 2, rel=1e-3), name
 
@@ -252,25 +252,25 @@ def test_all_processes_together_divide_by_their_mean_count(trees, pictures):
 
 
 @pytest.mark.parametrize("constraint", REGIMES)
-def test_each_regime_decodes_its_own_way(pictures, constraint):
-    model = talkative(built(constraint=constraint), pictures)
+def test_each_regime_decodes_its_own_way(images, constraint):
+    model = talkative(built(constraint=constraint), images)
     with torch.no_grad():
-        skeletons = model.decode(model(pictures), image_size=(SIDE, SIDE))
+        skeletons = model.decode(model(images), image_size=(SIDE, SIDE))
     assert max(map(len, skeletons)) > 2
     is_constrained = constraint in ("test", "both")
     assert all(skeleton.is_forest for skeleton in skeletons) == is_constrained
     if is_constrained:
         with torch.no_grad():
-            single = model.decode(model(pictures), single_plant=True)
+            single = model.decode(model(images), single_plant=True)
         assert all(skeleton.is_tree for skeleton in single if len(skeleton))
 
 
 @pytest.mark.parametrize("bias", [-100.0, 100.0])
-def test_it_tells_nothing_or_as_much_as_it_can(pictures, bias):
+def test_it_tells_nothing_or_as_much_as_it_can(images, bias):
     model = built().eval()
     torch.nn.init.constant_(model.node_head.bias, bias)
     with torch.no_grad():
-        skeletons = model.decode(model(pictures[:2]))
+        skeletons = model.decode(model(images[:2]))
     assert [len(skeleton) for skeleton in skeletons] == ([0, 0] if bias < 0 else [8, 8])
 
 
@@ -283,14 +283,14 @@ def test_rows_become_a_symmetric_matrix():
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # processors without bfloat16 say so
-def test_half_precision_gives_nearly_the_same_losses(trees, pictures):
+def test_half_precision_gives_nearly_the_same_losses(trees, images):
     targets = Targets.from_skeletons(trees, size=8)
     model = built().train()
-    exact = model.loss(model(pictures, targets), targets)
+    exact = model.loss(model(images, targets), targets)
     with torch.autocast("cpu", torch.bfloat16):
-        output = model(pictures, targets)
+        output = model(images, targets)
         rough = model.loss(output, targets)
-        told = model.eval()(pictures)
+        told = model.eval()(images)
     for answer in (output, told):
         for name in ("node_logits", "points", "root_logits", "edge_logits"):
             assert getattr(answer, name).dtype == torch.float32, name
@@ -298,14 +298,14 @@ def test_half_precision_gives_nearly_the_same_losses(trees, pictures):
         assert rough[name].item() == pytest.approx(exact[name].item(), rel=0.1), name
 
 
-def test_compiled_parts_have_no_breaks_and_the_same_losses(trees, pictures):
+def test_compiled_parts_have_no_breaks_and_the_same_losses(trees, images):
     targets = Targets.from_skeletons(trees[:2], size=8)
     model = built(layers=1).train()
     results = []
     for compiled in (False, True):
         if compiled:
             model.compile_parts(backend="eager", fullgraph=True)
-        parts = model.loss(model(pictures[:2], targets), targets)
+        parts = model.loss(model(images[:2], targets), targets)
         sum(parts.values()).backward()
         results.append({name: value.item() for name, value in parts.items()})
     assert results[1] == pytest.approx(results[0], rel=1e-3)
@@ -319,11 +319,11 @@ def test_the_registered_size_is_that_of_the_treeformer():
     assert counts["ggt"] == pytest.approx(counts["default"], rel=0.1)
 
 
-def test_the_users_mistakes_are_one_line(pictures):
+def test_the_users_mistakes_are_one_line(images):
     with pytest.raises(TreeformerError, match="100×64 px; multiples of 16"):
         built()(torch.rand(1, 3, 64, 100))
     with pytest.raises(TreeformerError, match="targets of 9 nodes for at most 8"):
-        built()(pictures[:1], Targets.from_skeletons([Skeleton([(i, i) for i in range(9)], [])]))
+        built()(images[:1], Targets.from_skeletons([Skeleton([(i, i) for i in range(9)], [])]))
     with pytest.raises(TreeformerError, match="constraint is 'tree', one of none, test, train, both"):
         GGTConfig(constraint="tree")
     with pytest.raises(TreeformerError, match="width 100"):
@@ -335,20 +335,20 @@ def test_a_config_survives_a_table():
     assert build(GGTConfig, table, "here") == GGTConfig()
 
 
-def test_eight_pictures_are_learnt_by_heart(trees, pictures):
+def test_eight_images_are_learnt_by_overfitting(trees, images):
     torch.manual_seed(0)
     model = GGT(SMALL)
     targets = Targets.from_skeletons(trees, size=8)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     for step in range(1, 601):
-        total = sum(model.loss(model.train()(pictures, targets), targets).values())
+        total = sum(model.loss(model.train()(images, targets), targets).values())
         optimizer.zero_grad()
         total.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
         if step % 20 == 0 and total < 0.3:
             with torch.no_grad():
-                skeletons = model.decode(model.eval()(pictures))
+                skeletons = model.decode(model.eval()(images))
             if all(is_the_same_tree(*pair, within_px=3) for pair in zip(skeletons, trees, strict=True)):
                 return
     pytest.fail(f"after {step} steps: {skeletons}")

@@ -14,7 +14,7 @@ from treeformer.training.config import load_config
 from treeformer.training.loop import train
 
 CONFIG = Path(__file__).parents[2] / "configs" / "ggt.yaml"
-SOURCE = "[{presets: [paper], looks: [paper], split: train, count: 3}]"  # the third has 11 nodes, the others too many
+SOURCE = "[{presets: [paper], styles: [paper], split: train, count: 3}]"  # the third has 11 nodes, the others too many
 SMALLER = [
     f"data.train={SOURCE}",
     f"data.valid={SOURCE}",

@@ -35,11 +35,11 @@ def test_a_deeper_hourglass_sees_farther():
 def test_a_later_hourglass_sees_the_prediction_of_the_one_before():
     torch.manual_seed(0)
     network = StackedHourglass(stacks=2, depth=1, width=32, predicted=3).eval()
-    picture = torch.rand(1, 3, 16, 16)
+    image = torch.rand(1, 3, 16, 16)
     with torch.no_grad():
-        before = network(picture)[0]
+        before = network(image)[0]
         network.predict[0].bias += 1.0
-        assert not torch.allclose(network(picture)[0], before)
+        assert not torch.allclose(network(image)[0], before)
 
 
 @pytest.mark.parametrize(("stride", "side"), [(4, 8), (2, 16), (1, 32)])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from treeformer import Skeleton, synthetic
-from treeformer.baselines.two_stage.target_maps import Maps, direction_targets, map_errors, truth_maps
+from treeformer.baselines.two_stage.target_maps import Maps, direction_targets, map_errors, target_maps
 from treeformer.nn.targets import Targets
 
 
@@ -60,26 +60,26 @@ def test_directions_are_what_the_loop_gives(stride, width, classes):
 def test_a_node_covers_a_cell_at_least():
     """A diameter of 3 px in cells of 4 px, as the paper has it for grapevines: that of a cell counts."""
     targets = Targets.from_skeletons([Skeleton([(18, 22)], [])])
-    for diameter, beside in ((3.0, 1 / 16), (4.0, 1 / 16), (8.0, 1 / 2)):
-        (nodes,) = truth_maps(targets, 1, (16, 16), 4, diameter, 5.0).nodes[0]
+    for diameter, parallel in ((3.0, 1 / 16), (4.0, 1 / 16), (8.0, 1 / 2)):
+        (nodes,) = target_maps(targets, 1, (16, 16), 4, diameter, 5.0).nodes[0]
         assert nodes[5, 4] == 1
-        assert nodes[5, 5].item() == pytest.approx(beside)
+        assert nodes[5, 5].item() == pytest.approx(parallel)
 
 
 def test_a_band_has_its_width_and_points_away_from_the_root():
     line = Skeleton([(40, 10.5), (10, 10.5)], [(0, 1)], root=0)
-    maps = truth_maps(Targets.from_skeletons([line]), 1, (21, 50), 1, 4.0, 5.0)
+    maps = target_maps(Targets.from_skeletons([line]), 1, (21, 50), 1, 4.0, 5.0)
     x, y = maps.directions[0, 0]
     assert x[:, 25].tolist() == [0.0] * 8 + [-1.0] * 5 + [0.0] * 8
     assert (y == 0).all()
     turned = Skeleton(line.nodes, line.edges, root=1)
-    assert truth_maps(Targets.from_skeletons([turned]), 1, (21, 50), 1, 4.0, 5.0).directions[0, 0, 0, 10, 25] == 1
+    assert target_maps(Targets.from_skeletons([turned]), 1, (21, 50), 1, 4.0, 5.0).directions[0, 0, 0, 10, 25] == 1
 
 
 def test_the_diameter_is_where_the_confidence_is_half():
     dot = Targets.from_skeletons([Skeleton([(10.5, 10.5)], [])])
     for diameter in (4.0, 6.0):
-        nodes = truth_maps(dot, 1, (21, 21), 1, diameter, 5.0).nodes[0, 0]
+        nodes = target_maps(dot, 1, (21, 21), 1, diameter, 5.0).nodes[0, 0]
         assert nodes[10, 10] == 1
         assert nodes[10, 10 + int(diameter / 2)].item() == pytest.approx(0.5)
 
@@ -87,7 +87,7 @@ def test_the_diameter_is_where_the_confidence_is_half():
 def test_every_kind_has_its_own_maps():
     vine = synthetic.generate("vine", 3, size=(128, 128))
     targets = Targets.from_skeletons([vine])
-    one, three = (truth_maps(targets, classes, (128, 128), 1, 4.0, 5.0) for classes in (1, 3))
+    one, three = (target_maps(targets, classes, (128, 128), 1, 4.0, 5.0) for classes in (1, 3))
     torch.testing.assert_close(three.nodes.amax(1), one.nodes[:, 0])
     assert (three.nodes.amax((0, 2, 3)) == 1).all()
     covered = (three.directions != 0).any(2).any(1)
@@ -96,8 +96,8 @@ def test_every_kind_has_its_own_maps():
 
 @pytest.mark.parametrize("nothing", [Skeleton([], []), Skeleton([(5, 5)], [], root=0)], ids=["nothing", "one node"])
 @pytest.mark.parametrize("size", [None, 4])
-def test_scanty_truths(nothing, size):
-    maps = truth_maps(Targets.from_skeletons([nothing, nothing], size), 2, (16, 24), 1, 4.0, 5.0)
+def test_scanty_targets(nothing, size):
+    maps = target_maps(Targets.from_skeletons([nothing, nothing], size), 2, (16, 24), 1, 4.0, 5.0)
     assert maps.nodes.shape == (2, 2, 16, 24)
     assert maps.directions.shape == (2, 2, 2, 16, 24)
     assert maps.nodes.amax() == len(nothing)
@@ -105,7 +105,7 @@ def test_scanty_truths(nothing, size):
 
 
 def test_errors_are_means_over_everything():
-    truth = Maps(torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 2, 3, 4))
+    target = Maps(torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 2, 3, 4))
     wrong = Maps(torch.full((2, 1, 3, 4), 0.5), torch.zeros(2, 1, 2, 3, 4))
     wrong.directions[0, 0, 1] = 1.0
-    assert [error.item() for error in map_errors(wrong, truth)] == [0.25, 0.25]
+    assert [error.item() for error in map_errors(wrong, target)] == [0.25, 0.25]

@@ -1,4 +1,4 @@
-"""The two-stage baseline: both networks, scanty truths, true maps decoded, and eight pictures learnt by heart."""
+"""The two-stage baseline: both networks, scanty ground truths, true maps decoded, and eight images learned by heart."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from tests.models.overfit import is_the_same_tree, learn_by_heart
+from tests.models.overfit import is_the_same_tree, learn_by_overfitting
 from treeformer import Skeleton, synthetic
 from treeformer._util.config import build
 from treeformer.baselines.two_stage.model import PAPER_PARAMETERS, MapOutput, TwoStage, TwoStageConfig
-from treeformer.baselines.two_stage.target_maps import Maps, truth_maps
+from treeformer.baselines.two_stage.target_maps import Maps, target_maps
 from treeformer.errors import TreeformerError
 from treeformer.metrics.structure import structure
 from treeformer.nn.targets import Targets
@@ -73,7 +73,7 @@ def built(config: TwoStageConfig) -> TwoStage:
 
 
 @pytest.fixture(scope="module")
-def pictures():
+def images():
     return torch.stack([draw(tree) for tree in TREES])
 
 
@@ -83,7 +83,7 @@ def test_the_defaults_are_the_papers_synthetic_row():
     assert TwoStageConfig.paper("grapevine", classes=5).edge_width_px == 10
     columns = {frozenset(row) for row in PAPER_PARAMETERS.values()}
     assert len(columns) == 1
-    assert len(next(iter(columns))) == 6, "all columns but the size of the picture, which is the data's"
+    assert len(next(iter(columns))) == 6, "all columns but the size of the image, which is the data's"
 
 
 def test_the_registry_has_both_networks():
@@ -93,10 +93,10 @@ def test_the_registry_has_both_networks():
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_shapes(name, pictures):
+def test_shapes(name, images):
     config = CONFIGS[name]
     with torch.no_grad():
-        output = built(config).eval()(pictures[:2])
+        output = built(config).eval()(images[:2])
     side = SIDE // config.map_stride
     assert output.maps.nodes.shape == (2, config.classes, side, side)
     assert output.maps.directions.shape == (2, config.classes, 2, side, side)
@@ -105,11 +105,11 @@ def test_shapes(name, pictures):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_gradients_reach_every_parameter(name, pictures):
+def test_gradients_reach_every_parameter(name, images):
     model = built(CONFIGS[name]).train()
     targets = Targets.from_skeletons(TREES[:2])
     targets.kind = torch.randint(CONFIGS[name].classes, targets.kind.shape)
-    sum(model.loss(model(pictures[:2], targets), targets).values()).backward()
+    sum(model.loss(model(images[:2], targets), targets).values()).backward()
     dead = [
         name
         for name, parameter in model.named_parameters()
@@ -128,26 +128,26 @@ def test_the_loss_is_the_squared_error_a_node():
     early = Maps(torch.rand(2, 1, 16, 16), torch.rand(2, 1, 2, 16, 16))
     parts = model.loss(MapOutput(maps, (early, early)), targets)
     count = sum(len(tree) for tree in TREES[:2])
-    truth = truth_maps(targets, 1, (32, 32), 2, 4.0, 5.0)
-    coarse = truth_maps(targets, 1, (16, 16), 4, 4.0, 5.0)
+    target = target_maps(targets, 1, (32, 32), 2, 4.0, 5.0)
+    coarse = target_maps(targets, 1, (16, 16), 4, 4.0, 5.0)
     expected = {
-        "node": 3.0 * 4 * ((maps.nodes - truth.nodes) ** 2).sum() / count,
-        "direction": 0.5 * 4 * ((maps.directions - truth.directions) ** 2).sum() / count,
+        "node": 3.0 * 4 * ((maps.nodes - target.nodes) ** 2).sum() / count,
+        "direction": 0.5 * 4 * ((maps.directions - target.directions) ** 2).sum() / count,
         "early_node": 2 * 3.0 * 16 * ((early.nodes - coarse.nodes) ** 2).sum() / count,
         "early_direction": 2 * 0.5 * 16 * ((early.directions - coarse.directions) ** 2).sum() / count,
     }
     assert parts.keys() == expected.keys()
     for name, value in expected.items():
         assert parts[name].item() == pytest.approx(value.item(), rel=1e-5), name
-    perfect = model.loss(MapOutput(truth, (coarse,)), targets)
+    perfect = model.loss(MapOutput(target, (coarse,)), targets)
     assert all(value == 0 for value in perfect.values())
     errors = model.map_errors(MapOutput(maps), targets)
-    assert errors["nodes"] == pytest.approx(((maps.nodes - truth.nodes) ** 2).mean().item())
-    assert errors["directions"] == pytest.approx(((maps.directions - truth.directions) ** 2).mean().item())
+    assert errors["nodes"] == pytest.approx(((maps.nodes - target.nodes) ** 2).mean().item())
+    assert errors["directions"] == pytest.approx(((maps.directions - target.directions) ** 2).mean().item())
 
 
 @pytest.mark.parametrize(
-    "truths",
+    "ground truths",
     [
         [Skeleton([], []), Skeleton([], [])],
         [Skeleton([(50, 50)], [], root=0), Skeleton([], [])],
@@ -157,10 +157,10 @@ def test_the_loss_is_the_squared_error_a_node():
 )
 @pytest.mark.parametrize("size", [None, 5])
 @pytest.mark.parametrize("name", ["pyramid", "hourglass"])
-def test_scanty_truths(name, truths, size, pictures):
+def test_scanty_targets(name, targets, size, images):
     model = built(CONFIGS[name]).train()
-    targets = Targets.from_skeletons(truths, size)
-    total = sum(model.loss(model(pictures[:2], targets), targets).values())
+    targets = Targets.from_skeletons(targets, size)
+    total = sum(model.loss(model(images[:2], targets), targets).values())
     total.backward()
     assert torch.isfinite(total)
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
@@ -179,7 +179,7 @@ def test_true_maps_give_the_true_trees(name, edges):
     targets = Targets.from_skeletons(TREES)
     side = SIDE // model.config.map_stride
     like = Maps(torch.zeros(8, 1, side, side), torch.zeros(8, 1, 2, side, side))
-    found = model.decode(MapOutput(model.truth(targets, like)), image_size=(SIDE, SIDE))
+    found = model.decode(MapOutput(model.target(targets, like)), image_size=(SIDE, SIDE))
     within_px = max(2, 0.75 * model.config.map_stride)  # half a cell on both axes is 0.71
     right = [is_the_same_tree(*pair, within_px) for pair in zip(found, TREES, strict=True)]
     assert all(right), right
@@ -187,11 +187,11 @@ def test_true_maps_give_the_true_trees(name, edges):
 
 def test_true_maps_of_drawings_come_close():
     """The method's ceiling falls with crossings: a node on another branch's line is joined to that. See the docs."""
-    truths = [synthetic.generate("paper", seed) for seed in range(100_000, 100_004)]
+    targets = [synthetic.generate("paper", seed) for seed in range(100_000, 100_004)]
     model = built(CONFIGS["pyramid"])
     maps = Maps(torch.zeros(4, 1, 512, 512), torch.zeros(4, 1, 2, 512, 512))
-    found = model.decode(MapOutput(model.truth(Targets.from_skeletons(truths), maps)), image_size=(512, 512))
-    scores = [structure(ours, true) for ours, true in zip(found, truths, strict=True)]
+    found = model.decode(MapOutput(model.target(Targets.from_skeletons(targets), maps)), image_size=(512, 512))
+    scores = [structure(ours, true) for ours, true in zip(found, targets, strict=True)]
     assert min(score.nodes.f1 for score in scores) > 0.97
     assert np.mean([score.edges.f1 for score in scores]) > 0.8
     assert all(score.tree for score in scores)
@@ -201,7 +201,7 @@ def test_classes_of_a_vine_come_back():
     vine = synthetic.generate("vine", 1, size=(256, 256))
     model = built(TwoStageConfig(**SMALL, classes=3, node_search_px=3.0))
     targets = Targets.from_skeletons([vine])
-    maps = model.truth(targets, Maps(torch.zeros(1, 3, 256, 256), torch.zeros(1, 3, 2, 256, 256)))
+    maps = model.target(targets, Maps(torch.zeros(1, 3, 256, 256), torch.zeros(1, 3, 2, 256, 256)))
     found = model.decode(MapOutput(maps))[0]
     mate, distance = vine.nearest(found.nodes)
     kind = targets.kind[0].clamp(max=2).numpy()
@@ -219,26 +219,26 @@ def test_classes_of_a_vine_come_back():
     ],
     ids=["pyramid", "hourglass"],
 )
-def test_compiled_parts_have_no_breaks_and_the_same_losses(config, pictures):
+def test_compiled_parts_have_no_breaks_and_the_same_losses(config, images):
     targets = Targets.from_skeletons(TREES[:2], size=8)
     model = built(config).train()
     results = []
     for compiled in (False, True):
         if compiled:
             model.compile_parts(backend="eager", fullgraph=True)
-        parts = model.loss(model(pictures[:2], targets), targets)
+        parts = model.loss(model(images[:2], targets), targets)
         sum(parts.values()).backward()
         results.append({name: value.item() for name, value in parts.items()})
     assert results[1] == pytest.approx(results[0], rel=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # processors without bfloat16 say so
-def test_half_precision_gives_nearly_the_same_losses(pictures):
+def test_half_precision_gives_nearly_the_same_losses(images):
     targets = Targets.from_skeletons(TREES[:2], size=8)
     model = built(CONFIGS["pyramid"]).train()
-    exact = model.loss(model(pictures[:2], targets), targets)
+    exact = model.loss(model(images[:2], targets), targets)
     with torch.autocast("cpu", torch.bfloat16):
-        output = model(pictures[:2], targets)
+        output = model(images[:2], targets)
         rough = model.loss(output, targets)
     assert output.maps.nodes.dtype == output.maps.directions.dtype == torch.float32
     for name, value in exact.items():
@@ -270,8 +270,8 @@ def test_a_config_survives_json(name):
     assert build(TwoStageConfig, json.loads(json.dumps(dataclasses.asdict(config))), "here") == config
 
 
-def test_eight_pictures_are_learnt_by_heart(pictures):
+def test_eight_images_are_learnt_by_overfitting(images):
     torch.manual_seed(0)
     model = TwoStage(TwoStageConfig(**(SMALL | {"width": 16}), map_stride=2, node_search_px=5.0))
     decode = partial(model.decode, image_size=(SIDE, SIDE))
-    learn_by_heart(model, pictures, TREES, decode, learning_rate=3e-3, steps=300)
+    learn_by_overfitting(model, images, TREES, decode, learning_rate=3e-3, steps=300)

@@ -50,9 +50,9 @@ def extract_slowly(confidence, stride, search_px, peak_share, node_threshold):
         while edge:
             x, y = edge.pop()
             group.append((x, y))
-            beside = {(x + i, y + j) for i in (-1, 0, 1) for j in (-1, 0, 1)} & candidates
-            candidates -= beside
-            edge += beside
+            parallel = {(x + i, y + j) for i in (-1, 0, 1) for j in (-1, 0, 1)} & candidates
+            candidates -= parallel
+            edge += parallel
         weight = np.array([highest[y, x] for x, y in group], dtype=np.float64)
         points.append(tuple((np.array(group) + 0.5).T @ weight / weight.sum() * stride))
     return sorted(points)
@@ -114,7 +114,7 @@ def alignment_slowly(p, q, flow, stride, count):
 def test_alignment_and_resistivity_are_what_the_loops_give():
     rng = np.random.default_rng(0)
     points = rng.uniform(0, 60, (9, 2))
-    flow = rng.uniform(-1, 1, (3, 2, 30, 28)).astype(np.float32)  # one column short of the picture
+    flow = rng.uniform(-1, 1, (3, 2, 30, 28)).astype(np.float32)  # one column short of the image
     alignment, kind = alignments(points, flow, stride=2, segment_points=7)
     cost = resistivity(points, alignment, 1.1, 4.0)
     for i in range(9):
@@ -224,7 +224,7 @@ def test_any_numbers_give_a_rooted_tree(nodes, flow, edges, search, threshold):
 @pytest.mark.parametrize("edges", ["mst", "dijkstra"])
 @pytest.mark.parametrize("powers", [(50.0, 50.0), (1.1, 200.0), (300.0, 4.0)])
 def test_costs_beyond_all_numbers_still_give_one_tree(edges, powers):
-    """The highest powers that a config may have are enough in a picture of 4096 px."""
+    """The highest powers that a config may have are enough in an image of 4096 px."""
     dots = bumps((64, 64), (5.5, 5.5), (50.5, 50.5), (60.5, 20.5))[None]
     settings = {"distance_power": powers[0], "alignment_power": powers[1], "edges": edges}
     found = decode_maps(dots, np.zeros((1, 2, 64, 64)), stride=64, search_px=128, **settings)

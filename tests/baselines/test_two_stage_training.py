@@ -31,7 +31,7 @@ def config_file(tmp_path) -> Path:
             "image_size": 64,
             "max_nodes": 100,
         },
-        "optimiser": {"learning_rate": 2e-3, "backbone_factor": 1.0, "warmup_steps": 2},
+        "optimizer": {"learning_rate": 2e-3, "backbone_factor": 1.0, "warmup_steps": 2},
         "batch_size": 2,
         "steps": 4,
         "validate_every": 4,

@@ -11,7 +11,7 @@ from benchmarks.tables.results import Result, columns_of
 
 
 def row(precision: float = 0.8, recall: float = 0.5, smd: float = 1e-4, tree: float = 1.0) -> dict[str, float]:
-    """The figures of one picture."""
+    """The figures of one image."""
     found = {"smd_paper": smd, "smd": 10 * smd, "length_error": float("nan")}
     for name in ("topo_paper", "topo", "node", "edge", "keypoint"):
         found |= {f"{name}_precision": precision, f"{name}_recall": recall, f"{name}_f1": 0.0}
@@ -35,11 +35,11 @@ def result(run: Run, rows: list[dict[str, float]], **changes: Any) -> Result:
         trained_minutes=4.001,
         wall_minutes=7.5,
         steps=1000,
-        pictures=128_000,
+        images=128_000,
         edge_weight_total=2.0 if RECIPES[run.recipe].model in ("default", "ggt") else None,
         curve=curve,
         tests={name: columns_of(rows) for name in decodings},
-        test_pictures=len(rows),
+        test_images=len(rows),
     )
     assert asdict(made)
     return replace(made, **changes)

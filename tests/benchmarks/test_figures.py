@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 from benchmarks.figures.curves import curves, f1_curve
-from benchmarks.figures.maps import direction_picture, node_picture
+from benchmarks.figures.maps import direction_image, node_image
 from benchmarks.figures.out_of_domain import as_markdown, read_figures, write_figures
 from benchmarks.figures.sheet import GAP_PX, HEADING_PX, TILE_PX, save_small, sheet
 from benchmarks.tables.recipes import Run
@@ -21,7 +21,7 @@ RUN = Run("synthetic", "sfs", 0)
 
 
 def test_tiles_stand_in_their_places():
-    red, blue = (Image.new("RGB", (50, 50), colour) for colour in ("red", "blue"))
+    red, blue = (Image.new("RGB", (50, 50), color) for color in ("red", "blue"))
     page = sheet(["a", "b"], ["x", "y"], [[red, "a long text " * 30], [blue, red]])
     assert page.size == (2 * (TILE_PX + GAP_PX) + GAP_PX, HEADING_PX + 2 * (TILE_PX + HEADING_PX))
     middle = TILE_PX // 2
@@ -32,7 +32,7 @@ def test_tiles_stand_in_their_places():
     assert page.getpixel((left[1], top[1])) == (255, 0, 0)
 
 
-def test_files_are_small_also_of_pictures_that_hardly_compress(tmp_path):
+def test_files_are_small_also_of_images_that_hardly_compress(tmp_path):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (120, 120, 3), dtype=np.uint8))
     save_small(noise, tmp_path / "noise.png", 6_000)
     assert (tmp_path / "noise.png").stat().st_size < 6_000
@@ -49,11 +49,11 @@ def test_files_are_small_also_of_pictures_that_hardly_compress(tmp_path):
 def test_maps_are_painted_by_confidence_and_by_angle():
     nodes = np.zeros((2, 3, 4))
     nodes[1, 2, 3] = 2.0
-    assert np.asarray(node_picture(nodes)).tolist() == [[0] * 4, [0] * 4, [0, 0, 0, 255]]
+    assert np.asarray(node_image(nodes)).tolist() == [[0] * 4, [0] * 4, [0, 0, 0, 255]]
     directions = np.zeros((1, 2, 1, 3))
     directions[0, :, 0, 0] = (1, 0)
     directions[0, :, 0, 1] = (-1, 0)
-    right, left, none = np.asarray(direction_picture(directions))[0].tolist()
+    right, left, none = np.asarray(direction_image(directions))[0].tolist()
     assert right == [255, 0, 0]
     assert left[0] == 0
     assert min(left[1:]) > 200
@@ -64,17 +64,17 @@ def test_curves_are_f1_over_minutes(tmp_path):
     made = result(RUN, [row()])
     assert f1_curve(made, "ours") == ([2.0, 4.0], [0.0, 0.75])
     curves({RUN.name: made}, tmp_path / "curves.png")
-    with Image.open(tmp_path / "curves.png") as picture:
-        assert len(picture.convert("RGB").getcolors(100_000)) > 10
+    with Image.open(tmp_path / "curves.png") as image:
+        assert len(image.convert("RGB").getcolors(100_000)) > 10
     with pytest.raises(TreeformerError, match="no result"):
         curves({}, tmp_path / "none.png")
 
 
 def test_figures_out_of_domain_go_to_a_file_and_into_a_table(tmp_path):
-    figures = {"osr-roots on synthetic": {"pictures": 7, "topo_paper_f1": [0.5, 0.4, 0.6], "topo_f1": [0.25, 0.2, 0.3]}}
+    figures = {"osr-roots on synthetic": {"images": 7, "topo_paper_f1": [0.5, 0.4, 0.6], "topo_f1": [0.25, 0.2, 0.3]}}
     with pytest.raises(TreeformerError, match="no figures out of domain yet"):
         read_figures(tmp_path / "figures.json")
     write_figures(figures, tmp_path / "figures.json")
     table = as_markdown(read_figures(tmp_path / "figures.json"))
-    assert "| synthetic, 7 pictures | — | 0.500 (0.250) | — |" in table
-    assert "| agar-plates, no truth | — | — | — |" in table
+    assert "| synthetic, 7 images | — | 0.500 (0.250) | — |" in table
+    assert "| agar-plates, no ground truth | — | — | — |" in table

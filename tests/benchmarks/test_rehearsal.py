@@ -52,7 +52,7 @@ def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
     assert found.commit == "c0ffee"
     assert found.edge_weight_total == 2.0
     assert found.minutes == MINUTES <= found.trained_minutes
-    assert found.test_pictures == 3
+    assert found.test_images == 3
     assert found.tests.keys() == {"train-time", "ours"}
     assert found.tests["ours"]["forest_rate"] == [1, 1, 1]
     assert found.curve["step"][-1] == found.steps
@@ -60,14 +60,14 @@ def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
     assert len(found.curve["ours/topo_precision"]) == len(found.curve["step"])
     assert str(tmp_path) not in (here / "results" / f"{RUN.name}.json").read_text(), "no place of this machine"
 
-    figures(["panels", "--rehearse", *own, "--domain", "synthetic", "--output", str(here), "--pictures", "0", "99"])
+    figures(["panels", "--rehearse", *own, "--domain", "synthetic", "--output", str(here), "--images", "0", "99"])
     capsys.readouterr()
     figures(["panels", "--rehearse", *own, "--domain", "synthetic", "--output", str(here), "--seed", "1"])
     assert "synthetic: passed over" in capsys.readouterr().err, "only the first seed was trained"
     figures(["curves", *own, "--output", str(here)])
     for name in ("panels-synthetic.png", "curves.png"):
-        with Image.open(here / name) as picture:
-            assert picture.width > 300
+        with Image.open(here / name) as image:
+            assert image.width > 300
         assert (here / name).stat().st_size < 300_000
     with pytest.raises(SystemExit, match="no weights of any run that is shown here"):
         figures(["maps", "--rehearse", *own, "--output", str(here)])
@@ -76,19 +76,19 @@ def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
 def test_ingredients_are_trained_at_once_validated_at_the_end_alone_and_travel_without_weights(tmp_path, capfd):
     run, other, out = Run("small-drawings", "sfs-no-segments", 0), Run("small-drawings", "plain", 0), tmp_path / "out"
     places = ["--results", str(tmp_path / "there"), "--runs", str(tmp_path / "runs"), "--data", str(tmp_path)]
-    common = ["--rehearse", "--accelerator", "cpu", "--workers", "0", "--beside", "3", "--only", run.name, other.name]
+    common = ["--rehearse", "--accelerator", "cpu", "--workers", "0", "--parallel", "3", "--only", run.name, other.name]
     minutes = ["--minutes", str(MINUTES)]
     tables(["ingredients", "--run", *common, *minutes, *places, "--bring", str(out / "a.tar")])
     assert [path.name for path in out.iterdir()] == ["a.tar"]
     tables(["ingredients", "--results", str(tmp_path / "here"), "--take", str(out)])
     found = results.read_all(tmp_path / "here")
     assert found.keys() == {run.name, other.name}
-    assert found[other.name].beside == 3
+    assert found[other.name].parallel == 3
     found = found[run.name]
-    assert found.beside == 3
+    assert found.parallel == 3
     assert found.config["model_options"]["segment_channels"] == 0
     assert found.curve["step"] == [found.steps]
-    assert found.test_pictures == 3
+    assert found.test_images == 3
     # What goes wrong in a run is one line, and the command fails.
     for path in (tmp_path / "there").iterdir():
         path.unlink()

@@ -46,8 +46,8 @@ def test_a_broken_result_is_one_line(tmp_path, text):
 
 def test_a_result_whose_columns_differ_in_length_is_refused(tmp_path):
     made = result(SFS, [row(), row()])
-    path = results.write(replace(made, test_pictures=3), tmp_path)
-    with pytest.raises(TreeformerError, match="of \\[2\\] pictures, not of 3"):
+    path = results.write(replace(made, test_images=3), tmp_path)
+    with pytest.raises(TreeformerError, match="of \\[2\\] images, not of 3"):
         results.read(path)
 
 

@@ -16,11 +16,11 @@ from benchmarks.tables.build import build, published, refusals
 from benchmarks.tables.domains import DOMAINS
 from benchmarks.tables.recipes import AGAIN, INGREDIENTS, RECIPES, REHEARSAL, Run, edge_weight_total, run_named
 from benchmarks.tables.show import markdown, write_markdown
-from benchmarks.tables.spec import PICTURES_SEEN, TABLES, all_runs
+from benchmarks.tables.spec import IMAGES_SEEN, TABLES, all_runs
 
 from tests.benchmarks.factories import result, row
 from treeformer._util.config import build as build_settings
-from treeformer.data.mixture import FixedPictures
+from treeformer.data.mixture import EvalDataset
 from treeformer.errors import TreeformerError
 from treeformer.training.registry import MODELS
 
@@ -51,12 +51,12 @@ def test_what_shares_weights_is_trained_once():
 
 
 def test_what_a_loss_is_compared_with_was_trained_beside_it():
-    """Other neighbours on the GPU leave a run other pictures in its minutes."""
+    """Other neighbors on the GPU leave a run other images in its minutes."""
     for name in ("losses", "lambda", "distance-cost"):
         table = TABLES[name]
         for domain in table.domains:
             runs = table.runs_of(domain)
-            assert (Run(domain, "sfs-again", 0) in runs) == (domain in table.again)
+            assert (Run(domain, "sfs-rerun", 0) in runs) == (domain in table.again)
             assert (Run(domain, "sfs", 0) in runs) == (domain not in table.again)
     assert TABLES["losses"].again == TABLES["losses"].domains
     for name, again in AGAIN.items():
@@ -78,7 +78,7 @@ def test_the_configuration_of_every_run_is_one_that_its_model_knows(run):
     assert config.patience_epochs == 0, "time alone ends a run"
     assert config.data.train[0].split == "train"
     assert config.data.valid[0].split == "valid"
-    test = run.test_pictures(config)
+    test = run.test_images(config)
     assert test.valid[0].split == "test"
     assert test.valid[0].augmentation == "none"
     assert test.valid[0].grid_px == config.data.train[0].grid_px
@@ -94,13 +94,13 @@ def test_the_configuration_of_every_run_is_one_that_its_model_knows(run):
         assert edge_weight_total(config) == built.edge_weight * sum(built.edge_term_weights) == 2.0
 
 
-def test_all_rows_of_a_domain_see_the_same_pictures_in_batches_of_the_same_size():
+def test_all_rows_of_a_domain_see_the_same_images_in_batches_of_the_same_size():
     for table in TABLES.values():
         for domain in table.domains:
             configs = [table.run_of(domain, row, 0).config(Path("data")) for row in table.rows]
             for config in configs[1:]:
                 assert config.data == configs[0].data
-                assert config.optimiser == configs[0].optimiser
+                assert config.optimizer == configs[0].optimizer
                 assert config.batch_size == configs[0].batch_size
 
 
@@ -139,7 +139,7 @@ def block(found: dict[str, results.Result]):
     return build(TABLES["table1"], found).blocks[0]
 
 
-def test_figures_are_means_over_pictures_and_f1_is_of_the_means():
+def test_figures_are_means_over_images_and_f1_is_of_the_means():
     found = many()
     second = Run("synthetic", "sfs", 1)
     found[second.name] = result(second, [row(1.0, 1.0), row(1.0, 1.0)])
@@ -200,10 +200,10 @@ def test_unequal_compute_is_refused(changes, reason):
     assert refusals({}) == {}
 
 
-def test_other_training_pictures_are_refused():
+def test_other_training_images_are_refused():
     other = result(PLAIN, [row()]).config
     other["data"]["train"][0]["presets"] = ["vine"]
-    assert "training pictures" in refusals(many(synthetic_plain_seed0={"config": other}))[PLAIN.name]
+    assert "training images" in refusals(many(synthetic_plain_seed0={"config": other}))[PLAIN.name]
 
 
 # ---- losses of the whole tree
@@ -244,29 +244,29 @@ def test_small_drawings_are_small_in_every_row_and_in_the_test():
     assert config.validate_every == config.steps, "at the end alone"
     assert run.config(Path("data"), scale=REHEARSAL).data.image_size == 64
     assert SFS.config(Path("data")).data.image_size == 512
-    test = run.test_pictures(config)
-    pictures = FixedPictures(test.valid, test)
-    assert len(pictures) == 400
-    everything = FixedPictures((replace(test.valid[0], pictures=(), count=20),), replace(test, max_nodes=1000))
+    test = run.test_images(config)
+    images = EvalDataset(test.valid, test)
+    assert len(images) == 400
+    everything = EvalDataset((replace(test.valid[0], images=(), count=20),), replace(test, max_nodes=1000))
     sizes = [len(everything[index][0].skeleton) for index in range(20)]
     small = [index for index, size in enumerate(sizes) if size <= 64]
     assert 0 < len(small) < 20
-    assert list(test.valid[0].pictures[: len(small)]) == small
-    assert test.valid[0].pictures[len(small)] >= 20
+    assert list(test.valid[0].images[: len(small)]) == small
+    assert test.valid[0].images[len(small)] >= 20
 
 
-def test_the_table_of_ingredients_shows_pictures_seen_and_nothing_of_the_paper():
+def test_the_table_of_ingredients_shows_images_seen_and_nothing_of_the_paper():
     table = TABLES["ingredients"]
     rows = [row(0.9, 0.6), row(0.7, 0.4)]
-    beside = {"machine": {"device": "NVIDIA H200", "torch": "2.11.0", "beside": 3}}
-    found = {run.name: result(run, rows, pictures=31_000 + run.seed, **beside) for run in table.runs()}
+    parallel = {"machine": {"device": "NVIDIA H200", "torch": "2.11.0", "beside": 3}}
+    found = {run.name: result(run, rows, images=31_000 + run.seed, **parallel) for run in table.runs()}
     text = markdown(build(table, found))
     assert "Missing" not in text
     assert "paper (" not in text
     assert "· paper" not in text
-    assert "3 runs side by side on it; 31,000 to 31,001 training pictures seen" in text
+    assert "3 runs side by side on it; 31,000 to 31,001 training images seen" in text
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
-    assert lines[0][-4:-1] == ["node F1", "edge F1", "training pictures seen"]
+    assert lines[0][-4:-1] == ["node F1", "edge F1", "training images seen"]
     assert {len(line) for line in lines} == {len(lines[0])}
     by_title = {line[0]: line for line in lines}
     assert by_title["full"][-4].startswith("0.615 ± ")
@@ -274,10 +274,10 @@ def test_the_table_of_ingredients_shows_pictures_seen_and_nothing_of_the_paper()
     assert by_title["full (another seed)"][-2:] == ["31,001", "+0.000 ± 0.000, +0.000 ± 0.000"]
 
 
-def test_rows_are_compared_with_the_reference_picture_by_picture():
+def test_rows_are_compared_with_the_reference_image_by_image():
     table = TABLES["losses"]
     sfs, plain = (
-        {run.recipe: run for run in table.runs_of("synthetic")}[name] for name in ("sfs-again", "plain-again")
+        {run.recipe: run for run in table.runs_of("synthetic")}[name] for name in ("sfs-rerun", "plain-rerun")
     )
     hard_and_easy = [row(0.2, 0.2), row(0.9, 0.9), row(0.5, 0.5), row(0.7, 0.7)]
     lower = [row(one["topo_precision"] - 0.1, one["topo_recall"] - 0.1) for one in hard_and_easy]
@@ -293,14 +293,14 @@ def test_rows_are_compared_with_the_reference_picture_by_picture():
 
 
 def test_a_row_of_all_runs_is_their_mean_and_only_what_ran_together_must_be_alike():
-    def found(beside):
+    def found(parallel):
         """Four runs of each row; those again shared their machine with others."""
         made = {}
         for recipe, precision in (("plain", 0.4), ("sfs", 0.6)):
-            for name, more, others in ((recipe, 0.0, 1), (f"{recipe}-again", 0.2, 8)):
+            for name, more, others in ((recipe, 0.0, 1), (f"{recipe}-rerun", 0.2, 8)):
                 for seed in (0, 1):
                     run = Run("synthetic", name, seed)
-                    machine = {"device": "NVIDIA H200", "beside": beside.get(run.name, others)}
+                    machine = {"device": "NVIDIA H200", "beside": parallel.get(run.name, others)}
                     made[run.name] = result(
                         run, [row(precision + more, 0.5), row(precision + more, 0.5)], machine=machine
                     )
@@ -313,10 +313,10 @@ def test_a_row_of_all_runs_is_their_mean_and_only_what_ran_together_must_be_alik
     assert ours.figures["topo_precision"].value == pytest.approx(0.7)
     assert ours.against["topo_precision"].value == pytest.approx(0.2)
     assert [(run.recipe, run.seed) for run in ours.by_run] == [
-        ("sfs", 0), ("sfs", 1), ("sfs-again", 0), ("sfs-again", 1)
+        ("sfs", 0), ("sfs", 1), ("sfs-rerun", 0), ("sfs-rerun", 1)
     ]  # fmt: skip
-    _, ours = build(table, found({"synthetic-sfs-again-seed1": 3})).blocks[0].rows
-    assert "synthetic-sfs-again-seed1 is refused: runs side by side 3 instead of 8" in ours.missing
+    _, ours = build(table, found({"synthetic-sfs-rerun-seed1": 3})).blocks[0].rows
+    assert "synthetic-sfs-rerun-seed1 is refused: runs side by side 3 instead of 8" in ours.missing
     assert not ours.against
 
 
@@ -360,7 +360,7 @@ def test_mistakes_on_the_command_line_are_one_line(tmp_path, capsys):
 
 def test_kept_figures_are_those_that_the_columns_show():
     shown = {column.metric for table in TABLES.values() for column in table.columns}
-    assert {name for name in shown if not name.endswith("_f1")} <= {*results.KEPT, PICTURES_SEEN.metric}
+    assert {name for name in shown if not name.endswith("_f1")} <= {*results.KEPT, IMAGES_SEEN.metric}
 
 
 def test_a_machine_for_training_alone_prints_markdown(tmp_path, capsys, monkeypatch):

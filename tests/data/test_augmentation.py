@@ -1,4 +1,4 @@
-"""Augmentation: picture and skeleton move by the same numbers, and a forest stays a forest inside its frame."""
+"""Augmentation: image and skeleton move by the same numbers, and a forest stays a forest inside its frame."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def distance_to_lines(points: np.ndarray, skeleton: Skeleton) -> np.ndarray:
     return best
 
 
-def pixel_centres(width: int, height: int) -> np.ndarray:
+def pixel_centers(width: int, height: int) -> np.ndarray:
     return np.stack(np.meshgrid(np.arange(width) + 0.5, np.arange(height) + 0.5), axis=-1).reshape(-1, 2)
 
 
 def drawn(skeleton: Skeleton, size: tuple[int, int], half_width: float = 1.5) -> np.ndarray:
     """A white drawing on black with soft edges, straight from the definition of distance."""
     width, height = size
-    away = distance_to_lines(pixel_centres(width, height), skeleton).reshape(height, width)
+    away = distance_to_lines(pixel_centers(width, height), skeleton).reshape(height, width)
     level = np.rint(255 * np.clip(half_width + 0.5 - away, 0, 1)).astype(np.uint8)
     return np.repeat(level[..., None], 3, axis=2)
 
@@ -54,8 +54,8 @@ def random_trees(draw: st.DrawFn, width: int = 96, height: int = 72) -> Skeleton
 
 def spots(nodes: np.ndarray, size: tuple[int, int], sigma: float) -> np.ndarray:
     width, height = size
-    centres = pixel_centres(width, height)
-    level = sum(np.exp(-((centres - node) ** 2).sum(axis=1) / (2 * sigma**2)) for node in nodes)
+    centers = pixel_centers(width, height)
+    level = sum(np.exp(-((centers - node) ** 2).sum(axis=1) / (2 * sigma**2)) for node in nodes)
     level = np.rint(255 * np.clip(level, 0, 1)).astype(np.uint8).reshape(height, width)
     return np.repeat(level[..., None], 3, axis=2)
 
@@ -66,39 +66,39 @@ def spots(nodes: np.ndarray, size: tuple[int, int], sigma: float) -> np.ndarray:
 def test_a_spot_and_its_node_stay_together_to_a_tenth_of_a_pixel(scale: float, angle: float, flip: float) -> None:
     size = (203, 151)
     node = np.array([[88.3, 62.9]])
-    picture = spots(node, size, sigma=3.0 / min(scale, 1.0))
+    original = spots(node, size, sigma=3.0 / min(scale, 1.0))
     augmentation = Augmentation(flip=flip, rotation_deg=abs(angle), scale=(scale, scale))
     lone = Skeleton(node, [], image_size=size)
     for seed in range(3):
         affine, frame = augmentation.draw_map(size, node, np.random.default_rng(seed))
-        image = warp(picture, affine, frame).astype(float)[..., 0]
+        image = warp(original, affine, frame).astype(float)[..., 0]
         weight = (image - np.median(image)).ravel() * (image.ravel() > 8)
-        centroid = weight @ pixel_centres(*frame) / weight.sum()
+        centroid = weight @ pixel_centers(*frame) / weight.sum()
         moved = lone.transform(affine).nodes[0]
         assert np.linalg.norm(centroid - moved) < 0.1
 
 
-def test_pillow_samples_at_pixel_centres() -> None:
+def test_pillow_samples_at_pixel_centers() -> None:
     """A shift by whole pixels, and a mirror image, are exact copies: no half pixel is lost on the way."""
-    picture = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
-    shifted = warp(picture, [[1, 0, -3], [0, 1, -2]], (27, 18))
-    assert np.array_equal(shifted, picture[2:, 3:])
-    mirrored = warp(picture, [[-1, 0, 30], [0, 1, 0]], (30, 20))
-    assert np.array_equal(mirrored, picture[:, ::-1])
+    image = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+    shifted = warp(image, [[1, 0, -3], [0, 1, -2]], (27, 18))
+    assert np.array_equal(shifted, image[2:, 3:])
+    mirrored = warp(image, [[-1, 0, 30], [0, 1, 0]], (30, 20))
+    assert np.array_equal(mirrored, image[:, ::-1])
 
 
 def test_a_strong_reduction_is_smoothed_first() -> None:
-    """Stripes of one pixel become even grey; without smoothing they would be black or white by chance."""
+    """Stripes of one pixel become even gray; without smoothing they would be black or white by chance."""
     stripes = np.zeros((160, 160, 3), dtype=np.uint8)
     stripes[:, ::2] = 255
     small = warp(stripes, np.array([[0.25, 0, 0], [0, 0.25, 0]]), (40, 40)).astype(float)
     assert np.abs(small[2:-2, 2:-2] - 127.5).max() < 10
 
 
-def test_outside_the_picture_is_the_colour_of_its_border() -> None:
-    picture = np.full((30, 40, 3), (10, 200, 30), dtype=np.uint8)
-    picture[10:20, 10:20] = 255
-    turned = warp(picture, [[1, 0, 25], [0, 1, 5]], (90, 60))
+def test_outside_the_image_is_the_color_of_its_border() -> None:
+    image = np.full((30, 40, 3), (10, 200, 30), dtype=np.uint8)
+    image[10:20, 10:20] = 255
+    turned = warp(image, [[1, 0, 25], [0, 1, 5]], (90, 60))
     assert turned[0, 0].tolist() == [10, 200, 30]
     assert turned[20, 40].tolist() == [255, 255, 255]
 
@@ -121,7 +121,7 @@ def test_any_chain_leaves_a_forest_inside_its_frame(skeleton, seeds, keep, frame
         assert skeleton.is_tree if keep == "largest" else skeleton.is_forest
         assert (skeleton.nodes >= 0).all()
         assert (skeleton.nodes <= (width, height)).all()
-        assert len(skeleton.roots) == len(skeleton.bases)  # every piece still knows where it begins
+        assert len(skeleton.roots) == len(skeleton.component_root)  # every piece still knows where it begins
 
 
 @settings(max_examples=40, deadline=None)
@@ -140,25 +140,25 @@ def test_the_drawing_of_the_moved_skeleton_is_the_moved_drawing(skeleton, seeds)
     margin = math.ceil(half_width) + 2
     inner[:margin] = inner[-margin:] = inner[:, :margin] = inner[:, -margin:] = 0
     width, height = size
-    away = distance_to_lines(pixel_centres(width, height), skeleton).reshape(height, width)
+    away = distance_to_lines(pixel_centers(width, height), skeleton).reshape(height, width)
     bright, tells = image[..., 0] > 127, inner[..., 0] > 250
     assert not (tells & bright & (away > half_width + 1)).any()
     assert not (tells & ~bright & (away < half_width - 1)).any()
 
 
 def test_the_same_generator_gives_the_same_result(comb: Skeleton) -> None:
-    picture = np.random.default_rng(1).integers(0, 256, (50, 40, 3), dtype=np.uint8)
+    image = np.random.default_rng(1).integers(0, 256, (50, 40, 3), dtype=np.uint8)
     for augmentation in (ROOTS, VINES):
-        first, second, third = (augmentation(picture, comb, np.random.default_rng(seed)) for seed in (5, 5, 6))
+        first, second, third = (augmentation(image, comb, np.random.default_rng(seed)) for seed in (5, 5, 6))
         assert np.array_equal(first[0], second[0])
         assert first[1] == second[1]
         assert first[1] != third[1]
 
 
 def test_the_identity_changes_nothing(comb: Skeleton) -> None:
-    picture = np.random.default_rng(1).integers(0, 256, (50, 40, 3), dtype=np.uint8)
-    image, skeleton = Augmentation(flip=0.0)(picture, comb, np.random.default_rng(0))
-    assert np.array_equal(image, picture)
+    original = np.random.default_rng(1).integers(0, 256, (50, 40, 3), dtype=np.uint8)
+    image, skeleton = Augmentation(flip=0.0)(original, comb, np.random.default_rng(0))
+    assert np.array_equal(image, original)
     assert skeleton == comb
 
 
@@ -184,15 +184,15 @@ def test_crops_differ_in_size_and_place() -> None:
         assert 50 <= size[0] <= 90
         assert 40 <= size[1] <= 72
         assert (-affine[:, 2] >= 0).all()
-        assert (-affine[:, 2] + size <= np.add((100, 80), 1e-9)).all()  # inside the picture
+        assert (-affine[:, 2] + size <= np.add((100, 80), 1e-9)).all()  # inside the image
     assert len(sizes) > 30
     assert len(corners) > 30
 
 
-def test_a_frame_larger_than_the_picture_holds_all_of_it(y_shape: Skeleton) -> None:
-    picture = np.full((10, 10, 3), 255, dtype=np.uint8)
+def test_a_frame_larger_than_the_image_holds_all_of_it(y_shape: Skeleton) -> None:
+    original = np.full((10, 10, 3), 255, dtype=np.uint8)
     for seed in range(20):
-        image, skeleton = Augmentation(frame=(64, 48))(picture, y_shape, np.random.default_rng(seed))
+        image, skeleton = Augmentation(frame=(64, 48))(original, y_shape, np.random.default_rng(seed))
         assert image.shape == (48, 64, 3)
         assert len(skeleton) == len(y_shape)
         assert skeleton.length == pytest.approx(y_shape.length)
@@ -200,9 +200,9 @@ def test_a_frame_larger_than_the_picture_holds_all_of_it(y_shape: Skeleton) -> N
 
 def test_a_crop_never_misses_the_plant() -> None:
     lone = Skeleton([(95, 5), (97, 7)], [(0, 1)], image_size=(100, 100))
-    picture = np.zeros((100, 100, 3), dtype=np.uint8)
+    image = np.zeros((100, 100, 3), dtype=np.uint8)
     for seed in range(100):
-        _, skeleton = Augmentation(rotation_deg=15, crop=(0.2, 0.4))(picture, lone, np.random.default_rng(seed))
+        _, skeleton = Augmentation(rotation_deg=15, crop=(0.2, 0.4))(image, lone, np.random.default_rng(seed))
         assert len(skeleton) == 2
 
 
@@ -237,23 +237,23 @@ def test_axes_are_left_behind_and_plants_kept() -> None:
         radius=[1, 1, 2, 2],
     )
     moved = move(two, [[2, 0, 0], [0, 2, 0]], (80, 80))
-    assert not moved.has_file_axes
+    assert not moved.has_explicit_axes
     assert moved.plant.tolist() == [0, 0, 1, 1]
     assert moved.radius.tolist() == [2, 2, 4, 4]
 
 
 def test_nodes_are_spread_anew() -> None:
     line = Skeleton([(10, 10), (10, 18), (10, 26), (10, 34), (10, 42)], [(k, k + 1) for k in range(4)], root=0)
-    picture = np.zeros((60, 60, 3), dtype=np.uint8)
+    image = np.zeros((60, 60, 3), dtype=np.uint8)
     doubled = Augmentation(scale=(2.0, 2.0), spacing_px=8.0)
-    _, skeleton = doubled(picture, line, np.random.default_rng(0))
+    _, skeleton = doubled(image, line, np.random.default_rng(0))
     assert len(skeleton) == 9
     assert np.allclose(skeleton.edge_length, 8.0)
 
 
 def test_noise_and_light_do_what_they_say() -> None:
-    grey = np.full((200, 200, 3), 128, dtype=np.uint8)
-    noisy = Augmentation(noise=(6.0, 6.0)).relight(grey, np.random.default_rng(0)).astype(float)
+    gray = np.full((200, 200, 3), 128, dtype=np.uint8)
+    noisy = Augmentation(noise=(6.0, 6.0)).relight(gray, np.random.default_rng(0)).astype(float)
     assert noisy.std() == pytest.approx(6.0, rel=0.03)
     assert noisy.mean() == pytest.approx(128, abs=0.2)
     channels = noisy.reshape(-1, 3).T
@@ -263,7 +263,7 @@ def test_noise_and_light_do_what_they_say() -> None:
     ramp = np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3, axis=2)
     levels = set()
     for seed in range(20):
-        lit = Augmentation(brightness=0.2, contrast=(0.7, 1.4), colour_cast=0.1).relight(
+        lit = Augmentation(brightness=0.2, contrast=(0.7, 1.4), color_cast=0.1).relight(
             ramp, np.random.default_rng(seed)
         )
         assert lit.dtype == np.uint8
@@ -277,7 +277,7 @@ def relit_slowly(augmentation: Augmentation, image: np.ndarray, rng: np.random.G
     """The same draws as `Augmentation.relight`, value by value as its fields say it."""
     brightness = rng.uniform(-augmentation.brightness, augmentation.brightness)
     contrast = rng.uniform(*augmentation.contrast)
-    cast = rng.uniform(1 - augmentation.colour_cast, 1 + augmentation.colour_cast, size=(3, 1))[:, 0]
+    cast = rng.uniform(1 - augmentation.color_cast, 1 + augmentation.color_cast, size=(3, 1))[:, 0]
     deviation = rng.uniform(*augmentation.noise)
     lit = np.clip(np.rint((((image / 255) * cast - 0.5) * contrast + 0.5 + brightness) * 255), 0, 255)
     if deviation > 0:
@@ -289,17 +289,17 @@ def relit_slowly(augmentation: Augmentation, image: np.ndarray, rng: np.random.G
 
 @pytest.mark.parametrize("augmentation", [*PRESETS.values(), Augmentation(noise=(3.0, 44.0)), Augmentation()])
 def test_light_and_noise_agree_with_a_slow_twin(augmentation: Augmentation) -> None:
-    picture = np.random.default_rng(2).integers(0, 256, (25, 31, 3), dtype=np.uint8)
-    in_planes = np.ascontiguousarray(picture.transpose(2, 0, 1)).transpose(1, 2, 0)
+    image = np.random.default_rng(2).integers(0, 256, (25, 31, 3), dtype=np.uint8)
+    in_planes = np.ascontiguousarray(image.transpose(2, 0, 1)).transpose(1, 2, 0)
     for seed in range(10):
         slow, rng = np.random.default_rng(seed), np.random.default_rng(seed)
-        expected = relit_slowly(augmentation, picture, slow)
-        assert np.array_equal(augmentation.relight(picture, rng), expected)
+        expected = relit_slowly(augmentation, image, slow)
+        assert np.array_equal(augmentation.relight(image, rng), expected)
         assert rng.random() == slow.random()  # not a draw more or less
         assert np.array_equal(augmentation.relight(in_planes, np.random.default_rng(seed)), expected)
 
 
-def test_an_empty_skeleton_and_a_picture_without_room() -> None:
+def test_an_empty_skeleton_and_a_image_without_room() -> None:
     image, skeleton = ROOTS(np.zeros((8, 5, 3), dtype=np.uint8), Skeleton([], []), np.random.default_rng(0))
     assert len(skeleton) == 0
     assert skeleton.image_size == (image.shape[1], image.shape[0])
@@ -321,11 +321,11 @@ def test_presets_have_the_angles_of_the_paper() -> None:
     assert PRESETS["vines"].rotation_deg == 15
 
 
-def test_a_large_picture_is_read_only_where_the_frame_is() -> None:
-    """A window on a reduced large picture equals the window on the whole one reduced."""
+def test_a_large_image_is_read_only_where_the_frame_is() -> None:
+    """A window on a reduced large image equals the window on the whole one reduced."""
     rng = np.random.default_rng(3)
     small = Image.fromarray(rng.integers(0, 256, (50, 60, 3), dtype=np.uint8))
-    picture = np.asarray(small.resize((600, 500), Image.Resampling.BICUBIC))
-    whole = warp(picture, [[0.25, 0, 0], [0, 0.25, 0]], (150, 125)).astype(int)
-    window = warp(picture, [[0.25, 0, -40], [0, 0.25, -30]], (70, 60)).astype(int)
+    image = np.asarray(small.resize((600, 500), Image.Resampling.BICUBIC))
+    whole = warp(image, [[0.25, 0, 0], [0, 0.25, 0]], (150, 125)).astype(int)
+    window = warp(image, [[0.25, 0, -40], [0, 0.25, -30]], (70, 60)).astype(int)
     assert np.abs(whole[30:90, 40:110] - window).max() <= 3

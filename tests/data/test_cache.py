@@ -1,4 +1,4 @@
-"""Pictures that stay in memory."""
+"""Images that stay in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treeformer import Skeleton, data
-from treeformer.data.cache import KeptPictures
+from treeformer.data.cache import CachedDataset
 from treeformer.data.datasets import write_pair
 
 
@@ -22,7 +22,7 @@ def test_each_is_read_once_as_long_as_there_is_room(folder, monkeypatch):
     read = []
     once = data.FolderDataset.load
     monkeypatch.setattr(data.FolderDataset, "load", lambda self, index: read.append(index) or once(self, index))
-    kept = KeptPictures(folder, most_bytes=2 * 20 * 30 * 3)
+    kept = CachedDataset(folder, most_bytes=2 * 20 * 30 * 3)
     assert len(kept) == 3
     for index in (0, 1, 2, 0, 1, 2, 2):
         loaded = kept.load(index)
@@ -35,5 +35,5 @@ def test_each_is_read_once_as_long_as_there_is_room(folder, monkeypatch):
 
 def test_a_broken_one_is_named_every_time(folder):
     folder.pairs[1][1].write_text("{")
-    kept = KeptPictures(folder)
+    kept = CachedDataset(folder)
     assert [type(kept.load(1)) for _ in range(2)] == [data.Skipped] * 2

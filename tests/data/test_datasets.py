@@ -14,7 +14,7 @@ from PIL import Image
 from treeformer import Skeleton, TreeformerError, formats
 from treeformer.data import FolderDataset, Sample, Skipped, SkipReport, SyntheticDataset, samples
 from treeformer.data.datasets import has_pair, write_pair
-from treeformer.synthetic import picture
+from treeformer.synthetic import make_image
 
 
 def add_pair(
@@ -37,7 +37,7 @@ def test_a_pair_comes_back_as_it_was_written(tmp_path: Path, comb: Skeleton) -> 
     assert sample.skeleton == comb.replace(image_name="a.png")
 
 
-def test_any_known_format_beside_a_picture_will_do(tmp_path: Path, comb: Skeleton) -> None:
+def test_any_known_format_beside_a_image_will_do(tmp_path: Path, comb: Skeleton) -> None:
     for stem, suffix in (("a", ".rsml"), ("b", ".swc"), ("c", ".graphml"), ("d", ".json")):
         add_pair(tmp_path, stem, comb, suffix)
     (tmp_path / "notes.txt").write_text("not a skeleton")
@@ -80,19 +80,19 @@ def test_exif_orientation_is_obeyed(tmp_path: Path, y_shape: Skeleton) -> None:
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
-        (lambda folder: (folder / "b.png").unlink(), "b.json: no picture"),
+        (lambda folder: (folder / "b.png").unlink(), "b.json: no image"),
         (lambda folder: (folder / "b.json").unlink(), "b.png: no skeleton file"),
-        (lambda folder: (folder / "b.json").rename(folder / "other.json"), "other.json: no picture"),
+        (lambda folder: (folder / "b.json").rename(folder / "other.json"), "other.json: no image"),
         (lambda folder: (folder / "b.png").write_bytes(b""), "b.png"),
         (lambda folder: (folder / "b.png").write_bytes((folder / "b.png").read_bytes()[:900]), "b.png"),
-        (lambda folder: (folder / "b.png").write_text("hello"), "b.png: not a picture"),
+        (lambda folder: (folder / "b.png").write_text("hello"), "b.png: not an image"),
         (lambda folder: (folder / "b.json").write_text("{"), "b.json: is"),
         (lambda folder: (folder / "b.jpg").write_bytes((folder / "b.png").read_bytes()), "has the same name"),
         (lambda folder: (folder / "b.swc").write_text("1 1 5 5 0 1 -1"), "both b.json and b.swc"),
         (lambda folder: write_skeleton(folder, [(5, 5), (41.5, 5)], [(0, 1)]), r"node 1 at \(41.5, 5.0\) is outside"),
         (lambda folder: write_skeleton(folder, [(5, 5), (5, -2)], [(0, 1)]), "node 1 at .* is outside b.png"),
         (lambda folder: write_skeleton(folder, [(1, 1), (9, 1), (5, 9)], [(0, 1), (1, 2), (2, 0)]), "cycle"),
-        (lambda folder: write_skeleton(folder, [(5, 5), (5, 9)], [(0, 1)], image_size=(80, 100)), "of a picture of 80"),
+        (lambda folder: write_skeleton(folder, [(5, 5), (5, 9)], [(0, 1)], image_size=(80, 100)), "of an image of 80"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_in_one_line_and_the_rest_is_read(
@@ -106,7 +106,7 @@ def test_what_is_wrong_is_named_in_one_line_and_the_rest_is_read(
     dataset = FolderDataset(tmp_path)
     report = SkipReport(dataset.skipped)
     assert {sample.name for sample in samples(dataset, report)} == {"a.png", "c.png"}
-    # Renaming a skeleton leaves its picture alone, too.
+    # Renaming a skeleton leaves its image alone, too.
     assert len(report) == (2 if "other" in expected else 1)
     assert all("\n" not in skipped.reason for skipped in report)
     assert any(re.search(expected, skipped.reason) for skipped in report)
@@ -125,7 +125,7 @@ def test_half_a_pixel_outside_is_on_the_border(tmp_path: Path, comb: Skeleton) -
 def test_an_empty_folder_and_none_at_all(tmp_path: Path, comb: Skeleton) -> None:
     with pytest.raises(TreeformerError, match="no such folder"):
         FolderDataset(tmp_path / "nowhere")
-    with pytest.raises(TreeformerError, match="no picture with a skeleton file"):
+    with pytest.raises(TreeformerError, match="no image with a skeleton file"):
         FolderDataset(tmp_path)
     add_pair(tmp_path, "a", comb)
     (tmp_path / "a.json").unlink()
@@ -137,7 +137,7 @@ def test_an_empty_folder_and_none_at_all(tmp_path: Path, comb: Skeleton) -> None
 
 def test_loading_gives_a_value_and_indexing_an_error(tmp_path: Path, comb: Skeleton) -> None:
     add_pair(tmp_path, "a", comb)
-    (tmp_path / "a.png").write_bytes(b"no picture")
+    (tmp_path / "a.png").write_bytes(b"no image")
     dataset = FolderDataset(tmp_path)
     loaded = dataset.load(0)
     assert isinstance(loaded, Skipped)
@@ -151,7 +151,7 @@ def test_loading_gives_a_value_and_indexing_an_error(tmp_path: Path, comb: Skele
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_a_picture_with_damaged_bytes_never_kills_the_loader(tmp_path_factory, data) -> None:
+def test_a_image_with_damaged_bytes_never_kills_the_loader(tmp_path_factory, data) -> None:
     folder = tmp_path_factory.mktemp("damaged")
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 20, 3), dtype=np.uint8))
     suffix = data.draw(st.sampled_from([".png", ".jpg", ".tif", ".gif", ".bmp", ".webp"]))
@@ -180,30 +180,30 @@ def test_what_workers_skip_is_counted_once(tmp_path: Path, comb: Skeleton) -> No
             loaded = pickle.loads(pickle.dumps(in_worker.load(index % 4)))
             report.add(loaded) if isinstance(loaded, Skipped) else good.append(loaded.name)
     assert sorted(good) == ["a.png", "a.png", "c.png", "c.png", "d.png", "d.png"]
-    assert str(report).splitlines()[0] == "1 picture was skipped"
+    assert str(report).splitlines()[0] == "1 image was skipped"
     assert "b.png" in str(report)
 
 
 def test_reports_merge() -> None:
     first = SkipReport([Skipped("a", "a: broken"), Skipped("b", "b: broken")])
     first.merge(SkipReport([Skipped("b", "b: broken"), Skipped("c", "c: broken")]))
-    assert str(first) == "3 pictures were skipped\n  a: broken\n  b: broken\n  c: broken"
+    assert str(first) == "3 images were skipped\n  a: broken\n  b: broken\n  c: broken"
 
 
 def test_a_report_of_thousands_stays_short() -> None:
     lines = str(SkipReport(Skipped(str(k), f"{k}: broken") for k in range(3000))).splitlines()
-    assert lines[0] == "3000 pictures were skipped"
+    assert lines[0] == "3000 images were skipped"
     assert lines[-1] == "  and 2980 more"
     assert len(lines) == 22
 
 
-def test_synthetic_pictures_are_those_of_their_seeds() -> None:
-    dataset = SyntheticDataset(range(10, 16), presets=("paper", "taproot", "vine"), looks=("paper",), size=(96, 80))
+def test_synthetic_images_are_those_of_their_seeds() -> None:
+    dataset = SyntheticDataset(range(10, 16), presets=("paper", "taproot", "vine"), styles=("paper",), size=(96, 80))
     assert len(dataset) == 6
     again = pickle.loads(pickle.dumps(dataset))
     for index, preset in ((0, "taproot"), (1, "vine"), (2, "paper")):
         sample = dataset.load(index)
-        image, skeleton = picture(preset, "paper", 10 + index, (96, 80))
+        image, skeleton = make_image(preset, "paper", 10 + index, (96, 80))
         assert sample.name == f"{preset}-paper-{10 + index}"
         assert np.array_equal(sample.image, image)
         assert sample.skeleton == skeleton == again[index].skeleton
@@ -212,10 +212,10 @@ def test_synthetic_pictures_are_those_of_their_seeds() -> None:
 
 
 def test_every_preset_meets_every_look() -> None:
-    presets, looks = ("paper", "taproot", "vine"), ("paper", "photo")
-    dataset = SyntheticDataset(range(24), presets, looks, (64, 64))
+    presets, styles = ("paper", "taproot", "vine"), ("paper", "photo")
+    dataset = SyntheticDataset(range(24), presets, styles, (64, 64))
     met = {tuple(dataset[index].name.split("-")[:2]) for index in range(6)}
-    assert met == {(preset, look) for preset in presets for look in looks}
+    assert met == {(preset, style) for preset in presets for style in styles}
 
 
 def test_a_synthetic_set_needs_seeds() -> None:
@@ -224,7 +224,7 @@ def test_a_synthetic_set_needs_seeds() -> None:
 
 
 def test_public_sets_are_read_as_they_are(real_data) -> None:
-    """The folder reader takes the pictures with RSML or XML beside them, without preparing."""
+    """The folder reader takes the images with RSML or XML beside them, without preparing."""
     roots = FolderDataset(real_data("osr-roots"), "test")
     assert len(roots) == 5
     assert roots[0].skeleton.is_tree

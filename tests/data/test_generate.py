@@ -15,8 +15,8 @@ import yaml
 
 from treeformer import TreeformerError
 from treeformer.data import FolderDataset
-from treeformer.data.generate import synth
-from treeformer.synthetic import SPLITS, picture
+from treeformer.data.generate import generate
+from treeformer.synthetic import SPLITS, make_image
 
 SIZE = (80, 64)
 
@@ -27,14 +27,14 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_what_it_writes(tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
-    report = synth(tmp_path / "s", count=3, seed=120_000, size=SIZE, progress=lambda *call: calls.append(call))
+    report = generate(tmp_path / "s", count=3, seed=120_000, size=SIZE, progress=lambda *call: calls.append(call))
     stems = ["120000", "120001", "120002"]
     names = {f"{stem}{suffix}" for stem in stems for suffix in (".png", ".json")} | {"dataset.yaml"}
     assert set(contents(tmp_path / "s")) == names
     assert yaml.safe_load((tmp_path / "s" / "dataset.yaml").read_text()) == {
-        "made_by": "treeformer synth",
+        "made_by": "treeformer generate",
         "preset": "paper",
-        "look": "paper",
+        "style": "paper",
         "seed": 120_000,
         "count": 3,
         "size": [80, 64],
@@ -44,31 +44,31 @@ def test_what_it_writes(tmp_path: Path) -> None:
     assert calls[-1] == (3, 3)
     assert SPLITS["test"][0] == 120_000
     for sample, seed in zip(FolderDataset(tmp_path / "s"), SPLITS["test"], strict=False):
-        image, skeleton = picture("paper", "paper", seed, SIZE)
+        image, skeleton = make_image("paper", "paper", seed, SIZE)
         assert np.array_equal(sample.image, image)
         assert sample.skeleton == skeleton.replace(image_name=sample.name)
 
 
 def test_workers_and_resuming_give_the_same_files(tmp_path: Path) -> None:
-    synth(tmp_path / "one", count=20, size=SIZE)
-    synth(tmp_path / "two", count=20, size=SIZE, workers=2)
-    synth(tmp_path / "none", count=20, size=SIZE, workers=0)
+    generate(tmp_path / "one", count=20, size=SIZE)
+    generate(tmp_path / "two", count=20, size=SIZE, workers=2)
+    generate(tmp_path / "none", count=20, size=SIZE, workers=0)
     assert contents(tmp_path / "one") == contents(tmp_path / "two") == contents(tmp_path / "none")
 
-    synth(tmp_path / "three", count=5, size=SIZE)
+    generate(tmp_path / "three", count=5, size=SIZE)
     (tmp_path / "three" / "000002.json").unlink()  # half a pair is made anew
     (tmp_path / "three" / ".000004-x.png").write_bytes(b"left by a kill")
     kept = (tmp_path / "three" / "000000.png").stat().st_mtime_ns
-    report = synth(tmp_path / "three", count=20, size=SIZE)
+    report = generate(tmp_path / "three", count=20, size=SIZE)
     assert (report.made, report.kept) == (16, 4)
     assert (tmp_path / "three" / "000000.png").stat().st_mtime_ns == kept
     (tmp_path / "three" / ".000004-x.png").unlink()
     assert contents(tmp_path / "one") == contents(tmp_path / "three")
 
-    assert str(report).endswith("three: 16 pictures made, 4 were there")
-    assert str(synth(tmp_path / "three", count=21, size=SIZE)).endswith("three: 1 picture made, 20 were there")
+    assert str(report).endswith("three: 16 images made, 4 were there")
+    assert str(generate(tmp_path / "three", count=21, size=SIZE)).endswith("three: 1 image made, 20 were there")
 
-    fewer = synth(tmp_path / "one", count=7, size=SIZE)
+    fewer = generate(tmp_path / "one", count=7, size=SIZE)
     assert (fewer.made, fewer.kept) == (0, 7)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
@@ -76,41 +76,41 @@ def test_workers_and_resuming_give_the_same_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"look": "photo"}, "was made with look paper, not photo"),
+        ({"style": "photo"}, "was made with style paper, not photo"),
         ({"preset": "vine"}, "was made with preset paper, not vine"),
         ({"seed": 7}, "was made with seed 0, not 7"),
         ({"size": (64, 80)}, r"was made with size \[80, 64\], not \[64, 80\]"),
     ],
 )
 def test_another_recipe_is_an_error(tmp_path: Path, change, message) -> None:
-    synth(tmp_path, count=1, size=SIZE)
+    generate(tmp_path, count=1, size=SIZE)
     before = contents(tmp_path)
     with pytest.raises(TreeformerError, match=message):
-        synth(tmp_path, **({"count": 1, "size": SIZE} | change))
+        generate(tmp_path, **({"count": 1, "size": SIZE} | change))
     assert contents(tmp_path) == before
 
 
 def test_folders_that_are_not_to_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
     with pytest.raises(TreeformerError, match="holds other files"):
-        synth(tmp_path, count=1, size=SIZE)
+        generate(tmp_path, count=1, size=SIZE)
     with pytest.raises(TreeformerError, match="is a file"):
-        synth(tmp_path / "letter.txt", count=1, size=SIZE)
+        generate(tmp_path / "letter.txt", count=1, size=SIZE)
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "dataset.yaml").write_text("[1, 2")
     with pytest.raises(TreeformerError, match=r"dataset\.yaml: not YAML"):
-        synth(tmp_path / "set", count=1, size=SIZE)
+        generate(tmp_path / "set", count=1, size=SIZE)
     (tmp_path / "set" / "dataset.yaml").write_text("- 1")
     with pytest.raises(TreeformerError, match=r"dataset\.yaml: not a table"):
-        synth(tmp_path / "set", count=1, size=SIZE)
+        generate(tmp_path / "set", count=1, size=SIZE)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"count": 0}, {"workers": -1}, {"preset": "tulip"}, {"look": "oil"}, {"seed": -1}, {"size": (8, 8)}]
+    "wrong", [{"count": 0}, {"workers": -1}, {"preset": "tulip"}, {"style": "oil"}, {"seed": -1}, {"size": (8, 8)}]
 )
 def test_a_wrong_choice_writes_nothing(tmp_path: Path, wrong) -> None:
     with pytest.raises(TreeformerError) as error:
-        synth(tmp_path / "s", **({"count": 1, "size": SIZE} | wrong))
+        generate(tmp_path / "s", **({"count": 1, "size": SIZE} | wrong))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "s").exists()
 
@@ -141,5 +141,5 @@ def test_an_interrupt_leaves_whole_pairs_only(tmp_path: Path) -> None:
     dataset = FolderDataset(tmp_path / "s")
     assert dataset.skipped == []
     assert len(dataset) < 4000
-    report = synth(tmp_path / "s", count=len(dataset), size=(80, 64))
+    report = generate(tmp_path / "s", count=len(dataset), size=(80, 64))
     assert report.kept > 0

@@ -189,7 +189,7 @@ def test_any_drawing_comes_to_a_forest_that_covers_it(seed: int, count: int) -> 
     snapped, _ = snap(merged)
     skeleton = skeleton_of(without(snapped, too_short(snapped)), NOTHING)
     assert skeleton.is_forest
-    assert len(skeleton.bases) == len({one.plant for one in lines})
+    assert len(skeleton.component_root) == len({one.plant for one in lines})
     drawn_px = sum(one.length for one in lines)
     # A snap may add its own short way to each line.
     assert skeleton.length <= drawn_px - overlaps.merged_px + 2 * LOOSEST_OVERLAP_PX * count + 1e-6
@@ -220,12 +220,12 @@ def test_a_tip_goes_to_the_plant_whose_root_bends_least() -> None:
 def test_two_sides_of_a_seed_become_one_base() -> None:
     main = [line([(100, 50), (90, 120)]), line([(100, 50), (100, 130)])]
     near = line([(100.5, 50), (130, 120)])
-    beside = [line([(110, 55), (140, 100)]), line([(110, 55), (150, 90)])]
+    parallel = [line([(110, 55), (140, 100)]), line([(110, 55), (150, 90)])]
     far = line([(160, 50), (160, 120)])
-    lines, joined = one_base_a_plant([*main, near, *beside, far])
+    lines, joined = one_base_a_plant([*main, near, *parallel, far])
     assert joined == 3
     skeleton = skeleton_of(lines, NOTHING)
     assert skeleton.is_forest
-    assert len(skeleton.bases) == 2  # the far one stays by itself
+    assert len(skeleton.component_root) == 2  # the far one stays by itself
     assert [one.points[0].tolist() for one in lines] == [[100, 50]] * 4 + [[110, 55], [160, 50]]
     assert lines[4].parent == 3

@@ -1,4 +1,4 @@
-"""Public sets turned into folder data sets: small made-up sets in exactly their layouts, and a few real pictures."""
+"""Public sets turned into folder data sets: small made-up sets in exactly their layouts, and a few real images."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from treeformer.data.prepare.barley_roots import validation_plates
 RNG = np.random.default_rng(0)
 
 
-def add_picture(path: Path, size: tuple[int, int]) -> None:
-    """A small picture of its own, enlarged; as JPEG, like the real ones."""
+def add_image(path: Path, size: tuple[int, int]) -> None:
+    """A small image of its own, enlarged; as JPEG, like the real ones."""
     path.parent.mkdir(parents=True, exist_ok=True)
     small = Image.fromarray(RNG.integers(0, 256, (8, 8, 3), dtype=np.uint8))
     small.resize(size).save(path)
@@ -46,7 +46,7 @@ def barley(tmp_path: Path) -> Path:
     star = [[(200, 100), (180, 500)], [(200, 100), (300, 480)]]
     for folder, stems in (("train", ("401", "401R", "402", "403R", "404", "405R")), ("test", ("450", "450R"))):
         for stem in stems:
-            add_picture(source / folder / f"{stem}.jpg", (720, 768))
+            add_image(source / folder / f"{stem}.jpg", (720, 768))
             (source / folder / f"{stem}.rsml").write_text(barley_rsml([star, []]))
     return source
 
@@ -55,17 +55,17 @@ def test_the_folder_and_its_report(barley: Path, tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
     report = prepare("barley-roots", barley, tmp_path / "out", size=384, progress=lambda *call: calls.append(call))
     assert calls == [(done, 8) for done in range(9)]
-    assert report.pictures == {"train": 4, "valid": 2, "test": 2}
-    assert check_splits(tmp_path / "out") == report.pictures
+    assert report.images == {"train": 4, "valid": 2, "test": 2}
+    assert check_splits(tmp_path / "out") == report.images
     text = (tmp_path / "out" / "report.txt").read_text()
     assert text == f"{report}\n"
     assert text.count("1 plant without roots") == 8
     assert yaml.safe_load((tmp_path / "out" / "dataset.yaml").read_text()) == {
         "made_by": "treeformer prepare barley-roots",
-        "licence": "GPL-3.0",
+        "license": "GPL-3.0",
         "size": 384,
         "spacing_px": 8.0,
-        "plants": "forest",
+        "one_image_per_plant": False,
         "merge_overlaps": True,
         "plate": r"\d+",
     }
@@ -74,7 +74,7 @@ def test_the_folder_and_its_report(barley: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_pictures_and_skeletons_shrink_together(barley: Path, tmp_path: Path) -> None:
+def test_images_and_skeletons_shrink_together(barley: Path, tmp_path: Path) -> None:
     prepare("barley-roots", barley, tmp_path / "out", size=384)
     for sample in samples(FolderDataset(tmp_path / "out", "test")):
         assert sample.image.shape == (384, 360, 3)
@@ -86,7 +86,7 @@ def test_pictures_and_skeletons_shrink_together(barley: Path, tmp_path: Path) ->
         assert np.median(skeleton.edge_length) == pytest.approx(8, abs=0.3)
 
 
-def test_a_small_picture_is_not_enlarged_and_nodes_may_stay(barley: Path, tmp_path: Path) -> None:
+def test_a_small_image_is_not_enlarged_and_nodes_may_stay(barley: Path, tmp_path: Path) -> None:
     prepare("barley-roots", barley, tmp_path / "out", size=2000, spacing_px=0, merge_overlaps=False)
     sample = FolderDataset(tmp_path / "out", "test")[0]
     assert sample.image.shape == (768, 720, 3)
@@ -103,8 +103,8 @@ def test_both_dates_of_a_plate_go_together(barley: Path, tmp_path: Path) -> None
 
 
 def test_ten_plates_are_for_validation() -> None:
-    pictures = [Path(f"{number}{date}.jpg") for number in range(95, 125) for date in ("", "R")]
-    chosen = validation_plates(pictures)
+    images = [Path(f"{number}{date}.jpg") for number in range(95, 125) for date in ("", "R")]
+    chosen = validation_plates(images)
     assert len(chosen) == 10
     assert chosen == {str(number) for number in range(96, 125, 3)}
 
@@ -117,7 +117,7 @@ def test_writing_again_and_otherwise(barley: Path, tmp_path: Path) -> None:
     with pytest.raises(TreeformerError, match="was made with size 512, not 256"):
         prepare("barley-roots", barley, tmp_path / "out", size=256)
     (barley / "test" / "450R.jpg").unlink()
-    with pytest.raises(TreeformerError, match="pictures of another run"):
+    with pytest.raises(TreeformerError, match="images of another run"):
         prepare("barley-roots", barley, tmp_path / "out")
 
 
@@ -128,29 +128,29 @@ def test_what_is_broken_is_dropped_and_said(barley: Path, tmp_path: Path) -> Non
     (barley / "train" / "405R.rsml").unlink()
     (barley / "test" / "450R.rsml").write_text(barley_rsml([[]]))
     report = prepare("barley-roots", barley, tmp_path / "out")
-    assert report.pictures == {"train": 2, "test": 1}
+    assert report.images == {"train": 2, "test": 1}
     dropped = "\n".join(report.notes.dropped)
     for word in ("402.jpg", "403R.rsml", "404.rsml: node 1 at (900.0, 10.0) is outside", "405R.jpg: no skeleton file"):
         assert word in dropped
-    assert "test/450R.jpg: the picture: it has no roots" in dropped
+    assert "test/450R.jpg: the image: it has no roots" in dropped
     assert all("\n" not in line for line in report.notes.dropped)
 
 
 def test_a_leak_in_the_source_stops_it_before_anything_is_written(barley: Path, tmp_path: Path) -> None:
     shutil.copy(barley / "train" / "401.jpg", barley / "test" / "499.jpg")
     shutil.copy(barley / "train" / "401.rsml", barley / "test" / "499.rsml")
-    with pytest.raises(TreeformerError, match=r"499\.jpg \(test\) is the same picture as .*401\.jpg"):
+    with pytest.raises(TreeformerError, match=r"499\.jpg \(test\) is the same image as .*401\.jpg"):
         prepare("barley-roots", barley, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_one_plant_a_crop(barley: Path, tmp_path: Path) -> None:
-    """Plants that stand apart have a picture each; one that others grow into has none."""
+    """Plants that stand apart have an image each; one that others grow into has none."""
     apart = [[[(100, 100), (90, 300)]], [[(400, 100), (440, 300)]]]
     crossing = [[[(100, 100), (300, 300)]], [[(300, 100), (100, 300)]]]
     for stem, plants in (("401", apart), ("401R", crossing)):
         (barley / "train" / f"{stem}.rsml").write_text(barley_rsml(plants))
-    report = prepare("barley-roots", barley, tmp_path / "out", size=768, plants="crop")
+    report = prepare("barley-roots", barley, tmp_path / "out", size=768, one_image_per_plant=True)
     names = {path.name for path in (tmp_path / "out" / "train").glob("40*.png")}
     assert {"401-1.png", "401-2.png"} <= names
     assert not {"401R-1.png", "401R-2.png"} & names
@@ -176,10 +176,10 @@ def test_osr_roots_layout(tmp_path: Path) -> None:
         f'<rootnavspline><point x="1" y="1" /></rootnavspline></geometry>{lateral}</root></plant></scene></rsml>'
     )
     for split, stem in (("train", "B_1"), ("valid", "A_1"), ("test", "C_1")):
-        add_picture(tmp_path / "osr" / split / f"{stem}.jpg", (1916, 2500))
+        add_image(tmp_path / "osr" / split / f"{stem}.jpg", (1916, 2500))
         (tmp_path / "osr" / split / f"{stem}.rsml").write_text(rsml)
     report = prepare("osr-roots", tmp_path / "osr", tmp_path / "out")
-    assert report.pictures == {"train": 1, "valid": 1, "test": 1}
+    assert report.images == {"train": 1, "valid": 1, "test": 1}
     sample = FolderDataset(tmp_path / "out", "valid")[0]
     assert sample.image.shape == (1024, 785, 3)
     skeleton = sample.skeleton
@@ -199,10 +199,10 @@ def test_branch_trees_layout(tmp_path: Path) -> None:
         "<level1><branch0>[(252.0, 300.0), (400.0, 200.0)]</branch0></level1></file>"
     )
     for number in range(21):
-        add_picture(source / f"pic{number}.jpg", (512, 512))
+        add_image(source / f"pic{number}.jpg", (512, 512))
         (source / f"pic{number}.xml").write_text(xml)
     report = prepare("branch-trees", source, tmp_path / "out")
-    assert report.pictures == {"train": 19, "valid": 2}
+    assert report.images == {"train": 19, "valid": 2}
     assert {path.stem for path in (tmp_path / "out" / "valid").glob("*.png")} == {"pic9", "pic19"}
     for sample in samples(FolderDataset(tmp_path / "out", "train")):
         assert sample.image.shape == (512, 512, 3)
@@ -211,7 +211,7 @@ def test_branch_trees_layout(tmp_path: Path) -> None:
 
 
 def vine_annotation(width: int) -> str:
-    """A trunk, a cane and two shoots, as 3D2cut writes them, at a picture width of 1008 or another."""
+    """A trunk, a cane and two shoots, as 3D2cut writes them, at an image width of 1008 or another."""
     places = [(500, 700), (500, 500), (500, 400), (300, 380), (700, 390), (300, 100)]
     parents = [None, 0, 1, 2, 2, 3]
     kinds = ["rootCrown", "branchNode", "branchNode", "branchNode", "growingTip", "pruningCut"]
@@ -230,15 +230,15 @@ def vine_annotation(width: int) -> str:
 
 @pytest.mark.parametrize(("width", "count", "by_split"), [(1008, 21, (19, 2)), (2016, 3, (2, 1))])
 def test_single_guyot_layout(tmp_path: Path, width: int, count: int, by_split: tuple[int, int]) -> None:
-    """Half of 1008×756 whatever the pictures' own size, the annotation's nodes, the paper's split in proportion."""
+    """Half of 1008×756 whatever the images' own size, the annotation's nodes, the paper's split in proportion."""
     source = tmp_path / "guyot"
     for folder, in_folder in (("01-TrainAndValidationSet", count), ("02-IndependentTestSet", 2)):
         for number in range(in_folder):
             stem = f"Set04_IMG_{number:04d}" if folder.startswith("01") else f"Set07_IMG_{number:04d}"
-            add_picture(source / folder / f"{stem}.jpeg", (width, width * 3 // 4))
+            add_image(source / folder / f"{stem}.jpeg", (width, width * 3 // 4))
             (source / folder / f"{stem}_annotation.json").write_text(vine_annotation(width))
     report = prepare("single-guyot", source, tmp_path / "out")
-    assert report.pictures == {"train": by_split[0], "valid": by_split[1], "test": 2}
+    assert report.images == {"train": by_split[0], "valid": by_split[1], "test": 2}
     assert report.notes.dropped == []
     sample = FolderDataset(tmp_path / "out", "test")[0]
     assert sample.name == "test/Set07_IMG_0000.png"
@@ -257,15 +257,15 @@ def test_a_plant_of_a_single_node_has_no_crop(tmp_path: Path) -> None:
     lone = {"FeatureID": 99, "ParentID": None, "FeatureCoordinates": [20, 20]}
     annotation["VineImage"][0]["VineFeature"][0].append(lone)
     for folder in ("01-TrainAndValidationSet", "02-IndependentTestSet"):
-        add_picture(tmp_path / "guyot" / folder / f"{folder}.jpeg", (1008, 756))
+        add_image(tmp_path / "guyot" / folder / f"{folder}.jpeg", (1008, 756))
         (tmp_path / "guyot" / folder / f"{folder}_annotation.json").write_text(json.dumps(annotation))
-    report = prepare("single-guyot", tmp_path / "guyot", tmp_path / "out", plants="crop")
-    assert sum(report.pictures.values()) == 2
+    report = prepare("single-guyot", tmp_path / "guyot", tmp_path / "out", one_image_per_plant=True)
+    assert sum(report.images.values()) == 2
     assert [line.split(": ", 1)[1] for line in report.notes.dropped] == ["plant 1: it has no length"] * 2
 
 
-def test_the_split_of_the_paper_for_its_number_of_pictures(tmp_path: Path) -> None:
-    """1,248 pictures in the first folder: 1,185 for training and 63 for validation; 255 for the test."""
+def test_the_split_of_the_paper_for_its_number_of_images(tmp_path: Path) -> None:
+    """1,248 images in the first folder: 1,185 for training and 63 for validation; 255 for the test."""
     from treeformer.data.prepare.single_guyot import find
 
     for folder, count in (("01-TrainAndValidationSet", 1248), ("02-IndependentTestSet", 255)):
@@ -286,9 +286,8 @@ def test_the_split_of_the_paper_for_its_number_of_pictures(tmp_path: Path) -> No
         ("wheat-roots", {}, "no public set 'wheat-roots': choose one of osr-roots, barley-roots"),
         ("barley-roots", {"size": 8}, "32 px or more, not 8"),
         ("barley-roots", {"spacing_px": -1}, "spacing must be from 0"),
-        ("barley-roots", {"plants": "each"}, "forest or crop, not 'each'"),
         ("osr-roots", {"source": "nowhere"}, "nowhere: no such folder"),
-        ("osr-roots", {"source": "."}, "no picture of osr-roots with its annotation"),
+        ("osr-roots", {"source": "."}, "no image of osr-roots with its annotation"),
         ("single-guyot", {"source": "."}, "no folder 01-TrainAndValidationSet in it"),
     ],
 )
@@ -314,15 +313,15 @@ def test_real_barley(real_data, tmp_path: Path) -> None:
         real_data("barley-roots"), tmp_path / "source", ["train/426", "train/604", "train/633R", "test/450"]
     )
     report = prepare("barley-roots", source, tmp_path / "out")
-    assert sum(report.pictures.values()) == 4
+    assert sum(report.images.values()) == 4
     by_plate = {
         sample.name.split("/")[1].removesuffix(".png"): sample.skeleton
-        for split in report.pictures
+        for split in report.images
         for sample in samples(FolderDataset(tmp_path / "out", split))
     }
     for skeleton in by_plate.values():
         assert skeleton.is_forest
-        assert len(skeleton.bases) == len(skeleton.plants)  # one tree a plant
+        assert len(skeleton.component_root) == len(skeleton.plants)  # one tree a plant
     tips = by_plate["426"].degree == 1
     tips[by_plate["426"].roots] = False
     assert tips.sum() == 9  # and no longer 27
@@ -341,6 +340,6 @@ def test_real_osr(real_data, tmp_path: Path) -> None:
     assert skeleton.edge_length.max() < 12
 
 
-def test_every_set_has_a_licence() -> None:
+def test_every_set_has_a_license() -> None:
     assert set(SETS) == {"osr-roots", "barley-roots", "branch-trees", "single-guyot"}
-    assert all(one.licence for one in SETS.values())
+    assert all(one.license for one in SETS.values())

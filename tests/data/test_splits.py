@@ -48,13 +48,13 @@ def test_one_plate_in_two_splits(folder: Path) -> None:
         check_splits(folder)
 
 
-def test_one_picture_under_two_names(folder: Path) -> None:
+def test_one_image_under_two_names(folder: Path) -> None:
     move(folder, "train/13", "valid/99", copy=True)
-    with pytest.raises(TreeformerError, match=r"valid/99\.png \(valid\) is the same picture as .*train/13\.png"):
+    with pytest.raises(TreeformerError, match=r"valid/99\.png \(valid\) is the same image as .*train/13\.png"):
         check_splits(folder)
 
 
-def test_the_same_picture_twice_in_one_split_is_no_leak(folder: Path) -> None:
+def test_the_same_image_twice_in_one_split_is_no_leak(folder: Path) -> None:
     move(folder, "train/13", "train/99", copy=True)
     assert check_splits(folder)["train"] == 4
 

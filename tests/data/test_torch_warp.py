@@ -1,4 +1,4 @@
-"""The quick warp of training pictures against Pillow's."""
+"""The quick warp of training images against Pillow's."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from treeformer import Skeleton, data
 from treeformer.data import augmentation as augment
 from treeformer.data.config import DataConfig, SourceConfig
 from treeformer.data.datasets import write_pair
-from treeformer.data.mixture import FixedPictures, PictureStream, into_frame
+from treeformer.data.mixture import EvalDataset, MixtureDataset, into_frame
 from treeformer.data.torch_warp import warp
 
 
 def photograph(width: int, height: int, seed: int = 0) -> np.ndarray:
-    """Smooth blots with noise on them, so that neighbours differ by little, and by much."""
+    """Smooth blots with noise on them, so that neighbors differ by little, and by much."""
     rng = np.random.default_rng(seed)
     blots = Image.fromarray(rng.integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8))
     smooth = np.asarray(blots.resize((width, height), Image.Resampling.BICUBIC))
@@ -27,12 +27,12 @@ def photograph(width: int, height: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("name", sorted(augment.PRESETS))
 @pytest.mark.parametrize("size", [(96, 64), (300, 200), (128, 128)])
 def test_it_is_the_warp_of_pillow_but_for_rounding(name: str, size: tuple[int, int]) -> None:
-    picture = photograph(*size)
+    image = photograph(*size)
     preset = dataclasses.replace(augment.PRESETS[name], frame=(128, 128))
     differ = []
     for seed in range(30):
         affine, frame = preset.draw_map(size, np.zeros((0, 2)), np.random.default_rng(seed))
-        quick, slow = (make(picture, affine, frame).astype(int) for make in (warp, augment.warp))
+        quick, slow = (make(image, affine, frame).astype(int) for make in (warp, augment.warp))
         assert quick.shape == slow.shape == (128, 128, 3)
         difference = np.abs(quick - slow)
         differ.append((difference > 0).mean())
@@ -41,12 +41,12 @@ def test_it_is_the_warp_of_pillow_but_for_rounding(name: str, size: tuple[int, i
     assert np.mean(differ) < 0.002
 
 
-def test_one_colour_stays_that_colour() -> None:
+def test_one_color_stays_that_color() -> None:
     """Weights that add up to less than one by their rounding would make it darker."""
     for level in (1, 100, 255):
-        picture = np.full((90, 70, 3), level, dtype=np.uint8)
+        image = np.full((90, 70, 3), level, dtype=np.uint8)
         affine, frame = augment.ROOTS.draw_map((70, 90), np.zeros((0, 2)), np.random.default_rng(level))
-        assert (warp(picture, affine, frame) == level).all()
+        assert (warp(image, affine, frame) == level).all()
 
 
 def test_the_planes_of_the_result_lie_as_a_batch_wants_them() -> None:
@@ -55,12 +55,12 @@ def test_the_planes_of_the_result_lie_as_a_batch_wants_them() -> None:
     assert result.dtype == np.uint8
 
 
-def test_the_picture_given_is_left_alone() -> None:
-    picture = photograph(80, 60)
-    picture.flags.writeable = False
-    before = picture.copy()
-    warp(picture, [[1.0, 0.0, 3.5], [0.0, 1.0, 2.0]], (64, 48))[:] = 0
-    assert np.array_equal(picture, before)
+def test_the_image_given_is_left_alone() -> None:
+    image = photograph(80, 60)
+    image.flags.writeable = False
+    before = image.copy()
+    warp(image, [[1.0, 0.0, 3.5], [0.0, 1.0, 2.0]], (64, 48))[:] = 0
+    assert np.array_equal(image, before)
 
 
 @pytest.fixture
@@ -75,22 +75,22 @@ def folder(tmp_path):
 
 def test_the_stream_draws_what_the_augmentation_does(folder) -> None:
     source = SourceConfig(path=str(folder), split="", augmentation="roots")
-    stream = PictureStream([source], DataConfig(image_size=128, max_nodes=64), 7)
+    stream = MixtureDataset([source], DataConfig(image_size=128, max_nodes=64), 7)
     roots = dataclasses.replace(augment.ROOTS, frame=(128, 128))
     for position in range(10):
         rng = np.random.default_rng([7, position])
         rng.random()  # which source
         sample = data.FolderDataset(folder)[int(rng.integers(3))]
-        picture, skeleton = roots(sample.image, sample.skeleton, rng)
+        image, skeleton = roots(sample.image, sample.skeleton, rng)
         ours, _ = stream[position]
         assert ours.skeleton == skeleton
-        difference = np.abs(ours.image.astype(int) - picture)
-        assert (difference > 2).any(axis=2).sum() <= 1  # contrast makes two grey levels of one
+        difference = np.abs(ours.image.astype(int) - image)
+        assert (difference > 2).any(axis=2).sum() <= 1  # contrast makes two gray levels of one
         assert (difference > 0).mean() < 0.004
 
 
-def test_pictures_of_validation_are_those_of_pillow(folder) -> None:
+def test_images_of_validation_are_those_of_pillow(folder) -> None:
     source = SourceConfig(path=str(folder), split="", augmentation="roots")
-    fixed, _ = FixedPictures([source], DataConfig(image_size=64, max_nodes=64))[0]
+    fixed, _ = EvalDataset([source], DataConfig(image_size=64, max_nodes=64))[0]
     image = data.FolderDataset(folder)[0].image
     assert np.array_equal(fixed.image, augment.warp(image, into_frame((120, 90), (64, 64)), (64, 64)))

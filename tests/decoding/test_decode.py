@@ -51,7 +51,7 @@ def test_without_the_constraint_the_likely_edges_are_kept(numbers):
         (a, b) for a, i in enumerate(kept) for b, j in enumerate(kept) if a < b and bounded[i, j] + bounded[j, i] < 0
     }
     assert {tuple(edge) for edge in skeleton.edges.tolist()} == expected
-    assert len(skeleton.roots) == len(set(skeleton.piece.tolist()))
+    assert len(skeleton.roots) == len(set(skeleton.component.tolist()))
 
 
 def test_without_the_constraint_the_likeliest_node_of_each_piece_is_its_root():
@@ -94,16 +94,16 @@ def test_a_second_plant_needs_a_root_that_is_likelier_than_the_edge_to_it():
 
 def test_a_root_alone_beside_a_plant_is_left_out_where_an_edge_to_it_is_likely():
     for options in ({}, {"distance_cost": True}):
-        beside = decode([1] * 4, 9 * LINE, costs(e01=-4, e12=-4, e13=-1), [9, -3, -3, 3], **options)
-        assert beside.edges.tolist() == [[0, 1], [1, 2]]
-        assert beside.roots.tolist() == [0]
-        assert len(beside) == 3
+        parallel = decode([1] * 4, 9 * LINE, costs(e01=-4, e12=-4, e13=-1), [9, -3, -3, 3], **options)
+        assert parallel.edges.tolist() == [[0, 1], [1, 2]]
+        assert parallel.roots.tolist() == [0]
+        assert len(parallel) == 3
     seedling = decode([1] * 4, LINE, costs(e01=-4, e12=-4, e13=1), [9, -3, -3, 3])
     assert seedling.roots.tolist() == [0, 3], "one that no edge ties to others may have just emerged"
     two = decode([1] * 4, LINE, costs(e01=-4, e23=-1), [9, -3, 3, 4])
     assert (len(two), two.roots.tolist()) == (3, [0, 2]), "of two of them one stays"
     assert decode([1] * 4, LINE, costs(e01=-4, e12=-4, e13=-1), [9, -3, -3, 3], single_plant=True).is_tree
-    assert decode([1], LINE[:1], [[0]], [9]).roots.tolist() == [0], "and so does the only node of a picture"
+    assert decode([1], LINE[:1], [[0]], [9]).roots.tolist() == [0], "and so does the only node of an image"
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 1, 3, 2], [3, 2, 1, 0]])
@@ -246,14 +246,14 @@ def test_pieces_that_no_tile_ties_together():
 @example(seed=0, count=180, pieces=2)
 def test_gaps_are_the_shortest_there_are(seed, count, pieces):
     random = np.random.default_rng(seed)
-    points, piece = random.random((count, 2)), random.integers(0, pieces, count)
-    edges = shortest_gaps(points, piece)
+    points, component = random.random((count, 2)), random.integers(0, pieces, count)
+    edges = shortest_gaps(points, component)
     # The twin: Kruskal over all pairs, those within a piece for nothing.
-    label, total = piece.copy(), 0.0
+    label, total = component.copy(), 0.0
     gap = np.hypot(*(points[:, None] - points[None]).transpose(2, 0, 1))
     for i, j in sorted(np.ndindex(count, count), key=lambda pair: gap[pair]):
         if label[i] != label[j]:
             total += gap[i, j]
             label[label == label[j]] = label[i]
-    assert len(edges) == len(set(piece.tolist())) - 1
+    assert len(edges) == len(set(component.tolist())) - 1
     assert gap[edges[:, 0], edges[:, 1]].sum() == pytest.approx(total)

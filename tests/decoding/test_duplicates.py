@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treeformer.decoding.duplicates import RADIUS_PX, SURE, UNLIKELY_EDGE, without_doubles
+from treeformer.decoding.duplicates import RADIUS_PX, SURE, UNLIKELY_EDGE, suppress_duplicates
 
 
 def slowly(score, points, cost, threshold):
     """From the likeliest node on: it stays unless it is unsure and a double of one that stays."""
     count = len(score)
-    neighbours = [
+    neighbors = [
         {k for k in range(count) if k != node and cost[node, k] < 0 and min(score[k], score[node]) >= threshold}
         for node in range(count)
     ]
@@ -21,7 +21,7 @@ def slowly(score, points, cost, threshold):
         doubled = any(
             np.hypot(*(points[node] - points[other])) <= RADIUS_PX
             and cost[node, other] > UNLIKELY_EDGE
-            and (not neighbours[node] or neighbours[node] & neighbours[other])
+            and (not neighbors[node] or neighbors[node] & neighbors[other])
             for other in stays
         )
         if score[node] >= SURE or not doubled:
@@ -38,15 +38,15 @@ def test_it_agrees_with_a_slow_twin(count, seed, side, share_known):
     pair_cost = rng.normal(1, 2, len(known))
     cost = np.full((count, count), np.inf)
     cost[known[:, 0], known[:, 1]] = cost[known[:, 1], known[:, 0]] = pair_cost
-    assert without_doubles(score, points, known, pair_cost, 0.3).tolist() == slowly(score, points, cost, 0.3)
+    assert suppress_duplicates(score, points, known, pair_cost, 0.3).tolist() == slowly(score, points, cost, 0.3)
 
 
-def test_sure_nodes_a_tip_at_its_junction_and_nodes_with_neighbours_of_their_own_stay():
+def test_sure_nodes_a_tip_at_its_junction_and_nodes_with_neighbors_of_their_own_stay():
     points = np.array([(0.0, 0), (4, 0), (40, 0), (80, 0)])
     pairs = np.array([(0, 1), (0, 2), (1, 2), (1, 3)])
 
     def left(score, *cost):
-        return without_doubles(np.array(score), points, pairs, np.array(cost, float), 0.3).tolist()
+        return suppress_duplicates(np.array(score), points, pairs, np.array(cost, float), 0.3).tolist()
 
     assert left([0.9, 0.6, 0.8, 0.8], 9, -2, -2, 9) == [0.9, 0.6, 0.8, 0.8], "sure"
     assert left([0.9, 0.4, 0.8, 0.8], -2, -2, -2, 9) == [0.9, 0.4, 0.8, 0.8], "a tip at its junction"
@@ -58,4 +58,4 @@ def test_sure_nodes_a_tip_at_its_junction_and_nodes_with_neighbours_of_their_own
 
 def test_nothing_stays_nothing():
     empty = np.empty((0, 2))
-    assert without_doubles(np.empty(0), empty, empty.astype(int), np.empty(0), 0.3).tolist() == []
+    assert suppress_duplicates(np.empty(0), empty, empty.astype(int), np.empty(0), 0.3).tolist() == []

@@ -40,12 +40,12 @@ def kruskal(cost: np.ndarray, real: np.ndarray) -> list[list[int]]:
     with np.errstate(invalid="ignore"):
         mean = cost / 2 + cost.T / 2
     edges = sorted((mean[i, j], i, j) for i, j in combinations(np.flatnonzero(real).tolist(), 2) if mean[i, j] < np.inf)
-    piece = list(range(len(cost)))
+    component = list(range(len(cost)))
     tree = []
     for _, i, j in edges:
-        if piece[i] != piece[j]:
+        if component[i] != component[j]:
             tree.append([i, j])
-            piece = [piece[i] if other == piece[j] else other for other in piece]
+            component = [component[i] if other == component[j] else other for other in component]
     return sorted(tree)
 
 
@@ -161,10 +161,12 @@ def test_a_forest_is_the_cheapest_of_all(nodes):
         graph = nx.Graph(edges.tolist())
         graph.add_nodes_from(range(nodes))
         assert nx.is_forest(graph)
-        assert sorted(len(piece & set(roots.tolist())) for piece in nx.connected_components(graph)) == [1] * len(roots)
+        assert sorted(len(component & set(roots.tolist())) for component in nx.connected_components(graph)) == [
+            1
+        ] * len(roots)
         found = cost[edges[:, 0], edges[:, 1]].sum() + root_cost[roots].sum()
         cheapest = min(
-            sum(cost[i, j] for i, j in pairs) + sum(root_cost[list(piece)].min() for piece in pieces)
+            sum(cost[i, j] for i, j in pairs) + sum(root_cost[list(component)].min() for component in pieces)
             for pairs, pieces in every
         )
         assert found == pytest.approx(cheapest)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.strategies import coordinates, forests
-from treeformer import Axis, Function, Plant, Skeleton
+from treeformer import Axis, AxisFunction, Plant, Skeleton
 
 names = st.text(max_size=8)
 json_values = st.recursive(
@@ -21,7 +21,7 @@ properties = st.dictionaries(names, names, max_size=3)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 functions = st.lists(numbers, max_size=4).flatmap(
     lambda samples: st.builds(
-        Function,
+        AxisFunction,
         name=names,
         samples=st.just(tuple(samples)),
         domain=st.sampled_from(["polyline", "uniform", "length"]),
@@ -33,7 +33,7 @@ functions = st.lists(numbers, max_size=4).flatmap(
 
 @st.composite
 def annotated(draw: st.DrawFn) -> Skeleton:
-    """A forest with everything else a Skeleton has: axes of any shape, plants, a picture, metadata."""
+    """A forest with everything else a Skeleton has: axes of any shape, plants, an image, metadata."""
     skeleton = draw(forests())
     changes: dict[str, Any] = {
         "plant": draw(st.none() | st.just(skeleton.plant_of_node)),

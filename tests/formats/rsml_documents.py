@@ -97,7 +97,7 @@ LIBERAL = """<?xml version='1.0' encoding='UTF-8'?>
             <rootnavspline><point x="9" y="9"/></rootnavspline>
           </geometry>
         </root>
-        <root ACCESSION="x" colour="red"><geometry><polyline>
+        <root ACCESSION="x" color="red"><geometry><polyline>
           <point x="0" y="10" t="1"/><point x="-4.25" y="10" t="2"/></polyline></geometry></root>
         <marker at="3"/>
       </root>

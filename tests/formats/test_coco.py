@@ -1,4 +1,4 @@
-"""COCO: pycocotools opens what is written; files of many pictures give one skeleton a picture."""
+"""COCO: pycocotools opens what is written; files of many images give one skeleton an image."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def write(tmp_path: Path, images: Any, annotations: Any, categories: Any = ()) -
     return path
 
 
-def test_many_pictures(tmp_path: Path):
+def test_many_images(tmp_path: Path):
     path = write(
         tmp_path,
         [image(7), image(3), image(5)],
@@ -75,7 +75,7 @@ def test_many_pictures(tmp_path: Path):
     assert [len(plant) for plant in second.plants] == [3, 3]
     assert third.metadata == {"coco": {"ignored_annotations": 1}}
     assert len(third) == 0
-    with pytest.raises(FormatError, match=r"^set\.json: holds 3 pictures, not one: use read_all"):
+    with pytest.raises(FormatError, match=r"^set\.json: holds 3 images, not one: use read_all"):
         coco.read(path)
 
 
@@ -117,7 +117,7 @@ def test_values_follow_their_keypoints(tmp_path: Path):
     ("images", "annotations", "message"),
     [
         (3, [], "images is 3, not a list"),
-        ([], [], "holds 0 pictures"),
+        ([], [], "holds 0 images"),
         ([{"file_name": "a"}], [], r"images\[0\].id is None"),
         ([image(1)], [annotation(2)], r"annotations\[0\] names image 2, which is not there"),
         ([image(1)], [annotation(1, keypoints=[1, 2])], r"annotations\[0\].keypoints has 2 numbers, not three"),

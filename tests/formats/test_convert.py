@@ -42,12 +42,12 @@ def test_a_file_into_a_folder(tmp_path: Path, y_shape: Skeleton):
 
 @pytest.fixture
 def folder(tmp_path: Path, y_shape: Skeleton) -> Path:
-    """Files of several formats, in folders; among them a picture, a settings file, and one that is cut short."""
+    """Files of several formats, in folders; among them an image, a settings file, and one that is cut short."""
     folder = tmp_path / "in"
     write(y_shape, folder / "one.rsml")
     write(y_shape, folder / "sub" / "zwölf.swc")
     write(y_shape, folder / "sub" / "deeper" / "three.json", format="labelme")
-    (folder / "picture.png").write_bytes(b"\x89PNG")
+    (folder / "image.png").write_bytes(b"\x89PNG")
     (folder / "settings.json").write_text('{"threshold": 1}')
     (folder / "sub" / "broken.json").write_text('{"nodes": [')
     (folder / "sub" / "cycle.swc").write_text("1 0 0 0 0 1 2\n2 0 0 0 0 1 1\n")
@@ -111,7 +111,7 @@ def test_a_file_of_an_earlier_run_is_written_anew(tmp_path: Path, y_shape: Skele
 
 
 def many(path: Path, *image_names: Any) -> Path:
-    """A COCO file of many pictures, one with an edge that COCO holds and SWC does not."""
+    """A COCO file of many images, one with an edge that COCO holds and SWC does not."""
     keypoints = [0, 0, 2, 5, 5, 2, 5, 9, 2]
     edges = {"ring.jpg": [[1, 2], [2, 3], [1, 3]]}
     document = {
@@ -125,14 +125,14 @@ def many(path: Path, *image_names: Any) -> Path:
     return path
 
 
-def test_a_file_of_many_pictures(tmp_path: Path):
+def test_a_file_of_many_images(tmp_path: Path):
     source = many(tmp_path / "set.json", "train/ä 1.jpg", "..\\x\\2.png", "", 'a<b>:"\x00.jpg', "../../etc/passwd.x")
     report = convert(source, tmp_path / "out", to="swc")
     assert report.failures == ()
     assert names(tmp_path / "out") == ["2.swc", "a_b____.swc", "passwd.swc", "set-3.swc", "ä 1.swc"]
 
 
-def test_one_picture_that_fails_does_not_stop_the_others(tmp_path: Path):
+def test_one_image_that_fails_does_not_stop_the_others(tmp_path: Path):
     source = many(tmp_path / "set.json", "a.jpg", "ring.jpg", "sub/a.jpg", "z.jpg")
     report = convert(source, tmp_path / "out", to="swc")
     assert names(tmp_path / "out") == ["a.swc", "z.swc"]
@@ -142,15 +142,15 @@ def test_one_picture_that_fails_does_not_stop_the_others(tmp_path: Path):
     )
 
 
-def test_many_pictures_do_not_fit_into_one_file(tmp_path: Path):
+def test_many_images_do_not_fit_into_one_file(tmp_path: Path):
     report = convert(many(tmp_path / "set.json", "a.jpg", "b.jpg"), tmp_path / "one.swc")
-    assert report.failures == ("set.json: holds several pictures, not one: use read_all, or convert it into a folder",)
+    assert report.failures == ("set.json: holds several images, not one: use read_all, or convert it into a folder",)
     assert names(tmp_path) == ["set.json"]
 
 
-def test_no_pictures(tmp_path: Path):
+def test_no_images(tmp_path: Path):
     report = convert(many(tmp_path / "set.json"), tmp_path / "out", to="swc")
-    assert report.failures == ("set.json: holds no pictures",)
+    assert report.failures == ("set.json: holds no images",)
 
 
 def test_a_single_file_that_fails(tmp_path: Path):

@@ -33,8 +33,8 @@ def test_round_trip(tmp_path: Path, skeleton: Skeleton):
         return {} if values is None else dict(zip(map(frozenset, s.edges.tolist()), values.tolist(), strict=True))
 
     assert of_edges(again, again.edge_score) == of_edges(skeleton, skeleton.edge_score)
-    if skeleton.has_file_axes and len(skeleton.edges):
-        assert again.has_file_axes
+    if skeleton.has_explicit_axes and len(skeleton.edges):
+        assert again.has_explicit_axes
         # The same edges are on one axis; numbers may differ where an axis has no edge.
         ours, theirs = of_edges(skeleton, skeleton.edge_axis), of_edges(again, again.edge_axis)
         assert len(set(ours.values())) == len(set(theirs.values())) == len({(ours[e], theirs[e]) for e in ours})
@@ -48,8 +48,8 @@ def test_pandas_reads_it(tmp_path: Path, comb: Skeleton):
 
 
 def test_axes_come_back_with_their_parents(tmp_path: Path, comb: Skeleton):
-    with_axes = comb.replace(axes=comb.axes, edge_axis=comb.edge_axis)
-    csv_table.write(with_axes, tmp_path / "comb.csv")
+    infer_axes = comb.replace(axes=comb.axes, edge_axis=comb.edge_axis)
+    csv_table.write(infer_axes, tmp_path / "comb.csv")
     assert csv_table.read(tmp_path / "comb.csv").axes == comb.axes
 
 
@@ -62,7 +62,7 @@ def read_text(tmp_path: Path, text: str) -> Skeleton:
     "text",
     [
         "x,y,parent\n0,0,-1\n1,1,0\n2,2,1\n",
-        "X ; Y;parent;colour\n0;0;;green\n\n1;1;0;\n2;2;1.0\n",
+        "X ; Y;parent;color\n0;0;;green\n\n1;1;0;\n2;2;1.0\n",
         "parent\tnode\ty\tx\ntwo\tthree\t2\t2\n\tone\t0\t0\none\ttwo\t1\t1\n",
         '\ufeff"x","y","parent"\r\n"0","0",""\r\n"1","1","0"\r\n"2","2","1"\r\n',
     ],

@@ -54,7 +54,7 @@ def test_the_table_of_formats():
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_every_format_holds_a_picture_without_plants(tmp_path: Path, name: str):
+def test_every_format_holds_a_image_without_plants(tmp_path: Path, name: str):
     path = tmp_path / f"bare soil{FORMATS[name].suffixes[0]}"
     write(Skeleton([], [], node_score=[], edge_score=[], image_size=(40, 30)), path, format=name)
     again = read(path)
@@ -152,10 +152,10 @@ def test_files_that_are_no_files(tmp_path: Path, suffix: str):
 @pytest.mark.parametrize(
     ("data", "kind"),
     [
-        (b"\x89PNG\r\n\x1a\n\x00\x00\x00", "is a PNG picture"),
-        (b"\xff\xd8\xff\xe0\x00\x10JFIF", "is a JPEG picture"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00\x00", "is a PNG image"),
+        (b"\xff\xd8\xff\xe0\x00\x10JFIF", "is a JPEG image"),
         (b"PK\x03\x04\x14\x00", "is a ZIP archive"),
-        (b"BM\x00\x00", "is a BMP picture"),
+        (b"BM\x00\x00", "is a BMP image"),
         (b"1 0 \x00 binary", "is not a text file"),
     ],
 )

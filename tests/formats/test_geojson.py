@@ -27,7 +27,7 @@ def test_round_trip_and_shapely(tmp_path: Path, skeleton: Skeleton):
     assert again.nodes.tolist() == skeleton.nodes.tolist()
     assert graph(again) == graph(skeleton)
     assert plants(again) == plants(skeleton)
-    assert not again.has_file_axes
+    assert not again.has_explicit_axes
     shapes = shapely.from_geojson(path.read_text("utf-8")).geoms
     lines = [shape for shape in shapes if shape.geom_type == "LineString"]
     points = [shape for shape in shapes if shape.geom_type == "Point"]
@@ -50,7 +50,7 @@ def test_any_nodes_and_axes(tmp_path: Path, skeleton: Skeleton):
         named = {-1: None} | {a: (axis.id, axis.label, axis.accession, axis.plant) for a, axis in enumerate(s.axes)}
         return {frozenset(e): named[a] for e, a in zip(s.edges.tolist(), s.edge_axis.tolist(), strict=True)}
 
-    assert again.has_file_axes == skeleton.has_file_axes
+    assert again.has_explicit_axes == skeleton.has_explicit_axes
     assert axis_of_edge(again) == axis_of_edge(skeleton)
 
 

@@ -50,7 +50,7 @@ def test_round_trip_and_networkx(tmp_path: Path, module: ModuleType, skeleton: S
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_picture_names_and_cycles(tmp_path: Path, module: ModuleType, ring: Skeleton):
+def test_image_names_and_cycles(tmp_path: Path, module: ModuleType, ring: Skeleton):
     path = tmp_path / f"a{SUFFIX[module]}"
     named = ring.replace(image_name='Grün & <b>"6".png', image_size=(8, 9))
     module.write(named, path)
@@ -65,7 +65,7 @@ def test_picture_names_and_cycles(tmp_path: Path, module: ModuleType, ring: Skel
 def test_graphml_of_networkx(tmp_path: Path, write, directed: bool):
     theirs = nx.DiGraph() if directed else nx.Graph()
     for name, x in (("stem", 0), ("left", 1.5), ("right", -2)):
-        theirs.add_node(name, x=float(x), y=2.0, colour="green")
+        theirs.add_node(name, x=float(x), y=2.0, color="green")
     theirs.add_edge("stem", "left", weight=3)
     theirs.add_edge("stem", "right", weight=4)
     write(theirs, str(tmp_path / "theirs.graphml"))
@@ -132,8 +132,8 @@ NODE = '<node id="0"><data key="x">1</data><data key="y">1</data></node>'
         (f'<graphml><graph>{NODE}<edge source="0" target="0"/></graph></graphml>', "joins node 0 to itself"),
         ('<graphml><key id="x" attr.type="double"/><graph><node id="0"><data key="x">a</data></node></graph></graphml>',
          "x is 'a', not a value of type double"),
-        ('<graphml><key id="x" attr.type="colour"/><graph><node id="0"><data key="x">a</data></node></graph></graphml>',
-         "the type 'colour' of x"),
+        ('<graphml><key id="x" attr.type="color"/><graph><node id="0"><data key="x">a</data></node></graph></graphml>',
+         "the type 'color' of x"),
     ],
 )  # fmt: skip
 def test_bad_graphml(tmp_path: Path, text: str, message: str):

@@ -148,7 +148,7 @@ def test_every_rule_holds(system: tuple[list[FloatArray], list[int | None], list
     joined = join_axes(lines, parents, plants)
     built = skeleton(joined)  # no loop, no double edge, one root a piece: the constructor checks
     assert built.is_forest
-    assert len(built.bases) == len(joined.roots)
+    assert len(built.component_root) == len(joined.roots)
     part = [nx.Graph() for _ in lines]  # the edges of each axis
     for (u, v), axis in zip(joined.edges.tolist(), joined.edge_axis.tolist(), strict=True):
         assert joined.plant[u] == joined.plant[v] == plants[axis]

@@ -131,7 +131,7 @@ def test_without_groups_each_piece_is_a_plant(tmp_path: Path):
     assert len(skeleton.plants) == 2
 
 
-def test_a_picture_without_shapes_is_an_empty_skeleton(tmp_path: Path):
+def test_a_image_without_shapes_is_an_empty_skeleton(tmp_path: Path):
     assert len(read(tmp_path, [])) == 0
 
 

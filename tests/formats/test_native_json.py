@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.formats.annotated import annotated
 from tests.strategies import graphs
-from treeformer import Axis, FormatError, Function, Plant, Skeleton
+from treeformer import Axis, AxisFunction, FormatError, Plant, Skeleton
 from treeformer.formats import native_json as own_json
 
 SCHEMA = json.loads(files("treeformer.formats").joinpath("skeleton.schema.json").read_text("utf-8"))
@@ -34,7 +34,7 @@ def test_round_trip_of_every_field(tmp_path: Path, skeleton: Skeleton):
     own_json.write(skeleton, path)
     again = own_json.read(path)
     assert again == skeleton
-    assert again.has_file_axes == skeleton.has_file_axes
+    assert again.has_explicit_axes == skeleton.has_explicit_axes
     VALIDATOR.validate(json.loads(path.read_text("utf-8")))
 
 
@@ -56,7 +56,7 @@ def full() -> Skeleton:
         edge_score=[0.25, 0.5, 0.75],
         axes=[
             Axis((0, 1, 2), id="a", label="Hauptwurzel", accession="PO:0020127", properties={"age": "3"}),
-            Axis((1, 3), parent=0, functions=(Function("diameter", (1.0, 2.0), positions=(0.0, 4.5)),)),
+            Axis((1, 3), parent=0, functions=(AxisFunction("diameter", (1.0, 2.0), positions=(0.0, 4.5)),)),
         ],
         edge_axis=[0, 0, 1],
         plant=[0, 0, 0, 0],
@@ -77,7 +77,7 @@ def test_the_file_is_one_to_read(tmp_path: Path):
 
 
 def test_functions_with_unknown_samples(tmp_path: Path):
-    axis = Axis((0, 1), functions=(Function("diameter", (math.nan, 2.0)),))
+    axis = Axis((0, 1), functions=(AxisFunction("diameter", (math.nan, 2.0)),))
     own_json.write(Skeleton([(0, 0), (1, 1)], [(0, 1)], axes=[axis], edge_axis=[0]), tmp_path / "a.json")
     (first, second) = own_json.read(tmp_path / "a.json").axes[0].functions[0].samples
     assert math.isnan(first)
@@ -97,7 +97,7 @@ def test_values_from_numpy_are_plain_numbers(tmp_path: Path):
 
 def test_keys_that_are_not_known_are_ignored(tmp_path: Path):
     path = tmp_path / "later.json"
-    path.write_text('{"format": "treeformer-skeleton", "version": 1, "nodes": [], "edges": [], "colour": "green"}')
+    path.write_text('{"format": "treeformer-skeleton", "version": 1, "nodes": [], "edges": [], "color": "green"}')
     assert own_json.read(path) == Skeleton([], [])
 
 

@@ -12,7 +12,7 @@ import pytest
 from lxml import etree
 
 from tests.formats.rsml_documents import LIBERAL, document, lines_in_file, lines_of, root, written
-from treeformer import Function, Skeleton
+from treeformer import AxisFunction, Skeleton
 from treeformer.formats.rsml import reader as rsml
 from treeformer.formats.rsml.metadata import iso_date, scale
 
@@ -158,9 +158,9 @@ def test_every_spelling_is_read(read_text: Reader) -> None:
     assert lines_of(skeleton) == [[(0, 0), (0, 20)], [(0, 20), (7.5, 30)], [(0, 10), (-4.25, 10)]]
     assert tap.properties == {"complete": "true"}
     assert tap.functions == (
-        Function("diameter", (4.0, 2.5)),
-        Function("confidence", (0.001,), "length", "tip", (3.0,)),
-        Function("noted", (1.0,), "uniform"),
+        AxisFunction("diameter", (4.0, 2.5)),
+        AxisFunction("confidence", (0.001,), "length", "tip", (3.0,)),
+        AxisFunction("noted", (1.0,), "uniform"),
     )
     assert skeleton.radius is not None
     np.testing.assert_array_equal(skeleton.radius[list(tap.nodes)], [2, 1.25])

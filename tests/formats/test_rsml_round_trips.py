@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from tests.formats.rsml_documents import METADATA, written
-from treeformer import Axis, Function, Plant, Skeleton
+from treeformer import Axis, AxisFunction, Plant, Skeleton
 from treeformer.formats.junctions import join_axes
 from treeformer.formats.rsml import reader as rsml
 
@@ -24,10 +24,10 @@ NAME = st.sampled_from(["species", "parent-node", "größe", "two words", "1st",
 
 
 @st.composite
-def functions(draw: st.DrawFn, points: int) -> Function:
+def functions(draw: st.DrawFn, points: int) -> AxisFunction:
     count = draw(st.sampled_from([points, 1, 3]))
     samples = st.lists(NUMBER, min_size=count, max_size=count).map(tuple)
-    return Function(
+    return AxisFunction(
         name=draw(st.sampled_from(["diameter", "confidence", "µ & <σ>"])),
         samples=draw(samples),
         domain=draw(st.sampled_from(["polyline", "uniform", "length"])),

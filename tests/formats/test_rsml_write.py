@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from tests.formats.rsml_documents import METADATA, written
-from treeformer import Axis, FormatError, Function, Skeleton
+from treeformer import Axis, AxisFunction, FormatError, Skeleton
 from treeformer.formats.rsml import metadata as rsml_metadata
 from treeformer.formats.rsml import reader as rsml
 from treeformer.formats.rsml.metadata import decimal_text
@@ -39,13 +39,13 @@ def test_radii_become_a_diameter_where_they_are_known_all_along(comb: Skeleton, 
     radius = np.array([1, 2, 3, 4, 5, 0.5, np.nan, 0.25])
     again = written(comb.replace(radius=radius), tmp_path / "comb.rsml")
     assert [[f.name for f in axis.functions] for axis in again.axes] == [["diameter"], ["diameter"], [], ["diameter"]]
-    assert again.axes[0].functions == (Function("diameter", (2, 4, 6, 8, 10), "polyline", "base"),)
+    assert again.axes[0].functions == (AxisFunction("diameter", (2, 4, 6, 8, 10), "polyline", "base"),)
     np.testing.assert_array_equal(np.sort(again.radius), np.sort(radius))
 
 
 def test_a_lateral_lends_its_parent_no_diameter(tmp_path: Path) -> None:
     """Both nodes of the parent have a radius, but it is that of the laterals which begin there."""
-    thin = (Function("diameter", (1, 1)),)
+    thin = (AxisFunction("diameter", (1, 1)),)
     axes = [Axis((0, 1)), Axis((0, 2), parent=0, functions=thin), Axis((1, 3), parent=0, functions=thin)]
     nodes, edges = [(0, 0), (0, 9), (5, 0), (5, 9)], [(0, 1), (0, 2), (1, 3)]
     skeleton = Skeleton(nodes, edges, root=0, axes=axes, edge_axis=[0, 1, 2], radius=[0.5] * 4)
@@ -155,7 +155,7 @@ def measured(comb: Skeleton) -> Skeleton:
 
 
 def test_archidart_and_schema_order(measured: Skeleton, tmp_path: Path) -> None:
-    positioned = Function("confidence", (0.5,), "length", "base", (3.0,))
+    positioned = AxisFunction("confidence", (0.5,), "length", "base", (3.0,))
     axes = [replace(axis, label="", functions=(positioned,), metadata={}) for axis in measured.axes]
     rsml.write(measured.replace(axes=axes), tmp_path / "a.rsml")
     tree = etree.parse(tmp_path / "a.rsml")
@@ -248,7 +248,7 @@ def test_the_deepest_axes_that_can_be_read_can_be_written(tmp_path: Path) -> Non
 def test_what_cannot_be_held_is_one_line_and_leaves_no_file(ring: Skeleton, comb: Skeleton, tmp_path: Path) -> None:
     path = tmp_path / "none.rsml"
     axes, edge_axis = list(comb.axes), comb.edge_axis
-    wrong_function = replace(axes[0], functions=(Function("diameter", (float("nan"),)),))
+    wrong_function = replace(axes[0], functions=(AxisFunction("diameter", (float("nan"),)),))
     wrong_text = replace(axes[0], label="a\x00b")
     for skeleton, says in (
         (ring, "lies on a cycle"),

@@ -71,7 +71,7 @@ def test_forests_round_trip(tmp_path: Path, skeleton: Skeleton):
     assert np.array_equal(again.nodes, skeleton.nodes[order])
     place = np.argsort(order)
     assert again.parents.tolist() == [place[p] if p >= 0 else -1 for p in skeleton.parents[order]]
-    assert again.roots.tolist() == sorted(place[skeleton.bases])
+    assert again.roots.tolist() == sorted(place[skeleton.component_root])
     unknown = np.full(len(skeleton), np.nan)
     radius = unknown if skeleton.radius is None else skeleton.radius
     assert np.array_equal(unknown if again.radius is None else again.radius, radius[order], equal_nan=True)

@@ -118,7 +118,7 @@ def test_weights_cut_short_are_noticed(folder, length):
     [
         ({"format_version": 2}, "format_version is 2, this treeformer reads 1"),
         ({"format_version": ...}, "format_version is None"),
-        ({"colour": "green"}, "unknown setting 'colour'"),
+        ({"color": "green"}, "unknown setting 'color'"),
         ({"input_size": ...}, "input_size is missing"),
         ({"sha256": ...}, "sha256 is missing"),
         ({"input_size": 64.5}, "input_size is 64.5, a whole number is needed"),
@@ -127,7 +127,7 @@ def test_weights_cut_short_are_noticed(folder, length):
         ({"node_threshold": "high"}, "node_threshold is 'high', a number is needed"),
         ({"node_threshold": float("nan")}, "node_threshold is nan, a number is needed"),
         ({"root_threshold": 1.5}, "root_threshold is 1.5, a probability is needed"),
-        ({"candidate_score": 0.41}, "candidate_score 0.41 is above node_threshold 0.4"),
+        ({"candidate_threshold": 0.41}, "candidate_threshold 0.41 is above node_threshold 0.4"),
         ({"settings": []}, r"settings is \[\], a table is needed"),
         ({"architecture": ""}, "architecture is empty"),
         ({"sha256": {WEIGHTS: "00"}}, f"sha256 does not name {WEIGHTS} and {GRAPH}"),

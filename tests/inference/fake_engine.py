@@ -1,4 +1,4 @@
-"""An engine that finds the nodes of drawn pictures by their colours, so that what comes after it can be proven."""
+"""An engine that finds the nodes of drawn images by their colors, so that what comes after it can be proven."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from treeformer.inference.predictor import Predictor
 LIKELY = 5.0
 
 
-def drawn(truth: Skeleton) -> np.ndarray:
-    """(H,W,3): white, and one pixel a node whose colour is its number; nodes lie at pixel centres."""
-    width, height = truth.image_size
-    picture = np.full((height, width, 3), 255, dtype=np.uint8)
-    column, row = np.floor(truth.nodes).astype(int).T
-    number = np.arange(len(truth))
-    picture[row, column] = np.stack([number // 200, number % 200, np.full(len(truth), 77)], axis=1)
-    return picture
+def drawn(ground_truth: Skeleton) -> np.ndarray:
+    """(H,W,3): white, and one pixel a node whose color is its number; nodes lie at pixel centers."""
+    width, height = ground_truth.image_size
+    image = np.full((height, width, 3), 255, dtype=np.uint8)
+    column, row = np.floor(ground_truth.nodes).astype(int).T
+    number = np.arange(len(ground_truth))
+    image[row, column] = np.stack([number // 200, number % 200, np.full(len(ground_truth), 77)], axis=1)
+    return image
 
 
-class ColourEngine:
-    """Sees the nodes of one drawn skeleton in any part of its picture, knows its edges and roots, and nothing else.
+class ColorEngine:
+    """Sees the nodes of one drawn skeleton in any part of its image, knows its edges and roots, and nothing else.
 
     An edge that leaves the part ends in a node on the border of the part, as it does for a network.
     `jitter_px`: how far each part displaces what it sees, in a direction of its own.
     """
 
-    def __init__(self, truth: Skeleton, side: int, jitter_px: float = 0.0, sees_lines: bool = False) -> None:
-        self.name, self.device, self.preferred_batch, self.input_size = "colour", "cpu", 1, side
-        self.truth, self.jitter_px, self.sees_lines = truth, jitter_px, sees_lines
+    def __init__(self, ground_truth: Skeleton, side: int, jitter_px: float = 0.0, sees_lines: bool = False) -> None:
+        self.name, self.device, self.preferred_batch, self.input_size = "color", "cpu", 1, side
+        self.ground_truth, self.jitter_px, self.sees_lines = ground_truth, jitter_px, sees_lines
         self.calls: list[int] = []
 
     def __call__(self, images: np.ndarray) -> RawPrediction:
@@ -57,14 +57,14 @@ class ColourEngine:
         row, column = np.nonzero(image[..., 2] == 77)
         number = image[row, column, 0].astype(int) * 200 + image[row, column, 1]
         points = np.stack([column, row], axis=1) + 0.5
-        truth = self.truth
-        edges = {frozenset(edge) for edge in truth.edges.tolist()}
+        ground_truth = self.ground_truth
+        edges = {frozenset(edge) for edge in ground_truth.edges.tolist()}
         names = number.tolist()
         joined = [[frozenset((a, b)) in edges for b in names] for a in names]
         cost = np.where(np.reshape(joined, (len(names), len(names))), -LIKELY, LIKELY)
         # Unlikely edges get likelier the shorter they are, for trees without ties.
         cost = np.where(cost > 0, cost + np.hypot(*(points[:, None] - points).transpose(2, 0, 1)) / 1000, cost)
-        logit = np.where(np.isin(number, truth.roots), 3.0, -6.0)
+        logit = np.where(np.isin(number, ground_truth.roots), 3.0, -6.0)
         if self.sees_lines and len(names):
             points, cost, logit = self._with_cut_lines(names, points, cost, logit)
         angle = float(image.astype(int).sum() % 360)
@@ -73,10 +73,13 @@ class ColourEngine:
 
     def _with_cut_lines(self, names, points, cost, logit):
         ends = []
-        for a, b in self.truth.edges.tolist():
+        for a, b in self.ground_truth.edges.tolist():
             inner, outer = (a, b) if a in names else (b, a)
             if inner in names and outer not in names:
-                begin, along = points[names.index(inner)], self.truth.nodes[outer] - self.truth.nodes[inner]
+                begin, along = (
+                    points[names.index(inner)],
+                    self.ground_truth.nodes[outer] - self.ground_truth.nodes[inner],
+                )
                 walls = np.where(along > 0, self.input_size - begin, -begin)
                 with np.errstate(divide="ignore"):
                     ends.append((names.index(inner), begin + along * np.min(walls / along)))
@@ -106,7 +109,7 @@ class NumbersEngine:
 def line_engine(
     scores=(0.9, 0.9, 0.9, 0.9), costs=(-4.0, -4.0, -4.0), logits=(3.0, -3.0, -3.0, -3.0), side=64
 ) -> NumbersEngine:
-    """Four nodes in a row, 10 px apart, with the costs of the three edges between neighbours."""
+    """Four nodes in a row, 10 px apart, with the costs of the three edges between neighbors."""
     cost = np.full((4, 4), 9.0)
     for i, value in enumerate(costs):
         cost[i, i + 1] = cost[i + 1, i] = value
@@ -120,7 +123,7 @@ def predictor(engine, **settings: float) -> Predictor:
 
 
 def random_tree(seed: int, count: int, size: tuple[int, int], longest_edge: float, plants: int = 1) -> Skeleton:
-    """A forest at pixel centres, no two nodes within 12 px, edges no longer than so many px."""
+    """A forest at pixel centers, no two nodes within 12 px, edges no longer than so many px."""
     random = np.random.default_rng(seed)
     nodes, parents = [], []
     for _ in range(40 * count):

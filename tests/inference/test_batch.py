@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 import treeformer
-from tests.inference.fake_engine import ColourEngine, drawn, predictor, random_tree
+from tests.inference.fake_engine import ColorEngine, drawn, predictor, random_tree
 from tests.inference.test_tiles import as_sets
 from tests.test_cli import one_line, run  # noqa: F401
 from treeformer.inference.batch import plan, predict_files
@@ -26,13 +26,13 @@ TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 
 @pytest.fixture
 def photos(tmp_path, monkeypatch) -> Path:
-    """A folder of pictures, two of them of the same name, with a default model that reads colours."""
-    monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: predictor(ColourEngine(TREE, 128)))
+    """A folder of images, two of them of the same name, with a default model that reads colors."""
+    monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: predictor(ColorEngine(TREE, 128)))
     folder = tmp_path / "pho tös"
     (folder / "day 2").mkdir(parents=True)
     for name in ("a.png", "b.png", "b.tif", "day 2/a.png"):
         Image.fromarray(drawn(TREE)).save(folder / name)
-    (folder / "notes.txt").write_text("no picture")
+    (folder / "notes.txt").write_text("no image")
     return folder
 
 
@@ -44,7 +44,7 @@ def test_a_folder_keeps_its_shape(run, photos, tmp_path):  # noqa: F811
     out = tmp_path / "out"
     code, _, err = run("predict", photos, "-o", out)
     assert code == 0, err
-    assert one_line(err) == f"4 pictures predicted in {out}"
+    assert one_line(err) == f"4 images predicted in {out}"
     assert names(out) == ["a.json", "b.png.json", "b.tif.json", "day 2/a.json"]
     for path in out.rglob("*.json"):
         skeleton = treeformer.read(path)
@@ -68,14 +68,14 @@ def test_formats_overlays_and_traits(run, photos, tmp_path):  # noqa: F811
     assert table["total_length"].tolist() == pytest.approx([TREE.length / 2] * 2, rel=1e-4)
 
 
-def test_results_beside_the_pictures_are_not_predicted_again(run, photos):  # noqa: F811
+def test_results_beside_the_images_are_not_predicted_again(run, photos):  # noqa: F811
     for _ in range(2):
         code, _, err = run("predict", photos, "-o", photos, "--overlay")
         assert code == 0
-        assert "4 pictures" in err
+        assert "4 images" in err
     within = photos / "results"
     for _ in range(2):
-        assert "4 pictures" in run("predict", photos, "-o", within, "--overlay")[2]
+        assert "4 images" in run("predict", photos, "-o", within, "--overlay")[2]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_broken_is_skipped_and_counted_and_the_empty_is_named(run, photos, t
     lines = err.splitlines()
     assert any("broken.jpg" in line for line in lines)
     assert any("blank.png: no plant was found" in line for line in lines)
-    assert "5 pictures predicted" in lines[-1]
+    assert "5 images predicted" in lines[-1]
     assert "1 failed" in lines[-1]
     assert len(treeformer.read(tmp_path / "out" / "blank.json")) == 0
     assert len(pd.read_csv(tmp_path / "traits.csv")) == 4
@@ -111,26 +111,25 @@ def test_resume_does_what_is_missing_and_measures_all(run, photos, tmp_path):  #
     before = (out / "a.json").stat().st_mtime_ns
     code, _, err = run("predict", photos, "-o", out, "--resume", "--traits", tmp_path / "traits.csv")
     assert code == 0
-    assert "2 pictures predicted" in err
+    assert "2 images predicted" in err
     assert "2 were there" in err
     assert (out / "a.json").stat().st_mtime_ns == before
     assert len(pd.read_csv(tmp_path / "traits.csv")) == 4
     code, _, err = run("predict", photos, "-o", out, "--resume", "--overlay")
-    assert "4 pictures predicted" in err, "the overlays were not there"
+    assert "4 images predicted" in err, "the overlays were not there"
     code, _, err = run("predict", photos, "-o", out, "--resume", "--overlay")
     assert code == 0
-    assert "0 pictures predicted" in err
+    assert "0 images predicted" in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("none.png",), "none.png: no such file"),
-        (("empty",), "empty: no picture in this folder"),
+        (("empty",), "empty: no image in this folder"),
         (("a.png", "--format", "jpeg"), "jpeg"),
         (("a.png", "--format", "single-guyot"), "only read"),
-        (("a.png", "--size", "big"), "big"),
-        (("a.png", "--plants", "3"), "plants"),
+        (("a.png", "--working-size", "big"), "big"),
         (("a.png", "--min-confidence", "7"), "confidence"),
         (("a.png", "--traits", "traits.txt"), "traits.txt"),
         (("a.png", "--traits", "t.csv", "--px-per-mm", "0"), "px_per_mm"),
@@ -156,7 +155,7 @@ def test_an_output_that_is_a_file_is_one_line_before_the_work(run, photos, monke
     assert one_line(err).startswith("treeformer: notes.txt: cannot be written to")
 
 
-def test_a_picture_without_a_plant_is_no_failure_in_any_format(run, photos, tmp_path):  # noqa: F811
+def test_a_image_without_a_plant_is_no_failure_in_any_format(run, photos, tmp_path):  # noqa: F811
     Image.new("RGB", (128, 128), "white").save(photos / "blank.png")
     others = ["rsml", "rsml-smartroot", "swc", "graphml", "node-link", "geojson", "labelme", "coco", "csv"]
     options = [word for name in others for word in ("--format", name)]
@@ -166,12 +165,12 @@ def test_a_picture_without_a_plant_is_no_failure_in_any_format(run, photos, tmp_
     assert code == 0
     assert err.splitlines() == [
         f"treeformer: {photos / 'blank.png'}: no plant was found: its skeleton is empty",
-        f"1 picture predicted in {out}, traits of 0 plants in {out / 'traits.csv'}",
+        f"1 image predicted in {out}, traits of 0 plants in {out / 'traits.csv'}",
     ]
     files = [path for path in out.iterdir() if path.name not in ("traits.csv", "blank.overlay.jpg")]
     assert len(files) == 1 + len(others)
     assert [len(treeformer.read(path)) for path in files] == [0] * len(files)
-    assert "0 pictures predicted" in run(*command, "--resume")[2]
+    assert "0 images predicted" in run(*command, "--resume")[2]
 
 
 def test_where_one_file_cannot_be_written_the_others_are(run, photos, tmp_path):  # noqa: F811
@@ -184,7 +183,7 @@ def test_where_one_file_cannot_be_written_the_others_are(run, photos, tmp_path):
 
 
 def test_a_table_that_cannot_be_written_is_one_of_the_failures(run, photos, tmp_path):  # noqa: F811
-    (photos / "broken.jpg").write_bytes(b"no picture")
+    (photos / "broken.jpg").write_bytes(b"no image")
     table = tmp_path / "traits.csv"
     table.mkdir()
     code, _, err = run("predict", photos, "-o", tmp_path / "out", "--traits", table)
@@ -192,7 +191,7 @@ def test_a_table_that_cannot_be_written_is_one_of_the_failures(run, photos, tmp_
     broken, unwritten, done = err.splitlines()
     assert "broken.jpg" in broken
     assert unwritten == f"treeformer: {table}: cannot be written (Is a directory)"
-    assert done == f"4 pictures predicted in {tmp_path / 'out'}, 2 failed"
+    assert done == f"4 images predicted in {tmp_path / 'out'}, 2 failed"
 
 
 def test_a_result_of_an_earlier_run_that_cannot_be_measured_is_named(run, photos, tmp_path):  # noqa: F811
@@ -208,7 +207,7 @@ def test_a_result_of_an_earlier_run_that_cannot_be_measured_is_named(run, photos
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
 def test_a_name_that_is_no_utf_8_is_in_tables_and_reports(run, photos, tmp_path):  # noqa: F811
-    """As of a picture from an old disk: the byte is shown as its number, in files that are UTF-8 all the same."""
+    """As of an image from an old disk: the byte is shown as its number, in files that are UTF-8 all the same."""
     out, odd = tmp_path / "out", os.fsdecode(b"gr\xfcn")
     (photos / "a.png").rename(photos / f"{odd}.png")
     code, _, err = run("predict", photos / f"{odd}.png", "-o", out, "--traits", tmp_path / "traits.csv")
@@ -219,24 +218,24 @@ def test_a_name_that_is_no_utf_8_is_in_tables_and_reports(run, photos, tmp_path)
     assert "gr\\udcfcn.json" in written
     code, _, err = run("evaluate", out, out, "-o", tmp_path / "report")
     assert code == 0, err
-    assert pd.read_csv(tmp_path / "report" / "pictures.csv")["picture"].tolist() == ["gr\\udcfcn"]
-    assert list(json.loads((tmp_path / "report" / "report.json").read_text("utf-8"))["by_picture"]) == [odd]
+    assert pd.read_csv(tmp_path / "report" / "images.csv")["image"].tolist() == ["gr\\udcfcn"]
+    assert list(json.loads((tmp_path / "report" / "report.json").read_text("utf-8"))["by_image"]) == [odd]
 
 
 def test_each_mistake_is_one_line_whatever_the_file_is_called(run, photos, tmp_path):  # noqa: F811
-    (photos / "two\nlines.png").write_text("no picture")
+    (photos / "two\nlines.png").write_text("no image")
     code, _, err = run("predict", photos / "two\nlines.png", photos / "a.png", "-o", tmp_path / "out")
     assert code == 2
     assert len(err.splitlines()) == 2
 
 
-def test_a_picture_without_rights_is_one_of_the_failures(run, photos, tmp_path):  # noqa: F811
+def test_a_image_without_rights_is_one_of_the_failures(run, photos, tmp_path):  # noqa: F811
     (photos / "a.png").chmod(0)
     if os.access(photos / "a.png", os.R_OK):
         pytest.skip("this user may read everything")
     code, _, err = run("predict", photos / "a.png", photos / "b.png", "-o", tmp_path / "out")
     assert code == 2
-    assert "a.png: the picture cannot be read: Permission denied" in err
+    assert "a.png: the image cannot be read: Permission denied" in err
     assert names(tmp_path / "out") == ["b.json"]
     (photos / "day 2").chmod(0)
     code, _, err = run("predict", photos, "-o", tmp_path / "out")
@@ -255,7 +254,7 @@ def test_a_model_that_is_not_there_is_one_line(run, tmp_path):  # noqa: F811
 def test_an_overlay_that_cannot_be_written_is_one_of_the_failures(photos, tmp_path):
     (tmp_path / "out" / "a.overlay.jpg").mkdir(parents=True)
     jobs = plan([photos], tmp_path / "out", overlay=True)
-    report = predict_files(jobs, predictor(ColourEngine(TREE, 128)))
+    report = predict_files(jobs, predictor(ColorEngine(TREE, 128)))
     assert report.predicted == len(jobs) - 1
     assert report.failures[0].startswith(f"{photos / 'a.png'}: a.overlay.jpg: cannot be written")
     assert (tmp_path / "out" / "a.json").is_file()
@@ -263,9 +262,9 @@ def test_an_overlay_that_cannot_be_written_is_one_of_the_failures(photos, tmp_pa
 
 SLOW_RUN = """
 import sys, time
-from tests.inference.fake_engine import ColourEngine, predictor, random_tree
+from tests.inference.fake_engine import ColorEngine, predictor, random_tree
 import treeformer.inference.predictor
-engine = ColourEngine(random_tree(seed=1, count=30, size=(128, 128), longest_edge=60), 128)
+engine = ColorEngine(random_tree(seed=1, count=30, size=(128, 128), longest_edge=60), 128)
 class Slow:
     name, device, preferred_batch, input_size = "slow", sys.argv[3], 1, 128
     def __call__(self, images):
@@ -308,14 +307,14 @@ def test_ctrl_c_leaves_whole_files_and_says_so(photos, tmp_path, device):
 
 
 def test_processes_write_the_same_files_and_report_the_same(photos, tmp_path):
-    (photos / "broken.jpg").write_bytes(b"no picture")
+    (photos / "broken.jpg").write_bytes(b"no image")
     Image.new("RGB", (128, 128), "white").save(photos / "blank.png")
     reports = []
     for name, processes in (("here", False), ("there", True)):
         (tmp_path / name / "b.tif.json").mkdir(parents=True)  # no file can be written here
         jobs = plan([photos], tmp_path / name, overlay=True)
         done = []
-        engine = predictor(ColourEngine(TREE, 128))
+        engine = predictor(ColorEngine(TREE, 128))
         report = predict_files(
             jobs, engine, workers=1, processes=processes, batch=3, progress=lambda *state, done=done: done.append(state)
         )
@@ -334,7 +333,7 @@ def test_the_same_files_for_any_batch_and_number_of_workers(run, photos, tmp_pat
     wide[30:158, 100:228] = drawn(TREE)
     Image.fromarray(wide).save(photos / "wide.png")
     for name, options in (("one", ("--batch", 1, "--workers", 1)), ("many", ("--batch", 7, "--workers", 3))):
-        assert run("predict", photos, "-o", tmp_path / name, "--size", "full", *options)[0] == 0
+        assert run("predict", photos, "-o", tmp_path / name, "--working-size", "full", *options)[0] == 0
     assert names(tmp_path / "one") == names(tmp_path / "many")
     for name in names(tmp_path / "one"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "many" / name).read_bytes()

@@ -1,4 +1,4 @@
-"""Which file the results of each picture go to: no two of them meet, none leaves the output folder."""
+"""Which file the results of each image go to: no two of them meet, none leaves the output folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treeformer.errors import TreeformerError
 from treeformer.inference.batch import plan
 
 
-def test_a_thousand_pictures_are_planned_and_each_has_a_place_of_its_own(tmp_path):
+def test_a_thousand_images_are_planned_and_each_has_a_place_of_its_own(tmp_path):
     for folder in range(10):
         (tmp_path / "in" / str(folder)).mkdir(parents=True)
         for number in range(100):
@@ -29,7 +29,7 @@ def results(jobs) -> list[str]:
     return [os.path.normpath(path.absolute()) for path in paths]
 
 
-def test_no_picture_takes_the_place_of_another_ones_results(tmp_path):
+def test_no_image_takes_the_place_of_another_ones_results(tmp_path):
     """A name that keeps its suffix, or that looks like an ending, may be the name of another result."""
     folder = tmp_path / "in"
     folder.mkdir()
@@ -41,7 +41,7 @@ def test_no_picture_takes_the_place_of_another_ones_results(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pictures", "expected"),
+    ("images", "expected"),
     [
         (("A.png", "a.jpg", "b.png"), ["A.png.json", "a.jpg.json", "b.json"]),
         (("A.png", "a.png"), ["A.png.json", "a.png-2.json"]),
@@ -49,19 +49,19 @@ def test_no_picture_takes_the_place_of_another_ones_results(tmp_path):
         (("\u00e4.png", "a\u0308.jpg"), ["a\u0308.jpg.json", "\u00e4.png.json"]),  # ä as one sign and as two
     ],
 )
-def test_results_do_not_meet_on_a_disk_that_ignores_letter_case(tmp_path, pictures, expected):
-    places = [tmp_path / "in" / name for name in pictures]
+def test_results_do_not_meet_on_a_disk_that_ignores_letter_case(tmp_path, images, expected):
+    places = [tmp_path / "in" / name for name in images]
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.touch()
     if len({place.stat().st_ino for place in places}) < len(places):
-        pytest.skip("a disk that ignores letter case holds no such pictures")
+        pytest.skip("a disk that ignores letter case holds no such images")
     jobs = plan([tmp_path / "in"], tmp_path / "out", ["coco"], overlay=True)
     assert [job.skeletons["json"].relative_to(tmp_path / "out").as_posix() for job in jobs] == expected
     assert len({unicodedata.normalize("NFC", name.casefold()) for name in results(jobs)}) == 3 * len(jobs)
 
 
-def test_results_stay_in_the_output_however_the_pictures_are_named(tmp_path, monkeypatch):
+def test_results_stay_in_the_output_however_the_images_are_named(tmp_path, monkeypatch):
     for name in ("here/a.png", "there/a.png"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).touch()
@@ -69,4 +69,4 @@ def test_results_stay_in_the_output_however_the_pictures_are_named(tmp_path, mon
     jobs = plan([Path(), Path("../there")], Path("out"))
     assert results(jobs) == [str(tmp_path / "here" / "out" / place / "a.json") for place in ("here", "there")]
     twice = plan([Path(), Path("a.png"), Path("../here/a.png"), tmp_path / "here" / "a.png"], Path("out"))
-    assert results(twice) == [str(tmp_path / "here" / "out" / "a.json")], "one picture, in whichever way it is named"
+    assert results(twice) == [str(tmp_path / "here" / "out" / "a.json")], "one image, in whichever way it is named"

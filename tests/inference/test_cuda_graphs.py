@@ -13,15 +13,15 @@ from torch.utils._pytree import tree_flatten
 from tests.models.untrained import SIDE, THRESHOLDS, network
 from tests.nn.kernels import needs_cuda
 from treeformer.hub.model_folder import GRAPH, WEIGHTS, ModelSettings, write_config
-from treeformer.inference import cuda_graphs as recorded
-from treeformer.inference.cuda_graphs import RecordedInference, Recorder, full_size, rounded
+from treeformer.inference import cuda_graphs
+from treeformer.inference.cuda_graphs import CudaGraphCache, CudaGraphInference, full_size, rounded
 from treeformer.inference.torch_engine import TorchEngine
 from treeformer.models import InferenceModel, TreeFormer, TreeFormerConfig
 from treeformer.models.export import ARCHITECTURE, write_weights
-from treeformer.synthetic import picture
+from treeformer.synthetic import make_image
 
 CANDIDATE_SCORE = 0.25
-KINDS = ("see", "find", "relate")
+KINDS = ("encode", "decode_tokens", "predict_edges")
 
 
 class Repetition:
@@ -49,7 +49,7 @@ class Repetition:
         return self.outputs
 
 
-def pictures(count: int, seed: int) -> torch.Tensor:
+def random_images(count: int, seed: int) -> torch.Tensor:
     """Plants, noise, and blank pages, which have very different numbers of peaks and candidates."""
     random = np.random.default_rng(seed)
     found = []
@@ -60,12 +60,12 @@ def pictures(count: int, seed: int) -> torch.Tensor:
         elif kind == 1:
             found.append(random.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8))
         else:
-            found.append(picture("paper", ("paper", "photo")[kind - 2], 97 * seed + number, (SIDE, SIDE))[0])
+            found.append(make_image("paper", ("paper", "photo")[kind - 2], 97 * seed + number, (SIDE, SIDE))[0])
     return torch.from_numpy(np.stack(found))
 
 
 def assert_same(plain, groups, atol=1e-4) -> int:
-    """Each picture's own candidates are the same; returns how many there were."""
+    """Each image's own candidates are the same; returns how many there were."""
     rows_seen, total = [], 0
     for rows, numbers in groups:
         assert len(rows) == len(numbers[0])
@@ -81,33 +81,33 @@ def assert_same(plain, groups, atol=1e-4) -> int:
     return total
 
 
-def by_recordings(model: RecordedInference, images: torch.Tensor):
+def by_recordings(model: CudaGraphInference, images: torch.Tensor):
     return [(rows, [part.clone() for part in numbers]) for rows, numbers in model.in_groups(images)]
 
 
 @pytest.fixture
 def small_steps(monkeypatch):
-    """So that a network of 24 tokens has several numbers of them, and six pictures are several groups."""
-    monkeypatch.setattr(recorded, "STEPS", (6, 3))
-    monkeypatch.setattr(recorded, "COARSE_STEPS", (8, 8))
-    monkeypatch.setattr(recorded, "GROUP", 4)
+    """So that a network of 24 tokens has several numbers of them, and six images are several groups."""
+    monkeypatch.setattr(cuda_graphs, "STEPS", (6, 3))
+    monkeypatch.setattr(cuda_graphs, "COARSE_STEPS", (8, 8))
+    monkeypatch.setattr(cuda_graphs, "GROUP", 4)
     monkeypatch.setattr("treeformer.models.inference_model.GROUP", 4)
 
 
-@pytest.mark.parametrize("peak_heat", [0.0, THRESHOLDS["peak_heat"]])
+@pytest.mark.parametrize("min_peak_heat", [0.0, THRESHOLDS["min_peak_heat"]])
 @torch.inference_mode()
-def test_recordings_change_nothing_in_whatever_order_shapes_come(small_steps, one_thread, peak_heat):
-    plain = InferenceModel(network(), CANDIDATE_SCORE, peak_heat)
-    recorder = Recorder(Repetition)
-    model = RecordedInference(plain, recorder)
+def test_recordings_change_nothing_in_whatever_order_shapes_come(small_steps, one_thread, min_peak_heat):
+    plain = InferenceModel(network(), CANDIDATE_SCORE, min_peak_heat)
+    recorder = CudaGraphCache(Repetition)
+    model = CudaGraphInference(plain, recorder)
     total = 0
     for turn, count in enumerate([1, 6, 8, 1, 5, 1, 7, 8, 2, 1, 6, 8, 1, 3, 5, 8, 1, 1, 7, 8, 6]):
-        images = pictures(count, seed=turn)
+        images = random_images(count, seed=turn)
         total += assert_same(plain(images), by_recordings(model, images))
     assert total > 200
     made = [kind for kind, *_ in recorder._kept]
     assert all(made.count(kind) >= 2 for kind in KINDS), "this has to have been about recordings"
-    assert made.count("relate") > made.count("see"), "and about several numbers of candidates"
+    assert made.count("predict_edges") > made.count("encode"), "and about several numbers of candidates"
 
 
 @torch.inference_mode()
@@ -115,22 +115,22 @@ def test_learned_tokens_are_recorded_too(small_steps, one_thread):
     torch.manual_seed(0)
     config = TreeFormerConfig.tiny(tokens=10, token_source="learned", grid_px=0.0, backbone_blocks=(1, 1, 1))
     plain = InferenceModel(TreeFormer(config).eval(), 0.05, 0.03)
-    recorder = Recorder(Repetition)
-    model = RecordedInference(plain, recorder)
+    recorder = CudaGraphCache(Repetition)
+    model = CudaGraphInference(plain, recorder)
     for turn in range(6):
-        images = pictures(2, seed=turn)
+        images = random_images(2, seed=turn)
         assert assert_same(plain(images), by_recordings(model, images)) > 0
     assert {kind for kind, *_ in recorder._kept} == set(KINDS)
 
 
 def test_a_shape_is_recorded_at_its_third_use_and_only_so_many_are(monkeypatch):
-    monkeypatch.setattr(recorded, "MOST_RECORDINGS", 2)
-    recorder = Recorder(Repetition)
+    monkeypatch.setattr(cuda_graphs, "MOST_RECORDINGS", 2)
+    recorder = CudaGraphCache(Repetition)
     for _ in range(4):
         for key in "abc":
             assert recorder.run(key, lambda key=key: key) == key
     assert list(recorder._kept) == ["a", "b"]
-    again = Recorder(Repetition)
+    again = CudaGraphCache(Repetition)
     assert [again.has("a", lambda: None) for _ in range(4)] == [False, False, True, True]
 
 
@@ -142,7 +142,7 @@ def test_without_memory_for_a_recording_the_stage_runs_plainly():
             tries.append(self)
             raise torch.OutOfMemoryError("CUDA out of memory")
 
-    recorder = Recorder(TooLarge)
+    recorder = CudaGraphCache(TooLarge)
     assert [recorder.run("a", lambda: 7) for _ in range(5)] == [7] * 5
     assert len(tries) == 1, "and is not tried again"
 
@@ -151,7 +151,7 @@ def test_any_other_failure_is_not_hidden():
     def fails(*_):
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    recorder = Recorder(fails)
+    recorder = CudaGraphCache(fails)
     with pytest.raises(RuntimeError, match="not permitted"):
         [recorder.run("a", lambda: 7) for _ in range(3)]
 
@@ -175,9 +175,9 @@ def folder(tmp_path_factory):
 def test_an_engine_of_recordings_gives_the_same_arrays(folder, small_steps, one_thread):
     """Everything but the graphs of an engine on a GPU."""
     plain, other = (TorchEngine(folder, device="cpu") for _ in range(2))
-    other._model = RecordedInference(other._model, Recorder(Repetition))
+    other._model = CudaGraphInference(other._model, CudaGraphCache(Repetition))
     for turn, count in enumerate([6, 1, 8, 7, 1, 6, 1, 1, 8, 8, 5, 1]):
-        images = pictures(count, seed=turn).numpy()
+        images = random_images(count, seed=turn).numpy()
         expected, found = plain(images), other(images)
         for one, two in zip(expected, found, strict=True):
             assert one.shape == two.shape
@@ -190,7 +190,7 @@ def test_an_engine_of_recordings_gives_the_same_arrays(folder, small_steps, one_
 
 
 def alike(one, other) -> bool:
-    """Whether two arrays of a picture are the same but for the rounding of another kernel."""
+    """Whether two arrays of an image are the same but for the rounding of another kernel."""
     return one.shape == other.shape and np.allclose(one, other, atol=0.02, rtol=0.02)
 
 
@@ -198,10 +198,10 @@ def alike(one, other) -> bool:
 def test_graphs_give_what_their_kernels_give(folder):
     """Two engines side by side, each with graphs of its own, and one that starts the same kernels one by one."""
     first, second, plain = (TorchEngine(folder, device="cuda") for _ in range(3))
-    plain._model = RecordedInference(plain._model.model, Recorder(Repetition))
+    plain._model = CudaGraphInference(plain._model.model, CudaGraphCache(Repetition))
     same = []
     for turn, count in enumerate([1, 40, 1, 64, 40, 1, 64, 64, 5, 1, 40, 33, 64, 1, 6, 64, 64, 1, 1, 8, 64]):
-        images = pictures(count, seed=turn).numpy()
+        images = random_images(count, seed=turn).numpy()
         expected = plain(images)
         for found in (first(images), second(images)):
             for row in range(count):

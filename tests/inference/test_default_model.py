@@ -1,4 +1,4 @@
-"""The model that ships: nothing in pictures of nothing, and the plants of the examples."""
+"""The model that ships: nothing in images of nothing, and the plants of the examples."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def model() -> Predictor:
     return Predictor("default")
 
 
-@pytest.mark.parametrize("grey", [0, 5, 20, 128, 255])
+@pytest.mark.parametrize("gray", [0, 5, 20, 128, 255])
 @pytest.mark.parametrize("deviation", [0, 3, 10])
-def test_nothing_is_seen_in_darkness_light_and_noise(model, grey, deviation):
-    noise = np.random.default_rng(grey).normal(grey, deviation, (256, 320, 3))
+def test_nothing_is_seen_in_darkness_light_and_noise(model, gray, deviation):
+    noise = np.random.default_rng(gray).normal(gray, deviation, (256, 320, 3))
     with pytest.warns(UserWarning, match="no plant was found"):
         assert len(model.predict(np.clip(noise, 0, 255).astype(np.uint8))) == 0
 
 
-@pytest.mark.parametrize(("preset", "look", "least"), [("paper", "paper", 0.95), ("plate", "photo", 0.85)])
-def test_plants_are_found(model, preset, look, least):
+@pytest.mark.parametrize(("preset", "style", "least"), [("paper", "paper", 0.95), ("plate", "photo", 0.85)])
+def test_plants_are_found(model, preset, style, least):
     rows = []
     for seed in range(140_000, 140_003):  # in none of the splits
-        truth = synthetic.generate(preset, seed)
-        found = model.predict(synthetic.render(truth, look, seed))
+        ground_truth = synthetic.generate(preset, seed)
+        found = model.predict(synthetic.render(ground_truth, style, seed))
         assert found.is_forest
-        rows.append(evaluate_pair(found, truth)["topo_paper_f1"])
+        rows.append(evaluate_pair(found, ground_truth)["topo_paper_f1"])
     assert np.mean(rows) > least

@@ -14,7 +14,7 @@ from treeformer.inference.predictor import Predictor, load_model
 from treeformer.models.export import save_pretrained
 
 # Untrained, it believes in hardly anything.
-THRESHOLDS = {"node_threshold": 0.004, "candidate_score": 0.002, "root_threshold": 0.06}
+THRESHOLDS = {"node_threshold": 0.004, "candidate_threshold": 0.002, "root_threshold": 0.06}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
     return path
 
 
-def pictures() -> list[np.ndarray]:
+def images() -> list[np.ndarray]:
     """Noise, which has more peaks than the network has tokens: where it has fewer, places of equal heat fill up."""
     random = np.random.default_rng(0)
     return [random.integers(0, 256, (*size, 3), dtype=np.uint8) for size in ((64, 64), (90, 90), (50, 40), (70, 130))]
@@ -40,8 +40,8 @@ def assert_same_tree(one, other) -> None:
 def test_both_engines_give_the_same_tree(folder):
     onnx, on_torch = (load_model(folder, engine=engine, threads=1) for engine in ("onnx", "torch"))
     found = 0
-    for picture in pictures():
-        one, other = (predictor.predict(picture, working_size="full") for predictor in (onnx, on_torch))
+    for image in images():
+        one, other = (predictor.predict(image, working_size="full") for predictor in (onnx, on_torch))
         assert one.is_forest
         assert_same_tree(one, other)
         found += len(one)
@@ -50,8 +50,8 @@ def test_both_engines_give_the_same_tree(folder):
 
 def test_batches_change_nothing(folder):
     predictor = Predictor(folder, engine="onnx", threads=1)
-    alone = list(predictor.predict_many(pictures(), batch=1))
-    together = list(predictor.predict_many(pictures(), batch=5))
+    alone = list(predictor.predict_many(images(), batch=1))
+    together = list(predictor.predict_many(images(), batch=5))
     for one, other in zip(alone, together, strict=True):
         assert_same_tree(one, other)
 
@@ -60,17 +60,17 @@ def test_batches_change_nothing(folder):
 @pytest.mark.parametrize("engine", ["onnx", "torch"])
 def test_several_threads_may_use_one_model_at_once(folder, engine):
     predict = partial(load_model(folder, engine=engine, threads=1).predict, working_size="full")
-    alone = [predict(picture) for picture in pictures()]
+    alone = [predict(image) for image in images()]
     assert sum(map(len, alone)) > 10
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(predict, 5 * pictures())) == 5 * alone
+        assert list(pool.map(predict, 5 * images())) == 5 * alone
 
 
 def test_torch_in_a_forked_process_is_one_line_and_no_waiting(folder, monkeypatch):
     predictor = load_model(folder, engine="torch", threads=1)
     monkeypatch.setattr("os.getpid", lambda: -1)
     with pytest.raises(TreeformerError, match="forked process"):
-        predictor.predict(pictures()[0])
+        predictor.predict(images()[0])
 
 
 def test_a_model_is_loaded_once(folder):

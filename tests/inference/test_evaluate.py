@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import treeformer
-from tests.inference.fake_engine import ColourEngine, drawn, predictor, random_tree
+from tests.inference.fake_engine import ColorEngine, drawn, predictor, random_tree
 from tests.test_cli import one_line, run  # noqa: F401
 from treeformer import TreeformerError
 from treeformer.data import FolderDataset
@@ -19,7 +19,7 @@ TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 
 @pytest.fixture
 def dataset(tmp_path):
-    """A folder data set of one split: a picture that the engine knows, one that it does not, and a broken one."""
+    """A folder data set of one split: an image that the engine knows, one that it does not, and a broken one."""
     folder = tmp_path / "set" / "test"
     folder.mkdir(parents=True)
     for name in ("known", "unknown", "broken"):
@@ -32,10 +32,10 @@ def dataset(tmp_path):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_figures_are_those_of_the_predictions(dataset, workers):
-    by_colour = predictor(ColourEngine(TREE, 128))
+    by_color = predictor(ColorEngine(TREE, 128))
     calls = []
     report, skipped = evaluate_model(
-        by_colour, FolderDataset(dataset, "test"), workers=workers, progress=lambda *call: calls.append(call)
+        by_color, FolderDataset(dataset, "test"), workers=workers, progress=lambda *call: calls.append(call)
     )
     assert [case.name for case in report.cases] == ["test/known.png", "test/unknown.png"]
     assert report.rows[0] == pytest.approx(evaluate_pair(TREE, TREE), abs=1e-4, nan_ok=True)
@@ -52,35 +52,35 @@ def test_synthetic_sets_have_names():
     for name, count, message in (
         ("pine:paper:test", 5, "pine"),
         ("paper:crayon:test", 5, "crayon"),
-        ("paper", 5, "look"),
+        ("paper", 5, "style"),
         ("paper:paper:exam", 5, "exam"),
-        ("paper:paper:test:more", 5, "PRESET:LOOK:SPLIT"),
-        ("paper:paper:test", 0, "1 picture or more"),
+        ("paper:paper:test:more", 5, "PRESET:STYLE:SPLIT"),
+        ("paper:paper:test", 0, "1 image or more"),
     ):
         with pytest.raises(TreeformerError, match=message):
             synthetic_set(name, count)
 
 
 def test_evaluate_a_model_from_the_command_line(run, dataset, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: predictor(ColourEngine(TREE, 128)))
+    monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: predictor(ColorEngine(TREE, 128)))
     arguments = ["evaluate", dataset, "--model", "default", "--split", "test", "-o", tmp_path / "out", "--workers", 1]
     code, out, err = run(*arguments)
     assert code == 0, err
     assert "node_f1" in out
     assert "broken.png" in err
-    assert "2 pictures evaluated" in err
+    assert "2 images evaluated" in err
     assert (tmp_path / "out" / "worst.png").exists()
     code, out, err = run("evaluate", "--model", "default", "--synthetic", "paper:paper:test", "--count", 1)
     assert code == 0, err
-    assert "1 picture evaluated" in err
+    assert "1 image evaluated" in err
     asked = []
 
     def spy(*given, **options):
-        asked.append(options["plants"])
+        asked.append(options["single_plant"])
         return evaluate_model(*given, **options)
 
     monkeypatch.setattr("treeformer.inference.evaluate.evaluate_model", spy)
-    assert run(*arguments, "--plants", 1)[0] == run(*arguments)[0] == 0
+    assert run(*arguments, "--single-plant")[0] == run(*arguments)[0] == 0
     assert asked == [1, None]
 
 
@@ -91,7 +91,7 @@ def test_evaluate_a_model_from_the_command_line(run, dataset, tmp_path, monkeypa
         (("somewhere",), "PRED and TRUTH"),
         (("somewhere", "elsewhere", "--split", "test"), "--model is missing"),
         (("--synthetic", "paper:paper:test"), "--model is missing"),
-        (("somewhere", "elsewhere", "--plants", "1"), "--model is missing"),
+        (("somewhere", "elsewhere", "--single-plant"), "--model is missing"),
         (("--model", "default"), "one data set"),
         (("somewhere", "--model", "default", "--synthetic", "paper:paper:test"), "one data set"),
         (("somewhere", "--model", "default"), "somewhere: no such folder"),

@@ -1,4 +1,4 @@
-"""Prediction from the outside: any picture in, a valid forest in its own pixels out, however it is run."""
+"""Prediction from the outside: any image in, a valid forest in its own pixels out, however it is run."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
-from tests.inference.fake_engine import ColourEngine, NumbersEngine, drawn, line_engine, predictor, random_tree
+from tests.inference.fake_engine import ColorEngine, NumbersEngine, drawn, line_engine, predictor, random_tree
 from tests.inference.test_tiles import as_sets
 from treeformer import Skeleton, TreeformerError
 from treeformer.errors import FormatError
 from treeformer.hub.model_folder import ModelFolder, ModelSettings
-from treeformer.inference.options import Options
+from treeformer.inference.options import PredictionOptions
 from treeformer.inference.predictor import load_model
-from treeformer.inference.prepare import TooLargeError, begin, begin_or_error
+from treeformer.inference.prepare import TooLargeError, begin, try_prepare
 from treeformer.inference.workers import MOST_SENT_PIXELS
 
 TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 
 
-# ---- pictures ------------------------------------------------------------------------------------
+# ---- images ------------------------------------------------------------------------------------
 
 
-def test_paths_pillow_images_and_arrays_are_the_same_picture(tmp_path):
-    picture = drawn(TREE)
-    Image.fromarray(picture).save(tmp_path / "plant.png")
-    by_colour = predictor(ColourEngine(TREE, 128))
-    expected = by_colour.predict(picture)
+def test_paths_pillow_images_and_arrays_are_the_same_image(tmp_path):
+    image = drawn(TREE)
+    Image.fromarray(image).save(tmp_path / "plant.png")
+    by_color = predictor(ColorEngine(TREE, 128))
+    expected = by_color.predict(image)
     assert as_sets(expected) == as_sets(TREE)
     assert expected.image_size == (128, 128)
-    from_file = by_colour.predict(tmp_path / "plant.png")
+    from_file = by_color.predict(tmp_path / "plant.png")
     assert from_file.image_name == "plant.png"
-    same = [from_file.replace(image_name=None), by_colour.predict(str(tmp_path / "plant.png")).replace(image_name=None)]
-    same += [by_colour.predict(Image.fromarray(picture)), by_colour.predict(picture / 255.0)]
-    same += [by_colour.predict(np.dstack([picture, np.full((128, 128), 255, np.uint8)]))]
+    same = [from_file.replace(image_name=None), by_color.predict(str(tmp_path / "plant.png")).replace(image_name=None)]
+    same += [by_color.predict(Image.fromarray(image)), by_color.predict(image / 255.0)]
+    same += [by_color.predict(np.dstack([image, np.full((128, 128), 255, np.uint8)]))]
     assert all(skeleton == expected for skeleton in same)
 
 
-def test_a_larger_picture_comes_back_in_its_own_pixels():
+def test_a_larger_image_comes_back_in_its_own_pixels():
     skeleton = predictor(line_engine()).predict(np.zeros((128, 256, 3), np.uint8))
     assert skeleton.image_size == (256, 128)
     assert skeleton.nodes.tolist() == [[40, 120], [80, 120], [120, 120], [160, 120]]
@@ -77,13 +77,13 @@ def test_a_photograph_that_lies_on_its_side(tmp_path):
     exif[0x0112] = 6
     turned = Image.fromarray(drawn(TREE)).transpose(Image.Transpose.ROTATE_90)
     turned.save(tmp_path / "phone.png", exif=exif)
-    assert as_sets(predictor(ColourEngine(TREE, 128)).predict(tmp_path / "phone.png")) == as_sets(TREE)
+    assert as_sets(predictor(ColorEngine(TREE, 128)).predict(tmp_path / "phone.png")) == as_sets(TREE)
 
 
-def test_a_blank_picture_is_an_empty_skeleton_and_a_warning(tmp_path):
+def test_a_blank_image_is_an_empty_skeleton_and_a_warning(tmp_path):
     Image.new("RGB", (300, 200), "white").save(tmp_path / "blank.png")
     with pytest.warns(UserWarning, match=r"blank\.png: no plant"):
-        skeleton = predictor(ColourEngine(TREE, 128)).predict(tmp_path / "blank.png")
+        skeleton = predictor(ColorEngine(TREE, 128)).predict(tmp_path / "blank.png")
     assert len(skeleton) == 0
     assert skeleton.image_size == (300, 200)
 
@@ -105,7 +105,7 @@ def test_any_numbers_become_a_valid_forest(data, plants, confidence):
         )
     ]
     size = data.draw(st.sampled_from([(64, 64), (50, 20), (150, 90)]))
-    options = {"working_size": "full", "plants": plants, "min_confidence": confidence}
+    options = {"working_size": "full", "single_plant": plants, "min_confidence": confidence}
     (skeleton,) = predictor(NumbersEngine(*numbers)).predict_many([np.zeros(size[::-1], np.uint8)], **options)
     assert skeleton.is_forest
     assert skeleton.is_tree or plants is None or len(skeleton) == 0
@@ -126,7 +126,7 @@ def test_plants_are_numbered_from_left_to_right_and_one_can_be_forced():
     forest = predictor(two).predict(np.zeros((64, 64), np.uint8))
     assert forest.roots.tolist() == [1, 3]
     assert forest.plant.tolist() == [0, 0, 1, 1]
-    tree = predictor(two).predict(np.zeros((64, 64), np.uint8), plants=1)
+    tree = predictor(two).predict(np.zeros((64, 64), np.uint8), single_plant=True)
     assert tree.is_tree
     assert tree.roots.tolist() == [3]
 
@@ -140,7 +140,7 @@ def test_min_confidence_leaves_out_nodes_and_cuts_edges():
     assert sure.nodes[:, 0].tolist() == [10, 20, 30], "the last edge is unlikely, and its node is left alone"
     with pytest.warns(UserWarning, match="no plant"):
         assert len(predictor(engine).predict(blank, min_confidence=0.7)) == 0, "no likely edge is left"
-    forced = predictor(engine).predict(blank, min_confidence=0.5, plants=1)
+    forced = predictor(engine).predict(blank, min_confidence=0.5, single_plant=True)
     assert len(forced) == 4, "one tree is one tree"
 
 
@@ -162,7 +162,7 @@ def test_the_models_own_thresholds_are_the_ones_that_count():
     assert len(predictor(weak).predict(blank)) == 2
     assert len(predictor(weak, node_threshold=0.4).predict(blank)) == 3
     assert len(predictor(weak).predict(blank, min_confidence=0.1)) == 3, "below the candidate score nothing is said"
-    assert len(predictor(weak, candidate_score=0.2).predict(blank, min_confidence=0.1)) == 4
+    assert len(predictor(weak, candidate_threshold=0.2).predict(blank, min_confidence=0.1)) == 4
 
 
 @pytest.mark.parametrize("size", [(64, 64), (150, 90)])
@@ -174,21 +174,21 @@ def test_what_a_batch_is_filled_up_with_is_no_node_whatever_the_threshold(size):
     )
     options = {"min_confidence": 0.0, "working_size": "full"}
     filled, expected = (
-        predictor(engine, candidate_score=0.0, node_threshold=0.0).predict(np.zeros(size, np.uint8), **options)
+        predictor(engine, candidate_threshold=0.0, node_threshold=0.0).predict(np.zeros(size, np.uint8), **options)
         for engine in (more, plain)
     )
     assert filled == expected
 
 
 def test_a_node_named_twice_is_in_the_tree_once():
-    """The last node is less likely than not, 2 px beside the second and tied to the same neighbours."""
+    """The last node is less likely than not, 2 px beside the second and tied to the same neighbors."""
     cost = np.full((4, 4), 9.0)
     for i, j, value in ((0, 1, -4), (1, 2, -4), (0, 3, -2), (2, 3, -2)):
         cost[i, j] = cost[j, i] = value
     points = [(10, 30), (20, 30), (30, 30), (22, 30)]
     engine = NumbersEngine([0.9, 0.9, 0.9, 0.4], points, cost, [3, -3, -3, -3])
     for options in ({}, {"min_confidence": 0.0}):
-        found = predictor(engine, node_threshold=0.3, candidate_score=0.0).predict(
+        found = predictor(engine, node_threshold=0.3, candidate_threshold=0.0).predict(
             np.zeros((64, 64), np.uint8), **options
         )
         assert found.nodes[:, 0].tolist() == [10, 20, 30]
@@ -197,7 +197,9 @@ def test_a_node_named_twice_is_in_the_tree_once():
 def test_tiles_begin_on_the_grid_of_the_network():
     """As `tile_grid` does with a step; here it is the model's."""
     config = ModelSettings("fake", {"grid_px": 44.0}, input_size=512, working_size=512)
-    task = begin(np.zeros((1100, 1300), np.uint8), Options(ModelFolder(Path("fake"), config), "full", None, None), 512)
+    task = begin(
+        np.zeros((1100, 1300), np.uint8), PredictionOptions(ModelFolder(Path("fake"), config), "full", None, None), 512
+    )
     assert len(task.decoding.tiles) > 4
     assert all(tile.left % 44 == tile.top % 44 == 0 for tile in task.decoding.tiles)
 
@@ -214,7 +216,6 @@ def test_darkness_gives_nothing_unless_less_certain_nodes_are_asked_for():
     [
         ({"working_size": 0}, "working size"),
         ({"working_size": "huge"}, "huge"),
-        ({"plants": 2}, "plants"),
         ({"min_confidence": 1.5}, "confidence"),
         ({"min_confidence": float("nan")}, "confidence"),
     ],
@@ -228,9 +229,9 @@ def test_a_wrong_option_is_one_line(options, message):
 
 
 def stream(tmp_path) -> list:
-    """Pictures of one tree whole, cropped and tiled, and a file that is no picture."""
+    """Images of one tree whole, cropped and tiled, and a file that is no image."""
     broken = tmp_path / "broken.png"
-    broken.write_bytes(b"no picture")
+    broken.write_bytes(b"no image")
     whole = drawn(TREE)
     wide = np.full((200, 300, 3), 255, np.uint8)
     wide[30:158, 100:228] = whole
@@ -239,14 +240,14 @@ def stream(tmp_path) -> list:
 
 @pytest.mark.parametrize(("batch", "workers"), [(1, 0), (1, 1), (3, 2), (64, 5)])
 def test_many_are_each_as_alone_in_order_and_errors_are_values(tmp_path, batch, workers):
-    pictures = stream(tmp_path)
-    engine = ColourEngine(TREE, 128)
-    results = list(predictor(engine).predict_many(pictures, batch=batch, workers=workers, working_size="full"))
+    images = stream(tmp_path)
+    engine = ColorEngine(TREE, 128)
+    results = list(predictor(engine).predict_many(images, batch=batch, workers=workers, working_size="full"))
     assert max(engine.calls) <= batch
     assert isinstance(results[1], TreeformerError)
     assert "broken.png" in str(results[1])
     for place in (0, 2, 3, 4, 5, 6):
-        assert results[place] == predictor(engine).predict(pictures[place], working_size="full")
+        assert results[place] == predictor(engine).predict(images[place], working_size="full")
 
 
 @pytest.mark.parametrize("processes", [False, True])
@@ -255,71 +256,76 @@ def test_no_workers_read_where_the_call_is_made(tmp_path, monkeypatch, processes
 
     def begin_here(*arguments, **options):
         readers.append((os.getpid(), threading.current_thread()))
-        return begin_or_error(*arguments, **options)
+        return try_prepare(*arguments, **options)
 
-    monkeypatch.setattr("treeformer.inference.predictor.begin_or_error", begin_here)
-    pictures = stream(tmp_path)
-    results = predictor(ColourEngine(TREE, 128)).predict_many(pictures, workers=0, processes=processes)
-    assert len(list(results)) == len(pictures)
-    assert readers == [(os.getpid(), threading.main_thread())] * len(pictures)
+    monkeypatch.setattr("treeformer.inference.predictor.try_prepare", begin_here)
+    images = stream(tmp_path)
+    results = predictor(ColorEngine(TREE, 128)).predict_many(images, workers=0, processes=processes)
+    assert len(list(results)) == len(images)
+    assert readers == [(os.getpid(), threading.main_thread())] * len(images)
 
 
 def test_less_than_no_workers_is_one_line():
     with pytest.raises(TreeformerError, match="workers must be 0"):
-        list(predictor(ColourEngine(TREE, 128)).predict_many([], workers=-1))
+        list(predictor(ColorEngine(TREE, 128)).predict_many([], workers=-1))
 
 
 @pytest.mark.parametrize("one", [drawn(TREE), drawn(TREE)[..., 0], "a.png", Path("a.png"), Image.new("RGB", (9, 9))])
-def test_one_picture_is_not_taken_for_many(one):
-    """The rows of an array would be pictures, too, 3 px wide."""
+def test_one_image_is_not_taken_for_many(one):
+    """The rows of an array would be images, too, 3 px wide."""
     with pytest.raises(TreeformerError, match="this is one"):
-        list(predictor(ColourEngine(TREE, 128)).predict_many(one))
+        list(predictor(ColorEngine(TREE, 128)).predict_many(one))
 
 
-def test_an_array_of_pictures_is_many():
+def test_an_array_of_images_is_many():
     frames = np.stack([drawn(TREE), drawn(TREE)[::-1]])
-    by_colour = predictor(ColourEngine(TREE, 128))
-    assert list(by_colour.predict_many(frames)) == [by_colour.predict(frame) for frame in frames]
-    assert len(list(by_colour.predict_many(frames[..., 0]))) == 2
+    by_color = predictor(ColorEngine(TREE, 128))
+    assert list(by_color.predict_many(frames)) == [by_color.predict(frame) for frame in frames]
+    assert len(list(by_color.predict_many(frames[..., 0]))) == 2
 
 
 @pytest.mark.parametrize(("batch", "chunk"), [(2, 8), (16, 3)])
 def test_other_processes_give_the_same(tmp_path, monkeypatch, batch, chunk):
     in_memory = stream(tmp_path)
     files = []
-    for number, picture in enumerate(in_memory):
-        files.append(picture if number == 1 else tmp_path / f"{number}.png")
+    for number, image in enumerate(in_memory):
+        files.append(image if number == 1 else tmp_path / f"{number}.png")
         if number != 1:
-            Image.fromarray(picture).save(files[-1])
-    # More errors than pictures, more pictures than there are rows in the shared memory, and pictures of all kinds.
-    pictures = [*in_memory, *(2 * [tmp_path / "missing.png"]), Image.open(files[2]), *files, *(5 * [files[1], *files])]
+            Image.fromarray(image).save(files[-1])
+    # More errors than images, more images than there are rows in the shared memory, and images of all kinds.
+    images = [*in_memory, *(2 * [tmp_path / "missing.png"]), Image.open(files[2]), *files, *(5 * [files[1], *files])]
     monkeypatch.setattr("treeformer.inference.workers.CHUNK", chunk)
     options = {"batch": batch, "working_size": "full"}
-    here = list(predictor(ColourEngine(TREE, 128)).predict_many(pictures, workers=2, **options))
-    there = list(predictor(ColourEngine(TREE, 128)).predict_many(pictures, workers=1, processes=True, **options))
+    here = list(predictor(ColorEngine(TREE, 128)).predict_many(images, workers=2, **options))
+    there = list(predictor(ColorEngine(TREE, 128)).predict_many(images, workers=1, processes=True, **options))
     assert [one if isinstance(one, Skeleton) else str(one) for one in here] == [
         one if isinstance(one, Skeleton) else str(one) for one in there
     ]
     assert {type(one) for one in there} == {Skeleton, FormatError}
 
 
-def test_a_picture_that_is_too_large_to_send_is_opened_here(tmp_path):
-    truth = random_tree(seed=3, count=40, size=(2100, 2000), longest_edge=400)
-    Image.fromarray(drawn(truth)).save(tmp_path / "large.png")
-    large = predictor(ColourEngine(truth, 512))
+def test_a_image_that_is_too_large_to_send_is_opened_here(tmp_path):
+    ground_truth = random_tree(seed=3, count=40, size=(2100, 2000), longest_edge=400)
+    Image.fromarray(drawn(ground_truth)).save(tmp_path / "large.png")
+    large = predictor(ColorEngine(ground_truth, 512))
     with pytest.raises(TooLargeError):
-        begin(tmp_path / "large.png", Options(large.model, "full", None, None), 512, most_pixels=MOST_SENT_PIXELS)
+        begin(
+            tmp_path / "large.png",
+            PredictionOptions(large.model, "full", None, None),
+            512,
+            most_pixels=MOST_SENT_PIXELS,
+        )
     (found,) = large.predict_many([tmp_path / "large.png"], working_size="full", workers=1, processes=True)
     assert found == large.predict(tmp_path / "large.png", working_size="full")
     assert len(found) > 10
 
 
 def test_all_edges_are_kept_of_a_few_tiles_only(monkeypatch):
-    whole = predictor(ColourEngine(TREE, 64)).predict(drawn(TREE), working_size="full")
+    whole = predictor(ColorEngine(TREE, 64)).predict(drawn(TREE), working_size="full")
     monkeypatch.setattr("treeformer.inference.prepare.MOST_WITH_ALL_EDGES", 2)
-    assert predictor(ColourEngine(TREE, 64)).predict(drawn(TREE), working_size="full") == whole
-    options = Options(predictor(ColourEngine(TREE, 64)).model, "full", None, None)
-    task, engine = begin(drawn(TREE), options, 64), ColourEngine(TREE, 64)
+    assert predictor(ColorEngine(TREE, 64)).predict(drawn(TREE), working_size="full") == whole
+    options = PredictionOptions(predictor(ColorEngine(TREE, 64)).model, "full", None, None)
+    task, engine = begin(drawn(TREE), options, 64), ColorEngine(TREE, 64)
     assert len(task.decoding.tiles) == 9
     for pixels in task.inputs():
         task.decoding.add(engine(pixels[None]), 0)
@@ -327,7 +333,7 @@ def test_all_edges_are_kept_of_a_few_tiles_only(monkeypatch):
     assert task.decoding.is_complete
 
 
-def test_pictures_are_taken_as_they_are_needed():
+def test_images_are_taken_as_they_are_needed():
     taken = []
 
     def endless():
@@ -335,7 +341,7 @@ def test_pictures_are_taken_as_they_are_needed():
             taken.append(1)
             yield drawn(TREE)
 
-    results = predictor(ColourEngine(TREE, 128)).predict_many(endless(), batch=2, workers=1)
+    results = predictor(ColorEngine(TREE, 128)).predict_many(endless(), batch=2, workers=1)
     assert as_sets(next(results)) == as_sets(TREE)
     results.close()
     assert len(taken) < 20

@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.inference.fake_engine import ColourEngine, drawn, predictor, random_tree
+from tests.inference.fake_engine import ColorEngine, drawn, predictor, random_tree
 from treeformer import Skeleton
-from treeformer._util.images import open_picture
+from treeformer._util.images import open_lazy
 from treeformer.decoding.decode import decode, decode_pairs
-from treeformer.inference.tiles import OVERLAP_PX, Graph, cut, merge, tile_graph, tile_grid, working_scale
+from treeformer.inference.tiles import OVERLAP_PX, TileGraph, cut, merge, tile_graph, tile_grid, working_scale
 
 
 def as_sets(skeleton: Skeleton, digits: int = 2) -> tuple[set, set, set]:
@@ -24,12 +24,14 @@ def as_sets(skeleton: Skeleton, digits: int = 2) -> tuple[set, set, set]:
     return set(place), edges, {place[root] for root in skeleton.roots}
 
 
-def assert_same_but_for_places(found: Skeleton, truth: Skeleton, tolerance_px: float) -> None:
-    index, distance = truth.nearest(found.nodes)
-    assert sorted(index) == list(range(len(truth)))
+def assert_same_but_for_places(found: Skeleton, ground_truth: Skeleton, tolerance_px: float) -> None:
+    index, distance = ground_truth.nearest(found.nodes)
+    assert sorted(index) == list(range(len(ground_truth)))
     assert distance.max() <= tolerance_px
-    assert {frozenset(edge) for edge in index[found.edges].tolist()} == {frozenset(e) for e in truth.edges.tolist()}
-    assert sorted(index[found.roots]) == sorted(truth.roots)
+    assert {frozenset(edge) for edge in index[found.edges].tolist()} == {
+        frozenset(e) for e in ground_truth.edges.tolist()
+    }
+    assert sorted(index[found.roots]) == sorted(ground_truth.roots)
 
 
 @given(
@@ -38,7 +40,7 @@ def assert_same_but_for_places(found: Skeleton, truth: Skeleton, tolerance_px: f
     side=st.sampled_from([64, 512]),
     step=st.sampled_from([1, 11, 44]),
 )
-def test_the_grid_covers_the_picture_and_every_place_has_one_owner(width, height, side, step):
+def test_the_grid_covers_the_image_and_every_place_has_one_owner(width, height, side, step):
     grid = tile_grid((width, height), side, step)
     step = min(step, side // 4)
     assert all(tile.left % step == tile.top % step == 0 for tile in grid)
@@ -59,7 +61,7 @@ def test_the_grid_covers_the_picture_and_every_place_has_one_owner(width, height
     assert (owners == 1).all()
 
 
-def test_pictures_are_reduced_or_enlarged_to_what_the_network_wants():
+def test_images_are_reduced_or_enlarged_to_what_the_network_wants():
     assert working_scale((4000, 2000), 1000, 512) == 0.25
     assert working_scale((4000, 2000), None, 512) == 1
     assert working_scale((100, 50), None, 512) == 5.12
@@ -67,12 +69,12 @@ def test_pictures_are_reduced_or_enlarged_to_what_the_network_wants():
     assert working_scale((600, 600), 300, 512) == pytest.approx(512 / 600), "never below the input"
 
 
-def test_padding_has_the_colour_of_the_border():
-    picture = np.full((20, 30, 3), (10, 200, 30), dtype=np.uint8)
-    picture[5:15, 5:25] = 0
+def test_padding_has_the_color_of_the_border():
+    image = np.full((20, 30, 3), (10, 200, 30), dtype=np.uint8)
+    image[5:15, 5:25] = 0
     (tile,) = tile_grid((30, 20), 64)
-    padded = cut(open_picture(picture), tile, 64)
-    assert (padded[:20, :30] == picture).all()
+    padded = cut(open_lazy(image), tile, 64)
+    assert (padded[:20, :30] == image).all()
     assert (padded[20:] == (10, 200, 30)).all()
     assert (padded[:, 30:] == (10, 200, 30)).all()
 
@@ -81,34 +83,36 @@ def test_padding_has_the_colour_of_the_border():
 @pytest.mark.parametrize("plants", [1, 3])
 @pytest.mark.parametrize("jitter_px", [0.0, 1.0])
 def test_tiles_give_the_tree_that_the_whole_gives(size, plants, jitter_px):
-    truth = random_tree(seed=sum(size), count=150, size=size, longest_edge=45, plants=plants)
-    picture = drawn(truth)
-    whole = predictor(ColourEngine(truth, max(size))).predict(picture)
-    assert as_sets(whole) == as_sets(truth)
-    tiled = predictor(ColourEngine(truth, 128, jitter_px)).predict(picture, working_size="full")
+    ground_truth = random_tree(seed=sum(size), count=150, size=size, longest_edge=45, plants=plants)
+    image = drawn(ground_truth)
+    whole = predictor(ColorEngine(ground_truth, max(size))).predict(image)
+    assert as_sets(whole) == as_sets(ground_truth)
+    tiled = predictor(ColorEngine(ground_truth, 128, jitter_px)).predict(image, working_size="full")
     assert len(tile_grid(size, 128)) > 3
     if jitter_px == 0:
         assert as_sets(tiled) == as_sets(whole)
         assert tiled.plant.max() == plants - 1
         return
-    assert_same_but_for_places(tiled, truth, jitter_px + 0.01)
+    assert_same_but_for_places(tiled, ground_truth, jitter_px + 0.01)
 
 
 def test_an_edge_that_no_tile_sees_both_ends_of_is_found():
-    truth = Skeleton([(20.5, 40.5), (150.5, 60.5)], [(0, 1)], root=0, image_size=(300, 100))
-    lines = predictor(ColourEngine(truth, 128, sees_lines=True)).predict(drawn(truth), working_size="full")
-    assert as_sets(lines) == as_sets(truth)
-    blind = predictor(ColourEngine(truth, 128)).predict(drawn(truth), working_size="full")
+    ground_truth = Skeleton([(20.5, 40.5), (150.5, 60.5)], [(0, 1)], root=0, image_size=(300, 100))
+    lines = predictor(ColorEngine(ground_truth, 128, sees_lines=True)).predict(drawn(ground_truth), working_size="full")
+    assert as_sets(lines) == as_sets(ground_truth)
+    blind = predictor(ColorEngine(ground_truth, 128)).predict(drawn(ground_truth), working_size="full")
     assert len(blind) == 1, "without the cut line nothing ties the second node to the plant"
-    forced = predictor(ColourEngine(truth, 128)).predict(drawn(truth), working_size="full", plants=1)
-    assert as_sets(forced) == as_sets(truth)
+    forced = predictor(ColorEngine(ground_truth, 128)).predict(
+        drawn(ground_truth), working_size="full", single_plant=True
+    )
+    assert as_sets(forced) == as_sets(ground_truth)
     assert forced.edge_score.tolist() == [0]
 
 
 def test_lines_that_end_at_borders_leave_no_nodes_there():
-    truth = random_tree(seed=5, count=60, size=(400, 300), longest_edge=60)
-    tiled = predictor(ColourEngine(truth, 128, sees_lines=True)).predict(drawn(truth), working_size="full")
-    assert_same_but_for_places(tiled, truth, 1.0)
+    ground_truth = random_tree(seed=5, count=60, size=(400, 300), longest_edge=60)
+    tiled = predictor(ColorEngine(ground_truth, 128, sees_lines=True)).predict(drawn(ground_truth), working_size="full")
+    assert_same_but_for_places(tiled, ground_truth, 1.0)
 
 
 anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
@@ -131,7 +135,7 @@ def outputs(draw, count: int | None = None, points=anything):
 @given(numbers=outputs(count=20, points=st.floats(0, 64, width=32)), threshold=st.floats(0.1, 1))
 def test_the_edges_kept_of_a_tile_give_the_tree_of_all_edges(numbers, threshold):
     (tile,) = tile_grid((64, 64), 64)
-    graph = tile_graph(tile, *numbers, least_score=0.1, node_threshold=threshold)
+    graph = tile_graph(tile, *numbers, min_score=0.1, node_threshold=threshold)
     assert len(graph.pairs) < 20 * 19 / 2 or len(graph.node_score) < 20 or np.isnan(numbers[2]).any()
     options = {"node_threshold": threshold, "image_size": (64, 64)}
     assert decode_pairs(*merge([tile], [graph]), **options) == decode(*numbers, **options)
@@ -149,7 +153,7 @@ def test_two_crowds_of_a_tile_stay_joined():
     score, root = np.where(crowd < 2, 0.9, 0.2), np.where(np.arange(41) == 0, 3.0, -3.0)
     numbers = score, random.uniform(0, 64, (41, 2)), cost + cost.T, root
     (tile,) = tile_grid((64, 64), 64)
-    graph = tile_graph(tile, *numbers, least_score=0.1, node_threshold=0.5)
+    graph = tile_graph(tile, *numbers, min_score=0.1, node_threshold=0.5)
     assert len(graph.pairs) < 41 * 40 / 2
     tree = decode_pairs(*merge([tile], [graph]), image_size=(64, 64))
     assert tree == decode(*numbers, image_size=(64, 64))
@@ -159,16 +163,16 @@ def test_two_crowds_of_a_tile_stay_joined():
 def test_a_node_in_the_padding_lies_on_the_border():
     (tile,) = tile_grid((60, 50), 64)
     points = np.array([(-3.0, 20), (63, 53), (30, 55)])
-    graph = tile_graph(tile, np.ones(3), points, np.zeros((3, 3)), np.zeros(3), least_score=0.1, node_threshold=0.5)
+    graph = tile_graph(tile, np.ones(3), points, np.zeros((3, 3)), np.zeros(3), min_score=0.1, node_threshold=0.5)
     assert graph.points.tolist() == [[0, 20], [60, 50]], "and one farther out is none"
 
 
-def two_half_edges(inner: tuple[float, float], outer: tuple[float, float]) -> Graph:
+def two_half_edges(inner: tuple[float, float], outer: tuple[float, float]) -> TileGraph:
     """Of two tiles: the left one sees a line from (30, 50) to its border, the right one a line between these places."""
     grid = tile_grid((140, 100), 100)
     edge, cost = np.array([(0, 1)]), np.array([-4.0])
     views = (np.array([(30.0, 50), (98, 50)]), np.array([inner, outer], dtype=float))
-    return merge(grid, [Graph(np.full(2, 0.9), points, edge, cost, np.zeros(2)) for points in views])
+    return merge(grid, [TileGraph(np.full(2, 0.9), points, edge, cost, np.zeros(2)) for points in views])
 
 
 def test_two_views_are_one_edge_only_where_each_end_lies_on_the_other_line():
@@ -183,7 +187,8 @@ def test_what_two_tiles_say_of_a_node_and_of_an_edge_is_weighed():
     left, right = grid = tile_grid((140, 100), 100)
     points = np.array([(80.0, 50), (84, 60)])
     graphs = [
-        Graph(np.full(2, score), points, np.array([(0, 1)]), np.array([score]), np.full(2, score)) for score in (0.0, 1)
+        TileGraph(np.full(2, score), points, np.array([(0, 1)]), np.array([score]), np.full(2, score))
+        for score in (0.0, 1)
     ]
     weights = np.stack([left.weight(points), right.weight(points)])
     assert (weights[0] != weights[1]).all()
@@ -198,11 +203,11 @@ def test_what_two_tiles_say_of_a_node_and_of_an_edge_is_weighed():
 
 @settings(max_examples=30)
 @given(data=st.data(), width=st.integers(1, 300), height=st.integers(1, 200), single_plant=st.booleans())
-def test_any_numbers_of_any_tiles_give_a_forest_inside_the_picture(data, width, height, single_plant):
+def test_any_numbers_of_any_tiles_give_a_forest_inside_the_image(data, width, height, single_plant):
     grid = tile_grid((width, height), 64)
     points = st.floats(-9, 80, width=32) | anything
     graphs = [
-        tile_graph(tile, *data.draw(outputs(count=4, points=points)), least_score=0.1, node_threshold=0.5)
+        tile_graph(tile, *data.draw(outputs(count=4, points=points)), min_score=0.1, node_threshold=0.5)
         for tile in grid
     ]
     merged = merge(grid, graphs)
@@ -218,13 +223,13 @@ def test_any_numbers_of_any_tiles_give_a_forest_inside_the_picture(data, width, 
 def test_merging_against_its_slow_twin(seed, count, size):
     random = np.random.default_rng(seed)
     grid = tile_grid(size, 64)
-    centres = random.uniform(0, size, (count, 2))
+    centers = random.uniform(0, size, (count, 2))
     graphs = []
     for tile in grid:
-        points = centres + random.normal(0, 1.5, centres.shape)
+        points = centers + random.normal(0, 1.5, centers.shape)
         kept = ((points >= tile[:2]) & (points <= tile[2:4])).all(axis=1) & (random.random(count) < 0.9)
         empty = np.zeros((0, 2), dtype=int)
-        graphs.append(Graph(np.full(kept.sum(), 0.9), points[kept], empty, np.zeros(0), np.zeros(kept.sum())))
+        graphs.append(TileGraph(np.full(kept.sum(), 0.9), points[kept], empty, np.zeros(0), np.zeros(kept.sum())))
     expected = slow_merge(grid, [graph.points for graph in graphs])
     found = merge(grid, graphs).points
     assert len(found) == len(expected)

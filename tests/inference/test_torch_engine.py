@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tests.inference.test_cuda_graphs import pictures
+from tests.inference.test_cuda_graphs import random_images
 from tests.models.untrained import THRESHOLDS, network
 from treeformer.inference.torch_engine import keep_rounded
 from treeformer.models import InferenceModel
@@ -15,12 +15,12 @@ from treeformer.nn.deformable_attention import DeformableAttention
 def test_rounding_weights_once_changes_nothing(one_thread, monkeypatch):
     # The other order, which only a CPU takes, has a bias that autocast leaves as it is.
     monkeypatch.setattr(DeformableAttention, "_read_then_project", DeformableAttention._project_then_read)
-    images, names = pictures(3, seed=2), network().state_dict().keys()
+    images, names = random_images(3, seed=2), network().state_dict().keys()
     plain, rounded = network(), network()
     keep_rounded(rounded)
     assert rounded.state_dict().keys() == names
     with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
-        one, other = (InferenceModel(model, 0.2, THRESHOLDS["peak_heat"])(images) for model in (plain, rounded))
+        one, other = (InferenceModel(model, 0.2, THRESHOLDS["min_peak_heat"])(images) for model in (plain, rounded))
     assert one[0].count_nonzero() > 10
     for mine, theirs in zip(one, other, strict=True):
         assert mine.dtype == theirs.dtype == torch.float32

@@ -15,7 +15,7 @@ SINGLE = np.float32
 
 
 def globe(graph: Skeleton, keypoints: bool) -> nx.Graph:
-    """Nodes with a `place` in single-precision degrees; without those of degree 2 if only key points count."""
+    """Nodes with a `place` in single-precision degrees; without those of degree 2 if only keypoints count."""
     made = nx.Graph()
     for number, (x, y) in enumerate((graph.nodes / graph.image_size).tolist()):
         south, east = SINGLE(x) * SINGLE(512) / SINGLE(111111), SINGLE(y) * SINGLE(512) / SINGLE(111111)
@@ -54,19 +54,19 @@ def to_segment(p, a, b):
     return np.sqrt((px - t * bx) ** 2 + (py - t * by) ** 2)
 
 
-def starts(truth):
+def starts(ground_truth):
     """(where, first node, second node, distance to each); a branch of one edge is met from both its ends."""
-    place = nx.get_node_attributes(truth, "place")
+    place = nx.get_node_attributes(ground_truth, "place")
     found, inner = [], set()
-    for node in truth:
-        if truth.degree(node) == 2:
+    for node in ground_truth:
+        if ground_truth.degree(node) == 2:
             continue
-        for beyond in truth[node]:
+        for beyond in ground_truth[node]:
             if beyond in inner:
                 continue
             line = [node, beyond]
-            while truth.degree(line[-1]) == 2:
-                line.append(next(n for n in truth[line[-1]] if n != line[-2]))
+            while ground_truth.degree(line[-1]) == 2:
+                line.append(next(n for n in ground_truth[line[-1]] if n != line[-2]))
             inner.update(line[1:-1])
             ahead = [SINGLE(0)]
             for a, b in itertools.pairwise(line):
@@ -137,8 +137,8 @@ def beside(graph, kept, other):
     return min(ways, default=math.inf) < BESIDE
 
 
-def paper_twin(prediction: Skeleton, truth: Skeleton, keypoints: bool) -> tuple[float, float]:
-    found, wanted = globe(prediction, keypoints), globe(truth, keypoints)
+def paper_twin(prediction: Skeleton, ground_truth: Skeleton, keypoints: bool) -> tuple[float, float]:
+    found, wanted = globe(prediction, keypoints), globe(ground_truth, keypoints)
     place, true_place = (nx.get_node_attributes(g, "place") for g in (found, wanted))
     results = []
     for start in starts(wanted):

@@ -33,31 +33,36 @@ def test_skeletons_and_arrays_are_alike(metric):
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize(
-    ("prediction", "truth", "options", "complaint"),
+    ("prediction", "ground truth", "options", "complaint"),
     [
         ((NODES, EDGES), (NODES, EDGES), {}, "image_size=(width, height)"),
         (Skeleton(NODES, EDGES), Skeleton(NODES, EDGES), {}, "image_size=(width, height)"),
         ((NODES, EDGES), (NODES, EDGES), {"image_size": (0, 5)}, "must be positive"),
-        ((NODES, EDGES), ([(0, float("nan"))], []), {"image_size": (9, 9)}, "the truth: node 0 is at (0.0, nan)"),
+        (
+            (NODES, EDGES),
+            ([(0, float("nan"))], []),
+            {"image_size": (9, 9)},
+            "the ground truth: node 0 is at (0.0, nan)",
+        ),
         ((NODES, [(0, 7)]), (NODES, EDGES), {"image_size": (9, 9)}, "the prediction: edge 0 (0, 7) names node 7"),
         ((NODES, EDGES, 3), (NODES, EDGES), {"image_size": (9, 9)}, "the prediction must be a Skeleton or a pair"),
         (
             Skeleton(NODES, EDGES, image_size=(9, 9)),
             Skeleton(NODES, EDGES, image_size=(9, 8)),
             {},
-            "the truth belongs to a picture of 9×8 pixels, the prediction says 9×9",
+            "the ground truth belongs to an image of 9×8 pixels, the prediction says 9×9",
         ),
         (
             Skeleton(NODES, EDGES, image_size=(9, 9)),
             (NODES, EDGES),
             {"image_size": (7, 7)},
-            "the prediction belongs to a picture of 9×9 pixels, image_size says 7×7",
+            "the prediction belongs to an image of 9×9 pixels, image_size says 7×7",
         ),
     ],
 )
-def test_one_line_says_what_is_wrong(metric, prediction, truth, options, complaint):
+def test_one_line_says_what_is_wrong(metric, prediction, ground_truth, options, complaint):
     with pytest.raises(TreeformerError) as error:
-        metric(prediction, truth, **options)
+        metric(prediction, ground_truth, **options)
     assert complaint in str(error.value)
     assert "\n" not in str(error.value)
 

@@ -9,14 +9,14 @@ import pytest
 
 from treeformer.metrics import street_mover_distance, street_mover_distance_paper, structure, topo_paper
 
-# Coordinates in the file are parts of the sides; any picture size will do.
+# Coordinates in the file are parts of the sides; any image size will do.
 SIZE = (512, 512)
 
 
 @pytest.fixture(scope="module")
 def pairs(real_data):
     text = (real_data("../parity") / "metrics.json").read_text()
-    return [(graph(p["prediction"]), graph(p["truth"]), p["released_code"]) for p in json.loads(text)]
+    return [(graph(p["prediction"]), graph(p["ground truth"]), p["released_code"]) for p in json.loads(text)]
 
 
 def graph(entry):
@@ -42,12 +42,12 @@ def test_topo(pairs, keypoints, name):
 
 
 def test_tree(pairs):
-    for prediction, truth, answer in pairs:
-        assert structure(prediction, truth, image_size=SIZE).tree_of_edges == answer["tree"]
+    for prediction, ground_truth, answer in pairs:
+        assert structure(prediction, ground_truth, image_size=SIZE).tree_of_edges == answer["tree"]
 
 
 def test_the_exact_distance_is_larger(pairs):
-    """The truncated iteration serves only part of the truth, so it finds too little to carry."""
-    for prediction, truth, answer in pairs:
+    """The truncated iteration serves only part of the ground truth, so it finds too little to carry."""
+    for prediction, ground_truth, answer in pairs:
         if answer["smd"] > 1e-8:
-            assert street_mover_distance(prediction, truth, image_size=SIZE) > 1.3 * answer["smd"]
+            assert street_mover_distance(prediction, ground_truth, image_size=SIZE) > 1.3 * answer["smd"]

@@ -22,18 +22,18 @@ from treeformer.metrics import street_mover_distance, street_mover_distance_pape
 
 def curves_of(graph: Skeleton) -> list[np.ndarray]:
     """The branches between nodes of degree ≠ 2, as lists of points."""
-    neighbours: dict[int, list[int]] = {}
+    neighbors: dict[int, list[int]] = {}
     for u, v in graph.edges.tolist():
-        neighbours.setdefault(u, []).append(v)
-        neighbours.setdefault(v, []).append(u)
+        neighbors.setdefault(u, []).append(v)
+        neighbors.setdefault(v, []).append(u)
     curves, seen = [], set()
-    for start in (n for n in neighbours if len(neighbours[n]) != 2):
-        for first in neighbours[start]:
+    for start in (n for n in neighbors if len(neighbors[n]) != 2):
+        for first in neighbors[start]:
             if (start, first) in seen:
                 continue
             line = [start, first]
-            while len(neighbours[line[-1]]) == 2:
-                line.append(next(n for n in neighbours[line[-1]] if n != line[-2]))
+            while len(neighbors[line[-1]]) == 2:
+                line.append(next(n for n in neighbors[line[-1]] if n != line[-2]))
             seen |= {(line[0], line[1]), (line[-1], line[-2])}
             curves.append(graph.nodes[line])
     return curves
@@ -64,15 +64,15 @@ def finely_cut(graph: Skeleton, pieces: int) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(points), np.asarray(weights) / sum(weights)
 
 
-def transport_cost(prediction: Skeleton, truth: Skeleton, pieces: int) -> float:
+def transport_cost(prediction: Skeleton, ground_truth: Skeleton, pieces: int) -> float:
     """By the network simplex of POT, on many pieces with exact weights."""
     a, wa = finely_cut(prediction, pieces)
-    b, wb = finely_cut(truth, pieces)
-    side = max(truth.image_size)
+    b, wb = finely_cut(ground_truth, pieces)
+    side = max(ground_truth.image_size)
     return float(ot.emd2(wa, wb, cdist(a / side, b / side, "sqeuclidean"), numItermax=1_000_000))
 
 
-def paper_twin(prediction: Skeleton, truth: Skeleton) -> float:
+def paper_twin(prediction: Skeleton, ground_truth: Skeleton) -> float:
     """Edge by edge with a running phase, then a plain Sinkhorn iteration."""
 
     def points(graph: Skeleton) -> np.ndarray:
@@ -88,7 +88,7 @@ def paper_twin(prediction: Skeleton, truth: Skeleton) -> float:
             next_at -= length
         return np.asarray(found + [nodes[-1]] * (500 - len(found)), dtype=np.float32)
 
-    y, x = points(truth), points(prediction)
+    y, x = points(ground_truth), points(prediction)
     cost = np.sum((y[:, None] - x) ** 2, axis=-1)
     epsilon, weight = np.float32(1e-7), np.log(np.float32(1 / 500 + 1e-8))
     u = v = np.zeros(500, dtype=np.float32)
@@ -111,10 +111,12 @@ def moved(graph: Skeleton, way: tuple[float, float]) -> Skeleton:
 @pytest.mark.parametrize("seed", range(3))
 def test_it_is_the_transport_cost(seed):
     """400 points stand for the whole length: what they get wrong is about the square of their spacing."""
-    for prediction, truth in faulty_pairs(40, seed):
-        spacing = truth.length / max(SIZE) / 400
-        expected = transport_cost(prediction, truth, 900)
-        assert street_mover_distance(prediction, truth) == pytest.approx(expected, rel=0.02, abs=1.5 * spacing**2)
+    for prediction, ground_truth in faulty_pairs(40, seed):
+        spacing = ground_truth.length / max(SIZE) / 400
+        expected = transport_cost(prediction, ground_truth, 900)
+        assert street_mover_distance(prediction, ground_truth) == pytest.approx(
+            expected, rel=0.02, abs=1.5 * spacing**2
+        )
 
 
 def test_a_moved_line_costs_the_square_of_the_way():
@@ -123,7 +125,7 @@ def test_a_moved_line_costs_the_square_of_the_way():
 
 
 def test_units_are_the_same_along_both_axes():
-    """Per-axis units would make a step along the short side of a picture count more."""
+    """Per-axis units would make a step along the short side of an image count more."""
     wide = Skeleton([(100, 50), (900, 50)], [(0, 1)], image_size=(1000, 100))
     right = street_mover_distance(moved(wide, (8, 0)), wide)
     down = street_mover_distance(moved(wide, (0, 8)), wide)
@@ -143,18 +145,18 @@ def test_exchange_and_numbering_leave_no_trace(first, second):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_invariance(seed):
-    prediction, truth = faulty_pairs(30, seed)[4]
-    reference = street_mover_distance(prediction, truth)
+    prediction, ground_truth = faulty_pairs(30, seed)[4]
+    reference = street_mover_distance(prediction, ground_truth)
     shift, scale, turn = [[1, 0, 7.3], [0, 1, -2.9]], [[3, 0, 0], [0, 3, 0]], [[0, -1, 512], [1, 0, 0]]
-    assert distance_of_moved(prediction, truth, shift, SIZE) == pytest.approx(reference, rel=1e-6)
-    assert distance_of_moved(prediction, truth, scale, (1536, 1536)) == pytest.approx(reference, rel=1e-6)
-    assert distance_of_moved(prediction, truth, turn, SIZE) == pytest.approx(reference, rel=1e-6)
-    assert street_mover_distance(subdivided(prediction), truth) == pytest.approx(reference, rel=1e-6)
-    assert street_mover_distance(prediction, subdivided(truth)) == pytest.approx(reference, rel=1e-6)
+    assert distance_of_moved(prediction, ground_truth, shift, SIZE) == pytest.approx(reference, rel=1e-6)
+    assert distance_of_moved(prediction, ground_truth, scale, (1536, 1536)) == pytest.approx(reference, rel=1e-6)
+    assert distance_of_moved(prediction, ground_truth, turn, SIZE) == pytest.approx(reference, rel=1e-6)
+    assert street_mover_distance(subdivided(prediction), ground_truth) == pytest.approx(reference, rel=1e-6)
+    assert street_mover_distance(prediction, subdivided(ground_truth)) == pytest.approx(reference, rel=1e-6)
 
 
-def distance_of_moved(prediction, truth, affine, size):
-    return street_mover_distance(*(graph.transform(affine, image_size=size) for graph in (prediction, truth)))
+def distance_of_moved(prediction, ground_truth, affine, size):
+    return street_mover_distance(*(graph.transform(affine, image_size=size) for graph in (prediction, ground_truth)))
 
 
 @settings(max_examples=40)
@@ -177,21 +179,23 @@ def test_it_grows_with_jitter():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_paper_s_distance_agrees_with_its_twin(seed):
-    for prediction, truth in faulty_pairs(25, seed):
-        assert street_mover_distance_paper(prediction, truth) == pytest.approx(paper_twin(prediction, truth), rel=0.01)
+    for prediction, ground_truth in faulty_pairs(25, seed):
+        assert street_mover_distance_paper(prediction, ground_truth) == pytest.approx(
+            paper_twin(prediction, ground_truth), rel=0.01
+        )
 
 
 def test_edge_direction_and_order_do_not_move_the_paper_s_distance():
-    prediction, truth = faulty_pairs(30, 5)[4]
+    prediction, ground_truth = faulty_pairs(30, 5)[4]
     flipped = Skeleton(prediction.nodes, prediction.edges[::-1, ::-1], image_size=SIZE)
-    assert street_mover_distance_paper(flipped, truth) == street_mover_distance_paper(prediction, truth)
+    assert street_mover_distance_paper(flipped, ground_truth) == street_mover_distance_paper(prediction, ground_truth)
 
 
 def test_a_perfect_tree_in_another_numbering_is_not_at_zero_for_the_paper_s_distance():
-    truth = random_tree(60, 1)
-    assert street_mover_distance_paper(truth, truth) < 1e-9
-    assert street_mover_distance_paper(renumbered(truth), truth) > 1e-6
-    assert street_mover_distance(renumbered(truth), truth) < 1e-12
+    ground_truth = random_tree(60, 1)
+    assert street_mover_distance_paper(ground_truth, ground_truth) < 1e-9
+    assert street_mover_distance_paper(renumbered(ground_truth), ground_truth) > 1e-6
+    assert street_mover_distance(renumbered(ground_truth), ground_truth) < 1e-12
 
 
 def test_the_paper_s_quirks():
@@ -199,14 +203,14 @@ def test_the_paper_s_quirks():
     cut = without_subtree(tree, 30)
     assert len(cut) == 56
     shaken = jittered(tree, 3.0)
-    # A missing branch costs almost nothing, because the truth's points need not all be served; swapping shows it.
+    # A missing branch costs almost nothing, because the ground truth's points need not all be served; swapping shows it.
     assert street_mover_distance_paper(cut, tree) < 0.2 * street_mover_distance(cut, tree)
     assert street_mover_distance_paper(cut, tree) < 0.5 * street_mover_distance_paper(tree, cut)
     # Another numbering gives another distance, but not by much.
     values = [street_mover_distance_paper(renumbered(shaken, seed), tree) for seed in range(5)]
     assert len(set(values)) == 5
     assert np.std(values) < 0.2 * np.mean(values)
-    # Pixels are not square in a picture that is not.
+    # Pixels are not square in an image that is not.
     wide = Skeleton([(100, 50), (900, 50)], [(0, 1)], image_size=(1000, 100))
     right, down = (street_mover_distance_paper(moved(wide, s), wide) for s in ((8, 0), (0, 8)))
     assert down > 50 * right

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.strategies import forests, graphs
 from treeformer import Skeleton, SkeletonError
 from treeformer.errors import TreeformerError
-from treeformer.metrics import differences, evaluate_pair, match_nodes, structure, summarise
+from treeformer.metrics import differences, evaluate_pair, match_nodes, structure, summarize
 
 SIZE = (512, 512)
 points = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=5)
@@ -119,7 +119,7 @@ def test_over_a_set_f1_is_that_of_the_means():
         {"node_precision": 1.0, "node_recall": 0.0, "node_f1": 0.0, "length_error": math.nan},
         {"node_precision": 0.0, "node_recall": 1.0, "node_f1": 0.0, "length_error": 0.25},
     ]
-    summary = summarise(rows)
+    summary = summarize(rows)
     assert summary["node_f1"].value == 0.5
     assert summary["length_error"].value == 0.25
 
@@ -127,14 +127,14 @@ def test_over_a_set_f1_is_that_of_the_means():
 def test_the_interval_agrees_with_a_plain_bootstrap():
     rng = np.random.default_rng(5)
     values = rng.normal(3, 1, 60)
-    estimate = summarise([{"smd": float(v)} for v in values])["smd"]
+    estimate = summarize([{"smd": float(v)} for v in values])["smd"]
     drawn = [rng.choice(values, 60).mean() for _ in range(4000)]
     assert estimate.value == pytest.approx(values.mean())
     assert (estimate.low, estimate.high) == pytest.approx(np.quantile(drawn, (0.025, 0.975)), abs=0.05)
-    assert summarise([{"smd": float(v)} for v in values])["smd"] == estimate  # seeded
+    assert summarize([{"smd": float(v)} for v in values])["smd"] == estimate  # seeded
 
 
-def test_a_difference_is_drawn_picture_by_picture():
+def test_a_difference_is_drawn_image_by_image():
     rng = np.random.default_rng(6)
     hardness = rng.uniform(0.2, 0.8, 60)
     ours, theirs = (
@@ -148,9 +148,9 @@ def test_a_difference_is_drawn_picture_by_picture():
     assert (found.low, found.high) == pytest.approx(np.quantile(drawn, (0.025, 0.975)), abs=0.001)
     back = differences(theirs, ours)["topo_f1"]
     assert (back.low, back.high) == pytest.approx((-found.high, -found.low))
-    alone = summarise(ours)["topo_f1"]
+    alone = summarize(ours)["topo_f1"]
     assert alone.high - alone.low > 5 * (found.high - found.low)
-    with pytest.raises(TreeformerError, match="60 pictures cannot be compared with 59"):
+    with pytest.raises(TreeformerError, match="60 images cannot be compared with 59"):
         differences(ours, theirs[1:])
 
 

@@ -1,4 +1,4 @@
-"""The mended TOPO against a plain twin, and what it promises."""
+"""The corrected TOPO against a plain twin, and what it promises."""
 
 from __future__ import annotations
 
@@ -99,10 +99,10 @@ def found_again(walked: Skeleton, other: Skeleton) -> float:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_it_agrees_with_its_twin(seed):
-    for prediction, truth in faulty_pairs(14, seed):
-        scores = topo(prediction, truth)
-        assert scores.precision == pytest.approx(found_again(prediction, truth), abs=1e-9)
-        assert scores.recall == pytest.approx(found_again(truth, prediction), abs=1e-9)
+    for prediction, ground_truth in faulty_pairs(14, seed):
+        scores = topo(prediction, ground_truth)
+        assert scores.precision == pytest.approx(found_again(prediction, ground_truth), abs=1e-9)
+        assert scores.recall == pytest.approx(found_again(ground_truth, prediction), abs=1e-9)
 
 
 # ---- promises ----------------------------------------------------------------------------------------
@@ -131,16 +131,16 @@ def test_exchange_and_numbering(first, second):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_invariance(seed):
-    prediction, truth = faulty_pairs(30, seed)[4]
-    reference = topo(prediction, truth)
+    prediction, ground_truth = faulty_pairs(30, seed)[4]
+    reference = topo(prediction, ground_truth)
     for affine, size in (
         ([[1, 0, 7.3], [0, 1, -2.9]], SIZE),
         ([[3, 0, 0], [0, 3, 0]], (1536, 1536)),
         ([[0, -1, 512], [1, 0, 0]], SIZE),
     ):
-        moved = topo(*(graph.transform(affine, image_size=size) for graph in (prediction, truth)))
+        moved = topo(*(graph.transform(affine, image_size=size) for graph in (prediction, ground_truth)))
         assert (moved.precision, moved.recall) == pytest.approx((reference.precision, reference.recall), abs=1e-9)
-    finer = topo(subdivided(prediction), subdivided(truth))
+    finer = topo(subdivided(prediction), subdivided(ground_truth))
     assert (finer.precision, finer.recall) == pytest.approx((reference.precision, reference.recall), abs=1e-9)
 
 
@@ -164,7 +164,7 @@ def test_missing_branches_cost_recall_and_spurious_ones_precision():
 
 
 def test_curves_are_compared_not_chords():
-    """Two arcs between the same ends: their key points agree, their courses do not."""
+    """Two arcs between the same ends: their keypoints agree, their courses do not."""
     bend = np.stack([np.linspace(100, 400, 31), 256 + 80 * np.sin(np.linspace(0, np.pi, 31))], axis=1)
     edges = [(k, k + 1) for k in range(30)]
     arc, straight = Skeleton(bend, edges, image_size=SIZE), Skeleton(bend[[0, -1]], [(0, 1)], image_size=SIZE)
@@ -190,11 +190,11 @@ def test_two_branches_are_not_found_again_in_one():
 
 
 def test_the_unit_can_be_chosen():
-    prediction, truth = faulty_pairs(30, 2)[1]
-    assert topo(prediction, truth, unit_px=1.0) == topo(prediction, truth)  # 512 px are 512 units
-    assert topo(prediction, truth, unit_px=3.0).f1 > topo(prediction, truth).f1
+    prediction, ground_truth = faulty_pairs(30, 2)[1]
+    assert topo(prediction, ground_truth, unit_px=1.0) == topo(prediction, ground_truth)  # 512 px are 512 units
+    assert topo(prediction, ground_truth, unit_px=3.0).f1 > topo(prediction, ground_truth).f1
     with pytest.raises(SkeletonError, match="unit_px must be a positive number"):
-        topo(prediction, truth, unit_px=0)
+        topo(prediction, ground_truth, unit_px=0)
 
 
 @pytest.mark.parametrize("small", [([], []), ([(5, 5)], []), ([(5, 5), (9, 9)], []), ([(5, 5), (5, 5)], [(0, 1)])])

@@ -14,35 +14,37 @@ from treeformer.metrics import topo, topo_paper
 @pytest.mark.parametrize("keypoints", [True, False])
 @pytest.mark.parametrize("seed", range(2))
 def test_it_agrees_with_its_twin(seed, keypoints):
-    for prediction, truth in faulty_pairs(9, seed)[1:]:
-        scores = topo_paper(prediction, truth, keypoints=keypoints)
-        assert (scores.precision, scores.recall) == pytest.approx(paper_twin(prediction, truth, keypoints), abs=1e-9)
+    for prediction, ground_truth in faulty_pairs(9, seed)[1:]:
+        scores = topo_paper(prediction, ground_truth, keypoints=keypoints)
+        assert (scores.precision, scores.recall) == pytest.approx(
+            paper_twin(prediction, ground_truth, keypoints), abs=1e-9
+        )
 
 
 def test_it_agrees_with_its_twin_where_little_is_right():
     """Most starts are poor here, so that many are dropped beside others."""
-    truth = random_tree(14, 3)
-    prediction = jittered(truth, 9.0, 4)
-    scores = topo_paper(prediction, truth, keypoints=False)
-    assert (scores.precision, scores.recall) == pytest.approx(paper_twin(prediction, truth, False), abs=1e-9)
+    ground_truth = random_tree(14, 3)
+    prediction = jittered(ground_truth, 9.0, 4)
+    scores = topo_paper(prediction, ground_truth, keypoints=False)
+    assert (scores.precision, scores.recall) == pytest.approx(paper_twin(prediction, ground_truth, False), abs=1e-9)
 
 
 def test_direction_and_order_of_edges_do_not_matter():
-    prediction, truth = faulty_pairs(30, 7)[4]
-    flipped = [Skeleton(g.nodes, g.edges[::-1, ::-1], image_size=SIZE) for g in (prediction, truth)]
-    assert topo_paper(*flipped) == topo_paper(prediction, truth)
+    prediction, ground_truth = faulty_pairs(30, 7)[4]
+    flipped = [Skeleton(g.nodes, g.edges[::-1, ::-1], image_size=SIZE) for g in (prediction, ground_truth)]
+    assert topo_paper(*flipped) == topo_paper(prediction, ground_truth)
 
 
-def test_stated_roots_and_other_picture_sizes_do_not_matter():
-    prediction, truth = faulty_pairs(30, 8)[4]
-    bent = subdivided(truth)
+def test_stated_roots_and_other_image_sizes_do_not_matter():
+    prediction, ground_truth = faulty_pairs(30, 8)[4]
+    bent = subdivided(ground_truth)
     assert topo_paper(prediction, bent.replace(root=len(bent) - 1)) == topo_paper(prediction, bent)
-    stretched = [g.transform([[2, 0, 0], [0, 0.5, 0]], image_size=(1024, 256)) for g in (prediction, truth)]
-    assert topo_paper(*stretched) == topo_paper(prediction, truth)
+    stretched = [g.transform([[2, 0, 0], [0, 0.5, 0]], image_size=(1024, 256)) for g in (prediction, ground_truth)]
+    assert topo_paper(*stretched) == topo_paper(prediction, ground_truth)
 
 
 def big_comb(teeth: int) -> Skeleton:
-    """A main axis down the picture and teeth of 90 px to the right, 30 px apart."""
+    """A main axis down the image and teeth of 90 px to the right, 30 px apart."""
     axis = [(150, 40 + 30 * k) for k in range(teeth + 2)]
     tips = [(240, y) for _, y in axis[1:-1]]
     edges = [(k, k + 1) for k in range(teeth + 1)] + [(k + 1, teeth + 2 + k) for k in range(teeth)]
@@ -74,10 +76,10 @@ def test_identical_graphs_may_miss_one():
 
 
 def test_nothing_is_remembered():
-    (first, truth), (second, other) = faulty_pairs(30, 1)[1], faulty_pairs(30, 2)[4]
-    before = topo_paper(first, truth)
+    (first, ground_truth), (second, other) = faulty_pairs(30, 1)[1], faulty_pairs(30, 2)[4]
+    before = topo_paper(first, ground_truth)
     topo_paper(second, other)
-    assert topo_paper(first, truth) == before
+    assert topo_paper(first, ground_truth) == before
 
 
 @pytest.mark.parametrize("small", [([], []), ([(5, 5)], []), ([(5, 5), (9, 9)], []), ([(5, 5), (5, 5)], [(0, 1)])])

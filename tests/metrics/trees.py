@@ -77,7 +77,7 @@ def subdivided(graph: Skeleton) -> Skeleton:
 
 
 def faulty_pairs(nodes: int, seed: int) -> list[tuple[Skeleton, Skeleton]]:
-    """(prediction, truth): moved nodes, missing branches, a wrong parent, and all of it together."""
+    """(prediction, ground truth): moved nodes, missing branches, a wrong parent, and all of it together."""
     tree = random_tree(nodes, seed)
     rng = np.random.default_rng(seed + 1)
     cut = int(rng.integers(nodes // 2, nodes))

@@ -13,21 +13,21 @@ from treeformer.nn.targets import Targets
 from treeformer.skeleton import Skeleton
 
 
-def is_the_same_tree(found: Skeleton, truth: Skeleton, within_px: float = 2.0) -> bool:
+def is_the_same_tree(found: Skeleton, target: Skeleton, within_px: float = 2.0) -> bool:
     """Whether both have the same edges and root, with each node near its own."""
-    if len(found) != len(truth):
+    if len(found) != len(target):
         return False
-    node, distance = found.nearest(truth.nodes)
-    edges = {frozenset(edge) for edge in node[truth.edges].tolist()}
+    node, distance = found.nearest(target.nodes)
+    edges = {frozenset(edge) for edge in node[target.edges].tolist()}
     return (
-        len(set(node.tolist())) == len(truth)
+        len(set(node.tolist())) == len(target)
         and distance.max() < within_px
         and edges == {frozenset(edge) for edge in found.edges.tolist()}
-        and found.roots.tolist() == [node[truth.root]]
+        and found.roots.tolist() == [node[target.root]]
     )
 
 
-def learn_by_heart(
+def learn_by_overfitting(
     model: Any,
     images: Tensor,
     trees: Sequence[Skeleton],

@@ -16,8 +16,8 @@ from treeformer.nn.matching import Matching
 from treeformer.nn.sfs import SFS
 from treeformer.nn.targets import Targets
 
-# The second picture has fewer nodes, and says nothing about roots.
-TRUTH = [
+# The second image has fewer nodes, and says nothing about roots.
+TARGET = [
     Skeleton([(30, 60), (30, 40), (12, 21), (50, 19)], [(0, 1), (1, 2), (1, 3)], root=0),
     Skeleton([(10, 50), (40, 9)], [(0, 1)]),
 ]
@@ -44,8 +44,8 @@ def answer() -> tuple[Output, Targets]:
     generator = torch.Generator().manual_seed(0)
     cells = SIDE // STRIDE
     token, found = torch.zeros(2, 5, dtype=torch.int64), torch.zeros(2, 5, dtype=torch.bool)
-    for picture, tokens in enumerate(TOKEN_OF_NODE):
-        token[picture, : len(tokens)], found[picture, : len(tokens)] = torch.tensor(tokens), True
+    for image, tokens in enumerate(TOKEN_OF_NODE):
+        token[image, : len(tokens)], found[image, : len(tokens)] = torch.tensor(tokens), True
     output = Output(
         **said(generator, TOKENS, 2),
         heat=torch.randn(2, cells, cells, generator=generator),
@@ -54,7 +54,7 @@ def answer() -> tuple[Output, Targets]:
         matching=Matching(token, found),
         denoising=Predictions(**said(generator, 5, 2)),
     )
-    return output, Targets.from_skeletons(TRUTH, size=5)
+    return output, Targets.from_skeletons(TARGET, size=5)
 
 
 def log_loss(logit: float, is_true: bool) -> float:
@@ -69,16 +69,16 @@ def focal(logit: float, is_true: bool) -> float:
 def of_tokens(config: TreeFormerConfig, answers: Predictions, node_of_token: list[dict[int, int]]) -> dict[str, float]:
     """Sums of the node, point and root losses; which node each token stands for, −1 for none."""
     node = point = root = 0.0
-    for picture, truth in enumerate(TRUTH):
-        for token, which in node_of_token[picture].items():
+    for image, target in enumerate(TARGET):
+        for token, which in node_of_token[image].items():
             for layer in range(LAYERS):
-                node += focal(answers.layer_node_logits[layer, picture, token].item(), which >= 0)
+                node += focal(answers.layer_node_logits[layer, image, token].item(), which >= 0)
                 if which >= 0:
-                    place = answers.layer_points[layer, picture, token].tolist()
-                    off = sum(abs(a - b) for a, b in zip(place, truth.nodes[which], strict=True))
-                    point += config.point_reach_px * math.log1p(off / config.point_reach_px)
-            if len(truth.roots):
-                root += log_loss(answers.root_logits[picture, token].item(), which in truth.roots)
+                    place = answers.layer_points[layer, image, token].tolist()
+                    off = sum(abs(a - b) for a, b in zip(place, target.nodes[which], strict=True))
+                    point += config.point_loss_scale_px * math.log1p(off / config.point_loss_scale_px)
+            if len(target.roots):
+                root += log_loss(answers.root_logits[image, token].item(), which in target.roots)
     return {"node": config.node_weight * node, "point": config.point_weight * point, "root": config.root_weight * root}
 
 
@@ -88,16 +88,16 @@ def test_the_losses_written_out():
     found = losses(config, SFS(config.suppression), output, targets)
 
     offset = 0.0
-    for picture, truth in enumerate(TRUTH):
-        for x, y in truth.nodes.tolist():
+    for image, target in enumerate(TARGET):
+        for x, y in target.nodes.tolist():
             column, row = int(x // STRIDE), int(y // STRIDE)
-            step = output.offsets[picture, row * (SIDE // STRIDE) + column].tolist()
+            step = output.offsets[image, row * (SIDE // STRIDE) + column].tolist()
             offset += abs((column + 0.5 + step[0]) * STRIDE - x) + abs((row + 0.5 + step[1]) * STRIDE - y)
     nodes = [
         {token: tokens.index(token) if token in tokens else -1 for token in range(TOKENS)} for tokens in TOKEN_OF_NODE
     ]
     expected = {"offset": config.offset_weight * offset, **of_tokens(config, output, nodes)}
-    own = [{node: node for node in range(len(truth))} for truth in TRUTH]
+    own = [{node: node for node in range(len(target))} for target in TARGET]
     noisy = of_tokens(config, output.denoising, own)
     expected |= {f"denoising_{name}": 0.7 * value for name, value in noisy.items()}
     assert {name: found[name].item() for name in expected} == pytest.approx(
@@ -112,10 +112,10 @@ def test_each_term_of_equation_11_has_its_own_weight(weights):
     sfs = SFS(config.suppression)
     found = losses(config, sfs, output, targets)
     is_true, adjacency = torch.zeros(2, TOKENS, dtype=torch.bool), torch.zeros(2, TOKENS, TOKENS, dtype=torch.bool)
-    for picture, (truth, tokens) in enumerate(zip(TRUTH, TOKEN_OF_NODE, strict=True)):
-        is_true[picture, tokens] = True
-        for a, b in truth.edges.tolist():
-            adjacency[picture, tokens[a], tokens[b]] = adjacency[picture, tokens[b], tokens[a]] = True
+    for image, (target, tokens) in enumerate(zip(TARGET, TOKEN_OF_NODE, strict=True)):
+        is_true[image, tokens] = True
+        for a, b in target.edges.tolist():
+            adjacency[image, tokens[a], tokens[b]] = adjacency[image, tokens[b], tokens[a]] = True
     takes_part = is_true | (output.node_logits > 0)
     assert (takes_part & ~is_true).any()
     pairs = pair_weights(is_true, takes_part)

@@ -28,7 +28,7 @@ from treeformer.models import export as export_module
 from treeformer.models import inference_model as inference
 from treeformer.models.export import export_model, load_trained, save_pretrained
 from treeformer.nn.heat_map import peaks
-from treeformer.synthetic import picture
+from treeformer.synthetic import make_image
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,10 @@ def folder(model, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pictures():
-    return np.stack([picture("paper", look, seed, (SIDE, SIDE))[0] for seed, look in enumerate(["paper", "photo"] * 2)])
+def images():
+    return np.stack(
+        [make_image("paper", style, seed, (SIDE, SIDE))[0] for seed, style in enumerate(["paper", "photo"] * 2)]
+    )
 
 
 def test_the_weights_are_stored_once(folder):
@@ -63,10 +65,10 @@ def test_the_weights_are_stored_once(folder):
         assert inside < 150_000 < folder.weights.stat().st_size
 
 
-@pytest.mark.parametrize("part", [slice(0, 1), slice(1, 4)], ids=["one picture", "three"])
-def test_both_engines_give_the_same_numbers_and_trees(folder, pictures, part):
-    images = pictures[part]
-    ours, theirs = open_engine(folder, "onnx", precision="float32")(images), open_engine(folder, "torch")(images)
+@pytest.mark.parametrize("part", [slice(0, 1), slice(1, 4)], ids=["one image", "three"])
+def test_both_engines_give_the_same_numbers_and_trees(folder, images, part):
+    some = images[part]
+    ours, theirs = open_engine(folder, "onnx", precision="float32")(some), open_engine(folder, "torch")(some)
     np.testing.assert_allclose(ours.node_score, theirs.node_score, atol=2e-3, rtol=1e-3)
     for one, other in zip(ours, theirs, strict=True):
         assert one.shape == other.shape
@@ -82,20 +84,20 @@ def test_both_engines_give_the_same_numbers_and_trees(folder, pictures, part):
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("value", [0, 255])
-def test_a_blank_picture_gives_a_forest(folder, precision, value):
-    # Where all places are the same, an untrained network has no favourites: which become nodes is up to the engine.
+def test_a_blank_image_gives_a_forest(folder, precision, value):
+    # Where all places are the same, an untrained network has no favorites: which become nodes is up to the engine.
     raw = open_engine(folder, "onnx", precision=precision)(np.full((2, SIDE, SIDE, 3), value, np.uint8))
     assert all(np.isfinite(array).all() for array in raw)
     np.testing.assert_allclose(raw.node_score[0], raw.node_score[1], atol=1e-6)
     assert all(tree.is_forest for tree in trees(raw, folder))
 
 
-def test_groups_change_nothing_but_the_padding(pictures, monkeypatch):
+def test_groups_change_nothing_but_the_padding(images, monkeypatch):
     monkeypatch.setattr(inference, "GROUP", 2)
-    model = InferenceModel(network(), THRESHOLDS["candidate_score"], THRESHOLDS["peak_heat"])
-    images = torch.from_numpy(pictures[[0, 1, 2]])
+    model = InferenceModel(network(), THRESHOLDS["candidate_threshold"], THRESHOLDS["min_peak_heat"])
+    three = torch.from_numpy(images[[0, 1, 2]])
     with torch.inference_mode():
-        together, groups = model(images), model.in_groups(images)
+        together, groups = model(three), model.in_groups(three)
     count = (together[0] > 0).sum(1).tolist()
     assert sorted(row for rows, _ in groups for row in rows) == [0, 1, 2]
     assert len({numbers[0].shape[1] for _, numbers in groups}) == 2
@@ -106,30 +108,30 @@ def test_groups_change_nothing_but_the_padding(pictures, monkeypatch):
                 torch.testing.assert_close(whole[row][where], part[place][where], atol=1e-4, rtol=1e-4)
 
 
-def test_a_token_begins_at_each_hot_peak_and_company_changes_nothing(pictures):
-    heat = THRESHOLDS["peak_heat"]
-    model, images = network(), torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
+def test_a_token_begins_at_each_hot_peak_and_company_changes_nothing(images):
+    heat = THRESHOLDS["min_peak_heat"]
+    model, pixels = network(), torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
     with torch.inference_mode():
-        all_of_them = model.detect(images)
+        all_of_them = model.detect(pixels)
         _, hot = peaks(all_of_them.heat, model.config.tokens)
-        together = model.detect(images, peak_heat=heat)
-        alone = [model.detect(image[None], peak_heat=heat) for image in images]
+        together = model.detect(pixels, min_peak_heat=heat)
+        alone = [model.detect(one_image[None], min_peak_heat=heat) for one_image in pixels]
     counts = (hot >= heat).sum(1).tolist()
     assert len(set(counts)) > 2
-    assert together.begun.shape[1] == max(counts)
-    assert together.begun.sum(1).tolist() == counts
+    assert together.active.shape[1] == max(counts)
+    assert together.active.sum(1).tolist() == counts
     for row, (one, count) in enumerate(zip(alone, counts, strict=True)):
-        assert one.begun.shape == (1, count)
+        assert one.active.shape == (1, count)
         torch.testing.assert_close(one.decoded.tokens[0], together.decoded.tokens[row, :count], atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(one.decoded.relation[0], together.decoded.relation[row], atol=1e-4, rtol=1e-4)
-        score = InferenceModel(model, 0.0, heat).detect(torch.from_numpy(pictures))[1]
+        score = InferenceModel(model, 0.0, heat).detect(torch.from_numpy(images))[1]
         assert not score[row, count:].any()
 
 
-def test_without_a_hot_peak_there_are_no_nodes(pictures):
+def test_without_a_hot_peak_there_are_no_nodes(images):
     model = InferenceModel(network(), 0.0, 0.9)
     with torch.inference_mode():
-        score, points, cost, root = model(torch.from_numpy(pictures[:2]))
+        score, points, cost, root = model(torch.from_numpy(images[:2]))
     assert score.shape == (2, 2)
     assert not score.any()
     assert all(tensor.isfinite().all() for tensor in (points, cost, root))
@@ -140,15 +142,15 @@ def trees(raw, folder):
     return [decode(*arrays, **thresholds) for arrays in zip(*raw, strict=True)]
 
 
-def test_candidates_are_all_that_could_be_nodes_and_no_more(folder, pictures):
+def test_candidates_are_all_that_could_be_nodes_and_no_more(folder, images):
     engine = open_engine(folder, "torch")
-    everything = InferenceModel(TreeFormer.from_pretrained(folder.path), 0.0, THRESHOLDS["peak_heat"])
+    everything = InferenceModel(TreeFormer.from_pretrained(folder.path), 0.0, THRESHOLDS["min_peak_heat"])
     counts = set()
-    for image in pictures:
+    for image in images:
         raw = engine(image[None])
         with torch.no_grad():
             full = RawPrediction(*(tensor.numpy() for tensor in everything(torch.from_numpy(image[None]))))
-        kept = max(2, int((full.node_score >= THRESHOLDS["candidate_score"]).sum()))
+        kept = max(2, int((full.node_score >= THRESHOLDS["candidate_threshold"]).sum()))
         assert full.node_score.shape[1] <= 24
         np.testing.assert_allclose(raw.node_score, full.node_score[:, :kept], atol=1e-5)
         np.testing.assert_allclose(raw.edge_cost, full.edge_cost[:, :kept, :kept], atol=1e-4)
@@ -158,11 +160,11 @@ def test_candidates_are_all_that_could_be_nodes_and_no_more(folder, pictures):
 
 def test_8_bits_are_close(folder):
     """By place, not by rank: of an untrained network many scores are all but equal, and change places."""
-    pictures = np.stack(
-        [picture("paper", look, seed, (SIDE, SIDE))[0] for seed, look in enumerate(["paper", "photo"] * 10)]
+    images = np.stack(
+        [make_image("paper", style, seed, (SIDE, SIDE))[0] for seed, style in enumerate(["paper", "photo"] * 10)]
     )
-    exact = open_engine(folder, "onnx", precision="float32")(pictures)
-    rough = open_engine(folder, "onnx")(pictures)
+    exact = open_engine(folder, "onnx", precision="float32")(images)
+    rough = open_engine(folder, "onnx")(images)
     differences, candidates = [], 0
     for scores, points, rough_scores, rough_points in zip(
         exact.node_score, exact.points, rough.node_score, rough.points, strict=True
@@ -187,23 +189,23 @@ def test_what_is_saved_is_loaded(folder, model):
     assert open_model(folder.path) == folder
 
 
-def test_the_engines_need_no_torch(folder, pictures, tmp_path):
-    np.save(tmp_path / "pictures.npy", pictures)
+def test_the_engines_need_no_torch(folder, images, tmp_path):
+    np.save(tmp_path / "images.npy", images)
     code = f"""
 import sys; sys.modules["torch"] = None
 import numpy as np
 from treeformer.inference.open_engine import open_engine
 from treeformer.hub.model_folder import open_model
 engine = open_engine(open_model({str(folder.path)!r}), threads=1)
-print(engine.name, engine(np.load({str(tmp_path / "pictures.npy")!r})).points.shape[0])
+print(engine.name, engine(np.load({str(tmp_path / "images.npy")!r})).points.shape[0])
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["onnx", "int8", "4"]
 
 
-def test_the_users_mistakes_are_one_line(folder, model, pictures, tmp_path):
+def test_the_users_mistakes_are_one_line(folder, model, images, tmp_path):
     engine = open_engine(folder, "onnx", threads=1)
-    for wrong in (pictures[:, :32], pictures.astype(float), pictures[0], pictures[:0]):
+    for wrong in (images[:, :32], images.astype(float), images[0], images[:0]):
         with pytest.raises(TreeformerError, match=r"\(B,64,64,3\) of uint8 is needed"):
             engine(wrong)
     with pytest.raises(TreeformerError, match="engine is 'tensorflow', one of auto, onnx, torch"):
@@ -216,7 +218,7 @@ def test_the_users_mistakes_are_one_line(folder, model, pictures, tmp_path):
     with pytest.raises(ModelFolderError, match="input_size 100 is not a multiple of 16"):
         save_pretrained(model, tmp_path, input_size=100)
     with pytest.raises(TypeError):
-        save_pretrained(model, tmp_path, colour="green")
+        save_pretrained(model, tmp_path, color="green")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,14 +8,14 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from treeformer.models.quantize import calibration_pictures, measure, quantise, quantised_nodes
+from treeformer.models.quantize import calibration_images, measure, quantize, quantized_nodes
 
 SIDE = 8
 
 
 @pytest.fixture
 def network():
-    """pictures → convolution, ReLU, pooling; then a second convolution added to it; then a head of 12 channels."""
+    """images → convolution, ReLU, pooling; then a second convolution added to it; then a head of 12 channels."""
     rng = np.random.default_rng(0)
     weights = {
         "first": rng.normal(size=(16, 3, 3, 3)),
@@ -64,8 +64,8 @@ def rounded_slowly(values, low, high):
 
 
 def test_the_nodes_in_8_bits_are_the_convolutions_and_what_lies_between(network):
-    nodes, rounded = quantised_nodes(network.graph)
-    assert [node.op_type for node in nodes] == ["MaxPool", "Conv", "Add"], "what reads the picture is left as it is"
+    nodes, rounded = quantized_nodes(network.graph)
+    assert [node.op_type for node in nodes] == ["MaxPool", "Conv", "Add"], "what reads the image is left as it is"
     assert rounded == {"a": "b", "c": "c", "d": "d", "e": "e"}
 
 
@@ -79,12 +79,12 @@ def test_what_a_convolution_reads_is_rounded_wherever_it_comes_from(network, tmp
     second.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(second)[:, :8], "second"))
     add = next(node for node in network.graph.node if node.op_type == "Add")
     add.input[0] = "d"
-    nodes, rounded = quantised_nodes(network.graph)
+    nodes, rounded = quantized_nodes(network.graph)
     assert [node.op_type for node in nodes] == ["Conv", "Add"]
     assert rounded == {"c": "c", "d": "d", "e": "e"}
     images = np.random.default_rng(1).integers(0, 256, (3, SIDE, SIDE, 3), dtype=np.uint8)
     [exact] = run(network, images, "f")
-    quantise(network, measure(network, tmp_path, images))
+    quantize(network, measure(network, tmp_path, images))
     [found] = run(network, images, "f")
     assert np.abs(found - exact).max() < 0.03 * np.abs(exact).max()
 
@@ -97,7 +97,7 @@ def test_every_tensor_is_rounded_to_its_256_values(network, tmp_path):
     np.testing.assert_allclose(ranges.kernels["second"], np.abs(kernel).max((1, 2, 3)))
     exact, inner = run(network, images, "f", "b")
     assert ranges.tensors["b"][1] == pytest.approx(inner.max(), rel=0.05)
-    quantise(network, ranges)
+    quantize(network, ranges)
     found, before, after = run(network, images, "f", "b", "b.rounded")
     np.testing.assert_allclose(after, rounded_slowly(before, *ranges.tensors["b"]), atol=1e-5)
     assert not np.array_equal(found, exact)
@@ -117,7 +117,7 @@ def test_cells_are_repeated_as_resize_does(network, tmp_path, factor, mode):
     )
     head.input[0] = "larger"
     network.graph.node.append(head)
-    quantise(network, measure(network, tmp_path, images))
+    quantize(network, measure(network, tmp_path, images))
     before, after, _ = run(network, images, "e.rounded", "larger.rounded", "f")
     source = np.arange(int(SIDE / 2 * factor)) / factor
     source = (np.floor(source) if mode == "floor" else np.ceil(source)).clip(max=SIDE // 2 - 1).astype(int)
@@ -128,7 +128,7 @@ def test_cells_are_repeated_as_resize_does(network, tmp_path, factor, mode):
 
 def test_a_channel_of_small_weights_has_its_own_scale(network, tmp_path):
     images = np.full((1, SIDE, SIDE, 3), 200, np.uint8)
-    quantise(network, measure(network, tmp_path, images))
+    quantize(network, measure(network, tmp_path, images))
     kernel = numpy_helper.to_array(next(t for t in network.graph.initializer if t.name == "second"))
     [rounded] = run(network, images, "second.rounded")
     for channel, original in zip(rounded, kernel, strict=True):
@@ -138,7 +138,7 @@ def test_a_channel_of_small_weights_has_its_own_scale(network, tmp_path):
 def test_two_products_of_activation_and_weight_fit_into_16_bits(network, tmp_path):
     """Processors without an instruction for four products add two of them in 16 bits, and cut off what is more."""
     images = np.random.default_rng(1).integers(0, 256, (3, SIDE, SIDE, 3), dtype=np.uint8)
-    quantise(network, measure(network, tmp_path, images))
+    quantize(network, measure(network, tmp_path, images))
     weights, activations = run(network, images, "second.8bit", "b.8bit")
     assert weights.dtype == np.int8
     assert 60 <= np.abs(weights.astype(int)).max() <= 32767 // (2 * 255)
@@ -147,7 +147,7 @@ def test_two_products_of_activation_and_weight_fit_into_16_bits(network, tmp_pat
 
 @pytest.mark.parametrize("size", [0.0, 1e-12, 1e-6, 1e-4])
 def test_a_bias_that_dwarfs_its_kernel_is_kept(network, tmp_path, size):
-    """A channel with a very large variance: folding the normalisation leaves next to no kernel, and all of the bias."""
+    """A channel with a very large variance: folding the normalization leaves next to no kernel, and all of the bias."""
     kernel, bias = (next(t for t in network.graph.initializer if t.name == name) for name in ("second", "second_bias"))
     kernels, biases = numpy_helper.to_array(kernel).copy(), numpy_helper.to_array(bias).copy()
     kernels[5], biases[5] = size * np.sign(kernels[5]), 6.5
@@ -157,7 +157,7 @@ def test_a_bias_that_dwarfs_its_kernel_is_kept(network, tmp_path, size):
     exact, inner = run(network, images, "f", "d")
     ranges = measure(network, tmp_path, images)
     np.testing.assert_array_equal(ranges.biases["second_bias"], biases)
-    quantise(network, ranges)
+    quantize(network, ranges)
     found, channel, steps = run(network, images, "f", "d", "second_bias.32bit")
     np.testing.assert_allclose(channel[:, 5], inner[:, 5], rtol=1e-3)
     assert steps.dtype == np.int32
@@ -165,15 +165,15 @@ def test_a_bias_that_dwarfs_its_kernel_is_kept(network, tmp_path, size):
     assert np.abs(found - exact).max() < 0.03 * np.abs(exact).max()
 
 
-def test_blank_pictures_have_ranges_too(network, tmp_path):
+def test_blank_images_have_ranges_too(network, tmp_path):
     images = np.zeros((2, SIDE, SIDE, 3), np.uint8)
-    quantise(network, measure(network, tmp_path, images))
+    quantize(network, measure(network, tmp_path, images))
     [found] = run(network, images, "f")
     assert np.isfinite(found).all()
 
 
-def test_calibration_has_both_looks_and_always_the_same_pictures():
-    first, second = list(calibration_pictures(64, 4)), list(calibration_pictures(64, 4))
+def test_calibration_has_both_looks_and_always_the_same_images():
+    first, second = list(calibration_images(64, 4)), list(calibration_images(64, 4))
     assert [image.shape for image in first] == [(64, 64, 3)] * 4
     assert all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
     assert len({image.tobytes() for image in first}) == 4

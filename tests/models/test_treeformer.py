@@ -1,4 +1,4 @@
-"""The whole network: shapes, gradients, every regime, empty truths."""
+"""The whole network: shapes, gradients, every regime, empty ground truths."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def built(config: TreeFormerConfig, *, shaken: float = 0.0) -> TreeFormer:
 
 
 @pytest.fixture(scope="module")
-def pictures():
+def images():
     return torch.stack([draw(FORKED), draw(BENT)])
 
 
 @pytest.fixture(scope="module")
-def small_pictures(pictures):
-    return pictures[..., 32:96, 32:96].contiguous()
+def small_images(images):
+    return images[..., 32:96, 32:96].contiguous()
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +85,11 @@ def test_sizes():
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_shapes(name, small_pictures):
+def test_shapes(name, small_images):
     config = CONFIGS[name]
     model = built(config).eval()
     with torch.no_grad():
-        output = model(small_pictures)
+        output = model(small_images)
     layers = config.decoder_layers if config.auxiliary_losses else 1
     count = config.tokens
     assert output.layer_node_logits.shape == (layers, 2, count)
@@ -99,7 +99,7 @@ def test_shapes(name, small_pictures):
     assert output.edge_logits.shape == (2, count, count, 2)
     assert (output.edge_logits == output.edge_logits.transpose(1, 2)).all(), "symmetric to the last bit"
     if config.token_source == "heat_map":
-        stride = (8 if config.neck == "encoder" else 4) // config.heat_parts
+        stride = (8 if config.neck == "encoder" else 4) // config.heatmap_upsampling
         assert output.heat_stride == stride
         assert output.heat.shape == (2, 64 // stride, 64 // stride)
     else:
@@ -112,11 +112,11 @@ def test_shapes(name, small_pictures):
     [(name, "both") for name in CONFIGS]
     + [(name, constraint) for name in ("tiny", "small paper") for constraint in ("none", "test", "train")],
 )
-def test_gradients_reach_every_parameter(name, constraint, small_pictures):
+def test_gradients_reach_every_parameter(name, constraint, small_images):
     # Shaken, because some weights begin at zero and would let nothing through to those before them.
     model = built(dataclasses.replace(CONFIGS[name], constraint=constraint), shaken=0.02).train()
     targets = Targets.from_skeletons([FORKED.crop(32, 32, 96, 96), BENT.crop(32, 32, 96, 96)])
-    parts = model.loss(model(small_pictures, targets), targets)
+    parts = model.loss(model(small_images, targets), targets)
     assert ("edge_constrained" in parts) == (constraint in ("train", "both"))
     sum(parts.values()).backward()
     dead = [
@@ -128,24 +128,24 @@ def test_gradients_reach_every_parameter(name, constraint, small_pictures):
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
-def test_each_regime_decodes_its_own_way(pictures):
+def test_each_regime_decodes_its_own_way(images):
     for constraint, is_constrained in [("none", False), ("test", True), ("train", False), ("both", True)]:
         model = built(TreeFormerConfig.tiny(constraint=constraint), shaken=0.1).eval()
         with torch.no_grad():
-            skeletons = model.decode(model(pictures), node_threshold=0.0, single_plant=True)
+            skeletons = model.decode(model(images), node_threshold=0.0, single_plant=True)
         assert all(len(skeleton) == 32 for skeleton in skeletons)
         assert [skeleton.is_tree for skeleton in skeletons] == [is_constrained] * 2
 
 
-def test_the_distance_cost_changes_the_tree_in_training_and_at_inference(pictures):
+def test_the_distance_cost_changes_the_tree_in_training_and_at_inference(images):
     targets = Targets.from_skeletons([FORKED.resample(12), BENT.resample(12)])  # many trees are possible
     losses, edges = [], []
     for edge_cost in ("margin", "distance"):
         model = built(TreeFormerConfig.tiny(edge_cost=edge_cost, denoising=True), shaken=0.1)
         torch.manual_seed(1)
-        losses.append(model.loss(model(pictures, targets), targets))
+        losses.append(model.loss(model(images, targets), targets))
         with torch.no_grad():
-            skeleton = model.decode(model(pictures), node_threshold=0.0, single_plant=True)[0]
+            skeleton = model.decode(model(images), node_threshold=0.0, single_plant=True)[0]
         assert skeleton.is_tree
         edges.append(skeleton.edges.tolist())
     assert edges[0] != edges[1]
@@ -166,7 +166,7 @@ def test_released_weights_are_a_named_option():
 
 @pytest.mark.parametrize("name", ["tiny", "small paper"])
 @pytest.mark.parametrize(
-    "truths",
+    "ground truths",
     [
         [Skeleton([], []), Skeleton([], [])],
         [Skeleton([(50, 50)], [], root=0), Skeleton([], [])],
@@ -176,16 +176,16 @@ def test_released_weights_are_a_named_option():
     ids=["no node at all", "one node", "a tree and nothing", "nodes in one place, and outside"],
 )
 @pytest.mark.parametrize("size", [None, 9])
-def test_scanty_truths(name, truths, size, pictures):
+def test_scanty_targets(name, targets, size, images):
     model = built(CONFIGS[name]).train()
-    targets = Targets.from_skeletons(truths, size)
-    total = sum(model.loss(model(pictures, targets), targets).values())
+    targets = Targets.from_skeletons(targets, size)
+    total = sum(model.loss(model(images, targets), targets).values())
     total.backward()
     assert torch.isfinite(total)
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
-def test_the_order_of_the_true_nodes_does_not_matter(pictures):
+def test_the_order_of_the_true_nodes_does_not_matter(images):
     model = built(TreeFormerConfig.tiny(denoising=False), shaken=0.05).eval()
     order = [3, 6, 0, 2, 5, 1, 4]
     place = np.argsort(order)
@@ -194,44 +194,44 @@ def test_the_order_of_the_true_nodes_does_not_matter(pictures):
     for skeleton in (FORKED, renumbered):
         targets = Targets.from_skeletons([skeleton, BENT], size=10)
         with torch.no_grad():
-            losses.append(model.loss(model(pictures, targets), targets))
+            losses.append(model.loss(model(images, targets), targets))
     for name, value in losses[0].items():
         assert value.item() == pytest.approx(losses[1][name].item(), rel=1e-4), name
 
 
-def test_pictures_of_a_batch_do_not_see_each_other(tiny, pictures):
+def test_images_of_a_batch_do_not_see_each_other(tiny, images):
     tiny.eval()
     with torch.no_grad():
-        together, alone = tiny(pictures), tiny(pictures[1:])
+        together, alone = tiny(images), tiny(images[1:])
     torch.testing.assert_close(together.points[1:], alone.points, atol=1e-3, rtol=1e-4)
     torch.testing.assert_close(together.edge_logits[1:], alone.edge_logits, atol=1e-3, rtol=1e-3)
 
 
-def test_a_shifted_picture_has_a_shifted_heat_map():
+def test_a_shifted_image_has_a_shifted_heat_map():
     tiny = built(TreeFormerConfig.tiny(grid_px=0.0), shaken=0.02).eval()  # a grid would stay where it is
-    picture = torch.ones(1, 3, 320, 320)
-    picture[..., 128:224, 128:192] = draw(FORKED)[:, 16:112, 32:96]
+    image = torch.ones(1, 3, 320, 320)
+    image[..., 128:224, 128:192] = draw(FORKED)[:, 16:112, 32:96]
     with torch.no_grad():
-        heat, moved = tiny(picture).heat, tiny(picture.roll(32, dims=-1)).heat
+        heat, moved = tiny(image).heat, tiny(image.roll(32, dims=-1)).heat
     torch.testing.assert_close(moved[:, 30:50, 38:54], heat[:, 30:50, 30:46], atol=1e-4, rtol=1e-3)
     assert heat[:, 30:50, 30:46].std() > 1e-3
 
 
-def test_denoising_tokens_do_not_change_what_the_others_say(pictures):
+def test_denoising_tokens_do_not_change_what_the_others_say(images):
     # With the second answer, an edge would depend on which other nodes are asked about.
-    tiny = built(TreeFormerConfig.tiny(denoising=True, context_orders=0), shaken=0.02)
+    tiny = built(TreeFormerConfig.tiny(denoising=True, num_harmonics=0), shaken=0.02)
     targets = Targets.from_skeletons([FORKED, BENT], size=10)
     with torch.no_grad():
-        alone, beside = tiny(pictures), tiny(pictures, targets)
-    torch.testing.assert_close(beside.node_logits, alone.node_logits, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(beside.points, alone.points, atol=1e-3, rtol=1e-4)
-    chosen = beside.selection
+        alone, parallel = tiny(images), tiny(images, targets)
+    torch.testing.assert_close(parallel.node_logits, alone.node_logits, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(parallel.points, alone.points, atol=1e-3, rtol=1e-4)
+    chosen = parallel.selection
     for b in range(2):
         expected = alone.edge_logits[b][chosen[b]][:, chosen[b]]
-        torch.testing.assert_close(beside.edge_logits[b], expected, atol=1e-3, rtol=1e-3)
-    loss_alone, loss_beside = tiny.loss(alone, targets), tiny.loss(beside, targets)
+        torch.testing.assert_close(parallel.edge_logits[b], expected, atol=1e-3, rtol=1e-3)
+    loss_alone, loss_beside = tiny.loss(alone, targets), tiny.loss(parallel, targets)
     assert loss_alone["edge"].item() == pytest.approx(loss_beside["edge"].item(), rel=1e-3)
-    assert beside.denoising.edge_logits.shape == (2, 10, 10, 2)
+    assert parallel.denoising.edge_logits.shape == (2, 10, 10, 2)
 
 
 def test_who_may_look_at_whom():
@@ -261,11 +261,11 @@ def test_targets_and_edges_of_tokens():
     assert adjacency_of_tokens(adjacency, target).nonzero().tolist() == [[0, 1, 3], [0, 3, 1]]
 
 
-def test_false_nodes_take_part_in_the_training_tree(pictures):
+def test_false_nodes_take_part_in_the_training_tree(images):
     """A sure token that no true node claims has its edges trained towards none."""
     model = built(TreeFormerConfig.tiny(denoising=False)).train()
     targets = Targets.from_skeletons([FORKED, BENT])
-    output = model(pictures, targets)
+    output = model(images, targets)
     unmatched = output.selection[:, 7:]
     before = model.loss(output, targets)["edge"]
     with torch.no_grad():
@@ -274,15 +274,15 @@ def test_false_nodes_take_part_in_the_training_tree(pictures):
     assert after > before
 
 
-def test_all_processes_together_divide_by_their_mean_count(tiny, pictures):
+def test_all_processes_together_divide_by_their_mean_count(tiny, images):
     """Two halves of a batch, each divided by the mean of both node counts, have the mean of the whole batch's loss."""
     targets = Targets.from_skeletons([FORKED, BENT], size=8)
     halves = [Targets.from_skeletons([s], size=8) for s in (FORKED, BENT)]
     tiny.eval()
     with torch.no_grad():
-        whole = tiny.loss(tiny(pictures), targets)
+        whole = tiny.loss(tiny(images), targets)
         mean = torch.tensor((7 + 6) / 2)
-        parts = [tiny.loss(tiny(pictures[i : i + 1]), half, mean) for i, half in enumerate(halves)]
+        parts = [tiny.loss(tiny(images[i : i + 1]), half, mean) for i, half in enumerate(halves)]
     for name, value in whole.items():
         assert value.item() == pytest.approx((parts[0][name] + parts[1][name]).item() / 2, rel=1e-3), name
 
@@ -290,7 +290,7 @@ def test_all_processes_together_divide_by_their_mean_count(tiny, pictures):
 @pytest.mark.parametrize(
     "options", [{}, {"edge_cost": "distance"}, {"tree_loss": "likelihood"}, {"tree_loss": "hinge"}], ids=str
 )
-def test_compiled_parts_have_no_breaks_and_the_same_losses(pictures, options):
+def test_compiled_parts_have_no_breaks_and_the_same_losses(images, options):
     targets = Targets.from_skeletons([FORKED, BENT], size=8)
     model = built(TreeFormerConfig.tiny(decoder_layers=1, **options), shaken=0.02).train()
     results = []
@@ -298,7 +298,7 @@ def test_compiled_parts_have_no_breaks_and_the_same_losses(pictures, options):
         if compiled:
             model.compile_parts(backend="eager", fullgraph=True)
         torch.manual_seed(1)
-        parts = model.loss(model(pictures, targets), targets)
+        parts = model.loss(model(images, targets), targets)
         model.zero_grad()
         sum(parts.values()).backward()
         results.append({name: value.item() for name, value in parts.items()})
@@ -307,14 +307,14 @@ def test_compiled_parts_have_no_breaks_and_the_same_losses(pictures, options):
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # processors without bfloat16 say so
-def test_half_precision_gives_nearly_the_same_losses(pictures):
+def test_half_precision_gives_nearly_the_same_losses(images):
     targets = Targets.from_skeletons([FORKED, BENT], size=8)
     model = built(TreeFormerConfig.tiny(denoising=True)).train()
     torch.manual_seed(0)
-    exact = model.loss(model(pictures, targets), targets)
+    exact = model.loss(model(images, targets), targets)
     torch.manual_seed(0)
     with torch.autocast("cpu", torch.bfloat16):
-        output = model(pictures, targets)
+        output = model(images, targets)
         rough = model.loss(output, targets)
     assert output.points.dtype == output.node_logits.dtype == output.edge_logits.dtype == torch.float32
     # Of tokens whose places are given: the peaks of an untrained map are nearly equal, and rounding chooses others.

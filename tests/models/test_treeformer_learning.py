@@ -1,11 +1,11 @@
-"""Small networks that learn two pictures: with all losses by heart, with one loss of the whole tree its edges."""
+"""Small networks that learn two images: with all losses by heart, with one loss of the whole tree its edges."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from tests.models.overfit import learn_by_heart
+from tests.models.overfit import learn_by_overfitting
 from tests.models.test_treeformer import BENT, FORKED, draw
 from treeformer.models import TreeFormer, TreeFormerConfig
 from treeformer.nn.sfs import edge_margin
@@ -16,26 +16,26 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
-def pictures():
+def images():
     return torch.stack([draw(FORKED), draw(BENT)])
 
 
-def test_two_pictures_are_learnt_by_heart(pictures):
+def test_two_images_are_learnt_by_overfitting(images):
     torch.manual_seed(0)
     model = TreeFormer(TreeFormerConfig.tiny(denoising=True))
-    learn_by_heart(model, pictures, [FORKED, BENT], model.decode, learning_rate=1e-3, steps=300)
+    learn_by_overfitting(model, images, [FORKED, BENT], model.decode, learning_rate=1e-3, steps=300)
 
 
 @pytest.mark.parametrize("tree_loss", ["likelihood", "hinge"])
-def test_a_tree_loss_alone_teaches_the_edges(pictures, tree_loss):
-    """With no loss of single pairs, and tokens at the true nodes so that nothing else has to be learnt first."""
+def test_a_tree_loss_alone_teaches_the_edges(images, tree_loss):
+    """With no loss of single pairs, and tokens at the true nodes so that nothing else has to be learned first."""
     torch.manual_seed(1)  # a network that guesses no more of the tree than chance
     model = TreeFormer(TreeFormerConfig.tiny(denoising=True, decoder_layers=1, tree_loss=tree_loss)).train()
     targets = Targets.from_skeletons([FORKED, BENT], size=8)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     shares, losses = [], []
     for _ in range(15):
-        output = model(pictures, targets)
+        output = model(images, targets)
         loss = model.loss(output, targets)["denoising_edge_constrained"]
         optimizer.zero_grad()
         loss.backward()

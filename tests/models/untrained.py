@@ -8,12 +8,12 @@ from treeformer.models import TreeFormer, TreeFormerConfig
 
 SIDE = 64
 LARGE = 1e5  # a variance that float16 cannot hold
-THRESHOLDS = {"node_threshold": 0.3, "candidate_score": 0.25, "root_threshold": 0.6, "peak_heat": 0.0245}
+THRESHOLDS = {"node_threshold": 0.3, "candidate_threshold": 0.25, "root_threshold": 0.6, "min_peak_heat": 0.0245}
 
 
 def network():
-    """An untrained network, but one that says something else about every picture and every token."""
-    torch.manual_seed(5)  # heat and scores of different pictures overlap
+    """An untrained network, but one that says something else about every image and every token."""
+    torch.manual_seed(5)  # heat and scores of different images overlap
     small = {"backbone_blocks": (1, 1), "decoder_layers": 1, "relation_min_stride": 16}  # tracing takes its time
     model = TreeFormer(TreeFormerConfig.tiny(tokens=24, **small))
     with torch.no_grad():

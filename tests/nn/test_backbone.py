@@ -39,12 +39,12 @@ def test_stages_have_the_strides_and_channels_they_say():
     assert backbone.layer2[0].conv1.stride == (2, 2), "version 1 has its stride on the first convolution"
 
 
-def test_pictures_are_normalised_as_on_imagenet():
+def test_images_are_normalized_as_on_imagenet():
     backbone = ResNet((1,), 4)
-    grey = torch.tensor([0.485, 0.456, 0.406])[:, None, None].expand(1, 3, 32, 32)
+    gray = torch.tensor([0.485, 0.456, 0.406])[:, None, None].expand(1, 3, 32, 32)
     with torch.no_grad():
-        seen = backbone(grey)[0]
-    assert float(seen.abs().max()) == pytest.approx(0, abs=1e-5), "the mean colour is zero to the network"
+        seen = backbone(gray)[0]
+    assert float(seen.abs().max()) == pytest.approx(0, abs=1e-5), "the mean color is zero to the network"
 
 
 def test_frozen_stages_get_no_gradient():

@@ -11,7 +11,7 @@ from torch.nn import functional
 from tests.nn.kernels import needs_cuda
 from treeformer.nn.deformable_attention import (
     DeformableAttention,
-    Level,
+    FeatureLevel,
     as_level,
     rows_in_bags,
     sample,
@@ -30,8 +30,8 @@ def read_slowly(feature_map: torch.Tensor, x: float, y: float, stride: int) -> t
     return value
 
 
-def as_map(level: Level, picture: int) -> torch.Tensor:
-    return level.cells[picture].T.reshape(-1, level.height, level.width)
+def as_map(level: FeatureLevel, image: int) -> torch.Tensor:
+    return level.cells[image].T.reshape(-1, level.height, level.width)
 
 
 def attend_slowly(module: DeformableAttention, query, points, levels) -> torch.Tensor:
@@ -67,7 +67,7 @@ def test_attention_is_what_the_loop_gives(levels, training):
         for parameter in module.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
     query = torch.randn(2, 5, 8)
-    points = torch.rand(2, 5, 2) * torch.tensor([30.0, 50.0]) - 8  # some outside the 16×32 px picture
+    points = torch.rand(2, 5, 2) * torch.tensor([30.0, 50.0]) - 8  # some outside the 16×32 px image
     torch.testing.assert_close(module(query, points, levels), attend_slowly(module, query, points, levels))
 
 
@@ -140,7 +140,7 @@ def test_bags_of_bfloat16_are_as_exact_as_their_weights(device):
 @pytest.fixture
 def as_on_a_gpu(monkeypatch):
     """What is done in use on a GPU, done here."""
-    monkeypatch.setattr("treeformer.nn.deformable_attention.in_use_on_gpu", lambda tensor: True)
+    monkeypatch.setattr("treeformer.nn.deformable_attention.is_inference_on_gpu", lambda tensor: True)
     monkeypatch.setattr(DeformableAttention, "_read_then_project", DeformableAttention._project_then_read)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.nn.kernels import KERNEL_DEVICE, needs_cuda, needs_kernel
-from treeformer.nn.deformable_attention import DeformableAttention, Level, as_level, bilinear_corners
+from treeformer.nn.deformable_attention import DeformableAttention, FeatureLevel, as_level, bilinear_corners
 from treeformer.nn.kernels import deformable as deformable_triton
 
 SEVERAL = [(5, 7, 4), (3, 4, 8), (2, 2, 16)]  # (height, width, stride) of maps
@@ -21,19 +21,19 @@ NAN, INFINITE = float("nan"), float("inf")
 
 def read_plainly(values, places, weights, shapes):
     """One map after the other, corners as `bilinear_corners` says."""
-    picture = torch.arange(len(values), device=values.device).view(-1, 1, 1, 1, 1)
+    image = torch.arange(len(values), device=values.device).view(-1, 1, 1, 1, 1)
     head = torch.arange(values.shape[2], device=values.device).view(-1, 1, 1)
     total, first = 0.0, 0
     for number, (height, width, stride) in enumerate(shapes):
-        cell, weight = bilinear_corners(places[:, :, :, number], Level(values, height, width, stride))
-        read = values.float()[picture, first + cell, head]
+        cell, weight = bilinear_corners(places[:, :, :, number], FeatureLevel(values, height, width, stride))
+        read = values.float()[image, first + cell, head]
         total = total + (read * (weight * weights[:, :, :, number, :, None])[..., None]).sum((3, 4))
         first += height * width
     return total
 
 
 def inputs(shapes, queries=5, heads=2, points=3, channels=4, dtype=torch.float32):
-    """Random values, places (a third of them outside the picture) and weights, with gradients."""
+    """Random values, places (a third of them outside the image) and weights, with gradients."""
     torch.manual_seed(0)
     size = (2, queries, heads, len(shapes), points)
     height, width, stride = shapes[0]
@@ -68,7 +68,7 @@ def test_values_and_gradients_are_those_of_plain_torch(shapes, sizes):
 
 
 @needs_kernel
-def test_places_on_borders_and_centres_are_those_of_plain_torch():
+def test_places_on_borders_and_centers_are_those_of_plain_torch():
     values, places, weights = inputs(SEVERAL, queries=12)
     stride = torch.tensor([stride for _, _, stride in SEVERAL], device=KERNEL_DEVICE).view(-1, 1, 1)
     cell = torch.randint(-2, 9, places.shape, device=KERNEL_DEVICE)

@@ -42,7 +42,7 @@ def test_it_is_the_sum_over_the_other_edges():
                     torch.testing.assert_close(seen[b, i, j], expected, atol=1e-4, rtol=1e-4)
 
 
-def test_turning_and_moving_the_picture_changes_nothing():
+def test_turning_and_moving_the_image_changes_nothing():
     points, likely = setting()
     turn = torch.tensor([[math.cos(1.0), math.sin(1.0)], [-math.sin(1.0), math.cos(1.0)]])
     torch.testing.assert_close(

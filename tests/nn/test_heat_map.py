@@ -7,7 +7,7 @@ import math
 import torch
 
 from treeformer.nn.heat_map import HeatMapHead, cell_points, cells_of, heat_targets, peaks
-from treeformer.nn.positions import cell_centres, sine_positions
+from treeformer.nn.positions import cell_centers, sine_positions
 
 
 def targets_slowly(points, mask, height, width, stride, sigma):
@@ -16,13 +16,13 @@ def targets_slowly(points, mask, height, width, stride, sigma):
         for (x, y), real in zip(points[b].tolist(), mask[b].tolist(), strict=True):
             if not real:
                 continue
-            centre_x = min(max(math.floor(x / stride), 0), width - 1)
-            centre_y = min(max(math.floor(y / stride), 0), height - 1)
+            center_x = min(max(math.floor(x / stride), 0), width - 1)
+            center_y = min(max(math.floor(y / stride), 0), height - 1)
             reach = max(1, round(3 * sigma))
             for j in range(height):
                 for i in range(width):
-                    if max(abs(i - centre_x), abs(j - centre_y)) <= reach:
-                        value = math.exp(-((i - centre_x) ** 2 + (j - centre_y) ** 2) / (2 * sigma**2))
+                    if max(abs(i - center_x), abs(j - center_y)) <= reach:
+                        value = math.exp(-((i - center_x) ** 2 + (j - center_y) ** 2) / (2 * sigma**2))
                         heat[b, j, i] = max(heat[b, j, i], value)
     return heat
 
@@ -60,7 +60,7 @@ def test_peaks_of_the_targets_are_the_nodes_again():
     assert sorted(map(tuple, cell_points(found, offsets, 16, 4)[0].tolist())) == sorted(map(tuple, points[0].tolist()))
 
 
-def test_neighbours_in_diagonal_cells_are_both_peaks_and_slopes_are_none():
+def test_neighbors_in_diagonal_cells_are_both_peaks_and_slopes_are_none():
     points = torch.tensor([[[10.0, 10.0], [14.0, 14.0]]])
     heat = heat_targets(points, torch.ones(1, 2, dtype=torch.bool), 8, 8, 4, 0.8)
     logits = (0.2 + 0.5 * heat).logit()
@@ -79,7 +79,7 @@ def test_the_head_starts_at_its_prior():
     assert 0.01 < heat.sigmoid().mean() < 0.04
 
 
-def test_a_finer_map_has_its_cells_where_they_are_in_the_picture():
+def test_a_finer_map_has_its_cells_where_they_are_in_the_image():
     """Each cell of the finest level is asked for its four parts: top left, top right, bottom left, bottom right."""
     head = HeatMapHead(8, parts=2)
     heat, offsets = head(torch.randn(2, 8, 5, 6))
@@ -94,7 +94,7 @@ def test_a_finer_map_has_its_cells_where_they_are_in_the_picture():
     assert offsets[0].tolist() == [[4, 8], [5, 9], [4, 8], [5, 9], [6, 10], [7, 11], [6, 10], [7, 11]] * 2
 
 
-def test_nodes_in_neighbouring_cells_of_the_finest_level_have_peaks_of_their_own_in_a_finer_map():
+def test_nodes_in_neighboring_cells_of_the_finest_level_have_peaks_of_their_own_in_a_finer_map():
     points = torch.tensor([[[11.0, 10.0], [15.0, 10.0]]])
     mask = torch.ones(1, 2, dtype=torch.bool)
     for parts, apart in ((1, False), (2, True)):
@@ -127,13 +127,13 @@ def without_grid(head):
     return plain
 
 
-def test_positions_are_isotropic_and_tell_neighbours_apart():
+def test_positions_are_isotropic_and_tell_neighbors_apart():
     points = torch.tensor([[10.0, 200.0], [200.0, 10.0], [11.0, 200.0]])
     encoded = sine_positions(points, 32)
     assert encoded.shape == (3, 32)
     torch.testing.assert_close(encoded[0], torch.cat([encoded[1][16:], encoded[1][:16]]))
     assert (encoded[0] - encoded[2]).abs().max() > 0.1
-    assert cell_centres(2, 3, 8, torch.device("cpu")).tolist() == [
+    assert cell_centers(2, 3, 8, torch.device("cpu")).tolist() == [
         [4, 4],
         [12, 4],
         [20, 4],

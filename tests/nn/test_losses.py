@@ -14,9 +14,9 @@ from treeformer.nn.losses import (
     box_loss,
     distance_costs,
     edge_losses,
-    fading_distance,
     focal_loss,
     heat_focal_loss,
+    log_distance,
     pair_weights,
     root_costs,
 )
@@ -116,19 +116,19 @@ def edge_losses_slowly(logits, adjacency, weights, mask, roots, suppression, poi
                 if i >= j:
                     continue
                 off, on = logits[b, i, j].tolist()
-                truth = int(adjacency[b, i, j])
+                target = int(adjacency[b, i, j])
                 weight = weights[b, i, j].item()
-                unconstrained += weight * cross_entropy(off, on, truth)
+                unconstrained += weight * cross_entropy(off, on, target)
                 if tree.has_edge(i, j) and not on > off:
                     off = -suppression
                 elif not tree.has_edge(i, j) and on > off:
                     on = -suppression
-                constrained += weight * cross_entropy(off, on, truth)
+                constrained += weight * cross_entropy(off, on, target)
     return unconstrained, constrained
 
 
-def cross_entropy(off: float, on: float, truth: int) -> float:
-    return math.log(math.exp(off) + math.exp(on)) - (on if truth else off)
+def cross_entropy(off: float, on: float, target: int) -> float:
+    return math.log(math.exp(off) + math.exp(on)) - (on if target else off)
 
 
 def test_both_terms_of_equation_11_are_what_the_loop_gives():
@@ -170,8 +170,8 @@ def test_a_likely_root_costs_what_an_edge_of_its_odds_costs_and_an_unlikely_one_
 def test_the_slope_of_the_fading_distance_is_halved_at_its_reach():
     points = torch.tensor([[0.0, 0.0], [3.0, -1.0], [100.0, 0.0]], requires_grad=True)
     target = torch.zeros(3, 2)
-    assert fading_distance(points, target, 0.0).tolist() == [0, 4, 100]
-    found = fading_distance(points, target, 4.0)
+    assert log_distance(points, target, 0.0).tolist() == [0, 4, 100]
+    found = log_distance(points, target, 4.0)
     assert found.tolist() == pytest.approx([0, 4 * math.log(2), 4 * math.log(26)])
     found.sum().backward()
     assert points.grad[1].tolist() == [0.5, -0.5]

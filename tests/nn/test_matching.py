@@ -31,11 +31,11 @@ def test_it_is_the_cheapest_of_all_assignments(nodes, tokens):
     rng = np.random.default_rng(nodes)
     cost = rng.normal(size=(6, nodes, tokens)).astype(np.float32)
     result = assign(cost, np.ones((6, nodes), bool))
-    for picture in range(6):
-        found = np.flatnonzero(result[picture] >= 0)
+    for image in range(6):
+        found = np.flatnonzero(result[image] >= 0)
         assert len(found) == min(nodes, tokens)
-        assert len(set(result[picture, found])) == len(found), "no token answers twice"
-        assert cost[picture, found, result[picture, found]].sum() == pytest.approx(cheapest(cost[picture]), abs=1e-5)
+        assert len(set(result[image, found])) == len(found), "no token answers twice"
+        assert cost[image, found, result[image, found]].sum() == pytest.approx(cheapest(cost[image]), abs=1e-5)
 
 
 @needs_kernel
@@ -52,10 +52,10 @@ def test_the_kernel_is_as_cheap_as_scipy(nodes, tokens, kind):
     expected = assign(cost, mask)
     result = on_kernel(cost, mask)
     assert ((result >= 0) == mask).all()
-    for picture in range(4):
-        real = np.flatnonzero(mask[picture])
-        assert len(set(result[picture, real])) == len(real), "no token answers twice"
-        totals = [cost[picture, real, chosen[picture, real]].sum(dtype=np.float64) for chosen in (result, expected)]
+    for image in range(4):
+        real = np.flatnonzero(mask[image])
+        assert len(set(result[image, real])) == len(real), "no token answers twice"
+        totals = [cost[image, real, chosen[image, real]].sum(dtype=np.float64) for chosen in (result, expected)]
         assert totals[0] == pytest.approx(totals[1], rel=1e-9, abs=1e-9)
 
 

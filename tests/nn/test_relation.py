@@ -44,14 +44,14 @@ def test_it_is_the_mean_of_both_directions_of_the_papers_head(setting):
     logits = head(tokens, relation, points, fine, scores)
     assert logits.shape == (2, 5, 5, 2)
     for b in range(2):
-        picture = fine._replace(cells=fine.cells[b : b + 1])
+        image = fine._replace(cells=fine.cells[b : b + 1])
         for i in range(5):
             for j in range(5):
                 if i == j:
                     assert logits[b, i, i].tolist() == [0, 0]
                     continue
                 there, back = (
-                    one_direction(head, tokens[b, k], tokens[b, m], relation[b], points[b, k], points[b, m], picture)
+                    one_direction(head, tokens[b, k], tokens[b, m], relation[b], points[b, k], points[b, m], image)
                     for k, m in ((i, j), (j, i))
                 )
                 torch.testing.assert_close(logits[b, i, j], (there + back) / 2, atol=1e-5, rtol=1e-4)
@@ -86,7 +86,7 @@ def with_context():
     """The head of before, and the same one asked twice."""
     torch.manual_seed(0)
     plain = RelationHead(8, 12, fine_channels=6, segment_channels=3, segment_points=4)
-    twice = RelationHead(8, 12, fine_channels=6, segment_channels=3, segment_points=4, context_orders=3)
+    twice = RelationHead(8, 12, fine_channels=6, segment_channels=3, segment_points=4, num_harmonics=3)
     twice.load_state_dict(plain.state_dict(), strict=False)
     given = (
         torch.randn(1, 5, 8),
@@ -131,14 +131,14 @@ def test_parts_one_by_one_give_what_they_give_side_by_side(monkeypatch, sizes):
     """As it is done in use on a GPU; of the parts none, some or most are a multiple of 8 wide."""
     torch.manual_seed(0)
     channels, count, orders = sizes
-    head = RelationHead(8, 12, fine_channels=6, segment_channels=channels, segment_points=count, context_orders=orders)
+    head = RelationHead(8, 12, fine_channels=6, segment_channels=channels, segment_points=count, num_harmonics=orders)
     head.correction.weight.normal_()
     fine, points = as_level(torch.randn(2, 6, 10, 10), 4), 8 + 24 * torch.rand(2, 5, 2)
     given = torch.randn(2, 5, 8), torch.randn(2, 8), points, fine, torch.rand(2, 5)
     before = [tensor.clone() for tensor in (*given[:3], given[4])]
     expected = head(*given)
     for module in ("relation", "deformable_attention"):
-        monkeypatch.setattr(f"treeformer.nn.{module}.in_use_on_gpu", lambda tensor: True)
+        monkeypatch.setattr(f"treeformer.nn.{module}.is_inference_on_gpu", lambda tensor: True)
     for _ in range(2):
         torch.testing.assert_close(head(*given), expected, atol=1e-5, rtol=1e-4)
     assert all(torch.equal(one, two) for one, two in zip(before, (*given[:3], given[4]), strict=True))
@@ -147,7 +147,7 @@ def test_parts_one_by_one_give_what_they_give_side_by_side(monkeypatch, sizes):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_gpu_in_use_answers_as_in_training():
     torch.manual_seed(0)
-    head = RelationHead(192, 128, fine_channels=96, segment_channels=32, segment_points=8, context_orders=8).cuda()
+    head = RelationHead(192, 128, fine_channels=96, segment_channels=32, segment_points=8, num_harmonics=8).cuda()
     with torch.no_grad():
         head.correction.weight.normal_(std=0.1)
     fine = as_level(torch.randn(3, 96, 32, 32, device="cuda").bfloat16(), 4)

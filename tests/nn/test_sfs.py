@@ -25,7 +25,7 @@ PAIRS = {
     (1, 3): (-1.0, 1.5, ""),
     (2, 3): (-2.0, 2.0, ""),
 }
-# Case: (pair, whether it is an edge in truth, the table's two approximate derivatives; None where y itself enters).
+# Case: (pair, whether it is an edge in ground truth, the table's two approximate derivatives; None where y itself enters).
 CASES = {
     1: ((0, 1), True, None),
     2: ((0, 1), False, None),
@@ -139,11 +139,11 @@ def test_gradients_are_those_of_the_table(case, relative):
     edges = SFS(10.0, relative=relative)(graph_of_the_table())
     assert (edges.added[0, *pair].item(), edges.removed[0, *pair].item()) == (change == "added", change == "removed")
     gradient, y = gradient_at(pair, is_edge, SFS(10.0, relative=relative))
-    truth = torch.tensor([is_edge, not is_edge], dtype=torch.float64)
+    target = torch.tensor([is_edge, not is_edge], dtype=torch.float64)
     # The supplement's exact form of Eq. (10); e is its epsilon.
     if approximate is None:
         y_unconstrained = torch.tensor([edge, no_edge], dtype=torch.float64).softmax(0)
-        expected = y_unconstrained - truth
+        expected = y_unconstrained - target
     else:
         kept = edge if change == "added" else no_edge
         floor = min(kept, 0.0) - 10.0 if relative else -10.0
@@ -201,11 +201,11 @@ def test_the_norm_inequality_holds_down_to_a_bound_above_minus_lambda(case):
         """Norms with and without SFS: MST keeps the feature `kept`, the other one is higher by `advantage`."""
         in_tree = case == 8
         pair = torch.stack([kept + advantage, kept] if in_tree else [kept, kept + advantage], dim=-1).requires_grad_()
-        truth = torch.full(kept.shape, 0 if in_tree else 1)  # the spanning tree is wrong
+        target = torch.full(kept.shape, 0 if in_tree else 1)  # the spanning tree is wrong
         edges = suppress(pair, torch.full(kept.shape, in_tree), 10.0, relative=relative)
         assert (edges.added if in_tree else edges.removed).all()
-        with_sfs = torch.autograd.grad(cross_entropy(edges.logits, truth, reduction="sum"), pair)[0]
-        without = torch.autograd.grad(cross_entropy(pair, truth, reduction="sum"), pair)[0]
+        with_sfs = torch.autograd.grad(cross_entropy(edges.logits, target, reduction="sum"), pair)[0]
+        without = torch.autograd.grad(cross_entropy(pair, target, reduction="sum"), pair)[0]
         return with_sfs.norm(dim=-1), without.norm(dim=-1)
 
     kept = torch.linspace(bound + 1e-6, 30, 200, dtype=torch.float64)[:, None]

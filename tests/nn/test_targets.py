@@ -1,4 +1,4 @@
-"""The truth as tensors: parents and kinds, which the two-stage method needs."""
+"""The ground truth as tensors: parents and kinds, which the two-stage method needs."""
 
 from __future__ import annotations
 

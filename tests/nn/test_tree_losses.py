@@ -21,11 +21,11 @@ def all_forests(nodes: list[int]):
     """(edges, roots) of every spanning forest with one root a tree: the spanning trees with a virtual node −1."""
     pairs = [*itertools.combinations(nodes, 2), *((-1, node) for node in nodes)]
     for chosen in itertools.combinations(pairs, len(nodes)):
-        piece = {node: node for node in (-1, *nodes)}
+        component = {node: node for node in (-1, *nodes)}
         for a, b in chosen:
-            if piece[a] == piece[b]:
+            if component[a] == component[b]:
                 break
-            piece = {node: piece[a] if own == piece[b] else own for node, own in piece.items()}
+            component = {node: component[a] if own == component[b] else own for node, own in component.items()}
         else:
             yield [pair for pair in chosen if pair[0] >= 0], [pair[1] for pair in chosen if pair[0] < 0]
 
@@ -33,7 +33,7 @@ def all_forests(nodes: list[int]):
 def random_problem(seed: int, real: int, false: int = 0, padding: int = 0, missing: int = 0, scale: float = 2.0):
     """Scores (1,N,N) and roots (1,N) float64, adjacency, is_true and mask, the nodes in random places.
 
-    The truth is a random tree over the real nodes less `missing` of its edges.
+    The ground truth is a random tree over the real nodes less `missing` of its edges.
     """
     torch.manual_seed(seed)
     count = real + false + padding
@@ -63,12 +63,12 @@ SIZES += [(4, 0, 0, 2), (4, 1, 1, 1), (5, 0, 0, 0), (2, 3, 1, 0)]
 def test_partition_marginals_and_likelihood_are_those_of_the_enumeration(real, false, padding, missing):
     scores, roots, adjacency, is_true, mask = random_problem(real + 7 * false, real, false, padding, missing)
     true_nodes = set(is_true[0].nonzero()[:, 0].tolist())
-    edge_list, root_list, truth = scores[0].tolist(), roots[0].tolist(), true_edges(adjacency)
+    edge_list, root_list, target = scores[0].tolist(), roots[0].tolist(), true_edges(adjacency)
     edges_share, roots_share, total, agreeing = np.zeros(scores.shape[1:]), np.zeros(roots.shape[1:]), 0.0, 0.0
     for edges, chosen in all_forests(mask[0].nonzero()[:, 0].tolist()):
         weight = math.exp(sum(edge_list[a][b] for a, b in edges) + sum(root_list[node] for node in chosen))
         total += weight
-        agreeing += weight * ({pair for pair in edges if set(pair) <= true_nodes} == truth)
+        agreeing += weight * ({pair for pair in edges if set(pair) <= true_nodes} == target)
         for a, b in edges:
             edges_share[a, b] += weight
             edges_share[b, a] += weight
@@ -84,10 +84,10 @@ def test_partition_marginals_and_likelihood_are_those_of_the_enumeration(real, f
 
 @pytest.mark.parametrize(("real", "false", "padding", "missing"), SIZES)
 def test_the_gradient_of_the_likelihood_is_that_of_finite_differences(real, false, padding, missing):
-    scores, roots, *truth = random_problem(3, real, false, padding, missing)
+    scores, roots, *target = random_problem(3, real, false, padding, missing)
     scores.requires_grad_()
     roots.requires_grad_()
-    assert torch.autograd.gradcheck(lambda s, r: likelihood_loss(s, r, *truth), (scores, roots))
+    assert torch.autograd.gradcheck(lambda s, r: likelihood_loss(s, r, *target), (scores, roots))
 
 
 def test_graphs_of_a_batch_do_not_see_each_other_and_both_directions_count_half():
@@ -165,7 +165,7 @@ def test_autocast_leaves_the_likelihood_its_digits():
     assert inside.item() == pytest.approx(likelihood_loss(*problem).item(), rel=1e-9)
 
 
-def test_a_truth_with_a_cycle_is_replaced_by_its_likeliest_forest():
+def test_a_target_with_a_cycle_is_replaced_by_its_likeliest_forest():
     scores, roots, adjacency, is_true, mask = random_problem(0, 4)
     adjacency |= ~torch.eye(4, dtype=torch.bool)
     tree = nx.maximum_spanning_tree(nx.from_numpy_array(scores[0].numpy() + 100))
@@ -193,7 +193,7 @@ def test_wrong_shapes_are_one_line():
 
 
 @pytest.mark.parametrize("loss", [likelihood_loss, hinge_loss])
-def test_a_truth_of_whole_numbers_or_of_another_shape_is_one_line(loss):
+def test_a_target_of_whole_numbers_or_of_another_shape_is_one_line(loss):
     """`~` of the number 1 is -2: the hinge would be of other costs."""
     scores, roots = torch.zeros(2, 3, 3), torch.zeros(2, 3)
     edges, nodes = torch.zeros(2, 3, 3, dtype=torch.bool), torch.ones(2, 3, dtype=torch.bool)
@@ -210,17 +210,17 @@ def test_a_truth_of_whole_numbers_or_of_another_shape_is_one_line(loss):
 
 
 def hinge_slowly(margin, roots, adjacency, is_true, mask):
-    """(loss, edges of the worst forest, edges of the completed truth), by enumeration."""
-    truth = true_edges(adjacency)
+    """(loss, edges of the worst forest, edges of the completed ground truth), by enumeration."""
+    target = true_edges(adjacency)
     costs = root_costs(roots)
     worst, best = (math.inf, None), ((math.inf,), None)
     for edges, chosen in all_forests(mask[0].nonzero()[:, 0].tolist()):
-        cost = sum(margin[0, a, b].item() - ((a, b) not in truth) for a, b in edges)
+        cost = sum(margin[0, a, b].item() - ((a, b) not in target) for a, b in edges)
         cost += sum(costs[0, node].item() for node in chosen)
         worst = min(worst, (cost, edges), key=lambda item: item[0])
-        if truth <= set(edges):
+        if target <= set(edges):
             forced = sum(costs[0, node].item() > FORCED_ROOT_COST / 2 for node in chosen)
-            ties = sum(bool(is_true[0, a] and is_true[0, b]) for a, b in set(edges) - truth)
+            ties = sum(bool(is_true[0, a] and is_true[0, b]) for a, b in set(edges) - target)
             best = min(best, ((forced, ties, cost), edges), key=lambda item: item[0])
     return best[0][-1] - worst[0], worst[1], best[1]
 
@@ -245,7 +245,7 @@ def test_the_hinge_is_that_of_the_enumeration_and_its_gradient_the_difference(re
         torch.testing.assert_close(margin.grad, gradient)
 
 
-def test_the_hinge_is_nothing_once_the_truth_leads_by_one_an_edge():
+def test_the_hinge_is_nothing_once_the_target_leads_by_one_an_edge():
     _, roots, adjacency, is_true, mask = random_problem(1, 6, 2, 1)
     margin = torch.where(adjacency, -1.01, 0.0).requires_grad_()
     loss = hinge_loss(margin, roots.float() - 20, adjacency, is_true, mask)

@@ -13,11 +13,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.strategies import forests, graphs
-from treeformer import Axis, Function, Skeleton, SkeletonError
+from treeformer import Axis, AxisFunction, Skeleton, SkeletonError
 
 
 def branches_of(skeleton):
-    """The slow twin of `Skeleton.branches`: walk a NetworkX graph from key node to key node."""
+    """The slow twin of `Skeleton.branches`: walk a NetworkX graph from keypoint to keypoint."""
     graph = skeleton.to_networkx()
     key = {node for node in graph if graph.degree[node] != 2} | set(skeleton.roots.tolist())
     found = []
@@ -40,7 +40,7 @@ def test_branches_agree_with_a_slow_twin(skeleton):
 
 @given(forests(), st.floats(0.5, 60))
 def test_resample_agrees_with_a_slow_twin(skeleton, spacing):
-    expected = [tuple(skeleton.nodes[node]) for node in np.flatnonzero(skeleton.is_key)]
+    expected = [tuple(skeleton.nodes[node]) for node in np.flatnonzero(skeleton.is_keypoint)]
     edge_count = 0
     for path in branches_of(skeleton):
         line = shapely.LineString(skeleton.nodes[path])
@@ -82,14 +82,14 @@ def crossings_of(points, spacing):
 
 @given(forests(), st.floats(2, 90))
 def test_grid_crossings_agree_with_a_slow_twin(skeleton, spacing):
-    expected = [tuple(skeleton.nodes[node]) for node in np.flatnonzero(skeleton.is_key)]
+    expected = [tuple(skeleton.nodes[node]) for node in np.flatnonzero(skeleton.is_keypoint)]
     edge_count = 0
     for path in branches_of(skeleton):
         distances, doubtful = crossings_of(skeleton.nodes[path].tolist(), spacing)
         assume(not doubtful)  # by a rounding, two crossings may be one or not
         edge_count += len(distances) + 1
         expected += [shapely.LineString(skeleton.nodes[path]).interpolate(place).coords[0] for place in distances]
-    crossed = skeleton.cross_grid(spacing)
+    crossed = skeleton.sample_at_grid_crossings(spacing)
     assert len(crossed.edges) == edge_count
     assert len(crossed) == len(expected)
     assert np.allclose(sorted_rows(crossed.nodes), sorted_rows(np.reshape(expected, (-1, 2))), atol=1e-5)
@@ -97,16 +97,16 @@ def test_grid_crossings_agree_with_a_slow_twin(skeleton, spacing):
     assert sorted_rows(crossed.nodes[crossed.roots]).tolist() == sorted_rows(skeleton.nodes[skeleton.roots]).tolist()
 
 
-def test_grid_crossings_are_where_the_picture_says_not_where_the_branch_began():
+def test_grid_crossings_are_where_the_image_says_not_where_the_branch_began():
     curve = [(x, 50 + 30 * math.sin(x / 40)) for x in range(0, 200, 5)]
     line = Skeleton(curve, [(k, k + 1) for k in range(len(curve) - 1)])
     part = Skeleton(curve[7:], [(k, k + 1) for k in range(len(curve) - 8)])
-    whole = {tuple(point) for point in line.cross_grid(44).nodes.round(6) if point[0] > 60}
+    whole = {tuple(point) for point in line.sample_at_grid_crossings(44).nodes.round(6) if point[0] > 60}
     assert len(whole) > 3
-    assert whole == {tuple(point) for point in part.cross_grid(44).nodes.round(6) if point[0] > 60}
+    assert whole == {tuple(point) for point in part.sample_at_grid_crossings(44).nodes.round(6) if point[0] > 60}
     for bad in (0, -1, math.nan, math.inf):
         with pytest.raises(SkeletonError, match="spacing"):
-            line.cross_grid(bad)
+            line.sample_at_grid_crossings(bad)
 
 
 def sorted_rows(points):
@@ -116,7 +116,7 @@ def sorted_rows(points):
 
 def test_resample_keeps_key_points_and_spaces_equally(comb):
     fine = comb.resample(8)
-    for point in comb.nodes[comb.is_key]:
+    for point in comb.nodes[comb.is_keypoint]:
         assert fine.nearest(point)[1] == 0
     assert set(np.round(fine.edge_length, 9)) == {10.0}
     assert np.allclose(comb.resample(4).edge_length, 10 / 3)
@@ -138,11 +138,11 @@ def test_resample_interpolates_radii_and_takes_the_nearest_edge_score():
 
 @given(graphs(), st.floats(1, 80))
 def test_respacing_keeps_cycles(skeleton, spacing):
-    cycles = len(skeleton.edges) - len(skeleton) + skeleton.piece.max() + 1
+    cycles = len(skeleton.edges) - len(skeleton) + skeleton.component.max() + 1
     for changed in (skeleton.resample(spacing), skeleton.contract(), skeleton.simplify(spacing)):
         again = changed.replace()  # validates: no loops, no doubles
-        assert len(again.edges) - len(again) + again.piece.max() + 1 == cycles
-        assert again.piece.max() == skeleton.piece.max()
+        assert len(again.edges) - len(again) + again.component.max() + 1 == cycles
+        assert again.component.max() == skeleton.component.max()
 
 
 @given(forests())
@@ -164,7 +164,7 @@ def test_simplify_stays_within_tolerance(skeleton, tolerance):
     simple = skeleton.simplify(tolerance)
     kept = {tuple(point) for point in simple.nodes}
     assert kept <= {tuple(point) for point in skeleton.nodes}
-    assert {tuple(point) for point in skeleton.nodes[skeleton.is_key]} <= kept
+    assert {tuple(point) for point in skeleton.nodes[skeleton.is_keypoint]} <= kept
     if len(skeleton.edges):
         lines = shapely.MultiLineString(list(simple.nodes[simple.edges]))
         dropped = shapely.points(skeleton.nodes[skeleton.degree > 0])
@@ -198,8 +198,8 @@ def test_crop_agrees_with_shapely(skeleton, box):
     assert (cut.nodes >= 0).all()
     assert (cut.nodes <= (width, height)).all()
     checked = cut.replace()
-    assert len(checked.roots) == (checked.piece.max(initial=-1) + 1)
-    assert skeleton.crop(left, top, left + width, top + height, keep="largest").piece.max(initial=0) == 0
+    assert len(checked.roots) == (checked.component.max(initial=-1) + 1)
+    assert skeleton.crop(left, top, left + width, top + height, keep="largest").component.max(initial=0) == 0
 
 
 def test_crop_cuts_at_the_frame_and_roots_the_pieces(comb):
@@ -218,7 +218,7 @@ def test_crop_cuts_at_the_frame_and_roots_the_pieces(comb):
 def rooted_file() -> Skeleton:
     """A main axis and a lateral whose file begins 1 px off it: node 4 is the junction that a reader adds."""
     axes = [
-        Axis((0, 1, 2), id="main", functions=(Function("diameter", (4.0, 3.0, 2.0)),)),
+        Axis((0, 1, 2), id="main", functions=(AxisFunction("diameter", (4.0, 3.0, 2.0)),)),
         Axis((3, 5), id="side", label="lateral", parent=0, properties={"a": "b"}),
     ]
     nodes = [(10, 0), (10, 20), (10, 40), (11, 10), (10, 10), (30, 10)]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import forests, graphs
-from treeformer import Axis, Function, Plant, Skeleton, SkeletonError
+from treeformer import Axis, AxisFunction, Plant, Skeleton, SkeletonError
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_nothing_and_one_node():
 
 
 @pytest.mark.parametrize("points", [(1, 2, 3), [(1, 2, 3)], (np.nan, 1), [(0, 0), (np.inf, 0)], [], 5, "ab", None])
-def test_nearest_to_what_is_no_place_in_a_picture_is_one_line(points):
+def test_nearest_to_what_is_no_place_in_a_image_is_one_line(points):
     """Such as a point of a depth camera, which has three numbers, or none where it sees nothing."""
     with pytest.raises(SkeletonError, match="two finite numbers"):
         Skeleton([(3, 4)], []).nearest(points)
@@ -131,14 +131,14 @@ def test_tree_and_forest_agree_with_networkx(skeleton):
 @given(forests(min_nodes=1))
 def test_parents_and_depth_agree_with_networkx(skeleton):
     graph = skeleton.to_networkx()
-    for base in skeleton.bases.tolist():
+    for base in skeleton.component_root.tolist():
         assert skeleton.parents[base] == -1
         for node, parent in nx.bfs_predecessors(graph, base):
             assert skeleton.parents[node] == parent
         for node, depth in nx.single_source_shortest_path_length(graph, base).items():
             assert skeleton.depth[node] == depth
         for node, distance in nx.single_source_dijkstra_path_length(graph, base, weight="length").items():
-            assert skeleton.distance_from_base[node] == pytest.approx(distance)
+            assert skeleton.distance_from_root[node] == pytest.approx(distance)
 
 
 @given(forests())
@@ -194,13 +194,13 @@ def way_down(skeleton, node):
 
 
 @given(forests(), st.sampled_from([0.0, 0.2, 1 / 3, 0.5, 0.9, 1.0]))
-def test_an_axis_goes_on_along_the_straightest_of_the_ways_that_lead_far(forest, least_reach):
-    ruled = forest.with_axes(least_reach)
-    assert ruled.has_file_axes
+def test_an_axis_goes_on_along_the_straightest_of_the_ways_that_lead_far(forest, min_reach_fraction):
+    ruled = forest.infer_axes(min_reach_fraction)
+    assert ruled.has_explicit_axes
     assert (ruled.edge_axis >= 0).all()
-    parents, bases = ruled.parents, set(ruled.bases.tolist())
+    parents, component_root = ruled.parents, set(ruled.component_root.tolist())
     went = {(above, node) for axis in ruled.axes for above, node in itertools.pairwise(axis.nodes[1:])}
-    for node in set(range(len(ruled))) - bases:
+    for node in set(range(len(ruled))) - component_root:
         children = np.flatnonzero(parents == node)
         if len(children) == 0:
             continue
@@ -210,16 +210,16 @@ def test_an_axis_goes_on_along_the_straightest_of_the_ways_that_lead_far(forest,
         came = ruled.nodes[node] - ruled.nodes[parents[node]]
         turn = (steps @ came) / np.maximum(length * np.hypot(*came), 1e-300)
         [chosen] = [i for i, child in enumerate(children) if (node, child) in went]
-        far = reach >= least_reach * reach.max() - 1e-9
+        far = reach >= min_reach_fraction * reach.max() - 1e-9
         assert far[chosen]
         assert turn[chosen] >= turn[far].max() - 1e-6
 
 
 def test_with_a_share_of_nothing_the_axes_are_those_of_the_rule(comb):
-    assert comb.with_axes(0.0).axes == comb.axes
+    assert comb.infer_axes(0.0).axes == comb.axes
     for wrong in (-0.1, 1.1, math.nan, [0.5, 0.5], [[0.5]]):
-        with pytest.raises(SkeletonError, match="least_reach"):
-            comb.with_axes(wrong)
+        with pytest.raises(SkeletonError, match="min_reach_fraction"):
+            comb.infer_axes(wrong)
 
 
 def test_every_edge_at_a_root_begins_a_main_axis():
@@ -273,7 +273,7 @@ def test_plants_run_from_left_to_right():
 def test_a_plant_keeps_its_record_and_axes():
     axes = [
         Axis((0, 1), id="a", plant=1),
-        Axis((2, 3), id="b", plant=0, functions=(Function("diameter", (1.0, 2.0)),)),
+        Axis((2, 3), id="b", plant=0, functions=(AxisFunction("diameter", (1.0, 2.0)),)),
         Axis((3, 4), id="c", plant=0, parent=1),
     ]
     forest = Skeleton(

@@ -12,9 +12,9 @@ from tests.strategies import forests, graphs
 from treeformer import Axis, Skeleton
 from treeformer.data.augmentation import move
 from treeformer.skeleton.branches import clip
-from treeformer.skeleton.resampling import derive
+from treeformer.skeleton.resampling import apply_resampling
 
-TOPOLOGY = ("degree", "piece", "is_forest", "bases", "walk", "depth", "is_key", "branches")
+TOPOLOGY = ("degree", "piece", "is_forest", "bases", "walk", "depth", "is_keypoint", "branches")
 
 boxes = st.tuples(st.integers(-60, 150), st.integers(-60, 150), st.integers(1, 300), st.integers(1, 300))
 
@@ -60,7 +60,7 @@ def test_a_crop_that_cuts_nothing_equals_the_long_way(skeleton, box):
     low, high = skeleton.nodes.min(axis=0, initial=0.0), skeleton.nodes.max(axis=0, initial=1.0)
     frame = (*(low - box[2:]).tolist(), *(high + box[2:]).tolist())
     cut = skeleton.crop(*frame)
-    long_way = derive(skeleton, clip(skeleton.nodes, skeleton.edges, *frame))
+    long_way = apply_resampling(skeleton, clip(skeleton.nodes, skeleton.edges, *frame))
     assert cut == long_way.replace(nodes=np.clip(cut.nodes, 0, None), image_size=cut.image_size)
     assert np.array_equal(cut.nodes, np.clip(long_way.nodes - frame[:2], 0, np.subtract(frame[2:], frame[:2])))
 
@@ -68,7 +68,9 @@ def test_a_crop_that_cuts_nothing_equals_the_long_way(skeleton, box):
 def walk_by_scipy(skeleton: Skeleton) -> tuple[list[int], list[int], list[int]]:
     """The order, parents and edges to them of a breadth-first walk over a sparse matrix."""
     count = len(skeleton)
-    virtual = np.stack([np.full(len(skeleton.bases), count), skeleton.bases], axis=1)  # joins all bases to one tree
+    virtual = np.stack(
+        [np.full(len(skeleton.component_root), count), skeleton.component_root], axis=1
+    )  # joins all bases to one tree
     pairs = np.concatenate([skeleton.edges, virtual])
     graph = csr_array((np.ones(len(pairs), dtype=np.int8), (pairs[:, 0], pairs[:, 1])), shape=(count + 1,) * 2)
     order, before = breadth_first_order(graph, count, directed=False)
@@ -83,8 +85,8 @@ def test_the_walk_is_that_of_scipy(skeleton, random):
     edges = [pair if random.random() < 0.5 else pair[::-1] for pair in skeleton.edges.tolist()]
     random.shuffle(edges)
     skeleton = Skeleton(skeleton.nodes, edges, root=skeleton.roots)
-    walk = skeleton.walk
-    assert (walk.order, walk.parents.tolist(), walk.edge.tolist()) == walk_by_scipy(skeleton)
+    traversal = skeleton.traversal
+    assert (traversal.order, traversal.parents.tolist(), traversal.edge.tolist()) == walk_by_scipy(skeleton)
 
 
 @given(forests(), boxes, st.sets(st.integers(0, 2)))
@@ -94,12 +96,12 @@ def test_each_piece_begins_nearest_to_the_root_it_had(skeleton, box, rootless):
     left, top, width, height = box
     frame = (left, top, left + width, top + height)
     made = clip(skeleton.nodes, skeleton.edges, *frame)
-    cut = derive(skeleton, made)
-    far = skeleton.distance_from_base
+    cut = apply_resampling(skeleton, made)
+    far = skeleton.distance_from_root
     away = far[made.i] + made.t * (far[made.j] - far[made.i])
     expected = []
-    for piece in range(cut.piece.max(initial=-1) + 1):
-        nodes = np.flatnonzero(cut.piece == piece).tolist()
-        if set(skeleton.piece[made.i[nodes]].tolist()) <= set(skeleton.piece[roots].tolist()):
+    for component in range(cut.component.max(initial=-1) + 1):
+        nodes = np.flatnonzero(cut.component == component).tolist()
+        if set(skeleton.component[made.i[nodes]].tolist()) <= set(skeleton.component[roots].tolist()):
             expected.append(min(nodes, key=lambda node: (away[node], skeleton.depth[made.i[node]], node)))
     assert cut.roots.tolist() == sorted(expected)

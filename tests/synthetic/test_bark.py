@@ -10,12 +10,12 @@ from treeformer.synthetic import generate
 from treeformer.synthetic.painting import noise
 from treeformer.synthetic.painting.canvas import Canvas, Sketch
 from treeformer.synthetic.painting.material import Backdrop, plant_strokes
-from treeformer.synthetic.painting.raster import rasterise_layers
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.painting.raster import rasterize_layers
+from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor import bark
 from treeformer.synthetic.scenes.outdoor.daylight import Daylight, draw_daylight
 
-GREY = Daylight("overcast", 0.0, (0.0, -1.0, 0.0), 1.0, (1.0, 1.0, 1.0))
+GRAY = Daylight("overcast", 0.0, (0.0, -1.0, 0.0), 1.0, (1.0, 1.0, 1.0))
 FLAT = bark.Wood((200, 200, 200), (200, 200, 200), noise.rough(), 0.0, 0.0, (0, 0, 0))
 
 
@@ -35,19 +35,19 @@ def trunk(radius: float, step: tuple[float, float] = (0.0, -8.0)) -> Skeleton:
 def painted(skeleton: Skeleton, wood: bark.Wood, light: Daylight, seed: int = 1) -> np.ndarray:
     canvas = Canvas((256, 256), (0, 0, 0))
     drawn = bark.wood_strokes(skeleton)
-    layer = rasterise_layers([drawn[0]], canvas.size)[0]
-    bark.paint_wood(Dice(seed), canvas, skeleton, wood, light, drawn, layer)
+    layer = rasterize_layers([drawn[0]], canvas.size)[0]
+    bark.paint_wood(Rng(seed), canvas, skeleton, wood, light, drawn, layer)
     return canvas.planes[0].astype(np.float64)
 
 
 @pytest.mark.parametrize("radius", [0.6, 1.0, 3.0, 8.0])
 @pytest.mark.parametrize("step", [(0.0, -8.0), (3.0, -7.5)])
-def test_wood_lies_on_the_truth(radius: float, step: tuple[float, float]) -> None:
-    """Row by row the wood's centre of mass is on the skeleton; a ragged outline strays, but to no side."""
+def test_wood_lies_on_the_ground_truth(radius: float, step: tuple[float, float]) -> None:
+    """Row by row the wood's center of mass is on the skeleton; a ragged outline strays, but to no side."""
     skeleton = trunk(radius, step)
     offsets = []
     for seed in range(6):
-        ink = painted(skeleton, FLAT, GREY, seed) > 0
+        ink = painted(skeleton, FLAT, GRAY, seed) > 0
         for row in range(80, 200):
             there = np.flatnonzero(ink[row]) + 0.5
             t = (row + 0.5 - 230) / step[1]
@@ -57,12 +57,12 @@ def test_wood_lies_on_the_truth(radius: float, step: tuple[float, float]) -> Non
 
 
 def test_width_is_the_radius_on_the_average() -> None:
-    widths = [(painted(trunk(8.0), FLAT, GREY, seed)[60:160] > 0).sum(axis=1) for seed in range(8)]
+    widths = [(painted(trunk(8.0), FLAT, GRAY, seed)[60:160] > 0).sum(axis=1) for seed in range(8)]
     assert np.mean(widths) == pytest.approx(16.5, abs=1.0)
     assert np.std(widths) > 0.4  # ragged
-    foot = (painted(trunk(8.0), FLAT, GREY)[222:229] > 0).sum(axis=1)
+    foot = (painted(trunk(8.0), FLAT, GRAY)[222:229] > 0).sum(axis=1)
     assert foot.mean() > 18  # wider where it leaves the ground
-    assert not painted(trunk(8.0), FLAT, GREY)[236:].any()  # and nothing below it
+    assert not painted(trunk(8.0), FLAT, GRAY)[236:].any()  # and nothing below it
 
 
 def test_thin_wood_is_drawn_as_it_is() -> None:
@@ -81,9 +81,9 @@ def test_the_side_of_the_sun_is_lighter() -> None:
 
 def test_thin_wood_stands_out_from_what_is_behind_it() -> None:
     for seed in range(300):
-        dice = Dice(seed)
-        light, level = draw_daylight(dice), dice.uniform(0, 255)
-        wood = bark.wood_of(dice, "vine" if seed % 2 else "orchard", Backdrop((level,) * 3, 0.0, 1.0), light)
+        rng = Rng(seed)
+        light, level = draw_daylight(rng), rng.uniform(0, 255)
+        wood = bark.wood_of(rng, "vine" if seed % 2 else "orchard", Backdrop((level,) * 3, 0.0, 1.0), light)
         own = sum(wood.young) / 3 * (light.ambient + 0.4 * light.sun)
         assert abs(own - level) > bark.SMALLEST_CONTRAST - 0.5
 
@@ -103,22 +103,22 @@ def test_what_is_added_stays_near_the_wood_and_short() -> None:
     skeleton = generate("orchard", 5)
     for add, longest in ((bark.buds, 6.0), (bark.brushwood, 16.0)):
         sketch = Sketch()
-        add(Dice(1), skeleton, sketch, (100, 80, 60), 1.0)
+        add(Rng(1), skeleton, sketch, (100, 80, 60), 1.0)
         drawn = sketch.strokes()
         assert len(drawn) > 10
         length = np.linalg.norm(drawn.end - drawn.start, axis=1)
         assert length.max() < longest
     sketch = Sketch()
-    bark.peeling(Dice(1), trunk(6.0), sketch, (100, 80, 60))
+    bark.peeling(Rng(1), trunk(6.0), sketch, (100, 80, 60))
     assert np.abs(sketch.strokes().start[:, 0] - 128).max() < 8
 
 
 def test_nothing_is_added_to_nothing() -> None:
     for skeleton in (Skeleton([], []), Skeleton([(5, 5)], [])):
         sketch = Sketch()
-        bark.buds(Dice(1), skeleton, sketch, (9, 9, 9), 1.0)
-        bark.brushwood(Dice(1), skeleton, sketch, (9, 9, 9), 1.0)
-        bark.peeling(Dice(1), skeleton, sketch, (9, 9, 9))
+        bark.buds(Rng(1), skeleton, sketch, (9, 9, 9), 1.0)
+        bark.brushwood(Rng(1), skeleton, sketch, (9, 9, 9), 1.0)
+        bark.peeling(Rng(1), skeleton, sketch, (9, 9, 9))
         assert len(sketch.strokes()) == 0
 
 

@@ -8,7 +8,7 @@ import pytest
 from treeformer.synthetic import generate
 from treeformer.synthetic.painting import noise
 from treeformer.synthetic.painting.canvas import Canvas
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor import canopy
 from treeformer.synthetic.scenes.outdoor.daylight import Daylight
 
@@ -17,7 +17,7 @@ GREEN = ((80.0, 100.0, 40.0), 0.2)
 
 
 def crown(seed: int, canvas: Canvas, points: np.ndarray, fullness: float, broad: bool = False) -> canopy.Canopy:
-    return canopy.canopy_around(Dice(seed), canvas, points, fullness, LIGHT, GREEN, broad)
+    return canopy.canopy_around(Rng(seed), canvas, points, fullness, LIGHT, GREEN, broad)
 
 
 def painted(canvas: Canvas) -> np.ndarray:
@@ -33,13 +33,13 @@ def test_leaves_grow_near_the_branches_only(size: tuple[int, int], broad: bool) 
     shares = []
     for seed in range(6):
         canvas = Canvas(size, (200, 200, 200))
-        crown(seed, canvas, branch, 0.5 if broad else 0.9, broad).paint_behind(Dice(seed, 1), canvas)
+        crown(seed, canvas, branch, 0.5 if broad else 0.9, broad).paint_behind(Rng(seed, 1), canvas)
         assert not painted(canvas)[distance > 100].any()
         shares.append(painted(canvas)[distance < 8].mean())
     assert np.mean(shares) > 0.25
 
 
-POINTS = np.stack([Dice(1).array(200, low=80, high=180), Dice(2).array(200, low=80, high=180)], axis=1)
+POINTS = np.stack([Rng(1).array(200, low=80, high=180), Rng(2).array(200, low=80, high=180)], axis=1)
 
 
 def test_fuller_crowns_have_more_leaves_and_most_of_them_behind_the_branches() -> None:
@@ -48,7 +48,7 @@ def test_fuller_crowns_have_more_leaves_and_most_of_them_behind_the_branches() -
         for shares, paint in ((behind, canopy.Canopy.paint_behind), (before, canopy.Canopy.paint_before)):
             canvases = [Canvas((256, 256), (200, 200, 200)) for _ in range(8)]
             for seed, canvas in enumerate(canvases):
-                paint(crown(seed, canvas, POINTS, fullness), Dice(5), canvas)
+                paint(crown(seed, canvas, POINTS, fullness), Rng(5), canvas)
             shares.append(np.mean([painted(canvas).mean() for canvas in canvases]))
     assert behind[0] < behind[1] < behind[2]
     assert all(front < back for front, back in zip(before, behind, strict=True))
@@ -56,11 +56,11 @@ def test_fuller_crowns_have_more_leaves_and_most_of_them_behind_the_branches() -
 
 @pytest.mark.parametrize("kind", ["vine", "orchard"])
 def test_most_of_the_branches_show_through_the_leaves(kind: str) -> None:
-    """What cannot be seen cannot be learnt: the fullest crowns leave half of the nodes free in the mean."""
+    """What cannot be seen cannot be learned: the fullest crowns leave half of the nodes free in the mean."""
     hidden = []
     for seed in range(12):
         canvas, nodes = Canvas((512, 512), (200, 200, 200)), generate(kind, seed).nodes
-        crown(seed, canvas, nodes, 0.9 if kind == "orchard" else 0.5, kind == "vine").paint_before(Dice(seed), canvas)
+        crown(seed, canvas, nodes, 0.9 if kind == "orchard" else 0.5, kind == "vine").paint_before(Rng(seed), canvas)
         column, row = np.clip(nodes.astype(int), 0, 511).T
         hidden.append(painted(canvas)[row, column].mean())
     assert 0.05 < np.mean(hidden) < 0.5
@@ -71,7 +71,7 @@ def test_leaves_are_darker_behind_the_branches_and_lighter_on_the_side_of_the_su
     levels = []
     for paint in (canopy.Canopy.paint_behind, canopy.Canopy.paint_before):
         canvas = Canvas((256, 256), (0, 0, 0))
-        paint(crown(4, canvas, POINTS, 0.9), Dice(5), canvas)
+        paint(crown(4, canvas, POINTS, 0.9), Rng(5), canvas)
         levels.append(canvas.planes[1][canvas.planes[1] > 0].mean())
     assert levels[0] < 0.9 * levels[1]
     sides = [part[part > 0].mean() for part in (canvas.planes[1, :, :100], canvas.planes[1, :, 160:])]
@@ -111,9 +111,9 @@ def test_no_leaves_where_no_branch_is() -> None:
     empty = canopy.Canopy(
         slice(0, 0), slice(0, 0), nothing, nothing, nothing, *GREEN, canopy.leaf_tile(0), np.zeros((0, 2, 2))
     )
-    empty.paint_behind(Dice(1), canvas)
+    empty.paint_behind(Rng(1), canvas)
     empty.shade(canvas, 24)
-    empty.paint_before(Dice(1), canvas)
+    empty.paint_before(Rng(1), canvas)
     assert not painted(canvas).any()
 
 
@@ -132,7 +132,7 @@ def test_tufts_stand_off_the_limbs_at_all_distances_and_leave_gaps() -> None:
 
 def test_cells_between_the_limbs_have_points_on_all_sides() -> None:
     """Against the same asked cell by cell."""
-    count = (Dice(7).array(12, 15) < 0.06).astype(np.int32)
+    count = (Rng(7).array(12, 15) < 0.06).astype(np.int32)
     inside = canopy._between(count)
     for row in range(12):
         for column in range(15):
@@ -148,5 +148,5 @@ def test_cells_between_the_limbs_have_points_on_all_sides() -> None:
 
 def test_vines_do_not_blossom_white() -> None:
     white = canopy.LEAVES[-1][0]
-    assert all(canopy.leaf_kind(Dice(seed), broad=True) != white for seed in range(300))
-    assert any(canopy.leaf_kind(Dice(seed), broad=False) == white for seed in range(300))
+    assert all(canopy.leaf_kind(Rng(seed), broad=True) != white for seed in range(300))
+    assert any(canopy.leaf_kind(Rng(seed), broad=False) == white for seed in range(300))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from treeformer.synthetic.painting.canvas import Canvas, Sketch
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.plate import dish
 from treeformer.synthetic.scenes.plate.dish import Dish, inside_outline
 
@@ -41,12 +41,12 @@ def test_inside_is_where_a_slow_walk_around_says_so(shape: Dish) -> None:
                 assert whole[y, x] == (nearest > 0)
 
 
-def test_a_dish_beyond_the_picture_has_no_inside() -> None:
+def test_a_dish_beyond_the_image_has_no_inside() -> None:
     rows, inside = inside_outline(Dish((50.0, -200.0), (40.0, 30.0), 8.0).outline(), (100, 80))
     assert rows.start == rows.stop
     assert inside.shape == (0, 100)
     canvas = Canvas((100, 80), (7, 7, 7))
-    dish.paint_dish(Dice(1), canvas, Sketch(), Dish((50.0, -200.0), (40.0, 30.0), 8.0), (90, 90, 90), 0.1)
+    dish.paint_dish(Rng(1), canvas, Sketch(), Dish((50.0, -200.0), (40.0, 30.0), 8.0), (90, 90, 90), 0.1)
     assert (canvas.planes == 7).all()
 
 
@@ -65,7 +65,7 @@ def test_agar_stays_in_its_dish(shape: Dish) -> None:
     for seed in range(8):
         canvas = Canvas((100, 80), (7, 7, 7))
         sketch = Sketch()
-        inner = dish.paint_dish(Dice(seed), canvas, sketch, shape, (90, 100, 110), 0.1)
+        inner = dish.paint_dish(Rng(seed), canvas, sketch, shape, (90, 100, 110), 0.1)
         rows, inside = inside_outline(shape.outline(), canvas.size)
         outside = np.ones((80, 100), dtype=bool)
         outside[rows] = ~inside
@@ -74,7 +74,7 @@ def test_agar_stays_in_its_dish(shape: Dish) -> None:
         assert inner.half < shape.half
         sketch.draw(canvas)  # the rim, half a line wide beyond the outline
         far = inside_outline(
-            Dish(shape.centre, (shape.half[0] + 4, shape.half[1] + 4), shape.corner + 4, shape.turn).outline(),
+            Dish(shape.center, (shape.half[0] + 4, shape.half[1] + 4), shape.corner + 4, shape.turn).outline(),
             (100, 80),
         )
         outside[far[0]] &= ~far[1]
@@ -85,7 +85,7 @@ def test_a_shine_only_adds_light_and_fades_out() -> None:
     brighter = 0
     for seed in range(30):
         canvas = Canvas((200, 160), (50, 50, 50))
-        dish.shine(Dice(seed), canvas, Dish((100.0, 80.0), (90.0, 70.0), 10.0))
+        dish.shine(Rng(seed), canvas, Dish((100.0, 80.0), (90.0, 70.0), 10.0))
         assert canvas.planes.min() >= 50
         assert canvas.planes.max() <= 115
         brighter += bool((canvas.planes > 55).any())
@@ -98,7 +98,7 @@ def test_tape_and_grid_are_drawn_on_the_dish() -> None:
     for add in (dish.tape, dish.grid):
         for seed in range(5):
             canvas, sketch = Canvas((100, 80), (7, 7, 7)), Sketch()
-            add(Dice(seed), canvas, sketch, SHAPES[0])
+            add(Rng(seed), canvas, sketch, SHAPES[0])
             sketch.draw(canvas)
             assert (canvas.planes != 7).any()
             assert (canvas.planes[:, :2] == 7).all()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treeformer.synthetic.painting.canvas import Canvas
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor import crown as foliage
 
 
@@ -22,21 +22,21 @@ def test_leaves_grow_near_the_branches_only(size: tuple[int, int]) -> None:
     shares = []
     for seed in range(12):
         canvas = Canvas(size, (200, 200, 200))
-        crown = foliage.crown_around(Dice(seed), canvas, np.repeat(place, 3, axis=0), 0.9)
-        crown.paint(Dice(seed, 1), canvas, 0, 0.75)
+        crown = foliage.crown_around(Rng(seed), canvas, np.repeat(place, 3, axis=0), 0.9)
+        crown.paint(Rng(seed, 1), canvas, 0, 0.75)
         assert not painted(canvas)[distance > 0.3].any()
         shares.append(painted(canvas)[distance < 0.03].mean())
     assert np.mean(shares) > 0.4
 
 
 def test_fuller_crowns_hide_more() -> None:
-    points = np.stack([Dice(1).array(200, low=80, high=180), Dice(2).array(200, low=80, high=180)], axis=1)
+    points = np.stack([Rng(1).array(200, low=80, high=180), Rng(2).array(200, low=80, high=180)], axis=1)
     hidden = []
     for fullness in (0.0, 0.5, 1.0):
         share = []
         for seed in range(8):
             canvas = Canvas((256, 256), (200, 200, 200))
-            foliage.crown_around(Dice(seed), canvas, points, fullness).paint(Dice(seed, 1), canvas, 0, 1.0)
+            foliage.crown_around(Rng(seed), canvas, points, fullness).paint(Rng(seed, 1), canvas, 0, 1.0)
             share.append(painted(canvas).mean())
         hidden.append(np.mean(share))
     assert hidden[0] < hidden[1] < hidden[2]
@@ -44,7 +44,7 @@ def test_fuller_crowns_hide_more() -> None:
 
 def test_shade_darkens_inside_the_crown_only() -> None:
     canvas = Canvas((128, 128), (200, 200, 200))
-    crown = foliage.crown_around(Dice(3), canvas, np.asarray([(40.0, 50.0)] * 5), 1.0)
+    crown = foliage.crown_around(Rng(3), canvas, np.asarray([(40.0, 50.0)] * 5), 1.0)
     crown.cast_shade(canvas, 20)
     assert canvas.planes[:, 50, 40].max() < 200
     assert canvas.planes.max() == 200
@@ -54,7 +54,7 @@ def test_shade_darkens_inside_the_crown_only() -> None:
 def test_a_branch_without_leaves_is_left_as_it_is() -> None:
     canvas = Canvas((128, 128), (200, 200, 200))
     for seed in range(20):  # few points and little fullness: at times none is left
-        foliage.crown_around(Dice(seed), canvas, np.asarray([(40.0, 50.0)]), 0.0).paint(Dice(1), canvas, 200, 1.0)
+        foliage.crown_around(Rng(seed), canvas, np.asarray([(40.0, 50.0)]), 0.0).paint(Rng(1), canvas, 200, 1.0)
     assert not painted(canvas).any()
 
 
@@ -62,7 +62,7 @@ def test_a_branch_without_leaves_is_left_as_it_is() -> None:
 def test_woods_stand_on_the_horizon(blurred: bool) -> None:
     for seed in range(6):
         canvas = Canvas((160, 120), (200, 200, 200))
-        foliage.woods(Dice(seed), canvas, 80, 30.0, (40, 70, 30), blurred)
+        foliage.woods(Rng(seed), canvas, 80, 30.0, (40, 70, 30), blurred)
         assert painted(canvas)[70:80].mean() > 0.2
         assert not painted(canvas)[:45].any()
         assert not painted(canvas)[84:].any()

@@ -9,8 +9,8 @@ from treeformer import Skeleton
 from treeformer.synthetic.painting import noise
 from treeformer.synthetic.painting.canvas import Canvas, Sketch
 from treeformer.synthetic.painting.material import plant_strokes
-from treeformer.synthetic.painting.raster import rasterise_layers
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.painting.raster import rasterize_layers
+from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor import ground
 from treeformer.synthetic.scenes.outdoor.daylight import Daylight, draw_daylight
 
@@ -36,16 +36,16 @@ def test_ground_is_finer_far_away_and_repeats_sideways(tile: noise.Tile) -> None
 def test_ground_fills_what_is_below_the_horizon(size: tuple[int, int]) -> None:
     for seed in range(6):
         canvas = Canvas(size, (-999, -999, -999))
-        ground.paint_ground(Dice(seed), canvas, size[1] // 3, draw_daylight(Dice(seed)), grassy=0.5)
+        ground.paint_ground(Rng(seed), canvas, size[1] // 3, draw_daylight(Rng(seed)), grassy=0.5)
         assert (canvas.planes[:, : size[1] // 3] == -999).all()
         assert canvas.planes[:, size[1] // 3 :].min() > -200
-        ground.paint_ground(Dice(seed), canvas, size[1], draw_daylight(Dice(seed)), grassy=0.5)  # none to be seen
+        ground.paint_ground(Rng(seed), canvas, size[1], draw_daylight(Rng(seed)), grassy=0.5)  # none to be seen
 
 
 def test_strip_lies_along_the_feet() -> None:
     for foot in (80.0, 2.0, 119.0):
         canvas = Canvas((100, 120), (250, 250, 250))
-        ground.paint_strip(Dice(1), canvas, foot, draw_daylight(Dice(1)))
+        ground.paint_strip(Rng(1), canvas, foot, draw_daylight(Rng(1)))
         changed = np.flatnonzero((canvas.planes != 250).any(axis=(0, 2)))
         assert len(changed) == 0 or np.abs(changed - foot).max() < 30
 
@@ -54,27 +54,27 @@ def test_strip_lies_along_the_feet() -> None:
 def test_shadow_falls_away_from_the_sun_and_on_the_ground(side: float) -> None:
     light = Daylight("bright", 0.8, (side * 0.8, -0.5, 0.4), 0.5, (1.0, 1.0, 1.0))
     skeleton = Skeleton([(100, 160), (100, 40)], [(0, 1)], root=0, radius=[4, 4], image_size=(200, 200))
-    layer = rasterise_layers([plant_strokes(skeleton)], (200, 200))[0]
+    layer = rasterize_layers([plant_strokes(skeleton)], (200, 200))[0]
     canvas = Canvas((200, 200), (200, 200, 200))
-    ground.cast_shadow(Dice(1), canvas, layer, np.asarray((100.0, 160.0)), 120, light, False)
+    ground.cast_shadow(Rng(1), canvas, layer, np.asarray((100.0, 160.0)), 120, light, False)
     dark = np.argwhere(canvas.planes[0] < 190)
     assert dark[:, 0].min() > 120
     assert (np.mean(dark[:, 1]) < 100) == (side > 0)
     assert canvas.planes.min() > 90  # never black
-    nothing = rasterise_layers([plant_strokes(Skeleton([], []))], (200, 200))[0]
+    nothing = rasterize_layers([plant_strokes(Skeleton([], []))], (200, 200))[0]
     before = canvas.planes.copy()
-    ground.cast_shadow(Dice(1), canvas, nothing, np.asarray((100.0, 160.0)), 120, light, False)
+    ground.cast_shadow(Rng(1), canvas, nothing, np.asarray((100.0, 160.0)), 120, light, False)
     assert np.array_equal(canvas.planes, before)
 
 
 def test_leaves_widen_a_shadow_without_any_hard_edge() -> None:
     light = Daylight("bright", 0.8, (0.8, -0.5, 0.4), 0.5, (1.0, 1.0, 1.0))
     skeleton = Skeleton([(100, 160), (100, 40)], [(0, 1)], root=0, radius=[2, 2], image_size=(200, 200))
-    layer = rasterise_layers([plant_strokes(skeleton)], (200, 200))[0]
+    layer = rasterize_layers([plant_strokes(skeleton)], (200, 200))[0]
     dark = []
     for leafy in (False, True):
         canvas = Canvas((200, 200), (200, 200, 200))
-        ground.cast_shadow(Dice(1), canvas, layer, np.asarray((100.0, 160.0)), 60, light, leafy)
+        ground.cast_shadow(Rng(1), canvas, layer, np.asarray((100.0, 160.0)), 60, light, leafy)
         dark.append((canvas.planes[0] < 195).sum())
         assert np.abs(np.diff(canvas.planes[0], axis=0)).max() < 40
     assert dark[0] < dark[1]
@@ -90,9 +90,9 @@ def test_foot_is_dark_close_by_only() -> None:
     ground.darken_foot(canvas, np.asarray((-500.0, 150.0)), 5.0, 40)  # outside: nothing
 
 
-def test_grass_has_the_colours_of_the_ground() -> None:
+def test_grass_has_the_colors_of_the_ground() -> None:
     canvas, sketch = Canvas((200, 200), (90, 120, 60)), Sketch()
-    ground.grass_in_front(Dice(3), canvas, sketch, np.asarray((100.0, 150.0)), 6.0)
+    ground.grass_in_front(Rng(3), canvas, sketch, np.asarray((100.0, 150.0)), 6.0)
     sketch.draw(canvas)
     changed = (canvas.planes != np.asarray((90, 120, 60))[:, None, None]).any(axis=0)
     assert changed.sum() > 30

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from treeformer import Skeleton, TreeformerError
 from treeformer.synthetic import SPLITS, generate
 from treeformer.synthetic.plants import lsystem
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 
 SEEDS = range(1000)
 
@@ -56,7 +56,7 @@ def test_parse_names_the_symbol_at_fault() -> None:
 
 def test_sizes_spread() -> None:
     """Median at least 40 nodes, the largest of 1,000 trees 95 to 99, none with 100 or more."""
-    sizes = [lsystem.node_count(lsystem.random_sequence(Dice(99, seed))) for seed in SEEDS]
+    sizes = [lsystem.node_count(lsystem.random_sequence(Rng(99, seed))) for seed in SEEDS]
     assert np.median(sizes) >= 40
     assert 95 <= max(sizes) <= 99
     assert min(sizes) < 15
@@ -79,8 +79,8 @@ def test_rewriting_is_per_leaf_and_at_most_three_times(trees: list[Skeleton]) ->
 
 def test_turtle_keeps_lengths_and_angles_within_the_papers_limits() -> None:
     for seed in range(100):
-        dice = Dice(5, seed)
-        nodes, edges, edge_axis, _ = lsystem.draw_turtle(lsystem.random_sequence(dice), dice)
+        rng = Rng(5, seed)
+        nodes, edges, edge_axis, _ = lsystem.draw_turtle(lsystem.random_sequence(rng), rng)
         step = np.asarray([nodes[v] - nodes[u] for u, v in edges])
         length = np.hypot(step[:, 0], step[:, 1])
         assert length.min() >= 0.5
@@ -100,7 +100,7 @@ def test_turtle_keeps_lengths_and_angles_within_the_papers_limits() -> None:
 
 def test_plus_turns_left_and_minus_right() -> None:
     for letter, sign in (("+", -1), ("-", 1)):
-        nodes, *_ = lsystem.draw_turtle(lsystem.parse(f"F[{letter}A]"), Dice(1))
+        nodes, *_ = lsystem.draw_turtle(lsystem.parse(f"F[{letter}A]"), Rng(1))
         assert math.copysign(1, nodes[2, 0] - nodes[1, 0]) == sign
 
 

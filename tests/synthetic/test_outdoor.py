@@ -10,15 +10,15 @@ from treeformer.synthetic import generate
 from treeformer.synthetic.painting import optics
 from treeformer.synthetic.painting.canvas import Canvas, Sketch
 from treeformer.synthetic.painting.material import Backdrop
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor import far_rows, horizon, screen, trellis
-from treeformer.synthetic.scenes.outdoor import scene as open_air
 from treeformer.synthetic.scenes.outdoor.bark import wood_of
 from treeformer.synthetic.scenes.outdoor.daylight import draw_daylight
+from treeformer.synthetic.scenes.outdoor.scene import OutdoorScene
 
 
 def test_days_are_of_every_kind_and_suns_are_above() -> None:
-    days = [draw_daylight(Dice(seed)) for seed in range(300)]
+    days = [draw_daylight(Rng(seed)) for seed in range(300)]
     assert {day.kind for day in days} == {"overcast", "bright", "low sun", "backlit"}
     for day in days:
         assert day.towards[1] < 0
@@ -29,13 +29,13 @@ def test_days_are_of_every_kind_and_suns_are_above() -> None:
 def test_far_things_stand_on_the_horizon() -> None:
     for seed in range(20):
         canvas = Canvas((120, 100), (230, 230, 230))
-        light = draw_daylight(Dice(seed))
-        horizon.paint_far(Dice(seed), canvas, 60, light, (210, 215, 220), summer=seed % 2 == 0)
-        horizon.fringe(Dice(seed), canvas, 60, light)
+        light = draw_daylight(Rng(seed))
+        horizon.paint_far(Rng(seed), canvas, 60, light, (210, 215, 220), summer=seed % 2 == 0)
+        horizon.fringe(Rng(seed), canvas, 60, light)
         assert (canvas.planes[:, 72:] == 230).all()
         assert (canvas.planes[:, :25] == 230).all()
-    assert horizon.ragged_line(Dice(1), 100, 3, 0.5).min() >= 0
-    assert horizon.ragged_line(Dice(1), 100, 3, 0.5).max() <= 1.4
+    assert horizon.ragged_line(Rng(1), 100, 3, 0.5).min() >= 0
+    assert horizon.ragged_line(Rng(1), 100, 3, 0.5).max() <= 1.4
 
 
 @pytest.mark.parametrize("kind", ["vine", "orchard", "forest"])
@@ -58,7 +58,7 @@ def test_rows_stay_between_their_feet_and_their_tops(foot: float, tall: float) -
     for seed in range(4):
         for kind in ("vine", "forest"):
             canvas = Canvas((90, 100), (200, 200, 200))
-            far_rows.paint_row(Dice(seed), canvas, kind, foot, tall, (40, 60, 30), leafy=seed % 2 == 0, blur_px=3.0)
+            far_rows.paint_row(Rng(seed), canvas, kind, foot, tall, (40, 60, 30), leafy=seed % 2 == 0, blur_px=3.0)
             rows = np.flatnonzero((canvas.planes != 200).any(axis=(0, 2)))
             assert len(rows) == 0 or (rows.min() >= foot - tall - 1 and rows.max() <= foot)
 
@@ -76,31 +76,31 @@ def test_the_lowest_wire_is_at_the_height_of_the_arms() -> None:
     canvas = Canvas((512, 512), (200, 200, 200))
     for seed in range(10):
         vine = generate("vine", seed)
-        row = trellis.trellis_of(Dice(seed), canvas, vine, 300.0)
+        row = trellis.trellis_of(Rng(seed), canvas, vine, 300.0)
         arms = [vine.nodes[list(axis.nodes), 1] for axis in vine.axes if axis.label == "arm" and axis.parent == 0]
         assert min(arm.min() for arm in arms) - 1 <= row.wire <= max(arm.max() for arm in arms) + 1
         assert row.top < row.wire < row.foot
-    row = trellis.trellis_of(Dice(1), canvas, Skeleton([], [], image_size=(512, 512)), 300.0)
+    row = trellis.trellis_of(Rng(1), canvas, Skeleton([], [], image_size=(512, 512)), 300.0)
     assert row.top < row.wire < row.foot
 
 
-def test_wires_cross_the_picture_and_neighbours_stand_beside() -> None:
-    canvas, light = Canvas((400, 300), (200, 200, 200)), draw_daylight(Dice(2))
+def test_wires_cross_the_image_and_neighbors_stand_beside() -> None:
+    canvas, light = Canvas((400, 300), (200, 200, 200)), draw_daylight(Rng(2))
     row = trellis.Trellis(foot=280.0, wire=200.0, top=40.0, eye=230.0, turn=0.05, width=400)
     sketch = Sketch()
-    trellis.wires(Dice(2), canvas, sketch, row, light)
+    trellis.wires(Rng(2), canvas, sketch, row, light)
     drawn = sketch.strokes()
     assert drawn.start[:, 0].min() < 0
     assert drawn.end[:, 0].max() > 400
     sketch = Sketch()
-    wood = wood_of(Dice(3), "vine", Backdrop((200, 200, 200), 0.0, 1.0), light)
-    beside = trellis.neighbours(Dice(3), canvas, sketch, row, 200.0, 6.0, wood, 1.0)
-    assert 1 <= len(beside) <= 2
-    for foot, points in beside:
+    wood = wood_of(Rng(3), "vine", Backdrop((200, 200, 200), 0.0, 1.0), light)
+    parallel = trellis.neighbors(Rng(3), canvas, sketch, row, 200.0, 6.0, wood, 1.0)
+    assert 1 <= len(parallel) <= 2
+    for foot, points in parallel:
         assert abs(foot[0] - 200) > 80
         assert foot[1] == pytest.approx(280, abs=5)
         assert points.shape[1] == 2
-    for x, y, half in trellis.posts(Dice(3), canvas, row, 200.0, light):
+    for x, y, half in trellis.posts(Rng(3), canvas, row, 200.0, light):
         assert -20 < x < 420
         assert 270 < y < 290
         assert half > 0
@@ -109,14 +109,14 @@ def test_wires_cross_the_picture_and_neighbours_stand_beside() -> None:
 def test_an_even_camera_by_the_pixel() -> None:
     for seed in range(20):
         canvas = Canvas((40, 30))
-        canvas.planes[:] = np.floor(Dice(4).array(3, 30, 40) * 280 - 10)
-        camera = optics.outdoor_camera(Dice(seed), canvas)
+        canvas.planes[:] = np.floor(Rng(4).array(3, 30, 40) * 280 - 10)
+        camera = optics.outdoor_camera(Rng(seed), canvas)
         light = camera.light_down.astype(int) + camera.light_across
         assert light.max() * 255 < 2**16
         level = np.clip(canvas.planes.astype(np.int64), 0, 255)
         if camera.fading:
-            grey = (level[0] + 2 * level[1] + level[2]) >> 2
-            level = np.clip(level + (((grey - level) * int(camera.fading)) >> 5), 0, 255)
+            gray = (level[0] + 2 * level[1] + level[2]) >> 2
+            level = np.clip(level + (((gray - level) * int(camera.fading)) >> 5), 0, 255)
         level = (level * light[:, :, None]) >> 7
         grain = np.full(level.shape, int(camera.lift))
         if camera.grain is not None:
@@ -124,16 +124,16 @@ def test_an_even_camera_by_the_pixel() -> None:
         if camera.own_grain:
             grain += np.stack(camera.own_grain).astype(np.int64) * int(camera.own_gain)
         expected = np.moveaxis(np.clip(level + (grain >> 6), 0, 255), 0, -1)
-        assert np.array_equal(optics.expose(Dice(seed), canvas, camera), expected)
+        assert np.array_equal(optics.expose(Rng(seed), canvas, camera), expected)
 
 
 @pytest.mark.parametrize("kind", ["vine", "orchard"])
 def test_a_bare_plant_is_seen_nearly_everywhere(kind: str) -> None:
-    """At its nodes the picture differs from the same land without the plant."""
+    """At its nodes the image differs from the same land without the plant."""
     visible = []
     for seed in range(10):
         skeleton = generate(kind, seed)
-        scene = open_air.Scene(Dice(seed), Canvas((512, 512), None), skeleton, kind)
+        scene = OutdoorScene(Rng(seed), Canvas((512, 512), None), skeleton, kind)
         scene.leaves = None
         scene.paint_land()
         before = scene.canvas.planes.copy()
@@ -148,17 +148,17 @@ def test_land_is_painted_at_every_shape(size: tuple[int, int]) -> None:
     for seed in range(4):
         for kind in ("vine", "orchard"):
             canvas = Canvas(size, (-999, -999, -999))
-            scene = open_air.Scene(Dice(seed), canvas, generate(kind, seed, size=size), kind)
+            scene = OutdoorScene(Rng(seed), canvas, generate(kind, seed, size=size), kind)
             scene.paint_land()
             scene.paint_plant()
             assert canvas.planes.min() > -400
             assert canvas.planes.max() < 700
 
 
-def test_a_sheet_is_nearly_grey_down_to_its_hem_and_ground_is_below() -> None:
+def test_a_sheet_is_nearly_gray_down_to_its_hem_and_ground_is_below() -> None:
     for seed in range(20):
         canvas = Canvas((90, 120), (-999, -999, -999))
-        screen.paint_sheet(Dice(seed), canvas, 80)
+        screen.paint_sheet(Rng(seed), canvas, 80)
         assert (canvas.planes[:, 80:] == -999).all()
         assert canvas.planes[:, :80].min() > 60
         assert canvas.planes[:, :80].max() < 290
@@ -167,7 +167,7 @@ def test_a_sheet_is_nearly_grey_down_to_its_hem_and_ground_is_below() -> None:
         assert min(means[0], means[2]) <= means[1] <= max(means[0], means[2])  # neither green nor mauve
         sheet = canvas.planes.copy()
         hem = 80 - screen.SHADE_ROWS
-        screen.paint_ground_below(Dice(seed), canvas, hem, draw_daylight(Dice(seed)), grassy=0.5)
+        screen.paint_ground_below(Rng(seed), canvas, hem, draw_daylight(Rng(seed)), grassy=0.5)
         assert np.array_equal(canvas.planes[:, :hem], sheet[:, :hem])
         assert canvas.planes.min() > -400
         assert (canvas.planes[:, hem + screen.HEM_PX + 1 :] != sheet[:, hem + screen.HEM_PX + 1 :]).mean() > 0.9
@@ -175,10 +175,10 @@ def test_a_sheet_is_nearly_grey_down_to_its_hem_and_ground_is_below() -> None:
 
 @pytest.mark.parametrize("kind", ["vine", "orchard"])
 @pytest.mark.parametrize("size", [(64, 64), (90, 300), (700, 90)])
-def test_a_screen_fills_the_picture_and_no_sun_shines_through_it(kind: str, size: tuple[int, int]) -> None:
+def test_a_screen_fills_the_image_and_no_sun_shines_through_it(kind: str, size: tuple[int, int]) -> None:
     for seed in range(20):
         canvas = Canvas(size, (-999, -999, -999))
-        scene = open_air.Scene(Dice(seed), canvas, generate(kind, seed, size=size), kind)
+        scene = OutdoorScene(Rng(seed), canvas, generate(kind, seed, size=size), kind)
         scene.paint_screen()
         assert scene.light.kind != "backlit"
         scene.paint_plant()

@@ -10,7 +10,7 @@ from scipy import ndimage
 
 from treeformer.synthetic.painting import noise, optics
 from treeformer.synthetic.painting.canvas import Canvas, Sketch, depth_inside, inside, wavy_line
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes import clutter
 
 TILES = [
@@ -21,7 +21,7 @@ TILES = [
     noise.cirrus,
     noise.streaks,
     noise.weave,
-    noise.fibres,
+    noise.fibers,
     noise.leaves,
     noise.foliage,
     noise.gravel,
@@ -30,7 +30,7 @@ TILES = [
 
 def noisy_canvas(size: tuple[int, int] = (41, 33)) -> Canvas:
     canvas = Canvas(size)
-    canvas.planes[:] = np.floor(Dice(4).array(*canvas.planes.shape) * 255)
+    canvas.planes[:] = np.floor(Rng(4).array(*canvas.planes.shape) * 255)
     return canvas
 
 
@@ -53,7 +53,7 @@ def test_tiles_are_periodic_read_only_and_of_one_spread(tile: noise.Tile) -> Non
 
 @pytest.mark.parametrize("size", [(100, 60), (512, 512), (700, 1300)])
 def test_window_has_the_size_asked_for(size: tuple[int, int]) -> None:
-    windows = [noise.window(noise.rough(), Dice(seed), size) for seed in range(4)]
+    windows = [noise.window(noise.rough(), Rng(seed), size) for seed in range(4)]
     assert all(window.shape == (size[1], size[0]) for window in windows)
     assert not np.array_equal(windows[0], windows[1])
 
@@ -72,7 +72,7 @@ def spline_weights(places: int, side: int) -> np.ndarray:
 
 @pytest.mark.parametrize("size", [(64, 64), (100, 37), (5, 9)])
 def test_enlarge_is_a_spline(size: tuple[int, int]) -> None:
-    small = np.floor(Dice(1).array(6, 8, low=-250, high=250)).astype(np.int16)
+    small = np.floor(Rng(1).array(6, 8, low=-250, high=250)).astype(np.int16)
     expected = spline_weights(6, size[1]) @ small @ spline_weights(8, size[0]).T
     large = noise.enlarge(small, size)
     assert large.shape == (size[1], size[0])
@@ -85,7 +85,7 @@ def test_enlarge_is_a_spline(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("size", [(64, 64), (101, 37)])
 def test_enlarge_gently_differs_by_no_more_than_a_pixels_slope(size: tuple[int, int]) -> None:
-    small = np.floor(Dice(1).array(4, 4, low=0, high=200)).astype(np.int16)
+    small = np.floor(Rng(1).array(4, 4, low=0, high=200)).astype(np.int16)
     gently, exact = noise.enlarge_gently(small, size), noise.enlarge(small, size)
     assert gently.shape == exact.shape
     slope = max(np.abs(np.diff(exact, axis=axis)).max() for axis in (0, 1))
@@ -113,7 +113,7 @@ def test_blur_is_a_convolution(times: int, sharpness: int) -> None:
     assert np.array_equal(canvas.planes, before)  # the outermost rows and columns keep their level
 
 
-def test_blur_leaves_a_picture_too_small_for_it_alone() -> None:
+def test_blur_leaves_a_image_too_small_for_it_alone() -> None:
     canvas = Canvas((3, 40), (9, 9, 9))
     optics.blur(canvas, 2)
     assert (canvas.planes == 9).all()
@@ -121,16 +121,16 @@ def test_blur_leaves_a_picture_too_small_for_it_alone() -> None:
 
 @pytest.mark.parametrize("size", [(41, 33), (300, 450)])
 def test_expose_by_the_pixel(size: tuple[int, int]) -> None:
-    """The one pass over blocks of rows does what its parts say, one after the other, on the whole picture."""
+    """The one pass over blocks of rows does what its parts say, one after the other, on the whole image."""
     seen = set()
     for seed in range(12):
         canvas = noisy_canvas(size)
         canvas.planes += np.int16(seed - 5)  # some levels lie beyond 0 and 255
-        camera = optics._camera(Dice(seed), canvas)
+        camera = optics._camera(Rng(seed), canvas)
         level = np.clip(canvas.planes.astype(np.int64), 0, 255)
         if camera.fading:
-            grey = (level[0] + 2 * level[1] + level[2]) >> 2
-            level = np.clip(level + (((grey - level) * int(camera.fading)) >> 5), 0, 255)
+            gray = (level[0] + 2 * level[1] + level[2]) >> 2
+            level = np.clip(level + (((gray - level) * int(camera.fading)) >> 5), 0, 255)
         down = np.repeat(camera.light_down, 4, axis=1)[:, : size[1]].astype(np.int64)
         level = (level * (down[:, :, None] + camera.light_across[:, None, :])) >> 7
         grain = np.full(level.shape, int(camera.lift))
@@ -139,8 +139,8 @@ def test_expose_by_the_pixel(size: tuple[int, int]) -> None:
         if camera.own_grain:
             grain += np.stack(camera.own_grain).astype(np.int64) * int(camera.own_gain)
         expected = np.clip(level + (grain >> 6), 0, 255)
-        picture = optics.expose(Dice(seed), canvas)
-        assert np.array_equal(picture, np.moveaxis(expected, 0, -1))
+        image = optics.expose(Rng(seed), canvas)
+        assert np.array_equal(image, np.moveaxis(expected, 0, -1))
         seen.add((bool(camera.fading), camera.grain is not None, bool(camera.own_grain)))
     assert len(seen) > 3
 
@@ -149,18 +149,18 @@ def test_light_never_runs_over() -> None:
     """255 times the light stays a 16-bit number, and no light is below nothing."""
     for seed in range(300):
         canvas = Canvas((64, 64), (1, 1, 1))  # dark: exposed as long as a camera can
-        camera = optics._camera(Dice(seed), canvas)
+        camera = optics._camera(Rng(seed), canvas)
         light = camera.light_down.astype(int)[:, :, None] + camera.light_across[:, None, :]
         assert light.min() > 0
         assert light.max() * 255 < 2**16
 
 
 def test_blur_and_sharpening_move_nothing() -> None:
-    """The centre of mass of a dot stays where it is through every lens."""
+    """The center of mass of a dot stays where it is through every lens."""
     for seed in range(40):
         canvas = Canvas((64, 64), (20, 20, 20))
         canvas.planes[:, 30, 21] = 220
-        optics.lens(Dice(seed), canvas)
+        optics.lens(Rng(seed), canvas)
         weight = (canvas.planes[0] - 20).astype(np.float64)
         row, column = np.indices(weight.shape)
         assert (weight * row).sum() / weight.sum() == pytest.approx(30, abs=0.02)
@@ -170,8 +170,8 @@ def test_blur_and_sharpening_move_nothing() -> None:
 def test_add_and_mix_by_the_pixel() -> None:
     canvas = noisy_canvas()
     before = canvas.planes.copy()
-    field = noise.window(noise.rough(), Dice(2), canvas.size)[5:20]
-    weight = np.floor(Dice(3).array(15, 41) * 65).astype(np.int16)
+    field = noise.window(noise.rough(), Rng(2), canvas.size)[5:20]
+    weight = np.floor(Rng(3).array(15, 41) * 65).astype(np.int16)
     canvas.add(field, (0.5, 0.5, -1.25), slice(5, 20))
     for plane, gain in enumerate((0.5, 0.5, -1.25)):
         assert np.array_equal(canvas.planes[plane, 5:20], before[plane, 5:20] + np.floor(field * gain))
@@ -187,11 +187,11 @@ def test_lay_by_the_pixel() -> None:
     canvas = noisy_canvas((41, 300))
     before = canvas.planes.copy()
     rows = slice(7, 290)
-    maps = [noise.window(tile(), Dice(2), (41, 283)) for tile in (noise.rough, noise.grain)]
+    maps = [noise.window(tile(), Rng(2), (41, 283)) for tile in (noise.rough, noise.grain)]
     relief = (maps[0].astype(int) * 32 + maps[1].astype(int) * 16 + 32) >> 6
-    colour = np.linspace(20, 220, 3 * 283).reshape(3, 283)
-    canvas.lay(colour, [(maps[0], 0.5), (maps[1], 0.25)], rows, tint=(1.0, 0.5, 1.0))
-    for plane, levels, share in zip(canvas.planes, colour, (64, 32, 64), strict=True):
+    color = np.linspace(20, 220, 3 * 283).reshape(3, 283)
+    canvas.lay(color, [(maps[0], 0.5), (maps[1], 0.25)], rows, tint=(1.0, 0.5, 1.0))
+    for plane, levels, share in zip(canvas.planes, color, (64, 32, 64), strict=True):
         assert np.array_equal(plane[rows], np.floor(levels)[:, None] + (relief * share >> 6))
     for outside in (slice(0, 7), slice(290, 300)):
         assert np.array_equal(canvas.planes[:, outside], before[:, outside])
@@ -215,7 +215,7 @@ def test_depth_inside_a_round_box() -> None:
         assert depth[row, column] == pytest.approx(4 * expected, abs=1.01)
 
 
-def test_inside_keeps_to_the_picture() -> None:
+def test_inside_keeps_to_the_image() -> None:
     assert inside((-5, 2.2, 8.6, 99), (10, 20)) == (slice(2, 20), slice(0, 9))
     rows, columns = inside((30, 30, 20, 20), (10, 10))
     assert rows.stop == rows.start
@@ -246,23 +246,23 @@ def test_every_sign_can_be_written() -> None:
 
 
 def test_jpeg_changes_little_at_high_quality_and_more_at_low() -> None:
-    picture = np.moveaxis(noisy_canvas((64, 64)).planes, 0, -1).astype(np.uint8)
-    optics_input = ndimage.gaussian_filter(picture, (2, 2, 0))
+    image = np.moveaxis(noisy_canvas((64, 64)).planes, 0, -1).astype(np.uint8)
+    optics_input = ndimage.gaussian_filter(image, (2, 2, 0))
     fine, coarse = (optics.jpeg(optics_input, quality).astype(int) - optics_input for quality in (95, 30))
     assert 0 < np.abs(fine).mean() < np.abs(coarse).mean() < 20
 
 
 def test_dice_are_fair_and_within_bounds() -> None:
-    dice = Dice(1)
-    assert {dice.whole(2, 4) for _ in range(200)} == {2, 3, 4}
-    assert {dice.choice("abc") for _ in range(200)} == set("abc")
-    drawn = [dice.weighted((("x", 3.0), ("y", 1.0))) for _ in range(4000)]
+    rng = Rng(1)
+    assert {rng.whole(2, 4) for _ in range(200)} == {2, 3, 4}
+    assert {rng.choice("abc") for _ in range(200)} == set("abc")
+    drawn = [rng.weighted((("x", 3.0), ("y", 1.0))) for _ in range(4000)]
     assert drawn.count("x") / 4000 == pytest.approx(0.75, abs=0.03)
-    bell = dice.bell(20000)
+    bell = rng.bell(20000)
     assert bell.mean() == pytest.approx(0, abs=0.03)
     assert bell.std() == pytest.approx(1, abs=0.03)
-    assert isinstance(float(dice.bell()), float)
-    values = dice.array(1000, low=-2, high=3)
+    assert isinstance(float(rng.bell()), float)
+    values = rng.array(1000, low=-2, high=3)
     assert values.min() >= -2
     assert values.max() < 3
-    assert sum(dice.chance(0.2) for _ in range(5000)) / 5000 == pytest.approx(0.2, abs=0.03)
+    assert sum(rng.chance(0.2) for _ in range(5000)) / 5000 == pytest.approx(0.2, abs=0.03)

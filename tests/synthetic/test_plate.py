@@ -10,17 +10,18 @@ from treeformer.synthetic import generate
 from treeformer.synthetic.painting.canvas import Canvas, Sketch
 from treeformer.synthetic.painting.material import Backdrop
 from treeformer.synthetic.plants.plate_rows import PLATE_KINDS
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.plate import scene as plate
 from treeformer.synthetic.scenes.plate import shoots
 from treeformer.synthetic.scenes.plate.dish import inside_outline
+from treeformer.synthetic.scenes.plate.scene import PlateScene
 
 
 def test_the_dish_holds_all_roots() -> None:
     held = []
     for seed in range(60):
         skeleton = generate("plate", seed)
-        scene = plate.Scene(Dice(4, seed), Canvas((512, 512)), skeleton, "rosette")
+        scene = PlateScene(Rng(4, seed), Canvas((512, 512)), skeleton, "rosette")
         rows, inside = inside_outline(scene.dish.outline(), (512, 512))
         whole = np.zeros((512, 512), dtype=bool)
         whole[rows] = inside
@@ -31,20 +32,20 @@ def test_the_dish_holds_all_roots() -> None:
 
 
 def test_dishes_are_square_or_round_whole_or_cut() -> None:
-    dishes = [plate.Scene(Dice(5, s), Canvas((512, 512)), generate("plate", s), "rosette").dish for s in range(120)]
+    dishes = [PlateScene(Rng(5, s), Canvas((512, 512)), generate("plate", s), "rosette").dish for s in range(120)]
     assert 0.05 < np.mean([one.is_round for one in dishes]) < 0.3
     whole = [
-        one.centre[0] - one.half[0] > 0 and one.centre[0] + one.half[0] < 512 and one.centre[1] + one.half[1] < 512
+        one.center[0] - one.half[0] > 0 and one.center[0] + one.half[0] < 512 and one.center[1] + one.half[1] < 512
         for one in dishes
     ]
     assert 0.25 < np.mean(whole) < 0.9
 
 
 def test_a_dish_is_turned_like_its_row() -> None:
-    bases = np.asarray([(50.0, 60.0), (150.0, 70.0), (250.0, 80.0), (100.0, 300.0)])  # and a second row
-    assert plate._slope(bases, 512) == pytest.approx(0.1)
-    assert plate._slope(bases[:1], 512) == 0.0
-    assert plate._slope(bases[:0], 512) == 0.0
+    component_root = np.asarray([(50.0, 60.0), (150.0, 70.0), (250.0, 80.0), (100.0, 300.0)])  # and a second row
+    assert plate._slope(component_root, 512) == pytest.approx(0.1)
+    assert plate._slope(component_root[:1], 512) == 0.0
+    assert plate._slope(component_root[:0], 512) == 0.0
     assert plate._slope(np.asarray([(50.0, 10.0), (51.0, 100.0)]), 512) == 0.15
 
 
@@ -57,7 +58,7 @@ def test_all_is_painted_and_nothing_runs_over(kind: str, size: tuple[int, int]) 
         for seed in range(12):
             canvas = Canvas(size)
             canvas.planes[:] = -999
-            scene = plate.Scene(Dice(seed), canvas, skeleton, kind)
+            scene = PlateScene(Rng(seed), canvas, skeleton, kind)
             scene.paint_dish()
             scene.paint_seedlings()
             assert canvas.planes.min() > -400
@@ -66,13 +67,13 @@ def test_all_is_painted_and_nothing_runs_over(kind: str, size: tuple[int, int]) 
 
 @pytest.mark.parametrize("grow", [shoots.rosettes, shoots.cotyledons, shoots.blades])
 def test_shoots_stand_above_their_base(grow: object) -> None:
-    bases = np.asarray([(40.0, 60.0), (100.0, 60.0), (160.0, 60.0)])
+    component_root = np.asarray([(40.0, 60.0), (100.0, 60.0), (160.0, 60.0)])
     for seed in range(20):
         canvas, sketch = Canvas((200, 120), (0, 0, 0)), Sketch()
-        grow(Dice(seed), sketch, bases, 12.0)  # type: ignore[operator]
+        grow(Rng(seed), sketch, component_root, 12.0)  # type: ignore[operator]
         sketch.draw(canvas)
         row, column = np.nonzero(canvas.planes[1] > 20)
-        for x in bases[:, 0]:
+        for x in component_root[:, 0]:
             own = np.abs(column - x) < 30
             assert own.any()
             assert row[own].mean() < 62
@@ -84,7 +85,7 @@ def test_shoots_stand_above_their_base(grow: object) -> None:
 def test_roots_stand_out_from_the_agar() -> None:
     for seed in range(200):
         level = 20.0 + seed
-        material = plate._root_material(Dice(seed), Backdrop((level, level, level), 2.0, 1.0), 1.0)
+        material = plate._root_material(Rng(seed), Backdrop((level, level, level), 2.0, 1.0), 1.0)
         paler = material.thin[1] - level
         assert abs(paler) * material.opacity >= 15 or level > 235
         if level <= plate.DARK_LEVEL:

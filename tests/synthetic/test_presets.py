@@ -16,7 +16,7 @@ from treeformer.synthetic.plants.growth import STEP_PX, GrownAxis, assemble, cur
 from treeformer.synthetic.plants.plants import grow_orchard_tree, grow_seedling, grow_taproot, grow_vine
 from treeformer.synthetic.plants.trained import grow_fruit_tree, grow_trained_vine
 from treeformer.synthetic.presets import MOST_NODES, Grower
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 
 GROWN = tuple(preset for preset in PRESETS if preset != "paper")
 SEEDS = range(150)
@@ -68,7 +68,7 @@ def test_assemble_is_resample_of_the_dense_skeleton(grow: Grower, monkeypatch: p
     compared = 0
     for seed in range(10):
         axes: list[GrownAxis] = []
-        grow(Dice(3, seed), axes, 0, (2000.0, 2000.0), 400.0, 2.0)
+        grow(Rng(3, seed), axes, 0, (2000.0, 2000.0), 400.0, 2.0)
         if any(len(axis.points) <= growth.SHORTEST_AXIS_STEPS for axis in axes):
             continue  # an axis would be left out
         compared += 1
@@ -101,7 +101,7 @@ def _dense(axes: list[GrownAxis]) -> Skeleton:
 def test_axes_tell_order_and_parent(grown: list[Skeleton]) -> None:
     orders = set()
     for skeleton in grown:
-        assert skeleton.has_file_axes
+        assert skeleton.has_explicit_axes
         assert (skeleton.edge_axis >= 0).all()
         assert [int(axis.properties["branch_order"]) for axis in skeleton.axes] == skeleton.axis_order.tolist()
         orders |= set(skeleton.axis_order.tolist())
@@ -158,7 +158,7 @@ def test_several_is_a_forest_whose_plants_cross() -> None:
     # Plants are numbered from left to right, and reach into each other's ground.
     overlap = 0
     for forest in forests:
-        base_x = forest.nodes[forest.bases, 0][np.argsort(forest.plant_of_node[forest.bases])]
+        base_x = forest.nodes[forest.component_root, 0][np.argsort(forest.plant_of_node[forest.component_root])]
         assert (np.diff(base_x) >= 0).all()
         spans = [(plant.nodes[:, 0].min(), plant.nodes[:, 0].max()) for plant in forest.plants]
         overlap += any(a[1] > b[0] for a, b in pairwise(spans))
@@ -167,7 +167,7 @@ def test_several_is_a_forest_whose_plants_cross() -> None:
 
 def test_curves_have_equal_steps_and_turn_towards_the_pull() -> None:
     start = np.asarray([(100.0, 100.0), (50.0, 20.0)])
-    paths = curves(Dice(1), start, np.asarray([0.0, 3.0]), np.asarray([200.0, 60.0]), np.pi / 2, 0.1, 0.0)
+    paths = curves(Rng(1), start, np.asarray([0.0, 3.0]), np.asarray([200.0, 60.0]), np.pi / 2, 0.1, 0.0)
     assert [len(path) for path in paths] == [101, 31]
     for path in paths:
         step = np.diff(path, axis=0)

@@ -1,4 +1,4 @@
-"""The fast rasteriser against a loop over every pixel and stroke."""
+"""The fast rasterizer against a loop over every pixel and stroke."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from treeformer.synthetic.painting.raster import (
     Fragments,
     Strokes,
     blend,
-    rasterise,
-    rasterise_layers,
+    rasterize,
+    rasterize_layers,
     strokes,
     topmost,
     union,
 )
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 
 SIZE = (37, 29)
 
@@ -63,7 +63,7 @@ stroke = st.tuples(coordinate, coordinate, coordinate, coordinate, radius, radiu
 def test_fast_is_slow(drawn: list[tuple[float, ...]]) -> None:
     values = np.asarray(drawn, dtype=np.float64).reshape(-1, 7)
     made = strokes(values[:, :2], values[:, 2:4], values[:, 4], values[:, 5], values[:, 6])
-    found = rasterise(made, SIZE)
+    found = rasterize(made, SIZE)
     pairs = found.stroke.astype(np.int64) * SIZE[0] * SIZE[1] + found.pixel
     assert len(np.unique(pairs)) == len(pairs)
     assert ((found.coverage > 0) & (found.coverage <= FULL)).all()
@@ -76,11 +76,11 @@ def test_across_along_and_radius(angle_deg: float) -> None:
     along = np.asarray((math.cos(angle), math.sin(angle)))
     left = np.asarray((along[1], -along[0]))  # y points down: the left of "right" is up
     start = np.asarray((32.0, 32.0)) - 12 * along
-    found = rasterise(strokes(start, start + 24 * along, 2.0, 4.0), (64, 64))
-    centre = np.stack([found.pixel % 64, found.pixel // 64], axis=1) + 0.5 - start
-    assert np.allclose(found.along, centre @ along, atol=1e-3)
-    assert np.allclose(found.across, centre @ left, atol=1e-3)
-    assert np.allclose(found.radius, 2 + np.clip(centre @ along, 0, 24) / 12, atol=1e-3)
+    found = rasterize(strokes(start, start + 24 * along, 2.0, 4.0), (64, 64))
+    center = np.stack([found.pixel % 64, found.pixel // 64], axis=1) + 0.5 - start
+    assert np.allclose(found.along, center @ along, atol=1e-3)
+    assert np.allclose(found.across, center @ left, atol=1e-3)
+    assert np.allclose(found.radius, 2 + np.clip(center @ along, 0, 24) / 12, atol=1e-3)
 
 
 @settings(max_examples=100, deadline=None)
@@ -90,10 +90,10 @@ def test_ink_is_width_times_length_and_lies_on_the_line(degrees: int, thick: flo
     along = np.asarray((math.cos(angle), math.sin(angle)))
     ends = np.asarray((64 + dx / 64, 64 + dy / 64)) + np.outer((-40, 40), along)
     ends = np.round(ends * 64) / 64
-    found = union(rasterise(strokes(ends[0], ends[1], thick, thick), (128, 128)))
+    found = union(rasterize(strokes(ends[0], ends[1], thick, thick), (128, 128)))
     weight = found.coverage.astype(np.float64)
-    centre = np.stack([found.pixel % 128, found.pixel // 128], axis=1) + 0.5
-    off = (weight[:, None] * centre).sum(axis=0) / weight.sum() - ends.mean(axis=0)
+    center = np.stack([found.pixel % 128, found.pixel // 128], axis=1) + 0.5
+    off = (weight[:, None] * center).sum(axis=0) / weight.sum() - ends.mean(axis=0)
     # To the side a line is never more than a tenth of a pixel off; along it, the two ends of a thin one are
     # seldom cut off alike by the pixels.
     assert abs(off @ (-along[1], along[0])) < 0.1
@@ -103,7 +103,7 @@ def test_ink_is_width_times_length_and_lies_on_the_line(degrees: int, thick: flo
 
 def test_union_takes_the_greatest_coverage() -> None:
     made = strokes([(3, 5), (5, 3)], [(30, 20), (10, 28)], [2, 0.4], [0.5, 3])
-    merged = union(rasterise(made, SIZE))
+    merged = union(rasterize(made, SIZE))
     assert len(np.unique(merged.pixel)) == len(merged.pixel)
     image = np.zeros(SIZE[0] * SIZE[1])
     image[merged.pixel] = merged.coverage / FULL
@@ -131,23 +131,23 @@ def test_blend_mixes_by_coverage() -> None:
 
 
 def test_nothing_to_draw() -> None:
-    assert len(rasterise(strokes([], [], 1, 1), SIZE).pixel) == 0
-    assert len(rasterise(strokes((-50, -50), (-40, -60), 3, 3), SIZE).pixel) == 0
-    assert len(union(rasterise(strokes([], [], 1, 1), SIZE)).pixel) == 0
+    assert len(rasterize(strokes([], [], 1, 1), SIZE).pixel) == 0
+    assert len(rasterize(strokes((-50, -50), (-40, -60), 3, 3), SIZE).pixel) == 0
+    assert len(union(rasterize(strokes([], [], 1, 1), SIZE)).pixel) == 0
 
 
 def test_layers_are_what_each_set_gives_alone() -> None:
-    dice = Dice(11)
+    rng = Rng(11)
     sets = [
-        strokes(dice.array(n, 2, high=64), dice.array(n, 2, high=64), dice.array(n, high=3), dice.array(n, high=3))
+        strokes(rng.array(n, 2, high=64), rng.array(n, 2, high=64), rng.array(n, high=3), rng.array(n, high=3))
         for n in (7, 0, 12)
     ]
-    for one, layer in zip(sets, rasterise_layers(sets, (64, 64)), strict=True):
-        alone, joined = union(rasterise(one, (64, 64))), layer.union()
+    for one, layer in zip(sets, rasterize_layers(sets, (64, 64)), strict=True):
+        alone, joined = union(rasterize(one, (64, 64))), layer.union()
         order = [np.argsort(found.pixel) for found in (alone, joined)]
         for field in ("pixel", "coverage", "radius"):
             assert np.array_equal(getattr(alone, field)[order[0]], getattr(joined, field)[order[1]])
-    assert [len(layer.chosen) > 0 for layer in rasterise_layers(sets, (64, 64))] == [True, False, True]
+    assert [len(layer.chosen) > 0 for layer in rasterize_layers(sets, (64, 64))] == [True, False, True]
 
 
 @pytest.mark.parametrize("turn", [0.0, 0.3, 0.9])
@@ -157,10 +157,10 @@ def test_a_cut_cap_is_filled_by_the_stroke_that_goes_on(turn: float) -> None:
         joint = np.asarray((40.0, 40.0))
         start = joint - 12 * np.asarray((np.cos(direction), np.sin(direction)))
         end = joint + 12 * np.asarray((np.cos(direction + turn), np.sin(direction + turn)))
-        pictures = []
+        images = []
         for cap in (1.0, [(1.0, np.sin(turn)), (np.sin(turn), 1.0)]):
-            found = union(rasterise(strokes([start, joint], [joint, end], 5.0, 5.0, cap=cap), (80, 80)))
+            found = union(rasterize(strokes([start, joint], [joint, end], 5.0, 5.0, cap=cap), (80, 80)))
             cover = np.zeros(80 * 80)
             cover[found.pixel] = found.coverage
-            pictures.append(cover)
-        assert np.array_equal(*pictures)
+            images.append(cover)
+        assert np.array_equal(*images)

@@ -15,13 +15,13 @@ import pytest
 from PIL import features
 
 from treeformer import Skeleton, TreeformerError
-from treeformer.synthetic import LOOKS, PRESETS, generate, picture, render
+from treeformer.synthetic import PRESETS, STYLES, generate, make_image, render
 from treeformer.synthetic.painting import noise, optics
 from treeformer.synthetic.painting.canvas import Canvas, Sketch
 from treeformer.synthetic.painting.material import Material, paint_plant
 from treeformer.synthetic.plants.plate_rows import PLATE_KINDS
 from treeformer.synthetic.render import SCENE_WEIGHTS, SCENES, photograph
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor import canopy, far_rows, ground
 
 # Changing a recipe changes these: a new hash belongs into the same change, with the reason.
@@ -37,28 +37,28 @@ OUTDOORS = ("vine", "orchard")
 HASH_OF_JPEG = "c5563cf1c272c5fb"
 
 
-def hash_of(preset_of_seed: dict[int, str], look: str) -> str:
+def hash_of(preset_of_seed: dict[int, str], style: str) -> str:
     total = hashlib.sha256()
     for seed, preset in preset_of_seed.items():
-        array, skeleton = picture(preset, look, seed)
+        array, skeleton = make_image(preset, style, seed)
         total.update(array.tobytes())
         total.update(skeleton.nodes.tobytes())
         total.update(skeleton.edges.astype(np.int64).tobytes())
     return total.hexdigest()[:16]
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_first_100_pictures_are_the_same_on_every_machine(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("style", STYLES)
+def test_first_100_images_are_the_same_on_every_machine(style: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All but the JPEG step, which is another library's: it has its own test below."""
     monkeypatch.setattr(optics, "jpeg", lambda array, quality: array)
-    presets = {seed: "paper" if look == "paper" else FIRST_PRESETS[seed % 6] for seed in range(100)}
+    presets = {seed: "paper" if style == "paper" else FIRST_PRESETS[seed % 6] for seed in range(100)}
     outdoors = {seed: preset for seed, preset in presets.items() if preset in OUTDOORS}
     # Trees and vines have a hash of their own: they may change while the others are fixed test sets.
     assert (
-        hash_of({seed: preset for seed, preset in presets.items() if seed not in outdoors}, look) == HASH_OF_100[look]
+        hash_of({seed: preset for seed, preset in presets.items() if seed not in outdoors}, style) == HASH_OF_100[style]
     )
-    if look == "photo":
-        assert hash_of(outdoors, look) == HASH_OF_TREES_AND_VINES
+    if style == "photo":
+        assert hash_of(outdoors, style) == HASH_OF_TREES_AND_VINES
 
 
 def test_first_plates_are_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_last_bits_of_library_functions_do_not_matter(monkeypatch: pytest.Monkey
     presets = {seed: PRESETS[seed % len(PRESETS)] for seed in range(42)} | dict.fromkeys(range(42, 60), "plate")
     expected, sine = hash_of(presets, "photo"), np.sin(1.0)
     # These are drawn with sines.
-    tiles = (noise.fibres, noise.leaves, noise.foliage, noise.gravel, ground.turf, ground.litter, canopy.leaf_tile)
+    tiles = (noise.fibers, noise.leaves, noise.foliage, noise.gravel, ground.turf, ground.litter, canopy.leaf_tile)
     tiles += (far_rows.grown, far_rows.row_tile)
     for tile in tiles:
         tile.cache_clear()
@@ -96,7 +96,7 @@ def test_last_bits_of_library_functions_do_not_matter(monkeypatch: pytest.Monkey
 
 @pytest.mark.skipif(not features.check_feature("libjpeg_turbo"), reason="Pillow was built with another JPEG library")
 def test_jpeg_is_the_same_on_every_machine() -> None:
-    array = picture("paper", "photo", 1)[0]
+    array = make_image("paper", "photo", 1)[0]
     total = hashlib.sha256()
     for quality in (35, 60, 75, 90, 95):
         total.update(optics.jpeg(array, quality).tobytes())
@@ -104,14 +104,14 @@ def test_jpeg_is_the_same_on_every_machine() -> None:
 
 
 def test_order_and_repetition_do_not_matter() -> None:
-    first = picture("vine", "photo", 5)[0]
-    picture("seedling", "photo", 8)
-    again = picture("vine", "photo", 5)[0]
+    first = make_image("vine", "photo", 5)[0]
+    make_image("seedling", "photo", 8)
+    again = make_image("vine", "photo", 5)[0]
     assert np.array_equal(first, again)
-    assert not np.array_equal(first, picture("vine", "photo", 6)[0])
+    assert not np.array_equal(first, make_image("vine", "photo", 6)[0])
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("kind", ["", *SCENE_WEIGHTS, *PLATE_KINDS])
 @pytest.mark.parametrize(
     ("nodes", "edges"),
@@ -119,11 +119,11 @@ def test_order_and_repetition_do_not_matter() -> None:
     ids=["empty", "one node", "a cycle"],
 )
 def test_any_skeleton_is_rendered(
-    look: str, kind: str, nodes: list[tuple[float, float]], edges: list[tuple[int, int]]
+    style: str, kind: str, nodes: list[tuple[float, float]], edges: list[tuple[int, int]]
 ) -> None:
     skeleton = Skeleton(nodes, edges, image_size=(64, 48), metadata={"kind": kind} if kind else None)
     for seed in range(6):
-        array = render(skeleton, look, seed)
+        array = render(skeleton, style, seed)
         assert array.shape == (48, 64, 3)
         assert array.dtype == np.uint8
         assert array.flags.writeable
@@ -139,8 +139,8 @@ def test_every_scene_at_every_shape(scene: str, size: tuple[int, int]) -> None:
     for seed in range(6):
         canvas = Canvas(size)
         canvas.planes[:] = -999
-        bases = np.asarray([(size[0] / 2, size[1] * dice_share(seed))])
-        SCENES[scene](Dice(seed), canvas, bases).draw(canvas)
+        component_root = np.asarray([(size[0] / 2, size[1] * dice_share(seed))])
+        SCENES[scene](Rng(seed), canvas, component_root).draw(canvas)
         assert canvas.planes.min() > -400  # all is painted, and nothing ran over
         assert canvas.planes.max() < 700
 
@@ -152,12 +152,14 @@ def dice_share(seed: int) -> float:
 def test_every_mixture_of_plant_and_scene_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[tuple[str, str]] = set()
     for name, scene in list(SCENES.items()):
-        monkeypatch.setitem(SCENES, name, lambda dice, canvas, bases, name=name: seen.add((kind, name)) or Sketch())
+        monkeypatch.setitem(
+            SCENES, name, lambda rng, canvas, component_root, name=name: seen.add((kind, name)) or Sketch()
+        )
         assert scene
     for kind in SCENE_WEIGHTS:
         plant = Skeleton([(30, 10), (30, 40)], [(0, 1)], root=0, image_size=(64, 64), metadata={"kind": kind})
         for seed in range(1500):
-            photograph(plant, Dice(1, seed))
+            photograph(plant, Rng(1, seed))
             if len([pair for pair in seen if pair[0] == kind]) == len(SCENES):
                 break
     for kind in SCENE_WEIGHTS:  # trees and vines have scenes of their own
@@ -170,11 +172,11 @@ def test_several_trees_are_painted_as_before() -> None:
     row = Skeleton(
         plant.nodes, plant.edges, root=0, image_size=(64, 64), metadata={"kind": "vine", "preset": "several"}
     )
-    assert not np.array_equal(photograph(plant, Dice(1)), photograph(row, Dice(1)))
+    assert not np.array_equal(photograph(plant, Rng(1)), photograph(row, Rng(1)))
 
 
-def test_line_drawing_lies_on_the_truth() -> None:
-    """The ink around each node and edge is centred on it, within a tenth of a pixel."""
+def test_line_drawing_lies_on_the_ground_truth() -> None:
+    """The ink around each node and edge is centerd on it, within a tenth of a pixel."""
     line = Skeleton([(100.3, 80.7), (180.9, 140.2)], [(0, 1)], radius=[1, 1], image_size=(256, 256))
     ink = 255.0 - render(line, "paper", 0)[:, :, 0]
     row, column = np.indices(ink.shape) + 0.5
@@ -185,11 +187,11 @@ def test_line_drawing_lies_on_the_truth() -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_painted_branches_lie_on_the_truth(preset: str) -> None:
-    """Painted flat on an even ground, each straight stretch's ink is centred on its edge."""
+def test_painted_branches_lie_on_the_ground_truth(preset: str) -> None:
+    """Painted flat on an even ground, each straight stretch's ink is centerd on its edge."""
     skeleton = generate(preset, 4)
     canvas = Canvas((512, 512), (0, 0, 0))
-    paint_plant(Dice(1), canvas, skeleton, Material(thin=(200, 200, 200), thick=(200, 200, 200)))
+    paint_plant(Rng(1), canvas, skeleton, Material(thin=(200, 200, 200), thick=(200, 200, 200)))
     expected = Canvas((512, 512), (0, 0, 0))
     radius = np.asarray(skeleton.radius)
     for a, b in skeleton.edges.tolist():
@@ -217,14 +219,14 @@ def test_photographs_show_the_plant() -> None:
 
 
 def test_photographs_differ_from_each_other() -> None:
-    arrays = [picture("taproot", "photo", seed)[0] for seed in range(30)]
+    arrays = [make_image("taproot", "photo", seed)[0] for seed in range(30)]
     means = np.asarray([array.reshape(-1, 3).mean(axis=0) for array in arrays])
-    assert means.std(axis=0).min() > 20  # colours and light vary widely
+    assert means.std(axis=0).min() > 20  # colors and light vary widely
     assert np.mean([20 < array.mean() < 235 for array in arrays]) > 0.8  # few are very dark or very bright
 
 
 def test_what_a_data_loader_needs() -> None:
-    call = pickle.loads(pickle.dumps(picture))
+    call = pickle.loads(pickle.dumps(make_image))
     array, skeleton = call("several", "photo", 3, (320, 200))
     assert array.shape == (200, 320, 3)
     assert skeleton.image_size == (320, 200)
@@ -232,7 +234,7 @@ def test_what_a_data_loader_needs() -> None:
 
 
 def test_mistakes_are_one_clear_line() -> None:
-    with pytest.raises(TreeformerError, match="no look 'oil': choose one of paper, photo"):
+    with pytest.raises(TreeformerError, match="no style 'oil': choose one of paper, photo"):
         render(Skeleton([], []), "oil", 0)
     with pytest.raises(TreeformerError, match="a seed is zero or more, not -3"):
         render(Skeleton([], []), "photo", -3)

@@ -11,7 +11,7 @@ from treeformer import Skeleton
 from treeformer.synthetic import generate
 from treeformer.synthetic.plants.growth import GrownAxis
 from treeformer.synthetic.plants.plate_rows import NEAREST_PX, PLATE_KINDS, SHORTEST_PX, plant_rows
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_roots_are_thin_and_hang_from_their_base(plates: list[Skeleton]) -> None
     assert np.mean(np.asarray(falls) > 0) > 0.99
 
 
-def test_neighbours_come_near_and_cross(plates: list[Skeleton]) -> None:
+def test_neighbors_come_near_and_cross(plates: list[Skeleton]) -> None:
     crossing = 0
     for plate in plates:
         spans = [(plant.nodes[:, 0].min(), plant.nodes[:, 0].max()) for plant in plate.plants]
@@ -55,7 +55,7 @@ def test_neighbours_come_near_and_cross(plates: list[Skeleton]) -> None:
 def test_some_plates_have_two_rows_and_some_are_turned(plates: list[Skeleton]) -> None:
     rows, slopes = [], []
     for plate in plates:
-        x, y = plate.nodes[plate.bases].T
+        x, y = plate.nodes[plate.component_root].T
         below = y - y.min() > 0.2 * 512
         rows.append(1 + bool(below.any()))
         upper = np.flatnonzero(~below)
@@ -67,10 +67,10 @@ def test_some_plates_have_two_rows_and_some_are_turned(plates: list[Skeleton]) -
 
 
 @pytest.mark.parametrize("size", [(64, 64), (64, 600), (900, 64), (1600, 1200)])
-def test_small_pictures_hold_fewer_and_large_ones_do_not_run_over(size: tuple[int, int]) -> None:
+def test_small_images_hold_fewer_and_large_ones_do_not_run_over(size: tuple[int, int]) -> None:
     for seed in range(20):
         axes: list[GrownAxis] = []
-        plant_rows(Dice(2, seed), axes, size)
+        plant_rows(Rng(2, seed), axes, size)
         mains = [axis for axis in axes if axis.parent is None]
         plants = len({axis.plant for axis in mains})
         assert 2 <= plants <= max(2 * (size[0] / NEAREST_PX), 6)

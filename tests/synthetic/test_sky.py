@@ -1,4 +1,4 @@
-"""Skies: of sober colours, with clouds that have no edge."""
+"""Skies: of sober colors, with clouds that have no edge."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from treeformer.synthetic.painting import noise
 from treeformer.synthetic.painting.canvas import Canvas
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor import sky
 from treeformer.synthetic.scenes.outdoor.daylight import Daylight, draw_daylight
 
@@ -18,7 +18,7 @@ BRIGHT = Daylight("bright", 0.7, (0.8, -0.5, 0.4), 0.55, (1.0, 1.0, 1.0))
 def test_sky_fills_the_rows_above(bottom: int) -> None:
     for seed in range(12):
         canvas = Canvas((64, 90), (-999, -999, -999))
-        low = sky.paint_sky(Dice(seed), canvas, bottom, draw_daylight(Dice(seed)))
+        low = sky.paint_sky(Rng(seed), canvas, bottom, draw_daylight(Rng(seed)))
         assert (canvas.planes[:, bottom:] == -999).all()
         assert bottom == 0 or canvas.planes[:, :bottom].min() > 0
         assert min(low) > 150
@@ -29,9 +29,9 @@ def test_overhead_is_drawn_together_towards_the_land(size: tuple[int, int]) -> N
     """Pixel by pixel: the row of the tile goes on by one at the top, and by three where the land begins."""
     tile = noise._finished((np.arange(noise.TILE * noise.TILE, dtype=np.int32) * 7919 % 509).reshape(noise.TILE, -1))
     width, height = size
-    seen = sky.overhead(Dice(4), tile, size)
-    dice = Dice(4)
-    one, top, left = tile[dice.whole(0, 1)], dice.whole(0, noise.TILE - 1), dice.whole(0, noise.TILE - 1)
+    seen = sky.overhead(Rng(4), tile, size)
+    rng = Rng(4)
+    one, top, left = tile[rng.whole(0, 1)], rng.whole(0, noise.TILE - 1), rng.whole(0, noise.TILE - 1)
     assert seen.shape == (height, width)
     for y in range(0, height, 7):
         for x in range(0, width, 13):
@@ -44,7 +44,7 @@ def test_clouds_have_no_edge() -> None:
     spreads = []
     for seed in range(40):
         canvas = Canvas((200, 200))
-        sky.paint_sky(Dice(seed), canvas, 200, BRIGHT)
+        sky.paint_sky(Rng(seed), canvas, 200, BRIGHT)
         levels = canvas.planes.astype(int)
         assert np.abs(np.diff(levels, axis=2)).max() <= 10
         assert np.abs(np.diff(levels, axis=1)).max() <= 24  # flatter, and so steeper, towards the land
@@ -52,11 +52,11 @@ def test_clouds_have_no_edge() -> None:
     assert 0.3 < np.mean(np.asarray(spreads) > 8) < 0.7
 
 
-def test_no_sky_has_a_strange_colour() -> None:
-    """Overcast skies are grey within a few levels; no sky is green or magenta."""
+def test_no_sky_has_a_strange_color() -> None:
+    """Overcast skies are gray within a few levels; no sky is green or magenta."""
     for seed in range(200):
-        light = draw_daylight(Dice(seed))
-        for red, green, blue in sky._colours(Dice(seed, 1), light):
+        light = draw_daylight(Rng(seed))
+        for red, green, blue in sky._colors(Rng(seed, 1), light):
             if light.kind == "overcast":
                 assert max(red, green, blue) - min(red, green, blue) < 5
             assert abs(green - (red + blue) / 2) < 12

@@ -43,7 +43,7 @@ def config_file(tmp_path, folder) -> Path:
         "model": "tiny",
         "model_options": {"tokens": 8, "denoising": False},
         "data": {"train": [source], "valid": [source], "image_size": SIDE, "max_nodes": 8},
-        "optimiser": {"learning_rate": 2e-3, "backbone_factor": 1.0, "warmup_steps": 5, "ema_decay": 0.9},
+        "optimizer": {"learning_rate": 2e-3, "backbone_factor": 1.0, "warmup_steps": 5, "ema_decay": 0.9},
         "batch_size": 4,
         "steps": 8,
         "validate_every": 4,

@@ -25,12 +25,12 @@ def test_an_empty_file_gives_the_defaults(tmp_path):
 
 
 def test_values_and_overrides_arrive(tmp_path):
-    path = write(tmp_path, "steps: 7\ndata:\n  train:\n  - {presets: [vine], looks: [photo], weight: 2}\n")
-    config = load_config(path, ["optimiser.learning_rate=1", "data.workers=3", "model_options={tokens: 40}"])
+    path = write(tmp_path, "steps: 7\ndata:\n  train:\n  - {presets: [vine], styles: [photo], weight: 2}\n")
+    config = load_config(path, ["optimizer.learning_rate=1", "data.workers=3", "model_options={tokens: 40}"])
     assert (config.steps, config.data.workers, config.model_options) == (7, 3, {"tokens": 40})
     assert config.data.train[0].presets == ("vine",)
     assert config.data.train[0].weight == 2.0
-    assert config.optimiser.learning_rate == 1.0
+    assert config.optimizer.learning_rate == 1.0
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_values_and_overrides_arrive(tmp_path):
         ("steps: true", "steps must be a whole number"),
         ("steps: 0", "steps must be at least 1, not 0"),
         ("data: {workers: -1}", r"data\.workers must be at least 0, not -1"),
-        ("optimiser: {learning_rate: .nan}", r"optimiser\.learning_rate must be at least 0, not nan"),
+        ("optimizer: {learning_rate: .nan}", r"optimizer\.learning_rate must be at least 0, not nan"),
         ("seed: -1", "seed must be at least 0"),
         ("precision: 16", "precision must be one of 32, bf16"),
         ("data: 5", "data: must be a table"),
@@ -86,6 +86,6 @@ def test_the_models_of_the_shipped_configurations_can_be_built(path):
     for source in config.data.train + config.data.valid:
         assert bool(source.presets) != bool(source.path)
         assert set(source.presets) <= set(synthetic.PRESETS)
-        assert set(source.looks) <= set(synthetic.LOOKS)
+        assert set(source.styles) <= set(synthetic.STYLES)
         if source.presets:
             assert source.split in synthetic.SPLITS

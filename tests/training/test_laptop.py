@@ -1,4 +1,4 @@
-"""configs/laptop.yaml does what it promises, on fewer and smaller pictures: learnt by heart, to the last edge."""
+"""configs/laptop.yaml does what it promises, on fewer and smaller images: learned by heart, to the last edge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 
 import treeformer
 from treeformer import Skeleton
-from treeformer.data.mixture import FixedPictures, PictureStream
+from treeformer.data.mixture import EvalDataset, MixtureDataset
 from treeformer.training.config import load_config
 from treeformer.training.loop import train
 
@@ -31,15 +31,15 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def test_it_has_eight_pictures_and_validates_on_them():
+def test_it_has_eight_images_and_validates_on_them():
     config = load_config(CONFIG)
     learnt, judged = (
-        [sample.name for sample, _ in FixedPictures(sources, config.data) if sample is not None]
+        [sample.name for sample, _ in EvalDataset(sources, config.data) if sample is not None]
         for sources in (config.data.train, config.data.valid)
     )
     assert learnt == judged
     assert len(learnt) == 8
-    stream = PictureStream(config.data.train, config.data, seed=0)
+    stream = MixtureDataset(config.data.train, config.data, seed=0)
     drawn = [stream[position] for position in range(40)]
     assert {sample.name for sample, _ in drawn} == set(learnt)
     assert not any(skipped for _, skipped in drawn)
@@ -63,7 +63,7 @@ def forks(tmp_path) -> Path:
     return out
 
 
-def test_four_small_pictures_are_learnt_by_heart(forks, tmp_path):
+def test_four_small_images_are_learnt_by_overfitting(forks, tmp_path):
     source = f"[{{path: '{forks}', split: ''}}]"
     smaller = [
         f"data.train={source}",

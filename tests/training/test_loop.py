@@ -1,4 +1,4 @@
-"""The training loop on pictures of a few pixels: it learns, agrees with itself over two processes, names mistakes."""
+"""The training loop on images of a few pixels: it learns, agrees with itself over two processes, names mistakes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.training.processes import ONE_THREAD, command
 from treeformer._util.config import ConfigError
 from treeformer.data import Skipped
 from treeformer.data.config import SourceConfig
-from treeformer.data.mixture import FixedPictures
+from treeformer.data.mixture import EvalDataset
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 from treeformer.hub.model_folder import open_model
@@ -37,8 +37,8 @@ def losses(out: Path) -> dict[int, float]:
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bf16 of its own
-def test_half_precision_leaves_the_truth_alone(config_file, tmp_path, monkeypatch):
-    """Near 512 px a bf16 number is a multiple of 2: places in it would be learnt wrong by pixels."""
+def test_half_precision_leaves_the_target_alone(config_file, tmp_path, monkeypatch):
+    """Near 512 px a bf16 number is a multiple of 2: places in it would be learned wrong by pixels."""
     seen = []
 
     def spy(model, output, targets, node_count, loss=TreeFormer.loss):
@@ -47,7 +47,7 @@ def test_half_precision_leaves_the_truth_alone(config_file, tmp_path, monkeypatc
 
     monkeypatch.setattr(TreeFormer, "loss", spy)
     config = replace(load_config(config_file), precision="bf16", steps=1)
-    train(config, tmp_path / "out", accelerator="cpu", measure=lambda _model: {"edge_f1": 0.0, "pictures": 1.0})
+    train(config, tmp_path / "out", accelerator="cpu", measure=lambda _model: {"edge_f1": 0.0, "images": 1.0})
     halved, points, node_count = seen[0]
     assert halved
     assert points.dtype == node_count.dtype == torch.float32
@@ -65,7 +65,7 @@ def test_it_writes_what_it_promises(config_file, tmp_path):
         "log.csv",
     }
     assert any("valid_edge_f1" in figures for _, _, figures in seen)
-    waiting = [figures["waiting_for_pictures"] for _, _, figures in seen if "waiting_for_pictures" in figures]
+    waiting = [figures["waiting_for_images"] for _, _, figures in seen if "waiting_for_images" in figures]
     assert waiting
     assert all(0 < share < 1 for share in waiting)
     assert all(np.isfinite(value) for value in losses(tmp_path / "out").values())
@@ -101,7 +101,7 @@ def test_two_processes_do_what_one_does(config_file, tmp_path):
 
 
 def test_a_loss_that_is_no_number_ends_in_one_line(config_file, tmp_path):
-    settings = ["optimiser.learning_rate=1.0e+30", "optimiser.warmup_steps=0", "steps=40", "validate_every=1000"]
+    settings = ["optimizer.learning_rate=1.0e+30", "optimizer.warmup_steps=0", "steps=40", "validate_every=1000"]
     with pytest.raises(TreeformerError, match="not a number"):
         train(load_config(config_file, settings), tmp_path / "out", accelerator="cpu")
 
@@ -113,11 +113,11 @@ def test_a_loss_that_is_no_number_ends_in_one_line(config_file, tmp_path):
         ("data.train=[{presets: [cactus]}]", "'cactus' is not one of"),
         ("data.train=[{presets: [vine], path: x}]", "either presets"),
         ("data.train=[]", "no source"),
-        ("data.train=[{presets: [vine], spacing_px: 1}]", "50 pictures in a row cannot be used"),
-        ("data.valid=[]", "no picture to validate on"),
+        ("data.train=[{presets: [vine], spacing_px: 1}]", "50 images in a row cannot be used"),
+        ("data.valid=[]", "no image to validate on"),
         ("data.valid=[{path: /no/such/folder}]", "no such folder"),
         ("data.train=[{presets: [vine], count: -1}]", "count of a source"),
-        ("data.train=[{presets: [vine], pictures: [3, 100000]}]", "no picture 100000, they are"),
+        ("data.train=[{presets: [vine], images: [3, 100000]}]", "no image 100000, they are"),
         ("model=huge", "model must be one of"),
         ("model_options={width: 33}", "33"),
         ("model_options={widht: 32}", "unknown key 'widht'"),
@@ -136,23 +136,23 @@ def test_a_mistake_is_one_line(config_file, tmp_path, override, message):
 def test_a_mistake_that_a_worker_process_finds_is_one_line_too(config_file, folder, tmp_path):
     source = {"path": str(folder), "split": "", "spacing_px": 1}
     config = load_config(config_file, [f"data.train={json.dumps([source])}", "data.workers=1"])
-    with pytest.raises(TreeformerError, match=r"^50 pictures in a row cannot be used.*max_nodes = 8$") as error:
+    with pytest.raises(TreeformerError, match=r"^50 images in a row cannot be used.*max_nodes = 8$") as error:
         train(config, tmp_path / "out", accelerator="cpu")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
 
 
-def test_pictures_to_validate_on_are_looked_at_before_the_first_step(config_file, folder, tmp_path):
-    """A source whose first picture is no good will do, one that has no good picture will not."""
+def test_images_to_validate_on_are_looked_at_before_the_first_step(config_file, folder, tmp_path):
+    """A source whose first image is no good will do, one that has no good image will not."""
     good = tmp_path / "good"
     shutil.copytree(folder, good)
-    (good / "0.png").write_bytes(b"no picture")
+    (good / "0.png").write_bytes(b"no image")
     source = {"path": str(good), "split": ""}
     config = load_config(config_file, ["steps=1", f"data.valid=[{json.dumps(source)}]"])
     train(config, tmp_path / "out", accelerator="cpu")
     for broken, reason in (
-        ({**source, "pictures": [0]}, "none of 1 pictures .* the first because: .*0.png"),
-        ({**source, "spacing_px": 1, "pictures": [1, 2]}, "none of 2 pictures .* 1.png: .* more than max_nodes = 8"),
+        ({**source, "images": [0]}, "none of 1 images .* the first because: .*0.png"),
+        ({**source, "spacing_px": 1, "images": [1, 2]}, "none of 2 images .* 1.png: .* more than max_nodes = 8"),
     ):
         config = load_config(config_file, ["steps=1", f"data.valid={json.dumps([source, broken])}"])
         with pytest.raises(ConfigError, match=reason) as error:
@@ -170,8 +170,8 @@ def test_a_large_source_is_looked_at_here_and_there(config_file, monkeypatch):
 
     monkeypatch.setattr("treeformer.data.loader.load", load)
     source = SourceConfig(presets=("paper",), split="valid", count=1000)
-    with pytest.raises(ConfigError, match="none of 50 pictures"):
-        FixedPictures([source], load_config(config_file).data).check_sources()
+    with pytest.raises(ConfigError, match="none of 50 images"):
+        EvalDataset([source], load_config(config_file).data).check_sources()
     assert seen == list(range(0, 1000, 20))
 
 
@@ -210,7 +210,7 @@ def test_what_it_keeps_says_which_folder_it_was_fine_tuned_from(config_file, tmp
 
 def test_patience_never_ends_before_a_validation(config_file, tmp_path):
     """Otherwise all would be lost: there is nothing in the folder until then."""
-    settings = ["steps=100", "validate_every=6", "patience_epochs=1", "epoch_pictures=4"]
+    settings = ["steps=100", "validate_every=6", "patience_epochs=1", "epoch_images=4"]
     progress = train(load_config(config_file, settings), tmp_path, accelerator="cpu")
     assert progress.step % 6 == 0
     assert 0 < progress.step < 100

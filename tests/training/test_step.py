@@ -7,7 +7,7 @@ import torch
 
 from treeformer.data.config import DataConfig, SourceConfig
 from treeformer.data.loader import training_loader
-from treeformer.data.mixture import PictureStream
+from treeformer.data.mixture import MixtureDataset
 from treeformer.models import TreeFormer, TreeFormerConfig
 from treeformer.training.step import CudaGraphStep
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA grap
 
 
 def batches(count: int):
-    stream = PictureStream([SourceConfig(presets=("paper",))], DataConfig(image_size=128, max_nodes=32), seed=0)
+    stream = MixtureDataset([SourceConfig(presets=("paper",))], DataConfig(image_size=128, max_nodes=32), seed=0)
     loader = iter(training_loader(stream, batch=4, start=0, rank=0, world=1, workers=0, pin=False))
     return [next(loader).to(torch.device("cuda")) for _ in range(count)]
 
@@ -25,10 +25,10 @@ def test_graphs_give_the_losses_and_gradients_of_plain_steps(monkeypatch):
     torch.manual_seed(0)
     model = TreeFormer(TreeFormerConfig.tiny(width=128, heads=4)).cuda().train()
     given = batches(3)
-    graphed = CudaGraphStep(model, given[0], bf16=False)
+    cuda_graph_step = CudaGraphStep(model, given[0], bf16=False)
     for batch in given:  # what was recorded with the first holds for the others
         count = batch.targets.mask.sum().float()
-        figures = {name: value.clone() for name, value in graphed(batch, count).items()}
+        figures = {name: value.clone() for name, value in cuda_graph_step(batch, count).items()}
         gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad}
         kept = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
         model.zero_grad(set_to_none=True)

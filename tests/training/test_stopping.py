@@ -56,7 +56,7 @@ def test_ctrl_c_ends_the_step_and_leaves_a_checkpoint(config_file, tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="sends signals to a process group")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_the_last_validation_loses_nothing(config_file, tmp_path, number):
-    """Terminals and schedulers send it to the processes that make and judge the pictures, too."""
+    """Terminals and schedulers send it to the processes that make and judge the images, too."""
     out = tmp_path / "out"
     run = command(config_file, out, "steps=20", "validate_every=1000", "data.workers=1")
     end_all(number, (out / "checkpoint.safetensors").exists, run)
@@ -75,7 +75,7 @@ def test_a_scheduler_that_ends_all_processes_gets_a_checkpoint(config_file, tmp_
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process")
 def test_a_worker_passes_over_one_sigterm_and_not_over_two():
     """Otherwise Python would wait for ever, at its end, for a worker that has not gone by itself."""
-    code = "from treeformer.data.loader import leave_signals as f; f(); print(flush=True); import time; time.sleep(99)"
+    code = "from treeformer.data.loader import ignore_signals as f; f(); print(flush=True); import time; time.sleep(99)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
         worker.stdout.readline()
         worker.terminate()
@@ -116,7 +116,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     [
         (["steps=3"], {}),
         (["steps=9"], {"max_minutes": 1e-6}),
-        (["steps=9", "validate_every=1", "patience_epochs=1", "epoch_pictures=4"], {}),
+        (["steps=9", "validate_every=1", "patience_epochs=1", "epoch_images=4"], {}),
     ],
 )
 def test_a_finished_run_says_so_and_stays_as_it_is(config_file, tmp_path, capsys, settings, limits):
@@ -183,9 +183,9 @@ def test_a_damaged_checkpoint_is_one_line(config_file, tmp_path):
     train(config, tmp_path, accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5})
     whole, (_, metadata) = path.read_bytes(), safetensors.read_header(path)
     arrays = {name: np.array(array) for name, array in safetensors.read(path).items()}
-    part = "optimiser/root_head.weight/exp_avg"
+    part = "optimizer/root_head.weight/exp_avg"
     damaged = [
-        (arrays | {part: arrays[part][:, :3]}, metadata, "optimiser's state of root_head.weight does not fit"),
+        (arrays | {part: arrays[part][:, :3]}, metadata, "optimizer's state of root_head.weight does not fit"),
         ({name: arrays[name] for name in arrays if name != part}, metadata, "state of root_head.weight does not fit"),
         (arrays, metadata | {"progress": '{"step": "one"}'}, "its progress cannot be read"),
         (arrays, {"config": "{}"}, "its progress cannot be read"),
@@ -197,7 +197,7 @@ def test_a_damaged_checkpoint_is_one_line(config_file, tmp_path):
     path.write_bytes(whole[:-1])
     with pytest.raises(TreeformerError, match="does not fit in the file"):
         train(config, tmp_path, accelerator="cpu", resume=True)
-    without = {name: arrays[name] for name in arrays if not name.startswith("optimiser/root_head")}
+    without = {name: arrays[name] for name in arrays if not name.startswith("optimizer/root_head")}
     safetensors.write(path, without, metadata)
     again = train(replace(config, steps=2), tmp_path, accelerator="cpu", resume=True)
     assert again.step == 2, "a part that was not trained before begins anew"

@@ -23,7 +23,7 @@ class Settings:
 
 
 class Line(torch.nn.Module):
-    """Answers every picture with a line of `config.node_count` nodes."""
+    """Answers every image with a line of `config.node_count` nodes."""
 
     def __init__(self):
         super().__init__()
@@ -40,7 +40,7 @@ class Line(torch.nn.Module):
         return [Skeleton([(i, i) for i in range(count)], edges, image_size=image_size)] * output
 
 
-def test_one_pass_and_a_row_a_picture_for_every_decoding():
+def test_one_pass_and_a_row_a_image_for_every_decoding():
     source = SourceConfig(presets=("paper",), split="valid", count=3)
     config = TrainingConfig(data=DataConfig(valid=(source,), image_size=64, max_nodes=1000), precision="32")
     model = Line().train()
@@ -52,14 +52,14 @@ def test_one_pass_and_a_row_a_picture_for_every_decoding():
     assert {name: len(found) for name, found in rows.items()} == {"one": 3, "none": 3, "own": 3}
     assert [rows[name][0]["tree_rate"] for name in rows] == [1.0, 0.0, 1.0]
     assert rows["own"][0]["edge_precision"] == 0.0 == rows["one"][0]["edge_recall"]
-    assert validator.measure(model)["pictures"] == 3
-    assert means([]) == {"pictures": 0.0}
+    assert validator.measure(model)["images"] == 3
+    assert means([]) == {"images": 0.0}
 
 
-def test_without_a_usable_picture_it_is_one_line():
+def test_without_a_usable_image_it_is_one_line():
     source = SourceConfig(presets=("paper",), split="valid", count=2)
     config = TrainingConfig(data=DataConfig(valid=(source,), image_size=64, max_nodes=1), precision="32")
-    with pytest.raises(ConfigError, match="none of the 2 pictures to validate on can be used"):
+    with pytest.raises(ConfigError, match="none of the 2 images to validate on can be used"):
         Validator(config, torch.device("cpu")).measure(Line())
 
 

@@ -1,4 +1,4 @@
-"""Growth over a series of pictures."""
+"""Growth over a series of images."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_growth_knows_plants_by_their_ids() -> None:
 
 
 def test_growth_by_archidarts_names_and_in_mm() -> None:
-    table = growth([(0, two_plants(4, 10)), (2, two_plants(8, 14))], px_per_mm=2, names="archidart")
+    table = growth([(0, two_plants(4, 10)), (2, two_plants(8, 14))], px_per_mm=2, column_names="archidart")
     assert list(table)[-2:] == ["GRTR", "GR1R"]
     assert table["GRTR"].tolist() == [1.0, 1.0]
     assert table["unit"].tolist() == ["mm", "mm"]
     with pytest.raises(TreeformerError, match="rootnav has no names for traits of a series"):
-        growth([(0, two_plants(4, 10))], names="rootnav")
+        growth([(0, two_plants(4, 10))], column_names="rootnav")
 
 
 def test_growth_of_a_table() -> None:
@@ -67,9 +67,9 @@ def in_sequence(index: Any, length: float, label: str = "plate 3") -> Skeleton:
 
 def test_growth_by_the_time_sequence_of_rsml() -> None:
     assert growth([in_sequence(1, 4), in_sequence(3, 10)])["total_length_growth_rate"].tolist() == [3.0, 0.0]
-    with pytest.raises(TreeformerError, match="pictures of several time-sequences: plate 3, plate 4"):
+    with pytest.raises(TreeformerError, match="images of several time-sequences: plate 3, plate 4"):
         growth([in_sequence(1, 4), in_sequence(2, 4, "plate 4")])
-    with pytest.raises(TreeformerError, match="picture 1 of the series has no time"):
+    with pytest.raises(TreeformerError, match="image 1 of the series has no time"):
         growth([in_sequence(1, 4), two_plants(4, 10)])
 
 
@@ -78,7 +78,7 @@ def test_growth_needs_time_to_pass() -> None:
     assert len(growth([])) == 0
     with pytest.raises(TreeformerError, match=r"plant 0 is measured twice at time 1\.0"):
         growth([(1, two_plants(4, 10)), (1, two_plants(5, 10))])
-    with pytest.raises(TreeformerError, match="the time of picture 0 of the series is nan"):
+    with pytest.raises(TreeformerError, match="the time of image 0 of the series is nan"):
         growth([(math.nan, two_plants(4, 10))])
     scanned = {"rsml": {"unit": "mm", "resolution": "10"}}
     with pytest.raises(TreeformerError, match="partly in px and partly in mm"):

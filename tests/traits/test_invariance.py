@@ -40,7 +40,7 @@ def test_scaling_changes_units_alone(forest: Skeleton, scale: float) -> None:
 @settings(deadline=None, max_examples=20)
 @given(forests)
 def test_a_mirror_changes_nothing(forest: Skeleton) -> None:
-    # The plants stay in order: by default a picture's plants are numbered from left to right.
+    # The plants stay in order: by default an image's plants are numbered from left to right.
     forest = forest.replace(plant=forest.plant_of_node)
     assert_same_traits(forest, forest.transform([[-1, 0, 0], [0, 1, 0]]))
 

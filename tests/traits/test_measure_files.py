@@ -39,7 +39,7 @@ def test_many_files_and_those_that_fail(comb: Skeleton, nested: Skeleton, ring: 
     assert failures[:2] == [f"{paths[1]}: ends too early", f"{paths[3]}: No such file or directory"]
     assert len(failures) == 3
     assert failures[2].startswith(f"{paths[4]}: node 0 lies on a cycle")
-    renamed, _ = measure_files(paths, read=read, names="archidart", px_per_mm=2)
+    renamed, _ = measure_files(paths, read=read, column_names="archidart", px_per_mm=2)
     assert renamed["N3LR"].tolist() == [0, 1]
     assert renamed["TRL"].tolist() == [35.0, 8.0]
     by_axis, _ = measure_files(paths, read=read, level="axis")

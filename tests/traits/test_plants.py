@@ -132,7 +132,7 @@ def test_a_plant_of_several_pieces() -> None:
 def slow_plant(skeleton: Skeleton) -> dict[str, float]:
     """One rooted plant, by NetworkX, shapely and plain loops."""
     graph = skeleton.to_networkx()
-    root = int(skeleton.bases[0])
+    root = int(skeleton.component_root[0])
     tips = [n for n in graph if graph.degree(n) == 1 and n != root]
     links = []
     for tip in tips:

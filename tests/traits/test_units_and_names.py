@@ -43,7 +43,7 @@ def test_the_resolution_of_rsml_counts_unless_another_is_given(comb: Skeleton) -
         ({"px_per_mm": math.nan}, "px_per_mm must be a positive number, not nan"),
         (
             {"level": "segment", "names": "rootnav"},
-            "rootnav has no names for traits of a segment: use names=treeformer",
+            "rootnav has no names for traits of a segment: use column_names=treeformer",
         ),
     ],
 )
@@ -98,39 +98,39 @@ def nine(prefix: str) -> list[str]:
     ],
 )
 def test_columns_of_other_tools(nested: Skeleton, names: Any, level: Any, expected: list[str]) -> None:
-    assert list(measure(nested, names=names, level=level)) == FRONT[level] + expected
-    assert list(measure(Skeleton([], []), names=names, level=level))[: len(FRONT[level])] == FRONT[level]
+    assert list(measure(nested, column_names=names, level=level)) == FRONT[level] + expected
+    assert list(measure(Skeleton([], []), column_names=names, level=level))[: len(FRONT[level])] == FRONT[level]
 
 
 def test_what_sleap_roots_means_by_its_names(star: Skeleton, off_the_line: Skeleton) -> None:
-    found = row(star, names="sleap-roots")
+    found = row(star, column_names="sleap-roots")
     assert (found["primary_length"], found["network_length"]) == (10.0, 18.0)
-    found = row(off_the_line, names="sleap-roots")
+    found = row(off_the_line, column_names="sleap-roots")
     assert (found["network_length"], found["chull_area"]) == (14.0, 25.0)
     assert found["network_solidity"] == pytest.approx(14 / 25)
     assert found["base_ct_density"] == pytest.approx(1 / 10)
-    straight = row(Skeleton([(0, 0), (0, 5)], [(0, 1)], root=0), names="sleap-roots")
+    straight = row(Skeleton([(0, 0), (0, 5)], [(0, 1)], root=0), column_names="sleap-roots")
     assert straight[["chull_area", "network_solidity", "network_width_depth_ratio"]].isna().all()
 
 
 def test_what_sleap_roots_means_by_its_angles(bent: Skeleton) -> None:
-    found = row(bent, names="sleap-roots")
+    found = row(bent, column_names="sleap-roots")
     assert found["primary_angle_proximal"] == pytest.approx(math.degrees(math.atan(3 / 4)))
     assert found["primary_angle_distal"] == pytest.approx(math.degrees(math.atan(5 / 10)))
     assert found["curve_index"] == pytest.approx((19 - math.hypot(5, 10)) / 19)
 
 
 def test_what_archidart_means_by_its_names(nested: Skeleton, bent: Skeleton) -> None:
-    found = row(nested, names="archidart")
+    found = row(nested, column_names="archidart")
     assert (found["D2LR"], found["TNLR"], found["N2LR"], found["L3LR"], found["TN1R"]) == (1 / 8, 2, 1, 2.0, 1)
-    assert (row(bent, names="archidart")["D2LR"], row(bent, names="archidart")["L1R"]) == (0.0, 19.0)
-    axes = measure(nested, level="axis", names="archidart")
+    assert (row(bent, column_names="archidart")["D2LR"], row(bent, column_names="archidart")["L1R"]) == (0.0, 19.0)
+    axes = measure(nested, level="axis", column_names="archidart")
     assert axes["order"].tolist() == [1, 2, 3]
     assert axes["branching.angle"].tolist() == [0.0, 90.0, 90.0]
 
 
 def test_what_rootnav_means_by_its_names(y_shape: Skeleton, bent: Skeleton) -> None:
-    axes = measure(y_shape, level="axis", names="rootnav")
+    axes = measure(y_shape, level="axis", column_names="rootnav")
     ours = measure(y_shape, level="axis")
     assert axes["Emergence Angle"].tolist() == [180.0, ours["branching_angle"][1]]
-    assert measure(bent, level="axis", names="rootnav")["Tortuosity"][0] == pytest.approx(19 / math.hypot(5, 10))
+    assert measure(bent, level="axis", column_names="rootnav")["Tortuosity"][0] == pytest.approx(19 / math.hypot(5, 10))

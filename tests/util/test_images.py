@@ -1,4 +1,4 @@
-"""Opening pictures of every kind, upright and in RGB, and refusing the rest in one line."""
+"""Opening images of every kind, upright and in RGB, and refusing the rest in one line."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from PIL import Image
 
 from treeformer import FormatError, TreeformerError
 from treeformer._util import images as module
-from treeformer._util.images import open_image, open_picture
+from treeformer._util.images import open_image, open_lazy
 
-GREY = np.tile(np.arange(0, 240, 10, dtype=np.uint8), (5, 1))
+GRAY = np.tile(np.arange(0, 240, 10, dtype=np.uint8), (5, 1))
 
 
 @pytest.mark.parametrize(
@@ -18,15 +18,15 @@ GREY = np.tile(np.arange(0, 240, 10, dtype=np.uint8), (5, 1))
 )
 def test_every_mode_becomes_rgb(tmp_path, mode, suffix):
     path = tmp_path / f"a.{suffix}"
-    Image.fromarray(GREY).convert("RGB").convert(mode).save(path)
+    Image.fromarray(GRAY).convert("RGB").convert(mode).save(path)
     image = open_image(path)
     assert (image.mode, image.size) == ("RGB", (24, 5))
 
 
 def test_sixteen_bits_are_scaled_to_eight(tmp_path):
-    Image.fromarray(GREY.astype(np.uint16) * 257).save(tmp_path / "a.png")
-    assert np.array_equal(np.asarray(open_image(tmp_path / "a.png"))[..., 0], GREY)
-    Image.fromarray(GREY.astype(np.float32)).save(tmp_path / "a.tif")
+    Image.fromarray(GRAY.astype(np.uint16) * 257).save(tmp_path / "a.png")
+    assert np.array_equal(np.asarray(open_image(tmp_path / "a.png"))[..., 0], GRAY)
+    Image.fromarray(GRAY.astype(np.float32)).save(tmp_path / "a.tif")
     assert np.asarray(open_image(tmp_path / "a.tif")).max() == 255
 
 
@@ -34,14 +34,14 @@ def test_sixteen_bits_are_scaled_to_eight(tmp_path):
 def test_the_brightest_value_tells_the_bit_depth(tmp_path, bits):
     values = np.linspace(0, (1 << bits) - 1, 120).astype(np.uint16).reshape(5, 24)
     Image.fromarray(values).save(tmp_path / "a.tif")
-    grey = np.asarray(open_image(tmp_path / "a.tif"))[..., 0]
-    assert np.abs(grey - np.linspace(0, 255, 120).reshape(5, 24)).max() <= 1.01
-    assert np.array_equal(np.asarray(open_picture(values).whole())[..., 0], grey)
-    assert np.abs(open_picture(np.dstack([values] * 3)).part((0, 0, 24, 5))[..., 1].astype(int) - grey).max() <= 1
+    gray = np.asarray(open_image(tmp_path / "a.tif"))[..., 0]
+    assert np.abs(gray - np.linspace(0, 255, 120).reshape(5, 24)).max() <= 1.01
+    assert np.array_equal(np.asarray(open_lazy(values).whole())[..., 0], gray)
+    assert np.abs(open_lazy(np.dstack([values] * 3)).part((0, 0, 24, 5))[..., 1].astype(int) - gray).max() <= 1
 
 
 def test_of_several_pages_or_frames_the_first_counts(tmp_path):
-    pages = [Image.new("RGB", (9, 7), colour) for colour in ("red", "blue")]
+    pages = [Image.new("RGB", (9, 7), color) for color in ("red", "blue")]
     for name in ("a.tif", "a.gif", "a.webp", "a.png"):
         lossless = {"lossless": True} if name.endswith("webp") else {}
         pages[0].save(tmp_path / name, save_all=True, append_images=pages[1:], **lossless)
@@ -67,7 +67,7 @@ def test_exif_turns_it_upright(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 100, b"\x89PNG\r\n\x1a\n"])
-def test_what_is_no_picture_is_refused_in_one_line(tmp_path, content):
+def test_what_is_no_image_is_refused_in_one_line(tmp_path, content):
     path = tmp_path / "mümmel 1.png"
     path.write_bytes(content)
     with pytest.raises(FormatError, match=r"mümmel 1\.png") as error:
@@ -75,7 +75,7 @@ def test_what_is_no_picture_is_refused_in_one_line(tmp_path, content):
     assert "\n" not in str(error.value)
 
 
-def test_a_truncated_or_missing_picture_is_refused(tmp_path):
+def test_a_truncated_or_missing_image_is_refused(tmp_path):
     whole = tmp_path / "whole.jpg"
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (99, 99, 3), dtype=np.uint8)).save(whole)
     (tmp_path / "half.jpg").write_bytes(whole.read_bytes()[:2000])
@@ -89,7 +89,7 @@ def test_a_truncated_or_missing_picture_is_refused(tmp_path):
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("name", ["a.jpg", "a.png"])
-def test_a_picture_reduced_while_it_is_read_is_that_picture_reduced(tmp_path, monkeypatch, orientation, name):
+def test_a_image_reduced_while_it_is_read_is_that_image_reduced(tmp_path, monkeypatch, orientation, name):
     monkeypatch.setattr(module, "STRIP_PIXELS", 30_000)
     x, y = np.meshgrid(np.arange(1203), np.arange(907))
     waves = np.stack([127 + 120 * np.sin(x / 60), 127 + 120 * np.cos(y / 40 + x / 90), y / 4], axis=2)
@@ -98,28 +98,28 @@ def test_a_picture_reduced_while_it_is_read_is_that_picture_reduced(tmp_path, mo
     Image.fromarray(waves.astype(np.uint8)).save(tmp_path / name, exif=exif, quality=95)
     whole = open_image(tmp_path / name)
     for scale in (0.5, 0.21, 0.06):
-        picture = open_picture(tmp_path / name, lambda _: scale)  # noqa: B023
-        assert picture.original_size == whole.size
-        assert picture.size == (round(whole.width * scale), round(whole.height * scale))
-        expected = np.asarray(whole.resize(picture.size, Image.Resampling.LANCZOS), dtype=int)
-        assert np.abs(np.asarray(picture.whole(), dtype=int) - expected).mean() < 2
+        image = open_lazy(tmp_path / name, lambda _: scale)  # noqa: B023
+        assert image.original_size == whole.size
+        assert image.size == (round(whole.width * scale), round(whole.height * scale))
+        expected = np.asarray(whole.resize(image.size, Image.Resampling.LANCZOS), dtype=int)
+        assert np.abs(np.asarray(image.whole(), dtype=int) - expected).mean() < 2
     assert open_image(tmp_path / name, longest_px=100).size in ((100, 75), (75, 100))
     assert open_image(tmp_path / name, longest_px=5000).size == whole.size
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "CMYK", "P", "1", "LA", "I;16", "F"])
 def test_parts_are_parts_of_the_whole(tmp_path, mode):
-    grey = Image.fromarray(np.tile(np.arange(0, 240, 2, dtype=np.uint8), (90, 1)))
+    gray = Image.fromarray(np.tile(np.arange(0, 240, 2, dtype=np.uint8), (90, 1)))
     if mode == "I;16":
-        grey = Image.fromarray(np.asarray(grey, dtype=np.uint16) * 200)
+        gray = Image.fromarray(np.asarray(gray, dtype=np.uint16) * 200)
     else:
-        grey = grey.convert("F") if mode == "F" else grey.convert("RGB").convert(mode)
-    grey.save(tmp_path / "a.tif")
-    picture = open_picture(tmp_path / "a.tif")
-    whole = np.asarray(picture.whole())
+        gray = gray.convert("F") if mode == "F" else gray.convert("RGB").convert(mode)
+    gray.save(tmp_path / "a.tif")
+    image = open_lazy(tmp_path / "a.tif")
+    whole = np.asarray(image.whole())
     assert whole.shape == (90, 120, 3)
-    assert np.array_equal(picture.part((20, 30, 84, 90)), whole[30:90, 20:84])
-    assert open_picture(tmp_path / "a.tif", lambda _: 0.1).size == (12, 9)
+    assert np.array_equal(image.part((20, 30, 84, 90)), whole[30:90, 20:84])
+    assert open_lazy(tmp_path / "a.tif", lambda _: 0.1).size == (12, 9)
 
 
 def test_too_many_pixels_are_refused_before_they_are_read(tmp_path, monkeypatch):
@@ -146,39 +146,39 @@ def test_too_many_pixels_are_refused_before_they_are_read(tmp_path, monkeypatch)
     ],
     ids=repr,
 )
-def test_arrays_that_are_no_pictures(array):
+def test_arrays_that_are_no_images(array):
     with pytest.raises(TreeformerError):
-        open_picture(array)
+        open_lazy(array)
 
 
 @pytest.mark.parametrize("source", [None, 3, b"a.png", [[1, 2], [3, 4]]], ids=repr)
-def test_what_is_neither_path_nor_picture_is_named(source):
+def test_what_is_neither_path_nor_image_is_named(source):
     """A camera that has no frame gives None."""
     with pytest.raises(TreeformerError, match=f"not {type(source).__name__}"):
-        open_picture(source)
+        open_lazy(source)
 
 
 def test_a_pillow_image_whose_file_is_broken_is_refused_in_one_line(tmp_path):
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (99, 99, 3), dtype=np.uint8)).save(tmp_path / "a.jpg")
     (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:2000])
     with Image.open(tmp_path / "a.jpg") as image, pytest.raises(TreeformerError, match="cannot be read: image file is"):
-        open_picture(image)
+        open_lazy(image)
 
 
 def test_a_pillow_image_without_pixels_is_refused_in_one_line():
     with pytest.raises(TreeformerError, match="no pixels, being 0×5"):
-        open_picture(Image.new("RGB", (9, 9)).crop((3, 1, 3, 6)))
+        open_lazy(Image.new("RGB", (9, 9)).crop((3, 1, 3, 6)))
 
 
 @pytest.mark.parametrize("kind", ["u2", "f4"])
 def test_the_order_of_bytes_changes_nothing(kind):
     values = np.linspace(0, 4095 if kind == "u2" else 1, 60).reshape(5, 12)
-    little, big = (open_picture(values.astype(order + kind)).part((0, 0, 12, 5)) for order in "<>")
+    little, big = (open_lazy(values.astype(order + kind)).part((0, 0, 12, 5)) for order in "<>")
     assert np.array_equal(little, big)
 
 
 def test_a_users_image_is_not_changed(tmp_path):
     Image.fromarray(np.zeros((800, 800, 3), np.uint8)).save(tmp_path / "a.jpg")
     with Image.open(tmp_path / "a.jpg") as image:
-        assert open_picture(image, lambda _: 0.1).size == (80, 80)
+        assert open_lazy(image, lambda _: 0.1).size == (80, 80)
         assert image.size == (800, 800)

@@ -10,13 +10,15 @@ import time
 
 import pytest
 
-from treeformer._util.pools import ahead, batches, process_pool, shared_bytes, thread_pool
+from treeformer._util.pools import batches, prefetch_map, process_pool, shared_bytes, thread_pool
 from treeformer.errors import TreeformerError
 
 
 def test_results_come_in_order_whatever_is_ready_first():
     with thread_pool(3) as pool:
-        assert list(ahead(pool, lambda number: number**2, range(20), count=5)) == [number**2 for number in range(20)]
+        assert list(prefetch_map(pool, lambda number: number**2, range(20), count=5)) == [
+            number**2 for number in range(20)
+        ]
 
 
 def test_processes_work_and_what_has_not_begun_never_does():
@@ -35,7 +37,7 @@ def write_sevens(first, count):
 def test_a_process_that_is_ended_from_outside_is_one_line():
     """As the system does where memory runs out; workers of `treeformer predict` and of all others."""
     with pytest.raises(TreeformerError, match="fewer workers"), process_pool(1) as pool:
-        list(ahead(pool, end_this_process, [1, 2, 3], 1))
+        list(prefetch_map(pool, end_this_process, [1, 2, 3], 1))
 
 
 def end_this_process(_: int) -> None:

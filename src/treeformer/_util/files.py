@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary file beside `path` to write to; renamed to `path` when the block ends, gone if it fails.
 
     Missing parent folders are made. Where the system says no, the error names `path`.
 
-    >>> with whole_file("table.csv") as temporary:  # doctest: +SKIP
+    >>> with atomic_write("table.csv") as temporary:  # doctest: +SKIP
     ...     temporary.write_text("a,b")
     """
     target = Path(path)
@@ -55,9 +55,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def atomic_write_checked(path: Path) -> Iterator[Path]:
-    """A temporary file that takes the name `path` when all went well (see `whole_file`); errors are one line."""
+    """A temporary file that takes the name `path` when all went well (see `atomic_write`); errors are one line."""
     try:
-        with whole_file(path) as temporary:
+        with atomic_write(path) as temporary:
             yield temporary
     except OSError as error:
         raise FormatError(f"{path.name}: cannot be written ({error.strerror or error})") from None
@@ -65,11 +65,11 @@ def atomic_write_checked(path: Path) -> Iterator[Path]:
 
 def write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
     """Write a table without its index as CSV, always UTF-8: bytes in a file's name that are none stand as `\\udce4`."""
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         table.to_csv(temporary, index=False, errors="backslashreplace")
 
 
-def check_folder(path: str | os.PathLike[str]) -> None:
+def check_writable(path: str | os.PathLike[str]) -> None:
     """An error, in one line, where no file can be written to a folder, whether it exists yet or not; leaves nothing."""
     folder = Path(path).absolute()
     try:
@@ -80,7 +80,7 @@ def check_folder(path: str | os.PathLike[str]) -> None:
         raise TreeformerError(f"{path}: cannot be written to ({error.strerror or error})") from None
 
 
-def files_below(folder: Path, without: Path | None = None) -> Iterator[Path]:
+def list_files(folder: Path, without: Path | None = None) -> Iterator[Path]:
     """The files in a folder and, after them, those in its folders, at any depth, in order of name.
 
     Names that begin with a dot are passed over. without: a folder that is passed over where it lies within.

@@ -1,13 +1,13 @@
-"""Opening pictures: any file Pillow reads, any array; upright, 8-bit RGB, and whole or in parts where they are huge.
+"""Opening images: any file Pillow reads, any array; upright, 8-bit RGB, and whole or in parts where they are huge.
 
-What becomes of the kinds of pictures:
+What becomes of the kinds of images:
 
-- EXIF orientation turns a picture upright, and sizes and coordinates are those of the upright one;
-- transparency lies over white; palettes, greys and CMYK become RGB; of several pages or frames the first counts;
-- greys of 16 bits are divided by the range of their bit depth, the least of 8, 10, 12, 14 and 16 bits that holds the
+- EXIF orientation turns an image upright, and sizes and coordinates are those of the upright one;
+- transparency lies over white; palettes, grays and CMYK become RGB; of several pages or frames the first counts;
+- grays of 16 bits are divided by the range of their bit depth, the least of 8, 10, 12, 14 and 16 bits that holds the
   brightest value (cameras store 12 bits in 16); wider integers and floats have no agreed range and are stretched over
   their own;
-- colours of 16 bits keep their upper byte, as Pillow reads them.
+- colors of 16 bits keep their upper byte, as Pillow reads them.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from treeformer._util.arrays import ImageArray
 from treeformer.errors import FormatError, TreeformerError
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif"})
 # 20,000×20,000 with some room; Pillow's own limit is 179 million.
 MOST_PIXELS = 450_000_000
-# A picture that is reduced is converted to RGB so many pixels at a time.
+# An image that is reduced is converted to RGB so many pixels at a time.
 STRIP_PIXELS = 16_000_000
 BIT_DEPTHS = (8, 10, 12, 14, 16)
 # What Pillow raises for files that are broken or out of reach.
 UNREADABLE = (OSError, ValueError, SyntaxError, EOFError)
 
 ORIENTATION_TAG = 0x0112
-# What makes a picture upright, by its EXIF orientation.
+# What makes an image upright, by its EXIF orientation.
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -48,8 +49,7 @@ TURNS = {
 }
 SIDEWAYS = {TURNS[orientation] for orientation in (5, 6, 7, 8)}
 
-Pixels = NDArray[np.uint8]
-Source = str | os.PathLike[str] | Image.Image | NDArray[Any]
+ImageSource = str | os.PathLike[str] | Image.Image | NDArray[Any]
 Box = tuple[int, int, int, int]
 
 
@@ -65,11 +65,11 @@ _pillow_limit = _PillowLimit()
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture, upright, whose parts are converted to RGB when they are asked for.
+class LazyImage:
+    """An image, upright, whose parts are converted to RGB when they are asked for.
 
     Attributes:
-        original_size: (width, height) px of the file's picture, upright.
+        original_size: (width, height) px of the file's image, upright.
     """
 
     original_size: tuple[int, int]
@@ -78,11 +78,11 @@ class Picture:
 
     @property
     def size(self) -> tuple[int, int]:
-        """(width, height) px of this picture, which is the original's unless it was scaled when it was opened."""
+        """(width, height) px of this image, which is the original's unless it was scaled when it was opened."""
         return self._image.size
 
-    def part(self, box: Box) -> Pixels:
-        """(height, width, 3) RGB of the pixels from left, top to right, bottom, which lie within the picture."""
+    def part(self, box: Box) -> ImageArray:
+        """(height, width, 3) RGB of the pixels from left, top to right, bottom, which lie within the image."""
         image = self._image if box == (0, 0, *self.size) else self._image.crop(box)
         return np.asarray(_as_rgb(image, self._range))
 
@@ -92,20 +92,20 @@ class Picture:
 
 
 def open_image(path: str | os.PathLike[str], *, longest_px: int | None = None) -> Image.Image:
-    """A picture as RGB, upright; where it is longer than `longest_px`, reduced to that length while it is read."""
-    return open_picture(path, lambda size: 1.0 if longest_px is None else min(1.0, longest_px / max(size))).whole()
+    """An image as RGB, upright; where it is longer than `longest_px`, reduced to that length while it is read."""
+    return open_lazy(path, lambda size: 1.0 if longest_px is None else min(1.0, longest_px / max(size))).whole()
 
 
-def open_picture(source: Source, scale: Callable[[tuple[int, int]], float] = lambda _: 1.0) -> Picture:
-    """A picture from a file, from Pillow or from an array, scaled.
+def open_lazy(source: ImageSource, scale: Callable[[tuple[int, int]], float] = lambda _: 1.0) -> LazyImage:
+    """An image from a file, from Pillow or from an array, scaled.
 
-    A picture that is reduced never exists as RGB in its full size: it is converted in strips, and a JPEG is read at
+    An image that is reduced never exists as RGB in its full size: it is converted in strips, and a JPEG is read at
     a half, a quarter or an eighth from the start where that is enough.
 
     Args:
         source: a path; or a Pillow image; or an array (H,W), (H,W,1), (H,W,3) or (H,W,4), of bool, uint8, uint16, or
             floats in [0, 1].
-        scale: from the upright picture's (width, height) px to the factor by which its sides are multiplied; they come
+        scale: from the upright image's (width, height) px to the factor by which its sides are multiplied; they come
             out as the nearest whole number of pixels.
     """
     if isinstance(source, np.ndarray):
@@ -114,9 +114,9 @@ def open_picture(source: Source, scale: Callable[[tuple[int, int]], float] = lam
         try:
             return _scaled(source, scale)
         except UNREADABLE as error:  # Pillow reads a file's pixels when they are first needed: now
-            raise TreeformerError(f"the picture cannot be read: {_reason(error)}") from None
+            raise TreeformerError(f"the image cannot be read: {_reason(error)}") from None
     if not isinstance(source, str | os.PathLike):
-        raise TreeformerError(f"a picture is a path, a Pillow image or an array, not {type(source).__name__}")
+        raise TreeformerError(f"an image is a path, a Pillow image or an array, not {type(source).__name__}")
     path = Path(source)
     try:
         with _without_pillows_limit(), Image.open(path) as image:
@@ -126,11 +126,11 @@ def open_picture(source: Source, scale: Callable[[tuple[int, int]], float] = lam
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file") from None
     except UnidentifiedImageError:
-        raise FormatError(f"{path}: not a picture in a known format") from None
+        raise FormatError(f"{path}: not an image in a known format") from None
     except FormatError:
         raise
     except UNREADABLE as error:
-        raise FormatError(f"{path}: the picture cannot be read: {_reason(error)}") from None
+        raise FormatError(f"{path}: the image cannot be read: {_reason(error)}") from None
 
 
 def _reason(error: Exception) -> str:
@@ -155,11 +155,11 @@ def _without_pillows_limit() -> Iterator[None]:
                 Image.MAX_IMAGE_PIXELS = _pillow_limit.usual
 
 
-def _scaled(image: Image.Image, scale: Callable[[tuple[int, int]], float], is_file: bool = False) -> Picture:
-    """What `open_picture` returns for an image whose pixels may still have to be read."""
+def _scaled(image: Image.Image, scale: Callable[[tuple[int, int]], float], is_file: bool = False) -> LazyImage:
+    """What `open_lazy` returns for an image whose pixels may still have to be read."""
     turn = TURNS.get(image.getexif().get(ORIENTATION_TAG, 1))
     lying = image.size
-    if 0 in lying:  # no file has such a picture, but Pillow's crop of nothing is one
+    if 0 in lying:  # no file has such an image, but Pillow's crop of nothing is one
         raise ValueError(f"it has no pixels, being {lying[0]}×{lying[1]}")
     original = lying[::-1] if turn in SIDEWAYS else lying
     factor = scale(original)
@@ -174,12 +174,12 @@ def _scaled(image: Image.Image, scale: Callable[[tuple[int, int]], float], is_fi
     if block > 1:
         image, value_range = _reduced(image, value_range, block), None
     if image.size != target:
-        # The last block of a row or column may be a part of one: the picture ends within it.
+        # The last block of a row or column may be a part of one: the image ends within it.
         side = next(d for d in (1, 2, 4, 8) if d >= drafted) * max(1, block)
         box = (0.0, 0.0, min(lying[0] / side, image.width), min(lying[1] / side, image.height))
         image = _as_rgb(image, value_range).resize(target, Image.Resampling.LANCZOS, box=box)
         value_range = None
-    return Picture(original, image if turn is None else image.transpose(turn), value_range)
+    return LazyImage(original, image if turn is None else image.transpose(turn), value_range)
 
 
 def _reduced(image: Image.Image, value_range: tuple[float, float] | None, block: int) -> Image.Image:
@@ -197,7 +197,7 @@ def _from_array(array: NDArray[Any]) -> Image.Image:
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
-        raise TreeformerError(f"an array of the shape {array.shape} is no picture: (H,W), (H,W,3) or (H,W,4) is needed")
+        raise TreeformerError(f"an array of the shape {array.shape} is no image: (H,W), (H,W,3) or (H,W,4) is needed")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)  # of a TIFF they may come the other way round
     if array.dtype == np.uint16 and array.ndim == 3:
         array = array / _full_scale(int(array.max()))
@@ -205,10 +205,10 @@ def _from_array(array: NDArray[Any]) -> Image.Image:
         array = array * np.uint8(255)
     if array.dtype.kind == "f":
         if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
-            raise TreeformerError("a picture in floats must lie between 0 and 1")
+            raise TreeformerError("an image in floats must lie between 0 and 1")
         array = np.rint(array * 255).astype(np.uint8)
     if array.dtype not in (np.uint8, np.uint16):
-        raise TreeformerError(f"an array of {array.dtype} is no picture: bool, uint8, uint16 or floats are needed")
+        raise TreeformerError(f"an array of {array.dtype} is no image: bool, uint8, uint16 or floats are needed")
     return Image.fromarray(np.ascontiguousarray(array))
 
 
@@ -227,7 +227,7 @@ def _value_range(image: Image.Image) -> tuple[float, float] | None:
 
 
 def _full_scale(brightest: int) -> int:
-    """The largest value of the least bit depth that holds the brightest value of a picture of 16 bits."""
+    """The largest value of the least bit depth that holds the brightest value of an image of 16 bits."""
     return next((1 << bits) - 1 for bits in BIT_DEPTHS if brightest < 1 << bits)
 
 

@@ -24,7 +24,7 @@ def check_workers(workers: int) -> None:
         raise TreeformerError(f"workers must be 0, which leaves all the work to this process, or more, not {workers}")
 
 
-def ahead(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], count: int) -> Iterator[Result]:
+def prefetch_map(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], count: int) -> Iterator[Result]:
     """`work` of each item in order, done by a pool that is up to `count` items ahead."""
     futures: deque[Future[Result]] = deque()
     for item in items:
@@ -60,7 +60,7 @@ def process_pool(workers: int, start: Callable[..., None] | None = None, *argume
         workers: how many, at most; they are started as there is work.
         start: what each process calls first, with the arguments, which may hold memory from `shared_bytes`.
     """
-    pool = silent_pool(workers, start, *arguments)
+    pool = quiet_process_pool(workers, start, *arguments)
     try:
         yield pool
     except BrokenProcessPool:
@@ -72,7 +72,7 @@ def process_pool(workers: int, start: Callable[..., None] | None = None, *argume
         pool.shutdown(cancel_futures=True)
 
 
-def silent_pool(workers: int, start: Callable[..., None] | None = None, *arguments: Any) -> Executor:
+def quiet_process_pool(workers: int, start: Callable[..., None] | None = None, *arguments: Any) -> Executor:
     """`process_pool` for whoever shuts it down: left to the end of Python, it may print a traceback."""
     context = multiprocessing.get_context("spawn")
     return _SilentPool(workers, mp_context=context, initializer=_start, initargs=(start, arguments))

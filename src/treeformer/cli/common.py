@@ -23,7 +23,7 @@ BAR = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Time
 
 app = typer.Typer(
     name="treeformer",
-    help="From a picture of a plant to its skeleton: a tree of nodes and edges, never a broken graph.",
+    help="From an image of a plant to its skeleton: a tree of nodes and edges, never a broken graph.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

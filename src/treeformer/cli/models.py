@@ -30,14 +30,14 @@ def export(
     output: Annotated[Path, typer.Option("--output", "-o", help="The model folder to write.")],
     input_size: Annotated[int | None, typer.Option(help="Side of the square input, px.")] = None,
     working_size: Annotated[
-        int | None, typer.Option(help="Longer side that pictures are scaled to before they are cut into inputs, px.")
+        int | None, typer.Option(help="Longer side that images are scaled to before they are cut into inputs, px.")
     ] = None,
     node_threshold: Annotated[float | None, typer.Option(help="Least probability of a node.")] = None,
     root_threshold: Annotated[float | None, typer.Option(help="Least probability of a further plant's root.")] = None,
-    candidate_score: Annotated[
+    candidate_threshold: Annotated[
         float | None, typer.Option(help="Least node score that leaves the network, at most the node threshold.")
     ] = None,
-    peak_heat: Annotated[
+    min_peak_heat: Annotated[
         float | None, typer.Option(help="Least heat of a peak that a token begins at; 0: as many tokens as there are.")
     ] = None,
     tokens: Annotated[
@@ -45,7 +45,7 @@ def export(
     ] = None,
     card: Annotated[Path | None, typer.Option(help="A file with the text of card.md.")] = None,
     int8: Annotated[
-        bool, typer.Option("--int8/--no-int8", help="Also a graph in 8 bits, calibrated on synthetic pictures.")
+        bool, typer.Option("--int8/--no-int8", help="Also a graph in 8 bits, calibrated on synthetic images.")
     ] = True,
 ) -> None:
     """Write a model folder: weights, ONNX graphs that run without torch, settings, hashes. Takes minutes."""
@@ -58,8 +58,8 @@ def export(
         "working_size": working_size,
         "node_threshold": node_threshold,
         "root_threshold": root_threshold,
-        "candidate_score": candidate_score,
-        "peak_heat": peak_heat,
+        "candidate_threshold": candidate_threshold,
+        "min_peak_heat": min_peak_heat,
     }
     folder = export_model(
         model,
@@ -70,10 +70,10 @@ def export(
         settings={name: value for name, value in settings.items() if value is not None},
     )
     size = sum((folder.path / file).stat().st_size for file in folder.hashes)
-    name, begun = begun_from(model) if model.is_file() else ("", None)
+    name, active = begun_from(model) if model.is_file() else ("", None)
     taken_over = f", sizes and thresholds as in {name} where no option says otherwise"
     not_found = f", sizes and thresholds not as in {name}, which is gone or of another architecture"
-    say(f"{folder.path}: {size / 1e6:.1f} MB" + (taken_over if begun else not_found if name else ""))
+    say(f"{folder.path}: {size / 1e6:.1f} MB" + (taken_over if active else not_found if name else ""))
 
 
 @app.command(epilog=examples("treeformer info default", "treeformer info drawings"))
@@ -100,8 +100,8 @@ def info(
         ("most nodes", f"{config.settings.get('tokens', '?')} in one input"),
         ("node threshold", f"{config.node_threshold:g}"),
         ("root threshold", f"{config.root_threshold:g}"),
-        ("candidate score", f"{config.candidate_score:g}"),
-        ("peak heat", f"{config.peak_heat:g}"),
+        ("candidate score", f"{config.candidate_threshold:g}"),
+        ("peak heat", f"{config.min_peak_heat:g}"),
         ("8 bits", "yes" if folder.has_int8 else "no"),
     ]
     for file, digest in folder.hashes.items():

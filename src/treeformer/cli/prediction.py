@@ -12,10 +12,10 @@ from treeformer.cli.common import ALL_CORES, app, counted, examples, finish, pro
 from treeformer.cli.skeletons import check_table
 from treeformer.errors import TreeformerError
 
-# Reading is quicker than predicting: more threads would only hold more pictures.
+# Reading is quicker than predicting: more threads would only hold more images.
 MOST_READERS = 16
 # Processes take about a second to start.
-MANY_PICTURES = 256
+MANY_IMAGES = 256
 
 
 class EngineChoice(StrEnum):
@@ -38,27 +38,28 @@ class PrecisionChoice(StrEnum):
     epilog=examples(
         "treeformer predict plant.jpg -o results",
         "treeformer predict photos/ -o results --format rsml --overlay --traits results/traits.csv --px-per-mm 11.8",
-        "treeformer predict scan.tif -o results --size full --plants 1",
+        "treeformer predict scan.tif -o results --working-size full --single-plant",
         "treeformer predict photos/ -o results --resume",
     )
 )
 def predict(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="IMAGES_OR_FOLDERS", readable=False, help="Pictures, or folders of them.")
+        list[Path], typer.Argument(metavar="IMAGES_OR_FOLDERS", readable=False, help="Images, or folders of them.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the results.")],
     formats: Annotated[
         list[str] | None,
         typer.Option("--format", "-f", help="Also write this one of `treeformer formats`; repeatable."),
     ] = None,
-    overlay: Annotated[bool, typer.Option("--overlay", help="Also draw each skeleton over its picture.")] = False,
-    traits: Annotated[Path | None, typer.Option(help="Write one table of traits of all pictures, CSV.")] = None,
-    px_per_mm: Annotated[float | None, typer.Option(help="Pixels a millimetre, for the traits.")] = None,
+    overlay: Annotated[bool, typer.Option("--overlay", help="Also draw each skeleton over its image.")] = False,
+    traits: Annotated[Path | None, typer.Option(help="Write one table of traits of all images, CSV.")] = None,
+    px_per_mm: Annotated[float | None, typer.Option(help="Pixels per millimeter, for the traits.")] = None,
     model: Annotated[str, typer.Option(help="A model folder, or a name on the Hugging Face hub.")] = "default",
-    size: Annotated[
-        str | None, typer.Option(metavar="PX", help="Reduce longer pictures to this; 'full': never; else as the model.")
+    working_size: Annotated[
+        str | None,
+        typer.Option(metavar="PX", help="Reduce longer images to this length, or 'full'; by default the model's."),
     ] = None,
-    plants: Annotated[int | None, typer.Option(help="1: one tree, whatever the picture shows.")] = None,
+    single_plant: Annotated[bool, typer.Option("--single-plant", help="Predict one tree per image.")] = False,
     min_confidence: Annotated[
         float | None, typer.Option(help="Least confidence of nodes and edges; by default the model's, of nodes.")
     ] = None,
@@ -68,41 +69,43 @@ def predict(
     ] = PrecisionChoice.auto,
     threads: Annotated[int | None, typer.Option(help="CPU threads of the network; by default all cores.")] = None,
     workers: Annotated[
-        int, typer.Option(help="Threads that read pictures ahead or, for many on a GPU, processes; 0: none.")
+        int, typer.Option(help="Threads that read images ahead or, for many on a GPU, processes; 0: none.")
     ] = min(MOST_READERS, ALL_CORES),
-    batch: Annotated[
-        int | None, typer.Option(help="Pictures or tiles at once; by default as suits the engine.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Pass over pictures whose results are there.")] = False,
+    batch: Annotated[int | None, typer.Option(help="Images or tiles at once; by default as suits the engine.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Pass over images whose results are there.")] = False,
 ) -> None:
-    """Predict the skeletons of pictures: JSON files, and by option other formats, overlays and a table of traits."""
-    from treeformer._util.files import check_folder, write_table
+    """Predict the skeletons of images: JSON files, and by option other formats, overlays and a table of traits."""
+    from treeformer._util.files import check_writable, write_table
     from treeformer.inference.batch import BatchReport, check_no_annotation_is_lost, plan, predict_files, traits_of
     from treeformer.inference.predictor import Predictor
 
     # What is wrong with a number or with a place ends it before the work, not after.
     if traits is not None:
         check_table(traits)
-        check_folder(traits.parent)
+        check_writable(traits.parent)
     elif px_per_mm is not None:
         raise TreeformerError("--px-per-mm is for the table of traits: --traits is missing")
     traits_of([], px_per_mm=px_per_mm)
-    check_folder(output)
-    options: dict[str, Any] = {"working_size": _working_size(size), "plants": plants, "min_confidence": min_confidence}
+    check_writable(output)
+    options: dict[str, Any] = {
+        "working_size": _working_size(working_size),
+        "single_plant": single_plant,
+        "min_confidence": min_confidence,
+    }
     jobs = plan(sources, output, formats or (), overlay)
     check_no_annotation_is_lost(jobs)
     to_do = [job for job in jobs if not (resume and job.is_done())]
     report = BatchReport(0, (), ())
     if to_do:
         predictor = Predictor(model, engine=engine.value, threads=threads, precision=precision.value)
-        # A GPU is quicker than one process can read pictures and make trees.
-        processes = predictor.engine.device.startswith("cuda") and len(to_do) >= MANY_PICTURES
+        # A GPU is quicker than one process can read images and make trees.
+        processes = predictor.engine.device.startswith("cuda") and len(to_do) >= MANY_IMAGES
         options |= {"batch": batch, "workers": workers, "processes": processes}
         with progress("predicting") as show:
             report = predict_files(to_do, predictor, progress=show, **options)
-    for picture in report.empty:
-        say(f"treeformer: {picture}: no plant was found: its skeleton is empty")
-    done = f"{counted(report.predicted, 'picture')} predicted in {output}"
+    for image in report.empty:
+        say(f"treeformer: {image}: no plant was found: its skeleton is empty")
+    done = f"{counted(report.predicted, 'image')} predicted in {output}"
     if len(to_do) < len(jobs):
         done += f", {len(jobs) - len(to_do)} were there"
     failures = [*report.failures]
@@ -124,4 +127,4 @@ def _working_size(size: str | None) -> int | Literal["full"] | None:
     try:
         return int(size)
     except ValueError:
-        raise TreeformerError(f"--size is a number of pixels or 'full', not {size!r}") from None
+        raise TreeformerError(f"--working-size is a number of pixels or 'full', not {size!r}") from None

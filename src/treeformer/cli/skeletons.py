@@ -76,7 +76,7 @@ def formats() -> None:
     epilog=examples(
         "treeformer traits plates/*.rsml -o traits.csv --px-per-mm 11.8",
         "treeformer traits plates/ --level axis -o axes.csv",
-        "treeformer traits plant.json --names sleap-roots",
+        "treeformer traits plant.json --column-names sleap-roots",
     )
 )
 def traits(
@@ -84,22 +84,25 @@ def traits(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV file; without it, on the screen.")] = None,
     level: Annotated[Level, typer.Option(help="What a row is.")] = Level.plant,
     px_per_mm: Annotated[
-        float | None, typer.Option(help="Pixels a millimetre; otherwise the file's own resolution, otherwise pixels.")
+        float | None,
+        typer.Option(help="Pixels per millimeter; otherwise the file's own resolution, otherwise pixels."),
     ] = None,
-    names: Annotated[Names, typer.Option(help="Whose names the columns have.")] = Names.treeformer,
+    column_names: Annotated[Names, typer.Option(help="The tool whose column names are used.")] = Names.treeformer,
 ) -> None:
     """Measure skeletons: one table of traits for all files."""
-    from treeformer._util.files import check_folder, write_table
+    from treeformer._util.files import check_writable, write_table
     from treeformer.traits import measure_files
 
     if output is not None:
         check_table(output)
-        check_folder(output.parent)
+        check_writable(output.parent)
     paths = skeleton_files(files, besides=output)
     if copies := in_several_formats(paths):
         say(f"treeformer: {counted(len(copies), 'name')} in several formats, each with rows of its own: {copies[0]}, …")
     with progress("measuring") as show:
-        table, failures = measure_files(paths, level=level.value, px_per_mm=px_per_mm, names=names.value, progress=show)
+        table, failures = measure_files(
+            paths, level=level.value, px_per_mm=px_per_mm, column_names=column_names.value, progress=show
+        )
     if len(failures) == len(paths):
         finish("nothing measured", failures, total=len(paths))
     if output is None:
@@ -138,13 +141,13 @@ def skeleton_files(paths: Sequence[Path], besides: Path | None = None) -> list[P
 
     Names that begin with a dot are passed over in folders.
     """
-    from treeformer._util.files import files_below
+    from treeformer._util.files import list_files
     from treeformer.formats import SUFFIXES, is_skeleton_file
 
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            known = [file for file in files_below(path) if file.suffix.lower() in SUFFIXES and file != besides]
+            known = [file for file in list_files(path) if file.suffix.lower() in SUFFIXES and file != besides]
             skeletons = [file for file in known if is_skeleton_file(file)]
             if not skeletons:
                 raise FormatError(f"{path}: no skeleton file in this folder")
@@ -157,32 +160,32 @@ def skeleton_files(paths: Sequence[Path], besides: Path | None = None) -> list[P
 @app.command(
     epilog=examples(
         "treeformer draw plant.jpg plant.rsml -o overlay.png",
-        "treeformer draw plant.jpg predicted.json -o both.png --compare truth.rsml",
+        "treeformer draw plant.jpg predicted.json -o both.png --compare ground-truth.rsml",
     )
 )
 def draw(
-    image: Annotated[Path, typer.Argument(help="The picture.")],
+    image: Annotated[Path, typer.Argument(help="The image.")],
     skeleton: Annotated[Path, typer.Argument(help="Its skeleton, in any format that is known.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The image to write.")],
     compare: Annotated[
-        Path | None, typer.Option(help="A second skeleton, the truth: blue and yellow beside red and cyan.")
+        Path | None, typer.Option(help="A second skeleton, the ground truth: blue and yellow beside red and cyan.")
     ] = None,
 ) -> None:
-    """Draw a skeleton over its picture: edges red, nodes yellow, key points cyan, roots ringed in magenta."""
+    """Draw a skeleton over its image: edges red, nodes yellow, keypoints cyan, roots ringed in magenta."""
     from treeformer import draw as drawing
-    from treeformer._util.files import whole_file
+    from treeformer._util.files import atomic_write
     from treeformer._util.images import IMAGE_SUFFIXES, open_image
     from treeformer.formats import read
 
     if output.suffix.lower() not in IMAGE_SUFFIXES:
-        raise FormatError(f"{output.name}: not a suffix of a picture; try .png")
-    picture = open_image(image)
+        raise FormatError(f"{output.name}: not a suffix of an image; try .png")
+    opened = open_image(image)
     if output.exists() and output.samefile(image):
-        raise FormatError(f"{output.name}: is the picture itself, and the drawing would overwrite it")
+        raise FormatError(f"{output.name}: is the image itself, and the drawing would overwrite it")
     if compare is None:
-        drawn = drawing.draw(picture, read(skeleton))
+        drawn = drawing.draw(opened, read(skeleton))
     else:
-        drawn = drawing.draw_comparison(picture, read(skeleton), read(compare))
-    with whole_file(output) as temporary:
+        drawn = drawing.draw_comparison(opened, read(skeleton), read(compare))
+    with atomic_write(output) as temporary:
         drawn.save(temporary)
     say(f"drawn in {output}")

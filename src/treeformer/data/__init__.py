@@ -1,4 +1,4 @@
-"""Training pictures: folders of pictures with skeletons, synthetic ones made on the fly, public sets, augmentation."""
+"""Training images: folders of images with skeletons, synthetic ones made on the fly, public sets, augmentation."""
 
 from treeformer.data.augmentation import Augmentation
 from treeformer.data.datasets import FolderDataset, Sample, Skipped, SkipReport, SyntheticDataset, samples

@@ -1,14 +1,14 @@
-"""Real data sets are small: their pictures stay in memory, so that each is read and its skeleton checked only once."""
+"""Real data sets are small: their images stay in memory, so that each is read and its skeleton checked only once."""
 
 from __future__ import annotations
 
 from treeformer.data.datasets import FolderDataset, Sample, Skipped
 
-MOST_BYTES = 256 << 20  # of pixels, in each process that makes pictures
+MOST_BYTES = 256 << 20  # of pixels, in each process that makes images
 
 
-class KeptPictures:
-    """A folder data set whose pictures are kept, once loaded, until `most_bytes` of pixels are full."""
+class CachedDataset:
+    """A folder data set whose images are kept, once loaded, until `most_bytes` of pixels are full."""
 
     def __init__(self, dataset: FolderDataset, most_bytes: int = MOST_BYTES) -> None:
         self.dataset = dataset

@@ -1,4 +1,4 @@
-"""Data sets: a folder of pictures with a skeleton file beside each, and synthetic pictures made on the fly.
+"""Data sets: a folder of images with a skeleton file beside each, and synthetic images made on the fly.
 
 Both answer `len` and `load(index)`, which gives a `Sample`, or a `Skipped` that says in one line what is wrong with
 the files: a value, not an exception, so that it passes through worker processes like any sample, and whoever
@@ -18,16 +18,16 @@ import numpy as np
 from PIL import Image
 
 from treeformer import formats
-from treeformer._util.files import whole_file
+from treeformer._util.arrays import ImageArray
+from treeformer._util.files import atomic_write
 from treeformer._util.images import IMAGE_SUFFIXES, open_image
-from treeformer.data.augmentation import Picture
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 
 SPLITS = ("train", "valid", "test")
 MOST_REASONS = 20  # that a report spells out
 
-# Programs differ by half a pixel about where a picture begins: this far outside is on the border.
+# Programs differ by half a pixel about where an image begins: this far outside is on the border.
 BORDER_TOLERANCE_PX = 1.0
 # Photographs hardly compress: level 6 takes 3 times as long as level 1 and saves a twentieth of the size.
 PNG_LEVEL = 1
@@ -37,16 +37,16 @@ ANNOTATION_ENDING = "_annotation"
 
 @dataclass(frozen=True)
 class Sample:
-    """A picture (H,W,3), uint8 RGB, and its skeleton, a forest inside it with `image_size` set."""
+    """An image (H,W,3), uint8 RGB, and its skeleton, a forest inside it with `image_size` set."""
 
-    image: Picture
+    image: ImageArray
     skeleton: Skeleton
     name: str
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A picture that cannot be used; `reason` is one line that names the file."""
+    """An image that cannot be used; `reason` is one line that names the file."""
 
     name: str
     reason: str
@@ -63,13 +63,13 @@ class Dataset(Protocol):
 
 
 class SkipReport:
-    """What was skipped, each picture once however often it was tried; `str` gives it for the end of a run.
+    """What was skipped, each image once however often it was tried; `str` gives it for the end of a run.
 
-    >>> report = SkipReport([Skipped("a.png", "a.png: the picture cannot be read")])
-    >>> report.add(Skipped("a.png", "a.png: the picture cannot be read"))
+    >>> report = SkipReport([Skipped("a.png", "a.png: the image cannot be read")])
+    >>> report.add(Skipped("a.png", "a.png: the image cannot be read"))
     >>> print(report)
-    1 picture was skipped
-      a.png: the picture cannot be read
+    1 image was skipped
+      a.png: the image cannot be read
     """
 
     def __init__(self, skipped: Iterable[Skipped] = ()) -> None:
@@ -78,7 +78,7 @@ class SkipReport:
             self.add(one)
 
     def add(self, skipped: Skipped) -> None:
-        """Count a picture, once."""
+        """Count an image, once."""
         self._reasons.setdefault(skipped.name, skipped.reason)
 
     def merge(self, other: SkipReport) -> None:
@@ -93,7 +93,7 @@ class SkipReport:
         return len(self._reasons)
 
     def __str__(self) -> str:
-        heading = "1 picture was skipped" if len(self) == 1 else f"{len(self)} pictures were skipped"
+        heading = "1 image was skipped" if len(self) == 1 else f"{len(self)} images were skipped"
         shown = [f"  {reason}" for reason in itertools.islice(self._reasons.values(), MOST_REASONS)]
         rest = len(self) - len(shown)
         return "\n".join([heading, *shown, *([f"  and {rest} more"] if rest else [])])
@@ -110,13 +110,13 @@ def samples(dataset: Dataset, report: SkipReport | None = None) -> Iterator[Samp
 
 
 class FolderDataset:
-    """The pictures of a folder, in order of name, each with one skeleton file of the same stem in any known format.
+    """The images of a folder, in order of name, each with one skeleton file of the same stem in any known format.
 
     Args:
         path: the folder.
-        split: its sub-folder `train`, `valid` or `test`; None for a folder that has the pictures itself.
+        split: its sub-folder `train`, `valid` or `test`; None for a folder that has the images itself.
 
-    `skipped` has what is out of place already by its name: a picture without a skeleton file, or the reverse.
+    `skipped` has what is out of place already by its name: an image without a skeleton file, or the reverse.
     An error where no pair is left.
     """
 
@@ -127,22 +127,22 @@ class FolderDataset:
         self.pairs, self.skipped = find_pairs(self.folder, prefix=f"{split}/" if split else "")
         if not self.pairs:
             why = f": {self.skipped[0].reason}" if self.skipped else ""
-            raise TreeformerError(f"{self.folder}: no picture with a skeleton file of the same name beside it{why}")
+            raise TreeformerError(f"{self.folder}: no image with a skeleton file of the same name beside it{why}")
 
     def __len__(self) -> int:
         return len(self.pairs)
 
     def __repr__(self) -> str:
-        return f"<FolderDataset {self.folder}: {len(self)} pictures>"
+        return f"<FolderDataset {self.folder}: {len(self)} images>"
 
     def name(self, index: int) -> str:
-        """The picture's name within the data set, `train/0001.png`."""
-        picture = self.pairs[index][0]
-        return f"{self.split}/{picture.name}" if self.split else picture.name
+        """The image's name within the data set, `train/0001.png`."""
+        image = self.pairs[index][0]
+        return f"{self.split}/{image.name}" if self.split else image.name
 
     def __getitem__(self, index: int) -> Sample:
-        picture, skeleton_file = self.pairs[index]
-        return read_pair(picture, skeleton_file, self.name(index))
+        image, skeleton_file = self.pairs[index]
+        return read_pair(image, skeleton_file, self.name(index))
 
     def load(self, index: int) -> Sample | Skipped:
         """The sample, or why there is none."""
@@ -152,16 +152,16 @@ class FolderDataset:
             return Skipped(self.name(index), str(error))
 
 
-def read_pair(picture: Path, skeleton_file: Path, name: str) -> Sample:
-    """One picture with its skeleton, checked against each other; an error names the file at fault."""
-    image = open_image(picture)
+def read_pair(image_file: Path, skeleton_file: Path, name: str) -> Sample:
+    """One image with its skeleton, checked against each other; an error names the file at fault."""
+    image = open_image(image_file)
     skeleton = formats.read(skeleton_file)
-    return Sample(np.array(image), fitted(skeleton, image.size, skeleton_file, picture.name), name)
+    return Sample(np.array(image), fitted(skeleton, image.size, skeleton_file, image_file.name), name)
 
 
-def write_pair(image: Picture, skeleton: Skeleton, folder: Path, stem: str) -> None:
-    """Write a picture as PNG and its skeleton as our own JSON beside it, the skeleton last, neither ever by half."""
-    with whole_file(folder / f"{stem}.png") as temporary:
+def write_pair(image: ImageArray, skeleton: Skeleton, folder: Path, stem: str) -> None:
+    """Write an image as PNG and its skeleton as our own JSON beside it, the skeleton last, neither ever by half."""
+    with atomic_write(folder / f"{stem}.png") as temporary:
         Image.fromarray(image).save(temporary, format="PNG", compress_level=PNG_LEVEL)
     formats.write(skeleton.replace(image_name=f"{stem}.png"), folder / f"{stem}.json")
 
@@ -172,12 +172,12 @@ def has_pair(folder: Path, stem: str) -> bool:
 
 
 def fitted(skeleton: Skeleton, size: tuple[int, int], skeleton_file: Path, image_name: str) -> Skeleton:
-    """The skeleton as that of a picture of this (width, height); an error where it is none, or no forest."""
+    """The skeleton as that of an image of this (width, height); an error where it is none, or no forest."""
     width, height = size
     if skeleton.image_size not in (None, size):
         was_width, was_height = skeleton.image_size
         raise TreeformerError(
-            f"{skeleton_file}: is of a picture of {was_width}×{was_height} px, but {image_name} has {width}×{height} px"
+            f"{skeleton_file}: is of an image of {was_width}×{was_height} px, but {image_name} has {width}×{height} px"
         )
     if not skeleton.is_forest:
         raise TreeformerError(f"{skeleton_file}: has a cycle: neither a tree nor a forest")
@@ -196,7 +196,7 @@ def _split_folder(path: Path, split: str | None) -> Path:
         raise TreeformerError(f"{path}: no such folder")
     there = [name for name in SPLITS if (path / name).is_dir()]
     if split is None:
-        if there and not any(_is_picture(entry) for entry in path.iterdir()):
+        if there and not any(_is_image(entry) for entry in path.iterdir()):
             raise TreeformerError(f"{path}: choose a split, one of {', '.join(there)}")
         return path
     if split not in there:
@@ -205,58 +205,58 @@ def _split_folder(path: Path, split: str | None) -> Path:
     return path / split
 
 
-def _is_picture(path: Path) -> bool:
+def _is_image(path: Path) -> bool:
     return path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
 
 
 def find_pairs(folder: Path, prefix: str = "") -> tuple[list[tuple[Path, Path]], list[Skipped]]:
-    """The pictures of a folder with their skeleton files, in order of name, and what has no partner or more than one.
+    """The images of a folder with their skeleton files, in order of name, and what has no partner or more than one.
 
     prefix: put before the names of what is skipped, as `train/`.
     """
-    pictures: dict[str, list[Path]] = {}
+    images: dict[str, list[Path]] = {}
     skeletons: dict[str, list[Path]] = {}
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith(".") or not entry.is_file():
             continue
-        if _is_picture(entry):
-            pictures.setdefault(entry.stem, []).append(entry)
+        if _is_image(entry):
+            images.setdefault(entry.stem, []).append(entry)
         elif entry.suffix.lower() in formats.SUFFIXES:
             skeletons.setdefault(entry.stem.removesuffix(ANNOTATION_ENDING), []).append(entry)
     pairs, skipped = [], []
-    for stem in sorted(pictures.keys() | skeletons.keys()):
-        of_stem = pictures.get(stem, []), skeletons.get(stem, [])
+    for stem in sorted(images.keys() | skeletons.keys()):
+        of_stem = images.get(stem, []), skeletons.get(stem, [])
         match of_stem:
-            case [picture], [skeleton]:
-                pairs.append((picture, skeleton))
+            case [image], [skeleton]:
+                pairs.append((image, skeleton))
                 continue
             case [], [skeleton, *_]:
-                at_fault, reason = skeleton, "no picture of the same name beside it"
-            case [picture, *_], []:
-                at_fault, reason = picture, "no skeleton file of the same name beside it"
+                at_fault, reason = skeleton, "no image of the same name beside it"
+            case [image, *_], []:
+                at_fault, reason = image, "no skeleton file of the same name beside it"
             case several, [_]:
-                at_fault, reason = several[0], f"{several[1].name} has the same name: which is the picture?"
-            case [picture, *_], several:
-                at_fault, reason = picture, f"both {several[0].name} and {several[1].name} are beside it: which holds?"
+                at_fault, reason = several[0], f"{several[1].name} has the same name: which is the image?"
+            case [image, *_], several:
+                at_fault, reason = image, f"both {several[0].name} and {several[1].name} are beside it: which holds?"
         skipped.append(Skipped(prefix + at_fault.name, f"{at_fault}: {reason}"))
     return pairs, skipped
 
 
 @dataclass(frozen=True)
 class SyntheticDataset:
-    """Pictures made on the fly from their seeds, nothing stored; seeds take turns through presets, then looks.
+    """Images made on the fly from their seeds, nothing stored; seeds take turns through presets, then looks.
 
-    seeds: one a picture; `treeformer.synthetic.SPLITS` has the ranges of training, validation and test.
+    seeds: one an image; `treeformer.synthetic.SPLITS` has the ranges of training, validation and test.
     size: (width, height) px.
     """
 
     seeds: range
     presets: tuple[str, ...] = ("paper",)
-    looks: tuple[str, ...] = ("paper",)
+    styles: tuple[str, ...] = ("paper",)
     size: tuple[int, int] = (512, 512)
 
     def __post_init__(self) -> None:
-        if not (self.seeds and self.presets and self.looks):
+        if not (self.seeds and self.presets and self.styles):
             raise TreeformerError("a synthetic data set needs seeds, a preset and a look")
 
     def __len__(self) -> int:
@@ -267,9 +267,9 @@ class SyntheticDataset:
 
         seed = self.seeds[index]
         turn, kind = divmod(seed, len(self.presets))
-        preset, look = self.presets[kind], self.looks[turn % len(self.looks)]
-        image, skeleton = synthetic.picture(preset, look, seed, self.size)
-        return Sample(image, skeleton, f"{preset}-{look}-{seed}")
+        preset, style = self.presets[kind], self.styles[turn % len(self.styles)]
+        image, skeleton = synthetic.make_image(preset, style, seed, self.size)
+        return Sample(image, skeleton, f"{preset}-{style}-{seed}")
 
     def load(self, index: int) -> Sample | Skipped:
         """The sample; never skipped."""

@@ -1,4 +1,4 @@
-"""`treeformer synth`: synthetic pictures written to a folder data set."""
+"""`treeformer generate`: synthetic images written to a folder data set."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from pathlib import Path
 
 from treeformer import synthetic
 from treeformer._util.pools import check_workers
+from treeformer._util.progress import ProgressCallback, no_progress
 from treeformer.data.datasets import has_pair, write_pair
 from treeformer.data.recipe import claim, write_recipe
-from treeformer.data.workers import Progress, for_each, no_progress
+from treeformer.data.workers import for_each
 from treeformer.errors import TreeformerError
 
-# So many pictures are one task of a worker process.
-PICTURES_A_TASK = 8
+# So many images are one task of a worker process.
+IMAGES_A_TASK = 8
 
 
 @dataclass(frozen=True)
-class SynthReport:
-    """What `synth` did: pictures made now, and those kept from a run before."""
+class GenerateReport:
+    """What `synth` did: images made now, and those kept from a run before."""
 
     out: Path
     made: int
@@ -27,30 +28,30 @@ class SynthReport:
 
     def __str__(self) -> str:
         kept = f", {self.kept} were there" if self.kept else ""
-        return f"{self.out}: {self.made} {'picture' if self.made == 1 else 'pictures'} made{kept}"
+        return f"{self.out}: {self.made} {'image' if self.made == 1 else 'images'} made{kept}"
 
 
 @dataclass(frozen=True)
 class _Task:
     out: Path
     preset: str
-    look: str
+    style: str
     size: tuple[int, int]
     seeds: tuple[int, ...]
 
 
-def synth(
+def generate(
     out: str | os.PathLike[str],
     *,
     count: int,
     preset: str = "paper",
-    look: str = "paper",
+    style: str = "paper",
     seed: int = 0,
     size: tuple[int, int] = (512, 512),
     workers: int = 1,
-    progress: Progress = no_progress,
-) -> SynthReport:
-    """Write `count` pictures, of the seeds `seed`, `seed + 1`, …: SEED.png with SEED.json, and `dataset.yaml`.
+    progress: ProgressCallback = no_progress,
+) -> GenerateReport:
+    """Write `count` images, of the seeds `seed`, `seed + 1`, …: SEED.png with SEED.json, and `dataset.yaml`.
 
     Goes on where an earlier run of the same recipe stopped, also with a larger count; a folder of another recipe,
     or of other files, is an error. The seeds of validation and test are in `treeformer.synthetic.SPLITS`.
@@ -59,18 +60,18 @@ def synth(
         size: (width, height) px.
         workers: processes; 0 and 1 are this one alone. A script that asks for more needs the usual
             `if __name__ == "__main__":`.
-        progress: called with the number of pictures done and the number in all.
+        progress: called with the number of images done and the number in all.
     """
     folder = Path(out)
     if count < 1:
-        raise TreeformerError(f"count must be one picture or more, not {count}")
+        raise TreeformerError(f"count must be one image or more, not {count}")
     check_workers(workers)
-    synthetic.picture(preset, look, seed, size)  # a wrong name, seed or size ends it before anything is written
+    synthetic.make_image(preset, style, seed, size)  # a wrong name, seed or size ends it before anything is written
     width, height = size
     recipe = {
-        "made_by": "treeformer synth",
+        "made_by": "treeformer generate",
         "preset": preset,
-        "look": look,
+        "style": style,
         "seed": seed,
         "count": count,
         "size": [width, height],
@@ -88,15 +89,15 @@ def synth(
             progress(done, count)
 
         tasks = [
-            _Task(folder, preset, look, (width, height), tuple(missing[first : first + PICTURES_A_TASK]))
-            for first in range(0, len(missing), PICTURES_A_TASK)
+            _Task(folder, preset, style, (width, height), tuple(missing[first : first + IMAGES_A_TASK]))
+            for first in range(0, len(missing), IMAGES_A_TASK)
         ]
         for_each(_make, tasks, workers, report)
         if before is not None and before.get("count") != count:
             write_recipe(folder, recipe | {"count": max(count, int(before.get("count", 0)))})
     except OSError as error:
         raise TreeformerError(f"{folder}: cannot be written ({error.strerror or error})") from None
-    return SynthReport(folder, made=len(missing), kept=kept)
+    return GenerateReport(folder, made=len(missing), kept=kept)
 
 
 def _stem(seed: int) -> str:
@@ -105,6 +106,6 @@ def _stem(seed: int) -> str:
 
 def _make(task: _Task) -> int:
     for seed in task.seeds:
-        image, skeleton = synthetic.picture(task.preset, task.look, seed, task.size)
+        image, skeleton = synthetic.make_image(task.preset, task.style, seed, task.size)
         write_pair(image, skeleton, task.out, _stem(seed))
     return len(task.seeds)

@@ -14,14 +14,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from treeformer.data.datasets import Sample, Skipped
-from treeformer.data.mixture import PictureStream
+from treeformer.data.mixture import MixtureDataset
 from treeformer.errors import TreeformerError
 from treeformer.nn.targets import Targets
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Pictures (B,3,H,W) uint8 and their truth, and why other pictures were passed over on the way."""
+    """Images (B,3,H,W) uint8 and their ground truth, and why other images were passed over on the way."""
 
     images: Tensor
     targets: Targets
@@ -43,14 +43,14 @@ class Batch:
         return replace(self, images=self.images.pin_memory(), targets=self.targets.pin_memory())
 
 
-class Positions(Sampler[int]):
+class ResumableSampler(Sampler[int]):
     """Positions of the stream from `start` on, those of one of `world` processes; never ends."""
 
     def __init__(self, start: int, rank: int, world: int, batch: int) -> None:
         self.start, self.rank, self.world, self.batch = start, rank, world, batch
 
     def __iter__(self) -> Iterator[int]:
-        # Whole batches in turn, so that a step of many processes sees the same pictures as one process would.
+        # Whole batches in turn, so that a step of many processes sees the same images as one process would.
         position = self.start + self.rank * self.batch
         while True:
             yield from range(position, position + self.batch)
@@ -73,29 +73,29 @@ class Collate:
 
 
 def training_loader(
-    stream: PictureStream, *, batch: int, start: int, rank: int, world: int, workers: int, pin: bool
+    stream: MixtureDataset, *, batch: int, start: int, rank: int, world: int, workers: int, pin: bool
 ) -> DataLoader[Batch]:
     """Batches of the stream from position `start` on, for one of `world` processes."""
     return DataLoader(
         stream,  # type: ignore[arg-type]
         batch_size=batch,
-        sampler=Positions(start, rank, world, batch),
+        sampler=ResumableSampler(start, rank, world, batch),
         num_workers=workers,
         collate_fn=Collate(stream.max_nodes),
         pin_memory=pin,
         persistent_workers=workers > 0,
         prefetch_factor=4 if workers else None,
-        worker_init_fn=stand_back,
+        worker_init_fn=lower_priority,
     )
 
 
-def stand_back(_worker: int) -> None:
+def lower_priority(_worker: int) -> None:
     """A worker process lets the training process go first."""
     os.nice(10)
-    leave_signals()
+    ignore_signals()
 
 
-def leave_signals() -> None:
+def ignore_signals() -> None:
     """Ctrl-C and SIGTERM, which terminals and schedulers send to all processes, are for the training process alone.
 
     Of SIGTERM one is passed over: torch and Python end a process that does not go by itself by two of them.
@@ -104,7 +104,7 @@ def leave_signals() -> None:
     signal.signal(signal.SIGTERM, lambda number, _frame: signal.signal(number, signal.SIG_DFL))
 
 
-def errors_in_one_line(batches: Iterable[Batch]) -> Iterator[Batch]:
+def strip_worker_tracebacks(batches: Iterable[Batch]) -> Iterator[Batch]:
     """The same batches; an error of a worker process, which arrives as its traceback, without that."""
     try:
         yield from batches

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from treeformer._util.files import whole_file
+from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
 
 RECIPE_NAME = "dataset.yaml"
@@ -34,7 +34,7 @@ def write_recipe(folder: Path, recipe: Mapping[str, Any]) -> None:
     """Write `dataset.yaml`."""
     import yaml
 
-    with whole_file(folder / RECIPE_NAME) as temporary:
+    with atomic_write(folder / RECIPE_NAME) as temporary:
         temporary.write_text(yaml.safe_dump(dict(recipe), sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 

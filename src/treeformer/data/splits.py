@@ -1,4 +1,4 @@
-"""A split that leaks: the same plate, or the very same picture, in two of training, validation and test."""
+"""A split that leaks: the same plate, or the very same image, in two of training, validation and test."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from treeformer.errors import TreeformerError
 
 
 def check_splits(folder: str | os.PathLike[str]) -> dict[str, int]:
-    """The number of pictures in each split of a folder data set; an error names both files where two splits leak.
+    """The number of images in each split of a folder data set; an error names both files where two splits leak.
 
-    Pictures of the same name are of one plate, and so are those whose names agree in what the pattern `plate` of
-    `dataset.yaml` matches, if there is one. Files with the same content are one picture, whatever their names.
+    Images of the same name are of one plate, and so are those whose names agree in what the pattern `plate` of
+    `dataset.yaml` matches, if there is one. Files with the same content are one image, whatever their names.
     """
     root = Path(folder)
     there = [split for split in SPLITS if (root / split).is_dir()]
     if not there:
         raise TreeformerError(f"{root}: no folder {', '.join(SPLITS)} in it: there is nothing to compare")
-    pictures = {split: [pair[0] for pair in FolderDataset(root, split).pairs] for split in there}
-    check_leaks(pictures, plate_rule((read_recipe(root) or {}).get("plate"), root / RECIPE_NAME))
-    return {split: len(of_split) for split, of_split in pictures.items()}
+    images = {split: [pair[0] for pair in FolderDataset(root, split).pairs] for split in there}
+    check_leaks(images, plate_rule((read_recipe(root) or {}).get("plate"), root / RECIPE_NAME))
+    return {split: len(of_split) for split, of_split in images.items()}
 
 
 def plate_rule(pattern: object, source: Path) -> Callable[[str], str]:
-    """From a picture's stem to its plate: the part a regular expression matches at its beginning, all without one.
+    """From an image's stem to its plate: the part a regular expression matches at its beginning, all without one.
 
     >>> rule = plate_rule("[0-9]+", Path("dataset.yaml"))
     >>> rule("426R"), rule("control")
@@ -49,25 +49,25 @@ def plate_rule(pattern: object, source: Path) -> Callable[[str], str]:
     return plate
 
 
-def check_leaks(pictures: Mapping[str, Iterable[Path]], plate: Callable[[str], str] = lambda stem: stem) -> None:
-    """An error that names both files where two splits share a plate or a picture's content.
+def check_leaks(images: Mapping[str, Iterable[Path]], plate: Callable[[str], str] = lambda stem: stem) -> None:
+    """An error that names both files where two splits share a plate or an image's content.
 
-    pictures: the picture files of each split; plate: from a picture's stem to its plate.
+    images: the image files of each split; plate: from an image's stem to its plate.
     """
     seen_plate: dict[str, tuple[str, Path]] = {}
     seen_content: dict[bytes, tuple[str, Path]] = {}
-    for split, of_split in pictures.items():
-        for picture in of_split:
-            name = plate(picture.stem)
-            other_split, other = seen_plate.setdefault(name, (split, picture))
+    for split, of_split in images.items():
+        for image in of_split:
+            name = plate(image.stem)
+            other_split, other = seen_plate.setdefault(name, (split, image))
             if other_split != split:
                 raise TreeformerError(
-                    f"the splits leak: {picture} ({split}) is of the same plate {name!r} as {other} ({other_split})"
+                    f"the splits leak: {image} ({split}) is of the same plate {name!r} as {other} ({other_split})"
                 )
-            other_split, other = seen_content.setdefault(_content(picture), (split, picture))
+            other_split, other = seen_content.setdefault(_content(image), (split, image))
             if other_split != split:
                 raise TreeformerError(
-                    f"the splits leak: {picture} ({split}) is the same picture as {other} ({other_split})"
+                    f"the splits leak: {image} ({split}) is the same image as {other} ({other_split})"
                 )
 
 

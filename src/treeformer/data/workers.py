@@ -1,4 +1,4 @@
-"""Many small tasks in several processes, so that Ctrl-C ends them after the pictures in hand and leaves whole files."""
+"""Many small tasks in several processes, so that Ctrl-C ends them after the images in hand and leaves whole files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,6 @@ from treeformer._util.pools import process_pool
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-Progress = Callable[[int, int], None]
-"""Called with the number done so far and the number in all."""
-
-
-def no_progress(done: int, total: int) -> None:
-    """Tells nobody."""
 
 
 def for_each(

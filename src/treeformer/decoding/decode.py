@@ -11,10 +11,10 @@ from treeformer.decoding.spanning import minimum_spanning_tree, spanning_forest,
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.branches import components
-from treeformer.skeleton.resampling import part
+from treeformer.skeleton.resampling import subgraph
 
-MOST_NEIGHBOURS = 64  # of a node that are looked at before a search tree of their own is built for the other pieces
-LARGEST = 1e6  # bound of costs; beyond it a float32 could not tell neighbours apart anyway
+MOST_NEIGHBORS = 64  # of a node that are looked at before a search tree of their own is built for the other pieces
+LARGEST = 1e6  # bound of costs; beyond it a float32 could not tell neighbors apart anyway
 # Where edges cost their length, a root costs as much as an edge of the same probability and the usual node spacing.
 ROOT_LENGTH_PX = 8.0
 
@@ -32,7 +32,7 @@ def decode(
     distance_cost: bool = False,
     image_size: tuple[int, int] | None = None,
 ) -> Skeleton:
-    """The skeleton that a network's outputs for one picture describe.
+    """The skeleton that a network's outputs for one image describe.
 
     With the constraint, the nodes above the threshold are joined by a minimum spanning tree with a virtual root: the
     result is a forest with one root a plant, whatever the numbers. A further plant begins where a node's root score is
@@ -49,7 +49,7 @@ def decode(
         single_plant: one tree, whatever the root scores say.
         constrained: False joins all pairs at a negative cost instead (Eq. 6): any graph may come out.
         distance_cost: span the tree at the cost y⁻ times the distance, the variant of the paper's supplement.
-        image_size: (width, height) px; points outside are moved to the picture's border.
+        image_size: (width, height) px; points outside are moved to the image's border.
 
     Returns:
         The skeleton with node scores, edge scores (probabilities) and roots; empty where no node is likely enough.
@@ -75,7 +75,7 @@ def decode(
         edges = likely
         roots = _best_of_each(components(edges, len(kept)), rooted)
     skeleton = _skeleton(score[kept], place[kept], edges, margin[edges[:, 0], edges[:, 1]], roots, image_size)
-    return part(skeleton, _without_second_roots(skeleton, likely))
+    return subgraph(skeleton, _without_second_roots(skeleton, likely))
 
 
 def decode_pairs(
@@ -127,32 +127,32 @@ def decode_pairs(
     skeleton = _skeleton(score[kept], place, edges, certainty, roots, image_size)
     stays = _rooted_pieces(skeleton, rooted, root_threshold)
     # No known edge leaves a piece that is dropped: it would have been cheaper than the root.
-    return part(skeleton, stays & _without_second_roots(skeleton, ends[margin < 0]))
+    return subgraph(skeleton, stays & _without_second_roots(skeleton, ends[margin < 0]))
 
 
-def shortest_gaps(points: FloatArray, piece: IntArray) -> IntArray:
+def shortest_gaps(points: FloatArray, component: IntArray) -> IntArray:
     """Edges (P-1,2) that join P pieces of points (N,2) into one at the least total length (Borůvka's algorithm)."""
-    tree, piece = cKDTree(points), piece.copy()
+    tree, component = cKDTree(points), component.copy()
     edges: list[tuple[int, int]] = []
     while True:
-        name, size = np.unique(piece, return_counts=True)
+        name, size = np.unique(component, return_counts=True)
         if len(name) <= 1:
             return np.asarray(edges, dtype=np.intp).reshape(-1, 2)
-        gaps = [_gap(tree, points, piece == one) for one in name[np.argsort(size, kind="stable")][:-1]]
+        gaps = [_gap(tree, points, component == one) for one in name[np.argsort(size, kind="stable")][:-1]]
         for _, i, j in sorted(gaps):
-            if piece[i] != piece[j]:
+            if component[i] != component[j]:
                 edges.append((i, j))
-                piece[piece == piece[j]] = piece[i]
+                component[component == component[j]] = component[i]
 
 
 def _gap(tree: cKDTree, points: FloatArray, inside: NDArray[np.bool_]) -> tuple[float, int, int]:
     """The shortest distance between a piece and the others, and its ends i < j. `tree` holds all points."""
     here, there = np.flatnonzero(inside), np.arange(len(points))
-    neighbours = len(here) + 1  # among so many there is one of another piece
-    if neighbours > MOST_NEIGHBOURS:
-        there, neighbours = np.flatnonzero(~inside), 1
+    neighbors = len(here) + 1  # among so many there is one of another piece
+    if neighbors > MOST_NEIGHBORS:
+        there, neighbors = np.flatnonzero(~inside), 1
         tree = cKDTree(points[there])
-    distance, other = tree.query(points[here], k=range(1, neighbours + 1))
+    distance, other = tree.query(points[here], k=range(1, neighbors + 1))
     distance[inside[there[other]]] = np.inf
     row, column = np.unravel_index(distance.argmin(), distance.shape)
     i, j = sorted((int(here[row]), int(there[other[row, column]])))
@@ -161,10 +161,10 @@ def _gap(tree: cKDTree, points: FloatArray, inside: NDArray[np.bool_]) -> tuple[
 
 def _rooted_pieces(skeleton: Skeleton, root_logit: FloatArray, root_threshold: float) -> NDArray[np.bool_]:
     """(N,) the nodes of pieces that begin with a likely root; of the strongest piece where there is none."""
-    plants = skeleton.piece[skeleton.roots[_is_likely_root(root_logit[skeleton.roots], root_threshold)]]
+    plants = skeleton.component[skeleton.roots[_is_likely_root(root_logit[skeleton.roots], root_threshold)]]
     if len(plants) == 0 and len(skeleton):
-        plants = np.array([np.bincount(skeleton.piece, skeleton.node_score).argmax()])
-    return np.isin(skeleton.piece, plants)
+        plants = np.array([np.bincount(skeleton.component, skeleton.node_score).argmax()])
+    return np.isin(skeleton.component, plants)
 
 
 def _without_second_roots(skeleton: Skeleton, likely: IntArray) -> NDArray[np.bool_]:
@@ -238,10 +238,10 @@ def _is_likely_root(root_logit: FloatArray, root_threshold: float) -> NDArray[np
     return likely
 
 
-def _best_of_each(piece: IntArray, value: FloatArray) -> IntArray:
+def _best_of_each(component: IntArray, value: FloatArray) -> IntArray:
     """The member with the highest value of each piece (the first where several have it)."""
-    order = np.lexsort((-value, piece))
-    return order[np.unique(piece[order], return_index=True)[1]]
+    order = np.lexsort((-value, component))
+    return order[np.unique(component[order], return_index=True)[1]]
 
 
 def bounded(values: FloatArray, nan: float) -> FloatArray:

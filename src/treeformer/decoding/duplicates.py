@@ -9,30 +9,30 @@ from scipy.spatial import cKDTree
 
 from treeformer._util.arrays import FloatArray, IntArray
 
-RADIUS_PX = 6.0  # of the picture as the network sees it
+RADIUS_PX = 6.0  # of the image as the network sees it
 SURE = 0.5  # a node from this probability on stays: drawings have nodes that near
 UNLIKELY_EDGE = 1.0  # f⁻ − f⁺ above which two nodes so near to each other are one; below, a tip and its junction
 
 
-def without_doubles(
+def suppress_duplicates(
     score: FloatArray, points: FloatArray, pairs: IntArray, pair_cost: FloatArray, node_threshold: float
 ) -> FloatArray:
     """The scores, 0 for each node that is less likely than not and a double of a likelier one that stays.
 
     Several nodes for one make the tree run back and forth between them: lengths come out too long. Both of two doubles
-    are tied to the same neighbours; where two branches pass each other, each node has neighbours of its own.
+    are tied to the same neighbors; where two branches pass each other, each node has neighbors of its own.
 
     Args:
         score: (K,) probabilities.
-        points: (K,2) finite, px of the picture as the network sees it.
+        points: (K,2) finite, px of the image as the network sees it.
         pairs: (E,2) the pairs of nodes whose edges are known, i < j, rising.
         pair_cost: (E,) f⁻ − f⁺ of those.
-        node_threshold: nodes below are nobody's neighbours.
+        node_threshold: nodes below are nobody's neighbors.
 
     >>> nodes, pairs = np.array([(0.0, 0), (3, 0), (50, 0)]), np.array([(0, 1), (0, 2), (1, 2)])
-    >>> without_doubles(np.array([0.7, 0.4, 0.4]), nodes, pairs, np.array([2.0, -3, -1]), 0.3).tolist()
+    >>> suppress_duplicates(np.array([0.7, 0.4, 0.4]), nodes, pairs, np.array([2.0, -3, -1]), 0.3).tolist()
     [0.7, 0.0, 0.4]
-    >>> without_doubles(np.array([0.7, 0.4, 0.4]), nodes, pairs, np.array([2.0, 3, -1]), 0.3).tolist()
+    >>> suppress_duplicates(np.array([0.7, 0.4, 0.4]), nodes, pairs, np.array([2.0, 3, -1]), 0.3).tolist()
     [0.7, 0.4, 0.4]
     """
     result = score.copy()
@@ -54,7 +54,7 @@ def without_doubles(
 
 
 def _tied_alike(likelier: IntArray, double: IntArray, likely: IntArray, count: int) -> NDArray[np.bool_]:
-    """(P,) whether `double` has a neighbour by a likely edge (E,2) in common with `likelier`, or none at all."""
+    """(P,) whether `double` has a neighbor by a likely edge (E,2) in common with `likelier`, or none at all."""
     if not len(double):
         return np.empty(0, dtype=bool)
     one, other = likely.T

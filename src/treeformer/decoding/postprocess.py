@@ -7,7 +7,7 @@ import numpy as np
 from treeformer._util.arrays import BoolArray
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.branches import components
-from treeformer.skeleton.resampling import part
+from treeformer.skeleton.resampling import subgraph
 
 # Places are given to a hundredth of a pixel and confidences to four digits: batches, which the network adds up in
 # different orders, differ below, and so at most in the last of them.
@@ -38,9 +38,9 @@ def postprocess(
         The forest with rounded scores, plants numbered from left to right, and stated axes.
     """
     if edge_threshold:
-        found = without_unlikely_edges(found, edge_threshold)
+        found = cut_unlikely_edges(found, edge_threshold)
     if not unsure_plants:
-        found = without_unsure_plants(found)
+        found = drop_unsure_plants(found)
     assert found.node_score is not None
     assert found.edge_score is not None
     stated = found.replace(
@@ -50,31 +50,31 @@ def postprocess(
         image_name=image_name,
         metadata={"model": model_name},
     )
-    return stated.with_axes(np.where(is_below_base(stated), LEAST_REACH_OF_ROOTS, 0.0))
+    return stated.infer_axes(np.where(is_below_base(stated), LEAST_REACH_OF_ROOTS, 0.0))
 
 
 def is_below_base(skeleton: Skeleton) -> BoolArray:
     """(N,) whether the tree of each node lies, by its length, below the base: whether it is of roots, not of shoots."""
-    base = skeleton.nodes[skeleton.bases, 1][skeleton.piece]
+    base = skeleton.nodes[skeleton.component_root, 1][skeleton.component]
     below = (skeleton.nodes[:, 1] - base)[skeleton.edges].mean(axis=1) * skeleton.edge_length
-    down: BoolArray = np.bincount(skeleton.piece[skeleton.edges[:, 0]], below, len(skeleton.bases)) > 0
-    return down[skeleton.piece]
+    down: BoolArray = np.bincount(skeleton.component[skeleton.edges[:, 0]], below, len(skeleton.component_root)) > 0
+    return down[skeleton.component]
 
 
-def without_unlikely_edges(skeleton: Skeleton, least_score: float) -> Skeleton:
+def cut_unlikely_edges(skeleton: Skeleton, min_score: float) -> Skeleton:
     """The forest without the edges below a confidence, and without the nodes that this leaves alone.
 
     A piece that comes off begins where it was cut off.
     """
     assert skeleton.edge_score is not None
     assert skeleton.node_score is not None
-    likely = skeleton.edge_score >= least_score
+    likely = skeleton.edge_score >= min_score
     edges = skeleton.edges[likely]
     degree = np.bincount(edges.ravel(), minlength=len(skeleton))
     stays = (degree > 0) | (skeleton.degree == 0)
-    piece = components(edges, len(skeleton))
-    first = np.lexsort((skeleton.depth, piece))
-    base = first[np.unique(piece[first], return_index=True)[1]]
+    component = components(edges, len(skeleton))
+    first = np.lexsort((skeleton.depth, component))
+    base = first[np.unique(component[first], return_index=True)[1]]
     number = np.cumsum(stays) - 1
     return Skeleton(
         skeleton.nodes[stays],
@@ -86,7 +86,7 @@ def without_unlikely_edges(skeleton: Skeleton, least_score: float) -> Skeleton:
     )
 
 
-def without_unsure_plants(skeleton: Skeleton) -> Skeleton:
+def drop_unsure_plants(skeleton: Skeleton) -> Skeleton:
     """The forest without the trees of which no node is likelier than not: darkness and noise give such trees."""
     assert skeleton.node_score is not None
-    return part(skeleton, np.isin(skeleton.piece, skeleton.piece[skeleton.node_score >= 0.5]))
+    return subgraph(skeleton, np.isin(skeleton.component, skeleton.component[skeleton.node_score >= 0.5]))

@@ -1,4 +1,4 @@
-"""Pictures of plants with their skeletons, to try things on; rendered by `treeformer.synthetic`, named by preset."""
+"""Images of plants with their skeletons, to try things on; rendered by `treeformer.synthetic`, named by preset."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from treeformer._util.images import open_image
 
 FOLDER = Path(__file__).parent
 EXAMPLE = FOLDER / "taproot.rsml"
-"""The skeleton of the first example picture: a tap root with laterals."""
+"""The skeleton of the first example image: a tap root with laterals."""
 
 # The seeds are of the test split, which no training looks at.
 SEEDS = {
@@ -20,12 +20,12 @@ SEEDS = {
     "orchard": ("photo", 121013),
     "several": ("photo", 121008),
 }
-"""Look and seed of each further example by its preset: `treeformer.synthetic.picture(preset, look, seed)`."""
+"""Look and seed of each further example by its preset: `treeformer.synthetic.make_image(preset, look, seed)`."""
 
-PICTURES = (EXAMPLE.with_suffix(".jpg"), *(FOLDER / f"{preset}.jpg" for preset in SEEDS))
-"""All example pictures, 512×512; the true skeleton of each is the `.rsml` file beside it."""
+IMAGES = (EXAMPLE.with_suffix(".jpg"), *(FOLDER / f"{preset}.jpg" for preset in SEEDS))
+"""All example images, 512×512; the true skeleton of each is the `.rsml` file beside it."""
 
 
-def example_picture() -> Image.Image:
-    """The first example picture, RGB."""
-    return open_image(PICTURES[0])
+def example_image() -> Image.Image:
+    """The first example image, RGB."""
+    return open_image(IMAGES[0])

@@ -54,7 +54,7 @@ class Format:
     from_json: Callable[[Mapping[str, Any]], Iterator[Skeleton]] | None = None
 
     def read_all(self, path: Path) -> Iterator[Skeleton]:
-        """One skeleton a picture."""
+        """One skeleton an image."""
         if self.from_json is None:
             yield self.read(path)
         else:
@@ -118,7 +118,7 @@ def is_skeleton_file(path: Path) -> bool:
 
 
 def read(path: str | os.PathLike[str], *, format: str | None = None) -> Skeleton:
-    """Read the skeleton of one picture, a forest where it has several plants.
+    """Read the skeleton of one image, a forest where it has several plants.
 
     Args:
         path: the file; its suffix tells the format, and its content where several share a suffix.
@@ -133,14 +133,14 @@ def read(path: str | os.PathLike[str], *, format: str | None = None) -> Skeleton
     found = list(islice(read_all(path, format=format), 2))
     if len(found) != 1:
         raise FormatError(
-            f"{Path(path).name}: holds {'several' if found else 'no'} pictures, not one: "
+            f"{Path(path).name}: holds {'several' if found else 'no'} images, not one: "
             "use read_all, or convert it into a folder"
         )
     return found[0]
 
 
 def read_all(path: str | os.PathLike[str], *, format: str | None = None) -> Iterator[Skeleton]:
-    """Read one skeleton a picture: many from a file of many (COCO), one from any other; arguments as for `read`."""
+    """Read one skeleton an image: many from a file of many (COCO), one from any other; arguments as for `read`."""
     file = Path(path)
     head = read_head(file)
     if format is not None:

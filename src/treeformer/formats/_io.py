@@ -27,12 +27,12 @@ JSON_BYTES = 1 << 30
 
 # First bytes of files that are often found under a wrong name.
 BINARY_KINDS = {
-    b"\x89PNG": "a PNG picture",
-    b"\xff\xd8\xff": "a JPEG picture",
-    b"II*\x00": "a TIFF picture",
-    b"MM\x00*": "a TIFF picture",
-    b"GIF8": "a GIF picture",
-    b"BM": "a BMP picture",
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"II*\x00": "a TIFF image",
+    b"MM\x00*": "a TIFF image",
+    b"GIF8": "a GIF image",
+    b"BM": "a BMP image",
     b"%PDF": "a PDF document",
     b"PK\x03\x04": "a ZIP archive",
     b"\x1f\x8b": "a gzip archive",

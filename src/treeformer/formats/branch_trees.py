@@ -69,7 +69,7 @@ def read(path: Path) -> Skeleton:
             ],
             edge_axis=joined.edge_axis,
             plant=joined.plant,
-            # The files were made on Windows, and name the picture with its whole path there.
+            # The files were made on Windows, and name the image with its whole path there.
             image_name=PureWindowsPath(root.get("name", "")).name or None,
         )
 

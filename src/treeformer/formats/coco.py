@@ -1,4 +1,4 @@
-"""COCO keypoints: one annotation a plant, with a `skeleton` of its own; a file may hold many pictures.
+"""COCO keypoints: one annotation a plant, with a `skeleton` of its own; a file may hold many images.
 
 COCO proper has one list of edges for all objects of a category; plants differ, so each annotation
 carries its own `skeleton` (pairs of keypoint numbers from 1), and where it has none its category's is
@@ -23,7 +23,7 @@ from treeformer.skeleton import Skeleton
 
 CATEGORY = {"id": 1, "name": "plant", "supercategory": "plant", "keypoints": [], "skeleton": []}
 
-# COCO's marks of a keypoint: 0 not labelled, 1 labelled but hidden, 2 visible.
+# COCO's marks of a keypoint: 0 not labeled, 1 labeled but hidden, 2 visible.
 VISIBLE = 2
 
 
@@ -33,17 +33,17 @@ def matches(document: Mapping[str, Any]) -> bool:
 
 
 def read(path: Path) -> Skeleton:
-    """Read a COCO file of one picture; for those of many there is `read_all`."""
+    """Read a COCO file of one image; for those of many there is `read_all`."""
     document = read_json(path)
     with reading(path):
         count = len(checks.items(document.get("images"), "images"))
         if count != 1:
-            raise SkeletonError(f"holds {count} pictures, not one: use read_all, or convert it into a folder")
+            raise SkeletonError(f"holds {count} images, not one: use read_all, or convert it into a folder")
         return next(skeletons(document))
 
 
 def read_all(path: Path) -> Iterator[Skeleton]:
-    """One skeleton a picture, in the order of the file's images."""
+    """One skeleton an image, in the order of the file's images."""
     with reading(path):
         yield from skeletons(read_json(path))
 
@@ -75,7 +75,7 @@ def skeletons(document: Mapping[str, Any]) -> Iterator[Skeleton]:
         for place, annotation in with_keypoints:
             category_name = _name(annotation.get("category_id", 0), f"{place}.category_id")
             parts.append(_part(annotation, place, category_edges.get(category_name, [])))
-        yield _picture(image, f"images[{at}]", parts, ignored=len(of_image[name]) - len(with_keypoints))
+        yield _image(image, f"images[{at}]", parts, ignored=len(of_image[name]) - len(with_keypoints))
 
 
 @dataclass(slots=True)
@@ -119,8 +119,8 @@ def _part(annotation: Mapping[str, Any], place: str, category_edges: Any) -> _Pa
     )
 
 
-def _picture(image: Mapping[str, Any], place: str, parts: list[_Part], ignored: int) -> Skeleton:
-    """The forest of one picture, a plant an annotation."""
+def _image(image: Mapping[str, Any], place: str, parts: list[_Part], ignored: int) -> Skeleton:
+    """The forest of one image, a plant an annotation."""
     start = [0, *accumulate(len(part.points) for part in parts)]
     optional: dict[str, Any] = {}
     for key in ("radius", "node_score", "edge_score"):
@@ -145,7 +145,7 @@ def _picture(image: Mapping[str, Any], place: str, parts: list[_Part], ignored: 
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write one picture that pycocotools opens, a row an annotation. Axes and metadata are not held."""
+    """Write one image that pycocotools opens, a row an annotation. Axes and metadata are not held."""
     image: dict[str, Any] = {"id": 1, "file_name": skeleton.image_name or ""}
     if skeleton.image_size is not None:
         image["width"], image["height"] = skeleton.image_size
@@ -183,7 +183,7 @@ def _annotation(plant: Skeleton, number: int) -> dict[str, Any]:
 
 
 def _keypoints(value: Any, place: str) -> tuple[list[tuple[float, float]], list[int]]:
-    """The points that are labelled, and the number of each from 1."""
+    """The points that are labeled, and the number of each from 1."""
     flat = checks.numbers(value, place)
     if len(flat) % 3:
         raise SkeletonError(f"{place} has {len(flat)} numbers, not three a keypoint")

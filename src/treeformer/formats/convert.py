@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeAlias
 
-from treeformer._util.files import check_folder
+from treeformer._util.files import check_writable
+from treeformer._util.progress import ProgressCallback
 from treeformer.errors import FormatError
 from treeformer.formats import (
     FORMATS,
@@ -46,14 +47,14 @@ def convert(
     *,
     to: str | None = None,
     from_: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> ConvertReport:
     """Convert a file into a file, or into a folder; or every file of a known format in a folder and those within it.
 
     Args:
         source: a file or a folder. In a folder, names that begin with a dot are passed over.
         target: a file, or a folder: one that exists, or a name without suffix. Files in a folder get the
-            stem of the one they come from, those out of a file of many pictures the stem of the picture.
+            stem of the one they come from, those out of a file of many images the stem of the image.
         to: a name in `FORMATS`; needed for a folder, otherwise the target's suffix tells.
         from_: a name in `FORMATS`; of a folder only files with that format's suffixes are converted.
         progress: called with the number of files done and of all files, after each.
@@ -72,7 +73,7 @@ def convert(
         raise FormatError(f"{error.filename}: cannot be read ({error.strerror})") from None
     if is_folder or into_folder:
         batch = _Batch(_format_of_folder(to), from_)
-        check_folder(destination)  # one line, not one for every file
+        check_writable(destination)  # one line, not one for every file
     else:
         batch = _Batch(format_for_writing(destination, to), from_, single_target=destination)
     if is_folder:
@@ -133,7 +134,7 @@ class _Batch:
                 else:
                     self.skipped += 1
 
-    def run(self, progress: Callable[[int, int], None] | None, *, skip_unknown: bool) -> ConvertReport:
+    def run(self, progress: ProgressCallback | None, *, skip_unknown: bool) -> ConvertReport:
         inputs = {_file_id(job.path) for job in self.jobs}
         for done, job in enumerate(self.jobs, start=1):
             try:
@@ -151,21 +152,21 @@ class _Batch:
         return ConvertReport(tuple(self.written), tuple(self.failures), self.skipped)
 
     def _outputs(self, job: _Job) -> Iterator[tuple[Skeleton, Path]]:
-        """Each picture of a file, and the file it is to become."""
+        """Each image of a file, and the file it is to become."""
         if self.single_target is not None:
             yield read(job.path, format=self.from_), self.single_target
             return
         suffix = self.entry.suffixes[0]
-        pictures = read_all(job.path, format=self.from_)
-        first, second = next(pictures, None), next(pictures, None)
+        images = read_all(job.path, format=self.from_)
+        first, second = next(images, None), next(images, None)
         if first is None:
-            raise FormatError(f"{job.path.name}: holds no pictures")
+            raise FormatError(f"{job.path.name}: holds no images")
         if second is None:
             yield first, job.folder / (job.path.stem + suffix)
             return
-        for number, picture in enumerate(chain([first, second], pictures), start=1):
-            stem = _stem(picture.image_name or "") or f"{job.path.stem}-{number}"
-            yield picture, job.folder / (stem + suffix)
+        for number, image in enumerate(chain([first, second], images), start=1):
+            stem = _stem(image.image_name or "") or f"{job.path.stem}-{number}"
+            yield image, job.folder / (stem + suffix)
 
     def _write(self, skeleton: Skeleton, output: Path, job: _Job, inputs: set[FileId | None]) -> None:
         there = _file_id(output)
@@ -190,7 +191,7 @@ class _Batch:
 
 
 def _stem(image_name: str) -> str:
-    """The stem of a picture's name as part of a file name, wherever the name comes from and whatever it holds."""
+    """The stem of an image's name as part of a file name, wherever the name comes from and whatever it holds."""
     stem = PurePosixPath(image_name.replace("\\", "/")).stem
     return NOT_IN_NAMES.sub("_", stem.encode("utf-8", "replace").decode())
 

@@ -146,7 +146,7 @@ def _with_axes(skeleton: Skeleton, labels: list[float]) -> Skeleton:
 def write(skeleton: Skeleton, path: Path) -> None:
     """Write a table with those of the columns that are known; -1 is the parent of a root. Cycles are an error.
 
-    Of the axes only the number of each is held, and only where they were given; the picture and metadata are not.
+    Of the axes only the number of each is held, and only where they were given; the image and metadata are not.
     """
     if not skeleton.is_forest:
         raise FormatError(f"{path.name}: a table of parents holds trees, and this skeleton has a cycle")
@@ -172,7 +172,7 @@ def write(skeleton: Skeleton, path: Path) -> None:
         columns["score"] = skeleton.node_score.tolist()
     if skeleton.plant is not None:
         columns["plant"] = skeleton.plant.tolist()
-    if skeleton.has_file_axes:
+    if skeleton.has_explicit_axes:
         columns["axis"] = of_edges(skeleton.edge_axis)
     if skeleton.edge_score is not None:
         columns["edge_score"] = of_edges(skeleton.edge_score)

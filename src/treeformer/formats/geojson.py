@@ -19,7 +19,7 @@ from treeformer.formats._io import json_text, read_json, reading, write_text
 from treeformer.formats.lines import Line, Welder, lines_of
 from treeformer.skeleton import Axis, Skeleton
 
-COORDINATES = "pixels of the picture, x to the right and y down from its top left corner; not degrees"
+COORDINATES = "pixels of the image, x to the right and y down from its top left corner; not degrees"
 TYPES = ("FeatureCollection", "Feature", "GeometryCollection", "LineString", "MultiLineString")
 
 
@@ -135,7 +135,7 @@ class _Found:
 
 def write(skeleton: Skeleton, path: Path) -> None:
     """Write GeoJSON, a row a feature. Metadata and the values along axes are not held."""
-    header: dict[str, Any] = {"coordinates": COORDINATES, "axes": "file" if skeleton.has_file_axes else "rule"}
+    header: dict[str, Any] = {"coordinates": COORDINATES, "axes": "file" if skeleton.has_explicit_axes else "rule"}
     if skeleton.image_name is not None:
         header["image_name"] = skeleton.image_name
     if skeleton.image_size is not None:

@@ -180,8 +180,8 @@ def _nearest_places(
         of_parent.setdefault(parent, []).append(row)
     for parent, rows in of_parent.items():
         line = lines[parent]
-        bases = np.stack([lines[laterals[row]][0] for row in rows])
-        index, t, on_line = _nearest_on_line(line, bases)
+        component_root = np.stack([lines[laterals[row]][0] for row in rows])
+        index, t, on_line = _nearest_on_line(line, component_root)
         segment[rows], along[rows], place[rows] = first[parent] + index, t, on_line
         after = np.minimum(index + 1, len(line) - 1)
         begins, ends = (on_line == line[index]).all(axis=1), (on_line == line[after]).all(axis=1)

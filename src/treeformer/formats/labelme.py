@@ -1,8 +1,8 @@
 """LabelMe: a `linestrip` an axis, `group_id` = plant.
 
 Lines of one plant are joined where an end of one lies exactly on a point of another, unless they hang
-together already: a plant is a tree, and roots that cross in a point are two. A `point` labelled
-"root" marks the node where a plant begins, one labelled "node" a node without edges.
+together already: a plant is a tree, and roots that cross in a point are two. A `point` labeled
+"root" marks the node where a plant begins, one labeled "node" a node without edges.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def _with_plants(skeleton: Skeleton, groups: list[Any]) -> Skeleton:
     named = sorted({group for group in groups if group is not None}, key=lambda group: (isinstance(group, str), group))
     number: dict[Any, int] = {group: plant for plant, group in enumerate(named)}
     plant = []
-    for group, piece in zip(groups, skeleton.piece.tolist(), strict=True):
-        key = ("piece", piece) if group is None else group
+    for group, component in zip(groups, skeleton.component.tolist(), strict=True):
+        key = ("piece", component) if group is None else group
         plant.append(number.setdefault(key, len(number)))
     # A group that is its plant's own number, as we write it, says nothing more.
     records = [Plant(id=str(group)) for group in named] if named != list(range(len(named))) else []

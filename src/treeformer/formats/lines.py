@@ -30,7 +30,7 @@ def lines_of(skeleton: Skeleton) -> list[Line]:
     No node is within two lines: all but one begin or end there. Where there is a cycle, each edge is a line.
     """
     if not skeleton.is_forest:
-        axis = skeleton.edge_axis.tolist() if skeleton.has_file_axes else [-1] * len(skeleton.edges)
+        axis = skeleton.edge_axis.tolist() if skeleton.has_explicit_axes else [-1] * len(skeleton.edges)
         return [Line(pair, [edge], axis[edge]) for edge, pair in enumerate(skeleton.edges.tolist())]
     parents = skeleton.parents
     first, second = skeleton.edges[:, 0], skeleton.edges[:, 1]

@@ -14,7 +14,7 @@ from typing import Any
 from treeformer.errors import SkeletonError
 from treeformer.formats import checks
 from treeformer.formats._io import json_text, read_json, reading, write_text
-from treeformer.skeleton import Axis, Function, Plant, Skeleton
+from treeformer.skeleton import Axis, AxisFunction, Plant, Skeleton
 
 FORMAT = "treeformer-skeleton"
 VERSION = 1
@@ -102,10 +102,10 @@ def _labels(row: Mapping[str, Any], place: str) -> dict[str, Any]:
     }
 
 
-def _function(value: Any, place: str) -> Function:
+def _function(value: Any, place: str) -> AxisFunction:
     row = checks.record(value, place)
     positions = row.get("positions")
-    return Function(
+    return AxisFunction(
         name=checks.text(row.get("name"), f"{place}.name"),
         samples=tuple(checks.numbers(row.get("samples"), f"{place}.samples", or_null=True)),
         domain=checks.text(row.get("domain", "polyline"), f"{place}.domain"),
@@ -139,7 +139,7 @@ def write(skeleton: Skeleton, path: Path) -> None:
     add_rows("edge_score", None if skeleton.edge_score is None else skeleton.edge_score.tolist())
     add_rows("plant", None if skeleton.plant is None else skeleton.plant.tolist())
     add_rows("plants", [_labels_row(plant) for plant in skeleton.plant_records] or None, 1)
-    if skeleton.has_file_axes:
+    if skeleton.has_explicit_axes:
         add_rows("axes", [_axis_row(axis) for axis in skeleton.axes], 1)
         add_rows("edge_axis", skeleton.edge_axis.tolist())
     add("metadata", dict(skeleton.metadata), if_given=bool(skeleton.metadata))
@@ -160,7 +160,7 @@ def _axis_row(axis: Axis) -> dict[str, Any]:
     return row | _labels_row(axis)
 
 
-def _function_row(function: Function) -> dict[str, Any]:
+def _function_row(function: AxisFunction) -> dict[str, Any]:
     row: dict[str, Any] = {"name": function.name, "samples": _null_for_nan(function.samples)}
     row |= {"domain": function.domain, "origin": function.origin}
     if function.positions is not None:

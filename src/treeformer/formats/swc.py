@@ -93,7 +93,7 @@ def read(path: Path) -> Skeleton:
 def write(skeleton: Skeleton, path: Path) -> None:
     """Write an SWC file, nodes in their own order where each parent stands before its children, else by depth.
 
-    Scores, axes, plants and the picture are not held by SWC and left out; cycles are an error.
+    Scores, axes, plants and the image are not held by SWC and left out; cycles are an error.
     """
     if not skeleton.is_forest:
         raise FormatError(f"{path.name}: SWC holds trees, and this skeleton has a cycle")

@@ -53,7 +53,7 @@ def parse_xml(path: Path, root: str | None = None) -> Element:
     except DefusedXmlException:
         raise FormatError(f"{path.name}: declares XML entities, which are refused as unsafe") from None
     except ParseError as error:
-        what = "is cut short" if error.code in _CUT_SHORT and builder.begun else "is not well-formed XML"
+        what = "is cut short" if error.code in _CUT_SHORT and builder.active else "is not well-formed XML"
         raise FormatError(f"{path.name}: {what} ({error})") from None
     except (ValueError, LookupError) as error:  # an encoding that is unknown, or not the one declared
         raise FormatError(f"{path.name}: is not readable as XML ({error})") from None
@@ -65,14 +65,14 @@ class _Builder(TreeBuilder):
 
     def __init__(self, file_name: str, root: str | None) -> None:
         super().__init__()
-        self.begun = False
+        self.active = False
         self._file_name = file_name
         self._root = root
         self._depth = 0
 
     def start(self, tag: Any, attrs: dict[Any, Any], /) -> Element:
-        if not self.begun:
-            self.begun = True
+        if not self.active:
+            self.active = True
             if self._root is not None and local_name(tag) != self._root:
                 raise FormatError(f"{self._file_name}: the root element is <{local_name(tag)}>, not <{self._root}>")
         self._depth += 1

@@ -4,7 +4,7 @@ config.json        what kind of network, which input it takes, the thresholds tu
 model.safetensors  the weights: matrices and kernels float16, vectors float32
 model.onnx         the graph; its weights are bytes of model.safetensors, so that they are stored once
 model-int8.onnx    the same with convolutions in 8 bits, of the same weights; not every model has it
-card.md            what it was trained on, figures, limits, licence
+card.md            what it was trained on, figures, limits, license
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from treeformer._util.files import whole_file
+from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 
@@ -30,6 +30,8 @@ Precision = Literal["auto", "float32", "int8"]
 DEFAULT = "default"
 DEFAULT_FOLDER = Path(__file__).parents[1] / "weights" / DEFAULT
 LARGEST_CONFIG_BYTES = 1_000_000
+# Settings that folders of earlier versions call differently.
+FORMER_NAMES = {"candidate_score": "candidate_threshold", "peak_heat": "min_peak_heat"}
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")  # "owner/model"
 
 
@@ -43,16 +45,16 @@ class ModelSettings:
 
     architecture: str  # the kind of network: "TreeFormer"
     settings: Mapping[str, Any]  # of the network, as its config dataclass gives them
-    input_size: int = 512  # side of the square picture that the graph takes, px
-    working_size: int = 512  # the longer side that a picture is scaled to before it is cut into tiles, px
+    input_size: int = 512  # side of the square image that the graph takes, px
+    working_size: int = 512  # the longer side that an image is scaled to before it is cut into tiles, px
     node_threshold: float = 0.5  # least probability of a node …
     root_threshold: float = 0.5  # … and of a further plant's root
-    candidate_score: float = 0.25  # tokens of a lower node score do not leave the network; at most node_threshold
-    peak_heat: float = 0.0  # no token begins at a colder peak of the heat map; 0: there are always as many
+    candidate_threshold: float = 0.25  # tokens of a lower node score do not leave the network; at most node_threshold
+    min_peak_heat: float = 0.0  # no token begins at a colder peak of the heat map; 0: there are always as many
 
     @property
     def tile_step(self) -> int:
-        """Tiles of a large picture begin at multiples of this, px: the spacing of the network's grid, if it has one."""
+        """Tiles of a large image begin at multiples of this, px: the spacing of the network's grid, if it has one."""
         spacing = self.settings.get("grid_px", 0)
         return max(1, round(spacing)) if isinstance(spacing, int | float) and math.isfinite(spacing) else 1
 
@@ -62,12 +64,12 @@ class ModelSettings:
         for name in ("input_size", "working_size"):
             if getattr(self, name) < 1:
                 raise ModelFolderError(f"{name} is {getattr(self, name)}, at least 1 px is needed")
-        for name in ("node_threshold", "root_threshold", "candidate_score", "peak_heat"):
+        for name in ("node_threshold", "root_threshold", "candidate_threshold", "min_peak_heat"):
             if not 0 <= getattr(self, name) <= 1:  # NaN is not
                 raise ModelFolderError(f"{name} is {getattr(self, name)}, a probability is needed")
-        if self.candidate_score > self.node_threshold:
+        if self.candidate_threshold > self.node_threshold:
             raise ModelFolderError(
-                f"candidate_score {self.candidate_score} is above node_threshold {self.node_threshold}"
+                f"candidate_threshold {self.candidate_threshold} is above node_threshold {self.node_threshold}"
             )
 
 
@@ -155,7 +157,7 @@ def write_config(folder: Path, settings: ModelSettings) -> ModelFolder:
     """Write config.json for a folder whose weights and graph are in place, with their hashes."""
     hashes = {file: sha256(folder / file) for file in (WEIGHTS, GRAPH, INT8_GRAPH) if (folder / file).exists()}
     document = {"format_version": FORMAT_VERSION, **asdict(settings), "sha256": hashes}
-    with whole_file(folder / CONFIG) as temporary:
+    with atomic_write(folder / CONFIG) as temporary:
         temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return ModelFolder(folder, settings, hashes)
 
@@ -208,6 +210,7 @@ def _parse(document: object) -> tuple[ModelSettings, dict[str, str]]:
     version = document.get("format_version")
     if version != FORMAT_VERSION or isinstance(version, bool):
         raise ModelFolderError(f"format_version is {version!r}, this treeformer reads {FORMAT_VERSION}")
+    document = {FORMER_NAMES.get(str(name), str(name)): value for name, value in document.items()}
     names = {entry.name for entry in fields(ModelSettings)}
     for name in sorted(document.keys() - names - {"format_version", "sha256"}):
         raise ModelFolderError(f"unknown setting {name!r}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeformer._util.files import whole_file
+from treeformer._util.files import atomic_write
 from treeformer.errors import FormatError
 
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -94,7 +94,7 @@ def write(
         offset += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with whole_file(path) as temporary, temporary.open("wb") as file:
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
         for array in arrays.values():

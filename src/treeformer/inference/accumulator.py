@@ -8,12 +8,12 @@ import numpy as np
 
 from treeformer._util.arrays import FloatArray
 from treeformer.decoding.decode import decode, decode_pairs
-from treeformer.decoding.duplicates import without_doubles
+from treeformer.decoding.duplicates import suppress_duplicates
 from treeformer.decoding.postprocess import PLACE_DIGITS, postprocess
 from treeformer.inference import tiles
 from treeformer.inference.engine import RawPrediction
-from treeformer.inference.options import Options
-from treeformer.inference.tiles import Graph, Tile
+from treeformer.inference.options import PredictionOptions
+from treeformer.inference.tiles import Tile, TileGraph
 from treeformer.skeleton import Skeleton
 
 # Of so many tiles all edges are kept until someone has time for them, 256 kB each at most; then the likely ones alone.
@@ -21,33 +21,33 @@ MOST_WITH_ALL_EDGES = 32
 
 
 @dataclass
-class Decoding:
-    """What is known of a picture while its tiles come in, and what it takes to make its skeleton; no pixels.
+class TileAccumulator:
+    """What is known of an image while its tiles come in, and what it takes to make its skeleton; no pixels.
 
     Attributes:
         original_size, scaled_size: (width, height) px.
     """
 
-    options: Options
+    options: PredictionOptions
     original_size: tuple[int, int]
     scaled_size: tuple[int, int]
     tiles: list[Tile]
     image_name: str | None
-    graphs: list[Graph] = field(default_factory=list)  # of the first tiles, where there are several
+    graphs: list[TileGraph] = field(default_factory=list)  # of the first tiles, where there are several
     numbers: list[tuple[FloatArray, ...]] = field(default_factory=list)  # of the next ones: all edges of likely nodes
 
     def add(self, raw: RawPrediction, row: int) -> None:
-        """Take one picture of a batch as the next tile; quick, until there are many."""
+        """Take one image of a batch as the next tile; quick, until there are many."""
         tile = self.tiles[len(self.graphs) + len(self.numbers)]
         score, points, cost, logit = (array[row] for array in raw)
-        least_score = self.options.node_threshold if len(self.tiles) == 1 else self.options.least_score
-        kept = np.flatnonzero((score >= least_score) & tiles.inside(points, *tile.size))
+        min_score = self.options.node_threshold if len(self.tiles) == 1 else self.options.min_score
+        kept = np.flatnonzero((score >= min_score) & tiles.inside(points, *tile.size))
         self.numbers.append((score[kept], points[kept], cost[kept[:, None], kept], logit[kept]))
         if len(self.numbers) > MOST_WITH_ALL_EDGES:
             self._make_graphs()
 
     def _make_graphs(self) -> None:
-        thresholds = {name: getattr(self.options, name) for name in ("least_score", "node_threshold")}
+        thresholds = {name: getattr(self.options, name) for name in ("min_score", "node_threshold")}
         for numbers in self.numbers:
             self.graphs.append(tiles.tile_graph(self.tiles[len(self.graphs)], *numbers, **thresholds))
         self.numbers.clear()
@@ -58,7 +58,7 @@ class Decoding:
         return len(self.graphs) + len(self.numbers) == len(self.tiles)
 
     def skeleton(self) -> Skeleton:
-        """The picture's skeleton, once all tiles are there."""
+        """The image's skeleton, once all tiles are there."""
         thresholds = {name: getattr(self.options, name) for name in ("node_threshold", "root_threshold")}
         scale = np.divide(self.original_size, self.scaled_size)
         if len(self.tiles) == 1:
@@ -72,7 +72,7 @@ class Decoding:
             pairs, pair_cost = graph.pairs, graph.pair_cost
         score, points, *rest = numbers
         found: Skeleton = tree_of(
-            without_doubles(score, points, pairs, pair_cost, self.options.node_threshold),
+            suppress_duplicates(score, points, pairs, pair_cost, self.options.node_threshold),
             (np.clip(points, 0.0, self.scaled_size) * scale).round(PLACE_DIGITS),
             *rest,
             **thresholds,

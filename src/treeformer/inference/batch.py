@@ -1,20 +1,21 @@
-"""Many pictures: which files are to be made of each, made one picture at a time, so that a stop leaves whole files."""
+"""Many images: which files are to be made of each, made one image at a time, so that a stop leaves whole files."""
 
 from __future__ import annotations
 
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treeformer import formats
-from treeformer._util.files import atomic_write_checked, files_below
+from treeformer._util.files import atomic_write_checked, list_files
 from treeformer._util.images import IMAGE_SUFFIXES, open_image
-from treeformer._util.pools import ahead, batches, process_pool
+from treeformer._util.pools import batches, prefetch_map, process_pool
+from treeformer._util.progress import ProgressCallback
 from treeformer.draw import draw
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.inference.predictor import Predictor
@@ -26,18 +27,18 @@ if TYPE_CHECKING:
 OVERLAY_ENDING = ".overlay.jpg"
 OVERLAY_LONGEST_PX = 2048
 OVERLAY_QUALITY = 90
-# Pictures whose files one process writes at a time.
+# Images whose files one process writes at a time.
 AT_ONCE = 4
 
 Result = Skeleton | TreeformerError
-Outcome = tuple[bool, str | None]  # of a picture: whether there is no plant in it, and a line where it failed
+Outcome = tuple[bool, str | None]  # of an image: whether there is no plant in it, and a line where it failed
 
 
 @dataclass(frozen=True)
-class Job:
-    """A picture and the files that are to be made of it: skeletons by format, our own JSON first, and an overlay."""
+class ImageJob:
+    """An image and the files that are to be made of it: skeletons by format, our own JSON first, and an overlay."""
 
-    picture: Path
+    image: Path
     skeletons: dict[str, Path]
     overlay: Path | None
 
@@ -57,7 +58,7 @@ class Job:
                 refused.append(str(error))
         if self.overlay is not None:
             try:
-                drawn = draw(open_image(self.picture, longest_px=OVERLAY_LONGEST_PX), skeleton)
+                drawn = draw(open_image(self.image, longest_px=OVERLAY_LONGEST_PX), skeleton)
                 with atomic_write_checked(self.overlay) as temporary:
                     drawn.save(temporary, quality=OVERLAY_QUALITY)
             except FormatError as error:
@@ -66,10 +67,12 @@ class Job:
             raise FormatError("; ".join(refused))
 
 
-def plan(sources: Sequence[Path], output: Path, other_formats: Sequence[str] = (), overlay: bool = False) -> list[Job]:
-    """What is to be made of the pictures named and of those in the folders named, at any depth.
+def plan(
+    sources: Sequence[Path], output: Path, other_formats: Sequence[str] = (), overlay: bool = False
+) -> list[ImageJob]:
+    """What is to be made of the images named and of those in the folders named, at any depth.
 
-    Results lie in `output` as the pictures lie below the folder that all of them share, so that two pictures of the
+    Results lie in `output` as the images lie below the folder that all of them share, so that two images of the
     same name never meet; where two differ in their suffix alone, or the results of two would have one name for another
     reason, the suffix stays in the names of their results. Names are compared as file systems do that ignore letter
     case, whether this one does or not.
@@ -78,20 +81,20 @@ def plan(sources: Sequence[Path], output: Path, other_formats: Sequence[str] = (
     for name in other_formats:
         suffix = formats.format_for_writing(Path(), name).suffixes[0]
         suffixes.setdefault(name, suffix if suffix not in suffixes.values() else f".{name}{suffix}")
-    named = (picture for source in sources for picture in _pictures(source, output))
-    # By their full names: one picture may be named in two ways, and ".." must not lead out of the output.
-    pictures = {os.path.normpath(picture.absolute()): picture for picture in named}
+    named = (image for source in sources for image in _images(source, output))
+    # By their full names: one image may be named in two ways, and ".." must not lead out of the output.
+    images = {os.path.normpath(image.absolute()): image for image in named}
     roots = [source if source.is_dir() else source.parent for source in sources]
     shared = os.path.commonpath([os.path.normpath(root.absolute()) for root in roots])
-    places = [output / os.path.relpath(picture, shared) for picture in pictures]
+    places = [output / os.path.relpath(image, shared) for image in images]
     stems = _distinct_stems(places, [*suffixes.values(), *([OVERLAY_ENDING] if overlay else [])])
     return [
-        Job(
-            picture,
+        ImageJob(
+            image,
             {format_: Path(stem + suffix) for format_, suffix in suffixes.items()},
             Path(stem + OVERLAY_ENDING) if overlay else None,
         )
-        for picture, stem in zip(pictures.values(), stems, strict=True)
+        for image, stem in zip(images.values(), stems, strict=True)
     ]
 
 
@@ -122,30 +125,30 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name.casefold())
 
 
-def _pictures(source: Path, output: Path) -> Iterator[Path]:
-    """The picture itself, or those in a folder at any depth, in order of name; never our own overlays."""
+def _images(source: Path, output: Path) -> Iterator[Path]:
+    """The image itself, or those in a folder at any depth, in order of name; never our own overlays."""
     if not source.is_dir():
         if not source.exists():
             raise FormatError(f"{source}: no such file")
         yield source
         return
     found = False
-    for file in files_below(source, without=output):
+    for file in list_files(source, without=output):
         if file.suffix.lower() in IMAGE_SUFFIXES and not file.name.endswith(OVERLAY_ENDING):
             found = True
             yield file
     if not found:
-        raise FormatError(f"{source}: no picture in this folder")
+        raise FormatError(f"{source}: no image in this folder")
 
 
-def check_no_annotation_is_lost(jobs: Sequence[Job]) -> None:
-    """An error where a result would replace a file beside its picture that no earlier run has left there.
+def check_no_annotation_is_lost(jobs: Sequence[ImageJob]) -> None:
+    """An error where a result would replace a file beside its image that no earlier run has left there.
 
-    Programs for annotation put `a.json` or `a.rsml` beside `a.jpg`, and so do data sets: with the pictures' own folder
-    as output a prediction would take the place of the truth.
+    Programs for annotation put `a.json` or `a.rsml` beside `a.jpg`, and so do data sets: with the images' own folder
+    as output a prediction would take the place of the ground truth.
     """
     for job in jobs:
-        there = [path for path in job.skeletons.values() if path.exists() and path.parent.samefile(job.picture.parent)]
+        there = [path for path in job.skeletons.values() if path.exists() and path.parent.samefile(job.image.parent)]
         if there and not _is_prediction(job.skeletons["json"]):
             raise FormatError(f"{there[0]}: is there, and no prediction: choose another folder for the results")
 
@@ -159,7 +162,7 @@ def _is_prediction(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What came of it: pictures predicted now, those of them without a plant, and a line for each failure."""
+    """What came of it: images predicted now, those of them without a plant, and a line for each failure."""
 
     predicted: int
     empty: tuple[Path, ...]
@@ -167,30 +170,30 @@ class BatchReport:
 
 
 def predict_files(
-    jobs: Sequence[Job],
+    jobs: Sequence[ImageJob],
     predictor: Predictor,
     *,
     workers: int = 2,
     processes: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: ProgressCallback | None = None,
     **options: Any,
 ) -> BatchReport:
-    """Predict each picture and write its files before the next one's; what fails is counted and the rest still done.
+    """Predict each image and write its files before the next one's; what fails is counted and the rest still done.
 
     Args:
         workers, processes: as for `Predictor.predict_many`. With processes, as many others write the files, of several
-            pictures at the same time.
-        progress: called with the number of pictures done and of all.
+            images at the same time.
+        progress: called with the number of images done and of all.
         options: further ones of `Predictor.predict_many`.
     """
     empty: list[Path] = []
     failures: list[str] = []
-    pictures = [job.picture for job in jobs]
-    with closing(predictor.predict_many(pictures, workers=workers, processes=processes, **options)) as results:
+    images = [job.image for job in jobs]
+    with closing(predictor.predict_many(images, workers=workers, processes=processes, **options)) as results:
         written = _written(zip(jobs, results, strict=True), workers if processes else 0)
         for done, (job, (is_empty, failure)) in enumerate(zip(jobs, written, strict=True), start=1):
             if is_empty:
-                empty.append(job.picture)
+                empty.append(job.image)
             if failure is not None:
                 failures.append(failure)
             if progress is not None:
@@ -198,21 +201,21 @@ def predict_files(
     return BatchReport(len(jobs) - len(failures), tuple(empty), tuple(failures))
 
 
-def _written(predicted: Iterable[tuple[Job, Result]], writers: int) -> Iterator[Outcome]:
-    """Write the files of each picture, here or in processes; the outcomes in order."""
+def _written(predicted: Iterable[tuple[ImageJob, Result]], writers: int) -> Iterator[Outcome]:
+    """Write the files of each image, here or in processes; the outcomes in order."""
     if writers == 0:
         yield from map(_write, predicted)
         return
     with process_pool(writers) as pool:
-        for outcomes in ahead(pool, _write_all, batches(predicted, AT_ONCE), writers):
+        for outcomes in prefetch_map(pool, _write_all, batches(predicted, AT_ONCE), writers):
             yield from outcomes
 
 
-def _write_all(predicted: list[tuple[Job, Result]]) -> list[Outcome]:
+def _write_all(predicted: list[tuple[ImageJob, Result]]) -> list[Outcome]:
     return [_write(one) for one in predicted]
 
 
-def _write(predicted: tuple[Job, Result]) -> Outcome:
+def _write(predicted: tuple[ImageJob, Result]) -> Outcome:
     job, result = predicted
     is_empty = isinstance(result, Skeleton) and len(result) == 0
     try:
@@ -220,12 +223,12 @@ def _write(predicted: tuple[Job, Result]) -> Outcome:
             raise result
         job.write(result)
     except TreeformerError as error:
-        return is_empty, f"{job.picture}: {str(error).removeprefix(f'{job.picture}: ')}"
+        return is_empty, f"{job.image}: {str(error).removeprefix(f'{job.image}: ')}"
     return is_empty, None
 
 
 def traits_of(
-    jobs: Sequence[Job], *, px_per_mm: float | None = None, progress: Callable[[int, int], None] | None = None
+    jobs: Sequence[ImageJob], *, px_per_mm: float | None = None, progress: ProgressCallback | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
     """One table of all skeletons that are there, those of earlier runs included, a row a plant; a line a failure."""
     from treeformer.traits import measure_files

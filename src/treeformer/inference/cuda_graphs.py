@@ -7,8 +7,8 @@ may wait for the device; between the three stages of `InferenceModel` the host d
 
 All recordings of an engine share one pool of memory and run in one stream, one after the other. A recording may thus
 overwrite what later ones gave, since their memory was free when it was made, but never what earlier ones gave, which is
-held. That is safe: `see` is recorded before the `find` and `relate` that read its levels, `find` writes into memory of
-its own outside the pool, and what `relate` gives is copied before the next recording starts.
+held. That is safe: `encode` is recorded before the `decode_tokens` and `predict_edges` that read its levels, `decode_tokens` writes into memory of
+its own outside the pool, and what `predict_edges` gives is copied before the next recording starts.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from treeformer.models.inference_model import (
     groups,
     picked,
 )
-from treeformer.models.treeformer import FEWEST_TOKENS, Seen
+from treeformer.models.treeformer import FEWEST_TOKENS, Features
 
 PLAIN_USES = 2  # of a shape before it is recorded: recording takes as long as several of them
 WARM_UP = 2  # runs before a recording: what is chosen or allocated on first use has to be there
 MOST_RECORDINGS = 160  # further shapes are not recorded
 # Tokens and candidates are multiples of these; pairs grow with the square of the candidates. The first is a multiple of
-# the second, so that there are never more candidates than tokens. A few pictures do not keep a GPU busy: coarser steps
+# the second, so that there are never more candidates than tokens. A few images do not keep a GPU busy: coarser steps
 # cost them nothing, and a camera has all its recordings sooner.
 STEPS, COARSE_STEPS = (16, 8), (32, 32)
 WHOLE_BATCH = 64  # batches up to this are filled up to a power of two, larger ones to a multiple
 
 
-class Recording:
+class CudaGraph:
     """A stage as a CUDA graph, on the current device.
 
     Args:
@@ -51,7 +51,7 @@ class Recording:
         before: a recording to share memory with; what one stream has set free can only be had by the same one.
     """
 
-    def __init__(self, stage: Callable[[], Any], before: Recording | None) -> None:
+    def __init__(self, stage: Callable[[], Any], before: CudaGraph | None) -> None:
         self.stream = stream = before.stream if before else torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -62,7 +62,7 @@ class Recording:
         pool = before.graph.pool() if before else None
         with ExitStack() as recording:
             # torch now makes tensors that all graphs of a process share: those of inference mode would keep training
-            # from recording later. Other threads, which gather the next pictures, may go on meanwhile.
+            # from recording later. Other threads, which gather the next images, may go on meanwhile.
             with torch.inference_mode(False):
                 recording.enter_context(
                     torch.cuda.graph(self.graph, pool=pool, stream=stream, capture_error_mode="thread_local")
@@ -79,14 +79,14 @@ class _Replayable(Protocol):
     def replay(self) -> Any: ...
 
 
-class Recorder:
+class CudaGraphCache:
     """The recordings of an engine: of every stage and shape, from its third use on.
 
     Args:
         record: makes a recording, from a stage and an earlier recording; tests have one for the CPU.
     """
 
-    def __init__(self, record: Callable[[Callable[[], Any], Any], _Replayable] = Recording) -> None:
+    def __init__(self, record: Callable[[Callable[[], Any], Any], _Replayable] = CudaGraph) -> None:
         self._record = record
         self._uses: Counter[Any] = Counter()
         self._kept: dict[Any, _Replayable] = {}
@@ -116,7 +116,7 @@ class Recorder:
         return self._kept[key].replay() if self.has(key, stage) else stage()
 
 
-class RecordedInference:
+class CudaGraphInference:
     """`InferenceModel.in_groups` by recordings.
 
     Args:
@@ -124,8 +124,8 @@ class RecordedInference:
         recorder: keeps the recordings.
     """
 
-    def __init__(self, model: InferenceModel, recorder: Recorder | None = None) -> None:
-        self.model, self.recorder = model, Recorder() if recorder is None else recorder
+    def __init__(self, model: InferenceModel, recorder: CudaGraphCache | None = None) -> None:
+        self.model, self.recorder = model, CudaGraphCache() if recorder is None else recorder
         self._batches: dict[tuple[int, ...], _Batch] = {}
 
     def in_groups(self, images: Tensor) -> Iterator[tuple[list[int], Candidates]]:
@@ -139,47 +139,49 @@ class RecordedInference:
             yield from self.model.in_groups(images)
             return
         batch.images[:count].copy_(images)
-        token_count = max(batch.see()[:count])
-        candidates = batch.find(token_count)[:count]
-        yield from batch.relate(groups(candidates))
+        token_count = max(batch.encode()[:count])
+        candidates = batch.decode_tokens(token_count)[:count]
+        yield from batch.predict_edges(groups(candidates))
 
 
 class _Batch:
     """The memory of batches of one shape, and the three stages; the others read what the recorded first one gave.
 
     Args:
-        images: (B,S,S,3) uint8, to be filled; rows that are not needed may hold any pictures.
+        images: (B,S,S,3) uint8, to be filled; rows that are not needed may hold any images.
     """
 
-    def __init__(self, model: InferenceModel, recorder: Recorder, images: Tensor) -> None:
+    def __init__(self, model: InferenceModel, recorder: CudaGraphCache, images: Tensor) -> None:
         self.model, self.recorder, self.images = model, recorder, images
         self.most = model.model.config.tokens
         self.token_step, self.candidate_step = STEPS if len(images) >= GROUP else COARSE_STEPS
         self.rows = torch.zeros(min(len(images), GROUP), dtype=torch.int64, device=images.device)
-        self.ranked: list[Tensor] = []  # as in `Ranked`, for as many tokens as there can be; filled by `find`
+        self.ranked: list[Tensor] = []  # as in `Ranked`, for as many tokens as there can be; filled by `decode_tokens`
         self.relation = self.count = torch.empty(0)
 
     def is_recorded(self) -> bool:
-        return self.recorder.has(("see", self.images.shape), self._see)
+        return self.recorder.has(("encode", self.images.shape), self._encode)
 
-    def see(self) -> list[int]:
-        """The first stage; how many tokens each picture needs."""
-        (self.seen, self.begun), needed = self.recorder.run(("see", self.images.shape), self._see)
+    def encode(self) -> list[int]:
+        """The first stage; how many tokens each image needs."""
+        (self.features, self.active), needed = self.recorder.run(("encode", self.images.shape), self._encode)
         return [self.most] * len(self.images) if needed is None else needed.tolist()
 
-    def _see(self) -> tuple[tuple[Seen, Tensor | None], Tensor | None]:
-        seen, begun = self.model.see(self.images)
-        return (seen, begun), None if begun is None else begun.sum(1).clamp(min=FEWEST_TOKENS)
+    def _encode(self) -> tuple[tuple[Features, Tensor | None], Tensor | None]:
+        features, active = self.model.encode(self.images)
+        return (features, active), None if active is None else active.sum(1).clamp(min=FEWEST_TOKENS)
 
-    def find(self, token_count: int) -> list[int]:
-        """The second stage, for that many tokens at least; how many candidates each picture has."""
+    def decode_tokens(self, token_count: int) -> list[int]:
+        """The second stage, for that many tokens at least; how many candidates each image has."""
         token_count = rounded(token_count, self.token_step, self.most)
-        key = ("find", self.images.shape, token_count)
-        self.recorder.run(key, functools.partial(self._find, token_count))
+        key = ("decode_tokens", self.images.shape, token_count)
+        self.recorder.run(key, functools.partial(self._decode_tokens, token_count))
         return self.count.tolist()
 
-    def _find(self, token_count: int) -> None:
-        ranked, relation = self.model.find(self.seen, None if self.begun is None else self.begun[:, :token_count])
+    def _decode_tokens(self, token_count: int) -> None:
+        ranked, relation = self.model.decode_tokens(
+            self.features, None if self.active is None else self.active[:, :token_count]
+        )
         count = candidate_count(ranked.score)
         if not self.ranked:  # never while it is recorded: a shape is not recorded at its first use
             self.ranked = [part.new_zeros(len(part), self.most, *part.shape[2:]) for part in ranked]
@@ -189,24 +191,26 @@ class _Batch:
         self.relation.copy_(relation)
         self.count.copy_(count)
 
-    def relate(self, grouped: list[tuple[list[int], int]]) -> Iterator[tuple[list[int], Candidates]]:
-        """The third stage, group by group: the numbers of its pictures, and the most candidates that one has."""
+    def predict_edges(self, grouped: list[tuple[list[int], int]]) -> Iterator[tuple[list[int], Candidates]]:
+        """The third stage, group by group: the numbers of its images, and the most candidates that one has."""
         size = len(self.rows)
         filled = torch.tensor([rows + rows[:1] * (size - len(rows)) for rows, _ in grouped])
         for (rows, count), on_device in zip(grouped, filled.to(self.rows.device), strict=True):
             self.rows.copy_(on_device)
             wide = rounded(count, self.candidate_step, self.most)
-            key = ("relate", self.images.shape, wide)
-            score, points, cost, root = self.recorder.run(key, functools.partial(self._relate, wide))
+            key = ("predict_edges", self.images.shape, wide)
+            score, points, cost, root = self.recorder.run(key, functools.partial(self._predict_edges, wide))
             own = slice(len(rows)), slice(count)
             yield rows, (score[own], points[own], cost[(*own, own[1])], root[own])
 
-    def _relate(self, count: int) -> Candidates:
-        return self.model.relate(*picked(Ranked(*self.ranked), self.relation, self.seen.levels[0], self.rows, count))
+    def _predict_edges(self, count: int) -> Candidates:
+        return self.model.predict_edges(
+            *picked(Ranked(*self.ranked), self.relation, self.features.levels[0], self.rows, count)
+        )
 
 
 def full_size(count: int) -> int:
-    """The size of the batch that `count` pictures are filled up to."""
+    """The size of the batch that `count` images are filled up to."""
     if count <= WHOLE_BATCH:
         return 1 << (count - 1).bit_length()
     return rounded(count, WHOLE_BATCH)

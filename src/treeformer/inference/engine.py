@@ -12,10 +12,10 @@ from treeformer.errors import TreeformerError
 
 
 class RawPrediction(NamedTuple):
-    """A network's numbers for B pictures: K candidates each, the likeliest first. K differs from call to call.
+    """A network's numbers for B images: K candidates each, the likeliest first. K differs from call to call.
 
-    K is the largest number of nodes above the model's candidate score in a picture of the batch (at least 2); what
-    follows after a picture's own candidates has a lower score and means nothing.
+    K is the largest number of nodes above the model's candidate score in an image of the batch (at least 2); what
+    follows after an image's own candidates has a lower score and means nothing.
     """
 
     node_score: NDArray[np.float32]  # (B,K) probabilities
@@ -44,5 +44,5 @@ def check_input(images: NDArray[Any], side: int) -> None:
     """Complain about anything but (B,side,side,3) uint8."""
     if images.ndim != 4 or images.shape[1:] != (side, side, 3) or images.dtype != np.uint8 or not len(images):
         raise TreeformerError(
-            f"pictures of shape {images.shape} and type {images.dtype}; (B,{side},{side},3) of uint8 is needed"
+            f"images of shape {images.shape} and type {images.dtype}; (B,{side},{side},3) of uint8 is needed"
         )

@@ -17,7 +17,7 @@ class OnnxEngine:
 
     Args:
         folder: an opened model.
-        threads: that work on one picture; by default as many as the process may use.
+        threads: that work on one image; by default as many as the process may use.
         precision: of the convolutions; "auto" is int8 where the model has it.
     """
 
@@ -34,7 +34,7 @@ class OnnxEngine:
         options.log_severity_level = 3
         # Looking for buffers to reuse is quadratic in the nodes: two thirds of the loading time, and nothing saved.
         options.enable_mem_reuse = False
-        # Threads that wait sleep: on a machine with other work, spinning made a picture take a third longer.
+        # Threads that wait sleep: on a machine with other work, spinning made an image take a third longer.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
@@ -42,7 +42,7 @@ class OnnxEngine:
             raise TreeformerError(f"{graph}: {_first_line(error)}") from None
 
     def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
-        """Predict (B,S,S,3) RGB pictures."""
+        """Predict (B,S,S,3) RGB images."""
         check_input(images, self.input_size)
         return RawPrediction(*self._session.run(None, {"images": images}))
 

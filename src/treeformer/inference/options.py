@@ -15,37 +15,35 @@ LEAST_SCORE = float(np.finfo(np.float32).tiny)
 WorkingSize = int | Literal["full"] | None
 
 
-class Options:
+class PredictionOptions:
     """What was asked for, checked, with the model's own values where nothing was.
 
     Attributes:
-        working_px: the length that longer pictures are reduced to; None: never.
+        working_px: the length that longer images are reduced to; None: never.
         node_threshold: least confidence of a node in the tree; the model's candidates have no lower one.
-        least_score: least score of a candidate in one tile.
+        min_score: least score of a candidate in one tile.
         edge_threshold: least confidence of an edge; 0 keeps the spanning tree whole.
         unsure_plants: whether a plant may stay without a single node that is likelier than not.
         tile_step: tiles begin at multiples of it, px.
     """
 
     def __init__(
-        self, model: ModelFolder, working_size: WorkingSize, plants: int | None, min_confidence: float | None
+        self, model: ModelFolder, working_size: WorkingSize, single_plant: bool, min_confidence: float | None
     ) -> None:
         settings = model.config
         if isinstance(working_size, int) and working_size < 1:
             raise TreeformerError(f"the working size must be a positive number of pixels, not {working_size}")
         if isinstance(working_size, str) and working_size != "full":
             raise TreeformerError(f"the working size is a number of pixels or 'full', not {working_size!r}")
-        if plants not in (None, 1):
-            raise TreeformerError(f"plants can be 1, for one tree, or left out, not {plants}")
         if min_confidence is not None and not 0 <= min_confidence <= 1:
             raise TreeformerError(f"the least confidence must lie between 0 and 1, not {min_confidence}")
         wanted = settings.working_size if working_size is None else working_size
         self.working_px = None if isinstance(wanted, str) else wanted
         asked = settings.node_threshold if min_confidence is None else min_confidence
-        self.least_score = max(settings.candidate_score, LEAST_SCORE)
-        self.node_threshold = max(asked, self.least_score)
+        self.min_score = max(settings.candidate_threshold, LEAST_SCORE)
+        self.node_threshold = max(asked, self.min_score)
         self.root_threshold = settings.root_threshold
-        self.single_plant = plants == 1
+        self.single_plant = single_plant
         self.tile_step = settings.tile_step
         self.edge_threshold = 0.0 if self.single_plant else min_confidence or 0.0
         self.unsure_plants = min_confidence is not None

@@ -8,36 +8,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from treeformer._util.images import Picture, Pixels, Source, open_picture
+from treeformer._util.arrays import ImageArray
+from treeformer._util.images import ImageSource, LazyImage, open_lazy
 from treeformer.errors import TreeformerError
 from treeformer.inference import tiles
-from treeformer.inference.accumulator import Decoding
-from treeformer.inference.options import Options
+from treeformer.inference.accumulator import TileAccumulator
+from treeformer.inference.options import PredictionOptions
 
 
 @dataclass
-class PictureTask:
-    """A picture that is to be predicted; `first` is the first tile's input, ready."""
+class PreparedImage:
+    """An image that is to be predicted; `first` is the first tile's input, ready."""
 
-    picture: Picture | None  # None where the first tile is all of it
-    decoding: Decoding
+    image: LazyImage | None  # None where the first tile is all of it
+    decoding: TileAccumulator
     side: int  # of the engine's input
-    first: Pixels
+    first: ImageArray
 
-    def inputs(self) -> Iterator[Pixels]:
+    def inputs(self) -> Iterator[ImageArray]:
         """(side, side, 3) of each tile, one at a time."""
         yield self.first
         for tile in self.decoding.tiles[1:]:
-            assert self.picture is not None
-            yield tiles.cut(self.picture, tile, self.side)
+            assert self.image is not None
+            yield tiles.cut(self.image, tile, self.side)
 
 
 class TooLargeError(Exception):
-    """A picture is larger than was asked for; none of its pixels has been read."""
+    """An image is larger than was asked for; none of its pixels has been read."""
 
 
-def begin(image: Source, options: Options, side: int, most_pixels: float = math.inf) -> PictureTask:
-    """Open a picture and plan its tiles of `side` px; TooLargeError where it has more pixels at its working size."""
+def begin(image: ImageSource, options: PredictionOptions, side: int, most_pixels: float = math.inf) -> PreparedImage:
+    """Open an image and plan its tiles of `side` px; TooLargeError where it has more pixels at its working size."""
 
     def scale(size: tuple[int, int]) -> float:
         factor = tiles.working_scale(size, options.working_px, side)
@@ -45,18 +46,18 @@ def begin(image: Source, options: Options, side: int, most_pixels: float = math.
             raise TooLargeError
         return factor
 
-    picture = open_picture(image, scale)
+    opened = open_lazy(image, scale)
     name = Path(image).name if isinstance(image, str | os.PathLike) else None
-    grid = tiles.tile_grid(picture.size, side, options.tile_step)
-    decoding = Decoding(options, picture.original_size, picture.size, grid, name)
-    first = tiles.cut(picture, grid[0], side)
-    return PictureTask(picture if len(grid) > 1 else None, decoding, side, first)
+    grid = tiles.tile_grid(opened.size, side, options.tile_step)
+    decoding = TileAccumulator(options, opened.original_size, opened.size, grid, name)
+    first = tiles.cut(opened, grid[0], side)
+    return PreparedImage(opened if len(grid) > 1 else None, decoding, side, first)
 
 
-def begin_or_error(
-    image: Source, options: Options, side: int, most_pixels: float = math.inf
-) -> PictureTask | TreeformerError:
-    """As `begin`, with the error as a value where the picture cannot be read."""
+def try_prepare(
+    image: ImageSource, options: PredictionOptions, side: int, most_pixels: float = math.inf
+) -> PreparedImage | TreeformerError:
+    """As `begin`, with the error as a value where the image cannot be read."""
     try:
         return begin(image, options, side, most_pixels)
     except TreeformerError as error:

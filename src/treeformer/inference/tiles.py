@@ -1,9 +1,9 @@
-"""Pictures of any size through a network of one size: the scale, the tiles, and one graph out of what the tiles say.
+"""Images of any size through a network of one size: the scale, the tiles, and one graph out of what the tiles say.
 
-A picture is scaled, and where it is then larger than the network's input it is cut into tiles that overlap. A tile
+An image is scaled, and where it is then larger than the network's input it is cut into tiles that overlap. A tile
 cannot know how a plant goes on beyond its border, so every tile has a part of its own, up to the middle of each
 overlap, and its word weighs less towards its inner borders. `merge` makes one graph of all of them, and
-`treeformer.decoding.decode.decode_pairs` finds one spanning tree over the whole picture.
+`treeformer.decoding.decode.decode_pairs` finds one spanning tree over the whole image.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from treeformer._util.arrays import FloatArray, IntArray
-from treeformer._util.images import Picture, Pixels
+from treeformer._util.arrays import FloatArray, ImageArray, IntArray
+from treeformer._util.images import LazyImage
 from treeformer.decoding.decode import LARGEST, bounded
 from treeformer.decoding.spanning import minimum_spanning_tree
 
-# Neighbouring tiles share at least this much, px.
+# Neighboring tiles share at least this much, px.
 OVERLAP_PX = 128
 # Nodes of two tiles at most this far apart may be one: both tiles have them in the same place, but for their errors.
 MERGE_RADIUS_PX = 6.0
 # Of each node of a tile so many of its cheapest edges are kept, and the tile's own spanning tree.
 PAIRS_A_NODE = 12
-# A node this far outside the picture, in the padding, is taken to be on its border; one farther out is none.
+# A node this far outside the image, in the padding, is taken to be on its border; one farther out is none.
 OUTSIDE_PX = 4.0
 # This near to an inner border a tile is not believed: it sees ends where lines are cut.
 BLIND_PX = 16
@@ -34,9 +34,9 @@ LEAST_WEIGHT = 1e-3
 
 
 def working_scale(size: tuple[int, int], working_size: int | None, input_size: int) -> float:
-    """The factor by which the sides of a picture of (width, height) px are multiplied before it is cut into tiles.
+    """The factor by which the sides of an image of (width, height) px are multiplied before it is cut into tiles.
 
-    Pictures longer than `working_size` are reduced to it (None: never); pictures shorter than the network's input are
+    Images longer than `working_size` are reduced to it (None: never); images shorter than the network's input are
     enlarged to it; others stay as they are.
 
     >>> working_scale((4000, 3000), 1000, 512), working_scale((128, 64), 1000, 512), working_scale((800, 9), 1000, 512)
@@ -48,7 +48,7 @@ def working_scale(size: tuple[int, int], working_size: int | None, input_size: i
 
 
 class Tile(NamedTuple):
-    """A part of the scaled picture: what is cut out, px, and the part of it whose nodes are the tile's own."""
+    """A part of the scaled image: what is cut out, px, and the part of it whose nodes are the tile's own."""
 
     left: int
     top: int
@@ -85,9 +85,9 @@ class Tile(NamedTuple):
 
 
 def tile_grid(size: tuple[int, int], side: int, step: int = 1) -> list[Tile]:
-    """Tiles of at most `side` px that cover a picture of (width, height) px, row by row, at about equal distances.
+    """Tiles of at most `side` px that cover an image of (width, height) px, row by row, at about equal distances.
 
-    step: tiles begin at multiples of it. Where a network puts nodes on the lines of a grid (`Skeleton.cross_grid`),
+    step: tiles begin at multiples of it. Where a network puts nodes on the lines of a grid (`Skeleton.sample_at_grid_crossings`),
     tiles that begin at multiples of its spacing have them in the same places.
 
     >>> [(tile.left, tile.right) for tile in tile_grid((1000, 300), 512)]
@@ -113,9 +113,9 @@ def _intervals(length: int, side: int, step: int) -> list[tuple[int, int, float,
     return list(zip(first, last, [-np.inf, *seams], [*seams, np.inf], strict=True))
 
 
-def cut(picture: Picture, tile: Tile, side: int) -> Pixels:
-    """(side, side, 3) RGB of a tile; where the picture ends, the median colour of the picture's border there."""
-    pixels = picture.part((tile.left, tile.top, tile.right, tile.bottom))
+def cut(image: LazyImage, tile: Tile, side: int) -> ImageArray:
+    """(side, side, 3) RGB of a tile; where the image ends, the median color of the image's border there."""
+    pixels = image.part((tile.left, tile.top, tile.right, tile.bottom))
     height, width = pixels.shape[:2]
     if (height, width) == (side, side):
         return pixels
@@ -127,16 +127,16 @@ def cut(picture: Picture, tile: Tile, side: int) -> Pixels:
 
 
 def inside(points: FloatArray, width: int, height: int) -> NDArray[np.bool_]:
-    """(K,) whether points (K,2) of an input lie in its picture of so many px, or almost; False for NaN."""
+    """(K,) whether points (K,2) of an input lie in its image of so many px, or almost; False for NaN."""
     x, y = points[:, 0] + OUTSIDE_PX, points[:, 1] + OUTSIDE_PX
     return (x >= 0) & (x <= width + 2 * OUTSIDE_PX) & (y >= 0) & (y <= height + 2 * OUTSIDE_PX)
 
 
-class Graph(NamedTuple):
+class TileGraph(NamedTuple):
     """Nodes, and the edges that are known among them; what `treeformer.decoding.decode.decode_pairs` takes."""
 
     node_score: FloatArray  # (K,)
-    points: FloatArray  # (K,2) px of the scaled picture
+    points: FloatArray  # (K,2) px of the scaled image
     pairs: IntArray  # (E,2), i < j, rising
     pair_cost: FloatArray  # (E,)
     root_logit: FloatArray  # (K,)
@@ -149,9 +149,9 @@ def tile_graph(
     edge_cost: FloatArray,
     root_logit: FloatArray,
     *,
-    least_score: float,
+    min_score: float,
     node_threshold: float,
-) -> Graph:
+) -> TileGraph:
     """What the network says of one tile: its candidates and the edges among them that may matter.
 
     That is each node's cheapest edges, and the spanning tree of the nodes above the threshold: without other tiles the
@@ -162,10 +162,10 @@ def tile_graph(
         points: (K,2) px of the input.
         edge_cost: (K,K).
         root_logit: (K,).
-        least_score: nodes below are left out.
+        min_score: nodes below are left out.
         node_threshold: nodes below take no part in the spanning tree.
     """
-    kept = np.flatnonzero((node_score >= least_score) & inside(points, *tile.size))
+    kept = np.flatnonzero((node_score >= min_score) & inside(points, *tile.size))
     score = node_score[kept].astype(np.float64)
     cost = bounded(edge_cost[np.ix_(kept, kept)].astype(np.float64), nan=LARGEST)
     cost = (cost + cost.T) / 2
@@ -179,11 +179,11 @@ def tile_graph(
     chosen[np.arange(len(kept))[:, None], cheapest] = True
     pairs = np.argwhere(np.triu(chosen | chosen.T, 1))
     logit = bounded(root_logit[kept].astype(np.float64), nan=-LARGEST)
-    return Graph(score, place, pairs, cost[pairs[:, 0], pairs[:, 1]], logit)
+    return TileGraph(score, place, pairs, cost[pairs[:, 0], pairs[:, 1]], logit)
 
 
-def merge(tiles: Sequence[Tile], graphs: Sequence[Graph]) -> Graph:
-    """One graph of the whole picture.
+def merge(tiles: Sequence[Tile], graphs: Sequence[TileGraph]) -> TileGraph:
+    """One graph of the whole image.
 
     Nodes of different tiles that are each other's nearest within the merge radius are one node, never two of the
     same tile. A node stays if it lies in its tile's own part, or if two tiles agree on it that both trust their eyes
@@ -217,7 +217,7 @@ def merge(tiles: Sequence[Tile], graphs: Sequence[Graph]) -> Graph:
     known = np.flatnonzero((ends[:, 0] >= 0) & (ends[:, 0] < ends[:, 1]))
     key, place = np.unique(ends[known, 0] * count + ends[known, 1], return_inverse=True)
     trust = weight[pairs[known, 0]] * weight[pairs[known, 1]]
-    return Graph(
+    return TileGraph(
         mean(score),
         np.stack([mean(points[:, 0]), mean(points[:, 1])], axis=1),
         np.stack(np.divmod(key, max(count, 1)), axis=1),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder
-from treeformer.inference.cuda_graphs import RecordedInference
+from treeformer.inference.cuda_graphs import CudaGraphInference
 from treeformer.inference.engine import RawPrediction, check_input
 from treeformer.models.export import load_weights
 from treeformer.models.inference_model import InferenceModel
@@ -43,17 +43,17 @@ class TorchEngine:
         self.device = str(self._device)
         self.name, self.input_size = f"torch {self.device}", folder.config.input_size
         self.preferred_batch = BATCH
-        self._model: InferenceModel | RecordedInference
-        self._model = InferenceModel(model.eval(), folder.config.candidate_score, folder.config.peak_heat)
+        self._model: InferenceModel | CudaGraphInference
+        self._model = InferenceModel(model.eval(), folder.config.candidate_threshold, folder.config.min_peak_heat)
         self._on_gpu = self._device.type == "cuda"
         if self._on_gpu:
             keep_rounded(model)
-            self._model = RecordedInference(self._model)
+            self._model = CudaGraphInference(self._model)
         self._one_at_a_time = threading.Lock()  # recordings always use the same memory
         self._process = os.getpid()
 
     def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
-        """Predict (B,S,S,3) RGB pictures."""
+        """Predict (B,S,S,3) RGB images."""
         check_input(images, self.input_size)
         if os.getpid() != self._process:  # torch would wait for ever for threads that were not forked, CUDA refuses
             raise TreeformerError("torch does not work in a forked process: spawn it, or use ONNX Runtime")

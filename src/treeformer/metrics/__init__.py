@@ -1,11 +1,11 @@
-"""Metrics of graphs in pictures: street mover's distance, TOPO, structure, and tables of whole sets.
+"""Metrics of graphs in images: street mover's distance, TOPO, structure, and tables of whole sets.
 
-Every metric is called as `metric(prediction, truth)` on two Skeletons with an `image_size`, or on two pairs
+Every metric is called as `metric(prediction, ground truth)` on two Skeletons with an `image_size`, or on two pairs
 (nodes, edges) of arrays with `image_size=(width, height)`. NumPy and SciPy alone; nothing is written or remembered.
 """
 
 from treeformer.metrics._inputs import Scores
-from treeformer.metrics.evaluation import Estimate, differences, evaluate_pair, summarise
+from treeformer.metrics.evaluation import Estimate, differences, evaluate_pair, summarize
 from treeformer.metrics.smd import street_mover_distance, street_mover_distance_paper
 from treeformer.metrics.structure import Structure, match_nodes, structure
 from treeformer.metrics.topo import topo
@@ -21,7 +21,7 @@ __all__ = [
     "street_mover_distance",
     "street_mover_distance_paper",
     "structure",
-    "summarise",
+    "summarize",
     "topo",
     "topo_paper",
 ]

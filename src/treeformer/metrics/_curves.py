@@ -13,7 +13,7 @@ import numpy as np
 
 from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.skeleton.branches import components, trace
-from treeformer.skeleton.traversal import walk_forest
+from treeformer.skeleton.traversal import traverse_forest
 
 # A chord shorter than this part of the curve above it is rounding noise, not a direction.
 CLOSED_CHORD = 1e-9
@@ -128,17 +128,17 @@ class Curves:
         pieces = components(self.ends, self.node_count)
         if len(self) != self.node_count - (pieces.max(initial=-1) + 1) or self.node_count > LARGEST_TABLE:
             return None
-        bases = np.unique(pieces, return_index=True)[1].astype(np.intp)
-        walk = walk_forest(self.ends, self.node_count, bases)
+        component_root = np.unique(pieces, return_index=True)[1].astype(np.intp)
+        traversal = traverse_forest(self.ends, self.node_count, component_root)
         rank = np.empty(self.node_count, dtype=np.intp)
-        rank[walk.order] = np.arange(self.node_count)
+        rank[traversal.order] = np.arange(self.node_count)
         # In the order of the walk: a node is as far from those before it as its parent is, and one branch more.
         table = np.full((self.node_count, self.node_count), np.inf)
-        for here, node in enumerate(walk.order):
+        for here, node in enumerate(traversal.order):
             table[here, here] = 0.0
-            if walk.parents[node] >= 0:
-                parent = rank[walk.parents[node]]
-                table[here, :here] = table[parent, :here] + self.length[walk.edge[node]]
+            if traversal.parents[node] >= 0:
+                parent = rank[traversal.parents[node]]
+                table[here, :here] = table[parent, :here] + self.length[traversal.edge[node]]
                 table[:here, here] = table[here, :here]
         return table[np.ix_(rank, rank)]
 

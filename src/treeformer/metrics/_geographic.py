@@ -1,8 +1,8 @@
 """Points as the paper's TOPO code holds them: degrees of latitude and longitude in single precision.
 
-The code was written for road maps. A point (x, y) of the picture, in 512ths of its sides, becomes the place x south
+The code was written for road maps. A point (x, y) of the image, in 512ths of its sides, becomes the place x south
 and y east of 41° N 71° W with 111,111 px a degree. There a float32 can only tell places apart that are 0.42 px (x)
-or 0.64 px (y) from each other, and every length and every sample inherits that grid. It moves the score of a picture
+or 0.64 px (y) from each other, and every length and every sample inherits that grid. It moves the score of an image
 by up to 0.015, which is the "float noise" of the released code; with it, the released scores come out to 0.001.
 """
 
@@ -54,7 +54,7 @@ def directions(a: Float32Array, b: Float32Array) -> Float32Array:
 
 
 @dataclass(frozen=True)
-class Map:
+class GeographicGraph:
     """A graph on the globe; edges run from the lower to the higher node."""
 
     place: Float32Array
@@ -62,8 +62,8 @@ class Map:
     direction: Float32Array
 
     @classmethod
-    def of(cls, graph: Skeleton, keypoints: bool, size: tuple[int, int]) -> Map:
-        """Of a skeleton in a picture of this size; without the nodes of degree 2 where only key points count."""
+    def of(cls, graph: Skeleton, keypoints: bool, size: tuple[int, int]) -> GeographicGraph:
+        """Of a skeleton in an image of this size; without the nodes of degree 2 where only keypoints count."""
         bare = Skeleton(graph.nodes, graph.edges)  # stated roots and axes would survive the contraction
         if keypoints:
             bare = bare.contract()

@@ -1,4 +1,4 @@
-"""What every metric takes: two skeletons of one picture, or their arrays; and the scores that some of them give."""
+"""What every metric takes: two skeletons of one image, or their arrays; and the scores that some of them give."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from treeformer.errors import SkeletonError
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.validation import image_size_pair
 
-Graph = Skeleton | tuple[ArrayLike, ArrayLike]
+GraphLike = Skeleton | tuple[ArrayLike, ArrayLike]
 """A Skeleton, or its arrays (nodes, edges): (N,2) coordinates in pixels and (E,2) node indices."""
 
 UNITS_PER_SIDE = 512
-"""The paper's pictures measure 512×512; every default length below is given in 1/512 of the longer side, the unit."""
+"""The paper's images measure 512×512; every default length below is given in 1/512 of the longer side, the unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Scores:
 
 
 def pair(
-    prediction: Graph, truth: Graph, image_size: tuple[int, int] | None
+    prediction: GraphLike, ground_truth: GraphLike, image_size: tuple[int, int] | None
 ) -> tuple[Skeleton, Skeleton, tuple[int, int]]:
-    """Both graphs as skeletons, and the size of the picture they share; one clear error where there is no such size."""
+    """Both graphs as skeletons, and the size of the image they share; one clear error where there is no such size."""
     size = image_size_pair(image_size)
-    for name, graph in (("prediction", prediction), ("truth", truth)):
+    for name, graph in (("prediction", prediction), ("ground truth", ground_truth)):
         if not isinstance(graph, Skeleton) or graph.image_size is None:
             continue
         if size is None:
@@ -49,11 +49,11 @@ def pair(
         elif size != graph.image_size:
             other = "image_size" if image_size is not None else "the prediction"
             raise SkeletonError(
-                f"the {name} belongs to a picture of {_times(graph.image_size)} pixels, {other} says {_times(size)}"
+                f"the {name} belongs to an image of {_times(graph.image_size)} pixels, {other} says {_times(size)}"
             )
     if size is None:
         raise SkeletonError("no image size: give skeletons that have one, or image_size=(width, height)")
-    return _skeleton(prediction, "prediction"), _skeleton(truth, "truth"), size
+    return _skeleton(prediction, "prediction"), _skeleton(ground_truth, "ground truth"), size
 
 
 def unit_px(image_size: tuple[int, int]) -> float:
@@ -70,7 +70,7 @@ def length_px(value: float | None, default_units: float, image_size: tuple[int, 
     return float(value)
 
 
-def _skeleton(graph: Graph, name: str) -> Skeleton:
+def _skeleton(graph: GraphLike, name: str) -> Skeleton:
     if isinstance(graph, Skeleton):
         return graph
     try:

@@ -1,6 +1,6 @@
 """Step 4 of the paper's TOPO score: how many samples of two walks can be paired one to one, for many walks at once.
 
-"Holes" lie on the truth, "marbles" on the prediction. A place is one complex number here, latitude and longitude in
+"Holes" lie on the ground truth, "marbles" on the prediction. A place is one complex number here, latitude and longitude in
 single precision, so that both are looked up at once, and a product with a conjugate turns into a line's own axes.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeformer._util.arrays import BoolArray, Float32Array, IntArray
-from treeformer.metrics._geographic import LATITUDE, LONGITUDE, Map, shrink
+from treeformer.metrics._geographic import LATITUDE, LONGITUDE, GeographicGraph, shrink
 from treeformer.metrics._matching import Matching, Pairs
 from treeformer.metrics._paper_walk import STEP, Walked
 from treeformer.metrics._rows import offsets, slots
@@ -38,25 +38,25 @@ MARBLES_AT_ONCE = 4096
 ZERO = np.float32(0)
 
 
-def near_edges(truth: Map, prediction: Map) -> tuple[IntArray, IntArray]:
+def near_edges(ground_truth: GeographicGraph, prediction: GeographicGraph) -> tuple[IntArray, IntArray]:
     """Which edges have samples that may be partners, in compressed rows (start, to).
 
-    to[start[e]:start[e + 1]] are the truth's edges of a like direction in the neighbourhood of the prediction's edge e.
+    to[start[e]:start[e + 1]] are the ground truth's edges of a like direction in the neighborhood of the prediction's edge e.
     """
     spare = np.array([SPARE_RADIUS, SPARE_RADIUS / EAST_DEGREE], dtype=np.float32)
-    low, high = (bound(truth.place[truth.edges], axis=1) for bound in (np.min, np.max))
+    low, high = (bound(ground_truth.place[ground_truth.edges], axis=1) for bound in (np.min, np.max))
     other_low, other_high = (bound(prediction.place[prediction.edges], axis=1) for bound in (np.min, np.max))
     near = []
-    for begin in range(0, len(truth.edges), EDGES_AT_ONCE):
+    for begin in range(0, len(ground_truth.edges), EDGES_AT_ONCE):
         some = slice(begin, begin + EDGES_AT_ONCE)
-        angle = np.float32(1) - np.abs(truth.direction[some] @ prediction.direction.T)
+        angle = np.float32(1) - np.abs(ground_truth.direction[some] @ prediction.direction.T)
         meets = angle < np.float32(MATCH_ANGLE)
         for axis in (0, 1):
             meets &= high[some, axis, None] + spare[axis] >= other_low[:, axis]
             meets &= low[some, axis, None] - spare[axis] <= other_high[:, axis]
         near.append(meets)
     edge, to = np.nonzero(np.concatenate(near).T)
-    ends, other_ends = (_flat(graph.place)[graph.edges[of]] for graph, of in ((prediction, edge), (truth, to)))
+    ends, other_ends = (_flat(graph.place)[graph.edges[of]] for graph, of in ((prediction, edge), (ground_truth, to)))
     meets = ~(_beside(ends, other_ends) | _beside(other_ends, ends))
     return offsets(np.bincount(edge[meets], minlength=len(prediction.edges))), to[meets]
 

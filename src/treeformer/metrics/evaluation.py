@@ -1,4 +1,4 @@
-"""Every metric of one picture, and the table of a whole set with confidence intervals."""
+"""Every metric of one image, and the table of a whole set with confidence intervals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from treeformer._util.arrays import FloatArray
 from treeformer.errors import TreeformerError
-from treeformer.metrics._inputs import Graph, Scores
+from treeformer.metrics._inputs import GraphLike, Scores
 from treeformer.metrics.smd import street_mover_distance, street_mover_distance_paper
 from treeformer.metrics.structure import structure
 from treeformer.metrics.topo import topo
@@ -25,27 +25,27 @@ CONFIDENCE = 0.95
 
 
 def evaluate_pair(
-    prediction: Graph,
-    truth: Graph,
+    prediction: GraphLike,
+    ground_truth: GraphLike,
     *,
     radius_px: float | None = None,
     image_size: tuple[int, int] | None = None,
 ) -> dict[str, float]:
-    """All metrics of one picture by name; rates (tree, exact …) are 0 or 1. Arguments as in `structure`.
+    """All metrics of one image by name; rates (tree, exact …) are 0 or 1. Arguments as in `structure`.
 
     >>> line = [(0, 256), (512, 256)], [(0, 1)]
     >>> evaluate_pair(line, line, image_size=(512, 512))["topo_f1"]
     1.0
     """
-    counted = structure(prediction, truth, radius_px=radius_px, image_size=image_size)
+    counted = structure(prediction, ground_truth, radius_px=radius_px, image_size=image_size)
     row = {
-        "smd": street_mover_distance(prediction, truth, image_size=image_size),
-        "smd_paper": street_mover_distance_paper(prediction, truth, image_size=image_size),
+        "smd": street_mover_distance(prediction, ground_truth, image_size=image_size),
+        "smd_paper": street_mover_distance_paper(prediction, ground_truth, image_size=image_size),
     }
     scores: dict[str, Scores] = {
-        "topo": topo(prediction, truth, image_size=image_size),
-        "topo_paper": topo_paper(prediction, truth, image_size=image_size),
-        "topo_paper_full": topo_paper(prediction, truth, keypoints=False, image_size=image_size),
+        "topo": topo(prediction, ground_truth, image_size=image_size),
+        "topo_paper": topo_paper(prediction, ground_truth, image_size=image_size),
+        "topo_paper_full": topo_paper(prediction, ground_truth, keypoints=False, image_size=image_size),
         "node": counted.nodes,
         "edge": counted.edges,
         "keypoint": counted.keypoints,
@@ -65,42 +65,42 @@ def evaluate_pair(
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure over a set of pictures with its 95 % interval, by the bootstrap over pictures."""
+    """A figure over a set of images with its 95 % interval, by the bootstrap over images."""
 
     value: float
     low: float
     high: float
 
 
-def summarise(rows: Sequence[Row], *, seed: int = 0) -> dict[str, Estimate]:
-    """The figures of a set, from one row a picture as `evaluate_pair` gives them; at least one row.
+def summarize(rows: Sequence[Row], *, seed: int = 0) -> dict[str, Estimate]:
+    """The figures of a set, from one row an image as `evaluate_pair` gives them; at least one row.
 
-    Means over the pictures (NaN left out), except F1, which is the harmonic mean of mean precision and mean recall. The
+    Means over the images (NaN left out), except F1, which is the harmonic mean of mean precision and mean recall. The
     interval holds the middle 95 % of 1,000 sets drawn with replacement.
     """
     return {name: _estimate(values) for name, values in _drawn(rows, seed).items()}
 
 
 def differences(rows: Sequence[Row], reference: Sequence[Row], *, seed: int = 0) -> dict[str, Estimate]:
-    """How much higher the figures of a set are than those of another answer to the same pictures, in the same order.
+    """How much higher the figures of a set are than those of another answer to the same images, in the same order.
 
-    Both are drawn alike: what makes a picture hard counts for both, so the interval is that of the difference, and much
-    narrower than the two intervals of `summarise` let expect.
+    Both are drawn alike: what makes an image hard counts for both, so the interval is that of the difference, and much
+    narrower than the two intervals of `summarize` let expect.
     """
     if len(rows) != len(reference):
-        raise TreeformerError(f"{len(rows)} pictures cannot be compared with {len(reference)}")
+        raise TreeformerError(f"{len(rows)} images cannot be compared with {len(reference)}")
     ours, theirs = _drawn(rows, seed), _drawn(reference, seed)
     return {name: _estimate(ours[name] - theirs[name]) for name in ours if name in theirs}
 
 
 def _drawn(rows: Sequence[Row], seed: int) -> dict[str, FloatArray]:
-    """Every figure over all pictures, then over each of 1,000 sets of pictures drawn with replacement."""
+    """Every figure over all images, then over each of 1,000 sets of images drawn with replacement."""
     if not rows:
-        raise TreeformerError("there is no picture to sum up")
+        raise TreeformerError("there is no image to sum up")
     names = list(rows[0])
     table = np.asarray([[row[name] for name in names] for row in rows], dtype=np.float64)
     rng = np.random.default_rng(seed)
-    # How often each picture is drawn, one set a row: means of all columns are then one product.
+    # How often each image is drawn, one set a row: means of all columns are then one product.
     drawn = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=BOOTSTRAP_SAMPLES)
     return _means(table, np.vstack([np.ones((1, len(rows))), drawn]), names)
 

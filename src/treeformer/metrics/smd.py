@@ -1,6 +1,6 @@
 """Street mover's distance: how far the length of one graph must travel to become the other.
 
-Both lay points along the edges of each graph and move those of the prediction onto those of the truth at the cost of
+Both lay points along the edges of each graph and move those of the prediction onto those of the ground truth at the cost of
 the squared distance. `street_mover_distance` moves them in the cheapest way there is. `street_mover_distance_paper`
 is what the paper's code computes: a Sinkhorn iteration that ends long before it has converged.
 """
@@ -11,13 +11,13 @@ import numpy as np
 
 from treeformer._util.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from treeformer.metrics._curves import Curves
-from treeformer.metrics._inputs import Graph, pair
+from treeformer.metrics._inputs import GraphLike, pair
 from treeformer.skeleton import Skeleton
 
 # An assignment of 500 points, as the paper has, takes twice as long.
 POINTS = 400
 WORST = 1.0  # where one graph has length and the other has none
-# Lengths, in sides of the picture, are compared to so many decimal places: rounding must not decide between equals.
+# Lengths, in sides of the image, are compared to so many decimal places: rounding must not decide between equals.
 DIGITS = 9
 
 PAPER_POINTS = 500
@@ -29,21 +29,23 @@ PAPER_WORST = 1.0
 VANISHING = np.float32(104)  # exp(-104) is 0 in single precision
 
 
-def street_mover_distance(prediction: Graph, truth: Graph, *, image_size: tuple[int, int] | None = None) -> float:
-    """The optimal transport cost between the two graphs, in squared longer sides of the picture; 0 is best.
+def street_mover_distance(
+    prediction: GraphLike, ground_truth: GraphLike, *, image_size: tuple[int, int] | None = None
+) -> float:
+    """The optimal transport cost between the two graphs, in squared longer sides of the image; 0 is best.
 
     Symmetric, and blind to the numbering of nodes, to the order and direction of edges, and to nodes of degree 2.
     0.0 where neither graph has any length, 1.0 where only one has.
 
     Args:
-        prediction, truth: skeletons, or pairs (nodes, edges) with nodes in pixels.
+        prediction, ground truth: skeletons, or pairs (nodes, edges) with nodes in pixels.
         image_size: (width, height) in pixels; needed where neither skeleton has it.
 
     >>> line, moved = ([(0, 0), (8, 0)], [(0, 1)]), ([(0, 1), (8, 1)], [(0, 1)])
     >>> round(street_mover_distance(moved, line, image_size=(10, 5)), 9)
     0.01
     """
-    first, second, size = pair(prediction, truth, image_size)
+    first, second, size = pair(prediction, ground_truth, image_size)
     curves = [Curves.of(graph.nodes / max(size), graph.edges) for graph in (first, second)]
     with_length = [len(curve) > 0 for curve in curves]
     if not all(with_length):
@@ -52,7 +54,9 @@ def street_mover_distance(prediction: Graph, truth: Graph, *, image_size: tuple[
     return _assignment_cost(points[0], points[1])
 
 
-def street_mover_distance_paper(prediction: Graph, truth: Graph, *, image_size: tuple[int, int] | None = None) -> float:
+def street_mover_distance_paper(
+    prediction: GraphLike, ground_truth: GraphLike, *, image_size: tuple[int, int] | None = None
+) -> float:
     """The distance as the paper's code computes it, in units of x/width and y/height; 0 is best.
 
     Not symmetric, and not blind to the numbers of the nodes: a tree of 50 nodes is some 1e-5 from itself in another
@@ -62,7 +66,7 @@ def street_mover_distance_paper(prediction: Graph, truth: Graph, *, image_size: 
     >>> round(street_mover_distance_paper(moved, line, image_size=(10, 10)), 4)
     0.01
     """
-    first, second, size = pair(prediction, truth, image_size)
+    first, second, size = pair(prediction, ground_truth, image_size)
     if any(len(graph.nodes) <= 1 or len(graph.edges) == 0 for graph in (first, second)):
         return PAPER_WORST
     found, wanted = (_paper_points(graph, size) for graph in (first, second))
@@ -89,12 +93,12 @@ def _spread(curves: Curves, count: int) -> FloatArray:
 def _depth_first(curves: Curves) -> tuple[IntArray, BoolArray]:
     """All branches, and whether each is walked from its first to its last point.
 
-    A walk begins at the node that is farthest from the centre of the length and takes shorter branches first: this does
-    not change when the whole picture is moved, turned or scaled.
+    A walk begins at the node that is farthest from the center of the length and takes shorter branches first: this does
+    not change when the whole image is moved, turned or scaled.
     """
     middle = (curves.points[1:] + curves.points[:-1]) / 2
     weight = np.diff(curves.arc)
-    centre = (middle * weight[:, None]).sum(axis=0) / weight.sum()
+    center = (middle * weight[:, None]).sum(axis=0) / weight.sum()
     ends, length = curves.ends.tolist(), np.round(curves.length, DIGITS)
     at_node: list[list[int]] = [[] for _ in range(curves.node_count)]
     for branch in np.argsort(-length, kind="stable").tolist():
@@ -102,7 +106,7 @@ def _depth_first(curves: Curves) -> tuple[IntArray, BoolArray]:
             at_node[node].append(branch)  # the shortest last, where a stack takes it from first
     place = np.empty((curves.node_count, 2))
     place[curves.ends[:, 0]], place[curves.ends[:, 1]] = curves.points[curves.first], curves.points[curves.last]
-    away = np.round(np.hypot(*(place - centre).T), DIGITS)
+    away = np.round(np.hypot(*(place - center).T), DIGITS)
 
     order: list[int] = []
     forwards: list[bool] = []
@@ -162,14 +166,14 @@ def _paper_points(graph: Skeleton, size: tuple[int, int]) -> Float32Array:
     return points
 
 
-def _truncated_sinkhorn(truth: Float32Array, prediction: Float32Array) -> float:
-    """Σ π·C after the few iterations that the stop allows: in the log domain, single precision, rows (truth) first."""
+def _truncated_sinkhorn(ground_truth: Float32Array, prediction: Float32Array) -> float:
+    """Σ π·C after the few iterations that the stop allows: in the log domain, single precision, rows (ground truth) first."""
     single = np.float32
-    across, down = (truth[:, None, axis] - prediction[None, :, axis] for axis in (0, 1))
+    across, down = (ground_truth[:, None, axis] - prediction[None, :, axis] for axis in (0, 1))
     cost = across * across + down * down
     epsilon = single(PAPER_EPSILON)
     log_weight = np.log(single(1 / PAPER_POINTS) + single(PAPER_LOG_OFFSET))
-    u = np.zeros(len(truth), dtype=single)
+    u = np.zeros(len(ground_truth), dtype=single)
     v = np.zeros(len(prediction), dtype=single)
 
     def log_plan() -> Float32Array:

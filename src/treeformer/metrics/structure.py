@@ -1,6 +1,6 @@
 """Structure: are the right nodes there, joined by the right edges, into a tree?
 
-Nodes of the prediction and of the truth are matched one to one within a radius: as many pairs as possible and, among
+Nodes of the prediction and of the ground truth are matched one to one within a radius: as many pairs as possible and, among
 all such matchings, the one with the least total distance. Everything else is counted on that matching.
 """
 
@@ -11,24 +11,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from treeformer._util.arrays import FloatArray, IntArray
-from treeformer.metrics._inputs import Graph, Scores, length_px, pair
+from treeformer.metrics._inputs import GraphLike, Scores, length_px, pair
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.branches import components
 
-# 8 px on the paper's 512×512 pictures: the distance between neighbouring nodes of its root set.
+# 8 px on the paper's 512×512 images: the distance between neighboring nodes of its root set.
 MATCH_RADIUS = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """How two graphs of one picture agree, node by node and edge by edge.
+    """How two graphs of one image agree, node by node and edge by edge.
 
-    nodes, edges, keypoints: precision and recall; an edge is right where both its ends are matched and the truth joins
+    nodes, edges, keypoints: precision and recall; an edge is right where both its ends are matched and the ground truth joins
     them. Both are 1.0 where neither graph has any, 0.0 where only one has.
     exact: every node matched and every edge right, in both directions.
     tree: the prediction is a tree; isolated nodes count as pieces of their own. tree_of_edges: the same without
     isolated nodes, as the paper's code counts. forest: the prediction has no cycle.
-    length_error: (predicted - true) / true length; NaN where the truth has none and the prediction some.
+    length_error: (predicted - true) / true length; NaN where the ground truth has none and the prediction some.
     tip_error, branch_point_error: predicted - true number of nodes of degree 1, of degree 3 and more.
     """
 
@@ -45,8 +45,8 @@ class Structure:
 
 
 def structure(
-    prediction: Graph,
-    truth: Graph,
+    prediction: GraphLike,
+    ground_truth: GraphLike,
     *,
     radius_px: float | None = None,
     image_size: tuple[int, int] | None = None,
@@ -54,8 +54,8 @@ def structure(
     """Compare two graphs node by node and edge by edge.
 
     Args:
-        prediction, truth: skeletons, or pairs (nodes, edges) with nodes in pixels.
-        radius_px: how far apart matched nodes may be; 8/512 of the picture's longer side unless given.
+        prediction, ground truth: skeletons, or pairs (nodes, edges) with nodes in pixels.
+        radius_px: how far apart matched nodes may be; 8/512 of the image's longer side unless given.
         image_size: (width, height) in pixels; needed where neither skeleton has it.
 
     >>> line, longer = ([(0, 0), (8, 0)], [(0, 1)]), ([(0, 0), (8, 0), (99, 0)], [(0, 1), (1, 2)])
@@ -63,7 +63,7 @@ def structure(
     >>> result.edges.precision, result.edges.recall, result.tree, result.tip_error
     (0.5, 1.0, True, 0)
     """
-    found, wanted, size = pair(prediction, truth, image_size)
+    found, wanted, size = pair(prediction, ground_truth, image_size)
     radius = length_px(radius_px, MATCH_RADIUS, size, "radius_px")
     mate = match_nodes(found.nodes, wanted.nodes, radius)
     matched = int((mate >= 0).sum())
@@ -132,7 +132,7 @@ def _scores(right: int, predicted: int, true: int) -> Scores:
 
 def _is_tree_of_edges(skeleton: Skeleton) -> bool:
     joined = skeleton.degree > 0
-    pieces = len(np.unique(skeleton.piece[joined]))
+    pieces = len(np.unique(skeleton.component[joined]))
     return pieces == 1 and len(skeleton.edges) == int(joined.sum()) - 1
 
 

@@ -1,7 +1,7 @@
-"""TOPO with its defects mended: do walks from the same place in both graphs meet the same curves?
+"""TOPO with its defects corrected: do walks from the same place in both graphs meet the same curves?
 
 From starts on one graph, walk both graphs and count how much of the walk on the one is found again on the other.
-Recall starts on the truth, precision on the prediction: the same measure with the roles exchanged.
+Recall starts on the ground truth, precision on the prediction: the same measure with the roles exchanged.
 What differs from the paper's code, and why, is told in docs/metrics.md.
 """
 
@@ -14,12 +14,12 @@ import numpy as np
 
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 from treeformer.metrics._curves import Curves
-from treeformer.metrics._inputs import Graph, Scores, length_px, pair
+from treeformer.metrics._inputs import GraphLike, Scores, length_px, pair
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# The paper's constants, in units (1/512 of the picture's longer side): its code has them in degrees of latitude.
+# The paper's constants, in units (1/512 of the image's longer side): its code has them in degrees of latitude.
 UNITS_PER_DEGREE = 111_111.0
 START_SPACING = 0.0005 * UNITS_PER_DEGREE  # 55.6
 PAIR_RADIUS = 0.0001 * UNITS_PER_DEGREE  # 11.1
@@ -38,7 +38,11 @@ TABLE_SIZE = 4_000_000
 
 
 def topo(
-    prediction: Graph, truth: Graph, *, image_size: tuple[int, int] | None = None, unit_px: float | None = None
+    prediction: GraphLike,
+    ground_truth: GraphLike,
+    *,
+    image_size: tuple[int, int] | None = None,
+    unit_px: float | None = None,
 ) -> Scores:
     """Precision and recall of the prediction's topology; F1 is their harmonic mean.
 
@@ -46,9 +50,9 @@ def topo(
     has any length, 0.0 where only one has.
 
     Args:
-        prediction, truth: skeletons, or pairs (nodes, edges) with nodes in pixels.
+        prediction, ground truth: skeletons, or pairs (nodes, edges) with nodes in pixels.
         image_size: (width, height) in pixels; needed where neither skeleton has it.
-        unit_px: the length of the unit in pixels, 1/512 of the picture's longer side unless given; 1.0 makes the
+        unit_px: the length of the unit in pixels, 1/512 of the image's longer side unless given; 1.0 makes the
             constants true pixels.
 
     >>> line = [(0, 256), (512, 256)], [(0, 1)]
@@ -56,7 +60,7 @@ def topo(
     >>> topo(half, line, image_size=(512, 512)).recall < topo(half, line, image_size=(512, 512)).precision
     True
     """
-    first, second, size = pair(prediction, truth, image_size)
+    first, second, size = pair(prediction, ground_truth, image_size)
     unit = length_px(unit_px, 1.0, size, "unit_px")
     found, wanted = (_Sampled.of(Curves.of(graph.nodes / unit, graph.edges)) for graph in (first, second))
     with_length = [len(graph.curves) > 0 for graph in (found, wanted)]

@@ -1,8 +1,8 @@
 """TOPO as the paper's code computes it: RelationFormer's port of Sat2Graph's score for road maps.
 
-Walks from the same place in both graphs lay samples, "holes" in the truth and "marbles" in the prediction, and the
+Walks from the same place in both graphs lay samples, "holes" in the ground truth and "marbles" in the prediction, and the
 score tells how many of them can be paired one to one. The six steps are told in docs/metrics.md; lengths are in
-degrees of latitude, of which the picture's 512 px are 0.0046 (`_geographic` says why).
+degrees of latitude, of which the image's 512 px are 0.0046 (`_geographic` says why).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from treeformer._util.arrays import BoolArray, Float32Array, FloatArray, IntArray
-from treeformer.metrics._geographic import Map, distance, shrink
-from treeformer.metrics._inputs import Graph, Scores, pair
+from treeformer.metrics._geographic import GeographicGraph, distance, shrink
+from treeformer.metrics._inputs import GraphLike, Scores, pair
 from treeformer.metrics._paper_match import matched, near_edges
 from treeformer.metrics._paper_walk import Starts, walk
 from treeformer.skeleton.branches import trace
@@ -29,14 +29,14 @@ WALKS_AT_ONCE = 256
 
 
 def topo_paper(
-    prediction: Graph, truth: Graph, *, keypoints: bool = True, image_size: tuple[int, int] | None = None
+    prediction: GraphLike, ground_truth: GraphLike, *, keypoints: bool = True, image_size: tuple[int, int] | None = None
 ) -> Scores:
     """Precision and recall of the prediction's topology as the paper's code computes them; F1 is their harmonic mean.
 
-    Both are 0 where no walk can begin: where a graph has no edge, or the truth no branch of at least 27.8 px (of 512).
+    Both are 0 where no walk can begin: where a graph has no edge, or the ground truth no branch of at least 27.8 px (of 512).
 
     Args:
-        prediction, truth: skeletons, or pairs (nodes, edges) with nodes in pixels.
+        prediction, ground truth: skeletons, or pairs (nodes, edges) with nodes in pixels.
         keypoints: contract nodes of degree 2 first, so that branches become straight, as the paper does.
         image_size: (width, height) in pixels; needed where neither skeleton has it.
 
@@ -44,25 +44,25 @@ def topo_paper(
     >>> topo_paper(line, line, image_size=(512, 512)).precision
     1.0
     """
-    first, second, size = pair(prediction, truth, image_size)
-    found, wanted = (Map.of(graph, keypoints, size) for graph in (first, second))
+    first, second, size = pair(prediction, ground_truth, image_size)
+    found, wanted = (GeographicGraph.of(graph, keypoints, size) for graph in (first, second))
     starts, at = _starts(wanted)
     paired, marble_starts = _paired(starts, at, wanted, found)
     starts, at = starts[paired], at[paired]
     precision, recall = _compare(wanted, starts, found, marble_starts)
-    kept = _without_neighbours(precision, at, found, marble_starts)
+    kept = _without_neighbors(precision, at, found, marble_starts)
     if len(kept) == 0:
         return Scores(0.0, 0.0)
     return Scores(float(precision[kept].mean()), float(recall[kept].mean()))
 
 
-def _starts(truth: Map) -> tuple[Starts, Float32Array]:
-    """Step 1: starts along each branch of the truth, and where they lie.
+def _starts(ground_truth: GeographicGraph) -> tuple[Starts, Float32Array]:
+    """Step 1: starts along each branch of the ground truth, and where they lie.
 
     A branch of one edge is met from both its ends and gets its starts twice, one of the released code's quirks.
     """
-    degree = np.bincount(truth.edges.ravel(), minlength=len(truth.place))
-    branches = trace(truth.edges, len(truth.place), degree != 2)
+    degree = np.bincount(ground_truth.edges.ravel(), minlength=len(ground_truth.place))
+    branches = trace(ground_truth.edges, len(ground_truth.place), degree != 2)
     first, last = branches.first, branches.last
     begins_at_key = degree[branches.nodes[first]] != 2  # a ring without such a node has no start
     first, last = first[begins_at_key], last[begins_at_key]
@@ -75,7 +75,7 @@ def _starts(truth: Map) -> tuple[Starts, Float32Array]:
 
     rank = np.minimum(np.arange(size.max(initial=0) + 1), size[:, None])
     node = branches.nodes[origin[:, None] + step[:, None] * rank]  # a branch a row, its last node repeated
-    length = distance(truth.place[node[:, :-1]], truth.place[node[:, 1:]])
+    length = distance(ground_truth.place[node[:, :-1]], ground_truth.place[node[:, 1:]])
     ahead = np.add.accumulate(np.pad(length, ((0, 0), (1, 0))), axis=1, dtype=np.float32)
     total = ahead[:, -1]
     count = np.where(total >= np.float32(START_SPACING / 2), np.maximum(total / np.float32(START_SPACING), 1), 0)
@@ -90,18 +90,20 @@ def _starts(truth: Map) -> tuple[Starts, Float32Array]:
     to_first, to_second = target - ahead[branch, segment], ahead[branch, segment + 1] - target
     starts = Starts(edge, node[branch, segment], node[branch, segment + 1], to_first, to_second)
     share = (to_first / (ahead[branch, segment + 1] - ahead[branch, segment]))[:, None]
-    at = (np.float32(1) - share) * truth.place[starts.first] + share * truth.place[starts.second]
+    at = (np.float32(1) - share) * ground_truth.place[starts.first] + share * ground_truth.place[starts.second]
     return starts, at
 
 
-def _paired(starts: Starts, at: Float32Array, truth: Map, prediction: Map) -> tuple[IntArray, Starts]:
+def _paired(
+    starts: Starts, at: Float32Array, ground_truth: GeographicGraph, prediction: GeographicGraph
+) -> tuple[IntArray, Starts]:
     """Step 2: the starts that have a partner, and the partners: on the nearest edge of much the same direction."""
     tail, head = prediction.place[prediction.edges[:, 0]], prediction.place[prediction.edges[:, 1]]
     best = np.full(len(starts), -1, dtype=np.intp)
     for low in range(0, len(starts) if len(prediction.edges) else 0, WALKS_AT_ONCE):
         some = slice(low, low + WALKS_AT_ONCE)
         away = _distance_to_edges(at[some], tail, head)
-        angle = np.float32(1) - np.abs(truth.direction[starts.edge[some]] @ prediction.direction.T)
+        angle = np.float32(1) - np.abs(ground_truth.direction[starts.edge[some]] @ prediction.direction.T)
         away[(angle >= np.float32(PAIR_ANGLE)) | (away >= np.float32(PAIR_RADIUS))] = np.inf
         nearest = away.argmin(axis=1)
         best[some] = np.where(np.isfinite(away[np.arange(len(nearest)), nearest]), nearest, -1)
@@ -126,15 +128,17 @@ def _distance_to_edges(point: Float32Array, tail: Float32Array, head: Float32Arr
     return apart
 
 
-def _compare(truth: Map, hole_starts: Starts, prediction: Map, marble_starts: Starts) -> tuple[FloatArray, FloatArray]:
+def _compare(
+    ground_truth: GeographicGraph, hole_starts: Starts, prediction: GeographicGraph, marble_starts: Starts
+) -> tuple[FloatArray, FloatArray]:
     """Steps 3 and 4: precision and recall at each pair of starts."""
     if len(hole_starts) == 0:
         return np.zeros(0), np.zeros(0)
-    compatible = near_edges(truth, prediction)
+    compatible = near_edges(ground_truth, prediction)
     precision, recall = [], []
     for low in range(0, len(hole_starts), WALKS_AT_ONCE):
         some = slice(low, low + WALKS_AT_ONCE)
-        holes = walk(truth.place, truth.edges, hole_starts[some])
+        holes = walk(ground_truth.place, ground_truth.edges, hole_starts[some])
         marbles = walk(prediction.place, prediction.edges, marble_starts[some])
         with_copies, without = matched(holes, marbles, compatible)
         precision.append(with_copies / np.diff(marbles.start))
@@ -142,7 +146,9 @@ def _compare(truth: Map, hole_starts: Starts, prediction: Map, marble_starts: St
     return np.concatenate(precision), np.concatenate(recall)
 
 
-def _without_neighbours(precision: FloatArray, at: Float32Array, prediction: Map, starts: Starts) -> IntArray:
+def _without_neighbors(
+    precision: FloatArray, at: Float32Array, prediction: GeographicGraph, starts: Starts
+) -> IntArray:
     """Step 5: in falling order of precision, drop a start beside one already kept unless its precision is good."""
     order = np.argsort(precision, kind="stable")[::-1]
     good = int((precision >= GOOD_PRECISION).sum())
@@ -157,7 +163,7 @@ def _without_neighbours(precision: FloatArray, at: Float32Array, prediction: Map
     return np.flatnonzero(is_kept)
 
 
-def _paths(graph: Map, sources: IntArray) -> FloatArray:
+def _paths(graph: GeographicGraph, sources: IntArray) -> FloatArray:
     """(S,N) path lengths from some nodes to all, infinite beyond the limit."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra

@@ -26,6 +26,15 @@ class Regime:
         return self.constraint in ("test", "both")
 
 
+# Settings that model folders and checkpoints of earlier versions call differently.
+FORMER_NAMES = {
+    "heat_parts": "heatmap_upsampling",
+    "spare_tokens": "num_negative_tokens",
+    "context_orders": "num_harmonics",
+    "point_reach_px": "point_loss_scale_px",
+}
+
+
 @dataclass(frozen=True)
 class TreeFormerConfig(Regime):
     """Architecture and loss of a TreeFormer. The values given here are those of `default()`."""
@@ -40,9 +49,9 @@ class TreeFormerConfig(Regime):
     encoder_layers: int = 0  # of the neck "encoder"
 
     # ---- tokens and decoder
-    tokens: int = 160  # object tokens: the most nodes a picture can have
+    tokens: int = 160  # object tokens: the most nodes an image can have
     token_source: Literal["heat_map", "learned"] = "heat_map"  # where object tokens begin
-    heat_parts: int = 2  # cells of the heat map along each side of a cell of the finest level: 1, 2 or 4
+    heatmap_upsampling: int = 2  # cells of the heat map along each side of a cell of the finest level: 1, 2 or 4
     grid_px: float = 44.0  # spacing of the grid that nodes of curves lie on, a multiple of the stride 4; 0: of none
     decoder_layers: int = 4
     heads: int = 8  # of every attention
@@ -57,7 +66,7 @@ class TreeFormerConfig(Regime):
         32  # channels that the relation head reads along a segment; 0: it does not look at the image
     )
     segment_points: int = 8  # places on a segment, an even number
-    context_orders: int = 8  # angular harmonics of the other edges at a pair's nodes, for a second answer; 0: none
+    num_harmonics: int = 8  # angular harmonics of the other edges at a pair's nodes, for a second answer; 0: none
 
     # ---- the tree constraint
     constraint: Constraint = "both"  # when edges are projected onto a tree: never, at inference, in training, in both
@@ -69,7 +78,7 @@ class TreeFormerConfig(Regime):
     auxiliary_losses: bool = True  # node and point losses after every decoder layer, not only the last
     denoising: bool = False  # extra tokens at displaced true nodes, which need no matching
     denoising_px: float = 3.0  # standard deviation of the displacement along each axis
-    spare_tokens: int = 16  # unmatched tokens, the most confident, that take part in the edge losses at most
+    num_negative_tokens: int = 16  # unmatched tokens, the most confident, that take part in the edge losses at most
     node_threshold: float = 0.5  # probability from which an unmatched token counts as a (false) node in training
     heat_sigma: float = 0.8  # of the heat map's Gaussians, in cells
     match_score: float = 1.0  # matching cost: of the node probability …
@@ -80,7 +89,7 @@ class TreeFormerConfig(Regime):
     offset_weight: float = 0.2  # a pixel of L1 distance
     node_weight: float = 2.0
     point_weight: float = 0.2  # a pixel of L1 distance …
-    point_reach_px: float = 4.0  # … which counts less and less beyond this: its slope is halved here; 0: as it is
+    point_loss_scale_px: float = 4.0  # … which counts less and less beyond this: its slope is halved here; 0: as it is
     box_weight: float = 0.0  # of 1 − GIoU of boxes of a fixed side around the points …
     box_side_px: float = 8.0  # … and that side
     root_weight: float = 1.0
@@ -97,14 +106,14 @@ class TreeFormerConfig(Regime):
             raise TreeformerError(f"width {self.width} is not a multiple of 4 and of the {self.heads} heads")
         if self.neck == "encoder" and self.width % 32:
             raise TreeformerError(
-                f"width {self.width} is not a multiple of 32, the groups of the encoder's normalisation"
+                f"width {self.width} is not a multiple of 32, the groups of the encoder's normalization"
             )
         if self.tree_loss != "sfs" and self.edge_cost != "margin":
             raise TreeformerError(
                 f"tree_loss {self.tree_loss!r} scores edges by margin; edge_cost is {self.edge_cost!r}"
             )
-        if self.heat_parts not in (1, 2, 4):
-            raise TreeformerError(f"heat_parts is {self.heat_parts}, one of 1, 2, 4 is needed")
+        if self.heatmap_upsampling not in (1, 2, 4):
+            raise TreeformerError(f"heatmap_upsampling is {self.heatmap_upsampling}, one of 1, 2, 4 is needed")
         if self.segment_points % 2:
             raise TreeformerError(f"segment_points is {self.segment_points}, an even number is needed")
 
@@ -129,23 +138,23 @@ class TreeFormerConfig(Regime):
             "dropout": 0.15,
             "relation_min_stride": 8,
             "segment_channels": 0,
-            "context_orders": 0,
+            "num_harmonics": 0,
             "auxiliary_losses": False,
             "denoising": False,
-            # The released weights, from sides of 1 to pixels of a 512×512 picture.
+            # The released weights, from sides of 1 to pixels of a 512×512 image.
             "match_score": 3.0,
             "match_point": 5 / 512,
             "node_loss": "balanced",
             "node_weight": 3.0,
             "point_weight": 5 / 512,
-            "point_reach_px": 0.0,
+            "point_loss_scale_px": 0.0,
             "box_weight": 2.0,
         }
         return cls(**(settings | changes))
 
     @classmethod
     def tiny(cls, **changes: Any) -> TreeFormerConfig:
-        """The default in small, for tests and laptops: learns a handful of pictures on a CPU in minutes."""
+        """The default in small, for tests and laptops: learns a handful of images on a CPU in minutes."""
         settings: dict[str, Any] = {
             "backbone_blocks": (1, 1, 1),
             "backbone_channels": 16,
@@ -165,7 +174,12 @@ class TreeFormerConfig(Regime):
 
     @classmethod
     def from_dict(cls, settings: dict[str, Any]) -> TreeFormerConfig:
-        """From what `dataclasses.asdict` gave (a JSON file, say); an unknown name is an error."""
+        """Make a configuration from what `dataclasses.asdict` gave, under current or former names.
+
+        Raises:
+            TreeformerError: if a setting is unknown.
+        """
+        settings = {FORMER_NAMES.get(name, name): value for name, value in settings.items()}
         unknown = sorted(settings.keys() - {field.name for field in fields(cls)})
         if unknown:
             raise TreeformerError(f"a TreeFormer has no setting {unknown[0]!r}")

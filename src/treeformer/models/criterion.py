@@ -1,4 +1,4 @@
-"""What a TreeFormer is trained for: the losses of its output against the truth.
+"""What a TreeFormer is trained for: the losses of its output against the ground truth.
 
 Everything but the balanced node loss is summed and divided by the number of true nodes in the batch. For the edges that
 is Eq. (11), whose sum runs over all pairs, made independent of the batch size. A mean over pairs would give an edge of
@@ -19,9 +19,9 @@ from treeformer.nn.losses import (
     box_loss,
     class_weights,
     edge_losses,
-    fading_distance,
     focal_loss,
     heat_focal_loss,
+    log_distance,
     pair_weights,
 )
 from treeformer.nn.matching import Matching
@@ -104,7 +104,7 @@ def _token_losses(
     layers = len(predicted.layer_points)
     index = matching.token[..., None].expand(layers, -1, -1, 2)
     points = predicted.layer_points.gather(2, index)
-    distance = fading_distance(points, targets.points, config.point_reach_px) * matching.found
+    distance = log_distance(points, targets.points, config.point_loss_scale_px) * matching.found
     has_root = targets.root.any(1, keepdim=True)
     is_root = (targets.root.gather(1, target.clamp(min=0)) & (target >= 0)) if targets.root.shape[1] else target >= 0
     root = functional.binary_cross_entropy_with_logits(predicted.root_logits, is_root.float(), reduction="none")
@@ -172,7 +172,7 @@ def targets_of_tokens(matching: Matching, tokens: int) -> Tensor:
 
 
 def adjacency_of_tokens(adjacency: Tensor, target: Tensor) -> Tensor:
-    """The truth's edges between tokens: (B,M,M) bool and each token's target (B,R), −1 for none → (B,R,R) bool."""
+    """The ground truth's edges between tokens: (B,M,M) bool and each token's target (B,R), −1 for none → (B,R,R) bool."""
     padded = functional.pad(adjacency, (0, 1, 0, 1))
     place = target.masked_fill(target < 0, adjacency.shape[1])
     rows = padded.gather(1, place[:, :, None].expand(-1, -1, padded.shape[2]))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from treeformer._util.files import whole_file
+from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 from treeformer.hub.model_folder import (
@@ -38,7 +38,7 @@ def save_pretrained(
         model: the network. Its `config.tokens` is the most nodes that one input can have.
         folder: made if need be; files in it are replaced, config.json last.
         card: the text of card.md.
-        int8: also write the graph whose convolutions work in 8 bits, with ranges from synthetic pictures.
+        int8: also write the graph whose convolutions work in 8 bits, with ranges from synthetic images.
         settings: as in `treeformer.hub.model_folder.ModelSettings`: input_size, working_size, thresholds.
     """
     from treeformer.models.onnx_graph import write_graphs
@@ -52,7 +52,7 @@ def save_pretrained(
     write_weights(path / WEIGHTS, model)
     write_graphs(path, model, chosen, int8=int8)
     if card is not None:
-        with whole_file(path / CARD) as temporary:
+        with atomic_write(path / CARD) as temporary:
             temporary.write_text(card, encoding="utf-8")
     return write_config(path, chosen)
 
@@ -85,8 +85,8 @@ def export_model(
         settings = _sizes_and_thresholds(opened) | settings
     else:
         model = load_trained(source)
-        _, begun = begun_from(source)
-        settings = (_sizes_and_thresholds(begun) if begun else {}) | settings
+        _, active = begun_from(source)
+        settings = (_sizes_and_thresholds(active) if active else {}) | settings
     if card is not None:
         try:
             text = card.read_text(encoding="utf-8")
@@ -167,7 +167,7 @@ def _check_kind(settings: dict[str, Any], path: Path) -> None:
 def write_weights(path: Path, model: TreeFormer) -> None:
     """Matrices and kernels as float16, vectors as float32.
 
-    Vectors are a hundredth of the bytes, and the variances of a batch normalisation can be too large for float16.
+    Vectors are a hundredth of the bytes, and the variances of a batch normalization can be too large for float16.
     """
     arrays = {}
     for name, tensor in model.state_dict().items():

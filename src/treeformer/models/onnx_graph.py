@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from treeformer._util.files import whole_file
+from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelSettings
 from treeformer.models.inference_model import InferenceModel
-from treeformer.models.quantize import calibration_pictures, measure, quantise
+from treeformer.models.quantize import calibration_images, measure, quantize
 from treeformer.models.treeformer import TreeFormer
 
 OUTPUTS = ("node_score", "points", "edge_cost", "root_logit")
@@ -24,19 +24,19 @@ PREFIX = "model."  # InferenceModel's name for the network
 
 
 def write_graphs(folder: Path, model: TreeFormer, settings: ModelSettings, *, int8: bool = True) -> None:
-    """Write model.onnx and, if wanted, model-int8.onnx beside the weights; for any number of pictures of one size."""
+    """Write model.onnx and, if wanted, model-int8.onnx beside the weights; for any number of images of one size."""
     proto = trace(model, settings)
     refer_to(proto, folder / WEIGHTS)
     _write(folder / GRAPH, proto)
     if int8:
-        quantise(proto, measure(proto, folder, calibration_pictures(settings.input_size)))
+        quantize(proto, measure(proto, folder, calibration_images(settings.input_size)))
         _write(folder / INT8_GRAPH, proto)
     else:
         (folder / INT8_GRAPH).unlink(missing_ok=True)
 
 
 def _write(path: Path, proto: Any) -> None:
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(proto.SerializeToString(deterministic=True))
 
 
@@ -53,7 +53,7 @@ def trace(model: TreeFormer, settings: ModelSettings) -> Any:
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         program = torch.onnx.export(
-            InferenceModel(model.eval(), settings.candidate_score, settings.peak_heat).eval(),
+            InferenceModel(model.eval(), settings.candidate_threshold, settings.min_peak_heat).eval(),
             (example,),
             input_names=["images"],
             output_names=list(OUTPUTS),

@@ -11,7 +11,7 @@ from treeformer.nn.matching import Matching
 
 @dataclass
 class Predictions:
-    """What is said about Q tokens of each of B pictures; L is the number of supervised decoder layers."""
+    """What is said about Q tokens of each of B images; L is the number of supervised decoder layers."""
 
     layer_node_logits: Tensor  # (L,B,Q) log-odds of being a node, after each layer
     layer_points: Tensor  # (L,B,Q,2) px
@@ -34,7 +34,7 @@ class Output(Predictions):
     """The answer of `TreeFormer.forward`: predictions for the K object tokens, and what training needs besides."""
 
     heat: Tensor | None = None  # (B,h,w) logits of the node heat map
-    offsets: Tensor | None = None  # (B,h·w,2) from cell centres to nodes, in cells
+    offsets: Tensor | None = None  # (B,h·w,2) from cell centers to nodes, in cells
     heat_stride: int = 0  # px a cell
     matching: Matching | None = None  # where targets were given
     selection: Tensor | None = None  # (B,R) the tokens that `edge_logits` are about; None: all of them

@@ -1,6 +1,6 @@
-"""Convolutions in 8 bits: ranges of activations from pictures, and the graph nodes that make ONNX Runtime use them.
+"""Convolutions in 8 bits: ranges of activations from images, and the graph nodes that make ONNX Runtime use them.
 
-The weights stay as they are stored, float16. The graph holds their scales alone: cast, fold the batch normalisation,
+The weights stay as they are stored, float16. The graph holds their scales alone: cast, fold the batch normalization,
 round to 8 bits, all of it constant, so that ONNX Runtime does it once while loading.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treeformer.synthetic import picture
+from treeformer.synthetic import make_image
 
 PASSING = ("Conv", "Add", "MaxPool", "Resize")  # operators that have 8-bit kernels
 CHOOSING = ("MaxPool", "Resize")  # those that only choose among values; in 8 bits if the range stays the same
@@ -23,11 +23,11 @@ STEPS = 255  # of 8 bits; activations have no sign, because x86 has quick kernel
 # Of 127. An x86 without VNNI adds two products of 8 bits in 16: 2 · 255 · 63 is the most that they hold.
 LARGEST_WEIGHT = 63
 LARGEST_BIAS = 2**30  # in steps: half of what 32 bits hold, the other half is for the products that are added to it
-# Of a tensor's values in a picture, on either side, may be cut off for finer steps. In a drawing the plant is few cells
+# Of a tensor's values in an image, on either side, may be cut off for finer steps. In a drawing the plant is few cells
 # of a blank page: ten times as many would be its twigs.
 OUTLIERS_PERCENT = 0.001
 SMALLEST_SCALE = 1e-8
-CALIBRATION_SEED = 900_000  # no validation picture has seeds near it
+CALIBRATION_SEED = 900_000  # no validation image has seeds near it
 
 
 class Ranges(NamedTuple):
@@ -38,20 +38,20 @@ class Ranges(NamedTuple):
     biases: dict[str, NDArray[np.float32]]  # each convolution's bias
 
 
-def calibration_pictures(side: int, count: int = 16) -> Iterable[NDArray[np.uint8]]:
+def calibration_images(side: int, count: int = 16) -> Iterable[NDArray[np.uint8]]:
     """Synthetic plants of all kinds, in both looks: (side,side,3) each."""
     kinds = ("paper", "taproot", "seedling", "vine")
     for index in range(count):
-        look = ("paper", "photo")[index % 2]
-        yield picture(kinds[index // 2 % len(kinds)], look, CALIBRATION_SEED + index, (side, side))[0]
+        style = ("paper", "photo")[index % 2]
+        yield make_image(kinds[index // 2 % len(kinds)], style, CALIBRATION_SEED + index, (side, side))[0]
 
 
-def measure(proto: Any, folder: Path, pictures: Iterable[NDArray[np.uint8]]) -> Ranges:
-    """Run a graph, whose weights lie in `folder`, on pictures and note what its convolutions see."""
+def measure(proto: Any, folder: Path, images: Iterable[NDArray[np.uint8]]) -> Ranges:
+    """Run a graph, whose weights lie in `folder`, on images and note what its convolutions see."""
     import onnx
     import onnxruntime
 
-    nodes, rounded = quantised_nodes(proto.graph)
+    nodes, rounded = quantized_nodes(proto.graph)
     tensors = list(dict.fromkeys(rounded.values()))
     kernels = [node.input[1] for node in nodes if node.op_type == "Conv"]
     biases = [node.input[2] for node in nodes if node.op_type == "Conv"]
@@ -66,7 +66,7 @@ def measure(proto: Any, folder: Path, pictures: Iterable[NDArray[np.uint8]]) -> 
     lows: dict[str, list[float]] = {name: [] for name in tensors}
     highs: dict[str, list[float]] = {name: [] for name in tensors}
     weights: dict[str, NDArray[np.float32]] = {}
-    for image in pictures:
+    for image in images:
         for name, values in zip(tensors, session.run(tensors, {"images": image[None]}), strict=True):
             low, high = np.percentile(values, [OUTLIERS_PERCENT, 100 - OUTLIERS_PERCENT])
             lows[name].append(float(low))
@@ -81,12 +81,12 @@ def measure(proto: Any, folder: Path, pictures: Iterable[NDArray[np.uint8]]) -> 
     )
 
 
-def quantise(proto: Any, ranges: Ranges) -> None:
+def quantize(proto: Any, ranges: Ranges) -> None:
     """Let a graph's convolutions, and what lies between them, work in 8 bits; in place."""
     from onnx import TensorProto, helper, numpy_helper
 
     graph = proto.graph
-    nodes, rounded = quantised_nodes(graph)
+    nodes, rounded = quantized_nodes(graph)
     tensors = set(rounded.values())
     convolutions = {node.output[0] for node in nodes if node.op_type == "Conv"}
 
@@ -142,7 +142,7 @@ def quantise(proto: Any, ranges: Ranges) -> None:
         if node.output[0] in convolutions:
             source, kernel, bias = node.input
             # The bias counts in products of both scales, and 32 bits must hold it: a channel whose kernel is
-            # nothing beside its bias, as a normalisation can make it, gets coarser steps than the kernel asks for.
+            # nothing beside its bias, as a normalization can make it, gets coarser steps than the kernel asks for.
             scale = np.maximum(ranges.kernels[kernel] / LARGEST_WEIGHT, SMALLEST_SCALE)
             scale = np.maximum(scale, np.abs(ranges.biases[bias]) / (LARGEST_BIAS * steps[source])).astype(np.float32)
             store(f"{kernel}.scale", scale)
@@ -168,11 +168,11 @@ def quantise(proto: Any, ranges: Ranges) -> None:
     graph.node.extend(result)
 
 
-def quantised_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
+def quantized_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
     """The nodes to compute in 8 bits, and the tensors that are to be rounded, in the order of the graph.
 
     A ReLU that follows is taken along: the tensor after it is rounded instead, which ONNX Runtime makes one operator.
-    Of the convolution that reads the picture the output alone is rounded. On a blank page the errors of its kernel add
+    Of the convolution that reads the image the output alone is rounded. On a blank page the errors of its kernel add
     up to the same in every cell, and what is faint there, the grain of the paper, would look like something.
 
     Returns:

@@ -1,4 +1,4 @@
-"""TreeFormer, Sec. 4 of the paper: a picture in; nodes, edges and roots out.
+"""TreeFormer, Sec. 4 of the paper: an image in; nodes, edges and roots out.
 
 backbone → feature levels → object tokens and one relation token → decoder → node, point and root heads → relation head
 """
@@ -18,7 +18,7 @@ from treeformer.models.criterion import losses
 from treeformer.models.outputs import Output, Predictions
 from treeformer.nn.backbone import Bottleneck, ResNet
 from treeformer.nn.decoder import Decoded, Decoder, set_prior_
-from treeformer.nn.deformable_attention import Level, as_level, sample
+from treeformer.nn.deformable_attention import FeatureLevel, as_level, sample
 from treeformer.nn.heat_map import HeatMapHead, cell_points, peaks
 from treeformer.nn.matching import Matching, match
 from treeformer.nn.positions import sine_positions
@@ -34,10 +34,10 @@ ROOT_PRIOR = 0.02  # probability of a token to be a root, before training
 COMPILED_PARTS = (Bottleneck, FeaturePyramid, LevelProjections, HeatMapHead, EncoderLayer, DecoderLayer, RelationHead)
 
 
-class Seen(NamedTuple):
-    """What `TreeFormer.see` makes of pictures, before any token looks at them."""
+class Features(NamedTuple):
+    """What `TreeFormer.encode` makes of images, before any token looks at them."""
 
-    levels: list[Level]  # fine to coarse
+    levels: list[FeatureLevel]  # fine to coarse
     heat: Tensor | None  # (B,h,w); None, as all that follows, where tokens are learned
     offsets: Tensor | None  # (B,h·w,2)
     cell: Tensor | None  # (B,tokens) of the heat map, where tokens begin, the hottest first …
@@ -49,10 +49,10 @@ class Detection(NamedTuple):
 
     decoded: Decoded  # of the object tokens, and after them the denoising tokens
     root_logits: Tensor  # (B,Q)
-    fine: Level  # the finest level
+    fine: FeatureLevel  # the finest level
     heat: Tensor | None  # (B,h,w)
     offsets: Tensor | None  # (B,h·w,2)
-    begun: Tensor | None = None  # (B,Q) bool: tokens at a peak that is hot enough; None: all
+    active: Tensor | None = None  # (B,Q) bool: tokens at a peak that is hot enough; None: all
 
 
 class TreeFormer(nn.Module):
@@ -67,7 +67,7 @@ class TreeFormer(nn.Module):
         True
     """
 
-    recordable = True  # on a GPU a training step never waits for the device: it can be a CUDA graph
+    supports_cuda_graphs = True  # on a GPU a training step never waits for the device: it can be a CUDA graph
 
     def __init__(self, config: TreeFormerConfig | None = None) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class TreeFormer(nn.Module):
                 config.feed_forward,
                 config.dropout,
             )
-        self.heat_stride = self.strides[0] // config.heat_parts
+        self.heat_stride = self.strides[0] // config.heatmap_upsampling
         channels = self.neck.widths
         learned = config.token_source == "learned"
         self.heat_map: HeatMapHead | None = None
@@ -101,7 +101,7 @@ class TreeFormer(nn.Module):
             self.learned_position = nn.Parameter(torch.randn(config.tokens, width))
             self.learned_point = nn.Linear(width, 2)
         else:
-            self.heat_map = HeatMapHead(channels[0], config.heat_parts, config.grid_px)
+            self.heat_map = HeatMapHead(channels[0], config.heatmap_upsampling, config.grid_px)
         if not learned or config.denoising:
             self.token_content = nn.Sequential(nn.Linear(channels[0], width), nn.LayerNorm(width))
             self.token_position = nn.Linear(width, width)
@@ -125,7 +125,7 @@ class TreeFormer(nn.Module):
             fine_channels=channels[0] if config.segment_channels else 0,
             segment_channels=config.segment_channels,
             segment_points=config.segment_points,
-            context_orders=config.context_orders,
+            num_harmonics=config.num_harmonics,
         )
         self.sfs = SFS(config.suppression)
         self._losses = losses
@@ -143,7 +143,7 @@ class TreeFormer(nn.Module):
         if targets is None:
             found = self.detect(images)
             tokens, relation, node_logits, points = found.decoded
-            edge_logits = self.relate(tokens, relation, points[-1], found.fine, node_logits[-1].sigmoid())
+            edge_logits = self.predict_edges(tokens, relation, points[-1], found.fine, node_logits[-1].sigmoid())
             return Output(
                 node_logits, points, found.root_logits, edge_logits, found.heat, found.offsets, self.heat_stride
             )
@@ -158,14 +158,14 @@ class TreeFormer(nn.Module):
         tokens, relation, node_logits, points = found.decoded
         if self.config.denoising:
             scores = node_logits[-1, :, count:].sigmoid()
-            noisy_edges = self.relate(tokens[:, count:], relation, points[-1, :, count:], found.fine, scores)
+            noisy_edges = self.predict_edges(tokens[:, count:], relation, points[-1, :, count:], found.fine, scores)
             denoising = Predictions(
                 node_logits[:, :, count:], points[:, :, count:], found.root_logits[:, count:], noisy_edges
             )
         matching = self.match(node_logits[-1, :, :count], points[-1, :, :count], targets)
         selection = self.select(node_logits[-1, :, :count], matching)
         index = selection[..., None]
-        edge_logits = self.relate(
+        edge_logits = self.predict_edges(
             tokens.gather(1, index.expand(-1, -1, tokens.shape[-1])),
             relation,
             points[-1].gather(1, index.expand(-1, -1, 2)),
@@ -190,7 +190,7 @@ class TreeFormer(nn.Module):
         images: Tensor,
         noisy_points: Tensor | None = None,
         noisy_mask: Tensor | None = None,
-        peak_heat: float = 0.0,
+        min_peak_heat: float = 0.0,
     ) -> Detection:
         """Everything up to the edges.
 
@@ -198,56 +198,56 @@ class TreeFormer(nn.Module):
             images: (B,3,H,W).
             noisy_points: (B,D,2) px, where denoising tokens begin; None for none.
             noisy_mask: (B,D) bool, the real ones among them.
-            peak_heat: no token begins at a colder peak. There are as many as the picture of the batch with the most
+            min_peak_heat: no token begins at a colder peak. There are as many as the image of the batch with the most
                 needs; those that another one does not need are seen by none of its tokens. Not with denoising.
         """
-        seen = self.see(images)
-        begun = None
-        if peak_heat and seen.heat_there is not None:
-            begun = seen.heat_there >= peak_heat
-            count = begun.sum(1).max().clamp(min=FEWEST_TOKENS).item()
+        features = self.encode(images)
+        active = None
+        if min_peak_heat and features.heat_there is not None:
+            active = features.heat_there >= min_peak_heat
+            count = active.sum(1).max().clamp(min=FEWEST_TOKENS).item()
             torch._check(count >= FEWEST_TOKENS)
             torch._check(count <= self.config.tokens)
-            begun = begun[:, :count]
-        return self.find(seen, begun, noisy_points, noisy_mask)
+            active = active[:, :count]
+        return self.decode_tokens(features, active, noisy_points, noisy_mask)
 
-    def see(self, images: Tensor) -> Seen:
-        """The first half of `detect`: (B,3,H,W) → what the picture shows, and where tokens may begin."""
+    def encode(self, images: Tensor) -> Features:
+        """The first half of `detect`: (B,3,H,W) → what the image shows, and where tokens may begin."""
         height, width = images.shape[-2:]
         if height % self.strides[-1] or width % self.strides[-1]:
-            raise TreeformerError(f"a picture of {width}×{height} px; multiples of {self.strides[-1]} are needed")
+            raise TreeformerError(f"an image of {width}×{height} px; multiples of {self.strides[-1]} are needed")
         maps = self.neck(self.backbone(images)[-len(self.neck.widths) + 1 :])
         levels = [as_level(feature_map, stride) for feature_map, stride in zip(maps, self.strides, strict=True)]
         if self.encoder is not None:
             levels = self.encoder(levels)
         if self.heat_map is None:
-            return Seen(levels, None, None, None, None)
+            return Features(levels, None, None, None, None)
         heat, offsets = self.heat_map(maps[0], levels[0].stride)
-        return Seen(levels, heat, offsets, *peaks(heat.detach(), self.config.tokens))
+        return Features(levels, heat, offsets, *peaks(heat.detach(), self.config.tokens))
 
-    def find(
+    def decode_tokens(
         self,
-        seen: Seen,
-        begun: Tensor | None = None,
+        features: Features,
+        active: Tensor | None = None,
         noisy_points: Tensor | None = None,
         noisy_mask: Tensor | None = None,
     ) -> Detection:
         """The second half of `detect`: the tokens.
 
         Args:
-            seen: what `see` gave.
+            features: what `encode` gave.
             begun: (B,Q) bool: there are Q tokens, and only these are looked at by others; None: all there are.
             noisy_points, noisy_mask: as in `detect`.
         """
-        levels = seen.levels
+        levels = features.levels
         mask = None
-        if seen.cell is not None and seen.offsets is not None:
-            cell = seen.cell
-            if begun is not None:
-                cell = cell[:, : begun.shape[1]]
-                mask = functional.pad(begun, (0, 1), value=True)[:, None, None, :]  # and the relation token
-            width = levels[0].width * self.config.heat_parts
-            points = cell_points(cell, seen.offsets.detach(), width, self.heat_stride)
+        if features.cell is not None and features.offsets is not None:
+            cell = features.cell
+            if active is not None:
+                cell = cell[:, : active.shape[1]]
+                mask = functional.pad(active, (0, 1), value=True)[:, None, None, :]  # and the relation token
+            width = levels[0].width * self.config.heatmap_upsampling
+            points = cell_points(cell, features.offsets.detach(), width, self.heat_stride)
             content, positions = self._content_at(levels[0], points), self._encode(points)
         else:
             # Isotropic: both coordinates are fractions of the longer side.
@@ -264,26 +264,28 @@ class TreeFormer(nn.Module):
             mask = denoising_mask(noisy_mask, self.config.tokens)
         decoded = self.decoder(content, positions, points, levels, mask)
         root_logits = self.root_head(decoded.tokens).float().squeeze(-1)
-        return Detection(decoded, root_logits, levels[0], seen.heat, seen.offsets, begun)
+        return Detection(decoded, root_logits, levels[0], features.heat, features.offsets, active)
 
-    def relate(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level, scores: Tensor) -> Tensor:
+    def predict_edges(
+        self, tokens: Tensor, relation: Tensor, points: Tensor, fine: FeatureLevel, scores: Tensor
+    ) -> Tensor:
         """Edge logits (B,N,N,2) among some tokens (B,N,width) at points (B,N,2) px that are nodes at scores (B,N)."""
         logits: Tensor = self.relation_head(tokens, relation, points, fine, scores)
         return logits
 
     def match(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Matching:
-        """Which object token, of (B,K) and (B,K,2), answers for which node of the truth."""
+        """Which object token, of (B,K) and (B,K,2), answers for which node of the ground truth."""
         weights = {"score_weight": self.config.match_score, "point_weight": self.config.match_point}
         return match(node_logits, points, targets, **weights)
 
     @torch.no_grad()
     def select(self, node_logits: Tensor, matching: Matching) -> Tensor:
         """The tokens whose edges are trained: all matched ones first, then the most confident others; (B,R) indices."""
-        size = min(self.config.tokens, matching.token.shape[1] + self.config.spare_tokens)
+        size = min(self.config.tokens, matching.token.shape[1] + self.config.num_negative_tokens)
         matched = torch.zeros_like(node_logits).scatter_add(1, matching.token, matching.found.to(node_logits.dtype))
         return (2 * matched + node_logits.sigmoid()).topk(size, dim=1).indices
 
-    def _content_at(self, fine: Level, points: Tensor) -> Tensor:
+    def _content_at(self, fine: FeatureLevel, points: Tensor) -> Tensor:
         """What tokens at points (B,Q,2) px begin with: (B,Q,width), the image there."""
         content: Tensor = self.token_content(sample(fine, points))
         return content
@@ -296,20 +298,20 @@ class TreeFormer(nn.Module):
     # ---- training and use ---------------------------------------------------------------------
 
     def loss(self, output: Output, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
-        """Weighted losses by name; their sum is what to minimise. See `treeformer.models.criterion.losses`."""
+        """Weighted losses by name; their sum is what to minimize. See `treeformer.models.criterion.losses`."""
         if output.matching is None:
             output.matching = self.match(output.node_logits, output.points, targets)
         return self._losses(self.config, self.sfs, output, targets, node_count)
 
     @torch.no_grad()
     def decode(self, output: Output, **options: Any) -> list[Skeleton]:
-        """One skeleton a picture; options as in `treeformer.decoding.decode.decode`. For outputs made without targets."""
+        """One skeleton an image; options as in `treeformer.decoding.decode.decode`. For outputs made without targets."""
         options.setdefault("constrained", self.config.constrained_at_inference)
         options.setdefault("distance_cost", self.config.edge_cost == "distance")
         score = output.node_logits.float().sigmoid()
         arrays = (score, output.points.float(), edge_margin(output.edge_logits), output.root_logits.float())
-        pictures = zip(*(array.cpu().numpy() for array in arrays), strict=True)
-        return [decode(*picture, **options) for picture in pictures]
+        images = zip(*(array.cpu().numpy() for array in arrays), strict=True)
+        return [decode(*image, **options) for image in images]
 
     def compile_parts(self, **options: Any) -> None:
         """`torch.compile` with `options` for the parts that take the time; all have fixed shapes.
@@ -326,8 +328,8 @@ class TreeFormer(nn.Module):
 def denoising_mask(noisy_mask: Tensor, objects: int) -> Tensor:
     """Who may look at whom, (B,1,T,T) for objects, D denoising tokens and the relation token, in this order.
 
-    Objects and the relation token see each other and never a denoising token, which knows the truth. A denoising token
-    sees itself, the other real ones of its picture and the relation token.
+    Objects and the relation token see each other and never a denoising token, which knows the ground truth. A denoising token
+    sees itself, the other real ones of its image and the relation token.
     """
     batch, extra = noisy_mask.shape
     yes = noisy_mask.new_ones(batch, 1)

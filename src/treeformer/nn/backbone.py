@@ -1,4 +1,4 @@
-"""The image backbone: a ResNet-50 (version 1) with frozen batch normalisation, as many of its stages as are wanted."""
+"""The image backbone: a ResNet-50 (version 1) with frozen batch normalization, as many of its stages as are wanted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from treeformer.errors import FormatError
 from treeformer.hub import safetensors
-from treeformer.nn.in_use import in_use_on_gpu
+from treeformer.nn.in_use import is_inference_on_gpu
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -20,7 +20,7 @@ EXPANSION = 4  # a bottleneck's output has four times the channels of its middle
 
 
 class FrozenBatchNorm(nn.Module):
-    """Batch normalisation with fixed statistics and a fixed affine map: y = scale · x + shift, a channel each."""
+    """Batch normalization with fixed statistics and a fixed affine map: y = scale · x + shift, a channel each."""
 
     def __init__(self, channels: int, eps: float = 1e-5) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class FrozenBatchNorm(nn.Module):
         return scale, self.bias - self.running_mean * scale
 
     def folded_into(self, conv: nn.Conv2d) -> tuple[Tensor, Tensor]:
-        """Weights and biases of the convolution with this normalisation after it."""
+        """Weights and biases of the convolution with this normalization after it."""
         if self.kept is not None:
             return self.kept
         scale, shift = self.affine()
@@ -45,13 +45,13 @@ class FrozenBatchNorm(nn.Module):
 
 
 def conv_norm(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm) -> Tensor:
-    """norm(conv(image)), the scale folded into the weights: one pass over the picture instead of three."""
+    """norm(conv(image)), the scale folded into the weights: one pass over the image instead of three."""
     return functional.conv2d(image, *norm.folded_into(conv), conv.stride, conv.padding)
 
 
 def conv_norm_relu(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortcut: Tensor | None = None) -> Tensor:
     """relu(norm(conv(image)) + shortcut)."""
-    if in_use_on_gpu(image):
+    if is_inference_on_gpu(image):
         return _in_one_kernel(image, conv, norm, shortcut)
     inner = conv_norm(image, conv, norm)
     return functional.relu(inner if shortcut is None else inner + shortcut)
@@ -141,7 +141,7 @@ class ResNet(nn.Module):
 
     @torch.no_grad()
     def keep_folded(self, dtype: torch.dtype) -> None:
-        """From now on for use alone: fold the normalisations into the convolutions once, not at every call.
+        """From now on for use alone: fold the normalizations into the convolutions once, not at every call.
 
         Weights that are loaded or moved later count no more.
         """

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from treeformer.nn.deformable_attention import Level
-from treeformer.nn.positions import cell_centres, sine_positions
-from treeformer.nn.transformer import DecoderLayer, Perceptron
+from treeformer.nn.deformable_attention import FeatureLevel
+from treeformer.nn.positions import cell_centers, sine_positions
+from treeformer.nn.transformer import MLP, DecoderLayer
 
 POINT_STEP_PX = 8.0  # what an output of 1 of a point head means
 NODE_PRIOR = 0.1  # probability of a token to be a node, before training
@@ -32,7 +32,7 @@ class Decoder(nn.Module):
         layers, width, heads, sampling_points, channels, feed_forward, dropout: of the decoder layers.
         relation_min_stride: the relation token reads the levels from this stride on.
         auxiliary: nodes and points are predicted after every layer, not only the last.
-        absolute: points are fractions of the picture's longer side instead of steps from where the tokens began.
+        absolute: points are fractions of the image's longer side instead of steps from where the tokens began.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Decoder(nn.Module):
         # The heads belong to the last layers: to all of them, or to the very last alone.
         supervised = layers if auxiliary else 1
         self.node_heads = nn.ModuleList(nn.Linear(width, 1) for _ in range(supervised))
-        self.point_heads = nn.ModuleList(Perceptron(width, width, width, 2) for _ in range(supervised))
+        self.point_heads = nn.ModuleList(MLP(width, width, width, 2) for _ in range(supervised))
         for head in self.node_heads:
             set_prior_(head, NODE_PRIOR)
         if not absolute:
@@ -73,7 +73,7 @@ class Decoder(nn.Module):
         content: Tensor,
         positions: Tensor,
         points: Tensor,
-        levels: Sequence[Level],
+        levels: Sequence[FeatureLevel],
         mask: Tensor | None = None,
     ) -> Decoded:
         """Decode.
@@ -99,12 +99,12 @@ class Decoder(nn.Module):
                 all_points.append(step.sigmoid() * side if self.absolute else points + POINT_STEP_PX * step)
         return Decoded(tokens[:, :-1], tokens[:, -1], torch.stack(all_logits), torch.stack(all_points))
 
-    def _scene(self, levels: Sequence[Level]) -> tuple[Tensor, Tensor]:
+    def _scene(self, levels: Sequence[FeatureLevel]) -> tuple[Tensor, Tensor]:
         """What the relation token reads: cells (B,S,width) and their positions (S,width)."""
         coarse = [level for level in levels if level.stride >= self.relation_min_stride]
         cells = torch.cat([level.cells for level in coarse], dim=1)
-        centres = [cell_centres(level.height, level.width, level.stride, cells.device) for level in coarse]
-        return cells, sine_positions(torch.cat(centres), cells.shape[-1])
+        centers = [cell_centers(level.height, level.width, level.stride, cells.device) for level in coarse]
+        return cells, sine_positions(torch.cat(centers), cells.shape[-1])
 
 
 def set_prior_(layer: nn.Linear, probability: float) -> None:

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treeformer.nn.in_use import in_use_on_gpu
+from treeformer.nn.in_use import is_inference_on_gpu
 from treeformer.nn.kernels import deformable as deformable_triton
 
 
-class Level(NamedTuple):
+class FeatureLevel(NamedTuple):
     """One feature map as a sequence of cells."""
 
     cells: Tensor  # (B, height·width, channels), row by row
@@ -30,13 +30,13 @@ class Level(NamedTuple):
     stride: int  # px between two cells
 
 
-def as_level(feature_map: Tensor, stride: int) -> Level:
+def as_level(feature_map: Tensor, stride: int) -> FeatureLevel:
     """(B,C,h,w) → its cells; no copy where the memory format is channels_last."""
     batch, channels, height, width = feature_map.shape
-    return Level(feature_map.permute(0, 2, 3, 1).reshape(batch, height * width, channels), height, width, stride)
+    return FeatureLevel(feature_map.permute(0, 2, 3, 1).reshape(batch, height * width, channels), height, width, stride)
 
 
-def bilinear_corners(points: Tensor, level: Level) -> tuple[Tensor, Tensor]:
+def bilinear_corners(points: Tensor, level: FeatureLevel) -> tuple[Tensor, Tensor]:
     """The four cells around each point and their weights, zero where a cell lies outside the map.
 
     Args:
@@ -64,7 +64,7 @@ def _two_cells(place: Tensor, size: int) -> tuple[Tensor, Tensor]:
     return nearest, weights * (cells == nearest)
 
 
-def sample(level: Level, points: Tensor) -> Tensor:
+def sample(level: FeatureLevel, points: Tensor) -> Tensor:
     """Features between the cells: points (B,…,2) px → (B,…,channels), zero outside the map.
 
     In float32, or as `weighted_rows` gives them.
@@ -81,7 +81,7 @@ def weighted_rows(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
 
     In use on a GPU in the table's own precision, though added in float32: a copy of the table would take longer.
     """
-    if in_use_on_gpu(table):
+    if is_inference_on_gpu(table):
         return rows_in_bags(table, row, weight.to(table.dtype))
     # float32 before the gather: its backward adds many rows into one, which bfloat16 would round away.
     rows = table.float().index_select(0, row.flatten()).view(*row.shape, table.shape[1])
@@ -128,7 +128,7 @@ class DeformableAttention(nn.Module):
         with torch.no_grad():
             self.offsets.bias.copy_(away.expand(-1, self.levels, -1, -1).flatten())
 
-    def forward(self, query: Tensor, points: Tensor, levels: Sequence[Level]) -> Tensor:
+    def forward(self, query: Tensor, points: Tensor, levels: Sequence[FeatureLevel]) -> Tensor:
         """Query (B,Q,width) at points (B,Q,2) px → (B,Q,width)."""
         batch, count, _ = query.shape
         grid = (batch, count, self.heads, self.levels, self.points)
@@ -142,21 +142,25 @@ class DeformableAttention(nn.Module):
         read = self._read_then_project if reading_first else self._project_then_read
         return self.output(read(points, offsets, weights, levels).flatten(2).to(query.dtype))
 
-    def _read_by_kernel(self, points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[Level]) -> Tensor:
+    def _read_by_kernel(
+        self, points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[FeatureLevel]
+    ) -> Tensor:
         """`_project_then_read` without indices in memory: (B,Q,heads,width/heads)."""
         moves = [offset * level.stride for offset, level in zip(offsets.unbind(3), levels, strict=True)]
         places = points[:, :, None, None, None, :] + torch.stack(moves, dim=3)
         shapes = [(level.height, level.width, level.stride) for level in levels]
         return deformable_triton.read(self._project(levels).unflatten(-1, (self.heads, -1)), places, weights, shapes)
 
-    def _project(self, levels: Sequence[Level]) -> Tensor:
+    def _project(self, levels: Sequence[FeatureLevel]) -> Tensor:
         """Values of the cells of all levels: (B,S,width)."""
         return torch.cat([self._values_of(level) for level in levels], dim=1)
 
-    def _values_of(self, level: Level) -> Tensor:
+    def _values_of(self, level: FeatureLevel) -> Tensor:
         return self.values[str(level.cells.shape[-1])](level.cells)
 
-    def _project_then_read(self, points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[Level]) -> Tensor:
+    def _project_then_read(
+        self, points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[FeatureLevel]
+    ) -> Tensor:
         """Values of all cells, read where the heads look: (B,Q,heads,width/heads)."""
         image = torch.arange(points.shape[0], device=points.device).view(-1, 1, 1, 1)
         head = torch.arange(self.heads, device=points.device).view(-1, 1)
@@ -170,7 +174,9 @@ class DeformableAttention(nn.Module):
             read = read + weighted_rows(table, row, (weight * weights[:, :, :, index, :, None]).flatten(3)).float()
         return read
 
-    def _read_then_project(self, points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[Level]) -> Tensor:
+    def _read_then_project(
+        self, points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[FeatureLevel]
+    ) -> Tensor:
         """Features where the heads look, and the values of those alone: (B,Q,heads,width/heads)."""
         image = torch.arange(points.shape[0], device=points.device).view(-1, 1, 1, 1)
         read: Tensor | float = 0.0
@@ -189,7 +195,7 @@ class DeformableAttention(nn.Module):
 
 
 def corners_on_levels(
-    points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[Level]
+    points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[FeatureLevel]
 ) -> tuple[Tensor, Tensor]:
     """The cells that heads read on several levels, and what each counts: `bilinear_corners` of all places at once.
 

@@ -4,7 +4,7 @@ A pair of nodes, looked at alone, cannot know that a branch already goes on stra
 in the same direction. So edges are asked for twice: with the first answers as weights, the directions of all edges at a
 node are summed up as angular harmonics, Σ_k p_ik·e^{imθ_ik} for m = 0, 1, …. Seen from the pair (i, j), its own share
 is taken out and the sum turned into the frame of the edge, so that the answer depends on the angles between edges, not
-on how the picture is turned.
+on how the image is turned.
 """
 
 from __future__ import annotations

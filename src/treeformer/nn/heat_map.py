@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treeformer.nn.positions import cell_centres
+from treeformer.nn.positions import cell_centers
 
 PRIOR = 0.02  # probability of a node in a cell before training
 
@@ -16,13 +16,13 @@ PRIOR = 0.02  # probability of a node in a cell before training
 class HeatMapHead(nn.Module):
     """A heat value and an offset for each cell of a map that is as fine as the finest level, or finer.
 
-    A peak needs a cell of its own, and its neighbours cannot be peaks: the map's cells bound how close two nodes may be
+    A peak needs a cell of its own, and its neighbors cannot be peaks: the map's cells bound how close two nodes may be
     so that both begin a token. The finest level's features know where within their cell something is.
 
     Args:
         channels: of the finest level.
         parts: along each side of a cell of the finest level there are so many cells of the map.
-        grid_px: spacing of the grid on whose lines nodes of curves lie (`Skeleton.cross_grid`): every cell is told
+        grid_px: spacing of the grid on whose lines nodes of curves lie (`Skeleton.sample_at_grid_crossings`): every cell is told
             where in the grid it is; 0: it is not.
     """
 
@@ -45,13 +45,13 @@ class HeatMapHead(nn.Module):
     def forward(self, fine: Tensor, stride: int = 4) -> tuple[Tensor, Tensor]:
         """The map: (B,channels,h,w) at a stride in px → heat logits (B,H,W), H = parts · h; offsets (B,H·W,2).
 
-        Offsets are in cells of the map, from a cell's centre to its node.
+        Offsets are in cells of the map, from a cell's center to its node.
         """
         first, *rest = self.layers
         hidden = first(fine)
         if self.phase is not None:
             height, width = fine.shape[-2:]
-            angles = cell_centres(height, width, stride, fine.device) * (2 * math.pi / self.grid_px)
+            angles = cell_centers(height, width, stride, fine.device) * (2 * math.pi / self.grid_px)
             phase = self.phase(torch.cat([angles.sin(), angles.cos()], dim=-1))
             hidden = hidden + phase.view(1, height, width, -1).permute(0, 3, 1, 2)
         for layer in rest:
@@ -65,14 +65,14 @@ def peaks(heat: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
     Where there are fewer peaks, the rest are any cells, at a heat of 0.
 
-    A peak is no colder than its neighbours above, below, left and right. Around a lone node the diagonal cells are
+    A peak is no colder than its neighbors above, below, left and right. Around a lone node the diagonal cells are
     colder than these anyway; not comparing with them lets two nodes in diagonal cells both be peaks.
     """
     probability = heat.sigmoid()[:, None]
-    beside = functional.max_pool2d(probability, (1, 3), 1, (0, 1)).maximum(
+    parallel = functional.max_pool2d(probability, (1, 3), 1, (0, 1)).maximum(
         functional.max_pool2d(probability, (3, 1), 1, (1, 0))
     )
-    rank = probability * (probability == beside)  # `where` with a number would wait for the device
+    rank = probability * (probability == parallel)  # `where` with a number would wait for the device
     hottest = rank.flatten(1).topk(count, dim=1)
     return hottest.indices, hottest.values
 

@@ -40,7 +40,7 @@ def class_weights(target: Tensor, positive_weight: float) -> Tensor:
     return (1 - positive_weight) + (2 * positive_weight - 1) * target.float()
 
 
-def fading_distance(points: Tensor, target: Tensor, reach_px: float) -> Tensor:
+def log_distance(points: Tensor, target: Tensor, reach_px: float) -> Tensor:
     """L1 distance d of points (…,2) px as r·log(1 + d/r): its slope fades from 1 to 1/2 at r, and on; 0 for L1 itself.
 
     Where along a curve a node lies is a matter of taste, and a token far from the node it stands for will not get
@@ -53,7 +53,7 @@ def fading_distance(points: Tensor, target: Tensor, reach_px: float) -> Tensor:
 def box_loss(points: Tensor, target: Tensor, side_px: float) -> Tensor:
     """1 − GIoU of two squares of one size around the points: (…,2) px → (…).
 
-    With a fixed size all four numbers of a box come down to its centre, and the overlap to the two distances.
+    With a fixed size all four numbers of a box come down to its center, and the overlap to the two distances.
     """
     across, down = (points - target).abs().unbind(-1)
     overlap = (side_px - across).clamp(min=0) * (side_px - down).clamp(min=0)
@@ -89,7 +89,7 @@ def pair_weights(is_true: Tensor, takes_part: Tensor) -> Tensor:
     node. Early in training there are many of them, and their pairs would drown the others.
 
     Args:
-        is_true: (B,N) bool, the nodes that are in the truth.
+        is_true: (B,N) bool, the nodes that are in the ground truth.
         takes_part: (B,N) bool, these and the false ones.
     """
     is_false = (takes_part & ~is_true).float()
@@ -112,7 +112,7 @@ def edge_losses(
 
     Args:
         edge_logits: (B,N,N,2), [no edge, edge], symmetric.
-        adjacency: (B,N,N) bool, the truth; a node that is not in the truth has no edges.
+        adjacency: (B,N,N) bool, the ground truth; a node that is not in the ground truth has no edges.
         weights: (B,N,N) what each pair counts, symmetric.
         mask: (B,N) bool, the nodes that take part.
         root_logits: (B,N).

@@ -1,4 +1,4 @@
-"""Hungarian matching: which token answers for which node of the truth."""
+"""Hungarian matching: which token answers for which node of the ground truth."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Matching:
 def match(
     node_logits: Tensor, points: Tensor, targets: Targets, *, score_weight: float, point_weight: float
 ) -> Matching:
-    """The cheapest one-to-one assignment of each picture, at the cost point_weight · L1 in px − score_weight · p.
+    """The cheapest one-to-one assignment of each image, at the cost point_weight · L1 in px − score_weight · p.
 
     Args:
         node_logits: (B,K).
@@ -50,15 +50,15 @@ def match(
 def assign(cost: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The token of each real node, −1 where there is none: finite cost (B,M,K), mask (B,M) → (B,M).
 
-    Each picture's tokens compete for its own nodes only. SciPy lets go of Python's lock, so threads solve them.
+    Each image's tokens compete for its own nodes only. SciPy lets go of Python's lock, so threads solve them.
     """
     result = np.full(mask.shape, -1, dtype=np.int64)
 
-    def solve(pictures: NDArray[np.intp]) -> None:
-        for picture in pictures:
-            real = np.flatnonzero(mask[picture])
-            row, column = linear_sum_assignment(cost[picture, real])
-            result[picture, real[row]] = column
+    def solve(images: NDArray[np.intp]) -> None:
+        for image in images:
+            real = np.flatnonzero(mask[image])
+            row, column = linear_sum_assignment(cost[image, real])
+            result[image, real[row]] = column
 
     threads = min(MAX_THREADS, os.cpu_count() or 1, len(mask))
     if threads < 2:

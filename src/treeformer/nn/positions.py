@@ -1,4 +1,4 @@
-"""Sine encoding of points in pixels, the same along both axes (so that a picture's shape does not matter)."""
+"""Sine encoding of points in pixels, the same along both axes (so that an image's shape does not matter)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-SHORTEST_PX = 8.0  # wavelengths: from the distance of neighbouring nodes …
-LONGEST_PX = 4096.0  # … to several times the size of a picture
+SHORTEST_PX = 8.0  # wavelengths: from the distance of neighboring nodes …
+LONGEST_PX = 4096.0  # … to several times the size of an image
 
 
 def sine_positions(points: Tensor, width: int) -> Tensor:
@@ -20,7 +20,7 @@ def sine_positions(points: Tensor, width: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=-1).flatten(-2)
 
 
-def cell_centres(height: int, width: int, stride: int, device: torch.device) -> Tensor:
-    """(height·width, 2) px: the centres of a feature map's cells, row by row."""
+def cell_centers(height: int, width: int, stride: int, device: torch.device) -> Tensor:
+    """(height·width, 2) px: the centers of a feature map's cells, row by row."""
     y, x = torch.meshgrid(torch.arange(height, device=device), torch.arange(width, device=device), indexing="ij")
     return (torch.stack([x, y], dim=-1).reshape(-1, 2) + 0.5) * stride

@@ -39,7 +39,7 @@ class FeaturePyramid(nn.Module):
 
 
 class LevelProjections(nn.Module):
-    """Deformable DETR's way: each stage through a 1×1 convolution and group normalisation, one more by stride 2."""
+    """Deformable DETR's way: each stage through a 1×1 convolution and group normalization, one more by stride 2."""
 
     def __init__(self, channels: Sequence[int], width: int, groups: int = 32) -> None:
         super().__init__()

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treeformer.nn.deformable_attention import Level, sample
+from treeformer.nn.deformable_attention import FeatureLevel, sample
 from treeformer.nn.edge_context import edge_context
-from treeformer.nn.in_use import in_use_on_gpu
-from treeformer.nn.transformer import Perceptron
+from treeformer.nn.in_use import is_inference_on_gpu
+from treeformer.nn.transformer import MLP
 
 DISTANCE_SCALE_PX = 64.0
 MOST_CERTAIN = 12.0  # margins beyond this are all the same
@@ -34,7 +34,7 @@ class RelationHead(nn.Module):
         fine_channels: channels of the finest level; 0 where the head does not look at the image.
         segment_channels: channels of the map that is read along the segment between two nodes.
         segment_points: places on the segment, an even number.
-        context_orders: angular harmonics of the other edges at both nodes, for the second answer; 0: there is none.
+        num_harmonics: angular harmonics of the other edges at both nodes, for the second answer; 0: there is none.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class RelationHead(nn.Module):
         fine_channels: int = 0,
         segment_channels: int = 32,
         segment_points: int = 16,
-        context_orders: int = 0,
+        num_harmonics: int = 0,
     ) -> None:
         super().__init__()
         self.even_tokens = nn.Linear(width, hidden, bias=False)
         self.odd_tokens = nn.Linear(width, hidden, bias=False)
         self.relation = nn.Linear(width, hidden)
-        self.tail = Perceptron(hidden, hidden, 2)
+        self.tail = MLP(hidden, hidden, 2)
         self.segment_points = segment_points
         self.segment_map: nn.Linear | None = None
         if fine_channels:
@@ -59,15 +59,15 @@ class RelationHead(nn.Module):
             half = segment_channels * segment_points // 2
             self.even_segment = nn.Linear(half + 2, hidden, bias=False)
             self.odd_segment = nn.Linear(half + 2, hidden, bias=False)
-        self.context_orders = context_orders
-        if context_orders:
+        self.num_harmonics = num_harmonics
+        if num_harmonics:
             self.pair_again = nn.Linear(hidden, hidden, bias=False)
-            self.context = nn.Linear(2 * 4 * context_orders + 1, hidden)
+            self.context = nn.Linear(2 * 4 * num_harmonics + 1, hidden)
             self.correction = nn.Linear(hidden, 2)
             nn.init.zeros_(self.correction.weight)  # the second answer begins as the first
             nn.init.zeros_(self.correction.bias)
 
-    def forward(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: Level, scores: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: FeatureLevel, scores: Tensor) -> Tensor:
         """Logits [no edge, edge] of every pair.
 
         Args:
@@ -83,7 +83,7 @@ class RelationHead(nn.Module):
         count = tokens.shape[1]
         first, second, pair_of = pairs_among(count, tokens.device)
         even, odd = self.even_tokens(tokens), self.odd_tokens(tokens)
-        if not in_use_on_gpu(tokens):
+        if not is_inference_on_gpu(tokens):
             # float32 before the gathers: their backward adds a hundred rows into one.
             even, odd = even.float(), odd.float()
         even = even.index_select(1, first) + even.index_select(1, second) + self.relation(relation)[:, None]
@@ -98,10 +98,10 @@ class RelationHead(nn.Module):
             odd = with_parts(odd, self.odd_segment, [differences, step])
         one_way, other_way = functional.relu(even + odd), functional.relu(even - odd)
         logits = (self.tail(one_way) + self.tail(other_way)).float() / 2
-        if self.context_orders:
+        if self.num_harmonics:
             margin = logits[..., :1] - logits[..., 1:]
             likely = spread(torch.sigmoid(-margin), pair_of)[..., 0] * (scores[:, :, None] * scores[:, None]).detach()
-            seen = edge_context(points.detach(), likely, self.context_orders).flatten(1, 2).to(one_way.dtype)
+            seen = edge_context(points.detach(), likely, self.num_harmonics).flatten(1, 2).to(one_way.dtype)
             at_first = seen.index_select(1, first * count + second)
             at_second = seen.index_select(1, second * count + first)
             bounded = margin.clamp(-MOST_CERTAIN, MOST_CERTAIN) / MOST_CERTAIN
@@ -117,7 +117,7 @@ def with_parts(total: Tensor, layer: nn.Linear, parts: list[Tensor]) -> Tensor:
     In use on a GPU the parts are multiplied one by one: putting them side by side would take longer than that, and a
     width that is not a multiple of 8 keeps tensor cores from the product.
     """
-    if not in_use_on_gpu(total):
+    if not is_inference_on_gpu(total):
         return total + layer(torch.cat(parts, dim=-1))
     blocks = layer.weight.split([part.shape[-1] for part in parts], dim=1)
     aligned = [(part, block) for part, block in zip(parts, blocks, strict=True) if part.shape[-1] % 8 == 0]
@@ -141,12 +141,12 @@ def spread(pairs: Tensor, pair_of: Tensor) -> Tensor:
     return rows.view(pairs.shape[0], *pair_of.shape, pairs.shape[-1])
 
 
-def mapped(level: Level, layer: nn.Linear) -> Level:
+def mapped(level: FeatureLevel, layer: nn.Linear) -> FeatureLevel:
     """The level with a layer applied to each of its cells."""
     return level._replace(cells=layer(level.cells))
 
 
-def read_along(start: Tensor, end: Tensor, level: Level, count: int) -> tuple[Tensor, Tensor]:
+def read_along(start: Tensor, end: Tensor, level: FeatureLevel, count: int) -> tuple[Tensor, Tensor]:
     """What a level shows at `count` places on segments, start and end (B,P,2) px: even and odd parts.
 
     Places at the same distance from either end are added and subtracted: (B,P,channels·count/2) each.

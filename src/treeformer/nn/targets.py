@@ -1,4 +1,4 @@
-"""The truth of a batch, padded to one size so that every step has the same shapes."""
+"""The ground truth of a batch, padded to one size so that every step has the same shapes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treeformer._util.arrays import IntArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 
-# Kinds of axes that a picture shows, by the labels of the vine preset; an axis of another label counts by its order.
+# Kinds of axes that an image shows, by the labels of the vine preset; an axis of another label counts by its order.
 KINDS = {"trunk": 0, "arm": 1, "cane": 2, "side shoot": 3}
 
 
@@ -24,7 +24,7 @@ class Targets:
     points: Tensor  # (B,M,2) px, float32
     mask: Tensor  # (B,M) bool, True = a real node
     adjacency: Tensor  # (B,M,M) bool, symmetric
-    root: Tensor  # (B,M) bool; a picture without any root says nothing about roots
+    root: Tensor  # (B,M) bool; an image without any root says nothing about roots
     parent: Tensor | None = None  # (B,M) int64, the node's parent, −1 at the base of a plant, in padding and in cycles
     kind: Tensor | None = None  # (B,M) int64, from 0 on: the kind of axis on which the way from the parent runs
 
@@ -92,7 +92,7 @@ def node_kinds(skeleton: Skeleton) -> IntArray:
     >>> sorted(set(node_kinds(synthetic.generate("vine", 3)).tolist()))
     [0, 1, 2, 3]
     """
-    if not skeleton.has_file_axes:
+    if not skeleton.has_explicit_axes:
         return np.zeros(len(skeleton), np.intp)
     orders = skeleton.axis_order.tolist()
     kinds = [KINDS.get(axis.label, order) for axis, order in zip(skeleton.axes, orders, strict=True)]

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treeformer.nn.deformable_attention import DeformableAttention, Level
-from treeformer.nn.positions import cell_centres, sine_positions
+from treeformer.nn.deformable_attention import DeformableAttention, FeatureLevel
+from treeformer.nn.positions import cell_centers, sine_positions
 
 
 class Attention(nn.Module):
@@ -28,13 +28,13 @@ class Attention(nn.Module):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B,Q,width), (B,S,width), (B,S,width), mask (B,1,Q,S) bool, True = may look → (B,Q,width)."""
-        return self.look(query, *self.remember(key, value), mask)
+        return self.attend(query, *self.remember(key, value), mask)
 
     def remember(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """What is looked at, as `look` takes it: (B,S,width), (B,S,width) → twice (B,heads,S,width/heads)."""
         return self._split(self.key(key)), self._split(self.value(value))
 
-    def look(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
         """Query (B,Q,width) at what `remember` gave → (B,Q,width)."""
         dropout = self.dropout if self.training else 0.0
         mixed = functional.scaled_dot_product_attention(
@@ -47,7 +47,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two linear layers around a ReLU, added to the input and normalised."""
+    """Two linear layers around a ReLU, added to the input and normalized."""
 
     def __init__(self, width: int, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -71,10 +71,10 @@ class EncoderLayer(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.feed_forward = FeedForward(width, hidden, dropout)
 
-    def forward(self, levels: Sequence[Level], positions: Tensor, points: Tensor) -> Tensor:
+    def forward(self, levels: Sequence[FeatureLevel], positions: Tensor, points: Tensor) -> Tensor:
         """The cells of all levels (B,S,width) anew.
 
-        Positions (S,width) are added to the queries; points (S,2) px are the cells' centres.
+        Positions (S,width) are added to the queries; points (S,2) px are the cells' centers.
         """
         cells = torch.cat([level.cells for level in levels], dim=1)
         read = self.attention(cells + positions, points.expand(cells.shape[0], -1, -1), levels)
@@ -91,14 +91,14 @@ class Encoder(nn.Module):
         self.level_embedding = nn.Parameter(torch.randn(levels, width))
         self.layers = nn.ModuleList(EncoderLayer(width, heads, points, levels, hidden, dropout) for _ in range(layers))
 
-    def forward(self, levels: Sequence[Level]) -> list[Level]:
+    def forward(self, levels: Sequence[FeatureLevel]) -> list[FeatureLevel]:
         """Levels in, levels out, all of the same width."""
         device, width = self.level_embedding.device, self.level_embedding.shape[1]
-        centres = [cell_centres(level.height, level.width, level.stride, device) for level in levels]
+        centers = [cell_centers(level.height, level.width, level.stride, device) for level in levels]
         positions = torch.cat(
-            [sine_positions(centre, width) + self.level_embedding[i] for i, centre in enumerate(centres)]
+            [sine_positions(center, width) + self.level_embedding[i] for i, center in enumerate(centers)]
         )
-        points = torch.cat(centres)
+        points = torch.cat(centers)
         levels = list(levels)
         sizes = [level.height * level.width for level in levels]
         for layer in self.layers:
@@ -127,7 +127,7 @@ class DecoderLayer(nn.Module):
         tokens: Tensor,
         positions: Tensor,
         points: Tensor,
-        levels: Sequence[Level],
+        levels: Sequence[FeatureLevel],
         scene: Tensor,
         scene_positions: Tensor,
         mask: Tensor | None = None,
@@ -152,7 +152,7 @@ class DecoderLayer(nn.Module):
         return self.feed_forward(self.norm_image(tokens + self.dropout(read)))
 
 
-class Perceptron(nn.Sequential):
+class MLP(nn.Sequential):
     """Linear layers with ReLU between them."""
 
     def __init__(self, *widths: int) -> None:

@@ -4,7 +4,7 @@ A forest is a spanning tree once a virtual root is joined to one node of each of
 of its scores, an edge's being f⁺ − f⁻ and a root's its logit; Kirchhoff's matrix-tree theorem sums the weights of all.
 
 The determinant is not taken of the Laplacian: with scores from −30 to 30 the differences in it leave no digit. Nodes
-are removed one by one instead, and the edges of the removed one replaced by such between its neighbours (star–mesh):
+are removed one by one instead, and the edges of the removed one replaced by such between its neighbors (star–mesh):
 w_ij + w_ik·w_jk / d_k, with d_k the sum of the edges of k. Nothing is subtracted; the product of all d_k is the sum
 over all trees. On the way back each node gets its effective resistances R_kj to those before it, and w_ij·R_ij is the
 share of the trees that have the edge: its marginal, which is also the gradient. All are plain tensor operations of
@@ -62,16 +62,16 @@ def spanning_marginals(edge_scores: Tensor, root_scores: Tensor, mask: Tensor | 
 def likelihood_loss(
     edge_scores: Tensor, root_scores: Tensor, adjacency: Tensor, is_true: Tensor, mask: Tensor
 ) -> Tensor:
-    """−log of the probability that a random forest is the truth as far as the true nodes go, summed over the batch.
+    """−log of the probability that a random forest is the ground truth as far as the true nodes go, summed over the batch.
 
     That is: it has every true edge and no other between true nodes. What the false nodes do, and which node of a true
-    tree is its root, is summed over: the truth says nothing about the first, and the second has a loss of its own.
+    tree is its root, is summed over: the ground truth says nothing about the first, and the second has a loss of its own.
 
     Args:
         edge_scores: (B,N,N) f⁺ − f⁻; the mean of both directions counts.
         root_scores: (B,N) logits.
-        adjacency: (B,N,N) bool, the truth; where it has a cycle, its likeliest spanning forest stands for it.
-        is_true: (B,N) bool, the nodes that are in the truth.
+        adjacency: (B,N,N) bool, the ground truth; where it has a cycle, its likeliest spanning forest stands for it.
+        is_true: (B,N) bool, the nodes that are in the ground truth.
         mask: (B,N) bool, these and the false ones: all that a forest has to span.
 
     >>> path = torch.tensor([[[0, 1, 0], [1, 0, 1], [0, 1, 0]]]).bool()
@@ -84,15 +84,15 @@ def likelihood_loss(
     need_bool("is_true", is_true, root_scores.shape)
     scores, roots = edge_scores.double(), root_scores.double()
     cost = (-scores).detach().float().masked_fill(~adjacency, torch.inf)
-    truth = minimum_spanning_tree(cost, mask)
+    target = minimum_spanning_tree(cost, mask)
     order = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
-    # Every forest, and those with the truth in them: there the true edges are contracted, the others forbidden.
+    # Every forest, and those with the ground truth in them: there the true edges are contracted, the others forbidden.
     rest = scores.masked_fill(is_true[:, :, None] & is_true[:, None, :], -torch.inf)
     total, _, _ = torch.ops.treeformer.sum_over_forests(
-        torch.cat([scores, rest]), roots.repeat(2, 1), mask.repeat(2, 1), torch.cat([order, first_of_tree(truth)])
+        torch.cat([scores, rest]), roots.repeat(2, 1), mask.repeat(2, 1), torch.cat([order, first_of_tree(target)])
     )
     everything, agreeing = total.chunk(2)
-    return (everything - agreeing).sum() - (scores * truth).sum() / 2
+    return (everything - agreeing).sum() - (scores * target).sum() / 2
 
 
 def _check(edge_scores: Tensor, root_scores: Tensor, mask: Tensor) -> None:

@@ -5,7 +5,7 @@ continuation, ties to the longer one; every other edge there begins a new axis o
 A root node has no incoming direction, so every edge that leaves it begins an axis of order 0.
 
 Of a graph that is not exact, such as a prediction, short edges at a crown or between two laterals point anywhere, and
-the straightest way may be a lateral's. With `least_reach` it must lead that share as far as the farthest one, or is no
+the straightest way may be a lateral's. With `min_reach_fraction` it must lead that share as far as the farthest one, or is no
 candidate.
 """
 
@@ -25,7 +25,7 @@ STRAIGHTNESS_TIE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class AxisFunction:
     """A value along an axis, as RSML has it (`diameter`, `confidence`, ...).
 
     `samples` are numbers; `positions` (the same count) only where the file places each sample itself,
@@ -62,7 +62,7 @@ class Axis:
     parent: int | None = None
     plant: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
-    functions: tuple[Function, ...] = ()
+    functions: tuple[AxisFunction, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -77,7 +77,7 @@ class Plant:
 
 
 def with_scaled_diameter(axis: Axis, scale: float) -> Axis:
-    """The axis with its `diameter` functions, which are in pixels, scaled along with the picture."""
+    """The axis with its `diameter` functions, which are in pixels, scaled along with the image."""
     functions = tuple(
         replace(f, samples=tuple(scale * sample for sample in f.samples)) if f.name == "diameter" else f
         for f in axis.functions
@@ -106,11 +106,15 @@ def axis_orders(axes: Sequence[Axis]) -> list[int]:
 
 
 def continuation(
-    nodes: FloatArray, parents: IntArray, walk: Sequence[int], is_root: Sequence[bool], least_reach: FloatArray
+    nodes: FloatArray,
+    parents: IntArray,
+    traversal: Sequence[int],
+    is_root: Sequence[bool],
+    min_reach_fraction: FloatArray,
 ) -> list[int]:
     """The child along which the axis through each node goes on, -1 at tips and at roots.
 
-    nodes (N,2) px; parents (N,), -1 at roots; walk: all nodes, parents before children; least_reach (N,).
+    nodes (N,2) px; parents (N,), -1 at roots; walk: all nodes, parents before children; min_reach_fraction (N,).
     """
     count = len(nodes)
     child = np.flatnonzero(parents >= 0)
@@ -124,14 +128,14 @@ def continuation(
     reach = [0.0] * count  # the longest way down from each node, px
     lengths = length.tolist()
     up = parents.tolist()
-    for node in reversed(walk):
+    for node in reversed(traversal):
         if up[node] >= 0:
             reach[up[node]] = max(reach[up[node]], reach[node] + lengths[node])
     down = np.asarray(reach)[child] + length[child]
 
     farthest = np.zeros(count)
     np.maximum.at(farthest, parent, down)
-    leads_far = down >= least_reach[parent] * farthest[parent]
+    leads_far = down >= min_reach_fraction[parent] * farthest[parent]
     child, parent, straightness, down = (of[leads_far] for of in (child, parent, straightness, down))
 
     ongoing = [-1] * count
@@ -150,22 +154,22 @@ def continuation(
 def axes_by_rule(
     nodes: FloatArray,
     parents: IntArray,
-    walk: Sequence[int],
+    traversal: Sequence[int],
     plant: Sequence[int],
-    least_reach: FloatArray,
+    min_reach_fraction: FloatArray,
 ) -> tuple[list[Axis], IntArray]:
     """Split a rooted forest into axes by the rule above.
 
     nodes (N,2) px; parents (N,), -1 at roots; walk: all nodes, parents before children;
-    plant (N,) the plant index of each node; least_reach (N,) in [0, 1], 1: the farthest always.
+    plant (N,) the plant index of each node; min_reach_fraction (N,) in [0, 1], 1: the farthest always.
     Returns the axes, parents before laterals, and for each node the axis of the edge to its parent (-1 at roots).
     """
     up = parents.tolist()
-    ongoing = continuation(nodes, parents, walk, [p < 0 for p in up], least_reach)
+    ongoing = continuation(nodes, parents, traversal, [p < 0 for p in up], min_reach_fraction)
     axis_of_node = [-1] * len(nodes)
     lines: list[list[int]] = []
     axis_parent: list[int | None] = []
-    for node in walk:
+    for node in traversal:
         above = up[node]
         if above < 0:
             continue

@@ -1,4 +1,4 @@
-"""Branches: the stretches of a graph between its key nodes, and the ways to re-space their points.
+"""Branches: the stretches of a graph between its keypoints, and the ways to re-space their points.
 
 Arrays in, arrays out; `Skeleton` gives these their names and carries the attributes along.
 A new node is always a place on an old edge, (i, j, t) for (1 - t)·node i + t·node j, so that
@@ -38,7 +38,7 @@ class Branches:
 
 
 @dataclass(frozen=True)
-class Derived:
+class Resampling:
     """A graph made from another one.
 
     i, j, t: node k lies at (1 - t[k])·old[i[k]] + t[k]·old[j[k]].
@@ -55,7 +55,7 @@ class Derived:
 
 
 def adjacency(edges: IntArray, count: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Compressed rows (row, to, at): node u has neighbours to[row[u]:row[u + 1]] over edges at[row[u]:row[u + 1]]."""
+    """Compressed rows (row, to, at): node u has neighbors to[row[u]:row[u + 1]] over edges at[row[u]:row[u + 1]]."""
     ends = np.concatenate([edges[:, 0], edges[:, 1]])
     others = np.concatenate([edges[:, 1], edges[:, 0]])
     order = np.argsort(ends, kind="stable")
@@ -92,14 +92,14 @@ def changes_at(value: IntArray, edges: IntArray, count: int) -> BoolArray:
     return differ
 
 
-def trace(edges: IntArray, count: int, key: BoolArray, walk: list[int] | None = None) -> Branches:
-    """Every branch from key node to key node, each edge once; branches run away from the first nodes of `walk`.
+def trace(edges: IntArray, count: int, key: BoolArray, traversal: list[int] | None = None) -> Branches:
+    """Every branch from keypoint to keypoint, each edge once; branches run away from the first nodes of `walk`.
 
-    Pieces without a key node (closed rings) are cut open at their lowest node.
+    Pieces without a keypoint (closed rings) are cut open at their lowest node.
     """
     row_, to_, at_ = adjacency(edges, count)
     row, to, at = row_.tolist(), to_.tolist(), at_.tolist()
-    is_key = key.tolist()
+    is_keypoint = key.tolist()
     used = [False] * len(edges)
     nodes: list[int] = []
     along: list[int] = []
@@ -115,7 +115,7 @@ def trace(edges: IntArray, count: int, key: BoolArray, walk: list[int] | None = 
                 along.append(at[step])
                 used[at[step]] = True
                 node = to[step]
-                if is_key[node] or node == origin:
+                if is_keypoint[node] or node == origin:
                     break
                 # An inner node has two edges: leave by the one it was not entered by.
                 step = row[node] if at[row[node]] != at[step] else row[node] + 1
@@ -123,8 +123,8 @@ def trace(edges: IntArray, count: int, key: BoolArray, walk: list[int] | None = 
             along.append(-1)
             start.append(len(nodes))
 
-    for node in walk if walk is not None else range(count):
-        if is_key[node]:
+    for node in traversal if traversal is not None else range(count):
+        if is_keypoint[node]:
             follow(node)
     for node in np.unique(edges[~np.asarray(used, dtype=bool)]).tolist():
         follow(node)
@@ -145,7 +145,7 @@ def cycle_breakers(branches: Branches) -> IntArray:
     return np.unique(np.concatenate(keep))
 
 
-def thin(branches: Branches, keep: BoolArray) -> Derived:
+def thin(branches: Branches, keep: BoolArray) -> Resampling:
     """Drop the inner points p of the branches with keep[p] False; each run of edges becomes one straight edge."""
     keep = keep.copy()
     keep[branches.first] = keep[branches.last] = True
@@ -161,14 +161,14 @@ def thin(branches: Branches, keep: BoolArray) -> Derived:
     offsets = position[at[here]]
     middle = position[(at[here] + at[here + 1] - 1) // 2]
     zeros = np.zeros(len(kept_nodes))
-    return Derived(kept_nodes, kept_nodes, zeros, edges, old[middle], (old, offsets))
+    return Resampling(kept_nodes, kept_nodes, zeros, edges, old[middle], (old, offsets))
 
 
-def with_lone_nodes(derived: Derived, lone: IntArray) -> Derived:
+def with_lone_nodes(derived: Resampling, lone: IntArray) -> Resampling:
     """Add nodes that no branch holds (degree 0), at the end."""
     if len(lone) == 0:
         return derived
-    return Derived(
+    return Resampling(
         np.concatenate([derived.i, lone]),
         np.concatenate([derived.j, lone]),
         np.concatenate([derived.t, np.zeros(len(lone))]),
@@ -214,7 +214,7 @@ def _distance_to_segment(point: FloatArray, a: FloatArray, b: FloatArray) -> Flo
     return distance
 
 
-def respace(points: FloatArray, branches: Branches, spacing: float) -> Derived:
+def respace(points: FloatArray, branches: Branches, spacing: float) -> Resampling:
     """Equal intervals along each branch, as near to `spacing` as a whole number of them comes; end nodes stay.
 
     points (P,2): the coordinates at branches.nodes.
@@ -226,7 +226,7 @@ def respace(points: FloatArray, branches: Branches, spacing: float) -> Derived:
     return _divided(arc, length, branches, branch, (rank + 1) / intervals[branch] * total[branch])
 
 
-def grid_crossings(points: FloatArray, branches: Branches, spacing: float, apart: float) -> Derived:
+def grid_crossings(points: FloatArray, branches: Branches, spacing: float, apart: float) -> Resampling:
     """A node wherever a branch crosses a line of a grid, x or y = (k + ½)·spacing for whole k; end nodes stay.
 
     Crossings of one branch that follow each other within `apart` px along it count as one, in their middle, and those
@@ -277,7 +277,7 @@ def _ranks(count: IntArray) -> tuple[IntArray, IntArray]:
 
 def _divided(
     arc: FloatArray, length: FloatArray, branches: Branches, branch: IntArray, distance: FloatArray
-) -> Derived:
+) -> Resampling:
     """Branches with the inner nodes at these distances along them, in order of branch and distance."""
     total = arc[branches.last] - arc[branches.first]
     ends = np.unique(branches.nodes[np.concatenate([branches.first, branches.last])])
@@ -297,7 +297,7 @@ def _divided(
     begin = np.where(is_first, 0.0, place[np.where(is_first, -1, inner_number - 1 - len(ends))])
     end = np.where(is_last, total[edge_branch], place[np.where(is_last, -1, inner_number - len(ends))])
     source = branches.edges[_locate(arc, length, branches, edge_branch, (begin + end) / 2)[0]]
-    return Derived(
+    return Resampling(
         np.concatenate([ends, i]),
         np.concatenate([ends, j]),
         np.concatenate([np.zeros(len(ends)), t]),
@@ -325,7 +325,7 @@ def inside(nodes: FloatArray, left: float, top: float, right: float, bottom: flo
     return within
 
 
-def clip(nodes: FloatArray, edges: IntArray, left: float, top: float, right: float, bottom: float) -> Derived:
+def clip(nodes: FloatArray, edges: IntArray, left: float, top: float, right: float, bottom: float) -> Resampling:
     """Cut the graph at a frame (its border belongs to it), with a new node wherever an edge crosses.
 
     nodes (N,2) px. Liang-Barsky on all edges at once.
@@ -354,7 +354,7 @@ def clip(nodes: FloatArray, edges: IntArray, left: float, top: float, right: flo
     new_tail, new_head = kept[tail < 0], kept[head < 0]
     tail[tail < 0] = len(old) + np.arange(len(new_tail))
     head[head < 0] = len(old) + len(new_tail) + np.arange(len(new_head))
-    return Derived(
+    return Resampling(
         np.concatenate([old, edges[new_tail, 0], edges[new_head, 0]]),
         np.concatenate([old, edges[new_tail, 1], edges[new_head, 1]]),
         np.concatenate([np.zeros(len(old)), enter[new_tail], leave[new_head]]),

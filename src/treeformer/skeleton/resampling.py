@@ -13,14 +13,14 @@ from numpy.typing import ArrayLike
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 from treeformer.errors import SkeletonError
 from treeformer.skeleton.axes import Axis, with_scaled_diameter
-from treeformer.skeleton.branches import Derived, components
+from treeformer.skeleton.branches import Resampling, components
 from treeformer.skeleton.validation import image_size_pair
 
 if TYPE_CHECKING:
     from treeformer.skeleton.skeleton import Skeleton
 
 
-def derive(skeleton: Skeleton, made: Derived) -> Skeleton:
+def apply_resampling(skeleton: Skeleton, made: Resampling) -> Skeleton:
     """The skeleton whose nodes lie on the edges of another one; every attribute goes along.
 
     Radii and node scores are interpolated. A straight edge that stands for several takes the lowest of their scores.
@@ -37,23 +37,25 @@ def derive(skeleton: Skeleton, made: Derived) -> Skeleton:
         "_edge_axis": None,
     }
     derived = skeleton._with(**fields)
-    if not skeleton.has_file_axes or not skeleton.is_forest:
+    if not skeleton.has_explicit_axes or not skeleton.is_forest:
         return derived
     axes, edge_axis = _axes_along(derived, skeleton.axes, skeleton.edge_axis[made.source])
     return derived._with(_axes=axes, _edge_axis=edge_axis)
 
 
-def part(skeleton: Skeleton, stays: BoolArray) -> Skeleton:
+def subgraph(skeleton: Skeleton, stays: BoolArray) -> Skeleton:
     """The nodes with stays (N,) True and the edges among them; whole connected pieces, so that no edge is severed."""
     kept, edges = np.flatnonzero(stays), np.flatnonzero(stays[skeleton.edges[:, 0]])
     number: IntArray = np.cumsum(stays) - 1
-    return derive(skeleton, Derived(kept, kept, np.zeros(len(kept)), number[skeleton.edges[edges]], edges))
+    return apply_resampling(skeleton, Resampling(kept, kept, np.zeros(len(kept)), number[skeleton.edges[edges]], edges))
 
 
-def piece_lengths(skeleton: Skeleton) -> FloatArray:
+def component_lengths(skeleton: Skeleton) -> FloatArray:
     """The total edge length of each connected piece, px."""
-    piece_of_edge = skeleton.piece[skeleton.edges[:, 0]]
-    lengths: FloatArray = np.bincount(piece_of_edge, skeleton.edge_length, len(skeleton.bases)).astype(np.float64)
+    piece_of_edge = skeleton.component[skeleton.edges[:, 0]]
+    lengths: FloatArray = np.bincount(piece_of_edge, skeleton.edge_length, len(skeleton.component_root)).astype(
+        np.float64
+    )
     return lengths
 
 
@@ -72,19 +74,19 @@ def transformed(skeleton: Skeleton, affine: ArrayLike, image_size: tuple[int, in
         "radius": None if skeleton.radius is None else skeleton.radius * scale,
         "image_size": image_size_pair(image_size),
     }
-    if skeleton.has_file_axes:
+    if skeleton.has_explicit_axes:
         fields["_axes"] = tuple(with_scaled_diameter(axis, scale) for axis in skeleton.axes)
     return skeleton._with(**fields)
 
 
-def _blend(values: FloatArray, made: Derived) -> FloatArray:
+def _blend(values: FloatArray, made: Resampling) -> FloatArray:
     weight = made.t if values.ndim == 1 else made.t[:, None]
     low, high = values[made.i], values[made.j]
     # Exact at both ends, so that a node that stays does not move by a rounding.
     return np.where(weight == 0, low, np.where(weight == 1, high, low + weight * (high - low)))
 
 
-def _edge_scores(scores: FloatArray, made: Derived) -> FloatArray:
+def _edge_scores(scores: FloatArray, made: Resampling) -> FloatArray:
     if made.covers is None or len(made.covers[1]) == 0:
         return scores[made.source]
     old_edge, offsets = made.covers
@@ -92,7 +94,7 @@ def _edge_scores(scores: FloatArray, made: Derived) -> FloatArray:
     return lowest
 
 
-def _roots(skeleton: Skeleton, made: Derived) -> IntArray:
+def _roots(skeleton: Skeleton, made: Resampling) -> IntArray:
     """In every piece that descends from a rooted one, the node nearest to that root."""
     if len(skeleton.roots) == 0 or len(made.i) == 0:
         return skeleton.roots[:0]
@@ -104,12 +106,12 @@ def _roots(skeleton: Skeleton, made: Derived) -> IntArray:
     # No two roots were in one piece: where a forest has as many pieces as roots that stayed, each has its own.
     if not skeleton.is_forest or len(kept) == len(made.i) - len(made.edges):
         return kept
-    far = skeleton.distance_from_base
+    far = skeleton.distance_from_root
     distance = far[made.i] + made.t * (far[made.j] - far[made.i])
-    piece = components(made.edges, len(made.i))
-    order = np.lexsort((skeleton.depth[made.i], distance, piece))
-    nearest = order[np.unique(piece[order], return_index=True)[1]]
-    rooted = np.isin(skeleton.piece, skeleton.piece[skeleton.roots])
+    component = components(made.edges, len(made.i))
+    order = np.lexsort((skeleton.depth[made.i], distance, component))
+    nearest = order[np.unique(component[order], return_index=True)[1]]
+    rooted = np.isin(skeleton.component, skeleton.component[skeleton.roots])
     return np.sort(nearest[rooted[made.i[nearest]]])
 
 
@@ -120,15 +122,15 @@ def _axes_along(
 
     The values along an axis (`functions`) belonged to the old points and are left behind; radii are kept.
     """
-    walk = forest.walk
-    up, edge_to = walk.parents.tolist(), walk.edge.tolist()
+    traversal = forest.traversal
+    up, edge_to = traversal.parents.tolist(), traversal.edge.tolist()
     record_of = record_of_edge.tolist()
     axis_of = [-1] * len(record_of)
     lines: list[list[int]] = []
     record: list[int] = []
     parent: list[int | None] = []
-    begun_at: list[list[int]] = [[] for _ in walk.order]
-    for node in walk.order:
+    begun_at: list[list[int]] = [[] for _ in traversal.order]
+    for node in traversal.order:
         above = up[node]
         if above < 0 or record_of[edge_to[node]] < 0:
             continue
@@ -166,7 +168,7 @@ def split_plants(forest: Skeleton) -> tuple[Skeleton, ...]:
     across = np.flatnonzero(plant_of_edge != forest.plant_of_node[forest.edges[:, 1]])
     if len(across):
         raise SkeletonError(f"edge {across[0]} joins two plants")
-    plant_of_axis = np.asarray([axis.plant for axis in forest.axes] if forest.has_file_axes else [], dtype=np.intp)
+    plant_of_axis = np.asarray([axis.plant for axis in forest.axes] if forest.has_explicit_axes else [], dtype=np.intp)
     edges, roots, axes = (_groups(g) for g in (plant_of_edge, forest.plant_of_node[forest.roots], plant_of_axis))
     number = np.full(len(forest), -1, dtype=np.intp)
     none = np.zeros(0, dtype=np.intp)
@@ -184,7 +186,7 @@ def split_plants(forest: Skeleton) -> tuple[Skeleton, ...]:
             "plant": np.zeros(len(nodes), dtype=np.intp),
             "plant_records": forest.plant_records[plant : plant + 1],
         }
-        if forest.has_file_axes:
+        if forest.has_explicit_axes:
             fields |= _axes_of_plant(forest, kept, axes.get(plant, none), number)
         plants.append(forest._with(**fields))
     return tuple(plants)

@@ -15,9 +15,9 @@ from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 from treeformer.errors import SkeletonError
 from treeformer.skeleton import branches as br
 from treeformer.skeleton.axes import Axis, Plant, axes_by_rule, axis_orders
-from treeformer.skeleton.resampling import derive, part, piece_lengths, split_plants, transformed
+from treeformer.skeleton.resampling import apply_resampling, component_lengths, split_plants, subgraph, transformed
 from treeformer.skeleton.topology import Topology
-from treeformer.skeleton.traversal import Walk, node_on_a_cycle
+from treeformer.skeleton.traversal import Traversal, node_on_a_cycle
 from treeformer.skeleton.validation import (
     check_axes,
     check_roots,
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 class Skeleton:
-    """A plant's skeleton in one picture: a graph of points, in use a tree, or a forest where there are several plants.
+    """A plant's skeleton in one image: a graph of points, in use a tree, or a forest where there are several plants.
 
     Arrays are copied and read-only; every method returns a new Skeleton. Any simple graph is accepted
     (an unconstrained model may predict cycles): `is_tree` and `is_forest` tell.
 
     Args:
-        nodes: (N,2) x, y in pixels, x to the right, y down; the centre of the top left pixel is (0.5, 0.5).
+        nodes: (N,2) x, y in pixels, x to the right, y down; the center of the top left pixel is (0.5, 0.5).
         edges: (E,2) node indices; undirected, no loops, no doubles.
         root: the node, or nodes (at most one a connected piece), where plants begin.
         radius: (N,) px, NaN where unknown.
@@ -54,7 +54,7 @@ class Skeleton:
         plant: (N,) plant index of each node; None: one plant a connected piece, numbered left to right.
         plant_records: what a file says of each plant.
         image_size: (width, height) px.
-        image_name: the picture's file name.
+        image_name: the image's file name.
         metadata: anything that JSON can hold; survives every change and round trip.
 
     Example:
@@ -114,7 +114,7 @@ class Skeleton:
             "_edge_axis": index_array(edge_axis, len(pairs), "edge_axis", "edge", minimum=-1),
         }
         self.__dict__.update(fields)
-        check_roots(self.roots, self.piece)
+        check_roots(self.roots, self.component)
         check_axes(self._axes, self._edge_axis, len(points))
 
     @classmethod
@@ -199,9 +199,9 @@ class Skeleton:
         return self._topology.degree
 
     @property
-    def piece(self) -> IntArray:
+    def component(self) -> IntArray:
         """(N,) the connected piece of each node, numbered by lowest node index."""
-        return self._topology.piece
+        return self._topology.component
 
     @property
     def is_forest(self) -> bool:
@@ -227,19 +227,19 @@ class Skeleton:
     # ---- the rooted forest --------------------------------------------------------------------
 
     @property
-    def bases(self) -> IntArray:
+    def component_root(self) -> IntArray:
         """One node a connected piece, where walks begin: the stated root, else the piece's lowest node index."""
-        return self._topology.bases
+        return self._topology.component_root
 
     @property
-    def walk(self) -> Walk:
+    def traversal(self) -> Traversal:
         """The nodes from the bases outwards, parents before children. An error where there is a cycle."""
-        return self._topology.walk
+        return self._topology.traversal
 
     @property
     def parents(self) -> IntArray:
         """(N,) each node's parent, -1 at bases. An error where there is a cycle."""
-        return self.walk.parents
+        return self.traversal.parents
 
     @property
     def depth(self) -> IntArray:
@@ -247,14 +247,14 @@ class Skeleton:
         return self._topology.depth
 
     @cached_property
-    def distance_from_base(self) -> FloatArray:
+    def distance_from_root(self) -> FloatArray:
         """(N,) path length between each node and its base, px."""
-        return frozen(np.asarray(self.walk.summed(self.edge_length.tolist()), dtype=np.float64))
+        return frozen(np.asarray(self.traversal.summed(self.edge_length.tolist()), dtype=np.float64))
 
     # ---- axes and plants ----------------------------------------------------------------------
 
     @property
-    def has_file_axes(self) -> bool:
+    def has_explicit_axes(self) -> bool:
         """Whether the axes were given, rather than found by the rule."""
         return self._axes is not None
 
@@ -262,30 +262,30 @@ class Skeleton:
     def _ruled(self) -> tuple[tuple[Axis, ...], IntArray]:
         return self._axes_by_rule(np.zeros(len(self)))
 
-    def _axes_by_rule(self, least_reach: FloatArray) -> tuple[tuple[Axis, ...], IntArray]:
-        walk, plant = self.walk, self.plant_of_node.tolist()
-        axes, axis_of_node = axes_by_rule(self.nodes, walk.parents, walk.order, plant, least_reach)
+    def _axes_by_rule(self, min_reach_fraction: FloatArray) -> tuple[tuple[Axis, ...], IntArray]:
+        traversal, plant = self.traversal, self.plant_of_node.tolist()
+        axes, axis_of_node = axes_by_rule(self.nodes, traversal.parents, traversal.order, plant, min_reach_fraction)
         edge_axis = np.full(len(self.edges), -1, dtype=np.intp)
-        edge_axis[walk.edge[walk.edge >= 0]] = axis_of_node[walk.edge >= 0]
+        edge_axis[traversal.edge[traversal.edge >= 0]] = axis_of_node[traversal.edge >= 0]
         return tuple(axes), frozen(edge_axis)
 
-    def with_axes(self, least_reach: ArrayLike) -> Skeleton:
+    def infer_axes(self, min_reach_fraction: ArrayLike) -> Skeleton:
         """With axes found anew, as if a file had given them; for graphs that are not exact, as predictions are.
 
-        At a branch an axis passes over continuations that lead less than `least_reach` as far as the farthest one;
+        At a branch an axis passes over continuations that lead less than `min_reach_fraction` as far as the farthest one;
         0 to 1, a number or one a node, (N,).
 
         >>> bent = Skeleton([(0, 0), (0, 2), (0, 4), (9, 3)], [(0, 1), (1, 2), (1, 3)], root=0)
-        >>> [bent.axes[0].nodes, bent.with_axes(least_reach=0.5).axes[0].nodes]
+        >>> [bent.axes[0].nodes, bent.infer_axes(min_reach_fraction=0.5).axes[0].nodes]
         [(0, 1, 2), (0, 1, 3)]
         """
-        axes, edge_axis = self._axes_by_rule(node_shares(least_reach, len(self), "least_reach"))
+        axes, edge_axis = self._axes_by_rule(node_shares(min_reach_fraction, len(self), "min_reach_fraction"))
         return self._with(_axes=axes, _edge_axis=edge_axis)
 
     @cached_property
-    def without_file_axes(self) -> Skeleton:
+    def with_inferred_axes(self) -> Skeleton:
         """With its axes left to the rule; kept, with all that is found out about it, as long as this one is."""
-        return self._with(_axes=None, _edge_axis=None) if self.has_file_axes else self
+        return self._with(_axes=None, _edge_axis=None) if self.has_explicit_axes else self
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -307,9 +307,9 @@ class Skeleton:
         """(N,) the plant of each node: as given, else one plant a connected piece, from left to right by its base."""
         if self.plant is not None:
             return self.plant
-        rank = np.empty(len(self.bases), dtype=np.intp)
-        rank[np.argsort(self.nodes[self.bases, 0], kind="stable")] = np.arange(len(self.bases))
-        return frozen(rank[self.piece])
+        rank = np.empty(len(self.component_root), dtype=np.intp)
+        rank[np.argsort(self.nodes[self.component_root, 0], kind="stable")] = np.arange(len(self.component_root))
+        return frozen(rank[self.component])
 
     @cached_property
     def plants(self) -> tuple[Skeleton, ...]:
@@ -319,19 +319,19 @@ class Skeleton:
     # ---- new spacings -------------------------------------------------------------------------
 
     @property
-    def is_key(self) -> BoolArray:
+    def is_keypoint(self) -> BoolArray:
         """(N,) the nodes that re-spacing keeps: degree ≠ 2, roots, and where one axis passes into another."""
-        return self._topology.is_key
+        return self._topology.is_keypoint
 
     @property
     def branches(self) -> br.Branches:
-        """The stretches between key nodes, running away from the bases where there is no cycle."""
+        """The stretches between keypoints, running away from the bases where there is no cycle."""
         return self._topology.branches
 
     def resample(self, spacing_px: float) -> Skeleton:
         """Nodes at equal intervals along each branch, as near to `spacing_px` as a whole number of them comes.
 
-        Key points (degree ≠ 2), roots and ends of axes stay where they are, as in the paper, which uses 8 px.
+        Keypoints (degree ≠ 2), roots and ends of axes stay where they are, as in the paper, which uses 8 px.
 
         >>> line = Skeleton([(0, 0), (3, 0), (18, 0)], [(0, 1), (1, 2)])
         >>> sorted(line.resample(8).nodes[:, 0].tolist())
@@ -341,14 +341,14 @@ class Skeleton:
             raise SkeletonError(f"spacing must be a positive number of pixels, not {spacing_px}")
         return self._respaced(br.respace(self.nodes[self.branches.nodes], self.branches, spacing_px))
 
-    def cross_grid(self, spacing_px: float) -> Skeleton:
-        """Nodes where branches cross a grid of lines, x or y = (k + ½)·`spacing_px` for whole k; key nodes stay.
+    def sample_at_grid_crossings(self, spacing_px: float) -> Skeleton:
+        """Nodes where branches cross a grid of lines, x or y = (k + ½)·`spacing_px` for whole k; keypoints stay.
 
         Where along a curve its nodes lie is then told by the place alone, for whoever sees only a part of it.
-        Crossings less than a quarter of the spacing apart are one; nearer than that to a key node there is none.
+        Crossings less than a quarter of the spacing apart are one; nearer than that to a keypoint there is none.
 
         >>> line = Skeleton([(0, 5), (30, 5)], [(0, 1)])
-        >>> line.cross_grid(16).nodes[:, 0].tolist()
+        >>> line.sample_at_grid_crossings(16).nodes[:, 0].tolist()
         [0.0, 30.0, 8.0, 24.0]
         """
         if not (math.isfinite(spacing_px) and spacing_px > 0):
@@ -357,7 +357,7 @@ class Skeleton:
         return self._respaced(br.grid_crossings(points, self.branches, spacing_px, spacing_px / 4))
 
     def contract(self) -> Skeleton:
-        """Without the nodes of degree 2: each branch becomes one straight edge between its key nodes."""
+        """Without the nodes of degree 2: each branch becomes one straight edge between its keypoints."""
         return self._respaced(br.thin(self.branches, np.zeros(len(self.branches.nodes), dtype=bool)))
 
     def simplify(self, tolerance: float) -> Skeleton:
@@ -378,10 +378,10 @@ class Skeleton:
         if not (left < right and top < bottom):
             raise SkeletonError(f"an empty crop: {left}, {top} to {right}, {bottom}")
         frame = (left, top, right, bottom)
-        if br.inside(self.nodes, *frame).all() and not self.has_file_axes:
+        if br.inside(self.nodes, *frame).all() and not self.has_explicit_axes:
             cut = self  # whose topology is known already
         else:
-            cut = derive(self, br.clip(self.nodes, self.edges, *frame))
+            cut = apply_resampling(self, br.clip(self.nodes, self.edges, *frame))
         size = (math.ceil(right - left), math.ceil(bottom - top))
         inside = np.clip(cut.nodes - (left, top), 0.0, (right - left, bottom - top))
         cut = cut._with(nodes=inside, image_size=size)
@@ -389,14 +389,14 @@ class Skeleton:
 
     def largest(self) -> Skeleton:
         """The connected piece with the greatest length (the most nodes, where lengths are equal)."""
-        if len(self.bases) <= 1:
+        if len(self.component_root) <= 1:
             return self
-        length, size = piece_lengths(self), np.bincount(self.piece)
-        best = max(range(len(length)), key=lambda piece: (length[piece], size[piece]))
-        return part(self, self.piece == best)
+        length, size = component_lengths(self), np.bincount(self.component)
+        best = max(range(len(length)), key=lambda component: (length[component], size[component]))
+        return subgraph(self, self.component == best)
 
-    def _respaced(self, made: br.Derived) -> Skeleton:
-        return derive(self, br.with_lone_nodes(made, np.flatnonzero(self.degree == 0)))
+    def _respaced(self, made: br.Resampling) -> Skeleton:
+        return apply_resampling(self, br.with_lone_nodes(made, np.flatnonzero(self.degree == 0)))
 
     def _with(self, **fields: Any) -> Skeleton:
         """The same skeleton with some stored fields exchanged, not checked again."""
@@ -410,7 +410,7 @@ class Skeleton:
     def transform(self, affine: ArrayLike, *, image_size: tuple[int, int] | None = None) -> Skeleton:
         """Moved by an affine map, a (2,3) or (3,3) matrix that acts on (x, y, 1).
 
-        Radii and `diameter` functions are scaled by √|det|. `image_size`: that of the picture the map leads to.
+        Radii and `diameter` functions are scaled by √|det|. `image_size`: that of the image the map leads to.
         """
         return transformed(self, affine, image_size)
 

@@ -12,7 +12,7 @@ import numpy as np
 from treeformer._util.arrays import BoolArray, IntArray
 from treeformer.errors import SkeletonError
 from treeformer.skeleton import branches as br
-from treeformer.skeleton.traversal import Walk, node_on_a_cycle, walk_forest
+from treeformer.skeleton.traversal import Traversal, node_on_a_cycle, traverse_forest
 from treeformer.skeleton.validation import frozen
 
 
@@ -31,41 +31,41 @@ class Topology:
         return frozen(np.bincount(self.edges.ravel(), minlength=self.count).astype(np.intp))
 
     @cached_property
-    def piece(self) -> IntArray:
+    def component(self) -> IntArray:
         """See `Skeleton.piece`."""
         return frozen(br.components(self.edges, self.count))
 
     @cached_property
     def is_forest(self) -> bool:
         """See `Skeleton.is_forest`."""
-        pieces = int(self.piece.max()) + 1 if self.count else 0
+        pieces = int(self.component.max()) + 1 if self.count else 0
         return len(self.edges) == self.count - pieces
 
     @cached_property
-    def bases(self) -> IntArray:
+    def component_root(self) -> IntArray:
         """See `Skeleton.bases`."""
         if self.count == 0:
             return frozen(np.zeros(0, dtype=np.intp))
-        base = np.unique(self.piece, return_index=True)[1].astype(np.intp)
-        base[self.piece[self.roots]] = self.roots
+        base = np.unique(self.component, return_index=True)[1].astype(np.intp)
+        base[self.component[self.roots]] = self.roots
         return frozen(base)
 
     @cached_property
-    def walk(self) -> Walk:
+    def traversal(self) -> Traversal:
         """See `Skeleton.walk`."""
         if not self.is_forest:
             node = node_on_a_cycle(self.edges, self.count)
             raise SkeletonError(f"node {node} lies on a cycle: this needs a tree or a forest")
-        return walk_forest(self.edges, self.count, self.bases)
+        return traverse_forest(self.edges, self.count, self.component_root)
 
     @cached_property
     def depth(self) -> IntArray:
         """See `Skeleton.depth`."""
-        return frozen(np.asarray(self.walk.summed([1] * len(self.edges)), dtype=np.intp))
+        return frozen(np.asarray(self.traversal.summed([1] * len(self.edges)), dtype=np.intp))
 
     @cached_property
-    def is_key(self) -> BoolArray:
-        """See `Skeleton.is_key`."""
+    def is_keypoint(self) -> BoolArray:
+        """See `Skeleton.is_keypoint`."""
         key = self.degree != 2
         key[self.roots] = True
         if self.edge_axis is not None:
@@ -77,5 +77,5 @@ class Topology:
     @cached_property
     def branches(self) -> br.Branches:
         """See `Skeleton.branches`."""
-        order = self.walk.order if self.is_forest else None
-        return br.trace(self.edges, self.count, self.is_key, order)
+        order = self.traversal.order if self.is_forest else None
+        return br.trace(self.edges, self.count, self.is_keypoint, order)

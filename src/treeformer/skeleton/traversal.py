@@ -13,7 +13,7 @@ from treeformer.skeleton.validation import frozen
 
 
 @dataclass(frozen=True)
-class Walk:
+class Traversal:
     """Breadth-first from the bases.
 
     order: all nodes, parents before children; parents (N,), -1 at bases; edge (N,) the edge to the parent, -1 at bases.
@@ -33,10 +33,10 @@ class Walk:
         return total
 
 
-def walk_forest(edges: IntArray, count: int, bases: IntArray) -> Walk:
+def traverse_forest(edges: IntArray, count: int, component_root: IntArray) -> Traversal:
     """Walk a graph without cycles from one base a connected piece; edges (E,2) over `count` nodes.
 
-    The bases come in rising order, and so do the neighbours of a node: first those to which an edge leads, then those
+    The bases come in rising order, and so do the neighbors of a node: first those to which an edge leads, then those
     from which one comes.
     """
     # Lists, not scipy's breadth_first_order: to build its sparse matrix costs more than to walk the few hundred nodes
@@ -44,7 +44,7 @@ def walk_forest(edges: IntArray, count: int, bases: IntArray) -> Walk:
     by_ends = np.lexsort((edges[:, 1], edges[:, 0]))
     row_, to_, at_ = adjacency(edges[by_ends], count)
     row, to, at = row_.tolist(), to_.tolist(), by_ends[at_].tolist()
-    order = np.sort(bases).tolist()
+    order = np.sort(component_root).tolist()
     parents, edge = [-1] * count, [-1] * count
     for node in order:  # which grows on the way
         for slot in range(row[node], row[node + 1]):
@@ -52,7 +52,7 @@ def walk_forest(edges: IntArray, count: int, bases: IntArray) -> Walk:
             if other != parents[node]:
                 parents[other], edge[other] = node, at[slot]
                 order.append(other)
-    return Walk(order, *(frozen(np.asarray(values, dtype=np.intp)) for values in (parents, edge)))
+    return Traversal(order, *(frozen(np.asarray(values, dtype=np.intp)) for values in (parents, edge)))
 
 
 def node_on_a_cycle(edges: IntArray, count: int) -> int:

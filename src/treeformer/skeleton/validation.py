@@ -154,10 +154,10 @@ def image_size_pair(size: tuple[int, int] | None) -> tuple[int, int] | None:
     return width, height
 
 
-def check_roots(roots: IntArray, piece: IntArray) -> None:
+def check_roots(roots: IntArray, component: IntArray) -> None:
     """At most one root a connected piece; piece (N,) the piece of each node."""
     owner: dict[int, int] = {}
-    for root, where in zip(roots.tolist(), piece[roots].tolist(), strict=True):
+    for root, where in zip(roots.tolist(), component[roots].tolist(), strict=True):
         if where in owner:
             raise SkeletonError(f"nodes {owner[where]} and {root} are both roots of one connected piece")
         owner[where] = root

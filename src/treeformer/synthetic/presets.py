@@ -1,4 +1,4 @@
-"""The presets: where plants stand in a picture, how many, how large. `generate` makes any of them from a seed."""
+"""The presets: where plants stand in an image, how many, how large. `generate` makes any of them from a seed."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from treeformer.synthetic.plants.growth import GrownAxis, assemble
 from treeformer.synthetic.plants.plants import Point, grow_orchard_tree, grow_seedling, grow_taproot, grow_vine
 from treeformer.synthetic.plants.plate_rows import plant_rows
 from treeformer.synthetic.plants.trained import grow_fruit_tree, grow_trained_vine
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 
 PRESETS = ("paper", "taproot", "seedling", "vine", "orchard", "several", "plate")
-# The paper's 100,000 training, 20,000 validation and 20,000 test pictures are seeds, not files.
+# The paper's 100,000 training, 20,000 validation and 20,000 test images are seeds, not files.
 SPLITS = {
     "train": range(100_000),
     "valid": range(100_000, 120_000),
     "test": range(120_000, 140_000),
 }
 SMALLEST_SIDE_PX = 64
-# The growth models draw again where a picture would hold more nodes than this.
+# The growth models draw again where an image would hold more nodes than this.
 MOST_NODES = 400
 # The roots of cereal seedlings are thicker than those of tap-rooted plants of the same size.
 SEEDLING_STOUTNESS = 1.5
-# Lengths and radii of the growth models are those of a picture with this shorter side.
+# Lengths and radii of the growth models are those of an image with this shorter side.
 REFERENCE_SIDE_PX = 512
 
-Grower = Callable[[Dice, list[GrownAxis], int, Point, float, float], None]
+Grower = Callable[[Rng, list[GrownAxis], int, Point, float, float], None]
 
 
 def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> Skeleton:
-    """The plant, or plants, of one seed, in a (width, height) picture: a tree or a forest with its roots and radii.
+    """The plant, or plants, of one seed, in a (width, height) image: a tree or a forest with its roots and radii.
 
     The same seed gives the same skeleton on every machine. `metadata` holds the preset and the seed.
 
@@ -46,13 +46,13 @@ def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> S
         raise TreeformerError(f"a seed is zero or more, not {seed}")
     width, height = size
     if min(width, height) < SMALLEST_SIDE_PX:
-        raise TreeformerError(f"synthetic pictures have sides of {SMALLEST_SIDE_PX} px or more, not {width}×{height}")
-    dice = Dice(zlib.crc32(preset.encode()), seed)
+        raise TreeformerError(f"synthetic images have sides of {SMALLEST_SIDE_PX} px or more, not {width}×{height}")
+    rng = Rng(zlib.crc32(preset.encode()), seed)
     if preset == "paper":
-        return lsystem.tree(dice, size, seed)
+        return lsystem.tree(rng, size, seed)
     while True:
         axes: list[GrownAxis] = []
-        kind = _PLANTERS[preset](dice, axes, size)
+        kind = _PLANTERS[preset](rng, axes, size)
         skeleton = assemble(axes, size, {"preset": preset, "seed": seed, "kind": kind})
         if 1 < len(skeleton) <= MOST_NODES:
             return skeleton
@@ -62,68 +62,66 @@ def _scale(size: tuple[int, int]) -> float:
     return min(size) / REFERENCE_SIDE_PX
 
 
-def _root_thickness(dice: Dice, size: tuple[int, int]) -> float:
+def _root_thickness(rng: Rng, size: tuple[int, int]) -> float:
     """Radius of a main root: mostly 1 to 3 px across, as in photographs of whole plates, now and then a close-up."""
-    low, high = dice.weighted((((0.5, 1.0), 0.45), ((0.8, 1.6), 0.4), ((1.5, 3.0), 0.15)))
-    return max(0.45, dice.uniform(low, high) * _scale(size))
+    low, high = rng.weighted((((0.5, 1.0), 0.45), ((0.8, 1.6), 0.4), ((1.5, 3.0), 0.15)))
+    return max(0.45, rng.uniform(low, high) * _scale(size))
 
 
-def _one_taproot(dice: Dice, axes: list[GrownAxis], size: tuple[int, int]) -> str:
+def _one_taproot(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
     width, height = size
-    base = (width * dice.uniform(0.2, 0.8), height * dice.uniform(0.02, 0.25))
-    grow_taproot(dice, axes, 0, base, height * dice.uniform(0.4, 0.95), _root_thickness(dice, size))
+    base = (width * rng.uniform(0.2, 0.8), height * rng.uniform(0.02, 0.25))
+    grow_taproot(rng, axes, 0, base, height * rng.uniform(0.4, 0.95), _root_thickness(rng, size))
     return "taproot"
 
 
-def _one_seedling(dice: Dice, axes: list[GrownAxis], size: tuple[int, int]) -> str:
+def _one_seedling(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
     width, height = size
-    base = (width * dice.uniform(0.2, 0.8), height * dice.uniform(0.06, 0.4))
-    grow_seedling(
-        dice, axes, 0, base, height * dice.uniform(0.25, 0.8), SEEDLING_STOUTNESS * _root_thickness(dice, size)
-    )
+    base = (width * rng.uniform(0.2, 0.8), height * rng.uniform(0.06, 0.4))
+    grow_seedling(rng, axes, 0, base, height * rng.uniform(0.25, 0.8), SEEDLING_STOUTNESS * _root_thickness(rng, size))
     return "seedling"
 
 
-def _wood_thickness(dice: Dice, size: tuple[int, int]) -> float:
-    return dice.uniform(3.0, 13.0) * _scale(size)
+def _wood_thickness(rng: Rng, size: tuple[int, int]) -> float:
+    return rng.uniform(3.0, 13.0) * _scale(size)
 
 
-def _one_vine(dice: Dice, axes: list[GrownAxis], size: tuple[int, int]) -> str:
+def _one_vine(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
     width, height = size
-    base = (width * dice.uniform(0.25, 0.75), height * dice.uniform(0.8, 0.98))
-    grow_trained_vine(dice, axes, 0, base, min(width, height) * dice.uniform(0.7, 1.1), _wood_thickness(dice, size))
+    base = (width * rng.uniform(0.25, 0.75), height * rng.uniform(0.8, 0.98))
+    grow_trained_vine(rng, axes, 0, base, min(width, height) * rng.uniform(0.7, 1.1), _wood_thickness(rng, size))
     return "vine"
 
 
-def _one_orchard_tree(dice: Dice, axes: list[GrownAxis], size: tuple[int, int]) -> str:
+def _one_orchard_tree(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
     width, height = size
-    base = (width * dice.uniform(0.25, 0.75), height * dice.uniform(0.78, 0.98))
-    grow_fruit_tree(dice, axes, 0, base, min(width, height) * dice.uniform(0.65, 1.0), _wood_thickness(dice, size))
+    base = (width * rng.uniform(0.25, 0.75), height * rng.uniform(0.78, 0.98))
+    grow_fruit_tree(rng, axes, 0, base, min(width, height) * rng.uniform(0.65, 1.0), _wood_thickness(rng, size))
     return "orchard"
 
 
-def _several(dice: Dice, axes: list[GrownAxis], size: tuple[int, int]) -> str:
+def _several(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
     """A row of plants of one kind, near enough to cross."""
     width, height = size
-    kind = dice.weighted((("seedling", 0.35), ("taproot", 0.35), ("vine", 0.15), ("orchard", 0.15)))
+    kind = rng.weighted((("seedling", 0.35), ("taproot", 0.35), ("vine", 0.15), ("orchard", 0.15)))
     grower, most, reach_share = _IN_ROWS[kind]
-    count = dice.whole(2, most)
+    count = rng.whole(2, most)
     is_root = kind in ("seedling", "taproot")
-    reach = dice.uniform(*reach_share) * (height if is_root else min(width, height))
+    reach = rng.uniform(*reach_share) * (height if is_root else min(width, height))
     reach *= min(1.0, 5 / count)  # where there are many, they are young
-    line = height * (dice.uniform(0.06, 0.3) if is_root else dice.uniform(0.75, 0.97))
-    thickness = _root_thickness(dice, size) if is_root else 0.7 * _wood_thickness(dice, size)
+    line = height * (rng.uniform(0.06, 0.3) if is_root else rng.uniform(0.75, 0.97))
+    thickness = _root_thickness(rng, size) if is_root else 0.7 * _wood_thickness(rng, size)
     if kind == "seedling":
         thickness *= SEEDLING_STOUTNESS
-    left, right = width * dice.uniform(0.05, 0.35), width * dice.uniform(0.65, 0.95)
+    left, right = width * rng.uniform(0.05, 0.35), width * rng.uniform(0.65, 0.95)
     for plant in range(count):
-        x = left + (right - left) * (plant + dice.uniform(0.25, 0.75)) / count
-        y = min(line + height * dice.uniform(-0.03, 0.03), height - 4.0)
-        grower(dice, axes, plant, (x, y), reach * dice.uniform(0.5, 1.1), thickness)
+        x = left + (right - left) * (plant + rng.uniform(0.25, 0.75)) / count
+        y = min(line + height * rng.uniform(-0.03, 0.03), height - 4.0)
+        grower(rng, axes, plant, (x, y), reach * rng.uniform(0.5, 1.1), thickness)
     return kind
 
 
-_PLANTERS: dict[str, Callable[[Dice, list[GrownAxis], tuple[int, int]], str]] = {
+_PLANTERS: dict[str, Callable[[Rng, list[GrownAxis], tuple[int, int]], str]] = {
     "taproot": _one_taproot,
     "seedling": _one_seedling,
     "vine": _one_vine,
@@ -131,7 +129,7 @@ _PLANTERS: dict[str, Callable[[Dice, list[GrownAxis], tuple[int, int]], str]] = 
     "several": _several,
     "plate": plant_rows,
 }
-# For each kind: how it grows, the most plants in a row, and their reach as a share of the picture.
+# For each kind: how it grows, the most plants in a row, and their reach as a share of the image.
 _IN_ROWS: dict[str, tuple[Grower, int, tuple[float, float]]] = {
     "seedling": (grow_seedling, 4, (0.25, 0.75)),
     "taproot": (grow_taproot, 10, (0.2, 0.6)),

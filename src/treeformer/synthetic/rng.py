@@ -12,13 +12,13 @@ from treeformer._util.arrays import FloatArray
 T = TypeVar("T")
 
 
-class Dice:
+class Rng:
     """A seeded source of random draws, all of them made from one stream of 53-bit fractions.
 
     PCG64 and the step from its integers to fractions in [0, 1) are exact; every other draw is arithmetic on
     these fractions, so that no sampling algorithm of a library can change the stream.
 
-    >>> Dice(3, 1).uniform(0, 10) == Dice(3, 1).uniform(0, 10)
+    >>> Rng(3, 1).uniform(0, 10) == Rng(3, 1).uniform(0, 10)
     True
     """
 

@@ -1,1 +1,1 @@
-"""Training: a checked configuration, an endless stream of pictures, a loop that survives a kill."""
+"""Training: a checked configuration, an endless stream of images, a loop that survives a kill."""

@@ -20,12 +20,12 @@ class CheckpointError(TreeformerError):
 
 
 @dataclass
-class Progress:
+class RunState:
     """Where a run stands."""
 
     step: int = 0
     position: int = 0
-    """Pictures of the stream that were used."""
+    """Images of the stream that were used."""
     seconds: float = 0.0
     """Time since the start, over all pieces of the run."""
     training_seconds: float = 0.0
@@ -40,15 +40,15 @@ def save(
     path: Path,
     model: nn.Module,
     average: dict[str, Tensor],
-    optimiser: torch.optim.Optimizer,
-    progress: Progress,
+    optimizer: torch.optim.Optimizer,
+    progress: RunState,
     config: Any,
 ) -> None:
-    """Write model, averaged weights, optimiser state and progress; an old file stays until the new one is whole."""
+    """Write model, averaged weights, optimizer state and progress; an old file stays until the new one is whole."""
     arrays = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     arrays |= {f"average/{name}": tensor for name, tensor in average.items()}
-    for name, state in _optimiser_state(model, optimiser).items():
-        arrays |= {f"optimiser/{name}/{key}": torch.as_tensor(value) for key, value in state.items()}
+    for name, state in _optimizer_state(model, optimizer).items():
+        arrays |= {f"optimizer/{name}/{key}": torch.as_tensor(value) for key, value in state.items()}
     metadata = {"progress": json.dumps(asdict(progress)), "config": json.dumps(asdict(config))}
     write_tensors(path, arrays, metadata)
 
@@ -63,13 +63,13 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
         ) from None
 
 
-def restore(path: Path, model: nn.Module, average: dict[str, Tensor], optimiser: torch.optim.Optimizer) -> Progress:
-    """Load a checkpoint into a model, its average and its optimiser, in place."""
+def restore(path: Path, model: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer) -> RunState:
+    """Load a checkpoint into a model, its average and its optimizer, in place."""
     if not path.exists():
         raise CheckpointError(f"{path}: no checkpoint to go on from")
     arrays = safetensors.read(path)
     _, metadata = safetensors.read_header(path)
-    parts: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "optimiser": {}}
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "optimizer": {}}
     for name, array in arrays.items():
         part, _, rest = name.partition("/")
         if part not in parts:
@@ -81,11 +81,11 @@ def restore(path: Path, model: nn.Module, average: dict[str, Tensor], optimiser:
             raise CheckpointError(f"{path}: of another architecture ({name} does not fit)")
         tensor.copy_(parts["average"][name])
     state = {
-        index: _state_of(name, parameter, parts["optimiser"], path)
-        for index, (name, parameter) in enumerate(_parameters_in_order(model, optimiser))
+        index: _state_of(name, parameter, parts["optimizer"], path)
+        for index, (name, parameter) in enumerate(_parameters_in_order(model, optimizer))
     }
-    groups = optimiser.state_dict()["param_groups"]
-    optimiser.load_state_dict({"state": {i: s for i, s in state.items() if s}, "param_groups": groups})
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": {i: s for i, s in state.items() if s}, "param_groups": groups})
     return _parse_progress(metadata, path)
 
 
@@ -104,30 +104,30 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> No
     model.load_state_dict(weights)
 
 
-def _parameters_in_order(model: nn.Module, optimiser: torch.optim.Optimizer) -> list[tuple[str, Tensor]]:
-    """The optimiser's parameters in its own order, with the names the model gives them."""
+def _parameters_in_order(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[str, Tensor]]:
+    """The optimizer's parameters in its own order, with the names the model gives them."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    return [(names[id(p)], p) for group in optimiser.param_groups for p in group["params"]]
+    return [(names[id(p)], p) for group in optimizer.param_groups for p in group["params"]]
 
 
-def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
-    return {name: optimiser.state[p] for name, p in _parameters_in_order(model, optimiser) if p in optimiser.state}
+def _optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
+    return {name: optimizer.state[p] for name, p in _parameters_in_order(model, optimizer) if p in optimizer.state}
 
 
 def _state_of(name: str, parameter: Tensor, stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
     """What AdamW remembers of a parameter; nothing where it was not trained before.
 
-    Checked, for the fused optimiser is not: what does not fit would be written to beyond its end.
+    Checked, for the fused optimizer is not: what does not fit would be written to beyond its end.
     """
     shapes = {"step": torch.Size(), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}
     state = {key: stored[f"{name}/{key}"] for key in shapes if f"{name}/{key}" in stored}
     if state and any(key not in state or state[key].shape != shape for key, shape in shapes.items()):
-        raise CheckpointError(f"{path}: of another architecture (the optimiser's state of {name} does not fit)")
+        raise CheckpointError(f"{path}: of another architecture (the optimizer's state of {name} does not fit)")
     return {key: value if key == "step" else _laid_out_as(parameter, value) for key, value in state.items()}
 
 
 def _laid_out_as(parameter: Tensor, state: Tensor) -> Tensor:
-    """The same numbers in the parameter's order in memory, which the fused optimiser asks for."""
+    """The same numbers in the parameter's order in memory, which the fused optimizer asks for."""
     return torch.empty_like(parameter, device=state.device).copy_(state)
 
 
@@ -145,14 +145,14 @@ def averaged_weights(path: Path) -> dict[str, Any]:
     return average or arrays
 
 
-def read_progress(path: Path) -> Progress | None:
+def read_progress(path: Path) -> RunState | None:
     """Where the run that wrote a checkpoint stands; None where there is no checkpoint yet."""
     return _parse_progress(safetensors.read_header(path)[1], path) if path.exists() else None
 
 
-def _parse_progress(metadata: dict[str, str], path: Path) -> Progress:
+def _parse_progress(metadata: dict[str, str], path: Path) -> RunState:
     try:
-        progress = Progress(**json.loads(metadata["progress"]))
+        progress = RunState(**json.loads(metadata["progress"]))
         readable = all(type(value) in (int, float) for value in asdict(progress).values())
     except (KeyError, TypeError, ValueError):
         readable = False

@@ -18,22 +18,22 @@ LEAST = {
     "validate_every": 1,
     "checkpoint_minutes": 0,
     "patience_epochs": 0,
-    "epoch_pictures": 1,
+    "epoch_images": 1,
     "seed": 0,
     "data.image_size": 1,
     "data.max_nodes": 1,
     "data.workers": 0,
-    "optimiser.learning_rate": 0,
-    "optimiser.backbone_factor": 0,
-    "optimiser.weight_decay": 0,
-    "optimiser.warmup_steps": 0,
-    "optimiser.clip_norm": 1e-9,
-    "optimiser.ema_decay": 0,
+    "optimizer.learning_rate": 0,
+    "optimizer.backbone_factor": 0,
+    "optimizer.weight_decay": 0,
+    "optimizer.warmup_steps": 0,
+    "optimizer.clip_norm": 1e-9,
+    "optimizer.ema_decay": 0,
 }
 
 
 @dataclass(frozen=True)
-class OptimiserConfig:
+class OptimizerConfig:
     """AdamW with warm-up and a cosine down to zero."""
 
     learning_rate: float = 5e-4
@@ -61,9 +61,9 @@ class TrainingConfig:
     start_from: str = ""
     """Weights of a whole model to start from: a safetensors file, a model folder, or `default`, the one that ships."""
     data: DataConfig = field(default_factory=DataConfig)
-    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     batch_size: int = 64
-    """Pictures a step, over all devices together."""
+    """Images a step, over all devices together."""
     steps: int = 10_000
     validate_every: int = 1_000
     """Steps between validations, each of which also writes a checkpoint."""
@@ -71,8 +71,8 @@ class TrainingConfig:
     """Minutes between checkpoints; a kill loses no more."""
     patience_epochs: int = 30
     """Stop after so many epochs without improvement, as the paper does; 0 never stops early."""
-    epoch_pictures: int = 100_000
-    """What counts as an epoch where pictures are made on the fly."""
+    epoch_images: int = 100_000
+    """What counts as an epoch where images are made on the fly."""
     score: Literal["topo_f1", "edge_f1"] = "topo_f1"
     """What has to improve for a model to be the best."""
     precision: Literal["32", "bf16"] = "bf16"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from treeformer.training.checkpoint import Progress
+from treeformer.training.checkpoint import RunState
 
 LOG = "log.csv"
 
@@ -39,7 +39,7 @@ class RunLog:
             self.events = SummaryWriter(str(self.out))
         return file
 
-    def row(self, progress: Progress, figures: dict[str, float]) -> None:
+    def row(self, progress: RunState, figures: dict[str, float]) -> None:
         """Figures by name, at this step."""
         self.file = self.file or self._open()
         writer = csv.writer(self.file)
@@ -60,7 +60,7 @@ class RunLog:
 class NoLog:
     """The log of all processes but the first."""
 
-    def row(self, progress: Progress, figures: dict[str, float]) -> None:
+    def row(self, progress: RunState, figures: dict[str, float]) -> None:
         """Nothing."""
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The training loop: a model, a stream of pictures, AdamW, averaged weights; on one device or on many machines."""
+"""The training loop: a model, a stream of images, AdamW, averaged weights; on one device or on many machines."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from torch import Tensor
 
 from treeformer import data
 from treeformer._util.config import ConfigError
-from treeformer._util.files import check_folder
-from treeformer.data.loader import Batch, TimedBatches, errors_in_one_line, on_device, training_loader
-from treeformer.data.mixture import PictureStream
+from treeformer._util.files import check_writable
+from treeformer.data.loader import Batch, TimedBatches, on_device, strip_worker_tracebacks, training_loader
+from treeformer.data.mixture import MixtureDataset
 from treeformer.errors import TreeformerError
 from treeformer.training import checkpoint
 from treeformer.training.config import TrainingConfig
@@ -35,7 +35,7 @@ CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 # A step whose loss is no number is left out; so many in a row mean that the model is lost.
 MAX_BAD_STEPS = 20
 LOG_EVERY = 20
-# The first steps of a piece of a run compile, choose convolutions and wait for the first pictures.
+# The first steps of a piece of a run compile, choose convolutions and wait for the first images.
 WARM_UP_STEPS = 5
 
 
@@ -55,7 +55,7 @@ def train(
     machines: int = 1,
     show: Callable[[int, int, dict[str, float]], None] | None = None,
     measure: Callable[[Any], dict[str, float]] | None = None,
-) -> checkpoint.Progress:
+) -> checkpoint.RunState:
     """Train until `config.steps`, a limit of time, or no improvement for `config.patience_epochs`.
 
     `out` receives checkpoint.safetensors (to go on from), best.safetensors (averaged weights of the best validation),
@@ -73,28 +73,28 @@ def train(
     torch.backends.cudnn.benchmark = True
     # What the configuration may have wrong is found out before other processes are started: they would fail, too.
     model = make_model(config, with_weights=not resume)
-    stream = PictureStream(config.data.train, config.data, config.seed)
+    stream = MixtureDataset(config.data.train, config.data, config.seed)
     validator = None if measure else Validator(config, fabric.device)
     if validator is not None:
-        validator.pictures.check_sources()
+        validator.images.check_sources()
     fabric.launch()
     model.to(memory_format=torch.channels_last)
-    optimiser = torch.optim.AdamW(parameter_groups(model, config.optimiser), fused=True)
+    optimizer = torch.optim.AdamW(parameter_groups(model, config.optimizer), fused=True)
     average = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     if config.compile:
         model.compile_parts()
-    step_module, optimiser = fabric.setup(TrainingStep(model, bf16=config.precision == "bf16"), optimiser)
+    step_module, optimizer = fabric.setup(TrainingStep(model, bf16=config.precision == "bf16"), optimizer)
     average = {name: tensor.to(fabric.device) for name, tensor in average.items()}
-    progress = checkpoint.Progress()
+    progress = checkpoint.RunState()
     if resume:
-        progress = checkpoint.restore(out / CHECKPOINT, model, average, optimiser.optimizer)
+        progress = checkpoint.restore(out / CHECKPOINT, model, average, optimizer.optimizer)
     limits = (max_minutes, training_minutes)
     with ExitStack() as stack:
         if validator is not None and fabric.is_global_zero:
             measure = stack.enter_context(validator).measure
-        run = _Run(config, out, fabric, model, average, optimiser, progress, limits, show, measure)
+        run = _Run(config, out, fabric, model, average, optimizer, progress, limits, show, measure)
         stack.callback(run.log.close)
-        with run.finishing_the_step():
+        with run.defer_signals():
             run.loop(step_module, stream)
     return progress
 
@@ -109,14 +109,14 @@ class _Run:
         fabric: Fabric,
         model: Any,
         average: dict[str, Tensor],
-        optimiser: Any,
-        progress: checkpoint.Progress,
+        optimizer: Any,
+        progress: checkpoint.RunState,
         limits: tuple[float | None, float | None],
         show: Callable[[int, int, dict[str, float]], None] | None,
         measure: Callable[[Any], dict[str, float]] | None,
     ) -> None:
         self.config, self.out, self.fabric, self.model = config, out, fabric, model
-        self.average, self.optimiser, self.progress = average, optimiser, progress
+        self.average, self.optimizer, self.progress = average, optimizer, progress
         self.limit_s, self.training_limit_s = (math.inf if limit is None else 60 * limit for limit in limits)
         self.show = show
         if config.batch_size % fabric.world_size:
@@ -129,12 +129,12 @@ class _Run:
         self.weights = [model.state_dict()[name] for name in average]
         self.measure = measure
         self.interrupted = False
-        self.graphs = uses_graphs(fabric, model)
-        self.graphed: CudaGraphStep | None = None
-        self.rates = [group["lr"] for group in optimiser.param_groups]
+        self.graphs = uses_cuda_graphs(fabric, model)
+        self.cuda_graph_step: CudaGraphStep | None = None
+        self.rates = [group["lr"] for group in optimizer.param_groups]
 
     @contextmanager
-    def finishing_the_step(self) -> Iterator[None]:
+    def defer_signals(self) -> Iterator[None]:
         """Ctrl-C or a scheduler's SIGTERM ends the step in hand and writes a checkpoint first; asked twice, not."""
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -153,7 +153,7 @@ class _Run:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def loop(self, step_module: Any, stream: PictureStream) -> None:
+    def loop(self, step_module: Any, stream: MixtureDataset) -> None:
         """Steps, validations and checkpoints until the end."""
         progress = self.progress
         done = self._done()
@@ -167,7 +167,7 @@ class _Run:
         if self.interrupted:
             raise KeyboardInterrupt
 
-    def _steps(self, step_module: Any, stream: PictureStream) -> None:
+    def _steps(self, step_module: Any, stream: MixtureDataset) -> None:
         config, progress = self.config, self.progress
         loader = training_loader(
             stream,
@@ -183,7 +183,7 @@ class _Run:
         step_began, warm_from = began, progress.step + WARM_UP_STEPS
         sums: dict[str, Tensor] = {}
         summed = 0  # steps: a validation begins the clock anew, but not the sums
-        arriving = TimedBatches(on_device(errors_in_one_line(loader), self.fabric.device))
+        arriving = TimedBatches(on_device(strip_worker_tracebacks(loader), self.fabric.device))
         for batch in arriving:
             self._note_skips(batch)
             figures = self._step(step_module, batch)
@@ -202,7 +202,7 @@ class _Run:
                 now, steps = time.monotonic(), progress.step - last_log[1]
                 means = {name: float(value) / summed for name, value in sums.items()}
                 means["images_per_s"] = steps * config.batch_size / (now - last_log[0])
-                means["waiting_for_pictures"] = arriving.share_since(last_log[0])
+                means["waiting_for_images"] = arriving.share_since(last_log[0])
                 bad_steps = bad_steps + steps if not math.isfinite(means["loss"]) else 0
                 self._report(means)
                 last_log, sums, summed = (now, progress.step), {}, 0
@@ -248,19 +248,21 @@ class _Run:
             # Divided by the mean count, the processes' gradients have the mean that one large batch would give.
             nodes = torch.as_tensor(self.fabric.all_reduce(nodes, reduce_op="mean"))
         if self.graphs:
-            self.graphed = self.graphed or CudaGraphStep(self.model, batch, bf16=config.precision == "bf16")
-            figures = self.graphed(batch, nodes)
+            self.cuda_graph_step = self.cuda_graph_step or CudaGraphStep(
+                self.model, batch, bf16=config.precision == "bf16"
+            )
+            figures = self.cuda_graph_step(batch, nodes)
         else:
             figures = step_module(batch.images, batch.targets, nodes)
             self.fabric.backward(figures["loss"])
-        gradients = [p.grad for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None]
+        gradients = [p.grad for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
-        # The fused optimiser divides by `grad_scale` and does nothing where `found_inf` is 1, both read on the device.
-        self.optimiser.optimizer.grad_scale = (norm / config.optimiser.clip_norm).clamp(min=1)
-        self.optimiser.optimizer.found_inf = 1 - torch.isfinite(norm).float()
-        self.optimiser.step()
+        # The fused optimizer divides by `grad_scale` and does nothing where `found_inf` is 1, both read on the device.
+        self.optimizer.optimizer.grad_scale = (norm / config.optimizer.clip_norm).clamp(min=1)
+        self.optimizer.optimizer.found_inf = 1 - torch.isfinite(norm).float()
+        self.optimizer.step()
         if not self.graphs:  # which write the gradients anew, in their places
-            self.optimiser.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad(set_to_none=True)
         self._average()
         return {name: value.detach() for name, value in figures.items()} | {"gradient_norm": norm}
 
@@ -272,17 +274,17 @@ class _Run:
 
     def _set_learning_rate(self) -> None:
         """Warm-up, then a cosine to zero over the steps or, where that ends first, over the time."""
-        settings, progress = self.config.optimiser, self.progress
+        settings, progress = self.config.optimizer, self.progress
         share = max(progress.step / self.config.steps, self._time_share())
         warm = min(1.0, (progress.step + 1) / max(1, settings.warmup_steps))
         factor = warm * 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
-        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
 
     @torch.no_grad()
     def _average(self) -> None:
         # A young average would remember the random start: its memory grows with the steps.
-        decay = min(self.config.optimiser.ema_decay, (1 + self.progress.step) / (10 + self.progress.step))
+        decay = min(self.config.optimizer.ema_decay, (1 + self.progress.step) / (10 + self.progress.step))
         torch._foreach_lerp_(self.averages, self.weights, 1 - decay)
 
     def _agree(self, mine: bool) -> bool:
@@ -321,16 +323,16 @@ class _Run:
     def _save(self) -> None:
         if self.fabric.is_global_zero:
             path = self.out / CHECKPOINT
-            checkpoint.save(path, self.model, self.average, self.optimiser.optimizer, self.progress, self.config)
+            checkpoint.save(path, self.model, self.average, self.optimizer.optimizer, self.progress, self.config)
         self.fabric.barrier()
 
     def _out_of_patience(self) -> bool:
         since_best = (self.progress.step - self.progress.best_step) * self.config.batch_size
-        patience = self.config.patience_epochs * self.config.epoch_pictures
+        patience = self.config.patience_epochs * self.config.epoch_images
         return bool(self.config.patience_epochs) and since_best >= patience
 
 
-def uses_graphs(fabric: Fabric, model: Any) -> bool:
+def uses_cuda_graphs(fabric: Fabric, model: Any) -> bool:
     """Whether steps are CUDA graphs: on a single GPU with Triton, for a model that waits for nothing."""
     alone = fabric.device.type == "cuda" and fabric.world_size == 1 and importlib.util.find_spec("triton") is not None
     return alone and getattr(model, "recordable", False)
@@ -343,4 +345,4 @@ def _check(out: Path, resume: bool, *minutes: float | None) -> None:
             raise ConfigError(f"a limit of time must be positive, not {limit:g} minutes")
     if not resume and (out / CHECKPOINT).exists():
         raise TrainingError(f"{out}: holds a run already: resume it (--resume), or choose another folder")
-    check_folder(out)
+    check_writable(out)

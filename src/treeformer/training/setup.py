@@ -18,7 +18,7 @@ from treeformer.hub import safetensors
 from treeformer.hub.model_folder import DEFAULT, open_model
 from treeformer.nn.backbone import load_backbone
 from treeformer.training import checkpoint
-from treeformer.training.config import OptimiserConfig, TrainingConfig
+from treeformer.training.config import OptimizerConfig, TrainingConfig
 from treeformer.training.registry import MODELS
 
 
@@ -74,7 +74,7 @@ def make_model(config: TrainingConfig, *, with_weights: bool = True) -> Any:
     return model
 
 
-def parameter_groups(model: nn.Module, settings: OptimiserConfig) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, settings: OptimizerConfig) -> list[dict[str, Any]]:
     """Backbone and the rest at their own rates; no decay for biases, norms and embeddings."""
     groups: dict[tuple[float, float], list[Tensor]] = {}
     for name, parameter in model.named_parameters():

@@ -1,4 +1,4 @@
-"""Validation while training: the averaged model on fixed pictures, judged by the project's own metrics."""
+"""Validation while training: the averaged model on fixed images, judged by the project's own metrics."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from treeformer._util.config import ConfigError
-from treeformer._util.pools import silent_pool
+from treeformer._util.pools import quiet_process_pool
 from treeformer.data import Sample
-from treeformer.data.loader import leave_signals, stand_back
-from treeformer.data.mixture import FixedPictures
+from treeformer.data.loader import ignore_signals, lower_priority
+from treeformer.data.mixture import EvalDataset
 from treeformer.metrics import evaluate_pair
 from treeformer.skeleton import Skeleton
 from treeformer.training.config import TrainingConfig
@@ -27,12 +27,12 @@ Rows = list[dict[str, float]]
 
 
 class Validator:
-    """Predicts every picture of the validation sources and judges it; in a `with` block, which ends its processes."""
+    """Predicts every image of the validation sources and judges it; in a `with` block, which ends its processes."""
 
     def __init__(self, config: TrainingConfig, device: torch.device, batch: int = BATCH) -> None:
-        self.pictures = FixedPictures(config.data.valid, config.data)
-        if not len(self.pictures):
-            raise ConfigError("data: there is no picture to validate on")
+        self.images = EvalDataset(config.data.valid, config.data)
+        if not len(self.images):
+            raise ConfigError("data: there is no image to validate on")
         self.workers = config.data.workers
         self.device = device
         self.bf16 = config.precision == "bf16"
@@ -48,16 +48,16 @@ class Validator:
             self._pool = None
 
     def measure(self, model: Any) -> dict[str, float]:
-        """The mean of every metric over the pictures; `pictures` is how many there were."""
+        """The mean of every metric over the images; `images` is how many there were."""
         rows = self.judge(model)[""]
         if not rows:
-            raise ConfigError(f"data: none of the {len(self.pictures)} pictures to validate on can be used")
+            raise ConfigError(f"data: none of the {len(self.images)} images to validate on can be used")
         return means(rows)
 
     def judge(
         self, model: Any, decodings: Mapping[str, Mapping[str, Any]] | None = None, **options: Any
     ) -> dict[str, Rows]:
-        """Every metric of every usable picture, in order, for each way to decode.
+        """Every metric of every usable image, in order, for each way to decode.
 
         decodings: by name, the settings of the model's configuration to change while it decodes (the network runs
         once); by default its own, under the name "". options: of the model's `decode`, for all of them.
@@ -77,25 +77,25 @@ class Validator:
         return {name: self._judge(found) for name, found in pairs.items()}
 
     def _judge(self, pairs: list[tuple[Skeleton, Skeleton]]) -> Rows:
-        predictions, truths = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        predictions, targets = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         if not self.workers:
             return [_plain(evaluate_pair(*pair)) for pair in pairs]
         if self._pool is None:
-            self._pool = silent_pool(self.workers, leave_signals)
-        return [_plain(row) for row in self._pool.map(evaluate_pair, predictions, truths, chunksize=4)]
+            self._pool = quiet_process_pool(self.workers, ignore_signals)
+        return [_plain(row) for row in self._pool.map(evaluate_pair, predictions, targets, chunksize=4)]
 
     def _batches(self) -> list[list[Sample]] | DataLoader[list[Sample]]:
         return DataLoader(
-            self.pictures,  # type: ignore[arg-type]
+            self.images,  # type: ignore[arg-type]
             batch_size=self.batch,
             num_workers=self.workers,
             collate_fn=_usable,
-            worker_init_fn=stand_back,
+            worker_init_fn=lower_priority,
         )
 
     @torch.no_grad()
     def _predict(self, model: Any, samples: list[Sample]) -> tuple[Any, tuple[int, int]]:
-        """What the model says about pictures of one size, and that size (width, height)."""
+        """What the model says about images of one size, and that size (width, height)."""
         images = torch.from_numpy(np.stack([sample.image for sample in samples])).to(self.device)
         # Compiling anew for a few batches of other shapes would take longer than they do.
         eager = torch.compiler.set_stance("force_eager")
@@ -105,9 +105,9 @@ class Validator:
 
 
 def means(rows: Rows) -> dict[str, float]:
-    """The mean of every metric; `pictures` is the number of rows."""
+    """The mean of every metric; `images` is the number of rows."""
     figures = {name: float(np.nanmean([row[name] for row in rows])) for name in rows[0]} if rows else {}
-    return figures | {"pictures": float(len(rows))}
+    return figures | {"images": float(len(rows))}
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def _direction_of_parent(skeleton: Skeleton, parent: IntArray) -> FloatArray:
 
 
 class _StepsOfAxes:
-    """For a node and an axis, the neighbours of the node along edges of that axis, -1 where there is none."""
+    """For a node and an axis, the neighbors of the node along edges of that axis, -1 where there is none."""
 
     def __init__(self, skeleton: Skeleton) -> None:
         self._parents = skeleton.parents

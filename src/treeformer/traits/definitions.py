@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["plant", "axis", "segment"]
-Names = Literal["treeformer", "sleap-roots", "archidart", "rootnav"]
+ColumnNames = Literal["treeformer", "sleap-roots", "archidart", "rootnav"]
 Kind = Literal["length", "area", "1/length", "length/time", "count", "angle", "ratio"]
 
-# How arrays of values are summarised in one row a plant, the same nine numbers as in sleap-roots.
+# How arrays of values are summarized in one row a plant, the same nine numbers as in sleap-roots.
 STATISTICS = ("min", "max", "mean", "median", "std", "p5", "p25", "p75", "p95")
 
 # A value in pixels, times px_per_mm to this power, is the value in millimetres.
@@ -38,13 +38,13 @@ class Trait:
     archidart: str = ""
     rootnav: str = ""
 
-    def columns(self, names: Names = "treeformer", max_order: int = 0) -> list[str]:
+    def columns(self, column_names: ColumnNames = "treeformer", max_order: int = 0) -> list[str]:
         """Every column the trait fills, under our names or another tool's; none where that tool does not have it.
 
         >>> Trait("axis_count_order_{order}", "plant", "count", "").columns(max_order=1)
         ['axis_count_order_0', 'axis_count_order_1']
         """
-        template = self.name if names == "treeformer" else getattr(self, names.replace("-", "_"))
+        template = self.name if column_names == "treeformer" else getattr(self, column_names.replace("-", "_"))
         if not template:
             return []
         if "{statistic}" in self.name:
@@ -68,7 +68,7 @@ def _axis_summaries() -> tuple[Trait, ...]:
             f"{group}_{name}_{{statistic}}",
             "plant",
             kind,
-            f"{name} of the axes of order {orders}, summarised; NaN without any",
+            f"{name} of the axes of order {orders}, summarized; NaN without any",
             sleap_roots=f"{theirs}_{{statistic}}" if theirs and group == "lateral" else "",
         )
         for group, orders in (("primary", "0"), ("lateral", "≥ 1"))
@@ -137,7 +137,7 @@ TRAITS: tuple[Trait, ...] = (
     Trait("axis_length_order_{order}", "plant", "length", "summed length of the axes of this order", "", "L{rank}LR"),
     Trait(
         "scanline_counts_{statistic}", "plant", "count",
-        "crossings with each of 50 horizontal lines over the plant's own height, summarised",
+        "crossings with each of 50 horizontal lines over the plant's own height, summarized",
         sleap_roots="scanline_intersection_counts_{statistic}",
     ),
     *_axis_summaries(),

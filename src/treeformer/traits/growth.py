@@ -1,4 +1,4 @@
-"""Growth: what changes from one picture of the same plants to the next."""
+"""Growth: what changes from one image of the same plants to the next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
-from treeformer.traits.definitions import Names
+from treeformer.traits.definitions import ColumnNames
 from treeformer.traits.measure import measure
 from treeformer.traits.names import renamed
 
@@ -22,15 +22,15 @@ def growth(
     series: pd.DataFrame | Iterable[Skeleton | tuple[float, Skeleton]],
     *,
     px_per_mm: float | None = None,
-    names: Names = "treeformer",
+    column_names: ColumnNames = "treeformer",
 ) -> pd.DataFrame:
-    """The growth of the same plants over a series of pictures: a row a plant and interval, none for a single picture.
+    """The growth of the same plants over a series of images: a row a plant and interval, none for a single image.
 
     series: (time, skeleton) pairs in any order; or skeletons alone, whose time is the index in their
     RSML time-sequence; or a plant table of `measure` with a column `time` added. Plants are the same where
-    their ids are; where some plant has no id, or shares it with another in one picture, where their numbers are.
+    their ids are; where some plant has no id, or shares it with another in one image, where their numbers are.
     px_per_mm: as in `measure`; without effect on a table, which is in its own unit.
-    names: "archidart" gives GRTR and GR1R; the others have no names for growth.
+    column_names: "archidart" gives GRTR and GR1R; the others have no names for growth.
 
     >>> young, old = Skeleton([(0, 0), (0, 4)], [(0, 1)]), Skeleton([(0, 0), (0, 10)], [(0, 1)])
     >>> growth([(1.0, young), (3.0, old)])[["time_start", "time_end", "total_length_growth_rate"]].values.tolist()
@@ -52,7 +52,7 @@ def growth(
     columns |= {"time_start": start["time"], "time_end": end["time"], "unit": end["unit"]}
     columns |= {f"{name}_growth": end[name] - start[name] for name in GROWING}
     columns |= {f"{name}_growth_rate": columns[f"{name}_growth"] / interval for name in GROWING}
-    return renamed(pd.DataFrame(columns).reset_index(drop=True), "series", names)
+    return renamed(pd.DataFrame(columns).reset_index(drop=True), "series", column_names)
 
 
 def _measured_series(series: Iterable[Skeleton | tuple[float, Skeleton]], px_per_mm: float | None) -> pd.DataFrame:
@@ -68,10 +68,10 @@ def _measured_series(series: Iterable[Skeleton | tuple[float, Skeleton]], px_per
         else:
             time, skeleton = item
         if not math.isfinite(time):
-            raise TreeformerError(f"the time of picture {number} of the series is {time}")
+            raise TreeformerError(f"the time of image {number} of the series is {time}")
         tables.append(measure(skeleton, px_per_mm=px_per_mm).assign(time=float(time)))
     if len(labels) > 1:
-        raise TreeformerError(f"pictures of several time-sequences: {', '.join(sorted(labels))}")
+        raise TreeformerError(f"images of several time-sequences: {', '.join(sorted(labels))}")
     if not tables:
         tables.append(measure(Skeleton([], [])).assign(time=0.0))
     return _checked(pd.concat([table for table in tables if len(table)] or tables, ignore_index=True))
@@ -83,7 +83,7 @@ def _time_sequence(skeleton: Skeleton, number: int) -> Mapping[str, Any]:
         sequence: Mapping[str, Any] = skeleton.metadata["rsml"]["time-sequence"]
         float(sequence["index"])
     except (KeyError, TypeError, ValueError):
-        raise TreeformerError(f"picture {number} of the series has no time: give (time, skeleton) pairs") from None
+        raise TreeformerError(f"image {number} of the series has no time: give (time, skeleton) pairs") from None
     return sequence
 
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from treeformer._util.progress import ProgressCallback
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 from treeformer.traits.axis_level import axis_table
-from treeformer.traits.definitions import IDENTIFYING, POWER_OF_SCALE, Level, Names, traits_of
+from treeformer.traits.definitions import IDENTIFYING, POWER_OF_SCALE, ColumnNames, Level, traits_of
 from treeformer.traits.names import renamed
 from treeformer.traits.plant_level import plant_table
 from treeformer.traits.segment_level import segment_table
@@ -25,17 +26,17 @@ def measure(
     *,
     level: Level = "plant",
     px_per_mm: float | None = None,
-    names: Names = "treeformer",
+    column_names: ColumnNames = "treeformer",
     scanlines: int = 50,
 ) -> pd.DataFrame:
     """The traits of a skeleton, a row a plant, an axis or a segment; `TRAITS` has what each column means.
 
     Args:
         skeleton: a tree or a forest; an error where there is a cycle.
-        level: what a row is. A segment is the stretch between two key nodes (degree ≠ 2, roots, ends of axes).
+        level: what a row is. A segment is the stretch between two keypoints (degree ≠ 2, roots, ends of axes).
         px_per_mm: pixels a millimetre. None: as the skeleton's RSML metadata says; without that, values stay in
             pixels. The column `unit` says "px" or "mm".
-        names: whose column names. Another tool's give the traits that tool has, as it defines them.
+        column_names: whose column names. Another tool's give the traits that tool has, as it defines them.
         scanlines: the number of horizontal lines to count crossings with, at plant level.
 
     Example:
@@ -43,8 +44,8 @@ def measure(
         >>> measure(y_shape, px_per_mm=2)[["unit", "total_length", "tip_count"]].to_dict("records")
         [{'unit': 'mm', 'total_length': 7.0, 'tip_count': 2}]
     """
-    _check_options(level, px_per_mm, names)
-    return renamed(_measured(skeleton, level, px_per_mm, scanlines), level, names)
+    _check_options(level, px_per_mm, column_names)
+    return renamed(_measured(skeleton, level, px_per_mm, scanlines), level, column_names)
 
 
 def measure_files(
@@ -52,10 +53,10 @@ def measure_files(
     *,
     level: Level = "plant",
     px_per_mm: float | None = None,
-    names: Names = "treeformer",
+    column_names: ColumnNames = "treeformer",
     scanlines: int = 50,
     read: Callable[[Path], Skeleton] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
     """The traits of many files in one table, `file` in front, and one line for each file that failed.
 
@@ -66,7 +67,9 @@ def measure_files(
     import pandas as pd
 
     # An empty skeleton's table has every column and no row; wrong options are an error here, not one a file.
-    nothing = measure(Skeleton([], []), level=level, px_per_mm=px_per_mm, names=names, scanlines=scanlines)
+    nothing = measure(
+        Skeleton([], []), level=level, px_per_mm=px_per_mm, column_names=column_names, scanlines=scanlines
+    )
     if read is None:
         from treeformer import formats
 
@@ -90,7 +93,7 @@ def measure_files(
     if not tables:
         nothing.insert(0, "file", pd.Series([], dtype=str))
         return nothing, failures
-    return renamed(_joined(tables, level), level, names), failures
+    return renamed(_joined(tables, level), level, column_names), failures
 
 
 def _measured(skeleton: Skeleton, level: Level, px_per_mm: float | None, scanlines: int) -> pd.DataFrame:
@@ -151,8 +154,11 @@ def _arranged(table: pd.DataFrame, level: Level) -> pd.DataFrame:
     return table[front + [column for column in traits if column not in front]]
 
 
-def _check_options(level: str, px_per_mm: float | None, names: str) -> None:
-    for option, value, allowed in (("level", level, get_args(Level)), ("names", names, get_args(Names))):
+def _check_options(level: str, px_per_mm: float | None, column_names: str) -> None:
+    for option, value, allowed in (
+        ("level", level, get_args(Level)),
+        ("column_names", column_names, get_args(ColumnNames)),
+    ):
         if value not in allowed:
             raise TreeformerError(f"{option} must be one of {', '.join(allowed)}, not {value!r}")
     if px_per_mm is not None and not (math.isfinite(px_per_mm) and px_per_mm > 0):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from treeformer.errors import TreeformerError
-from treeformer.traits.definitions import IDENTIFYING, Names, traits_of
+from treeformer.traits.definitions import IDENTIFYING, ColumnNames, traits_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,7 @@ def _from_parent_or_gravity(table: pd.DataFrame) -> pd.Series[float]:
 
 
 # (tool, level, its column): how its value follows from our table, and what it means there, for the documentation.
-CONVERTED: dict[tuple[Names, str, str], tuple[Callable[[pd.DataFrame], pd.Series[float]], str]] = {
+CONVERTED: dict[tuple[ColumnNames, str, str], tuple[Callable[[pd.DataFrame], pd.Series[float]], str]] = {
     ("sleap-roots", "plant", "network_length"): (
         _summed_axes,
         "sum of the axes' lengths: without the short edges that join a lateral's first point to its parent's line",
@@ -69,22 +69,22 @@ CONVERTED: dict[tuple[Names, str, str], tuple[Callable[[pd.DataFrame], pd.Series
 }
 
 
-def renamed(table: pd.DataFrame, level: str, names: Names) -> pd.DataFrame:
+def renamed(table: pd.DataFrame, level: str, column_names: ColumnNames) -> pd.DataFrame:
     """The table as another tool would name it: its columns alone, after those that say what a row is."""
     import pandas as pd
 
-    if names == "treeformer":
+    if column_names == "treeformer":
         return table
     columns = {name: table[name] for name in IDENTIFYING if name in table}
     identifying = len(columns)
     max_order = int(table["max_order"].max()) if "max_order" in table and len(table) else 0
     for trait in traits_of(level):
-        their_columns = trait.columns(names, max_order)
+        their_columns = trait.columns(column_names, max_order)
         for ours, theirs in zip(
             trait.columns(max_order=max_order) if their_columns else [], their_columns, strict=True
         ):
-            convert, _ = CONVERTED.get((names, level, theirs), (None, ""))
+            convert, _ = CONVERTED.get((column_names, level, theirs), (None, ""))
             columns[ARCHIDART_FIRST_ORDER.get(theirs, theirs)] = table[ours] if convert is None else convert(table)
     if len(columns) == identifying:
-        raise TreeformerError(f"{names} has no names for traits of a {level}: use names=treeformer")
+        raise TreeformerError(f"{column_names} has no names for traits of a {level}: use column_names=treeformer")
     return pd.DataFrame(columns)

@@ -1,4 +1,4 @@
-"""Traits of plants: a row each, all plants of a picture at once."""
+"""Traits of plants: a row each, all plants of an image at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from treeformer.traits.statistics import nine_statistics, sums
 if TYPE_CHECKING:
     import pandas as pd
 
-# Of axes, one value each: these are summarised in nine numbers a plant.
+# Of axes, one value each: these are summarized in nine numbers a plant.
 SUMMARISED = ("length", "emergence_angle", "tip_angle", "chord_angle", "curve_index")
 
 # How near a node must be to a scan line, in distances between two lines, to count as lying on it.

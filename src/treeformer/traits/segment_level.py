@@ -1,4 +1,4 @@
-"""Traits of segments: a row for each stretch between key nodes."""
+"""Traits of segments: a row for each stretch between keypoints."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def segment_table(skeleton: Skeleton) -> pd.DataFrame:
     """A row a segment, in px and degrees, with `plant`, `axis` (-1 for none) and the end nodes in front.
 
-    A segment is a branch as `Skeleton.branches` has it: it runs from one key node to the next, away from
-    the root, and key nodes are those of degree ≠ 2, roots, and places where one axis passes into another.
+    A segment is a branch as `Skeleton.branches` has it: it runs from one keypoint to the next, away from
+    the root, and keypoints are those of degree ≠ 2, roots, and places where one axis passes into another.
     `external`: the segment ends in a tip.
     """
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Nine numbers that summarise an array of values, for many groups at once."""
+"""Nine numbers that summarize an array of values, for many groups at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sums(values: ArrayLike, group: IntArray, groups: int) -> FloatArray:
 def nine_statistics(values: ArrayLike, group: IntArray, groups: int) -> dict[str, FloatArray]:
     """Each of `STATISTICS` as (groups,) of the values (V,); NaN values do not count, nothing gives NaN.
 
-    As in NumPy, quantiles lie on the straight line between neighbours, and std divides by the number of values.
+    As in NumPy, quantiles lie on the straight line between neighbors, and std divides by the number of values.
 
     >>> nine_statistics([1.0, 4.0, 2.0], np.array([0, 1, 0]), 3)["mean"].tolist()
     [1.5, 4.0, nan]

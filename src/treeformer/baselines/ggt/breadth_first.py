@@ -1,7 +1,7 @@
 """The order in which a graph is told, node by node: breadth-first from the roots, so that parents come before children.
 
-The order must follow from the picture alone, or nobody could learn it: the children of a node are told from left to
-right, and so are the plants of a picture, each to its end before the next.
+The order must follow from the image alone, or nobody could learn it: the children of a node are told from left to
+right, and so are the plants of an image, each to its end before the next.
 """
 
 from __future__ import annotations
@@ -55,25 +55,27 @@ def breadth_first(
     count = batch * size
     if count == 0:
         return np.zeros((batch, size), np.int64)
-    # All graphs are one, with its nodes numbered picture by picture and from left to right: one search serves them all,
-    # and neighbours come in the order of their numbers.
+    # All graphs are one, with its nodes numbered image by image and from left to right: one search serves them all,
+    # and neighbors come in the order of their numbers.
     rightwards = np.lexsort((points[..., 1], points[..., 0], ~mask), axis=-1)
     number = np.argsort(rightwards, axis=1) + size * np.arange(batch)[:, None]
-    picture, row, column = np.unravel_index(np.flatnonzero(adjacency), adjacency.shape)
-    pairs = np.stack([number[picture, row], number[picture, column]])
+    image, row, column = np.unravel_index(np.flatnonzero(adjacency), adjacency.shape)
+    pairs = np.stack([number[image, row], number[image, column]])
     pairs = pairs[:, np.lexsort(pairs[::-1])]
     is_root = np.take_along_axis(root & mask, rightwards, axis=1).ravel()
     depth_px = np.take_along_axis(points[..., 1], rightwards, axis=1).ravel()
 
-    _, piece = connected_components(_graph(pairs, count), directed=False)
-    by_claim = np.lexsort((np.arange(count), np.where(is_root, 0.0, -depth_px), ~is_root, piece))
-    bases = by_claim[np.unique(piece[by_claim], return_index=True)[1]]
-    outside = np.stack([np.full(len(bases), count), bases])  # a virtual node from which every piece is reached
+    _, component = connected_components(_graph(pairs, count), directed=False)
+    by_claim = np.lexsort((np.arange(count), np.where(is_root, 0.0, -depth_px), ~is_root, component))
+    component_root = by_claim[np.unique(component[by_claim], return_index=True)[1]]
+    outside = np.stack(
+        [np.full(len(component_root), count), component_root]
+    )  # a virtual node from which every piece is reached
     found, _ = breadth_first_order(_graph(np.concatenate([pairs, outside], axis=1), count + 1), count)
     rank = np.empty(count, np.intp)
     rank[found[1:]] = np.arange(count)
     # A search restricted to one piece is the search of that piece; the pieces follow each other by their bases.
-    told = np.lexsort((rank, bases[piece])).reshape(batch, size) - size * np.arange(batch)[:, None]
+    told = np.lexsort((rank, component_root[component])).reshape(batch, size) - size * np.arange(batch)[:, None]
     return np.take_along_axis(rightwards, told, axis=1).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""A masked transformer over a sequence and a picture: in one pass over all steps, or step by step with a memory."""
+"""A masked transformer over a sequence and an image: in one pass over all steps, or step by step with a memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Remembered = tuple[Tensor, Tensor]
 
 
 class CausalLayer(nn.Module):
-    """Each step looks at itself and the steps before it, then at the picture; post-norm."""
+    """Each step looks at itself and the steps before it, then at the image; post-norm."""
 
     def __init__(self, width: int, heads: int, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -30,8 +30,8 @@ class CausalLayer(nn.Module):
             keys, values = torch.cat([past[0], keys], dim=2), torch.cat([past[1], values], dim=2)
         steps, known = tokens.shape[1], keys.shape[2]
         mask = torch.ones(steps, known, dtype=torch.bool, device=tokens.device).tril(known - steps)
-        tokens = self.norm_steps(tokens + self.dropout(self.among_steps.look(tokens, keys, values, mask)))
-        tokens = self.norm_image(tokens + self.dropout(self.to_image.look(tokens, *image)))
+        tokens = self.norm_steps(tokens + self.dropout(self.among_steps.attend(tokens, keys, values, mask)))
+        tokens = self.norm_image(tokens + self.dropout(self.to_image.attend(tokens, *image)))
         return self.feed_forward(tokens), (keys, values)
 
 
@@ -54,7 +54,7 @@ class CausalDecoder(nn.Module):
         self.layers = nn.ModuleList(CausalLayer(width, heads, hidden, dropout) for _ in range(layers))
 
     def remember(self, cells: Tensor, positions: Tensor) -> list[Remembered]:
-        """The picture's cells (B,C,width) at positions (C,width), for each layer: once a picture, not once a step."""
+        """The image's cells (B,C,width) at positions (C,width), for each layer: once an image, not once a step."""
         return [layer.to_image.remember(cells + positions, cells) for layer in self.layers]
 
     def forward(

@@ -1,4 +1,4 @@
-"""GGT, the autoregressive baseline: a picture in; a graph told node by node, breadth-first, out.
+"""GGT, the autoregressive baseline: an image in; a graph told node by node, breadth-first, out.
 
 backbone → cells; at each step the last node told → masked decoder → is there a node more, where, joined to whom before
 After the Generative Graph Transformer of Belli and Kipf (2019); docs/ggt.md says what differs, and why.
@@ -20,10 +20,10 @@ from treeformer.errors import TreeformerError
 from treeformer.models.config import Constraint, Regime
 from treeformer.nn.backbone import ResNet
 from treeformer.nn.losses import edge_losses
-from treeformer.nn.positions import cell_centres, sine_positions
+from treeformer.nn.positions import cell_centers, sine_positions
 from treeformer.nn.sfs import SFS, edge_margin
 from treeformer.nn.targets import Targets
-from treeformer.nn.transformer import Perceptron
+from treeformer.nn.transformer import MLP
 from treeformer.skeleton import Skeleton
 
 
@@ -39,7 +39,7 @@ class GGTConfig(Regime):
     # ---- decoder
     max_nodes: int = 160  # the most nodes it can tell
     width: int = 256  # channels of a step, as GGT's
-    layers: int = 6  # GGT has 12, without attention to the picture in them
+    layers: int = 6  # GGT has 12, without attention to the image in them
     heads: int = 8  # as GGT's
     feed_forward: int = 1024  # hidden channels between attentions; GGT has 2048
     dropout: float = 0.0  # as GGT's
@@ -74,14 +74,14 @@ class GGTConfig(Regime):
 
 @dataclass
 class Told:
-    """What a GGT answers for B pictures: N nodes each, in the order in which they are told."""
+    """What a GGT answers for B images: N nodes each, in the order in which they are told."""
 
     node_logits: Tensor  # (B,N) log-odds that there is a node more; -inf after the end
     points: Tensor  # (B,N,2) px
     root_logits: Tensor  # (B,N) log-odds of being the root of a plant
     edge_logits: Tensor  # (B,N,N,2) [no edge, edge], symmetric, 0 on the diagonal
     end_logits: Tensor | None = None  # (B,) in training: log-odds that there is a node after the N nodes
-    truth: Targets | None = None  # in training: the targets in the order in which they are told
+    target: Targets | None = None  # in training: the targets in the order in which they are told
 
 
 class Said(NamedTuple):
@@ -109,25 +109,25 @@ class GGT(nn.Module):
         self.backbone = ResNet(config.backbone_blocks, config.backbone_channels, config.frozen_stages)
         self.project = nn.Conv2d(self.backbone.channels[-1], width, 1)
         self.norm_cells = nn.LayerNorm(width)
-        # Row 0 is the beginning; row i + 1 stands for node i, as a step of the sequence and as a neighbour.
+        # Row 0 is the beginning; row i + 1 stands for node i, as a step of the sequence and as a neighbor.
         self.steps = nn.Parameter(torch.randn(config.max_nodes + 1, width))
         self.place = nn.Linear(width, width)
-        self.neighbours = nn.Linear(width, width, bias=False)
+        self.neighbors = nn.Linear(width, width, bias=False)
         self.norm_steps = nn.LayerNorm(width)
         self.decoder = CausalDecoder(config.layers, width, config.heads, config.feed_forward, config.dropout)
         self.node_head = nn.Linear(width, 1)
-        self.point_head = Perceptron(width, width, width, 2)
+        self.point_head = MLP(width, width, width, 2)
         self.root_head = nn.Linear(width, 1)
         self.edge_from = nn.Linear(width, config.relation_hidden)
         self.edge_to = nn.Linear(width, config.relation_hidden)
-        self.edge_head = Perceptron(config.relation_hidden, config.relation_hidden, 2)
+        self.edge_head = MLP(config.relation_hidden, config.relation_hidden, 2)
         self.sfs = SFS(config.suppression)
         self._losses = losses
 
     # ---- forward ------------------------------------------------------------------------------
 
     def forward(self, images: Tensor, targets: Targets | None = None) -> Told:
-        """Tell the graphs of pictures.
+        """Tell the graphs of images.
 
         Args:
             images: (B,3,H,W) RGB in [0,1]; H and W are multiples of the backbone's stride (16).
@@ -139,12 +139,12 @@ class GGT(nn.Module):
             raise TreeformerError(f"targets of {targets.points.shape[1]} nodes for at most {self.config.max_nodes}")
         return self.follow(images, told_in_order(targets))
 
-    def follow(self, images: Tensor, truth: Targets) -> Told:
+    def follow(self, images: Tensor, target: Targets) -> Told:
         """All steps at once, each after the true nodes before it: (B,3,H,W), targets in order → what is said then."""
-        count = truth.points.shape[1]
-        image = self.look(images)
+        count = target.points.shape[1]
+        image = self.encode(images)
         begin = self.begin(len(images))
-        tokens = torch.cat([begin, self.step(truth.points, truth.adjacency.tril(-1), first=0)], dim=1)
+        tokens = torch.cat([begin, self.step(target.points, target.adjacency.tril(-1), first=0)], dim=1)
         hidden, _ = self.decoder(tokens, image)
         said = self.say(hidden, side_px=max(images.shape[-2:]))
         # Node i is asked about at step i, before it is known, and is itself known from step i + 1 on.
@@ -155,12 +155,12 @@ class GGT(nn.Module):
             said.root_logits[:, :count],
             symmetric(edge_logits),
             said.node_logits[:, count],
-            truth,
+            target,
         )
 
     @torch.no_grad()
     def tell(self, images: Tensor) -> Told:
-        """Node by node, each step after what was said before, until all pictures have ended."""
+        """Node by node, each step after what was said before, until all images have ended."""
         batch, most = len(images), self.config.max_nodes
         told = Told(
             node_logits=images.new_full((batch, most), -torch.inf),
@@ -168,7 +168,7 @@ class GGT(nn.Module):
             root_logits=images.new_zeros(batch, most),
             edge_logits=images.new_zeros(batch, most, most, 2),
         )
-        image, past, token = self.look(images), None, self.begin(batch)
+        image, past, token = self.encode(images), None, self.begin(batch)
         known = token[:, :0]
         going = torch.ones(batch, dtype=torch.bool, device=images.device)
         count = 0
@@ -192,15 +192,15 @@ class GGT(nn.Module):
 
     # ---- parts --------------------------------------------------------------------------------
 
-    def look(self, images: Tensor) -> list[Remembered]:
-        """The picture (B,3,H,W) as each decoder layer remembers it."""
+    def encode(self, images: Tensor) -> list[Remembered]:
+        """The image (B,3,H,W) as each decoder layer remembers it."""
         stride = self.backbone.strides[-1]
         height, width = images.shape[-2:]
         if height % stride or width % stride:
-            raise TreeformerError(f"a picture of {width}×{height} px; multiples of {stride} are needed")
+            raise TreeformerError(f"an image of {width}×{height} px; multiples of {stride} are needed")
         cells = self.norm_cells(self.project(self.backbone(images)[-1]).flatten(2).transpose(1, 2))
-        centres = cell_centres(height // stride, width // stride, stride, images.device)
-        return self.decoder.remember(cells, sine_positions(centres, self.config.width))
+        centers = cell_centers(height // stride, width // stride, stride, images.device)
+        return self.decoder.remember(cells, sine_positions(centers, self.config.width))
 
     def begin(self, batch: int) -> Tensor:
         """The step before the first node: (B,1,width)."""
@@ -217,12 +217,12 @@ class GGT(nn.Module):
         Returns:
             (B,n,width).
         """
-        joined = self.neighbours(rows.to(self.steps.dtype) @ self.steps[1 : rows.shape[2] + 1])
+        joined = self.neighbors(rows.to(self.steps.dtype) @ self.steps[1 : rows.shape[2] + 1])
         own = self.steps[first + 1 : first + 1 + points.shape[1]]
         return self.norm_steps(self.place(sine_positions(points, self.config.width)) + joined + own)
 
     def say(self, hidden: Tensor, side_px: float) -> Said:
-        """What (B,S,width) steps say of the node to come; points are fractions of the picture's longer side."""
+        """What (B,S,width) steps say of the node to come; points are fractions of the image's longer side."""
         points = self.point_head(hidden).float().sigmoid() * side_px
         return Said(self.node_head(hidden).float().squeeze(-1), points, self.root_head(hidden).float().squeeze(-1))
 
@@ -234,18 +234,18 @@ class GGT(nn.Module):
     # ---- training and use ---------------------------------------------------------------------
 
     def loss(self, output: Told, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
-        """Weighted losses by name; their sum is what to minimise. See `losses`."""
+        """Weighted losses by name; their sum is what to minimize. See `losses`."""
         if node_count is None:
             node_count = targets.mask.sum().clamp(min=1)
         return self._losses(self.config, self.sfs, output, node_count)
 
     @torch.no_grad()
     def decode(self, output: Told, **options: Any) -> list[Skeleton]:
-        """One skeleton a picture; options as in `treeformer.decoding.decode.decode`. For outputs made without targets."""
+        """One skeleton an image; options as in `treeformer.decoding.decode.decode`. For outputs made without targets."""
         options.setdefault("constrained", self.config.constrained_at_inference)
         arrays = (output.node_logits.sigmoid(), output.points, edge_margin(output.edge_logits), output.root_logits)
-        pictures = zip(*(array.float().cpu().numpy() for array in arrays), strict=True)
-        return [decode(*picture, **options) for picture in pictures]
+        images = zip(*(array.float().cpu().numpy() for array in arrays), strict=True)
+        return [decode(*image, **options) for image in images]
 
     def compile_parts(self, **options: Any) -> None:
         """`torch.compile` with `options` for all that has fixed shapes: the training pass and the losses."""
@@ -256,20 +256,20 @@ class GGT(nn.Module):
 
 def losses(config: GGTConfig, sfs: SFS, output: Told, node_count: Tensor) -> dict[str, Tensor]:
     """Weighted losses by name: end, point, root, edge, edge_constrained; sums over nodes, over `node_count`."""
-    truth = output.truth
-    mask = truth.mask
-    # A picture of n nodes asks n + 1 times whether there is one more.
+    target = output.target
+    mask = target.mask
+    # An image of n nodes asks n + 1 times whether there is one more.
     more = functional.pad(mask, (0, 1))
     asked = functional.pad(mask, (1, 0), value=True)
     answers = torch.cat([output.node_logits, output.end_logits[:, None]], dim=1)
     end = functional.binary_cross_entropy_with_logits(answers, more.float(), reduction="none")
-    distance = (output.points - truth.points).abs().sum(-1)
-    root = functional.binary_cross_entropy_with_logits(output.root_logits, truth.root.float(), reduction="none")
-    says_roots = truth.root.any(1, keepdim=True) & mask
+    distance = (output.points - target.points).abs().sum(-1)
+    root = functional.binary_cross_entropy_with_logits(output.root_logits, target.root.float(), reduction="none")
+    says_roots = target.root.any(1, keepdim=True) & mask
     layer = sfs if config.constrained_in_training else None
     pairs = (mask[:, :, None] & mask[:, None, :]).float()
     unconstrained, constrained = edge_losses(
-        output.edge_logits, truth.adjacency, pairs, mask, output.root_logits, layer
+        output.edge_logits, target.adjacency, pairs, mask, output.root_logits, layer
     )
     first, second = config.edge_term_weights
     result = {

@@ -11,9 +11,9 @@ from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.decoding.spanning import minimum_spanning_tree
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
-from treeformer.skeleton.traversal import walk_forest
+from treeformer.skeleton.traversal import traverse_forest
 
-Map = NDArray[np.floating[Any]]
+MapArray = NDArray[np.floating[Any]]
 # The alignment below which a pair counts as not aligned at all: resistivity stays finite, and nearer pairs cost less.
 LEAST_ALIGNMENT = 1e-3
 LARGEST = 1e6  # bound of confidences, which a network need not keep below 1
@@ -29,8 +29,8 @@ class Nodes(NamedTuple):
 
 
 def decode_maps(
-    node_map: Map,
-    direction_map: Map,
+    node_map: MapArray,
+    direction_map: MapArray,
     *,
     stride: int = 1,
     search_px: float = 9.0,
@@ -43,7 +43,7 @@ def decode_maps(
     edges: Literal["mst", "dijkstra"] = "mst",
     image_size: tuple[int, int] | None = None,
 ) -> Skeleton:
-    """The skeleton that the maps of one picture describe: one tree, whatever the numbers. NaN counts as 0.
+    """The skeleton that the maps of one image describe: one tree, whatever the numbers. NaN counts as 0.
 
     The tree is rooted where the direction map flows from. Dijkstra's tree has the shortest ways to the root of the
     minimum spanning tree.
@@ -55,7 +55,7 @@ def decode_maps(
         segment_points: places at which the direction map is read between two nodes.
         distance_power, alignment_power: see `resistivity`.
         edges: the minimum spanning tree of the resistivities (the paper's), or the shortest ways (ViNet's).
-        image_size: (width, height) px; points outside are moved to the picture's border.
+        image_size: (width, height) px; points outside are moved to the image's border.
 
     Returns:
         With node scores (confidence), edge scores (alignment) and the root; where there are several classes,
@@ -187,11 +187,11 @@ def source_of_flow(edges: IntArray, alignment: FloatArray) -> int:
 
     Walking an edge adds its alignment, so the sum rises along the flow: the root is where it is lowest.
     """
-    walk = walk_forest(edges, len(alignment), np.zeros(1, dtype=np.intp))
+    traversal = traverse_forest(edges, len(alignment), np.zeros(1, dtype=np.intp))
     step = np.zeros(len(edges))
-    child = np.flatnonzero(walk.edge >= 0)
-    step[walk.edge[child]] = alignment[walk.parents[child], child]
-    return int(np.argmin(walk.summed(step.tolist())))
+    child = np.flatnonzero(traversal.edge >= 0)
+    step[traversal.edge[child]] = alignment[traversal.parents[child], child]
+    return int(np.argmin(traversal.summed(step.tolist())))
 
 
 def shortest_ways(cost: FloatArray, root: int) -> IntArray:

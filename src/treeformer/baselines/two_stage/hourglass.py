@@ -9,13 +9,13 @@ from torch.nn import functional
 from treeformer.nn.backbone import IMAGENET_MEAN, IMAGENET_STD
 
 STEM_CHANNELS = 64
-GROUP_CHANNELS = 8  # channels a group of the normalisation
+GROUP_CHANNELS = 8  # channels a group of the normalization
 
 
 class Residual(nn.Module):
-    """Three convolutions, each after normalisation and ReLU, and a shortcut.
+    """Three convolutions, each after normalization and ReLU, and a shortcut.
 
-    Groups instead of batches are normalised: the same in training and use, and on any number of devices.
+    Groups instead of batches are normalized: the same in training and use, and on any number of devices.
     """
 
     def __init__(self, channels_in: int, channels: int) -> None:
@@ -32,8 +32,8 @@ class Residual(nn.Module):
 
 
 def _convolution(channels_in: int, channels: int, size: int) -> list[nn.Module]:
-    normalise = nn.GroupNorm(channels_in // GROUP_CHANNELS, channels_in)
-    return [normalise, nn.ReLU(), nn.Conv2d(channels_in, channels, size, padding=size // 2)]
+    normalize = nn.GroupNorm(channels_in // GROUP_CHANNELS, channels_in)
+    return [normalize, nn.ReLU(), nn.Conv2d(channels_in, channels, size, padding=size // 2)]
 
 
 class Hourglass(nn.Module):
@@ -57,7 +57,7 @@ class StackedHourglass(nn.Module):
 
     Args:
         stacks: hourglasses.
-        depth: halvings in each; pictures have sides that are multiples of 4 · 2^depth.
+        depth: halvings in each; images have sides that are multiples of 4 · 2^depth.
         width: channels, a multiple of 32.
         predicted: channels of the predictions between hourglasses.
     """

@@ -14,7 +14,7 @@ CHANNELS_A_CLASS = 3  # confidence, and x and y of the direction
 
 
 class MapHead(nn.Module):
-    """Goes on as a feature pyramid does, where the backbone has no stage left: the picture comes in from the side.
+    """Goes on as a feature pyramid does, where the backbone has no stage left: the image comes in from the side.
 
     Args:
         channels: of the features; halved at each doubling of the resolution, but not below `least_channels`.
@@ -36,11 +36,11 @@ class MapHead(nn.Module):
         nn.init.zeros_(self.last.bias)
 
     def forward(self, features: Tensor, images: Tensor) -> Maps:
-        """Features (B,channels,H/4,W/4) and their pictures (B,3,H,W) in [0,1] → maps of cells of `stride` px."""
+        """Features (B,channels,H/4,W/4) and their images (B,3,H,W) in [0,1] → maps of cells of `stride` px."""
         for index, stride in enumerate(self.strides):
             above = functional.interpolate(self.narrow[index](features), scale_factor=2.0, mode="nearest")
-            picture = functional.avg_pool2d(images, stride) - 0.5
-            features = functional.relu(self.smooth[index](functional.relu(above + self.lateral[index](picture))))
+            image = functional.avg_pool2d(images, stride) - 0.5
+            features = functional.relu(self.smooth[index](functional.relu(above + self.lateral[index](image))))
         return split_maps(self.last(features))
 
 

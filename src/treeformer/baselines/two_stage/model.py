@@ -1,6 +1,6 @@
 """The two-stage baseline: ViNet as the paper re-implements it (supplement, "Two-stage baseline").
 
-picture → node confidence and branch direction maps → nodes → resistivities → a tree; see docs/two-stage.md
+image → node confidence and branch direction maps → nodes → resistivities → a tree; see docs/two-stage.md
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn import functional
 from treeformer.baselines.two_stage.decode import decode_maps
 from treeformer.baselines.two_stage.hourglass import StackedHourglass
 from treeformer.baselines.two_stage.map_head import CHANNELS_A_CLASS, FEATURE_STRIDE, MapHead, split_maps
-from treeformer.baselines.two_stage.target_maps import Maps, map_errors, truth_maps
+from treeformer.baselines.two_stage.target_maps import Maps, map_errors, target_maps
 from treeformer.errors import TreeformerError
 from treeformer.nn.backbone import ResNet
 from treeformer.nn.pyramid import FeaturePyramid
@@ -68,10 +68,10 @@ class TwoStageConfig:
     hourglass_depth: int = 4  # halvings in each hourglass
 
     # ---- the maps: columns of the supplement's parameter table
-    map_stride: int = 1  # picture px a cell: "map size"; 1, 2 or 4
+    map_stride: int = 1  # image px a cell: "map size"; 1, 2 or 4
     node_diameter_px: float = 4.0  # "node confidence diameter": width at half height of a node's Gaussian
     edge_width_px: float = 5.0  # "edge direction width"
-    classes: int = 1  # of nodes and edges; 1 is the paper's "binary", for which a picture needs no classes
+    classes: int = 1  # of nodes and edges; 1 is the paper's "binary", for which an image needs no classes
 
     # ---- node extraction: the other columns
     node_search_px: float = 9.0  # "node search distance" d
@@ -161,7 +161,7 @@ class TwoStage(nn.Module):
         """(B,3,H,W) RGB in [0,1], sides multiples of the coarsest stride → maps. The targets are not looked at."""
         height, width = images.shape[-2:]
         if height % self.coarsest_stride or width % self.coarsest_stride:
-            raise TreeformerError(f"a picture of {width}×{height} px; multiples of {self.coarsest_stride} are needed")
+            raise TreeformerError(f"an image of {width}×{height} px; multiples of {self.coarsest_stride} are needed")
         return self.predict_maps(images)
 
     def predict_maps(self, images: Tensor) -> MapOutput:
@@ -176,36 +176,36 @@ class TwoStage(nn.Module):
         features = functional.relu(fine + functional.interpolate(down, scale_factor=2.0, mode="nearest"))
         return MapOutput(self.head(features, images))
 
-    def truth(self, targets: Targets, like: Maps) -> Maps:
+    def target(self, targets: Targets, like: Maps) -> Maps:
         """What the maps `like` should have been: (B,C,h,w) and (B,C,2,h,w)."""
         config = self.config
         height, width = like.nodes.shape[-2:]
         stride = config.map_stride
-        return truth_maps(
+        return target_maps(
             targets, config.classes, (height, width), stride, config.node_diameter_px, config.edge_width_px
         )
 
     def loss(self, output: MapOutput, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
-        """Weighted losses by name; their sum is what to minimise. See `map_losses`."""
+        """Weighted losses by name; their sum is what to minimize. See `map_losses`."""
         if node_count is None:
             node_count = targets.mask.sum().clamp(min=1)
-        truth = self.truth(targets, output.maps)
+        target = self.target(targets, output.maps)
         early = None
         if output.early:
             config, size = self.config, tuple(output.early[0].nodes.shape[-2:])
             drawn = (config.node_diameter_px, config.edge_width_px)
-            early = truth_maps(targets, config.classes, size, FEATURE_STRIDE, *drawn)
-        return self._losses(self.config, output, truth, early, node_count)
+            early = target_maps(targets, config.classes, size, FEATURE_STRIDE, *drawn)
+        return self._losses(self.config, output, target, early, node_count)
 
     @torch.no_grad()
     def map_errors(self, output: MapOutput, targets: Targets) -> dict[str, float]:
         """Mean squared errors of the maps of a batch, as in the supplement's table: of "nodes" and "directions"."""
-        nodes, directions = map_errors(output.maps, self.truth(targets, output.maps))
+        nodes, directions = map_errors(output.maps, self.target(targets, output.maps))
         return {"nodes": float(nodes), "directions": float(directions)}
 
     @torch.no_grad()
     def decode(self, output: MapOutput, **options: Any) -> list[Skeleton]:
-        """One skeleton a picture, one tree each; options as in `treeformer.baselines.two_stage.decode.decode_maps`."""
+        """One skeleton an image, one tree each; options as in `treeformer.baselines.two_stage.decode.decode_maps`."""
         config = self.config
         chosen: dict[str, Any] = {
             "stride": config.map_stride,
@@ -229,24 +229,24 @@ class TwoStage(nn.Module):
 
 
 def map_losses(
-    config: TwoStageConfig, output: MapOutput, truth: Maps, early_truth: Maps | None, node_count: Tensor
+    config: TwoStageConfig, output: MapOutput, target: Maps, early_target: Maps | None, node_count: Tensor
 ) -> dict[str, Tensor]:
-    """Squared errors of both maps, summed over the picture's area in px, for each true node.
+    """Squared errors of both maps, summed over the image's area in px, for each true node.
 
     Up to the number of nodes that is the mean squared error. Losses named `early_…` are those of the hourglasses before
     the last.
     """
-    result = _squared_errors(config, output.maps, truth, config.map_stride, node_count)
+    result = _squared_errors(config, output.maps, target, config.map_stride, node_count)
     for maps in output.early:
-        early = _squared_errors(config, maps, early_truth, FEATURE_STRIDE, node_count)
+        early = _squared_errors(config, maps, early_target, FEATURE_STRIDE, node_count)
         for name, value in early.items():
             result[f"early_{name}"] = result.get(f"early_{name}", 0.0) + value
     return result
 
 
 def _squared_errors(
-    config: TwoStageConfig, maps: Maps, truth: Maps, stride: int, node_count: Tensor
+    config: TwoStageConfig, maps: Maps, target: Maps, stride: int, node_count: Tensor
 ) -> dict[str, Tensor]:
-    nodes, directions = ((ours - true).square().sum() for ours, true in zip(maps, truth, strict=True))
+    nodes, directions = ((ours - true).square().sum() for ours, true in zip(maps, target, strict=True))
     area = stride**2 / node_count
     return {"node": config.node_weight * area * nodes, "direction": config.direction_weight * area * directions}

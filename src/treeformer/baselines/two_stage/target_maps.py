@@ -24,10 +24,10 @@ class Maps(NamedTuple):
 
 
 @torch.no_grad()
-def truth_maps(
+def target_maps(
     targets: Targets, classes: int, size: tuple[int, int], stride: int, node_diameter_px: float, edge_width_px: float
 ) -> Maps:
-    """What a network should say about pictures with these targets.
+    """What a network should say about images with these targets.
 
     Args:
         targets: with `parent` and `kind`; kinds from classes − 1 on are one class.
@@ -53,7 +53,7 @@ def direction_targets(
 ) -> Tensor:
     """Unit vectors away from the root in a band around each edge, their mean where bands overlap, 0 elsewhere.
 
-    A cell belongs to an edge where its centre is within half the width of the segment (and at least half a cell, so
+    A cell belongs to an edge where its center is within half the width of the segment (and at least half a cell, so
     that no edge falls between the cells). Only cells near an edge are looked at: along the axis on which the edge
     is longer, a row of cells across it at every step. The number of steps differs from edge to edge, so the device is
     asked once how many there are; everything else stays there.
@@ -87,8 +87,8 @@ def direction_targets(
     column = first[edge].long() + torch.arange(len(edge), device=points.device) - before[edge]
 
     slope = dv / torch.where(du == 0, 1.0, du)
-    centre = (column + 0.5).clamp(low[edge], high[edge])
-    line = v0[edge] + slope[edge] * (centre - u0[edge])
+    center = (column + 0.5).clamp(low[edge], high[edge])
+    line = v0[edge] + slope[edge] * (center - u0[edge])
     reach = math.ceil(half * math.sqrt(2)) + 1
     across = torch.arange(-reach, reach + 1, device=points.device)
     row = line.floor().long()[:, None] + across
@@ -109,7 +109,7 @@ def direction_targets(
     return mean.view(len(points), classes, height, width, 2).movedim(-1, 2).contiguous()
 
 
-def map_errors(predicted: Maps, truth: Maps) -> tuple[Tensor, Tensor]:
-    """Mean squared errors of the node confidence and of the branch direction, over all cells, channels and pictures."""
-    nodes, directions = ((ours.float() - true).square().mean() for ours, true in zip(predicted, truth, strict=True))
+def map_errors(predicted: Maps, target: Maps) -> tuple[Tensor, Tensor]:
+    """Mean squared errors of the node confidence and of the branch direction, over all cells, channels and images."""
+    nodes, directions = ((ours.float() - true).square().mean() for ours, true in zip(predicted, target, strict=True))
     return nodes, directions

@@ -1,4 +1,4 @@
-"""barley-roots: seedlings on grey paper, one to three a plate, each a star of roots from its seed (TILLMore-CDC)."""
+"""barley-roots: seedlings on gray paper, one to three a plate, each a star of roots from its seed (TILLMore-CDC)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from treeformer._util.arrays import FloatArray
 from treeformer.data.datasets import Skipped, find_pairs
 from treeformer.data.prepare.lines import JUNCTION_PX, Line, without
-from treeformer.data.prepare.public_set import Notes, PublicSet, SourcePicture
+from treeformer.data.prepare.public_set import Notes, PublicSet, SourceImage
 
 # 426 and 426R are one plate on two dates.
 PLATE = r"\d+"
@@ -21,30 +21,30 @@ VALIDATION_PLATES = 10
 SEED_PX = 20.0
 
 
-def find(source: Path) -> tuple[list[SourcePicture], list[Skipped]]:
+def find(source: Path) -> tuple[list[SourceImage], list[Skipped]]:
     """The set has `train` and `test`; ten plates of `train`, evenly over their numbers, become `valid`."""
-    found: list[SourcePicture] = []
+    found: list[SourceImage] = []
     skipped: list[Skipped] = []
     for folder in ("train", "test"):
         if (source / folder).is_dir():
             pairs, alone = find_pairs(source / folder, f"{folder}/")
             skipped += alone
-            held_out = validation_plates([picture for picture, _ in pairs]) if folder == "train" else set()
-            for picture, annotation in pairs:
-                split = "valid" if plate_number(picture) in held_out else folder
-                found.append(SourcePicture(picture, annotation, split))
+            held_out = validation_plates([image for image, _ in pairs]) if folder == "train" else set()
+            for image, annotation in pairs:
+                split = "valid" if plate_number(image) in held_out else folder
+                found.append(SourceImage(image, annotation, split))
     return found, skipped
 
 
-def plate_number(picture: Path) -> str:
-    """The number a picture's name begins with."""
-    number = re.match(PLATE, picture.stem)
-    return number[0] if number else picture.stem
+def plate_number(image: Path) -> str:
+    """The number an image's name begins with."""
+    number = re.match(PLATE, image.stem)
+    return number[0] if number else image.stem
 
 
-def validation_plates(pictures: Sequence[Path]) -> set[str]:
+def validation_plates(images: Sequence[Path]) -> set[str]:
     """Ten plates, evenly over the plates in order of number, so that every series of the set is among them."""
-    plates = sorted({plate_number(picture) for picture in pictures}, key=lambda plate: (len(plate), plate))
+    plates = sorted({plate_number(image) for image in images}, key=lambda plate: (len(plate), plate))
     count = min(VALIDATION_PLATES, len(plates) // 2)
     return {plates[(2 * k + 1) * len(plates) // (2 * count)] for k in range(count)}
 
@@ -67,7 +67,7 @@ def clean(lines: list[Line]) -> tuple[list[Line], Notes]:
 def rival_claims(lines: Sequence[Line]) -> set[int]:
     """The roots that end in a tip which another plant's root reaches on a straighter way.
 
-    Where roots cross, some pictures have a root traced from the wrong seed, or one from each: plate 426 has every
+    Where roots cross, some images have a root traced from the wrong seed, or one from each: plate 426 has every
     tip traced from all three seeds. A root bends little, a trace that changes over at a crossing much.
     """
     by_tip: dict[tuple[float, float], list[int]] = {}
@@ -118,7 +118,7 @@ def one_base_a_plant(lines: Sequence[Line]) -> tuple[list[Line], int]:
 
 BARLEY_ROOTS = PublicSet(
     name="barley-roots",
-    licence="GPL-3.0",
+    license="GPL-3.0",
     size=512,  # of about 1,540: the roots, some 10 px across, are then 3 px
     spacing_px=8.0,
     find=find,

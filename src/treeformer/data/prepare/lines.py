@@ -70,7 +70,7 @@ def lines_of(skeleton: Skeleton) -> list[Line]:
 
 
 def skeleton_of(lines: Sequence[Line], like: Skeleton) -> Skeleton:
-    """The lines joined into one forest, with the plants and the picture of `like`."""
+    """The lines joined into one forest, with the plants and the image of `like`."""
     joined = join_axes([line.points for line in lines], [line.parent for line in lines], [line.plant for line in lines])
     axes = [
         Axis(

@@ -11,10 +11,10 @@ from treeformer.data.prepare.lines import Line
 
 
 @dataclass(frozen=True)
-class SourcePicture:
-    """One picture of a public set, its annotation, and the split it goes to."""
+class SourceImage:
+    """One image of a public set, its annotation, and the split it goes to."""
 
-    picture: Path
+    image: Path
     annotation: Path
     split: str
 
@@ -31,17 +31,17 @@ class Notes:
 class PublicSet:
     """How one public set is read.
 
-    size: the longer side of a prepared picture, px. spacing_px: of the nodes, 0 for those of the annotation.
-    find: the pictures in a source folder, with their splits, and what has no partner there. has_lines: whether an
+    size: the longer side of a prepared image, px. spacing_px: of the nodes, 0 for those of the annotation.
+    find: the images in a source folder, with their splits, and what has no partner there. has_lines: whether an
     annotation is a set of lines to be joined, not one graph. clean: what this set's lines need before that.
-    plate: a pattern for the beginning of a picture's stem that names the plate, None where that is the whole stem.
+    plate: a pattern for the beginning of an image's stem that names the plate, None where that is the whole stem.
     """
 
     name: str
-    licence: str
+    license: str
     size: int
     spacing_px: float
-    find: Callable[[Path], tuple[list[SourcePicture], list[Skipped]]]
+    find: Callable[[Path], tuple[list[SourceImage], list[Skipped]]]
     has_lines: bool = True
     clean: Callable[[list[Line]], tuple[list[Line], Notes]] | None = None
     plate: str | None = None
@@ -52,8 +52,8 @@ class PrepareReport:
     """What `prepare` wrote, changed and left out; `str` is the text of `report.txt`. Lengths at training scale."""
 
     name: str
-    licence: str
-    pictures: dict[str, int] = field(default_factory=dict)
+    license: str
+    images: dict[str, int] = field(default_factory=dict)
     """Written, by split."""
     plants: int = 0
     nodes: int = 0
@@ -65,9 +65,9 @@ class PrepareReport:
     notes: Notes = field(default_factory=Notes)
 
     def add(self, other: PrepareReport) -> None:
-        """Take in what another report, of other pictures of the set, says."""
-        for split, count in other.pictures.items():
-            self.pictures[split] = self.pictures.get(split, 0) + count
+        """Take in what another report, of other images of the set, says."""
+        for split, count in other.images.items():
+            self.images[split] = self.images.get(split, 0) + count
         self.plants += other.plants
         self.nodes += other.nodes
         self.drawn_px += other.drawn_px
@@ -77,10 +77,10 @@ class PrepareReport:
         self.notes.changed += other.notes.changed
 
     def __str__(self) -> str:
-        by_split = ", ".join(f"{split} {count}" for split, count in self.pictures.items())
+        by_split = ", ".join(f"{split} {count}" for split, count in self.images.items())
         lines = [
-            f"{self.name} ({self.licence})",
-            f"pictures: {sum(self.pictures.values())} ({by_split})",
+            f"{self.name} ({self.license})",
+            f"images: {sum(self.images.values())} ({by_split})",
             f"plants: {self.plants}",
             f"nodes: {self.nodes}",
             f"length annotated: {self.drawn_px:.0f} px",

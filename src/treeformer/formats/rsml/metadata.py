@@ -171,10 +171,10 @@ def _time_sequence(element: Element) -> dict[str, Any] | None:
     leaves = _leaves(element)
     if leaves is None or not {"index"} <= leaves.keys() <= {"label", "index", "unified"}:
         return None
-    truth = {"true": True, "1": True, "false": False, "0": False}.get(leaves.get("unified", "false").lower())
-    if truth is None or not re.fullmatch(r"[-+]?[0-9]{1,15}", leaves["index"]):
+    ground_truth = {"true": True, "1": True, "false": False, "0": False}.get(leaves.get("unified", "false").lower())
+    if ground_truth is None or not re.fullmatch(r"[-+]?[0-9]{1,15}", leaves["index"]):
         return None
-    return {"label": leaves.get("label", ""), "index": int(leaves["index"]), "unified": truth}
+    return {"label": leaves.get("label", ""), "index": int(leaves["index"]), "unified": ground_truth}
 
 
 def _image(element: Element, unknown: list[Record]) -> tuple[dict[str, str], str | None]:

@@ -22,7 +22,7 @@ from treeformer.formats.rsml.preserved import (
     unknown_node,
 )
 from treeformer.formats.xml import local_name
-from treeformer.skeleton import Axis, Function
+from treeformer.skeleton import Axis, AxisFunction
 
 _ACCESSIONS = frozenset({"accession", "poaccession", "po-accession", "po_accession"})
 
@@ -35,7 +35,7 @@ class Root:
     label: str = ""
     accession: str = ""
     properties: dict[str, str] = field(default_factory=dict)
-    functions: list[Function] = field(default_factory=list)
+    functions: list[AxisFunction] = field(default_factory=list)
     points: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
     z: list[float | None] | None = None
     unknown: list[Record] = field(default_factory=list)
@@ -133,7 +133,7 @@ def read_properties(element: Element, properties: dict[str, str], unknown: list[
             properties[child.tag] = child.text or ""
 
 
-def _read_functions(element: Element, unknown: list[Record]) -> list[Function]:
+def _read_functions(element: Element, unknown: list[Record]) -> list[AxisFunction]:
     """The functions whose samples are numbers; what is none, or says more than that, is added to `unknown`."""
     functions = []
     for child in element:
@@ -145,7 +145,7 @@ def _read_functions(element: Element, unknown: list[Record]) -> list[Function]:
     return functions
 
 
-def _read_function(element: Element) -> Function | None:
+def _read_function(element: Element) -> AxisFunction | None:
     """None where the name is missing, a sample is no number, or only some samples have a position."""
     about = {local_name(name).lower(): value for name, value in element.attrib.items()}
     samples = [_fields(sample) | {"": sample.text or ""} for sample in element if local_name(sample.tag) == "sample"]
@@ -153,7 +153,7 @@ def _read_function(element: Element) -> Function | None:
     positions = [_number(sample["position"]) for sample in samples if "position" in sample]
     if "name" not in about or None in values or None in positions or len(positions) not in (0, len(values)):
         return None
-    return Function(
+    return AxisFunction(
         name=about["name"],
         samples=tuple(value for value in values if value is not None),
         domain=about.get("domain", "polyline"),
@@ -195,7 +195,7 @@ def _is_one_point_twice(root: Root) -> bool:
     )
 
 
-def _is_pair(function: Function) -> bool:
+def _is_pair(function: AxisFunction) -> bool:
     return function.is_by_point and len(function.samples) == 2
 
 

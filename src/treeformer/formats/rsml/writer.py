@@ -10,8 +10,8 @@ A skeleton that came from RSML is written as it was read. For any other:
 - Where edges or nodes have scores, their mean along an axis is its property `software-confidence`.
 - A node without any edge, a plant of its own as a rule, is a root whose point stands twice, since the schema
   wants two; the reader makes one node of them.
-- An empty skeleton is a scene without plants. The schema wants one, but the picture shows none; without a file it
-  would look like a picture that was left out.
+- An empty skeleton is a scene without plants. The schema wants one, but the image shows none; without a file it
+  would look like an image that was left out.
 
 Kept geometry, annotations and z are left out where the points of the axis are no longer those read.
 """
@@ -40,7 +40,7 @@ from treeformer.formats.rsml.preserved import (
     wrapped,
 )
 from treeformer.formats.xml import MAX_DEPTH, attribute, content
-from treeformer.skeleton import Axis, Function, Plant, Skeleton
+from treeformer.skeleton import Axis, AxisFunction, Plant, Skeleton
 
 PRIMARY_ROOT = "PO:0020127"
 LATERAL_ROOT = "PO:0020121"
@@ -73,8 +73,8 @@ class _Writer:
     def __init__(self, skeleton: Skeleton, file_stem: str, dialect: Dialect) -> None:
         _ = skeleton.parents  # an error where there is a cycle
         if (skeleton.edge_axis < 0).any():
-            skeleton = skeleton.without_file_axes
-        self.is_from_rsml = "rsml" in skeleton.metadata and skeleton.has_file_axes
+            skeleton = skeleton.with_inferred_axes
+        self.is_from_rsml = "rsml" in skeleton.metadata and skeleton.has_explicit_axes
         skeleton = _with_axes_of_lone_nodes(skeleton)
         if skeleton.axis_order.max(initial=0) > _MAX_ORDER:
             raise FormatError(f"RSML cannot hold axes of an order above {_MAX_ORDER}")
@@ -159,14 +159,14 @@ class _Writer:
             attribute(name, value) for name, value in zip(names, (id_, label, accession), strict=True) if value
         )
 
-    def _functions(self, axis: Axis) -> tuple[Function, ...]:
+    def _functions(self, axis: Axis) -> tuple[AxisFunction, ...]:
         radius = self.skeleton.radius
         if radius is None or self.has_diameters:
             return axis.functions
         diameter = 2 * radius[list(axis.nodes)]
         if not np.isfinite(diameter).all():
             return axis.functions
-        return (*axis.functions, Function("diameter", tuple(diameter.tolist()), "polyline", "base"))
+        return (*axis.functions, AxisFunction("diameter", tuple(diameter.tolist()), "polyline", "base"))
 
     def _sequence(self, start: str, name: str, elements: list[str]) -> list[str]:
         """Points or samples; SmartRoot walks both in step, white space included, so it gets none."""
@@ -194,12 +194,12 @@ def _points(points: FloatArray, z: Sequence[float | None] | None) -> list[str]:
     return written * 2 if len(written) == 1 else written
 
 
-def _function_start(function: Function) -> str:
+def _function_start(function: AxisFunction) -> str:
     start = f"<function{attribute('name', function.name)}{attribute('domain', function.domain)}"
     return start + (attribute("origin", function.origin) if function.origin else "")
 
 
-def _samples(function: Function) -> list[str]:
+def _samples(function: AxisFunction) -> list[str]:
     positions = function.positions or ()
     if not np.isfinite([*function.samples, *positions]).all() or len(positions) not in (0, len(function.samples)):
         raise FormatError(

@@ -1,4 +1,4 @@
-"""The Hungarian method as a Triton kernel: one program, of a warp or a few, assigns the nodes of one picture.
+"""The Hungarian method as a Triton kernel: one program, of a warp or a few, assigns the nodes of one image.
 
 Shortest augmenting paths, node by node: from the new node the cheapest way is searched, through the tokens of other
 nodes, to a token that is free; then every node on the way moves on by one token. Prices keep all reduced costs at 0 or
@@ -46,8 +46,8 @@ def assign(cost: Tensor, mask: Tensor) -> Tensor:
 @jit
 def hungarian(cost_ptr, real_ptr, result_ptr, nodes, tokens, WIDTH: tl.constexpr):
     """cost (B,nodes,tokens) float32, real (B,nodes) uint8 -> result (B,nodes) int64, which comes in as −1."""
-    picture = tl.program_id(0).to(tl.int64)
-    cost_ptr += picture * nodes * tokens
+    image = tl.program_id(0).to(tl.int64)
+    cost_ptr += image * nodes * tokens
     token = tl.arange(0, WIDTH)
     inside = token < tokens
     node_of = tl.full([WIDTH], -1, tl.int32)
@@ -55,7 +55,7 @@ def hungarian(cost_ptr, real_ptr, result_ptr, nodes, tokens, WIDTH: tl.constexpr
     price = tl.zeros([WIDTH], tl.float64)  # of the token
     endless = tl.full([WIDTH], float("inf"), tl.float64)
     for new in range(nodes):
-        real = tl.load(real_ptr + picture * nodes + new) != 0
+        real = tl.load(real_ptr + image * nodes + new) != 0
         way = endless  # the cheapest way from the new node to each token …
         before = tl.full([WIDTH], -1, tl.int32)  # … and the token before it there; −1: none
         passed = tl.full([WIDTH], 0, tl.int32)
@@ -92,4 +92,4 @@ def hungarian(cost_ptr, real_ptr, result_ptr, nodes, tokens, WIDTH: tl.constexpr
             node_of = tl.where(here, moved, node_of)
             node_price = tl.where(here, moved_price, node_price)
             at_token = last
-    tl.store(result_ptr + picture * nodes + node_of, token.to(tl.int64), mask=node_of >= 0)
+    tl.store(result_ptr + image * nodes + node_of, token.to(tl.int64), mask=node_of >= 0)

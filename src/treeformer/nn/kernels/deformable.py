@@ -24,7 +24,7 @@ ADD_NUMBERS, ADD_WARPS = 512, 4  # of a program that adds gradients: four a thre
 
 
 class MapShape(NamedTuple):
-    """Where the cells of one map lie among those of all, and how they lie in the picture."""
+    """Where the cells of one map lie among those of all, and how they lie in the image."""
 
     first: int  # of its cells
     height: int
@@ -181,13 +181,13 @@ def read_rows(
     ROWS: tl.constexpr,
 ):  # fmt: skip
     """values (B,cells,HEADS,CHANNELS) -> result (B,rows,CHANNELS) float32."""
-    picture = tl.program_id(1).to(tl.int64)
-    place_ptr += picture * rows * len(MAPS) * POINTS * 2
-    weight_ptr += picture * rows * len(MAPS) * POINTS
+    image = tl.program_id(1).to(tl.int64)
+    place_ptr += image * rows * len(MAPS) * POINTS * 2
+    weight_ptr += image * rows * len(MAPS) * POINTS
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     real = row < rows
     lane = tl.arange(0, LANES)[None, :]
-    value_ptr += picture * cells * HEADS * CHANNELS + (row % HEADS * CHANNELS)[:, None] + lane
+    value_ptr += image * cells * HEADS * CHANNELS + (row % HEADS * CHANNELS)[:, None] + lane
     total = tl.zeros([ROWS, LANES], tl.float32)
     for number in tl.static_range(len(MAPS)):
         for point in tl.static_range(POINTS):
@@ -203,7 +203,7 @@ def read_rows(
                 there = value_ptr + ((MAPS[number][0] + cell) * (HEADS * CHANNELS))[:, None]
                 value = tl.load(there, mask=inside[:, None] & (lane < CHANNELS), other=0.0).to(tl.float32)
                 total += (weight * across * down)[:, None] * value
-    result = result_ptr + picture * rows * CHANNELS + (row * CHANNELS)[:, None] + lane
+    result = result_ptr + image * rows * CHANNELS + (row * CHANNELS)[:, None] + lane
     tl.store(result, total, mask=real[:, None] & (lane < CHANNELS))
 
 
@@ -217,16 +217,16 @@ def read_rows_backward(
 
     The latter are how much each corner's value agrees with the gradient of the row.
     """
-    picture = tl.program_id(1).to(tl.int64)
-    place_ptr += picture * rows * len(MAPS) * POINTS * 2
-    of_place_ptr += picture * rows * len(MAPS) * POINTS * 2
-    weight_ptr += picture * rows * len(MAPS) * POINTS
-    of_weight_ptr += picture * rows * len(MAPS) * POINTS
+    image = tl.program_id(1).to(tl.int64)
+    place_ptr += image * rows * len(MAPS) * POINTS * 2
+    of_place_ptr += image * rows * len(MAPS) * POINTS * 2
+    weight_ptr += image * rows * len(MAPS) * POINTS
+    of_weight_ptr += image * rows * len(MAPS) * POINTS
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     real = row < rows
     lane = tl.arange(0, LANES)[None, :]
-    channel = picture * cells * HEADS * CHANNELS + (row % HEADS * CHANNELS)[:, None] + lane
-    gradient_ptr += picture * rows * CHANNELS + (row * CHANNELS)[:, None] + lane
+    channel = image * cells * HEADS * CHANNELS + (row % HEADS * CHANNELS)[:, None] + lane
+    gradient_ptr += image * rows * CHANNELS + (row * CHANNELS)[:, None] + lane
     seen = lane < CHANNELS
     gradient = tl.load(gradient_ptr, mask=real[:, None] & seen, other=0.0)
     # A map's gradients are gathered in a tile and stored in one piece.

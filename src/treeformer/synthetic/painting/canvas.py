@@ -1,4 +1,4 @@
-"""The picture while it is being painted: three planes of 16-bit levels, and the few things done to them."""
+"""The image while it is being painted: three planes of 16-bit levels, and the few things done to them."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treeformer._util.arrays import FloatArray
-from treeformer.synthetic.painting.raster import Int16Array, Layer, Strokes, blend, rasterise, strokes, union
+from treeformer.synthetic.painting.raster import Int16Array, Layer, Strokes, blend, rasterize, strokes, union
 
-Colour = tuple[float, float, float]
+Color = tuple[float, float, float]
 Box = tuple[float, float, float, float]  # left, top, right, bottom, px
 
 ALL = slice(None)
 # Maps act on so many pixels at a time that what they read and write stays in a core's own cache.
 BLOCK_PIXELS = 65536
 
-Map = NDArray[np.int8] | Int16Array
+NoiseMap = NDArray[np.int8] | Int16Array
 
 
 class Canvas:
-    """A picture in the making. `planes` is (3, height, width), levels 0 to 255 that may overshoot until the end.
+    """An image in the making. `planes` is (3, height, width), levels 0 to 255 that may overshoot until the end.
 
-    Planes, not interleaved colours: a map over the picture then acts on whole planes, ten times faster in NumPy.
+    Planes, not interleaved colors: a map over the image then acts on whole planes, ten times faster in NumPy.
     """
 
-    def __init__(self, size: tuple[int, int], colour: Colour | None = (0, 0, 0)) -> None:
+    def __init__(self, size: tuple[int, int], color: Color | None = (0, 0, 0)) -> None:
         self.size = size
         self.planes: Int16Array = np.empty((3, size[1], size[0]), dtype=np.int16)
         # Working space: fresh memory for every intermediate result would cost more than the arithmetic.
         self._work: Int16Array = np.empty((4, max(BLOCK_PIXELS, 4 * size[0])), dtype=np.int16)
-        if colour is not None:
-            self.fill(colour)
+        if color is not None:
+            self.fill(color)
 
     @property
     def scale(self) -> float:
-        """The size of things relative to a picture of 512 px."""
+        """The size of things relative to an image of 512 px."""
         return min(self.size) / 512
 
     def blocks(self, rows: slice = ALL) -> Iterator[slice]:
@@ -50,24 +50,24 @@ class Canvas:
         """Up to four arrays (height, width) of no particular content, the same memory at every call."""
         return [line[: height * width].reshape(height, width) for line in self._work[:count]]
 
-    def fill(self, colour: Colour) -> None:
-        """Paint everything in one colour."""
-        for plane, level in zip(self.planes, colour, strict=True):
+    def fill(self, color: Color) -> None:
+        """Paint everything in one color."""
+        for plane, level in zip(self.planes, color, strict=True):
             plane.fill(round(level))
 
     def lay(
         self,
-        colour: ArrayLike,
-        textures: Sequence[tuple[Map, float]],
+        color: ArrayLike,
+        textures: Sequence[tuple[NoiseMap, float]],
         rows: slice = ALL,
-        tint: Colour = (1.0, 1.0, 1.0),
+        tint: Color = (1.0, 1.0, 1.0),
     ) -> None:
-        """Paint some rows anew: a colour (3,), or one for each row (3, rows), lighter and darker by textures.
+        """Paint some rows anew: a color (3,), or one for each row (3, rows), lighter and darker by textures.
 
         textures: maps of the rows, values from -127 to 127, each with its gain; the gains add up to less than 4.
         tint: how much of the sum of them each plane gets, at most 1.
         """
-        levels: Int16Array = np.floor(np.asarray(colour, dtype=np.float64)).astype(np.int16)
+        levels: Int16Array = np.floor(np.asarray(color, dtype=np.float64)).astype(np.int16)
         top = rows.indices(self.size[1])[0]
         scaled = [(field, np.int16(round(gain * 64))) for field, gain in textures]
         for block in self.blocks(rows):
@@ -86,7 +86,7 @@ class Canvas:
                     own >>= 6
                 np.add(own, level[part, None] if level.ndim else level, out=plane[block])
 
-    def add(self, field: Map, gain: Sequence[float], rows: slice = ALL) -> None:
+    def add(self, field: NoiseMap, gain: Sequence[float], rows: slice = ALL) -> None:
         """Add a map of some rows, values from -255 to 255, times a gain of at most 2 for each plane."""
         top = rows.indices(self.size[1])[0]
         factors = [np.int16(round(factor * 64)) for factor in gain]
@@ -101,16 +101,16 @@ class Canvas:
 
     def mix(
         self,
-        colour: Colour,
+        color: Color,
         weight: Int16Array,
         rows: slice = ALL,
         columns: slice = ALL,
-        texture: Map | None = None,
-        contrast: Colour = (0.0, 0.0, 0.0),
+        texture: NoiseMap | None = None,
+        contrast: Color = (0.0, 0.0, 0.0),
     ) -> None:
-        """Lay a colour over some rows and columns, with a weight of 0 to 64 for each pixel there.
+        """Lay a color over some rows and columns, with a weight of 0 to 64 for each pixel there.
 
-        texture: values from -127 to 127 there that make the colour lighter and darker, by `contrast` (at most 1,
+        texture: values from -127 to 127 there that make the color lighter and darker, by `contrast` (at most 1,
         one for each plane) of it.
         """
         top = rows.indices(self.size[1])[0]
@@ -119,7 +119,7 @@ class Canvas:
             change, values = self.workspace(2, *weight[part].shape)
             if texture is not None:
                 values[:] = texture[part]
-            for plane, level, strength in zip(self.planes, colour, contrast, strict=True):
+            for plane, level, strength in zip(self.planes, color, contrast, strict=True):
                 if texture is None:
                     change.fill(round(level))
                 else:
@@ -132,16 +132,16 @@ class Canvas:
                 change >>= 6
                 under += change
 
-    def box(self, box: Box, colour: Colour, opacity: float = 1.0) -> None:
+    def box(self, box: Box, color: Color, opacity: float = 1.0) -> None:
         """Fill an upright rectangle, to whole pixels."""
         rows, columns = inside(box, self.size)
-        for plane, level in zip(self.planes, colour, strict=True):
+        for plane, level in zip(self.planes, color, strict=True):
             part = plane[rows, columns]
             part += ((np.int16(round(level)) - part) * np.int16(round(opacity * 64))) >> 6
 
 
 class Sketch:
-    """Strokes of many colours, gathered to be drawn at once: one pass for many strokes costs little more than for one.
+    """Strokes of many colors, gathered to be drawn at once: one pass for many strokes costs little more than for one.
 
     Where two of them overlap, the one that covers a pixel more is seen, and of two that cover it fully the later.
     """
@@ -155,12 +155,12 @@ class Sketch:
         end: ArrayLike,
         start_radius: ArrayLike,
         end_radius: ArrayLike,
-        colour: ArrayLike,
+        color: ArrayLike,
         opacity: float = 1.0,
         softness: float = 1.0,
         roundness: float = 0.0,
     ) -> None:
-        """Add strokes from (S,2) to (S,2) px; radii one number or (S,); colour (3,) or (S,3).
+        """Add strokes from (S,2) to (S,2) px; radii one number or (S,); color (3,) or (S,3).
 
         roundness: how many levels the right side of a stroke is darker than its middle, and the left lighter.
         """
@@ -169,7 +169,7 @@ class Sketch:
         rest = np.empty((len(first), 8))
         rest[:, 0] = start_radius
         rest[:, 1] = end_radius
-        rest[:, 2:5] = colour
+        rest[:, 2:5] = color
         rest[:, 5:] = opacity * 256, softness, roundness
         self._parts.append((np.stack([first, last], axis=1), rest))
 
@@ -177,7 +177,7 @@ class Sketch:
         self,
         points: ArrayLike,
         radius: ArrayLike,
-        colour: ArrayLike,
+        color: ArrayLike,
         opacity: float = 1.0,
         softness: float = 1.0,
         roundness: float = 0.0,
@@ -185,7 +185,7 @@ class Sketch:
         """Add a polyline (M,2); radius one number or (M,)."""
         path = np.asarray(points, dtype=np.float64)
         thick = np.zeros(len(path)) + np.asarray(radius)
-        self.add(path[:-1], path[1:], thick[:-1], thick[1:], colour, opacity, softness, roundness)
+        self.add(path[:-1], path[1:], thick[:-1], thick[1:], color, opacity, softness, roundness)
 
     def _joined(self) -> tuple[FloatArray, FloatArray]:
         if not self._parts:
@@ -203,16 +203,16 @@ class Sketch:
         """Draw all that was added, in order; layer: the fragments of `strokes`, where they are at hand."""
         if not self._parts:
             return
-        found = union(rasterise(self.strokes(), canvas.size)) if layer is None else layer.union()
+        found = union(rasterize(self.strokes(), canvas.size)) if layer is None else layer.union()
         if len(found.pixel) == 0:
             return
         rest = self._joined()[1].astype(np.float32)
-        colour = np.clip(rest[:, 2:5].T, 0, 255).take(found.stroke, axis=1)
+        color = np.clip(rest[:, 2:5].T, 0, 255).take(found.stroke, axis=1)
         opacity, roundness = rest[:, 5].astype(np.int32), rest[:, 7]
         if roundness.any():
             side = np.clip(found.across / np.maximum(found.radius, np.float32(0.5)), -1, 1)
-            colour += side * roundness[found.stroke]
-        blend(canvas.planes, found.pixel, (found.coverage * opacity[found.stroke]) >> 8, colour.astype(np.int32))
+            color += side * roundness[found.stroke]
+        blend(canvas.planes, found.pixel, (found.coverage * opacity[found.stroke]) >> 8, color.astype(np.int32))
 
 
 def snapped(points: ArrayLike) -> FloatArray:
@@ -231,7 +231,7 @@ def lowest_px(points: FloatArray, otherwise: float) -> float:
 
 
 def inside(box: Box, size: tuple[int, int]) -> tuple[slice, slice]:
-    """The rows and columns of a box that are in the picture."""
+    """The rows and columns of a box that are in the image."""
     left, right = (min(max(round(side), 0), size[0]) for side in (box[0], box[2]))
     top, bottom = (min(max(round(side), 0), size[1]) for side in (box[1], box[3]))
     return slice(top, max(bottom, top)), slice(left, max(right, left))

@@ -10,19 +10,19 @@ import numpy as np
 from treeformer._util.arrays import Float32Array, FloatArray
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic.painting import noise
-from treeformer.synthetic.painting.canvas import Canvas, Colour, snapped
+from treeformer.synthetic.painting.canvas import Canvas, Color, snapped
 from treeformer.synthetic.painting.raster import (
     Fragments,
     IndexArray,
     Layer,
     Strokes,
     blend,
-    rasterise,
-    rasterise_layers,
+    rasterize,
+    rasterize_layers,
     strokes,
     union,
 )
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 
 # Where a side axis leaves a thicker one, it begins at most this much thicker than it goes on.
 BASE_FLARE = 1.35
@@ -35,15 +35,15 @@ LAYERS = 2  # branches lie at so many depths, and cross over and under each othe
 class Material:
     """How a plant is painted.
 
-    thin, thick: colours of the thinnest and the thickest branches. shading: how much the side away from the light
+    thin, thick: colors of the thinnest and the thickest branches. shading: how much the side away from the light
     darkens, levels. texture: strength of bark or skin. opacity: of the whole, 0 to 1. hairs: of the fringe of root
     hairs, 0 for none; hair_px: its width. shadow: of the shadow beside the plant, 0 for none. variation: how much
     brightness differs from axis to axis, levels. fading: how much of the opacity comes and goes along the branches.
     cut_base: whether the plant ends flat at its base, as where it stands in the ground.
     """
 
-    thin: Colour
-    thick: Colour
+    thin: Color
+    thick: Color
     shading: float = 0.0
     texture: float = 0.0
     opacity: float = 1.0
@@ -57,16 +57,16 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Backdrop:
-    """What a plant is seen against: mean colour, how far levels stray from it, how much of a pixel branches cover."""
+    """What a plant is seen against: mean color, how far levels stray from it, how much of a pixel branches cover."""
 
-    colour: Colour
+    color: Color
     unrest: float
     coverage: float
 
     @property
     def level(self) -> float:
-        """The mean grey level."""
-        return sum(self.colour) / 3
+        """The mean gray level."""
+        return sum(self.color) / 3
 
 
 def backdrop(canvas: Canvas, skeleton: Skeleton) -> Backdrop:
@@ -118,74 +118,74 @@ def _bends(skeleton: Skeleton, nodes: FloatArray) -> FloatArray:
     return bend
 
 
-def root_material(dice: Dice, behind: Backdrop, scale: float) -> Material:
-    """A root's looks in front of a background of this mean colour: mostly paler than it, at times hardly so."""
+def root_material(rng: Rng, behind: Backdrop, scale: float) -> Material:
+    """A root's looks in front of a background of this mean color: mostly paler than it, at times hardly so."""
     level = behind.level
-    opacity = dice.uniform(0.65, 1.0)
+    opacity = rng.uniform(0.65, 1.0)
     # Faint is fair, but what is left of the contrast in thin and translucent roots must stand out from the ground.
     faintest = (FAINTEST_LEVELS + 1.2 * behind.unrest) / (opacity * behind.coverage)
-    contrast = max(dice.uniform(18, 50) if dice.chance(0.2) else dice.uniform(50, 170), faintest)
+    contrast = max(rng.uniform(18, 50) if rng.chance(0.2) else rng.uniform(50, 170), faintest)
     # On a bright ground roots are the darker part; in between both happen.
-    paler = dice.chance(0.95 if level < 150 else 0.5 if level < 190 else 0.12)
+    paler = rng.chance(0.95 if level < 150 else 0.5 if level < 190 else 0.12)
     target = min(level + contrast, 250.0) if paler else max(level - contrast, 8.0)
     if abs(target - level) < min(contrast, 25.0):  # no room on that side
         target = level - contrast if paler else level + contrast
-    warm = dice.uniform(-6, 26)
-    # Roots are translucent: some of the background's own colour shows.
-    red, green, blue = (dice.uniform(0.0, 0.25) * (own - level) for own in behind.colour)
-    thin: Colour = (target + 0.5 * warm + red, target + green, target - warm + blue)
-    darker = dice.uniform(-8, 20)
+    warm = rng.uniform(-6, 26)
+    # Roots are translucent: some of the background's own color shows.
+    red, green, blue = (rng.uniform(0.0, 0.25) * (own - level) for own in behind.color)
+    thin: Color = (target + 0.5 * warm + red, target + green, target - warm + blue)
+    darker = rng.uniform(-8, 20)
     return Material(
         thin=thin,
         thick=(thin[0] - darker, thin[1] - darker, thin[2] - darker),
-        shading=dice.uniform(0, 25),
-        texture=dice.uniform(0.0, 0.25),
+        shading=rng.uniform(0, 25),
+        texture=rng.uniform(0.0, 0.25),
         opacity=opacity,
-        hairs=dice.uniform(0.1, 0.6) if dice.chance(0.35) else 0.0,
-        hair_px=dice.uniform(1.5, 7.0) * scale,
-        shadow=dice.uniform(0.08, 0.4) if dice.chance(0.4) else 0.0,
-        variation=dice.uniform(0, 14),
-        fading=dice.uniform(0.0, 0.4) if contrast > 2 * faintest else 0.0,
+        hairs=rng.uniform(0.1, 0.6) if rng.chance(0.35) else 0.0,
+        hair_px=rng.uniform(1.5, 7.0) * scale,
+        shadow=rng.uniform(0.08, 0.4) if rng.chance(0.4) else 0.0,
+        variation=rng.uniform(0, 14),
+        fading=rng.uniform(0.0, 0.4) if contrast > 2 * faintest else 0.0,
     )
 
 
-def wood_material(dice: Dice, behind: Backdrop, scale: float) -> Material:
-    """Bark: brown or grey, dark against the sky; young wood lighter and redder than old."""
+def wood_material(rng: Rng, behind: Backdrop, scale: float) -> Material:
+    """Bark: brown or gray, dark against the sky; young wood lighter and redder than old."""
     level = behind.level
-    against_light = dice.chance(0.5 if level > 130 else 0.15)
-    bark = dice.uniform(10, 50) if against_light else dice.uniform(45, 165)
+    against_light = rng.chance(0.5 if level > 130 else 0.15)
+    bark = rng.uniform(10, 50) if against_light else rng.uniform(45, 165)
     if not against_light and abs(bark - level) < 25:
         bark = max(level - 40.0, 12.0) if level > 70 else level + 45.0
-    red = dice.uniform(0.0, 0.18) if not against_light else dice.uniform(0.0, 0.08)
+    red = rng.uniform(0.0, 0.18) if not against_light else rng.uniform(0.0, 0.08)
     thick = (bark * (1 + red), bark, bark * (1 - red))
-    young = bark * dice.uniform(0.75, 1.45)
+    young = bark * rng.uniform(0.75, 1.45)
     if abs(young - level) < 25:
         young = bark
-    young_red = red + dice.uniform(0.0, 0.2)
+    young_red = red + rng.uniform(0.0, 0.2)
     thin = (young * (1 + young_red), young, young * (1 - 1.2 * young_red))
     return Material(
         thin=thin,
         thick=thick,
-        shading=bark * dice.uniform(0.15, 0.55),
-        texture=bark / 100 * dice.uniform(0.15, 0.8),
-        shadow=dice.uniform(0.1, 0.3) if dice.chance(0.2) else 0.0,
-        variation=bark * dice.uniform(0.0, 0.15),
+        shading=bark * rng.uniform(0.15, 0.55),
+        texture=bark / 100 * rng.uniform(0.15, 0.8),
+        shadow=rng.uniform(0.1, 0.3) if rng.chance(0.2) else 0.0,
+        variation=bark * rng.uniform(0.0, 0.15),
         cut_base=True,
     )
 
 
-def drawing_material(dice: Dice, behind: Backdrop, scale: float) -> Material:
-    """Ink, wire or cord of any colour: for the paper's line trees."""
-    if dice.chance(0.5):
-        return dice.choice((root_material, wood_material))(dice, behind, scale)
+def drawing_material(rng: Rng, behind: Backdrop, scale: float) -> Material:
+    """Ink, wire or cord of any color: for the paper's line trees."""
+    if rng.chance(0.5):
+        return rng.choice((root_material, wood_material))(rng, behind, scale)
     level = behind.level
-    target = level + dice.uniform(45, 180) * (1 if level < 128 else -1)
-    colour: Colour = (target + dice.uniform(-50, 50), target + dice.uniform(-50, 50), target + dice.uniform(-50, 50))
-    return Material(thin=colour, thick=colour, shading=dice.uniform(0, 30), shadow=dice.uniform(0, 0.3))
+    target = level + rng.uniform(45, 180) * (1 if level < 128 else -1)
+    color: Color = (target + rng.uniform(-50, 50), target + rng.uniform(-50, 50), target + rng.uniform(-50, 50))
+    return Material(thin=color, thick=color, shading=rng.uniform(0, 30), shadow=rng.uniform(0, 0.3))
 
 
 def paint_plant(
-    dice: Dice,
+    rng: Rng,
     canvas: Canvas,
     skeleton: Skeleton,
     material: Material,
@@ -199,19 +199,19 @@ def paint_plant(
     drawn = plant_strokes(skeleton) if drawn is None else drawn
     if len(drawn) == 0:
         return
-    angle = dice.uniform(0, 2 * math.pi)
+    angle = rng.uniform(0, 2 * math.pi)
     light = (math.floor(math.cos(angle) * 256) / 256, math.floor(math.sin(angle) * 256) / 256)
     if material.hairs:
-        _hairs(dice, canvas, drawn, material)
+        _hairs(rng, canvas, drawn, material)
 
     axis = np.zeros(len(drawn), dtype=np.intp)
-    if skeleton.has_file_axes:
+    if skeleton.has_explicit_axes:
         axis[: len(skeleton.edges)] = skeleton.edge_axis
     axes = int(axis.max()) + 1
-    depth = (dice.array(axes + 1) * LAYERS).astype(np.int8)[axis]
-    lighter = np.floor((dice.array(axes + 1) - 0.5) * 2 * material.variation)[axis].astype(np.float32)
+    depth = (rng.array(axes + 1) * LAYERS).astype(np.int8)[axis]
+    lighter = np.floor((rng.array(axes + 1) - 0.5) * 2 * material.variation)[axis].astype(np.float32)
 
-    found = rasterise_layers([drawn], canvas.size)[0] if layer is None else layer
+    found = rasterize_layers([drawn], canvas.size)[0] if layer is None else layer
     stroke = found.fragments.stroke[found.chosen] - np.int32(found.first)
     depth_of = depth[stroke]
     if material.cut_base:
@@ -221,19 +221,19 @@ def paint_plant(
         below = np.flatnonzero(at_base[stroke])
         depth_of[below[found.fragments.along[found.chosen[below]] < 0]] = -1
     if material.shadow:
-        _shadow(dice, canvas, found.union(), light, material.shadow)
+        _shadow(rng, canvas, found.union(), light, material.shadow)
     side = _lit_side(drawn, light)
-    bark = noise.window(noise.rough(), dice, canvas.size)
-    coarse = noise.window(noise.clouds(), dice, canvas.size)
+    bark = noise.window(noise.rough(), rng, canvas.size)
+    coarse = noise.window(noise.clouds(), rng, canvas.size)
     thickest = float(max(drawn.start_radius.max(), drawn.end_radius.max(), np.float32(1)))
     seen = found.topmost_by_depth(depth_of, LAYERS)
     part = found.take(np.concatenate(seen))
-    colour = _colours(canvas, part, material, thickest, side, lighter, bark)
+    color = _colors(canvas, part, material, thickest, side, lighter, bark)
     cover = (part.coverage * _opacity(canvas, part.pixel, material, coarse)) >> 8
     begin = 0
     for one in seen:
         end = begin + len(one)
-        blend(canvas.planes, part.pixel[begin:end], cover[begin:end], colour[:, begin:end])
+        blend(canvas.planes, part.pixel[begin:end], cover[begin:end], color[:, begin:end])
         begin = end
 
 
@@ -245,7 +245,7 @@ def _lit_side(drawn: Strokes, light: tuple[float, float]) -> Float32Array:
     return facing / np.maximum(length, np.float32(1e-6))  # type: ignore[no-any-return]
 
 
-def _colours(
+def _colors(
     canvas: Canvas,
     part: Fragments,
     material: Material,
@@ -289,12 +289,12 @@ def _at(tile: noise.Int8Array, pixel: IndexArray, canvas: Canvas) -> noise.Int8A
     return values
 
 
-def _shadow(dice: Dice, canvas: Canvas, shape: Fragments, light: tuple[float, float], strength: float) -> None:
+def _shadow(rng: Rng, canvas: Canvas, shape: Fragments, light: tuple[float, float], strength: float) -> None:
     """The plant's own shape once more, dark, a few whole pixels away from the light, and fainter one pixel further."""
     width, height = canvas.size
     row = shape.pixel // width
     column = shape.pixel - row * width
-    reach = dice.uniform(1.0, 4.0)
+    reach = rng.uniform(1.0, 4.0)
     for step, share in ((reach, 0.6), (reach + 1.0, 0.4)):
         x, y = column - round(light[0] * step), row - round(light[1] * step)
         kept = np.flatnonzero((x >= 0) & (x < width) & (y >= 0) & (y < height))
@@ -302,10 +302,10 @@ def _shadow(dice: Dice, canvas: Canvas, shape: Fragments, light: tuple[float, fl
         blend(canvas.planes, (y * width + x)[kept], cover, np.asarray((8, 8, 12)))
 
 
-def _hairs(dice: Dice, canvas: Canvas, drawn: Strokes, material: Material) -> None:
+def _hairs(rng: Rng, canvas: Canvas, drawn: Strokes, material: Material) -> None:
     """A pale fringe along some of the roots, broken up by fine noise; soft enough to be drawn at half the size."""
     width, height = canvas.size
-    hairy = np.flatnonzero(dice.array(len(drawn)) < 0.9)
+    hairy = np.flatnonzero(rng.array(len(drawn)) < 0.9)
     reach = np.float32(snapped(material.hair_px))
     fringe = strokes(
         drawn.start[hairy] / 2,
@@ -314,13 +314,13 @@ def _hairs(dice: Dice, canvas: Canvas, drawn: Strokes, material: Material) -> No
         (drawn.end_radius[hairy] + np.float32(0.4) * reach) / 2,
         np.maximum((1 + reach) / 2, np.float32(1)),
     )
-    found = union(rasterise(fringe, ((width + 1) // 2, (height + 1) // 2)))
+    found = union(rasterize(fringe, ((width + 1) // 2, (height + 1) // 2)))
     row = found.pixel // ((width + 1) // 2)
     column = found.pixel - row * ((width + 1) // 2)
     pixel = row * (2 * width) + column * 2
-    whole = (row * 2 + 1 < height) & (column * 2 + 1 < width)  # all four pixels are in the picture
+    whole = (row * 2 + 1 < height) & (column * 2 + 1 < width)  # all four pixels are in the image
     pixel = (pixel[whole] + np.asarray([[0], [1], [width], [width + 1]], dtype=np.int32)).reshape(-1)
-    broken = _at(noise.window(noise.grain(), dice, canvas.size), pixel, canvas).astype(np.int32) + 64
+    broken = _at(noise.window(noise.grain(), rng, canvas.size), pixel, canvas).astype(np.int32) + 64
     coverage = np.tile(found.coverage[whole], 4)
     share = (coverage * np.clip(broken, 0, 160) >> 7) * round(material.hairs * 256) >> 8
     blend(canvas.planes, pixel, np.minimum(share, 256), np.asarray(material.thin).astype(np.int32))

@@ -13,31 +13,31 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from treeformer.synthetic.painting.raster import Int16Array, blend, rasterise, strokes, topmost
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.painting.raster import Int16Array, blend, rasterize, strokes, topmost
+from treeformer.synthetic.rng import Rng
 
 TILE = 512
 BLOCK_PIXELS = 32768
-SPREAD = 32  # standard deviation of every tile, in grey levels
+SPREAD = 32  # standard deviation of every tile, in gray levels
 
 Int8Array = NDArray[np.int8]
 Int32Array = NDArray[np.int32]
 Tile = Callable[[], Int8Array]  # one of the functions below that make a tile
 
 
-def window(tile: Int8Array, dice: Dice, size: tuple[int, int]) -> Int8Array:
+def window(tile: Int8Array, rng: Rng, size: tuple[int, int]) -> Int8Array:
     """A (height, width) view of a tile at a random place, mirrored at random; size is (width, height)."""
     width, height = size
-    tile = tile[dice.whole(0, 1)]
+    tile = tile[rng.whole(0, 1)]
     if max(width, height) > TILE:
         repeats = (math.ceil(height / TILE) + 1, math.ceil(width / TILE) + 1)
         tile = np.tile(tile[:TILE, :TILE], repeats)
-    top, left = dice.whole(0, TILE - 1), dice.whole(0, TILE - 1)
+    top, left = rng.whole(0, TILE - 1), rng.whole(0, TILE - 1)
     return tile[top : top + height, left : left + width]
 
 
 def enlarge(small: Int16Array, size: tuple[int, int], rows: slice = slice(None)) -> Int16Array:
-    """Spread a small map (h, w) of values from -255 to 255 smoothly over a (width, height) picture; some rows of it.
+    """Spread a small map (h, w) of values from -255 to 255 smoothly over a (width, height) image; some rows of it.
 
     Quadratic B-splines: no creases, and never beyond the range of the map's own values.
     """
@@ -56,7 +56,7 @@ def stretch(knots: Int16Array, side: int) -> Int16Array:
 
 
 def _spline(places: NDArray[np.intp], count: int, side: int) -> tuple[NDArray[np.intp], Int16Array, Int16Array]:
-    """At places on a line of `side` stretched from `count`: the nearest value, and the shares of both neighbours.
+    """At places on a line of `side` stretched from `count`: the nearest value, and the shares of both neighbors.
 
     The shares in 64ths.
     """
@@ -97,9 +97,9 @@ def enlarge_gently(small: Int16Array, size: tuple[int, int]) -> Int16Array:
     return np.repeat(twice, 2, axis=0)[: size[1], : size[0]]
 
 
-def soft_map(dice: Dice, cells: tuple[int, int], size: tuple[int, int], low: float, high: float) -> Int16Array:
+def soft_map(rng: Rng, cells: tuple[int, int], size: tuple[int, int], low: float, high: float) -> Int16Array:
     """A smooth random (height, width) map with values from low to high, at most 255; cells is (across, down)."""
-    return enlarge_gently(np.floor(dice.array(cells[1], cells[0], low=low, high=high)).astype(np.int16), size)
+    return enlarge_gently(np.floor(rng.array(cells[1], cells[0], low=low, high=high)).astype(np.int16), size)
 
 
 def _finished(values: Int32Array) -> Int8Array:
@@ -108,16 +108,16 @@ def _finished(values: Int32Array) -> Int8Array:
     (2, 2·TILE, 2·TILE): as it is and mirrored, because memory read backwards is six times slower. Eight bits, because
     many cores that read large tiles wait for memory, not for the step to sixteen bits.
     """
-    centred = (values - int(values.sum()) // values.size).astype(np.int64)
-    spread = max(1, math.isqrt(int((centred * centred).sum()) * 256 // centred.size))  # in 16ths
-    tile = np.clip(centred * (16 * SPREAD) // spread, -127, 127).astype(np.int8)
+    centerd = (values - int(values.sum()) // values.size).astype(np.int64)
+    spread = max(1, math.isqrt(int((centerd * centerd).sum()) * 256 // centerd.size))  # in 16ths
+    tile = np.clip(centerd * (16 * SPREAD) // spread, -127, 127).astype(np.int8)
     doubled = np.tile(np.stack([tile, tile[:, ::-1]]), (1, 2, 2))
     doubled.setflags(write=False)
     return doubled
 
 
 def _white(seed: int, levels: int = 1 << 12) -> Int32Array:
-    return np.floor((Dice(seed).bell(TILE, TILE) + 4) * levels).astype(np.int32)
+    return np.floor((Rng(seed).bell(TILE, TILE) + 4) * levels).astype(np.int32)
 
 
 def _smooth(values: Int32Array, times: int, axes: tuple[int, ...] = (0, 1)) -> Int32Array:
@@ -136,7 +136,7 @@ def _octaves(seed: int, coarsest: int, finest: int, steepness: float, wide: int 
     cell, amplitude = coarsest, 4096.0
     while cell >= finest:
         across = min(cell * wide, TILE)
-        lattice = Dice(seed, cell).array(TILE // cell, TILE // across, low=-amplitude, high=amplitude)
+        lattice = Rng(seed, cell).array(TILE // cell, TILE // across, low=-amplitude, high=amplitude)
         layer = np.floor(lattice).astype(np.int32).repeat(cell, axis=0).repeat(across, axis=1)
         for _ in range(2):
             layer = _box(layer, (cell // 2, across // 2))
@@ -212,7 +212,7 @@ def weave() -> Int8Array:
 
 
 @cache
-def fibres() -> Int8Array:
+def fibers() -> Int8Array:
     """Short threads, light and dark, lying about: filter paper, felt."""
     return _scattered(7, count=9000, length=(4.0, 14.0), radius=(0.2, 0.45), flat=True)
 
@@ -243,14 +243,14 @@ def meadow() -> Int8Array:
     return both
 
 
-def meadow_window(dice: Dice, size: tuple[int, int]) -> Int8Array:
+def meadow_window(rng: Rng, size: tuple[int, int]) -> Int8Array:
     """A (height, width) view of the meadow, from its far edge down; size is (width, height)."""
     width, height = size
-    tile = meadow()[dice.whole(0, 1)]
-    if max(width, height) > TILE:  # a larger picture shows it larger
+    tile = meadow()[rng.whole(0, 1)]
+    if max(width, height) > TILE:  # a larger image shows it larger
         times = math.ceil(max(width, height) / TILE)
         tile = tile.repeat(times, axis=0).repeat(times, axis=1)
-    left = dice.whole(0, TILE - 1)
+    left = rng.whole(0, TILE - 1)
     seen: Int8Array = tile[:height, left : left + width]
     return seen
 
@@ -274,13 +274,13 @@ def _scattered(
 
     tufts: the strokes that lie deeper are darker, and so are those in the lower part of a tuft.
     """
-    dice = Dice(seed)
-    angle = dice.array(count, high=2 * math.pi)
-    reach = dice.array(count, low=length[0], high=length[1])
-    thick = dice.array(count, low=radius[0], high=radius[1])
-    start = dice.array(count, 2, high=TILE)
+    rng = Rng(seed)
+    angle = rng.array(count, high=2 * math.pi)
+    reach = rng.array(count, low=length[0], high=length[1])
+    thick = rng.array(count, low=radius[0], high=radius[1])
+    start = rng.array(count, 2, high=TILE)
     step = np.stack([np.cos(angle), np.sin(angle)], axis=1) * reach[:, None]
-    bright = np.floor(dice.array(count, low=-3000, high=3000))
+    bright = np.floor(rng.array(count, low=-3000, high=3000))
     if tufts:
         clump = np.roll(_octaves(seed, 32, 8, 0.3), 3, axis=0) - _octaves(seed, 32, 8, 0.3)
         at = start.astype(np.intp) % TILE
@@ -293,7 +293,7 @@ def _scattered(
     halves = [(start, start + step / 2, thick * 0.3, thick), (start + step / 2, start + step, thick, thick * 0.2)]
     canvas: Int16Array = np.zeros((1, TILE, TILE), dtype=np.int16)
     for a, b, r0, r1 in halves if not flat else [(start, start + step, thick, thick)]:
-        found = rasterise(strokes(a, b, r0, r1), (TILE, TILE))
+        found = rasterize(strokes(a, b, r0, r1), (TILE, TILE))
         top = found.take(topmost(found.pixel, found.stroke % count))
         shade = np.float32(0) if flat else np.float32(900) * top.across / np.maximum(top.radius, np.float32(0.5))
         blend(canvas, top.pixel, top.coverage, (bright[top.stroke] - shade)[None].astype(np.int32))

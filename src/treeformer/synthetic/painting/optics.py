@@ -1,4 +1,4 @@
-"""Light, lens and camera: what happens to a painted canvas before it is a picture."""
+"""Light, lens and camera: what happens to a painted canvas before it is an image."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from treeformer._util.arrays import FloatArray
 from treeformer.synthetic.painting import noise
 from treeformer.synthetic.painting.canvas import Canvas
 from treeformer.synthetic.painting.raster import Int16Array
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 
 BRIGHTEST = 1.9  # light and gain together: 255 times this many 128ths is still a 16-bit number
 LIGHT_KNOTS = 4  # more would show as stripes, because curves down and across are summed
 LIGHT_AT = np.linspace(-1.0, 1.0, LIGHT_KNOTS)
 
 
-def expose(dice: Dice, canvas: Canvas, camera: Camera | None = None) -> NDArray[np.uint8]:
-    """The picture (height, width, 3) that a camera takes of the canvas: light, white balance, contrast, noise.
+def expose(rng: Rng, canvas: Canvas, camera: Camera | None = None) -> NDArray[np.uint8]:
+    """The image (height, width, 3) that a camera takes of the canvas: light, white balance, contrast, noise.
 
     All of it in one pass over blocks of rows, so that a level goes out to memory once, as a finished pixel.
     camera: a given one instead of any.
     """
     if camera is None:
-        camera = _camera(dice, canvas)
+        camera = _camera(rng, canvas)
     out = np.empty((canvas.size[1], canvas.size[0], 3), dtype=np.uint8)
     for block in canvas.blocks():
-        level, grey, grain, own_grain = canvas.workspace(4, block.stop - block.start, canvas.size[0])
+        level, gray, grain, own_grain = canvas.workspace(4, block.stop - block.start, canvas.size[0])
         if camera.fading:
             red, green, blue = part = canvas.planes[:, block]
             np.clip(part, np.int16(0), np.int16(255), out=part)
-            np.add(red, blue, out=grey)
-            grey += green
-            grey += green
-            grey >>= 2
+            np.add(red, blue, out=gray)
+            gray += green
+            gray += green
+            gray >>= 2
         if camera.grain is None:
             grain.fill(camera.lift)
         else:
@@ -50,7 +50,7 @@ def expose(dice: Dice, canvas: Canvas, camera: Camera | None = None) -> NDArray[
         pixels = out[block].reshape(-1)  # one long line again: interleaved twice as fast as row by row
         for channel, plane in enumerate(canvas.planes):
             if camera.fading:
-                np.subtract(grey, plane[block], out=level)
+                np.subtract(gray, plane[block], out=level)
                 level *= camera.fading
                 level >>= 5
                 level += plane[block]
@@ -84,7 +84,7 @@ class Camera:
 
     light_down (3, height / 4) and light_across (3, width): their sum is how much light each plane gets, in 128ths;
     both (3, 1) if the light is even.
-    fading: how much of the colours goes, in 32nds; below 0 they grow stronger.
+    fading: how much of the colors goes, in 32nds; below 0 they grow stronger.
     grain and own_grain: windows of noise, for all planes alike and for each, with their gains in 64ths.
     lift: what is added in the end, in 64ths of a level.
     """
@@ -99,66 +99,66 @@ class Camera:
     lift: np.int16
 
 
-def _camera(dice: Dice, canvas: Canvas) -> Camera:
-    # 0 keeps the colours, 32 takes them all.
-    fading = (32 if dice.chance(0.2) else dice.whole(-10, 20)) if dice.chance(0.3) else 0
-    contrast = dice.uniform(0.8, 1.2)
-    lift = dice.uniform(-10, 18) + 110 * (1 - contrast)
-    gain = contrast * dice.array(3, low=0.92, high=1.08)
-    # Grain, the same in all colours and different in each, fine or blotched.
-    share = dice.fraction()
+def _camera(rng: Rng, canvas: Canvas) -> Camera:
+    # 0 keeps the colors, 32 takes them all.
+    fading = (32 if rng.chance(0.2) else rng.whole(-10, 20)) if rng.chance(0.3) else 0
+    contrast = rng.uniform(0.8, 1.2)
+    lift = rng.uniform(-10, 18) + 110 * (1 - contrast)
+    gain = contrast * rng.array(3, low=0.92, high=1.08)
+    # Grain, the same in all colors and different in each, fine or blotched.
+    share = rng.fraction()
     strength = share * share * share * 0.4
-    texture, strength = (noise.mottle(), 0.4 * strength) if dice.chance(0.2) else (noise.grain(), strength)
+    texture, strength = (noise.mottle(), 0.4 * strength) if rng.chance(0.2) else (noise.grain(), strength)
     grain_gain = round(64 * strength)
-    own_gain = round(64 * strength * dice.uniform(0.0, 0.8)) if dice.chance(0.5) else 0
-    down, across = _uneven_light(dice, canvas, gain)
+    own_gain = round(64 * strength * rng.uniform(0.0, 0.8)) if rng.chance(0.5) else 0
+    down, across = _uneven_light(rng, canvas, gain)
     return Camera(
         light_down=down,
         light_across=across,
         fading=np.int16(fading),
-        grain=noise.window(texture, dice, canvas.size) if grain_gain else None,
+        grain=noise.window(texture, rng, canvas.size) if grain_gain else None,
         grain_gain=np.int16(grain_gain),
-        own_grain=tuple(noise.window(noise.grain(), dice, canvas.size) for _ in range(3 if own_gain else 0)),
+        own_grain=tuple(noise.window(noise.grain(), rng, canvas.size) for _ in range(3 if own_gain else 0)),
         own_gain=np.int16(own_gain),
         lift=np.int16(round(64 * lift)),
     )
 
 
-def outdoor_camera(dice: Dice, canvas: Canvas) -> Camera:
-    """A camera as people carry: true colours, even light, little grain."""
-    contrast = dice.uniform(0.92, 1.14)
-    warm = dice.uniform(-0.014, 0.02)
-    gain = contrast * dice.uniform(0.97, 1.1) * np.asarray((1 + warm, 1.0, 1 - warm))
+def outdoor_camera(rng: Rng, canvas: Canvas) -> Camera:
+    """A camera as people carry: true colors, even light, little grain."""
+    contrast = rng.uniform(0.92, 1.14)
+    warm = rng.uniform(-0.014, 0.02)
+    gain = contrast * rng.uniform(0.97, 1.1) * np.asarray((1 + warm, 1.0, 1 - warm))
     # The same light everywhere: in 128ths, a gentle slope would show as steps in an even sky.
     levels = np.floor(np.minimum(gain, BRIGHTEST) * 128 + 0.5).astype(np.uint16)[:, None]
-    share = dice.fraction()
+    share = rng.fraction()
     grain_gain = round(64 * (0.02 + share * share * 0.13)) if share > 0.35 else 0
-    own_gain = grain_gain // 2 if dice.chance(0.08) else 0
+    own_gain = grain_gain // 2 if rng.chance(0.08) else 0
     return Camera(
         light_down=levels // 2,
         light_across=levels - levels // 2,
-        fading=np.int16((32 if dice.chance(0.1) else dice.whole(-2, 12)) if dice.chance(0.2) else 0),
-        grain=noise.window(noise.grain(), dice, canvas.size) if grain_gain else None,
+        fading=np.int16((32 if rng.chance(0.1) else rng.whole(-2, 12)) if rng.chance(0.2) else 0),
+        grain=noise.window(noise.grain(), rng, canvas.size) if grain_gain else None,
         grain_gain=np.int16(grain_gain),
-        own_grain=tuple(noise.window(noise.grain(), dice, canvas.size) for _ in range(3 if own_gain else 0)),
+        own_grain=tuple(noise.window(noise.grain(), rng, canvas.size) for _ in range(3 if own_gain else 0)),
         own_gain=np.int16(own_gain),
-        lift=np.int16(round(64 * (dice.uniform(-5, 7) + 100 * (1 - contrast)))),
+        lift=np.int16(round(64 * (rng.uniform(-5, 7) + 100 * (1 - contrast)))),
     )
 
 
-def _uneven_light(dice: Dice, canvas: Canvas, gain: FloatArray) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-    """Light that falls off across the picture, times a gain (3,): (3, height / 4) and (3, width), to be summed.
+def _uneven_light(rng: Rng, canvas: Canvas, gain: FloatArray) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+    """Light that falls off across the image, times a gain (3,): (3, height / 4) and (3, width), to be summed.
 
-    Lamps, shade, the lens' dark corners: each a curve down the picture, in steps of four rows, and one across it,
+    Lamps, shade, the lens' dark corners: each a curve down the image, in steps of four rows, and one across it,
     in 128ths.
     """
     # A camera exposes a dark scene longer, and does not burn out a bright one.
     sample = canvas.planes[1, ::16, ::16].astype(np.int64)
     mean = int(sample.sum()) // sample.size
-    exposure = dice.uniform(0.9, min(max(200 / max(mean, 1), 0.95), 1.35))
-    patches, corners = dice.uniform(0.0, 0.2), dice.uniform(0.0, 0.1)
-    slope = dice.array(2, 1, low=-0.15, high=0.15)
-    curves = 0.5 + patches * (dice.array(2, LIGHT_KNOTS) - 0.5) + slope * LIGHT_AT - corners * LIGHT_AT * LIGHT_AT
+    exposure = rng.uniform(0.9, min(max(200 / max(mean, 1), 0.95), 1.35))
+    patches, corners = rng.uniform(0.0, 0.2), rng.uniform(0.0, 0.1)
+    slope = rng.array(2, 1, low=-0.15, high=0.15)
+    curves = 0.5 + patches * (rng.array(2, LIGHT_KNOTS) - 0.5) + slope * LIGHT_AT - corners * LIGHT_AT * LIGHT_AT
     brightest = float(curves[0].max()) + float(curves[1].max())
     exposure = min(exposure, BRIGHTEST / (float(gain.max()) * brightest))
     levels: Int16Array = np.floor(curves[:, None] * (gain[:, None] * (exposure * 128)) + 0.5).astype(np.int16)
@@ -180,7 +180,7 @@ def blur(canvas: Canvas, times: int, sharpness: int = 0) -> None:
         # from one row's end to the next row's start, the edge columns keep their level.
         line = plane.reshape(-1)
         for step in (1, width):
-            # Sums of neighbours, half a step to either side, summed again: 1 2 1, and nothing has moved.
+            # Sums of neighbors, half a step to either side, summed again: 1 2 1, and nothing has moved.
             for turn in range(2 * times):
                 line = np.add(line[:-step], line[step:], out=work[turn % 2, : len(line) - step])
             if times == 2 and step == 1:  # after twice in both directions the sums would be too large
@@ -203,28 +203,28 @@ def blur(canvas: Canvas, times: int, sharpness: int = 0) -> None:
             plane[:, part] = kept
 
 
-def lens(dice: Dice, canvas: Canvas) -> None:
+def lens(rng: Rng, canvas: Canvas) -> None:
     """A soft lens, or a camera that sharpens too much."""
-    times = dice.weighted(((0, 0.45), (1, 0.32), (2, 0.17), (4, 0.06)))
+    times = rng.weighted(((0, 0.45), (1, 0.32), (2, 0.17), (4, 0.06)))
     if times:
         for part in (2, 2) if times == 4 else (times,):
             blur(canvas, part)
-    elif dice.chance(0.35):
-        blur(canvas, 1, sharpness=dice.whole(16, 90))
+    elif rng.chance(0.35):
+        blur(canvas, 1, sharpness=rng.whole(16, 90))
 
 
-def outdoor_lens(dice: Dice, canvas: Canvas) -> None:
-    """As `lens`: mostly a little soft, as pictures are that were made smaller."""
-    times = dice.weighted(((0, 0.38), (1, 0.52), (2, 0.1)))
+def outdoor_lens(rng: Rng, canvas: Canvas) -> None:
+    """As `lens`: mostly a little soft, as images are that were made smaller."""
+    times = rng.weighted(((0, 0.38), (1, 0.52), (2, 0.1)))
     if times:
         blur(canvas, times)
-    elif dice.chance(0.3):
-        blur(canvas, 1, sharpness=dice.whole(10, 40))
+    elif rng.chance(0.3):
+        blur(canvas, 1, sharpness=rng.whole(10, 40))
 
 
-def jpeg(picture: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
-    """The picture (height, width, 3) after being saved as JPEG and read again."""
+def jpeg(image: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
+    """The image (height, width, 3) after being saved as JPEG and read again."""
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, "JPEG", quality=quality)
+    Image.fromarray(image).save(file, "JPEG", quality=quality)
     file.seek(0)
     return np.array(Image.open(file))

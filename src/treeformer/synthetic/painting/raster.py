@@ -1,7 +1,7 @@
-"""Tapered, antialiased strokes: all of a picture's strokes become pixels in one pass of array arithmetic.
+"""Tapered, antialiased strokes: all of an image's strokes become pixels in one pass of array arithmetic.
 
 Only exactly rounded operations (+ - × ÷ √, comparisons, whole numbers) touch the pixels, in a fixed order, so that
-every machine draws the same picture.
+every machine draws the same image.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treeformer._util.arrays import Float32Array
 Int16Array = NDArray[np.int16]
 IndexArray = NDArray[np.int32]
 
-# Coverage is kept in 256ths: fine enough for eight-bit pictures, and whole numbers sort fast.
+# Coverage is kept in 256ths: fine enough for eight-bit images, and whole numbers sort fast.
 FULL = 256
 HALF = np.float32(0.5)
 # Strokes are grouped by the number of pixels across them: the groups' upper limits, none for the last.
@@ -69,7 +69,7 @@ class Fragments(NamedTuple):
     """The pixels that strokes touch, one entry for each stroke and pixel.
 
     pixel: flat index, row × width + column. coverage: 1 to 256 (`FULL`). stroke: which one.
-    across: px from the centre line, positive on the left of the direction of drawing. along: px from the start.
+    across: px from the center line, positive on the left of the direction of drawing. along: px from the start.
     radius: of the stroke at that place, px.
     """
 
@@ -97,16 +97,16 @@ _NO_FRAGMENTS = Fragments(
 )
 
 
-def rasterise(drawn: Strokes, size: tuple[int, int]) -> Fragments:
-    """The fragments of all strokes in a (width, height) picture.
+def rasterize(drawn: Strokes, size: tuple[int, int]) -> Fragments:
+    """The fragments of all strokes in a (width, height) image.
 
     Each stroke is scanned along its longer axis p; every line of pixels across it is a short run along q. Runs of
     about the same length are worked on together, as the columns of one array with a row a pixel of the run.
 
-    A pixel's coverage falls linearly from the inside of the edge to its outside, by its centre's distance d from the
-    centre line: (radius - d) / edge + 1/2, from 0 to 1. The edge is `softness` px wide along q. A stroke thinner than
+    A pixel's coverage falls linearly from the inside of the edge to its outside, by its center's distance d from the
+    center line: (radius - d) / edge + 1/2, from 0 to 1. The edge is `softness` px wide along q. A stroke thinner than
     its edge is drawn as wide as that, but fainter, by 2·radius / edge. So in every run the ink adds up to the stroke's
-    width there, and its centre of mass lies on the line; it would not if a thin line lit up one row of pixels and
+    width there, and its center of mass lies on the line; it would not if a thin line lit up one row of pixels and
     then the next.
     """
     reach = np.maximum(np.maximum(drawn.start_radius, drawn.end_radius), HALF * drawn.softness) + HALF * drawn.softness
@@ -138,7 +138,7 @@ def rasterise(drawn: Strokes, size: tuple[int, int]) -> Fragments:
     end_scale = np.where(thin, along_p * along_p, np.float32(1))
     left = np.where(steep, np.float32(1), np.float32(-1))  # the sign that makes the left side positive
 
-    # What is the same along a run. Beyond the ends a run stays centred on the end: that covers the round cap.
+    # What is the same along a run. Beyond the ends a run stays centerd on the end: that covers the round cap.
     stroke, p = _runs(first_p, last_p)
     sharpness = np.divide(1, drawn.softness[order] * np.abs(along_p), dtype=np.float32)
     rows = (p0, q0, low_p - p0, high_p - p0, slope, half, along_p, along_q, left, length, end_scale, begins, taper)
@@ -299,10 +299,10 @@ class Layer(NamedTuple):
         return self.take(topmost(self.fragments.pixel[self.chosen], self.fragments.coverage[self.chosen]))
 
 
-def rasterise_layers(sets: Sequence[Strokes], size: tuple[int, int]) -> list[Layer]:
+def rasterize_layers(sets: Sequence[Strokes], size: tuple[int, int]) -> list[Layer]:
     """The fragments of each of several sets of strokes: in one go, which costs little more than one of them alone."""
     joined = Strokes(*(np.concatenate([getattr(one, field.name) for one in sets]) for field in fields(Strokes)))
-    found = rasterise(joined, size)
+    found = rasterize(joined, size)
     layers, first = [], 0
     for one in sets:
         mine = found.stroke >= first
@@ -317,14 +317,14 @@ def union(fragments: Fragments) -> Fragments:
     return fragments.take(topmost(fragments.pixel, fragments.coverage))
 
 
-def blend(canvas: Int16Array, pixel: IndexArray, coverage: ArrayLike, colour: ArrayLike) -> None:
-    """Lay colour (3,) or (3,F) over the pixels of a (3, height, width) canvas, in place; a pixel comes once at most.
+def blend(canvas: Int16Array, pixel: IndexArray, coverage: ArrayLike, color: ArrayLike) -> None:
+    """Lay color (3,) or (3,F) over the pixels of a (3, height, width) canvas, in place; a pixel comes once at most.
 
     coverage: (F,) 0 to 256.
     """
     planes = canvas.reshape(len(canvas), -1)
     weight = np.asarray(coverage, dtype=np.int32)
-    for plane, value in zip(planes, np.asarray(colour), strict=True):
+    for plane, value in zip(planes, np.asarray(color), strict=True):
         under = plane.take(pixel)
         change = value - under.astype(np.int32)
         change *= weight

@@ -13,7 +13,7 @@ import numpy as np
 from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.skeleton import Axis, Plant, Skeleton
 from treeformer.synthetic.plants.lsystem import on_grid
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 
 # Axes grow in steps of this length; nodes then stand about NODE_SPACING_PX apart, as in the paper's root set.
 STEP_PX = 2.0
@@ -50,7 +50,7 @@ class GrownAxis:
 
 
 def curves(
-    dice: Dice,
+    rng: Rng,
     start: FloatArray,
     heading: FloatArray,
     length: FloatArray,
@@ -67,7 +67,7 @@ def curves(
     steps = np.maximum(np.floor(length / STEP_PX + 0.5).astype(np.intp), 1)
     longest = int(steps.max(initial=1))
     towards, pull, wander = ((np.zeros(count) + value)[:, None] for value in (towards, pull, wander))
-    knots = dice.bell(count, longest // WANDER_STEPS + 2) * wander
+    knots = rng.bell(count, longest // WANDER_STEPS + 2) * wander
     knots[:, 0] = 0.0
     step = np.arange(longest)
     before, part = step // WANDER_STEPS, (step % WANDER_STEPS) / WANDER_STEPS
@@ -86,14 +86,14 @@ def curves(
 
 
 def curve(
-    dice: Dice, start: tuple[float, float], heading: float, length: float, towards: float, pull: float, wander: float
+    rng: Rng, start: tuple[float, float], heading: float, length: float, towards: float, pull: float, wander: float
 ) -> FloatArray:
     """One smooth path (M,2), as in `curves`."""
-    return curves(dice, np.asarray([start]), np.asarray([heading]), np.asarray([length]), towards, pull, wander)[0]
+    return curves(rng, np.asarray([start]), np.asarray([heading]), np.asarray([length]), towards, pull, wander)[0]
 
 
 def side_axes(
-    dice: Dice,
+    rng: Rng,
     axes: list[GrownAxis],
     parents: Sequence[int],
     shares: FloatArray,
@@ -124,7 +124,7 @@ def side_axes(
         places.append(at)
         starts.append(points[at].tolist())
         headings.append(math.atan2(y1 - y0, x1 - x0))
-    paths = curves(dice, np.asarray(starts), np.asarray(headings) + turn, length, towards, pull, wander)
+    paths = curves(rng, np.asarray(starts), np.asarray(headings) + turn, length, towards, pull, wander)
     base, tip = ((np.zeros(len(paths)) + value).tolist() for value in (base_px, tip_px))
     axes.extend(
         GrownAxis(path, thick, min(thin, thick), parent, place, label, axes[parent].plant, len(path))
@@ -140,9 +140,9 @@ def main_axis(axes: list[GrownAxis], points: FloatArray, base_px: float, tip_px:
 
 
 def assemble(axes: Sequence[GrownAxis], size: tuple[int, int], metadata: Mapping[str, Any]) -> Skeleton:
-    """The skeleton of grown axes in a (width, height) picture: cut at the frame, nodes at equal spacing.
+    """The skeleton of grown axes in a (width, height) image: cut at the frame, nodes at equal spacing.
 
-    Between two key points (base, junctions, tip) the intervals are equal and as near to NODE_SPACING_PX as a
+    Between two keypoints (base, junctions, tip) the intervals are equal and as near to NODE_SPACING_PX as a
     whole number of them comes: what `Skeleton.resample` makes, without the detour over a dense skeleton.
     """
     axes = _inside_frame(axes, size)
@@ -157,7 +157,7 @@ def assemble(axes: Sequence[GrownAxis], size: tuple[int, int], metadata: Mapping
     edges: list[tuple[int, int]] = []
     edge_axis: list[int] = []
     lines: list[list[int]] = []
-    node_at: list[dict[int, int]] = []  # the node at each key point of each axis
+    node_at: list[dict[int, int]] = []  # the node at each keypoint of each axis
     roots: dict[int, int] = {}  # the root node of each plant
     for number, axis in enumerate(axes):
         keys = sorted({0, *junctions[number], len(axis.points) - 1})
@@ -252,7 +252,7 @@ def _inside_frame(axes: Sequence[GrownAxis], size: tuple[int, int]) -> list[Grow
 
 
 def _equal_intervals(keys: Sequence[int]) -> tuple[list[float], list[int]]:
-    """Places along an axis (in steps) at equal intervals between its key points, and where the key points are in it."""
+    """Places along an axis (in steps) at equal intervals between its keypoints, and where the keypoints are in it."""
     places = [float(keys[0])]
     positions = [0]
     for begin, end in pairwise(keys):

@@ -16,8 +16,8 @@ import numpy as np
 
 from treeformer._util.arrays import FloatArray
 from treeformer.errors import TreeformerError
-from treeformer.skeleton import Axis, Function, Skeleton
-from treeformer.synthetic.rng import Dice
+from treeformer.skeleton import Axis, AxisFunction, Skeleton
+from treeformer.synthetic.rng import Rng
 
 # The paper's figure with these is not in its text; its one example of each comes first in the two lists.
 INITIAL_STRUCTURES = ("F[+A]F[-A]A", "F[+A][-A]A", "F[-A]F[+A]F[-A]A")
@@ -36,7 +36,7 @@ REWRITES = ((1, 0.1), (2, 0.2), (3, 0.7))
 MAX_NODES = 99
 LENGTH_SCALE = (0.5, 2.5)
 JOINT_ANGLE_DEG = (10.0, 35.0)
-# A tree is scaled so that it just fits into a frame this large, relative to the picture.
+# A tree is scaled so that it just fits into a frame this large, relative to the image.
 FRAME_FILL = (0.7, 0.97)
 LINE_RADIUS_PX = 1.0
 # Coordinates lie on a grid of 1/64 px: differences in the last bits of sine and cosine between machines vanish.
@@ -99,12 +99,12 @@ def node_count(sequence: Symbols) -> int:
     return 1 + sum(symbol.rewrite is not None for symbol in sequence)
 
 
-def random_sequence(dice: Dice) -> Symbols:
+def random_sequence(rng: Rng) -> Symbols:
     """One tree of the paper's kind, drawn again where it has 100 nodes or more."""
     while True:
-        sequence = parse(dice.choice(INITIAL_STRUCTURES))
-        for index in range(1, dice.weighted(REWRITES) + 1):
-            sequence = rewrite(sequence, lambda: dice.choice(LEAF_RULES), index)
+        sequence = parse(rng.choice(INITIAL_STRUCTURES))
+        for index in range(1, rng.weighted(REWRITES) + 1):
+            sequence = rewrite(sequence, lambda: rng.choice(LEAF_RULES), index)
         if node_count(sequence) <= MAX_NODES:
             return sequence
 
@@ -118,7 +118,7 @@ class _Line:
     rewrites: list[int]
 
 
-def draw_turtle(sequence: Symbols, dice: Dice) -> tuple[FloatArray, list[tuple[int, int]], list[int], list[_Line]]:
+def draw_turtle(sequence: Symbols, rng: Rng) -> tuple[FloatArray, list[tuple[int, int]], list[int], list[_Line]]:
     """Walk a sequence upwards from (0, 0) with random lengths and angles.
 
     Returns nodes (N,2) in units of the unscaled branch length with y down, edges, the axis of each edge, and the axes.
@@ -137,14 +137,14 @@ def draw_turtle(sequence: Symbols, dice: Dice) -> tuple[FloatArray, list[tuple[i
             x, y, heading, node, axis = stack.pop()
             opened = False
         elif symbol.rewrite is None:
-            turn = math.radians(dice.uniform(*JOINT_ANGLE_DEG))
+            turn = math.radians(rng.uniform(*JOINT_ANGLE_DEG))
             heading += turn if symbol.letter == "+" else -turn
         else:
             if opened:
                 lines.append(_Line(axis, [node], [symbol.rewrite]))
                 axis = len(lines) - 1
                 opened = False
-            length = dice.uniform(*LENGTH_SCALE)
+            length = rng.uniform(*LENGTH_SCALE)
             x -= length * math.sin(heading)
             y -= length * math.cos(heading)
             edges.append((node, len(places)))
@@ -161,32 +161,32 @@ def on_grid(values: FloatArray) -> FloatArray:
     return np.floor(values * GRID_PER_PX + 0.5) / GRID_PER_PX
 
 
-def fit(nodes: FloatArray, size: tuple[int, int], dice: Dice) -> FloatArray:
-    """Scale and move (N,2) points so that they fill a random share of a (width, height) picture, at a random place.
+def fit(nodes: FloatArray, size: tuple[int, int], rng: Rng) -> FloatArray:
+    """Scale and move (N,2) points so that they fill a random share of a (width, height) image, at a random place.
 
     Scaling keeps every tree. Turning away the trees that leave a frame of fixed scale would turn away the large ones.
     """
     low, high = nodes.min(axis=0), nodes.max(axis=0)
-    frame = np.asarray(size, dtype=np.float64) * dice.uniform(*FRAME_FILL)
+    frame = np.asarray(size, dtype=np.float64) * rng.uniform(*FRAME_FILL)
     extent = np.maximum(high - low, 1e-9)
     scale = float((frame / extent).min())
     free = np.asarray(size) - scale * extent
     # Room for half a line on every side, as far as the free space allows.
     margin = np.minimum(0.5 * free, 4.0)
-    corner = margin + (free - 2 * margin) * dice.array(2)
+    corner = margin + (free - 2 * margin) * rng.array(2)
     return on_grid((nodes - low) * scale + corner)
 
 
-def tree(dice: Dice, size: tuple[int, int], seed: int) -> Skeleton:
-    """One tree of the paper's synthetic set in a (width, height) picture, its root at the bottom.
+def tree(rng: Rng, size: tuple[int, int], seed: int) -> Skeleton:
+    """One tree of the paper's synthetic set in a (width, height) image, its root at the bottom.
 
     `metadata["sequence"]` holds the sequence with its rewriting indices. Each axis keeps the rewrite that began it
     (property `rewriting_index`) and that of the branch to each of its nodes (function `rewriting_index`).
     """
-    sequence = random_sequence(dice)
-    nodes, edges, edge_axis, lines = draw_turtle(sequence, dice)
+    sequence = random_sequence(rng)
+    nodes, edges, edge_axis, lines = draw_turtle(sequence, rng)
     return Skeleton(
-        fit(nodes, size, dice),
+        fit(nodes, size, rng),
         edges,
         root=0,
         radius=np.full(len(nodes), LINE_RADIUS_PX),
@@ -206,7 +206,7 @@ def _axis_records(lines: Sequence[_Line]) -> list[Axis]:
             nodes=tuple(line.nodes),
             parent=line.parent,
             properties={"rewriting_index": str(line.rewrites[1]), "branch_order": str(order)},
-            functions=(Function("rewriting_index", tuple(map(float, line.rewrites))),),
+            functions=(AxisFunction("rewriting_index", tuple(map(float, line.rewrites))),),
         )
         for line, order in zip(lines, orders, strict=True)
     ]

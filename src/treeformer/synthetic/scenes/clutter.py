@@ -13,8 +13,8 @@ import numpy as np
 
 from treeformer._util.arrays import FloatArray
 from treeformer.synthetic.painting import noise
-from treeformer.synthetic.painting.canvas import Box, Canvas, Colour, Sketch, depth_inside, inside, wavy_line
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.painting.canvas import Box, Canvas, Color, Sketch, depth_inside, inside, wavy_line
+from treeformer.synthetic.rng import Rng
 
 # Each sign is a few polylines on a grid 4 wide and 6 high, written as column-row pairs.
 SIGNS = {
@@ -57,18 +57,18 @@ def _sign_strokes(lines: str) -> FloatArray:
 SIGN_STROKES = {letter: _sign_strokes(lines) for letter, lines in SIGNS.items()}
 
 
-def printed(sketch: Sketch, letter: str, place: tuple[float, float], height: float, colour: Colour) -> None:
+def printed(sketch: Sketch, letter: str, place: tuple[float, float], height: float, color: Color) -> None:
     """One letter or digit in print; place is its top left corner."""
     path = SIGN_STROKES[letter] * (height / 6) + place
     radius = max(0.4, height * 0.06)
-    sketch.add(path[:, 0], path[:, 1], radius, radius, colour, 0.9)
+    sketch.add(path[:, 0], path[:, 1], radius, radius, color, 0.9)
 
 
-def writing(dice: Dice, sketch: Sketch, place: tuple[float, float], height: float, colour: Colour) -> None:
+def writing(rng: Rng, sketch: Sketch, place: tuple[float, float], height: float, color: Color) -> None:
     """One or two words or numbers by hand."""
-    letters, longest = (DIGITS, 4) if dice.chance(0.5) else (LETTERS, 7)
-    words = ["".join(dice.choice(letters) for _ in range(dice.whole(2, longest))) for _ in range(dice.whole(1, 2))]
-    slant, advance = dice.uniform(-0.15, 0.3), height * dice.uniform(0.6, 0.85)
+    letters, longest = (DIGITS, 4) if rng.chance(0.5) else (LETTERS, 7)
+    words = ["".join(rng.choice(letters) for _ in range(rng.whole(2, longest))) for _ in range(rng.whole(1, 2))]
+    slant, advance = rng.uniform(-0.15, 0.3), height * rng.uniform(0.6, 0.85)
     path = np.concatenate(
         [
             SIGN_STROKES[letter] * (height / 6) + (position * advance, 0.0)
@@ -76,21 +76,21 @@ def writing(dice: Dice, sketch: Sketch, place: tuple[float, float], height: floa
             if letter != " "
         ]
     )
-    path += dice.array(*path.shape, low=-0.04, high=0.04) * height
+    path += rng.array(*path.shape, low=-0.04, high=0.04) * height
     path[:, :, 0] -= slant * path[:, :, 1]
     path += place
-    pen_px = max(0.4, height * dice.uniform(0.03, 0.07))
-    sketch.add(path[:, 0], path[:, 1], pen_px, pen_px, colour, dice.uniform(0.5, 0.95))
+    pen_px = max(0.4, height * rng.uniform(0.03, 0.07))
+    sketch.add(path[:, 0], path[:, 1], pen_px, pen_px, color, rng.uniform(0.5, 0.95))
 
 
-def ruler(dice: Dice, canvas: Canvas, sketch: Sketch, box: Box) -> None:
+def ruler(rng: Rng, canvas: Canvas, sketch: Sketch, box: Box) -> None:
     """A scale along the longer side of a box: a pale or wooden strip with ticks along one edge, and numbers."""
     left, top, right, bottom = box
-    wooden = dice.chance(0.4)
-    canvas.box(box, (190, 165, 95) if wooden else (dice.uniform(200, 245),) * 3)
+    wooden = rng.chance(0.4)
+    canvas.box(box, (190, 165, 95) if wooden else (rng.uniform(200, 245),) * 3)
     upright = bottom - top > right - left
     length, thickness = (bottom - top, right - left) if upright else (right - left, bottom - top)
-    spacing = dice.uniform(3.0, 7.0) * max(canvas.scale, 0.5)
+    spacing = rng.uniform(3.0, 7.0) * max(canvas.scale, 0.5)
     along = np.arange(2.0, length - 2.0, spacing)
     number = np.arange(len(along))
     across = thickness * np.where(number % 10 == 0, 0.45, np.where(number % 5 == 0, 0.32, 0.2))
@@ -98,22 +98,22 @@ def ruler(dice: Dice, canvas: Canvas, sketch: Sketch, box: Box) -> None:
     corner = np.asarray((left, top) if upright else (left, bottom))
     start = np.stack([zero, along] if upright else [along, zero], axis=1) + corner
     end = np.stack([across, along] if upright else [along, -across], axis=1) + corner
-    ink: Colour = (dice.uniform(10, 60),) * 3
+    ink: Color = (rng.uniform(10, 60),) * 3
     sketch.add(start, end, 0.4, 0.4, ink, 0.8)
     height = thickness * 0.32
     for place in along[::10][1:].tolist():
         at = (left + thickness * 0.55, top + place - height / 2) if upright else (left + place, top + thickness * 0.08)
-        printed(sketch, dice.choice(DIGITS), at, height, ink)
+        printed(sketch, rng.choice(DIGITS), at, height, ink)
 
 
-def plate(dice: Dice, canvas: Canvas, box: Box, corner: float, colour: Colour) -> None:
-    """A plastic plate: its inside in one colour, its rim in ridges, bright and dark."""
-    rim = dice.uniform(4, 16) * max(canvas.scale, 0.5)
+def plate(rng: Rng, canvas: Canvas, box: Box, corner: float, color: Color) -> None:
+    """A plastic plate: its inside in one color, its rim in ridges, bright and dark."""
+    rim = rng.uniform(4, 16) * max(canvas.scale, 0.5)
     left, top, right, bottom = box
     edge = max(rim, corner)
-    canvas.box((left + edge, top + edge, right - edge, bottom - edge), colour)
+    canvas.box((left + edge, top + edge, right - edge, bottom - edge), color)
     # The rim's profile: a level for every quarter of a px from the edge inwards.
-    heights = dice.array(8, low=-45, high=70) * dice.uniform(0.4, 1.3)
+    heights = rng.array(8, low=-45, high=70) * rng.uniform(0.4, 1.3)
     profile = np.zeros(513, dtype=np.int16)
     profile[: int(rim * 4)] = np.floor(np.interp(np.arange(int(rim * 4)), np.linspace(0, rim * 4, 8), heights))
     rows, columns = inside(box, canvas.size)
@@ -128,65 +128,65 @@ def plate(dice: Dice, canvas: Canvas, box: Box, corner: float, colour: Colour) -
         depth = depth_inside(box, corner, strip_rows, strip_columns)
         shine = profile[np.clip(depth, 0, 512)]
         share = np.clip(depth + 2, 0, 4) << 4
-        for plane, level in zip(canvas.planes, colour, strict=True):
+        for plane, level in zip(canvas.planes, color, strict=True):
             part = plane[strip_rows, strip_columns]
             part += ((np.int16(round(level)) + shine - part) * share) >> 6
 
 
-def specks(dice: Dice, canvas: Canvas, sketch: Sketch, count: int, largest_px: float, bright: bool) -> None:
+def specks(rng: Rng, canvas: Canvas, sketch: Sketch, count: int, largest_px: float, bright: bool) -> None:
     """Dust, crumbs, drops of condensation."""
-    place = dice.array(count, 2) * canvas.size
-    radius = 0.25 + largest_px * dice.array(count) ** 3
-    level = dice.array(count, 1, low=150, high=250) if bright else dice.array(count, 1, low=0, high=70)
-    sketch.add(place, place + dice.bell(count, 2) * 0.7, radius, radius, level, dice.uniform(0.3, 0.9))
+    place = rng.array(count, 2) * canvas.size
+    radius = 0.25 + largest_px * rng.array(count) ** 3
+    level = rng.array(count, 1, low=150, high=250) if bright else rng.array(count, 1, low=0, high=70)
+    sketch.add(place, place + rng.bell(count, 2) * 0.7, radius, radius, level, rng.uniform(0.3, 0.9))
 
 
-def bubbles(dice: Dice, canvas: Canvas, sketch: Sketch, count: int) -> None:
+def bubbles(rng: Rng, canvas: Canvas, sketch: Sketch, count: int) -> None:
     """Small rings: bubbles and drops under glass."""
     turn = np.linspace(0.0, 2 * math.pi, 13)
     circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     for _ in range(count):
-        centre, radius = dice.array(2) * canvas.size, dice.uniform(2.0, 9.0) * canvas.scale
-        level = dice.choice((40.0, 70.0, 170.0, 210.0))
-        sketch.line(centre + circle * radius, dice.uniform(0.4, 0.8), level, dice.uniform(0.15, 0.6))
+        center, radius = rng.array(2) * canvas.size, rng.uniform(2.0, 9.0) * canvas.scale
+        level = rng.choice((40.0, 70.0, 170.0, 210.0))
+        sketch.line(center + circle * radius, rng.uniform(0.4, 0.8), level, rng.uniform(0.15, 0.6))
 
 
-def scratches(dice: Dice, canvas: Canvas, sketch: Sketch, count: int) -> None:
+def scratches(rng: Rng, canvas: Canvas, sketch: Sketch, count: int) -> None:
     """Hairs, scratches, creases: long, thin, faint lines that are no root."""
     for _ in range(count):
-        x, y = (dice.array(2) * canvas.size).tolist()
-        angle, length = dice.uniform(0, 2 * math.pi), dice.uniform(20, 300) * canvas.scale
-        sway = np.cumsum(np.cumsum(dice.bell(9))) * dice.choice((0.0, 0.3, 1.5)) * canvas.scale
+        x, y = (rng.array(2) * canvas.size).tolist()
+        angle, length = rng.uniform(0, 2 * math.pi), rng.uniform(20, 300) * canvas.scale
+        sway = np.cumsum(np.cumsum(rng.bell(9))) * rng.choice((0.0, 0.3, 1.5)) * canvas.scale
         path = wavy_line((x, y), (x + length * math.cos(angle), y + length * math.sin(angle)), sway)
-        level = dice.choice((15.0, 60.0, 160.0, 235.0))
-        sketch.line(path, dice.uniform(0.25, 0.7), level, dice.uniform(0.1, 0.55))
+        level = rng.choice((15.0, 60.0, 160.0, 235.0))
+        sketch.line(path, rng.uniform(0.25, 0.7), level, rng.uniform(0.1, 0.55))
 
 
-def wires(dice: Dice, canvas: Canvas, sketch: Sketch, heights: Sequence[float]) -> None:
-    """Wires across the whole picture, sagging a little."""
+def wires(rng: Rng, canvas: Canvas, sketch: Sketch, heights: Sequence[float]) -> None:
+    """Wires across the whole image, sagging a little."""
     width, _ = canvas.size
-    level, tint = dice.uniform(40, 190), dice.uniform(-15, 15)
-    slope = dice.uniform(-0.06, 0.06) * width / 2
-    radius, opacity = dice.uniform(0.4, 1.1) * max(canvas.scale, 0.5), dice.uniform(0.5, 1.0)
+    level, tint = rng.uniform(40, 190), rng.uniform(-15, 15)
+    slope = rng.uniform(-0.06, 0.06) * width / 2
+    radius, opacity = rng.uniform(0.4, 1.1) * max(canvas.scale, 0.5), rng.uniform(0.5, 1.0)
     for y in heights:
-        sag = np.linspace(-1, 1, 12) ** 2 * dice.uniform(0, 6) * canvas.scale
+        sag = np.linspace(-1, 1, 12) ** 2 * rng.uniform(0, 6) * canvas.scale
         path = wavy_line((-5.0, y - slope), (width + 5.0, y + slope), -sag)
         sketch.line(path, radius, (level + tint, level, level - tint), opacity)
 
 
-def posts(dice: Dice, canvas: Canvas, count: int) -> None:
+def posts(rng: Rng, canvas: Canvas, count: int) -> None:
     """Stakes and posts, wooden, of metal or concrete, shaded across and streaked along."""
     width, height = canvas.size
     for _ in range(count):
-        thick = dice.uniform(2.5, 18.0) * canvas.scale
-        left = dice.uniform(-thick, width)
-        top, bottom = height * dice.uniform(-0.1, 0.45), height * dice.uniform(0.8, 1.1)
+        thick = rng.uniform(2.5, 18.0) * canvas.scale
+        left = rng.uniform(-thick, width)
+        top, bottom = height * rng.uniform(-0.1, 0.45), height * rng.uniform(0.8, 1.1)
         rows, columns = inside((left, top, left + thick, bottom), canvas.size)
-        level, warm = dice.uniform(50, 190), dice.uniform(0, 35)
+        level, warm = rng.uniform(50, 190), rng.uniform(0, 35)
         across = np.linspace(-1, 1, columns.stop - columns.start)
-        shade = np.floor(dice.uniform(-40, 40) * across - dice.uniform(5, 30) * across**2).astype(np.int16)
-        grain = noise.window(noise.streaks(), dice, canvas.size)[rows, columns].astype(np.int16)
-        body = ((grain * np.int16(dice.whole(2, 30))) >> 6) + shade
+        shade = np.floor(rng.uniform(-40, 40) * across - rng.uniform(5, 30) * across**2).astype(np.int16)
+        grain = noise.window(noise.streaks(), rng, canvas.size)[rows, columns].astype(np.int16)
+        body = ((grain * np.int16(rng.whole(2, 30))) >> 6) + shade
         for plane, tone in zip(canvas.planes, (level + 0.6 * warm, level, level - warm), strict=True):
             plane[rows, columns] = body + np.int16(round(tone))
 
@@ -197,67 +197,67 @@ def leaf(
     angle: FloatArray,
     length: FloatArray,
     width: FloatArray,
-    colour: FloatArray,
+    color: FloatArray,
     blunt: float = 0.2,
 ) -> None:
-    """Leaves (L of them) of two tapered strokes each, thick where they meet; colour (L,3).
+    """Leaves (L of them) of two tapered strokes each, thick where they meet; color (L,3).
 
     blunt: the radius at base and tip as a share of the width, small for pointed leaves.
     """
     step = np.stack([np.cos(angle), np.sin(angle)], axis=1) * length[:, None]
     middle = start + 0.45 * step
-    sketch.add(start, middle, width * blunt, width * 0.5, colour, roundness=18)
-    sketch.add(middle, start + step, width * 0.5, width * blunt, colour, roundness=18)
+    sketch.add(start, middle, width * blunt, width * 0.5, color, roundness=18)
+    sketch.add(middle, start + step, width * 0.5, width * blunt, color, roundness=18)
 
 
 def scatter_leaves(
-    dice: Dice, sketch: Sketch, around: FloatArray, count: int, length_px: float, colour: Colour, stray_px: float
+    rng: Rng, sketch: Sketch, around: FloatArray, count: int, length_px: float, color: Color, stray_px: float
 ) -> None:
     """Leaves near given points (M,2), at least one."""
-    at = around[(dice.array(count) * len(around)).astype(np.intp)] + dice.bell(count, 2) * stray_px
-    length = length_px * dice.array(count, low=0.6, high=1.4)
-    light, hue = dice.array(count, 1, low=0.55, high=1.4), dice.bell(count, 1) * 8
-    each = np.asarray(colour) * light + hue * (1.0, 0.0, -0.5)
-    leaf(sketch, at, dice.array(count, high=2 * math.pi), length, length * dice.uniform(0.35, 0.75), each)
+    at = around[(rng.array(count) * len(around)).astype(np.intp)] + rng.bell(count, 2) * stray_px
+    length = length_px * rng.array(count, low=0.6, high=1.4)
+    light, hue = rng.array(count, 1, low=0.55, high=1.4), rng.bell(count, 1) * 8
+    each = np.asarray(color) * light + hue * (1.0, 0.0, -0.5)
+    leaf(sketch, at, rng.array(count, high=2 * math.pi), length, length * rng.uniform(0.35, 0.75), each)
 
 
-def grass_tufts(dice: Dice, canvas: Canvas, sketch: Sketch, feet: FloatArray) -> None:
+def grass_tufts(rng: Rng, canvas: Canvas, sketch: Sketch, feet: FloatArray) -> None:
     """Blades of grass around and in front of where trunks stand."""
-    reach = dice.uniform(6, 22) * canvas.scale
-    at = np.repeat(feet, dice.whole(15, 60), axis=0)
-    at = at + dice.bell(len(at), 2) * (reach * 1.5, reach * 0.2) + (0.0, reach * 0.4)
-    angle = -math.pi / 2 + dice.bell(len(at)) * 0.4
-    tip = at + np.stack([np.cos(angle), np.sin(angle)], axis=1) * reach * dice.array(len(at), 1, low=0.3, high=1.0)
-    dry = dice.uniform(0, 1)
-    green = np.asarray((75 + 75 * dry, 105 + 15 * dry, 45 + 30 * dry)) * dice.uniform(0.5, 1.3)
-    sketch.add(at, tip, 0.6 * canvas.scale + 0.2, 0.25, green * dice.array(len(at), 1, low=0.6, high=1.3))
+    reach = rng.uniform(6, 22) * canvas.scale
+    at = np.repeat(feet, rng.whole(15, 60), axis=0)
+    at = at + rng.bell(len(at), 2) * (reach * 1.5, reach * 0.2) + (0.0, reach * 0.4)
+    angle = -math.pi / 2 + rng.bell(len(at)) * 0.4
+    tip = at + np.stack([np.cos(angle), np.sin(angle)], axis=1) * reach * rng.array(len(at), 1, low=0.3, high=1.0)
+    dry = rng.uniform(0, 1)
+    green = np.asarray((75 + 75 * dry, 105 + 15 * dry, 45 + 30 * dry)) * rng.uniform(0.5, 1.3)
+    sketch.add(at, tip, 0.6 * canvas.scale + 0.2, 0.25, green * rng.array(len(at), 1, low=0.6, high=1.3))
 
 
-def seed_grain(dice: Dice, canvas: Canvas, sketch: Sketch, base: tuple[float, float], size_px: float) -> None:
+def seed_grain(rng: Rng, canvas: Canvas, sketch: Sketch, base: tuple[float, float], size_px: float) -> None:
     """A golden grain just above a root's base, and at times the shoot that leaves it."""
     x, y = base
-    if dice.chance(0.7):
-        height, lean = dice.uniform(20, 160) * canvas.scale, dice.uniform(-0.7, 0.7)
-        sway = np.sin(np.linspace(0, math.pi, 9)) * dice.uniform(-0.25, 0.25) * height
+    if rng.chance(0.7):
+        height, lean = rng.uniform(20, 160) * canvas.scale, rng.uniform(-0.7, 0.7)
+        sway = np.sin(np.linspace(0, math.pi, 9)) * rng.uniform(-0.25, 0.25) * height
         path = wavy_line((x, y - size_px), (x + lean * height, y - height), sway)
-        green = dice.uniform(0, 60)
-        thick = np.linspace(size_px * dice.uniform(0.2, 0.34), size_px * 0.15, 9)
+        green = rng.uniform(0, 60)
+        thick = np.linspace(size_px * rng.uniform(0.2, 0.34), size_px * 0.15, 9)
         sketch.line(path, thick, (205 - green, 205 - green * 0.3, 120 - green), 0.95, roundness=28)
     share = np.linspace(0.0, 1.0, 7)
-    spine = base + np.outer(1 - share, (dice.uniform(-0.35, 0.35) * size_px * 1.9, -size_px * 1.9))
-    plump = size_px * dice.uniform(0.42, 0.6) * np.sqrt(np.maximum(1 - (1.1 * share - 0.5) ** 2 * 3.2, 0.05))
-    level, green = dice.uniform(0.75, 1.1), dice.uniform(-15, 10)
+    spine = base + np.outer(1 - share, (rng.uniform(-0.35, 0.35) * size_px * 1.9, -size_px * 1.9))
+    plump = size_px * rng.uniform(0.42, 0.6) * np.sqrt(np.maximum(1 - (1.1 * share - 0.5) ** 2 * 3.2, 0.05))
+    level, green = rng.uniform(0.75, 1.1), rng.uniform(-15, 10)
     sketch.line(spine, plump, (205 * level, (155 + green) * level, (75 + green) * level), roundness=35)
 
 
-def rosette(dice: Dice, sketch: Sketch, base: tuple[float, float], size_px: float) -> None:
+def rosette(rng: Rng, sketch: Sketch, base: tuple[float, float], size_px: float) -> None:
     """The first leaves of a seedling above its root's base."""
-    count = dice.whole(2, 5)
-    stalk = np.asarray(base) + np.asarray((dice.uniform(-0.5, 0.5), -dice.uniform(0.3, 1.4))) * size_px
-    pale = dice.uniform(0, 90)
+    count = rng.whole(2, 5)
+    stalk = np.asarray(base) + np.asarray((rng.uniform(-0.5, 0.5), -rng.uniform(0.3, 1.4))) * size_px
+    pale = rng.uniform(0, 90)
     sketch.line(np.stack([np.asarray(base), stalk]), max(0.5, size_px * 0.09), (165, 185, 120), 0.9)
-    spread = np.linspace(-1.3, 1.3, count) + dice.bell(count) * 0.25 - math.pi / 2
-    length = size_px * dice.array(count, low=0.5, high=1.0)
-    colour = np.tile((75 + pale, 125 + pale * 0.8, 35 + pale * 0.7), (count, 1))
+    spread = np.linspace(-1.3, 1.3, count) + rng.bell(count) * 0.25 - math.pi / 2
+    length = size_px * rng.array(count, low=0.5, high=1.0)
+    color = np.tile((75 + pale, 125 + pale * 0.8, 35 + pale * 0.7), (count, 1))
     start = np.tile(stalk, (count, 1))
-    leaf(sketch, start, spread, length, length * dice.uniform(0.5, 0.8), colour, blunt=dice.uniform(0.2, 0.4))
+    leaf(sketch, start, spread, length, length * rng.uniform(0.5, 0.8), color, blunt=rng.uniform(0.2, 0.4))

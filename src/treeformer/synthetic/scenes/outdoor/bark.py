@@ -10,10 +10,10 @@ import numpy as np
 from treeformer._util.arrays import Float32Array
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic.painting import noise
-from treeformer.synthetic.painting.canvas import Canvas, Colour, Sketch, snapped
+from treeformer.synthetic.painting.canvas import Canvas, Color, Sketch, snapped
 from treeformer.synthetic.painting.material import LAYERS, Backdrop, plant_strokes
 from treeformer.synthetic.painting.raster import Fragments, IndexArray, Layer, Strokes, blend
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor.daylight import Daylight
 
 RAGGED = 0.14  # how far the outline of thick wood strays from the radius, as a share of it
@@ -26,17 +26,17 @@ SMALLEST_CONTRAST = 34.0  # levels between thin wood and what is behind it
 
 @dataclass(frozen=True, slots=True)
 class Wood:
-    """How wood looks in white light: colours of old and young wood, its bark (a tile), how strongly that shows.
+    """How wood looks in white light: colors of old and young wood, its bark (a tile), how strongly that shows.
 
-    lichen: how much of old wood is overgrown, 0 to 1; lichen_colour: with what.
+    lichen: how much of old wood is overgrown, 0 to 1; lichen_color: with what.
     """
 
-    old: Colour
-    young: Colour
+    old: Color
+    young: Color
     bark: noise.Int8Array
     relief: float
     lichen: float
-    lichen_colour: Colour
+    lichen_color: Color
 
 
 @cache
@@ -60,23 +60,23 @@ def rings() -> noise.Int8Array:
     return noise._finished(noise._octaves(45, 4, 1, 0.2, wide=8) + noise._octaves(46, 32, 8, 0.4))
 
 
-def wood_of(dice: Dice, kind: str, behind: Backdrop, light: Daylight) -> Wood:
-    """Grey, brown or reddish bark of a tree or a vine, in contrast with what is behind it."""
+def wood_of(rng: Rng, kind: str, behind: Backdrop, light: Daylight) -> Wood:
+    """Gray, brown or reddish bark of a tree or a vine, in contrast with what is behind it."""
     if kind == "vine":
-        tile, relief = strips, dice.uniform(1.4, 2.4)
-        old: Colour = dice.weighted((((98, 84, 72), 2.0), ((112, 102, 92), 1.5), ((82, 66, 54), 1.0)))
-        young: Colour = dice.weighted((((158, 114, 76), 2.0), ((136, 92, 64), 1.5), ((170, 138, 104), 1.0)))
+        tile, relief = strips, rng.uniform(1.4, 2.4)
+        old: Color = rng.weighted((((98, 84, 72), 2.0), ((112, 102, 92), 1.5), ((82, 66, 54), 1.0)))
+        young: Color = rng.weighted((((158, 114, 76), 2.0), ((136, 92, 64), 1.5), ((170, 138, 104), 1.0)))
     else:
-        tile, strongest = dice.weighted((((fissures, 1.1), 0.65), ((rings, 0.35), 0.2), ((strips, 0.8), 0.15)))
-        relief = strongest * dice.uniform(0.6, 1.3)
-        old = dice.weighted((((106, 98, 88), 2.0), ((120, 112, 104), 1.2), ((88, 74, 62), 1.5)))
-        young = dice.weighted((((112, 84, 68), 2.0), ((104, 94, 82), 1.5), ((124, 96, 66), 1.0)))
-    level = dice.uniform(0.75, 1.12)
+        tile, strongest = rng.weighted((((fissures, 1.1), 0.65), ((rings, 0.35), 0.2), ((strips, 0.8), 0.15)))
+        relief = strongest * rng.uniform(0.6, 1.3)
+        old = rng.weighted((((106, 98, 88), 2.0), ((120, 112, 104), 1.2), ((88, 74, 62), 1.5)))
+        young = rng.weighted((((112, 84, 68), 2.0), ((104, 94, 82), 1.5), ((124, 96, 66), 1.0)))
+    level = rng.uniform(0.75, 1.12)
     # A camera that exposes for a bright sky shows the wood before it dark.
     if behind.level > 150:
-        level *= dice.uniform(0.7, 1.0)
+        level *= rng.uniform(0.7, 1.0)
     lit = light.ambient + 0.4 * light.sun
-    young = times(young, level * dice.uniform(0.8, 1.15))
+    young = times(young, level * rng.uniform(0.8, 1.15))
     old = times(old, max(level, DARKEST_OLD * 3 / sum(old)))
     young = _apart(young, behind.level, lit)
     return Wood(
@@ -84,23 +84,23 @@ def wood_of(dice: Dice, kind: str, behind: Backdrop, light: Daylight) -> Wood:
         young=young,
         bark=tile(),
         relief=relief,
-        lichen=dice.uniform(0.1, 0.5) if dice.chance(0.5) else 0.0,
-        lichen_colour=times(dice.choice(((142, 145, 128), (136, 140, 132), (118, 121, 92))), level),
+        lichen=rng.uniform(0.1, 0.5) if rng.chance(0.5) else 0.0,
+        lichen_color=times(rng.choice(((142, 145, 128), (136, 140, 132), (118, 121, 92))), level),
     )
 
 
-def times(colour: Colour, factor: float) -> Colour:
-    """A colour, lighter or darker by a factor."""
-    return (colour[0] * factor, colour[1] * factor, colour[2] * factor)
+def times(color: Color, factor: float) -> Color:
+    """A color, lighter or darker by a factor."""
+    return (color[0] * factor, color[1] * factor, color[2] * factor)
 
 
-def _apart(colour: Colour, level: float, lit: float) -> Colour:
-    """The colour, lighter or darker if it would be lost against a background of this level."""
-    own = sum(colour) / 3 * lit
+def _apart(color: Color, level: float, lit: float) -> Color:
+    """The color, lighter or darker if it would be lost against a background of this level."""
+    own = sum(color) / 3 * lit
     if abs(own - level) >= SMALLEST_CONTRAST:
-        return colour
+        return color
     wanted = level - SMALLEST_CONTRAST if level > 85 else level + SMALLEST_CONTRAST
-    return times(colour, max(wanted, 8.0) / max(own, 1.0))
+    return times(color, max(wanted, 8.0) / max(own, 1.0))
 
 
 def wood_strokes(skeleton: Skeleton) -> tuple[Strokes, Float32Array]:
@@ -123,7 +123,7 @@ def wood_strokes(skeleton: Skeleton) -> tuple[Strokes, Float32Array]:
 def _flares(skeleton: Skeleton, drawn: Strokes) -> tuple[Float32Array, Float32Array]:
     """(S,) how much wider the axis of each stroke is where it begins, and over how many px that wears off."""
     flare, taper = np.zeros(len(drawn), dtype=np.float32), np.ones(len(drawn), dtype=np.float32)
-    if not skeleton.has_file_axes or len(skeleton.edges) == 0 or skeleton.radius is None:
+    if not skeleton.has_explicit_axes or len(skeleton.edges) == 0 or skeleton.radius is None:
         return flare, taper
     begin = np.asarray([axis.nodes[0] for axis in skeleton.axes])
     thick = snapped(skeleton.radius[begin]).astype(np.float32)  # of the parent, for a side axis
@@ -140,7 +140,7 @@ def _flares(skeleton: Skeleton, drawn: Strokes) -> tuple[Float32Array, Float32Ar
 def arc_starts(skeleton: Skeleton, count: int) -> Float32Array:
     """(count,) how far along its axis each stroke begins, px; 0 for strokes that belong to none."""
     arc = np.zeros(count, dtype=np.float32)
-    if not skeleton.has_file_axes or len(skeleton.edges) == 0:
+    if not skeleton.has_explicit_axes or len(skeleton.edges) == 0:
         return arc
     axis = skeleton.edge_axis
     order = np.argsort(axis, kind="stable")  # edges of an axis follow each other from base to tip
@@ -151,65 +151,65 @@ def arc_starts(skeleton: Skeleton, count: int) -> Float32Array:
     return arc
 
 
-def buds(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour, scale: float) -> None:
+def buds(rng: Rng, skeleton: Skeleton, sketch: Sketch, color: Color, scale: float) -> None:
     """Buds and short spurs on thin wood, to both sides in turn: small strokes that stand off it."""
     if not len(skeleton.edges):
         return
     radius = np.full(len(skeleton), 1.0) if skeleton.radius is None else np.nan_to_num(skeleton.radius, nan=1.0)
     tail, head = skeleton.edges.T
     thin = np.flatnonzero((radius[head] < 1.7 * scale) & (skeleton.edge_length > 3))
-    thin = thin[dice.array(len(thin)) < 0.4]
+    thin = thin[rng.array(len(thin)) < 0.4]
     step = skeleton.nodes[head[thin]] - skeleton.nodes[tail[thin]]
     along = step / np.maximum(skeleton.edge_length[thin], 1e-9)[:, None]
     side = np.where(thin % 2 == 0, 1.0, -1.0)[:, None]
     out = np.stack([along[:, 1], -along[:, 0]], axis=1) * side
-    at = skeleton.nodes[tail[thin]] + step * dice.array(len(thin), 1, low=0.2, high=0.9)
+    at = skeleton.nodes[tail[thin]] + step * rng.array(len(thin), 1, low=0.2, high=0.9)
     thick = radius[head[thin]]
-    long = (thick + 0.3 + dice.array(len(thin), high=1.2) * scale)[:, None]
-    light = dice.array(len(thin), 1, low=0.65, high=1.05)
-    sketch.add(at, at + (out * 0.8 + along * 0.7) * long, 0.5 * thick + 0.35, 0.3, np.asarray(colour) * light, 0.9)
+    long = (thick + 0.3 + rng.array(len(thin), high=1.2) * scale)[:, None]
+    light = rng.array(len(thin), 1, low=0.65, high=1.05)
+    sketch.add(at, at + (out * 0.8 + along * 0.7) * long, 0.5 * thick + 0.35, 0.3, np.asarray(color) * light, 0.9)
 
 
-def brushwood(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour, scale: float) -> None:
+def brushwood(rng: Rng, skeleton: Skeleton, sketch: Sketch, color: Color, scale: float) -> None:
     """The finest twigs of a tree, thinner and shorter than any that a skeleton has, along its thin branches."""
     if not len(skeleton.edges):
         return
     radius = np.full(len(skeleton), 1.0) if skeleton.radius is None else np.nan_to_num(skeleton.radius, nan=1.0)
     tail, head = skeleton.edges.T
     thin = np.flatnonzero(radius[head] < 2.4 * scale)
-    thin = thin[(dice.array(len(thin)) * len(thin)).astype(np.intp)]
+    thin = thin[(rng.array(len(thin)) * len(thin)).astype(np.intp)]
     step = skeleton.nodes[head[thin]] - skeleton.nodes[tail[thin]]
     along = step / np.maximum(skeleton.edge_length[thin], 1e-9)[:, None]
-    out = np.stack([along[:, 1], -along[:, 0]], axis=1) * np.where(dice.array(len(thin)) < 0.5, 1.0, -1.0)[:, None]
-    at = skeleton.nodes[tail[thin]] + step * dice.array(len(thin), 1)
-    share = dice.array(len(thin), 1)
+    out = np.stack([along[:, 1], -along[:, 0]], axis=1) * np.where(rng.array(len(thin)) < 0.5, 1.0, -1.0)[:, None]
+    at = skeleton.nodes[tail[thin]] + step * rng.array(len(thin), 1)
+    share = rng.array(len(thin), 1)
     long = (3.0 + 8.0 * share * share) * scale
-    tip = at + (along * 0.75 + out * dice.array(len(thin), 1, low=0.3, high=0.8) + (0.0, -0.25)) * long
-    sketch.add(at, tip, 0.42, 0.24, colour, 0.8)
+    tip = at + (along * 0.75 + out * rng.array(len(thin), 1, low=0.3, high=0.8) + (0.0, -0.25)) * long
+    sketch.add(at, tip, 0.42, 0.24, color, 0.8)
 
 
-def peeling(dice: Dice, skeleton: Skeleton, sketch: Sketch, colour: Colour) -> None:
+def peeling(rng: Rng, skeleton: Skeleton, sketch: Sketch, color: Color) -> None:
     """Strips of bark that hang loose from thick wood, along it and a little away from it."""
     if not len(skeleton.edges) or skeleton.radius is None:
         return
     radius = np.nan_to_num(skeleton.radius, nan=1.0)
     tail, head = skeleton.edges.T
     thick = np.flatnonzero(radius[head] > 3.5)
-    thick = thick[(dice.array(len(thick)) * len(thick)).astype(np.intp)]
+    thick = thick[(rng.array(len(thick)) * len(thick)).astype(np.intp)]
     count = len(thick)
     step = skeleton.nodes[tail[thick]] - skeleton.nodes[head[thick]]  # they hang down
     along = step / np.maximum(skeleton.edge_length[thick], 1e-9)[:, None]
     out = np.stack([along[:, 1], -along[:, 0]], axis=1)
-    side = dice.array(count, 1, low=-1.05, high=1.05)
-    at = skeleton.nodes[head[thick]] + step * dice.array(count, 1) + out * side * radius[head[thick]][:, None]
-    long = radius[head[thick]][:, None] * dice.array(count, 1, low=0.5, high=1.8)
-    end = at + (along + out * side * dice.array(count, 1, low=-0.05, high=0.16)) * long
-    tone = np.asarray(colour) * dice.array(count, 1, low=0.45, high=1.45)
+    side = rng.array(count, 1, low=-1.05, high=1.05)
+    at = skeleton.nodes[head[thick]] + step * rng.array(count, 1) + out * side * radius[head[thick]][:, None]
+    long = radius[head[thick]][:, None] * rng.array(count, 1, low=0.5, high=1.8)
+    end = at + (along + out * side * rng.array(count, 1, low=-0.05, high=0.16)) * long
+    tone = np.asarray(color) * rng.array(count, 1, low=0.45, high=1.45)
     sketch.add(at, end, 0.35 + 0.05 * radius[head[thick]], 0.3, tone, 0.75)
 
 
 def paint_wood(
-    dice: Dice,
+    rng: Rng,
     canvas: Canvas,
     skeleton: Skeleton,
     wood: Wood,
@@ -222,12 +222,12 @@ def paint_wood(
     if len(drawn) == 0:
         return
     axis = np.zeros(len(drawn), dtype=np.intp)
-    if skeleton.has_file_axes:
+    if skeleton.has_explicit_axes:
         axis[: len(skeleton.edges)] = skeleton.edge_axis
     axes = int(axis.max()) + 1
-    depth = (dice.array(axes + 1) * LAYERS).astype(np.int8)[axis]
-    lighter = (np.floor((dice.array(axes + 1) - 0.5) * 40) / 256 + 1)[axis].astype(np.float32)
-    aside = np.floor(dice.array(axes + 1) * noise.TILE).astype(np.int32)[axis]
+    depth = (rng.array(axes + 1) * LAYERS).astype(np.int8)[axis]
+    lighter = (np.floor((rng.array(axes + 1) - 0.5) * 40) / 256 + 1)[axis].astype(np.float32)
+    aside = np.floor(rng.array(axes + 1) * noise.TILE).astype(np.int32)[axis]
     stroke = layer.fragments.stroke[layer.chosen] - np.int32(layer.first)
     depth_of = depth[stroke]
     is_root, at_base = np.zeros(len(skeleton), dtype=bool), np.zeros(len(drawn), dtype=bool)
@@ -239,12 +239,12 @@ def paint_wood(
     part = layer.take(np.concatenate(seen))
     arc = arcs[part.stroke] + part.along
     coverage = _ragged(part, arc, aside)
-    colour = _colours(wood, light, drawn, part, arc, aside, lighter)
+    color = _colors(wood, light, drawn, part, arc, aside, lighter)
     deep = len(seen[0])
-    colour[:, :deep] *= 7  # what lies deeper gets less light
-    colour[:, :deep] >>= 3
+    color[:, :deep] *= 7  # what lies deeper gets less light
+    color[:, :deep] >>= 3
     for one in (slice(0, deep), slice(deep, None)):
-        blend(canvas.planes, part.pixel[one], coverage[one], colour[:, one])
+        blend(canvas.planes, part.pixel[one], coverage[one], color[:, one])
 
 
 def _ragged(part: Fragments, arc: Float32Array, aside: IndexArray) -> IndexArray:
@@ -261,7 +261,7 @@ def _ragged(part: Fragments, arc: Float32Array, aside: IndexArray) -> IndexArray
     return coverage
 
 
-def _colours(
+def _colors(
     wood: Wood,
     light: Daylight,
     drawn: Strokes,
@@ -270,7 +270,7 @@ def _colours(
     aside: IndexArray,
     lighter: Float32Array,
 ) -> IndexArray:
-    """(3,F) levels of the branches' pixels: the wood's own colours times the light that falls on them."""
+    """(3,F) levels of the branches' pixels: the wood's own colors times the light that falls on them."""
     step = drawn.end - drawn.start
     length = np.maximum(np.sqrt(step[:, 0] * step[:, 0] + step[:, 1] * step[:, 1]), np.float32(1e-6))
     along_x, along_y = step[:, 0] / length, step[:, 1] / length
@@ -305,7 +305,7 @@ def _colours(
     old = np.minimum(np.maximum(part.radius * np.float32(0.5) - np.float32(0.6), np.float32(0)), np.float32(1))
     levels = np.empty((3, len(part.pixel)), dtype=np.int32)
     for plane, young, aged, lichen, tint in zip(
-        levels, wood.young, wood.old, wood.lichen_colour, light.tint, strict=True
+        levels, wood.young, wood.old, wood.lichen_color, light.tint, strict=True
     ):
         own = old * np.float32(round(aged) - round(young)) + np.float32(round(young))
         if wood.lichen:

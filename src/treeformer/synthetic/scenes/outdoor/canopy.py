@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from treeformer._util.arrays import FloatArray
 from treeformer.synthetic.painting import noise
-from treeformer.synthetic.painting.canvas import Canvas, Colour, snapped
-from treeformer.synthetic.painting.raster import Int16Array, rasterise, strokes, topmost
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.painting.canvas import Canvas, Color, snapped
+from treeformer.synthetic.painting.raster import Int16Array, rasterize, strokes, topmost
+from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor.daylight import Daylight
 
 CELL_PX = 8
 BLOCK_PIXELS = 16384
-SHADE: Colour = (14, 17, 14)
+SHADE: Color = (14, 17, 14)
 FULL_MASS = 127
 # What leaves look like in white light, how much one differs in hue from the next, and how likely they are.
-LEAVES: tuple[tuple[tuple[Colour, float], float], ...] = (
+LEAVES: tuple[tuple[tuple[Color, float], float], ...] = (
     (((78, 96, 44), 0.16), 4.0),
     (((92, 106, 52), 0.2), 2.5),
     (((66, 84, 50), 0.12), 2.0),
@@ -43,10 +43,10 @@ class LeafTile:
     tone: noise.Int8Array
     hue: noise.Int8Array
 
-    def windows(self, dice: Dice, size: tuple[int, int]) -> tuple[noise.Int8Array, noise.Int8Array, noise.Int8Array]:
+    def windows(self, rng: Rng, size: tuple[int, int]) -> tuple[noise.Int8Array, noise.Int8Array, noise.Int8Array]:
         """The same (height, width) part of all three maps at a random place; size is (width, height)."""
         width, height = size
-        top, left = dice.whole(0, noise.TILE - 1), dice.whole(0, noise.TILE - 1)
+        top, left = rng.whole(0, noise.TILE - 1), rng.whole(0, noise.TILE - 1)
         maps = (self.unlikely, self.tone, self.hue)
         if max(width, height) > noise.TILE:
             repeats = (math.ceil(height / noise.TILE) + 1, math.ceil(width / noise.TILE) + 1)
@@ -60,11 +60,11 @@ def leaf_tile(size: int, broad: bool = False) -> LeafTile:
     """Leaves of about 1.3·size + 2 px, pointed or broad."""
     long = 2.2 + 1.3 * size
     count = int(noise.TILE * noise.TILE * 1.8 / (long * long * 0.42))
-    dice = Dice(51, size)
-    start = dice.array(count, 2, high=noise.TILE)
-    angle = dice.array(count, high=2 * math.pi)
-    step = np.stack([np.cos(angle), np.sin(angle)], axis=1) * (long * dice.array(count, 1, low=0.6, high=1.25))
-    wide = long * dice.array(count, low=0.16, high=0.3) * (1.45 if broad else 1.0)
+    rng = Rng(51, size)
+    start = rng.array(count, 2, high=noise.TILE)
+    angle = rng.array(count, high=2 * math.pi)
+    step = np.stack([np.cos(angle), np.sin(angle)], axis=1) * (long * rng.array(count, 1, low=0.6, high=1.25))
+    wide = long * rng.array(count, low=0.16, high=0.3) * (1.45 if broad else 1.0)
     near = np.any((start < 2 * long) | (start > noise.TILE - 2 * long), axis=1)
     shifts = [(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1) if (a, b) != (0, 0)]
     leaf = np.concatenate([np.arange(count), *(np.flatnonzero(near) for _ in shifts)])
@@ -78,7 +78,7 @@ def leaf_tile(size: int, broad: bool = False) -> LeafTile:
         np.concatenate([thin, thick]),
         np.concatenate([thick, thin]),
     )
-    found = rasterise(halves, (noise.TILE, noise.TILE))
+    found = rasterize(halves, (noise.TILE, noise.TILE))
     owner = np.tile(leaf, 2)[found.stroke]
     solid = np.flatnonzero(found.coverage > 90)
     order = np.floor(owner[solid] * (1000 / count)).astype(np.int32)
@@ -86,10 +86,10 @@ def leaf_tile(size: int, broad: bool = False) -> LeafTile:
     flat = noise.TILE * noise.TILE
     unlikely, tone, hue = (np.full(flat, value, dtype=np.int64) for value in (127, -50, 0))
     side = found.across[top] / np.maximum(found.radius[top], np.float32(0.5))
-    lit = np.floor(dice.array(count, low=-20, high=20)).astype(np.int64)
-    unlikely[found.pixel[top]] = np.floor(dice.array(count, low=0, high=127)).astype(np.int64)[owner[top]]
+    lit = np.floor(rng.array(count, low=-20, high=20)).astype(np.int64)
+    unlikely[found.pixel[top]] = np.floor(rng.array(count, low=0, high=127)).astype(np.int64)[owner[top]]
     tone[found.pixel[top]] = lit[owner[top]] + np.floor(np.clip(side, -1, 1) * np.float32(8)).astype(np.int64)
-    hue[found.pixel[top]] = np.floor(dice.bell(count) * 40).astype(np.int64)[owner[top]]
+    hue[found.pixel[top]] = np.floor(rng.bell(count) * 40).astype(np.int64)[owner[top]]
     return LeafTile(*(_doubled(values) for values in (unlikely, tone, hue)))
 
 
@@ -113,19 +113,19 @@ class Canopy:
     behind: Int16Array
     before: Int16Array
     lit: Int16Array
-    colour: Colour
+    color: Color
     spread: float
     tile: LeafTile
     twigs: FloatArray
 
-    def paint_behind(self, dice: Dice, canvas: Canvas) -> None:
+    def paint_behind(self, rng: Rng, canvas: Canvas) -> None:
         """Paint the leaves behind the branches: in the shade of the others, and bluer."""
-        red, green, blue = self.colour
-        self._paint(dice, canvas, self.behind, (red * 0.72, green * 0.76, blue * 0.78))
+        red, green, blue = self.color
+        self._paint(rng, canvas, self.behind, (red * 0.72, green * 0.76, blue * 0.78))
 
-    def paint_before(self, dice: Dice, canvas: Canvas) -> None:
+    def paint_before(self, rng: Rng, canvas: Canvas) -> None:
         """Paint the leaves before the branches."""
-        self._paint(dice, canvas, self.before, self.colour)
+        self._paint(rng, canvas, self.before, self.color)
 
     def shade(self, canvas: Canvas, strength: int) -> None:
         """Darken what lies inside the crown, by up to `strength` 64ths."""
@@ -135,11 +135,11 @@ class Canopy:
         weight >>= 6
         canvas.mix(SHADE, weight, self.rows, self.columns)
 
-    def _paint(self, dice: Dice, canvas: Canvas, mass: Int16Array, colour: Colour) -> None:
+    def _paint(self, rng: Rng, canvas: Canvas, mass: Int16Array, color: Color) -> None:
         height, width = mass.shape
         if height == 0 or width == 0:
             return
-        windows = self.tile.windows(dice, (width, height))
+        windows = self.tile.windows(rng, (width, height))
         step = max(1, BLOCK_PIXELS // width)
         for begin in range(0, height, step):  # what a block needs stays in the cache
             block = slice(begin, begin + step)
@@ -153,7 +153,7 @@ class Canopy:
             hue = self.lit[block] >> 1  # light through leaves is yellower
             hue += hues
             change, turned = np.empty_like(tone), np.empty_like(tone)
-            for plane, level, turn in zip(canvas.planes, colour, (1.0, 0.3, 0.0), strict=True):
+            for plane, level, turn in zip(canvas.planes, color, (1.0, 0.3, 0.0), strict=True):
                 np.multiply(tone, np.int16(min(round(level), 255)), out=change)
                 change >>= 6
                 if turn:
@@ -167,18 +167,18 @@ class Canopy:
                 under += change
 
 
-def leaf_kind(dice: Dice, broad: bool) -> tuple[Colour, float]:
-    """The colour of leaves in white light, and how much one differs in hue from the next; broad: those of a vine."""
-    return dice.weighted(LEAVES[:-1] if broad else LEAVES)
+def leaf_kind(rng: Rng, broad: bool) -> tuple[Color, float]:
+    """The color of leaves in white light, and how much one differs in hue from the next; broad: those of a vine."""
+    return rng.weighted(LEAVES[:-1] if broad else LEAVES)
 
 
 def canopy_around(
-    dice: Dice,
+    rng: Rng,
     canvas: Canvas,
     points: FloatArray,
     fullness: float,
     light: Daylight,
-    kind: tuple[Colour, float],
+    kind: tuple[Color, float],
     broad: bool,
 ) -> Canopy:
     """Leaves of a kind around points (M,2), at least one: single ones for a fullness of 0, a closed crown for 1.
@@ -191,12 +191,12 @@ def canopy_around(
         twigs = np.zeros((0, 2, 2))
         mass = _on_shoots(_counted(points, across, down), fullness)
     else:
-        twigs = _twigs(dice, points, canvas.scale, fullness)
+        twigs = _twigs(rng, points, canvas.scale, fullness)
         mass = _in_tufts(_counted(points, across, down), _counted(twigs[:, 1], across, down), fullness)
     # How soon a clump closes, in 64ths: never within one leaf.
     crowd = 64 if broad else int(64 + 110 * fullness)
-    behind = _clumps(dice, mass, 1.2, int(12 + 36 * fullness), crowd)
-    before = _clumps(dice, mass, 1.4, int(30 + 54 * fullness), crowd)
+    behind = _clumps(rng, mass, 1.2, int(12 + 36 * fullness), crowd)
+    before = _clumps(rng, mass, 1.4, int(30 + 54 * fullness), crowd)
     there = (behind > 0) | (before > 0)
     rows, columns = (_span(np.any(there, axis=axis), side) for axis, side in ((1, height), (0, width)))
     cells = (
@@ -205,7 +205,7 @@ def canopy_around(
     )
     size = (columns.stop - columns.start, rows.stop - rows.start)
     (red, green, blue), spread = kind
-    level = dice.uniform(0.7, 1.1) * light.level * (0.8 if light.kind == "backlit" else 1.0)
+    level = rng.uniform(0.7, 1.1) * light.level * (0.8 if light.kind == "backlit" else 1.0)
     tint = light.tint
     lit = np.clip(_lit(mass, light, 4) + _lit(before, light, 1) + 6, -30, 56)
     maps = [noise.enlarge_gently(values[cells].astype(np.int16), size) for values in (behind, before, lit)]
@@ -217,15 +217,15 @@ def canopy_around(
         maps[2],
         (red * level * tint[0], green * level * tint[1], blue * level * tint[2]),
         spread,
-        _leaf_tile_for(dice, canvas.scale, broad),
+        _leaf_tile_for(rng, canvas.scale, broad),
         twigs,
     )
 
 
-def _clumps(dice: Dice, mass: noise.Int32Array, strength: float, gap: int, crowd: int) -> noise.Int32Array:
+def _clumps(rng: Rng, mass: noise.Int32Array, strength: float, gap: int, crowd: int) -> noise.Int32Array:
     """A crown broken into clumps: closed where noise (of a strength) adds to the mass, open where that is below gap."""
     size = (mass.shape[1], mass.shape[0])
-    clump = noise.window(noise.mottle(), dice, size).astype(np.int32) + (noise.window(noise.rough(), dice, size) >> 1)
+    clump = noise.window(noise.mottle(), rng, size).astype(np.int32) + (noise.window(noise.rough(), rng, size) >> 1)
     dense: noise.Int32Array = mass + ((clump * np.minimum(mass, 80) * round(64 * strength)) >> 12) - gap
     np.clip((dense * crowd) >> 6, 0, FULL_MASS, out=dense)
     return dense
@@ -242,11 +242,11 @@ def _lit(mass: noise.Int32Array, light: Daylight, reach: int) -> noise.Int32Arra
     return lit
 
 
-def _leaf_tile_for(dice: Dice, scale: float, broad: bool) -> LeafTile:
-    """Leaves of a size that fits the picture: one of a few, because making a tile takes a while."""
+def _leaf_tile_for(rng: Rng, scale: float, broad: bool) -> LeafTile:
+    """Leaves of a size that fits the image: one of a few, because making a tile takes a while."""
     if broad:
-        return leaf_tile(max(1, round(dice.choice((4, 7)) * min(scale, 1.0))), True)
-    return leaf_tile(min(3, max(1, round(dice.uniform(0.5, 2.8) * scale))))
+        return leaf_tile(max(1, round(rng.choice((4, 7)) * min(scale, 1.0))), True)
+    return leaf_tile(min(3, max(1, round(rng.uniform(0.5, 2.8) * scale))))
 
 
 def _counted(points: FloatArray, across: int, down: int) -> noise.Int32Array:
@@ -262,14 +262,14 @@ def _on_shoots(count: noise.Int32Array, fullness: float) -> noise.Int32Array:
     return np.minimum(near * int(110 + 110 * fullness) // 720, 80 + int(30 * fullness))
 
 
-def _twigs(dice: Dice, points: FloatArray, scale: float, fullness: float) -> FloatArray:
+def _twigs(rng: Rng, points: FloatArray, scale: float, fullness: float) -> FloatArray:
     """(K,2,2) twigs too fine for a skeleton, from some of the points to any distance off them, rather up than down.
 
     Their ends carry the leaves of a tree: were these on the points, each limb would wear a sleeve.
     """
     number = max(1, int(len(points) * (0.35 + 0.95 * fullness)))
-    start = points[(dice.array(number) * len(points)).astype(np.intp)]
-    off = np.clip(dice.bell(number, 2) - (0.0, 0.35), -1.8, 1.8) * ((5 + 17 * fullness) * scale)
+    start = points[(rng.array(number) * len(points)).astype(np.intp)]
+    off = np.clip(rng.bell(number, 2) - (0.0, 0.35), -1.8, 1.8) * ((5 + 17 * fullness) * scale)
     return snapped(np.stack([start, start + off], axis=1))
 
 
@@ -297,7 +297,7 @@ def _between(count: noise.Int32Array) -> noise.Int32Array:
 
 
 def _span(there: NDArray[np.bool_], side: int) -> slice:
-    """The px from the first to the last cell that has something and one more either way, inside a picture.
+    """The px from the first to the last cell that has something and one more either way, inside an image.
 
     The first cell where none has.
     """

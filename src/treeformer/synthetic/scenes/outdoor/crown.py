@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from treeformer._util.arrays import FloatArray
 from treeformer.synthetic.painting import noise
-from treeformer.synthetic.painting.canvas import Canvas, Colour
+from treeformer.synthetic.painting.canvas import Canvas, Color
 from treeformer.synthetic.painting.raster import Int16Array
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 
 CELLS = 64  # of the coarse grid, both ways
 EDGE = 100  # the mass at which leaves thin out to single ones
 BARE = 120  # below 0: so far from any branch that no leaf is seen
 # Leaves let light through: what is bright is yellower, what is dark is bluer.
-LEAF_CONTRAST: Colour = (0.95, 0.85, 0.55)
-LEAF_COLOURS: tuple[tuple[Colour, float], ...] = (
+LEAF_CONTRAST: Color = (0.95, 0.85, 0.55)
+LEAF_COLORS: tuple[tuple[Color, float], ...] = (
     ((66, 92, 36), 4.0),
     ((84, 104, 40), 3.0),
     ((48, 74, 44), 2.0),
@@ -46,13 +46,13 @@ class Crown:
     columns: slice
     mass: Int16Array
     shade: Int16Array
-    colour: Colour
+    color: Color
     tile: noise.Int8Array
     coarseness: int
 
-    def paint(self, dice: Dice, canvas: Canvas, thinner: int, light: float) -> None:
+    def paint(self, rng: Rng, canvas: Canvas, thinner: int, light: float) -> None:
         """Paint the leaves, `thinner` than the crown is, in more or less light; other leaves each time."""
-        leaf: Int16Array = noise.window(self.tile, dice, canvas.size)[self.rows, self.columns].astype(np.int16)
+        leaf: Int16Array = noise.window(self.tile, rng, canvas.size)[self.rows, self.columns].astype(np.int16)
         weight = leaf * np.int16(self.coarseness)
         weight >>= 5
         weight += self.mass
@@ -61,8 +61,8 @@ class Crown:
         np.clip(weight, np.int16(0), np.int16(64), out=weight)
         leaf += self.shade
         np.clip(leaf, np.int16(-70), np.int16(120), out=leaf)
-        colour = (self.colour[0] * light, self.colour[1] * light, self.colour[2] * light)
-        canvas.mix(colour, weight, self.rows, self.columns, texture=leaf, contrast=LEAF_CONTRAST)
+        color = (self.color[0] * light, self.color[1] * light, self.color[2] * light)
+        canvas.mix(color, weight, self.rows, self.columns, texture=leaf, contrast=LEAF_CONTRAST)
 
     def cast_shade(self, canvas: Canvas, strength: int) -> None:
         """Darken what lies inside the crown, by up to `strength` 64ths."""
@@ -71,20 +71,20 @@ class Crown:
         canvas.mix((10, 14, 8), weight, self.rows, self.columns)
 
 
-def crown_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: float) -> Crown:
+def crown_around(rng: Rng, canvas: Canvas, points: FloatArray, fullness: float) -> Crown:
     """Leaves around points (M,2), at least one: single ones and tufts for a fullness of 0, a closed crown for 1."""
-    mass = _density(dice, canvas, points, fullness)
-    clump = noise.window(noise.mottle(), dice, (CELLS, CELLS)).astype(np.int32)
-    mass = np.where(mass < 25, -BARE, mass + ((clump * np.minimum(mass, 80) * dice.whole(10, 56)) >> 11))
+    mass = _density(rng, canvas, points, fullness)
+    clump = noise.window(noise.mottle(), rng, (CELLS, CELLS)).astype(np.int32)
+    mass = np.where(mass < 25, -BARE, mass + ((clump * np.minimum(mass, 80) * rng.whole(10, 56)) >> 11))
     # Where the mass grows towards the ground, a clump begins that catches the light from above; and from one side.
-    sideways, steepness = dice.whole(-12, 12), dice.whole(6, 20)
+    sideways, steepness = rng.whole(-12, 12), rng.whole(6, 20)
     lit = np.zeros_like(mass)
     lit[1:-1] += (mass[2:] - mass[:-2]) * steepness
     lit[:, 1:-1] += (mass[:, 2:] - mass[:, :-2]) * sideways
     shade = np.clip(lit >> 5, -50, 60)
-    if dice.chance(0.3):  # light from behind: bright where the crown is thin
+    if rng.chance(0.3):  # light from behind: bright where the crown is thin
         shade = (shade >> 1) + np.clip(130 - mass, -25, 45)
-    coarseness = dice.whole(20, 56)
+    coarseness = rng.whole(20, 56)
     leafy = mass > 0
     cells = [_span(np.any(leafy, axis=axis)) for axis in (1, 0)]
     sides = (canvas.size[1], canvas.size[0])
@@ -92,27 +92,27 @@ def crown_around(dice: Dice, canvas: Canvas, points: FloatArray, fullness: float
         slice(c.start * side // CELLS, -(-c.stop * side // CELLS)) for c, side in zip(cells, sides, strict=True)
     )
     size = (columns.stop - columns.start, rows.stop - rows.start)
-    level, hue = dice.uniform(0.55, 1.3), dice.uniform(-8, 8)
-    red, green, blue = dice.weighted(LEAF_COLOURS)
+    level, hue = rng.uniform(0.55, 1.3), rng.uniform(-8, 8)
+    red, green, blue = rng.weighted(LEAF_COLORS)
     return Crown(
         rows,
         columns,
         noise.enlarge_gently(mass[cells[0], cells[1]].astype(np.int16), size),
         noise.enlarge_gently(shade[cells[0], cells[1]].astype(np.int16), size),
         ((red + hue) * level, green * level, (blue - hue / 2) * level),
-        dice.weighted(((noise.foliage, 0.65), (noise.leaves, 0.35)))(),
+        rng.weighted(((noise.foliage, 0.65), (noise.leaves, 0.35)))(),
         coarseness,
     )
 
 
-def _density(dice: Dice, canvas: Canvas, points: FloatArray, fullness: float) -> noise.Int32Array:
+def _density(rng: Rng, canvas: Canvas, points: FloatArray, fullness: float) -> noise.Int32Array:
     """(CELLS, CELLS) how dense leaves are around points, 0 to about 200."""
     half = CELLS // 2
     if fullness < 0.5:  # on some branches only
-        points = points[dice.array(len(points)) < 0.25 + fullness]
+        points = points[rng.array(len(points)) < 0.25 + fullness]
     place = np.clip((points * (half / np.asarray(canvas.size))).astype(np.intp), 0, half - 1)
     count = np.bincount(place[:, 1] * half + place[:, 0], minlength=half * half).reshape(half, half)
-    coarse = noise.soft(np.minimum(count, 2).astype(np.int32) << 10, dice.whole(1, 2 + int(5 * fullness)))
+    coarse = noise.soft(np.minimum(count, 2).astype(np.int32) << 10, rng.whole(1, 2 + int(5 * fullness)))
     mass = noise.soft(coarse.repeat(2, axis=0).repeat(2, axis=1), 1)
     return np.minimum(mass * int(180 + 420 * fullness) // max(1, int(mass.max())), 108 + int(24 * fullness))
 
@@ -123,21 +123,21 @@ def _span(there: NDArray[np.bool_]) -> slice:
     return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 1)
 
 
-def woods(dice: Dice, canvas: Canvas, horizon: int, tall: float, colour: Colour, blurred: bool) -> None:
+def woods(rng: Rng, canvas: Canvas, horizon: int, tall: float, color: Color, blurred: bool) -> None:
     """Trees, bushes or a hedge along the horizon, `tall` px at most, on a quarter of the size: out of focus."""
     width, height = canvas.size
     top, bottom = max(0, int(horizon - tall * 1.15)), min(height, horizon + 2 + int(tall * 0.04))
     small_rows, small_width = max(2, (bottom - top) // 4), max(2, width // 4)
     x = (np.arange(small_width) + 0.5) / small_width
-    count = dice.whole(4, 26)
-    reach = dice.array(count, 1, low=0.015, high=dice.uniform(0.04, 0.2))
-    away = (x - dice.array(count, 1, low=-0.05, high=1.05)) / reach
-    crowns = dice.array(count, 1, low=0.35, high=1.0) * (1 - away * away * dice.uniform(0.4, 1.0))
-    skyline = np.maximum(crowns.max(axis=0), dice.choice((0.0, 0.2, dice.uniform(0.3, 0.8))))
+    count = rng.whole(4, 26)
+    reach = rng.array(count, 1, low=0.015, high=rng.uniform(0.04, 0.2))
+    away = (x - rng.array(count, 1, low=-0.05, high=1.05)) / reach
+    crowns = rng.array(count, 1, low=0.35, high=1.0) * (1 - away * away * rng.uniform(0.4, 1.0))
+    skyline = np.maximum(crowns.max(axis=0), rng.choice((0.0, 0.2, rng.uniform(0.3, 0.8))))
     up = (bottom - top) * (1 - (np.arange(small_rows) + 0.5) / small_rows)
     below = np.floor(skyline * tall - up[:, None]).astype(np.int16)  # px under the skyline
-    clump = noise.window(noise.rough(), dice, (small_width, small_rows)).astype(np.int16)
-    ragged = np.int16(dice.whole(2, 12))
+    clump = noise.window(noise.rough(), rng, (small_width, small_rows)).astype(np.int16)
+    ragged = np.int16(rng.whole(2, 12))
     below += (clump * ragged) >> 5
     edge = np.int16(12)
     cover = np.clip(below * edge + np.int16(20), np.int16(0 if blurred else -90), np.int16(64 if blurred else 120))
@@ -146,9 +146,9 @@ def woods(dice: Dice, canvas: Canvas, horizon: int, tall: float, colour: Colour,
     size, rows = (width, bottom - top), slice(top, bottom)
     weight, texture = noise.enlarge_gently(cover, size), noise.enlarge_gently(shade, size)
     if not blurred:
-        leaf = noise.window(noise.foliage(), dice, size).astype(np.int16)
+        leaf = noise.window(noise.foliage(), rng, size).astype(np.int16)
         texture += leaf >> 1
         weight += leaf >> 1
         np.clip(weight, np.int16(0), np.int16(64), out=weight)
     np.clip(texture, np.int16(-70), np.int16(120), out=texture)
-    canvas.mix(colour, weight, rows, texture=texture, contrast=LEAF_CONTRAST)
+    canvas.mix(color, weight, rows, texture=texture, contrast=LEAF_CONTRAST)

@@ -1,11 +1,11 @@
-"""The light of a day outdoors, one for a whole picture: sky, ground, bark, leaves and shadows all follow it."""
+"""The light of a day outdoors, one for a whole image: sky, ground, bark, leaves and shadows all follow it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from treeformer.synthetic.painting.canvas import Colour
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.painting.canvas import Color
+from treeformer.synthetic.rng import Rng
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,14 +13,14 @@ class Daylight:
     """Where the sun stands and how strong it is.
 
     kind: "overcast", "bright", "low sun" or "backlit". sun: how much of the light is direct, 0 to 1. towards: the
-    direction to the sun: right, down, to the viewer. ambient: the light of the sky alone. tint: colour of direct light.
+    direction to the sun: right, down, to the viewer. ambient: the light of the sky alone. tint: color of direct light.
     """
 
     kind: str
     sun: float
     towards: tuple[float, float, float]
     ambient: float
-    tint: Colour
+    tint: Color
 
     @property
     def casts_shadows(self) -> bool:
@@ -33,21 +33,21 @@ class Daylight:
         return self.ambient + self.sun * 0.5
 
 
-def draw_daylight(dice: Dice) -> Daylight:
-    """Any day of the year: mostly grey or sunny, at times a low sun, from the side or from behind."""
-    kind = dice.weighted((("overcast", 0.5), ("bright", 0.3), ("low sun", 0.12), ("backlit", 0.08)))
+def draw_daylight(rng: Rng) -> Daylight:
+    """Any day of the year: mostly gray or sunny, at times a low sun, from the side or from behind."""
+    kind = rng.weighted((("overcast", 0.5), ("bright", 0.3), ("low sun", 0.12), ("backlit", 0.08)))
     if kind == "overcast":
-        return overcast(dice)
-    side = dice.uniform(-1.0, 1.0)
+        return overcast(rng)
+    side = rng.uniform(-1.0, 1.0)
     if kind == "bright":
-        return Daylight(kind, dice.uniform(0.5, 0.85), (side * 0.8, -0.55, 0.45), 0.55, (1.05, 1.0, 0.9))
+        return Daylight(kind, rng.uniform(0.5, 0.85), (side * 0.8, -0.55, 0.45), 0.55, (1.05, 1.0, 0.9))
     if kind == "low sun":
         side = 0.85 if side > 0 else -0.85
-        return Daylight(kind, dice.uniform(0.5, 0.9), (side, -0.2, 0.4), 0.5, (1.15, 0.98, 0.74))
+        return Daylight(kind, rng.uniform(0.5, 0.9), (side, -0.2, 0.4), 0.5, (1.15, 0.98, 0.74))
     return Daylight(kind, 0.35, (side * 0.6, -0.5, -0.6), 0.5, (1.1, 1.0, 0.85))
 
 
-def overcast(dice: Dice) -> Daylight:
-    """A grey day: light from all of the sky."""
-    side = dice.uniform(-1.0, 1.0)
-    return Daylight("overcast", 0.0, (side * 0.3, -0.9, 0.3), dice.uniform(0.86, 1.02), (1.0, 1.0, 1.0))
+def overcast(rng: Rng) -> Daylight:
+    """A gray day: light from all of the sky."""
+    side = rng.uniform(-1.0, 1.0)
+    return Daylight("overcast", 0.0, (side * 0.3, -0.9, 0.3), rng.uniform(0.86, 1.02), (1.0, 1.0, 1.0))

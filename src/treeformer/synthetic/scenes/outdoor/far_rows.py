@@ -1,4 +1,4 @@
-"""Rows of trees and vines that stand behind or beside the plant of a picture: grown once a process, used many times."""
+"""Rows of trees and vines that stand behind or beside the plant of an image: grown once a process, used many times."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from treeformer._util.arrays import FloatArray
 from treeformer.synthetic.painting import noise
-from treeformer.synthetic.painting.canvas import Canvas, Colour, snapped
-from treeformer.synthetic.painting.raster import Int16Array, rasterise, strokes, union
+from treeformer.synthetic.painting.canvas import Canvas, Color, snapped
+from treeformer.synthetic.painting.raster import Int16Array, rasterize, strokes, union
 from treeformer.synthetic.plants.growth import GrownAxis
 from treeformer.synthetic.plants.trained import grow_fruit_tree, grow_trained_vine
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor.canopy import CELL_PX, leaf_tile
 
 VARIANTS = 4
@@ -47,11 +47,11 @@ class GrownStrokes:
 def grown(kind: str, variant: int) -> GrownStrokes:
     """One of the few plants of a kind that stand in rows."""
     axes: list[GrownAxis] = []
-    dice = Dice(61, variant)
+    rng = Rng(61, variant)
     if kind == "vine":
-        grow_trained_vine(dice, axes, 0, (0.0, 0.0), REACH_PX, VINE_TRUNK_PX)
+        grow_trained_vine(rng, axes, 0, (0.0, 0.0), REACH_PX, VINE_TRUNK_PX)
     else:
-        grow_fruit_tree(dice, axes, 0, (0.0, 0.0), REACH_PX, 5.5)
+        grow_fruit_tree(rng, axes, 0, (0.0, 0.0), REACH_PX, 5.5)
     starts, ends, first, last, young, points = [], [], [], [], [], []
     for axis in axes:
         kept = np.append(np.arange(0, len(axis.points) - 1, EVERY), len(axis.points) - 1)
@@ -82,18 +82,18 @@ def row_tile(kind: str, variant: int, leafy: bool, halvings: int) -> tuple[Int16
         return small[0], small[1]
     if kind == "forest":
         return _forest(variant, leafy)
-    dice = Dice(62, variant)
+    rng = Rng(62, variant)
     spacing = ROW_WIDE / (7 if kind == "vine" else 5)
     ends, radii, leaves, feet = [], [], [], []
     for number in range(int(ROW_WIDE / spacing + 0.5)):
-        plant = grown(kind, dice.whole(0, VARIANTS - 1))
+        plant = grown(kind, rng.whole(0, VARIANTS - 1))
         tall = float(-min(plant.start[:, 1].min(), plant.end[:, 1].min()))
-        scale = ROW_TALL * dice.uniform(0.78, 0.95) / tall
+        scale = ROW_TALL * rng.uniform(0.78, 0.95) / tall
         if kind == "vine":  # all arms at one height
             scale = ROW_TALL * 0.42 / plant.wire
-        foot = np.asarray((spacing * (number + dice.uniform(0.4, 0.6)), ROW_TALL - 2.0))
+        foot = np.asarray((spacing * (number + rng.uniform(0.4, 0.6)), ROW_TALL - 2.0))
         feet.append(float(foot[0]))
-        mirror = np.asarray((dice.choice((-scale, scale)), scale))
+        mirror = np.asarray((rng.choice((-scale, scale)), scale))
         ends.append(np.stack([plant.start, plant.end]) * mirror + foot)
         radii.append(np.stack([plant.start_radius, plant.end_radius]) * scale)
         leaves.append(plant.points * mirror + foot)
@@ -101,7 +101,7 @@ def row_tile(kind: str, variant: int, leafy: bool, halvings: int) -> tuple[Int16
     shift = np.repeat(np.asarray([(-ROW_WIDE, 0.0), (0.0, 0.0), (ROW_WIDE, 0.0)]), len(start), axis=0)
     start, end = (snapped(np.tile(part, (3, 1)) + shift) for part in (start, end))
     first, last = (snapped(np.maximum(np.tile(part, 3), 0.3)) for part in (first, last))
-    found = union(rasterise(strokes(start, end, first, last), (ROW_WIDE, ROW_TALL)))
+    found = union(rasterize(strokes(start, end, first, last), (ROW_WIDE, ROW_TALL)))
     cover: Int16Array = np.zeros(ROW_WIDE * ROW_TALL, dtype=np.int16)
     cover[found.pixel] = found.coverage >> 2
     cover = cover.reshape(ROW_TALL, ROW_WIDE)
@@ -132,17 +132,17 @@ def _shade_at(feet: list[float]) -> Int16Array:
 
 def _forest(variant: int, leafy: bool) -> tuple[Int16Array, Int16Array]:
     """Many rows of trees before each other, the nearer the lower and the darker: the edge of a wood."""
-    dice = Dice(63, variant)
+    rng = Rng(63, variant)
     cover: Int16Array = np.zeros((ROW_TALL, ROW_WIDE), dtype=np.int16)
     shade = np.zeros_like(cover)
     layers = 9
     for number in range(layers):
-        own, lit = row_tile("orchard", dice.whole(0, VARIANTS - 1), leafy or dice.chance(0.25), 0)
-        tall = int(ROW_TALL * dice.uniform(0.75, 1.0) * (1 - 0.55 * number / layers))
+        own, lit = row_tile("orchard", rng.whole(0, VARIANTS - 1), leafy or rng.chance(0.25), 0)
+        tall = int(ROW_TALL * rng.uniform(0.75, 1.0) * (1 - 0.55 * number / layers))
         row = np.arange(tall) * ROW_TALL // tall
-        column = (np.arange(ROW_WIDE) * (1 + number % 2) + dice.whole(0, ROW_WIDE - 1)) % ROW_WIDE
+        column = (np.arange(ROW_WIDE) * (1 + number % 2) + rng.whole(0, ROW_WIDE - 1)) % ROW_WIDE
         part = own[np.ix_(row, column)]
-        tone = lit[np.ix_(row, column)] + np.int16(dice.whole(-20, 18) - 2 * number)
+        tone = lit[np.ix_(row, column)] + np.int16(rng.whole(-20, 18) - 2 * number)
         under = slice(ROW_TALL - tall, None)
         shade[under] += ((tone - shade[under]) * part) >> 6
         cover[under] = np.maximum(cover[under], part)
@@ -167,7 +167,7 @@ def _leaf_mass(points: FloatArray) -> Int16Array:
 
 
 def paint_row(
-    dice: Dice, canvas: Canvas, kind: str, foot: float, tall: float, colour: Colour, *, leafy: bool, blur_px: float
+    rng: Rng, canvas: Canvas, kind: str, foot: float, tall: float, color: Color, *, leafy: bool, blur_px: float
 ) -> None:
     """A row of vines or trees, or a forest, its feet at `foot`, `tall` px high, out of focus by about blur_px."""
     width, height = canvas.size
@@ -179,9 +179,9 @@ def paint_row(
     halvings = 0
     while halvings < MOST_HALVINGS and tall * 2**halvings < ROW_TALL * blur_px * 0.7:
         halvings += 1
-    cover, shade = row_tile(kind, dice.whole(0, VARIANTS - 1), leafy, halvings)
+    cover, shade = row_tile(kind, rng.whole(0, VARIANTS - 1), leafy, halvings)
     high, wide = cover.shape
-    first, direction = dice.whole(0, wide - 1), dice.choice((-1, 1))
+    first, direction = rng.whole(0, wide - 1), rng.choice((-1, 1))
     column = (first + direction * np.arange(max(2, int(width * high / tall)))) % wide
     size, seen = (width, bottom - top), slice(rows.start - top, rows.stop - top)
     part = cover[:, column]
@@ -191,6 +191,6 @@ def paint_row(
     weight = noise.enlarge(part, size, seen)
     if leafy or kind == "forest":
         texture = noise.enlarge_gently(shade[:, column], size)[seen]
-        canvas.mix(colour, weight, rows, texture=texture, contrast=(0.85, 0.85, 0.8))
+        canvas.mix(color, weight, rows, texture=texture, contrast=(0.85, 0.85, 0.8))
     else:
-        canvas.mix(colour, weight, rows)
+        canvas.mix(color, weight, rows)

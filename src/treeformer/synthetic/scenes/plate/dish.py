@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from treeformer._util.arrays import FloatArray
 from treeformer.synthetic.painting import noise
-from treeformer.synthetic.painting.canvas import Canvas, Colour, Sketch, snapped
+from treeformer.synthetic.painting.canvas import Canvas, Color, Sketch, snapped
 from treeformer.synthetic.painting.raster import Int16Array
-from treeformer.synthetic.rng import Dice
+from treeformer.synthetic.rng import Rng
 
 CORNER_POINTS, SIDE_POINTS = 13, 12
 SPOT_KNOTS = 9
@@ -41,13 +41,13 @@ OUTLINE = _outline_template()
 
 @dataclass(frozen=True, slots=True)
 class Dish:
-    """An upright box with round corners around `centre`, turned and seen a little from one side.
+    """An upright box with round corners around `center`, turned and seen a little from one side.
 
     half: half its width and height, px; corner: the radius of its corners, all of the smaller half for a round dish.
     turn: the sine of the angle by which it is turned. keystone: how much wider it is below than in the middle, a share.
     """
 
-    centre: tuple[float, float]
+    center: tuple[float, float]
     half: tuple[float, float]
     corner: float
     turn: float = 0.0
@@ -59,12 +59,12 @@ class Dish:
         return self.corner >= max(self.half)
 
     def place(self, offset: FloatArray) -> FloatArray:
-        """Where points (…,2) of the dish, given from its centre, are in the picture: on the grid of 1/64 px."""
+        """Where points (…,2) of the dish, given from its center, are in the image: on the grid of 1/64 px."""
         y = offset[..., 1]
         x = offset[..., 0] * (1 + self.keystone * y / self.half[1])
         upright = math.sqrt(1 - self.turn * self.turn)
         turned = np.stack([x * upright - y * self.turn, x * self.turn + y * upright], axis=-1)
-        return snapped(turned + self.centre)
+        return snapped(turned + self.center)
 
     def inset(self, px: float) -> Dish:
         """The same dish, smaller by so many px on all sides, at most by three quarters."""
@@ -72,13 +72,13 @@ class Dish:
         return replace(self, half=half, corner=min(max(self.corner - px, 1.0), *half))
 
     def outline(self) -> FloatArray:
-        """Its closed outline (M,2) in the picture, clockwise from the left."""
+        """Its closed outline (M,2) in the image, clockwise from the left."""
         straight = (self.half[0] - self.corner, self.half[1] - self.corner)
         return self.place(OUTLINE[:, :2] * straight + OUTLINE[:, 2:] * self.corner)
 
 
 def inside_outline(outline: FloatArray, size: tuple[int, int]) -> tuple[slice, NDArray[np.bool_]]:
-    """The rows of a picture that a convex outline (M,2) crosses, and which of their pixels have their centre inside.
+    """The rows of an image that a convex outline (M,2) crosses, and which of their pixels have their center inside.
 
     The outline runs clockwise and is closed.
     """
@@ -103,107 +103,107 @@ def inside_outline(outline: FloatArray, size: tuple[int, int]) -> tuple[slice, N
     return slice(top, bottom), inside
 
 
-def paint_dish(dice: Dice, canvas: Canvas, sketch: Sketch, dish: Dish, agar: Colour, clear: float) -> Dish:
+def paint_dish(rng: Rng, canvas: Canvas, sketch: Sketch, dish: Dish, agar: Color, clear: float) -> Dish:
     """The agar in its dish, and strokes of the rim. Returns the dish without its rim.
 
     clear: how much of what is below shows through, 0 to 1.
     """
     scale = max(canvas.scale, 0.35)
-    inner = dish.inset(dice.uniform(6, 22) * scale)
+    inner = dish.inset(rng.uniform(6, 22) * scale)
     rows, inside = inside_outline(dish.outline(), canvas.size)
     if rows.stop <= rows.start:
         return inner
     size = (canvas.size[0], rows.stop - rows.start)
-    tile = dice.weighted(((noise.weave, 0.35), (noise.mottle, 0.2), (noise.clouds, 0.45)))
-    strength = dice.uniform(0.0, 0.18) if tile is noise.weave else dice.uniform(0.0, 0.05)
+    tile = rng.weighted(((noise.weave, 0.35), (noise.mottle, 0.2), (noise.clouds, 0.45)))
+    strength = rng.uniform(0.0, 0.18) if tile is noise.weave else rng.uniform(0.0, 0.05)
     solid = np.int16(round(64 * (1 - clear)))
-    texture = noise.window(tile(), dice, size)
+    texture = noise.window(tile(), rng, size)
     canvas.mix(agar, inside * solid, rows, texture=texture, contrast=(strength, strength, strength))
-    glow = _glow(dice, size)
+    glow = _glow(rng, size)
     # Plastic without agar behind it is paler or darker.
     inner_rows, held = inside_outline(inner.outline(), canvas.size)
-    plastic = np.int16(dice.whole(-6, 26))
+    plastic = np.int16(rng.whole(-6, 26))
     glow += plastic
     glow[inner_rows.start - rows.start : inner_rows.stop - rows.start] -= held * plastic
     glow *= inside
     canvas.add(glow, (0.94, 1.0, 1.08), rows)
-    _ridges(dice, sketch, dish, inner, agar, scale)
+    _ridges(rng, sketch, dish, inner, agar, scale)
     return inner
 
 
-def _glow(dice: Dice, size: tuple[int, int]) -> Int16Array:
+def _glow(rng: Rng, size: tuple[int, int]) -> Int16Array:
     """Light from below and from the sides, (height, width): brighter along some edges, and a lamp's broad shine."""
-    knots = dice.array(5, 4, low=-1.0, high=1.0) * dice.uniform(2, 16)
-    knots[-1] += dice.uniform(0, 34)
-    knots[0] += dice.uniform(20, 60) if dice.chance(0.2) else dice.uniform(-8, 22)
-    knots[:, 0] += dice.uniform(-6, 20)
-    knots[:, -1] += dice.uniform(-6, 20)
+    knots = rng.array(5, 4, low=-1.0, high=1.0) * rng.uniform(2, 16)
+    knots[-1] += rng.uniform(0, 34)
+    knots[0] += rng.uniform(20, 60) if rng.chance(0.2) else rng.uniform(-8, 22)
+    knots[:, 0] += rng.uniform(-6, 20)
+    knots[:, -1] += rng.uniform(-6, 20)
     return noise.enlarge_gently(np.floor(knots).astype(np.int16), size)
 
 
-def _ridges(dice: Dice, sketch: Sketch, dish: Dish, inner: Dish, agar: Colour, scale: float) -> None:
+def _ridges(rng: Rng, sketch: Sketch, dish: Dish, inner: Dish, agar: Color, scale: float) -> None:
     """The lines of the rim, brighter where a side faces the light, here and there with a glint."""
-    count = dice.whole(3, 6)
-    inset = np.cumsum(dice.array(count, low=0.3, high=1.0))
+    count = rng.whole(3, 6)
+    inset = np.cumsum(rng.array(count, low=0.3, high=1.0))
     inset = (inset - inset[0]) / (inset[-1] - inset[0]) * (dish.half[0] - inner.half[0])
     outlines = np.stack([dish.inset(px).outline() for px in inset.tolist()])
     step = outlines[:, 1:] - outlines[:, :-1]
     length = np.maximum(np.sqrt(step[..., 0] * step[..., 0] + step[..., 1] * step[..., 1]), 1e-6)
-    angle = dice.uniform(0, 2 * math.pi)
+    angle = rng.uniform(0, 2 * math.pi)
     facing = (step[..., 0] * math.sin(angle) - step[..., 1] * math.cos(angle)) / length
-    level = max(agar) + dice.uniform(5, 60)
-    shine = level + dice.array(count, 1, low=-50, high=35) + dice.uniform(5, 45) * facing
-    uneven = dice.bell(*facing.shape) * dice.uniform(4, 22)
-    uneven += np.where(dice.array(*facing.shape) < 0.05, dice.uniform(0, 120), 0.0)
+    level = max(agar) + rng.uniform(5, 60)
+    shine = level + rng.array(count, 1, low=-50, high=35) + rng.uniform(5, 45) * facing
+    uneven = rng.bell(*facing.shape) * rng.uniform(4, 22)
+    uneven += np.where(rng.array(*facing.shape) < 0.05, rng.uniform(0, 120), 0.0)
     for _ in range(2):  # without steps between the segments
         uneven = (np.roll(uneven, 1, axis=1) + 2 * uneven + np.roll(uneven, -1, axis=1)) / 4
     shine += uneven
-    thick = np.maximum(0.35, dice.array(count, low=0.3, high=1.5) * scale)
-    if dice.chance(0.7):  # the edge that catches most of the light
-        edge = dice.whole(0, count - 1)
-        shine[edge] += dice.uniform(25, 85)
-        thick[edge] += dice.uniform(0.2, 1.0) * scale
-    tint = (0.97, 1.0, dice.uniform(0.98, 1.08))
+    thick = np.maximum(0.35, rng.array(count, low=0.3, high=1.5) * scale)
+    if rng.chance(0.7):  # the edge that catches most of the light
+        edge = rng.whole(0, count - 1)
+        shine[edge] += rng.uniform(25, 85)
+        thick[edge] += rng.uniform(0.2, 1.0) * scale
+    tint = (0.97, 1.0, rng.uniform(0.98, 1.08))
     for outline, radius, levels in zip(outlines, thick.tolist(), shine, strict=True):
-        sketch.line(outline, radius, levels[:, None] * tint, dice.uniform(0.4, 0.95), dice.uniform(1.0, 2.2))
+        sketch.line(outline, radius, levels[:, None] * tint, rng.uniform(0.4, 0.95), rng.uniform(1.0, 2.2))
 
 
-def tape(dice: Dice, canvas: Canvas, sketch: Sketch, dish: Dish) -> None:
+def tape(rng: Rng, canvas: Canvas, sketch: Sketch, dish: Dish) -> None:
     """Strips of breathable tape that hold the lid: a pale frame over the rim, uneven, bent around the corners."""
-    half = dice.uniform(8, 16) * canvas.scale
-    level = dice.uniform(165, 215)
-    cut = max(dish.corner * 0.5, half * dice.uniform(1.0, 1.6))
+    half = rng.uniform(8, 16) * canvas.scale
+    level = rng.uniform(165, 215)
+    cut = max(dish.corner * 0.5, half * rng.uniform(1.0, 1.6))
     wide, high = dish.half[0] - half * 0.7, dish.half[1] - half * 0.7
-    paper = np.asarray((1.0, 0.99, dice.uniform(0.88, 0.98)))
+    paper = np.asarray((1.0, 0.99, rng.uniform(0.88, 0.98)))
     corners = [(-wide + cut, -high), (wide - cut, -high), (wide, -high + cut), (wide, high - cut)]
     corners += [(wide - cut, high), (-wide + cut, high), (-wide, high - cut), (-wide, -high + cut)]
     points = dish.place(np.asarray([*corners, corners[0]]))
     for number in (1, 3, 5, 7, 0, 2, 4, 6):  # the corners first
-        path = np.linspace(points[number], points[number + 1], 14) + dice.bell(14, 2) * 0.4 * canvas.scale
-        thick = half * (1 + dice.bell(14) * 0.03)
-        tone = level + dice.uniform(-12, 12) + dice.bell(13) * 4
-        sketch.line(path, thick, paper * tone[:, None], dice.uniform(0.88, 0.98), 1.5, 5.0)
+        path = np.linspace(points[number], points[number + 1], 14) + rng.bell(14, 2) * 0.4 * canvas.scale
+        thick = half * (1 + rng.bell(14) * 0.03)
+        tone = level + rng.uniform(-12, 12) + rng.bell(13) * 4
+        sketch.line(path, thick, paper * tone[:, None], rng.uniform(0.88, 0.98), 1.5, 5.0)
 
 
-def grid(dice: Dice, canvas: Canvas, sketch: Sketch, dish: Dish) -> None:
+def grid(rng: Rng, canvas: Canvas, sketch: Sketch, dish: Dish) -> None:
     """The lines that are moulded into the bottom of some dishes."""
-    spacing = dish.half[0] * 2 / dice.whole(6, 13)
-    level, opacity = dice.choice((30.0, 190.0, 230.0)), dice.uniform(0.1, 0.4)
+    spacing = dish.half[0] * 2 / rng.whole(6, 13)
+    level, opacity = rng.choice((30.0, 190.0, 230.0)), rng.uniform(0.1, 0.4)
     wide, high = dish.half
     for half, other, upright in ((wide, high, True), (high, wide, False)):
-        across = np.arange(-half + spacing * dice.uniform(0.3, 0.9), half, spacing)
+        across = np.arange(-half + spacing * rng.uniform(0.3, 0.9), half, spacing)
         ends = np.full(len(across), other * 0.98)
         start = np.stack([across, -ends] if upright else [-ends, across], axis=1)
         end = np.stack([across, ends] if upright else [ends, across], axis=1)
         sketch.add(dish.place(start), dish.place(end), 0.45, 0.45, level, opacity)
 
 
-def shine(dice: Dice, canvas: Canvas, dish: Dish) -> None:
+def shine(rng: Rng, canvas: Canvas, dish: Dish) -> None:
     """A lamp or a window mirrored in the lid: a pale spot, uneven and without an edge, before all that is in it."""
     width, height = canvas.size
-    x = dish.centre[0] + dish.half[0] * dice.uniform(-0.8, 0.8)
-    y = dish.centre[1] + dish.half[1] * dice.uniform(-0.8, 0.5)
-    across, down = dish.half[0] * dice.uniform(0.15, 0.6), dish.half[1] * dice.uniform(0.12, 0.5)
+    x = dish.center[0] + dish.half[0] * rng.uniform(-0.8, 0.8)
+    y = dish.center[1] + dish.half[1] * rng.uniform(-0.8, 0.5)
+    across, down = dish.half[0] * rng.uniform(0.15, 0.6), dish.half[1] * rng.uniform(0.12, 0.5)
     columns, rows = (
         slice(*(min(max(round(middle + end), 0), side) for end in (-reach, reach)))
         for middle, reach, side in ((x, across, width), (y, down, height))
@@ -213,7 +213,7 @@ def shine(dice: Dice, canvas: Canvas, dish: Dish) -> None:
     place = np.linspace(-1.0, 1.0, SPOT_KNOTS)
     away = place * place
     bump = np.maximum(1 - 1.3 * (away[:, None] + away), 0.0)
-    knots = bump * bump * dice.array(SPOT_KNOTS, SPOT_KNOTS, low=0.4, high=1.0) * dice.uniform(10, 60)
+    knots = bump * bump * rng.array(SPOT_KNOTS, SPOT_KNOTS, low=0.4, high=1.0) * rng.uniform(10, 60)
     spot = noise.enlarge(np.floor(knots).astype(np.int16), (columns.stop - columns.start, rows.stop - rows.start))
     for plane in canvas.planes[:, rows, columns]:
         plane += spot
