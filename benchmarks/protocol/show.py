@@ -1,0 +1,66 @@
+"""The table of the protocol: each set with its ceiling, every model with intervals, and paired differences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from benchmarks.protocol.measure import CEILING, FOLDER, path_of, read
+from benchmarks.protocol.sets import SETS, TestSet
+
+from treeformer.metrics import differences, summarize
+
+PRECISIONS = ("int8", "float32")
+HEADER = (
+    "| set | images | ceiling | model | TOPO F1, paper's code | difference | TOPO F1, corrected | difference | exact "
+    "| median length error, absolute | total length |"
+)
+
+
+def table(models: list[str], reference: str, folder: Path = FOLDER) -> str:
+    """Return the Markdown table of all stored measurements.
+
+    Args:
+        models: labels, in the order of the rows.
+        reference: label whose rows the differences are taken against.
+        folder: of all measurements.
+
+    Returns:
+        A table with one row per set, model and precision.
+    """
+    lines = [HEADER, "| --- " * HEADER.count(" | ") + "| --- |"]
+    for test_set in SETS.values():
+        for model in models:
+            for precision in PRECISIONS:
+                path = path_of(model, precision, test_set, folder)
+                if path.exists():
+                    against = path_of(reference, precision, test_set, folder)
+                    lines.append(_row(test_set, f"{model} {precision}", path, against, folder))
+    return "\n".join(lines)
+
+
+def _row(test_set: TestSet, label: str, path: Path, against: Path, folder: Path) -> str:
+    rows = read(path)
+    figures = summarize(rows)
+    cells = [test_set.name, str(len(rows)), _ceiling(test_set, folder), label]
+    other = differences(rows, read(against)) if against.exists() and against != path else None
+    for metric in ("topo_paper_f1", "topo_f1"):
+        value = figures[metric]
+        cells.append(f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]")
+        change = other[metric] if other is not None else None
+        cells.append("" if change is None else f"{change.value:+.3f} [{change.low:+.3f}, {change.high:+.3f}]")
+    error = np.array([row["length_error"] for row in rows])
+    cells += [
+        f"{100 * figures['exact_rate'].value:.0f} %",
+        f"{100 * np.nanmedian(np.abs(error)):.1f} %",
+        f"{100 * (figures['predicted_px'].value / figures['annotated_px'].value - 1):+.1f} %",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _ceiling(test_set: TestSet, folder: Path) -> str:
+    path = path_of(CEILING, "exact", test_set, folder)
+    if not path.exists():
+        return ""
+    figures = summarize(read(path))
+    return f"{figures['topo_paper_f1'].value:.3f} / {figures['topo_f1'].value:.3f}"

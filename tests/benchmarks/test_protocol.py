@@ -1,0 +1,68 @@
+"""The frozen protocol: its sets, flips and shifts, the ceiling, and the way from a measurement to the table."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from benchmarks.protocol.measure import as_sampled, measure, measure_ceiling, path_of, read
+from benchmarks.protocol.sets import SETS, varied
+from benchmarks.protocol.show import table
+
+from tests.inference.fake_engine import ColorEngine, drawn, predictor, random_tree
+from treeformer import synthetic
+from treeformer.metrics import evaluate_pair
+
+FROZEN = {
+    "drawings": ("paper:paper:test", 2000),
+    "photographs": ("paper:photo:test", 2000),
+    **{name: (f"{name}:photo:test", 200) for name in ("taproot", "seedling", "several", "vine", "orchard", "plate")},
+}
+
+
+def test_the_sets_are_frozen():
+    assert {name: (one.synthetic, one.count) for name, one in SETS.items() if one.synthetic} == FROZEN
+    real = {one.public_set: one.size for one in SETS.values() if one.name.endswith("prepared")}
+    assert real == {"osr-roots": 1024, "barley-roots": 512}
+    assert all(one.split == "test" for one in SETS.values())
+    assert len({path_of("m", "int8", one) for one in SETS.values()}) == len(SETS)
+
+
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("shift", [(0.0, 0.0), (5.0, 0.0), (-3.0, 4.0)])
+def test_image_and_skeleton_move_together(flip, shift):
+    tree = random_tree(seed=3, count=20, size=(96, 80), longest_edge=40)
+    image, moved = varied(drawn(tree), tree, flip, shift)
+    assert image.shape == (80, 96, 3)
+    inside = ((moved.nodes > 1) & (moved.nodes < (95, 79))).all(axis=1)
+    assert inside.sum() > 5
+    for x, y in moved.nodes[inside]:
+        row, column = int(y), int(x)
+        if np.allclose((x % 1, y % 1), 0.5):  # a node, not a point where an edge was cut
+            assert image[row, column, 2] != 255
+
+
+def test_the_ceiling_of_drawings_is_the_ground_truth_itself():
+    tree = synthetic.generate("paper", 5)
+    assert as_sampled(tree, 1.0, 0) == tree.with_inferred_axes
+    curved = synthetic.generate("taproot", 5)
+    sampled = as_sampled(curved, 2.0, 44)
+    assert len(sampled) != len(curved)
+    assert 0.9 < evaluate_pair(sampled, curved)["topo_f1"] <= 1.0
+
+
+def test_from_a_measurement_to_the_table(tmp_path):
+    ground_truth = synthetic.generate("paper", 120_000)
+    engine = ColorEngine(ground_truth, 512)
+    drawings = replace(SETS["drawings"], count=2)
+    path = measure(predictor(engine), "model", "int8", drawings, folder=tmp_path)
+    measure_ceiling(predictor(engine), drawings, folder=tmp_path)
+    rows = read(path)
+    assert len(rows) == 2
+    assert rows[0]["annotated_px"] == pytest.approx(ground_truth.length, abs=0.1)
+    lines = table(["model"], "model", tmp_path).splitlines()
+    assert len(lines) == 3
+    # The score of the paper's code is just below 1 for some identical graphs.
+    assert re.match(r"\| drawings \| 2 \| (0\.99\d|1\.000) / 1\.000 \| model int8 \|", lines[2])
