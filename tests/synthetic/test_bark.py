@@ -1,4 +1,4 @@
-"""Wood: on the skeleton, in contrast with what is behind it, and lit from the sun's side."""
+"""Wood lies on the skeleton, contrasts with its background and is lit from the side of the sun."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treeformer.synthetic.painting.material import Backdrop, plant_strokes
 from treeformer.synthetic.painting.raster import rasterize_layers
 from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor import bark
-from treeformer.synthetic.scenes.outdoor.daylight import Daylight, draw_daylight
+from treeformer.synthetic.scenes.outdoor.daylight import Daylight, choose_daylight
 
 GRAY = Daylight("overcast", 0.0, (0.0, -1.0, 0.0), 1.0, (1.0, 1.0, 1.0))
 FLAT = bark.Wood((200, 200, 200), (200, 200, 200), noise.rough(), 0.0, 0.0, (0, 0, 0))
@@ -42,36 +42,36 @@ def painted(skeleton: Skeleton, wood: bark.Wood, light: Daylight, seed: int = 1)
 
 @pytest.mark.parametrize("radius", [0.6, 1.0, 3.0, 8.0])
 @pytest.mark.parametrize("step", [(0.0, -8.0), (3.0, -7.5)])
-def test_wood_lies_on_the_ground_truth(radius: float, step: tuple[float, float]) -> None:
-    """Row by row the wood's center of mass is on the skeleton; a ragged outline strays, but to no side."""
+def test_wood_is_centered_on_the_skeleton(radius: float, step: tuple[float, float]) -> None:
+    """The center of mass of the wood in each row is on the skeleton; the ragged outline is unbiased."""
     skeleton = trunk(radius, step)
     offsets = []
     for seed in range(6):
         ink = painted(skeleton, FLAT, GRAY, seed) > 0
         for row in range(80, 200):
-            there = np.flatnonzero(ink[row]) + 0.5
+            columns = np.flatnonzero(ink[row]) + 0.5
             t = (row + 0.5 - 230) / step[1]
-            offsets.append(there.mean() - (128 + t * step[0]))
+            offsets.append(columns.mean() - (128 + t * step[0]))
     assert abs(np.mean(offsets)) < 0.15
     assert np.max(np.abs(offsets)) < 0.6 + 0.2 * radius
 
 
-def test_width_is_the_radius_on_the_average() -> None:
+def test_mean_width_matches_the_radius() -> None:
     widths = [(painted(trunk(8.0), FLAT, GRAY, seed)[60:160] > 0).sum(axis=1) for seed in range(8)]
     assert np.mean(widths) == pytest.approx(16.5, abs=1.0)
     assert np.std(widths) > 0.4  # ragged
     foot = (painted(trunk(8.0), FLAT, GRAY)[222:229] > 0).sum(axis=1)
-    assert foot.mean() > 18  # wider where it leaves the ground
-    assert not painted(trunk(8.0), FLAT, GRAY)[236:].any()  # and nothing below it
+    assert foot.mean() > 18  # wider at the ground
+    assert not painted(trunk(8.0), FLAT, GRAY)[236:].any()  # nothing below the ground
 
 
-def test_thin_wood_is_drawn_as_it_is() -> None:
+def test_thin_wood_is_not_widened() -> None:
     skeleton = trunk(1.0)
     drawn, plain = bark.wood_strokes(skeleton)[0], plant_strokes(skeleton)
     assert np.array_equal(drawn.start_radius[3:], plain.start_radius[3:])
 
 
-def test_the_side_of_the_sun_is_lighter() -> None:
+def test_wood_is_lighter_on_the_side_of_the_sun() -> None:
     for side in (-1.0, 1.0):
         light = Daylight("bright", 0.8, (side * 0.9, -0.3, 0.2), 0.4, (1.0, 1.0, 1.0))
         levels = painted(trunk(8.0), FLAT, light)[100:180]
@@ -79,16 +79,16 @@ def test_the_side_of_the_sun_is_lighter() -> None:
         assert (left > right) == (side < 0)
 
 
-def test_thin_wood_stands_out_from_what_is_behind_it() -> None:
+def test_thin_wood_contrasts_with_its_background() -> None:
     for seed in range(300):
         rng = Rng(seed)
-        light, level = draw_daylight(rng), rng.uniform(0, 255)
-        wood = bark.wood_of(rng, "vine" if seed % 2 else "orchard", Backdrop((level,) * 3, 0.0, 1.0), light)
-        own = sum(wood.young) / 3 * (light.ambient + 0.4 * light.sun)
-        assert abs(own - level) > bark.SMALLEST_CONTRAST - 0.5
+        light, level = choose_daylight(rng), rng.uniform(0, 255)
+        wood = bark.choose_wood(rng, "vine" if seed % 2 else "orchard", Backdrop((level,) * 3, 0.0, 1.0), light)
+        wood_level = sum(wood.young) / 3 * (light.ambient + 0.4 * light.sun)
+        assert abs(wood_level - level) > bark.MIN_CONTRAST - 0.5
 
 
-def test_arcs_are_sums_of_the_edges_before() -> None:
+def test_arc_starts_are_sums_of_previous_edge_lengths() -> None:
     for skeleton in (generate("vine", 3), generate("orchard", 3)):
         arc = bark.arc_starts(skeleton, len(skeleton.edges))
         for number, axis in enumerate(skeleton.axes):
@@ -99,7 +99,7 @@ def test_arcs_are_sums_of_the_edges_before() -> None:
                 total += float(np.linalg.norm(skeleton.nodes[b] - skeleton.nodes[a]))
 
 
-def test_what_is_added_stays_near_the_wood_and_short() -> None:
+def test_buds_twigs_and_bark_strips_are_short_and_near_the_wood() -> None:
     skeleton = generate("orchard", 5)
     for add, longest in ((bark.buds, 6.0), (bark.brushwood, 16.0)):
         sketch = Sketch()
@@ -113,7 +113,7 @@ def test_what_is_added_stays_near_the_wood_and_short() -> None:
     assert np.abs(sketch.strokes().start[:, 0] - 128).max() < 8
 
 
-def test_nothing_is_added_to_nothing() -> None:
+def test_nothing_is_added_to_a_skeleton_without_edges() -> None:
     for skeleton in (Skeleton([], []), Skeleton([(5, 5)], [])):
         sketch = Sketch()
         bark.buds(Rng(1), skeleton, sketch, (9, 9, 9), 1.0)
@@ -123,7 +123,7 @@ def test_nothing_is_added_to_nothing() -> None:
 
 
 @pytest.mark.parametrize("tile", [bark.fissures, bark.strips, bark.rings])
-def test_bark_is_a_tile_as_any_other(tile: noise.Tile) -> None:
+def test_bark_tiles_have_the_common_shape_and_spread(tile: noise.Tile) -> None:
     values = tile()
     assert values.shape == (2, 2 * noise.TILE, 2 * noise.TILE)
     assert 25 < float(values.std()) < 34

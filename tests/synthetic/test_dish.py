@@ -1,4 +1,4 @@
-"""The dish: its outline, what is inside of it, and that nothing is painted beyond."""
+"""The outline of a dish, the pixels inside it, and no paint outside it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_inside_is_where_a_slow_walk_around_says_so(shape: Dish) -> None:
+def test_inside_matches_a_test_against_every_side(shape: Dish) -> None:
     size = (100, 80)
     outline = shape.outline()
     rows, inside = inside_outline(outline, size)
@@ -31,7 +31,7 @@ def test_inside_is_where_a_slow_walk_around_says_so(shape: Dish) -> None:
     whole[rows] = inside
     for y in range(0, 80, 3):
         for x in range(0, 100, 3):
-            # Inside of a convex outline that runs clockwise, every side has the point on its right.
+            # A point inside a convex clockwise outline lies on the right of every side.
             nearest = min(
                 ((b[0] - a[0]) * (y + 0.5 - a[1]) - (b[1] - a[1]) * (x + 0.5 - a[0])) / math.dist(a, b)
                 for a, b in pairwise(outline.tolist())
@@ -41,7 +41,7 @@ def test_inside_is_where_a_slow_walk_around_says_so(shape: Dish) -> None:
                 assert whole[y, x] == (nearest > 0)
 
 
-def test_a_dish_beyond_the_image_has_no_inside() -> None:
+def test_a_dish_outside_the_image_has_no_inside() -> None:
     rows, inside = inside_outline(Dish((50.0, -200.0), (40.0, 30.0), 8.0).outline(), (100, 80))
     assert rows.start == rows.stop
     assert inside.shape == (0, 100)
@@ -72,12 +72,12 @@ def test_agar_stays_in_its_dish(shape: Dish) -> None:
         assert (canvas.planes[:, outside] == 7).all()
         assert (canvas.planes[:, ~outside] > 20).mean() > 0.9
         assert inner.half < shape.half
-        sketch.draw(canvas)  # the rim, half a line wide beyond the outline
-        far = inside_outline(
+        sketch.draw(canvas)  # the rim extends half a line beyond the outline
+        enlarged = inside_outline(
             Dish(shape.center, (shape.half[0] + 4, shape.half[1] + 4), shape.corner + 4, shape.turn).outline(),
             (100, 80),
         )
-        outside[far[0]] &= ~far[1]
+        outside[enlarged[0]] &= ~enlarged[1]
         assert (canvas.planes[:, outside] == 7).all()
 
 
@@ -90,7 +90,7 @@ def test_a_shine_only_adds_light_and_fades_out() -> None:
         assert canvas.planes.max() <= 115
         brighter += bool((canvas.planes > 55).any())
         steps = np.abs(np.diff(canvas.planes[0], axis=1)).max()
-        assert steps <= 24  # without an edge
+        assert steps <= 24  # no visible edge
     assert brighter > 20
 
 

@@ -1,4 +1,4 @@
-"""The ground: below the horizon only, finer far away, and dark where a trunk stands."""
+"""The ground lies below the horizon, is finer in the distance and dark at the foot of a trunk."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from treeformer.synthetic.painting.material import plant_strokes
 from treeformer.synthetic.painting.raster import rasterize_layers
 from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor import ground
-from treeformer.synthetic.scenes.outdoor.daylight import Daylight, draw_daylight
+from treeformer.synthetic.scenes.outdoor.daylight import Daylight, choose_daylight
 
 
 @pytest.mark.parametrize("tile", [ground.turf, ground.litter])
-def test_ground_is_finer_far_away_and_repeats_sideways(tile: noise.Tile) -> None:
-    both = tile()
-    assert both.shape == (2, ground.ROWS, 2 * noise.TILE)
-    one = both[0, :, : noise.TILE].astype(np.float64)
-    assert np.array_equal(both[1, :, : noise.TILE], one[:, ::-1])
-    assert np.array_equal(both[0, :, : noise.TILE], both[0, :, noise.TILE :])
-    seam = np.abs(one[:, 0] - one[:, -1]).mean()
-    assert seam < 1.5 * np.abs(np.diff(one, axis=1)).mean() + 1
+def test_ground_is_finer_in_the_distance_and_periodic_sideways(tile: noise.Tile) -> None:
+    planes = tile()
+    assert planes.shape == (2, ground.ROWS, 2 * noise.TILE)
+    plane = planes[0, :, : noise.TILE].astype(np.float64)
+    assert np.array_equal(planes[1, :, : noise.TILE], plane[:, ::-1])
+    assert np.array_equal(planes[0, :, : noise.TILE], planes[0, :, noise.TILE :])
+    seam = np.abs(plane[:, 0] - plane[:, -1]).mean()
+    assert seam < 1.5 * np.abs(np.diff(plane, axis=1)).mean() + 1
 
-    def likeness(rows: slice) -> float:  # of a pixel and the one two below it
-        part = one[rows]
+    def correlation(rows: slice) -> float:  # of each pixel with the one two rows below
+        part = plane[rows]
         return float(np.corrcoef(part[:-2].ravel(), part[2:].ravel())[0, 1])
 
-    assert likeness(slice(10, 60)) < likeness(slice(300, 400))
+    assert correlation(slice(10, 60)) < correlation(slice(300, 400))
 
 
 @pytest.mark.parametrize("size", [(120, 90), (700, 1100)])
-def test_ground_fills_what_is_below_the_horizon(size: tuple[int, int]) -> None:
+def test_ground_fills_the_rows_below_the_horizon(size: tuple[int, int]) -> None:
     for seed in range(6):
         canvas = Canvas(size, (-999, -999, -999))
-        ground.paint_ground(Rng(seed), canvas, size[1] // 3, draw_daylight(Rng(seed)), grassy=0.5)
+        ground.paint_ground(Rng(seed), canvas, size[1] // 3, choose_daylight(Rng(seed)), grassy=0.5)
         assert (canvas.planes[:, : size[1] // 3] == -999).all()
         assert canvas.planes[:, size[1] // 3 :].min() > -200
-        ground.paint_ground(Rng(seed), canvas, size[1], draw_daylight(Rng(seed)), grassy=0.5)  # none to be seen
+        ground.paint_ground(Rng(seed), canvas, size[1], choose_daylight(Rng(seed)), grassy=0.5)  # no visible ground
 
 
-def test_strip_lies_along_the_feet() -> None:
+def test_strip_is_near_the_feet() -> None:
     for foot in (80.0, 2.0, 119.0):
         canvas = Canvas((100, 120), (250, 250, 250))
-        ground.paint_strip(Rng(1), canvas, foot, draw_daylight(Rng(1)))
+        ground.paint_strip(Rng(1), canvas, foot, choose_daylight(Rng(1)))
         changed = np.flatnonzero((canvas.planes != 250).any(axis=(0, 2)))
         assert len(changed) == 0 or np.abs(changed - foot).max() < 30
 
@@ -61,13 +61,13 @@ def test_shadow_falls_away_from_the_sun_and_on_the_ground(side: float) -> None:
     assert dark[:, 0].min() > 120
     assert (np.mean(dark[:, 1]) < 100) == (side > 0)
     assert canvas.planes.min() > 90  # never black
-    nothing = rasterize_layers([plant_strokes(Skeleton([], []))], (200, 200))[0]
+    empty_layer = rasterize_layers([plant_strokes(Skeleton([], []))], (200, 200))[0]
     before = canvas.planes.copy()
-    ground.cast_shadow(Rng(1), canvas, nothing, np.asarray((100.0, 160.0)), 120, light, False)
+    ground.cast_shadow(Rng(1), canvas, empty_layer, np.asarray((100.0, 160.0)), 120, light, False)
     assert np.array_equal(canvas.planes, before)
 
 
-def test_leaves_widen_a_shadow_without_any_hard_edge() -> None:
+def test_leaves_widen_a_shadow_without_a_hard_edge() -> None:
     light = Daylight("bright", 0.8, (0.8, -0.5, 0.4), 0.5, (1.0, 1.0, 1.0))
     skeleton = Skeleton([(100, 160), (100, 40)], [(0, 1)], root=0, radius=[2, 2], image_size=(200, 200))
     layer = rasterize_layers([plant_strokes(skeleton)], (200, 200))[0]
@@ -80,14 +80,14 @@ def test_leaves_widen_a_shadow_without_any_hard_edge() -> None:
     assert dark[0] < dark[1]
 
 
-def test_foot_is_dark_close_by_only() -> None:
+def test_foot_is_dark_only_nearby() -> None:
     canvas = Canvas((200, 200), (200, 200, 200))
     ground.darken_foot(canvas, np.asarray((90.0, 150.0)), 5.0, 40)
     row, column = np.nonzero(canvas.planes[0] < 200)
     assert np.abs(column - 90).max() < 30
     assert np.abs(row - 150).max() < 12
     assert canvas.planes[0, 151, 90] < 110
-    ground.darken_foot(canvas, np.asarray((-500.0, 150.0)), 5.0, 40)  # outside: nothing
+    ground.darken_foot(canvas, np.asarray((-500.0, 150.0)), 5.0, 40)  # outside the image: no effect
 
 
 def test_grass_has_the_colors_of_the_ground() -> None:

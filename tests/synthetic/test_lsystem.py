@@ -1,4 +1,4 @@
-"""The paper's grammar: what the paper and its supplement state of it."""
+"""The paper's grammar: properties that the paper and its supplement state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def trees() -> list[Skeleton]:
 def test_worked_example_of_the_paper() -> None:
     start = lsystem.parse("F0[+A0]F0[-A0]A0")
     result = lsystem.rewrite(start, lambda: "F[-A]", 1)
-    assert lsystem.written(result) == "F0[+F1[-A1]]F0[-F1[-A1]]F1[-A1]"
+    assert lsystem.to_text(result) == "F0[+F1[-A1]]F0[-F1[-A1]]F1[-A1]"
 
 
 def test_three_initial_structures_and_eight_rules() -> None:
@@ -38,24 +38,24 @@ def test_three_initial_structures_and_eight_rules() -> None:
     for text in lsystem.INITIAL_STRUCTURES + lsystem.LEAF_RULES:
         assert re.fullmatch(r"[FA+\-\[\]]+", text)
         assert text.count("[") == text.count("]") > 0
-        # Every side branch turns exactly once, and leaves are last in theirs.
+        # Every side branch turns exactly once and ends with its leaf.
         assert all(re.fullmatch(r"[+-]A", branch) for branch in re.findall(r"\[(.*?)\]", text))
 
 
 @given(st.lists(st.sampled_from(["F", "A", "+", "-", "[", "]"]), max_size=40), st.integers(0, 12))
-def test_parse_and_written_are_inverse(letters: list[str], index: int) -> None:
+def test_parse_and_to_text_are_inverse(letters: list[str], index: int) -> None:
     symbols = tuple(lsystem.Symbol(letter, index if letter in "FA" else None) for letter in letters)
-    assert lsystem.parse(lsystem.written(symbols)) == symbols
+    assert lsystem.parse(lsystem.to_text(symbols)) == symbols
     assert lsystem.parse("".join(letters), index) == symbols
 
 
-def test_parse_names_the_symbol_at_fault() -> None:
-    with pytest.raises(TreeformerError, match="no symbol 'X' \\(at 2"):
+def test_parse_reports_the_unknown_symbol() -> None:
+    with pytest.raises(TreeformerError, match="unknown symbol 'X' at position 2 of the sequence 'F0X'"):
         lsystem.parse("F0X")
 
 
-def test_sizes_spread() -> None:
-    """Median at least 40 nodes, the largest of 1,000 trees 95 to 99, none with 100 or more."""
+def test_distribution_of_sizes() -> None:
+    """The median is at least 40 nodes; the largest of 1,000 trees has 95 to 99 nodes."""
     sizes = [lsystem.node_count(lsystem.random_sequence(Rng(99, seed))) for seed in SEEDS]
     assert np.median(sizes) >= 40
     assert 95 <= max(sizes) <= 99
@@ -69,7 +69,7 @@ def test_rewriting_is_per_leaf_and_at_most_three_times(trees: list[Skeleton]) ->
         text = tree.metadata["sequence"]
         found = {int(number) for number in re.findall(r"\d+", text)}
         indices |= found
-        # Undo the last rewrite: what replaced each leaf is not everywhere the same.
+        # The last rewrite does not replace all leaves by the same text.
         last = max(found)
         replacements = {m.group() for m in re.finditer(rf"(F{last}|A{last}|[+\-\[\]](?=[^F]*[FA]{last}))+", text)}
         mixed += len(replacements) > 1
@@ -93,7 +93,7 @@ def test_turtle_keeps_lengths_and_angles_within_the_papers_limits() -> None:
                 continue
             turn = math.remainder(heading[e] - heading[edge_to[u]], 360)
             if edge_axis[e] == edge_axis[edge_to[u]]:
-                assert turn == pytest.approx(0, abs=1e-9)  # an axis goes straight on
+                assert turn == pytest.approx(0, abs=1e-9)  # an axis is straight
             else:
                 assert 10 - 1e-9 <= abs(turn) <= 35 + 1e-9
 
@@ -104,13 +104,13 @@ def test_plus_turns_left_and_minus_right() -> None:
         assert math.copysign(1, nodes[2, 0] - nodes[1, 0]) == sign
 
 
-def test_skeleton_is_the_sequence(trees: list[Skeleton]) -> None:
+def test_skeleton_matches_the_sequence(trees: list[Skeleton]) -> None:
     for tree in trees:
         sequence = lsystem.parse(tree.metadata["sequence"])
         assert tree.is_tree
         assert len(tree) == lsystem.node_count(sequence) < 100
         assert tree.root == 0
-        # Nodes come in the order of the sequence's branches, so the kept indices can be read off it.
+        # Nodes are in the order of the sequence's branches, which gives the expected indices.
         index_of_node = [0] + [symbol.rewrite for symbol in sequence if symbol.rewrite is not None]
         for axis in tree.axes:
             (function,) = axis.functions
@@ -147,7 +147,7 @@ def test_crowded_and_crossing_trees_are_kept(trees: list[Skeleton]) -> None:
     assert sum(crossings(tree) > 0 for tree in trees) > 40
 
 
-def test_splits_are_the_papers_and_share_no_seed() -> None:
+def test_splits_have_the_papers_sizes_and_share_no_seed() -> None:
     assert {name: len(seeds) for name, seeds in SPLITS.items()} == {
         "train": 100_000,
         "valid": 20_000,

@@ -1,4 +1,4 @@
-"""Far things, the trellis, the light, and the scene that puts them together."""
+"""Daylight, distant objects, the trellis, the screen and the complete outdoor scene."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from treeformer.synthetic.painting.canvas import Canvas, Sketch
 from treeformer.synthetic.painting.material import Backdrop
 from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor import far_rows, horizon, screen, trellis
-from treeformer.synthetic.scenes.outdoor.bark import wood_of
-from treeformer.synthetic.scenes.outdoor.daylight import draw_daylight
+from treeformer.synthetic.scenes.outdoor.bark import choose_wood
+from treeformer.synthetic.scenes.outdoor.daylight import choose_daylight
 from treeformer.synthetic.scenes.outdoor.scene import OutdoorScene
 
 
-def test_days_are_of_every_kind_and_suns_are_above() -> None:
-    days = [draw_daylight(Rng(seed)) for seed in range(300)]
+def test_daylight_has_every_kind_and_the_sun_is_above() -> None:
+    days = [choose_daylight(Rng(seed)) for seed in range(300)]
     assert {day.kind for day in days} == {"overcast", "bright", "low sun", "backlit"}
     for day in days:
-        assert day.towards[1] < 0
+        assert day.sun_direction[1] < 0
         assert day.casts_shadows == (day.kind != "overcast")
         assert 0.6 < day.level < 1.1
 
 
-def test_far_things_stand_on_the_horizon() -> None:
+def test_distant_objects_stand_on_the_horizon() -> None:
     for seed in range(20):
         canvas = Canvas((120, 100), (230, 230, 230))
-        light = draw_daylight(Rng(seed))
-        horizon.paint_far(Rng(seed), canvas, 60, light, (210, 215, 220), summer=seed % 2 == 0)
-        horizon.fringe(Rng(seed), canvas, 60, light)
+        light = choose_daylight(Rng(seed))
+        horizon.paint_hills_and_woods(Rng(seed), canvas, 60, light, (210, 215, 220), summer=seed % 2 == 0)
+        horizon.paint_fringe(Rng(seed), canvas, 60, light)
         assert (canvas.planes[:, 72:] == 230).all()
         assert (canvas.planes[:, :25] == 230).all()
     assert horizon.ragged_line(Rng(1), 100, 3, 0.5).min() >= 0
@@ -40,7 +40,7 @@ def test_far_things_stand_on_the_horizon() -> None:
 
 @pytest.mark.parametrize("kind", ["vine", "orchard", "forest"])
 @pytest.mark.parametrize("leafy", [False, True])
-def test_a_halved_row_is_the_mean_of_four(kind: str, leafy: bool) -> None:
+def test_a_halved_row_is_the_mean_of_four_pixels(kind: str, leafy: bool) -> None:
     whole, half = (far_rows.row_tile(kind, 1, leafy, halvings) for halvings in (0, 1))
     for large, small in zip(whole, half, strict=True):
         means = large.astype(float).reshape(small.shape[0], 2, small.shape[1], 2).mean(axis=(1, 3))
@@ -50,53 +50,53 @@ def test_a_halved_row_is_the_mean_of_four(kind: str, leafy: bool) -> None:
     assert cover.max() <= 64
     assert (cover > 32).mean() > 0.01
     if kind != "forest":
-        assert not cover[-1].any()  # feet are lost in the grass
+        assert not cover[-1].any()  # feet fade into the grass
 
 
-@pytest.mark.parametrize(("foot", "tall"), [(70.0, 40.0), (20.0, 90.0), (130.0, 60.0), (-5.0, 30.0), (50.0, 0.5)])
-def test_rows_stay_between_their_feet_and_their_tops(foot: float, tall: float) -> None:
+@pytest.mark.parametrize(("foot", "height_px"), [(70.0, 40.0), (20.0, 90.0), (130.0, 60.0), (-5.0, 30.0), (50.0, 0.5)])
+def test_rows_stay_between_their_feet_and_their_tops(foot: float, height_px: float) -> None:
     for seed in range(4):
         for kind in ("vine", "forest"):
             canvas = Canvas((90, 100), (200, 200, 200))
-            far_rows.paint_row(Rng(seed), canvas, kind, foot, tall, (40, 60, 30), leafy=seed % 2 == 0, blur_px=3.0)
+            far_rows.paint_row(Rng(seed), canvas, kind, foot, height_px, (40, 60, 30), leafy=seed % 2 == 0, blur_px=3.0)
             rows = np.flatnonzero((canvas.planes != 200).any(axis=(0, 2)))
-            assert len(rows) == 0 or (rows.min() >= foot - tall - 1 and rows.max() <= foot)
+            assert len(rows) == 0 or (rows.min() >= foot - height_px - 1 and rows.max() <= foot)
 
 
 def test_lines_of_a_trellis_meet_on_the_horizon() -> None:
-    row = trellis.Trellis(foot=90.0, wire=50.0, top=10.0, eye=60.0, turn=0.2, width=100)
-    assert row.at(50.0, 90.0) == pytest.approx(90.0)
-    assert row.at(100.0, 90.0) == pytest.approx(60 + 30 * 1.1)
-    # Far to the left, where nothing is left of the difference to the eye's height, all lines are there.
-    assert row.at(100 * (0.5 - 1 / 0.2), 90.0) == pytest.approx(60.0)
-    assert row.at(100 * (0.5 - 1 / 0.2), 10.0) == pytest.approx(60.0)
+    row = trellis.Trellis(foot=90.0, wire=50.0, top=10.0, horizon_y=60.0, turn=0.2, width=100)
+    assert row.y_at(50.0, 90.0) == pytest.approx(90.0)
+    assert row.y_at(100.0, 90.0) == pytest.approx(60 + 30 * 1.1)
+    # Far to the left, all lines along the row meet on the horizon.
+    assert row.y_at(100 * (0.5 - 1 / 0.2), 90.0) == pytest.approx(60.0)
+    assert row.y_at(100 * (0.5 - 1 / 0.2), 10.0) == pytest.approx(60.0)
 
 
 def test_the_lowest_wire_is_at_the_height_of_the_arms() -> None:
     canvas = Canvas((512, 512), (200, 200, 200))
     for seed in range(10):
         vine = generate("vine", seed)
-        row = trellis.trellis_of(Rng(seed), canvas, vine, 300.0)
+        row = trellis.fit_trellis(Rng(seed), canvas, vine, 300.0)
         arms = [vine.nodes[list(axis.nodes), 1] for axis in vine.axes if axis.label == "arm" and axis.parent == 0]
         assert min(arm.min() for arm in arms) - 1 <= row.wire <= max(arm.max() for arm in arms) + 1
         assert row.top < row.wire < row.foot
-    row = trellis.trellis_of(Rng(1), canvas, Skeleton([], [], image_size=(512, 512)), 300.0)
+    row = trellis.fit_trellis(Rng(1), canvas, Skeleton([], [], image_size=(512, 512)), 300.0)
     assert row.top < row.wire < row.foot
 
 
 def test_wires_cross_the_image_and_neighbors_stand_beside() -> None:
-    canvas, light = Canvas((400, 300), (200, 200, 200)), draw_daylight(Rng(2))
-    row = trellis.Trellis(foot=280.0, wire=200.0, top=40.0, eye=230.0, turn=0.05, width=400)
+    canvas, light = Canvas((400, 300), (200, 200, 200)), choose_daylight(Rng(2))
+    row = trellis.Trellis(foot=280.0, wire=200.0, top=40.0, horizon_y=230.0, turn=0.05, width=400)
     sketch = Sketch()
     trellis.wires(Rng(2), canvas, sketch, row, light)
     drawn = sketch.strokes()
     assert drawn.start[:, 0].min() < 0
     assert drawn.end[:, 0].max() > 400
     sketch = Sketch()
-    wood = wood_of(Rng(3), "vine", Backdrop((200, 200, 200), 0.0, 1.0), light)
-    parallel = trellis.neighbors(Rng(3), canvas, sketch, row, 200.0, 6.0, wood, 1.0)
-    assert 1 <= len(parallel) <= 2
-    for foot, points in parallel:
+    wood = choose_wood(Rng(3), "vine", Backdrop((200, 200, 200), 0.0, 1.0), light)
+    vines = trellis.neighbors(Rng(3), canvas, sketch, row, 200.0, 6.0, wood, 1.0)
+    assert 1 <= len(vines) <= 2
+    for foot, points in vines:
         assert abs(foot[0] - 200) > 80
         assert foot[1] == pytest.approx(280, abs=5)
         assert points.shape[1] == 2
@@ -106,7 +106,7 @@ def test_wires_cross_the_image_and_neighbors_stand_beside() -> None:
         assert half > 0
 
 
-def test_an_even_camera_by_the_pixel() -> None:
+def test_the_outdoor_camera_matches_a_pixelwise_reference() -> None:
     for seed in range(20):
         canvas = Canvas((40, 30))
         canvas.planes[:] = np.floor(Rng(4).array(3, 30, 40) * 280 - 10)
@@ -128,8 +128,8 @@ def test_an_even_camera_by_the_pixel() -> None:
 
 
 @pytest.mark.parametrize("kind", ["vine", "orchard"])
-def test_a_bare_plant_is_seen_nearly_everywhere(kind: str) -> None:
-    """At its nodes the image differs from the same land without the plant."""
+def test_a_bare_plant_is_visible_nearly_everywhere(kind: str) -> None:
+    """The image differs at the nodes from the same background without the plant."""
     visible = []
     for seed in range(10):
         skeleton = generate(kind, seed)
@@ -144,7 +144,7 @@ def test_a_bare_plant_is_seen_nearly_everywhere(kind: str) -> None:
 
 
 @pytest.mark.parametrize("size", [(64, 64), (570, 190), (90, 300), (1100, 700)])
-def test_land_is_painted_at_every_shape(size: tuple[int, int]) -> None:
+def test_land_is_painted_for_every_image_shape(size: tuple[int, int]) -> None:
     for seed in range(4):
         for kind in ("vine", "orchard"):
             canvas = Canvas(size, (-999, -999, -999))
@@ -164,10 +164,10 @@ def test_a_sheet_is_nearly_gray_down_to_its_hem_and_ground_is_below() -> None:
         assert canvas.planes[:, :80].max() < 290
         means = canvas.planes[:, :80].reshape(3, -1).mean(axis=1)
         assert np.ptp(means) < 0.05 * means[1]
-        assert min(means[0], means[2]) <= means[1] <= max(means[0], means[2])  # neither green nor mauve
+        assert min(means[0], means[2]) <= means[1] <= max(means[0], means[2])  # neither green nor magenta
         sheet = canvas.planes.copy()
         hem = 80 - screen.SHADE_ROWS
-        screen.paint_ground_below(Rng(seed), canvas, hem, draw_daylight(Rng(seed)), grassy=0.5)
+        screen.paint_ground_below(Rng(seed), canvas, hem, choose_daylight(Rng(seed)), grassy=0.5)
         assert np.array_equal(canvas.planes[:, :hem], sheet[:, :hem])
         assert canvas.planes.min() > -400
         assert (canvas.planes[:, hem + screen.HEM_PX + 1 :] != sheet[:, hem + screen.HEM_PX + 1 :]).mean() > 0.9

@@ -1,4 +1,4 @@
-"""The parts that paint: each fast step against its plain definition."""
+"""Painting: each optimized step compared with its plain definition."""
 
 from __future__ import annotations
 
@@ -36,37 +36,37 @@ def noisy_canvas(size: tuple[int, int] = (41, 33)) -> Canvas:
 
 @pytest.mark.parametrize("tile", TILES)
 def test_tiles_are_periodic_read_only_and_of_one_spread(tile: noise.Tile) -> None:
-    both = tile()
-    assert both.shape == (2, 2 * noise.TILE, 2 * noise.TILE)
-    assert np.array_equal(both[1, :, : noise.TILE], both[0, :, : noise.TILE][:, ::-1])
-    values = both[0]
+    with_mirror_image = tile()
+    assert with_mirror_image.shape == (2, 2 * noise.TILE, 2 * noise.TILE)
+    assert np.array_equal(with_mirror_image[1, :, : noise.TILE], with_mirror_image[0, :, : noise.TILE][:, ::-1])
+    values = with_mirror_image[0]
     assert np.array_equal(values[: noise.TILE, : noise.TILE], values[noise.TILE :, noise.TILE :])
     assert not values.flags.writeable
     assert abs(float(values.mean())) < 1.5
     assert 25 < float(values.std()) < 34
-    # No seam: the step over the edge is no larger than any other.
-    one = values[: noise.TILE, : noise.TILE].astype(np.float64)
+    # No seam: the step across the border is about as large as any other.
+    period = values[: noise.TILE, : noise.TILE].astype(np.float64)
     for axis in (0, 1):
-        seam = np.abs(np.take(one, 0, axis) - np.take(one, -1, axis)).mean()
-        assert seam < 1.5 * np.abs(np.diff(one, axis=axis)).mean() + 1
+        seam = np.abs(np.take(period, 0, axis) - np.take(period, -1, axis)).mean()
+        assert seam < 1.5 * np.abs(np.diff(period, axis=axis)).mean() + 1
 
 
 @pytest.mark.parametrize("size", [(100, 60), (512, 512), (700, 1300)])
-def test_window_has_the_size_asked_for(size: tuple[int, int]) -> None:
+def test_window_has_the_requested_size(size: tuple[int, int]) -> None:
     windows = [noise.window(noise.rough(), Rng(seed), size) for seed in range(4)]
     assert all(window.shape == (size[1], size[0]) for window in windows)
     assert not np.array_equal(windows[0], windows[1])
 
 
-def spline_weights(places: int, side: int) -> np.ndarray:
-    """(side, places) how much of each small value is in each large one: quadratic B-splines, ends repeated."""
-    weights = np.zeros((side, places))
+def spline_weights(count: int, side: int) -> np.ndarray:
+    """Return the weights (side, count) of quadratic B-splines from `count` to `side` values, with repeated ends."""
+    weights = np.zeros((side, count))
     for k in range(side):
-        at = (k + 0.5) * places / side
-        middle = min(int(at), places - 1)
+        at = (k + 0.5) * count / side
+        middle = min(int(at), count - 1)
         f = at - middle
         for offset, weight in ((-1, (1 - f) ** 2 / 2), (0, 0.5 + f * (1 - f)), (1, f**2 / 2)):
-            weights[k, min(max(middle + offset, 0), places - 1)] += weight
+            weights[k, min(max(middle + offset, 0), count - 1)] += weight
     return weights
 
 
@@ -102,7 +102,7 @@ def test_blur_is_a_convolution(times: int, sharpness: int) -> None:
     for axis in (2, 1):
         for _ in range(times):
             smooth = ndimage.convolve1d(smooth, np.asarray([1, 2, 1]) / 4, axis=axis)
-        if times == 2:  # twice is rounded in between
+        if times == 2:  # two repetitions are rounded in between
             smooth = np.floor(smooth + 0.5)
     expected = np.floor(smooth + 0.5)
     if sharpness:
@@ -110,23 +110,23 @@ def test_blur_is_a_convolution(times: int, sharpness: int) -> None:
     inside = slice(times, -times)
     assert np.array_equal(canvas.planes[:, inside, inside], expected[:, inside, inside])
     canvas.planes[:, inside, inside] = before[:, inside, inside]
-    assert np.array_equal(canvas.planes, before)  # the outermost rows and columns keep their level
+    assert np.array_equal(canvas.planes, before)  # the outermost rows and columns keep their levels
 
 
-def test_blur_leaves_a_image_too_small_for_it_alone() -> None:
+def test_blur_does_not_change_a_very_small_image() -> None:
     canvas = Canvas((3, 40), (9, 9, 9))
     optics.blur(canvas, 2)
     assert (canvas.planes == 9).all()
 
 
 @pytest.mark.parametrize("size", [(41, 33), (300, 450)])
-def test_expose_by_the_pixel(size: tuple[int, int]) -> None:
-    """The one pass over blocks of rows does what its parts say, one after the other, on the whole image."""
-    seen = set()
+def test_expose_equals_separate_steps(size: tuple[int, int]) -> None:
+    """One pass over blocks of rows gives the same result as separate steps on the whole image."""
+    combinations = set()
     for seed in range(12):
         canvas = noisy_canvas(size)
-        canvas.planes += np.int16(seed - 5)  # some levels lie beyond 0 and 255
-        camera = optics._camera(Rng(seed), canvas)
+        canvas.planes += np.int16(seed - 5)  # some levels exceed 0 to 255
+        camera = optics.random_camera(Rng(seed), canvas)
         level = np.clip(canvas.planes.astype(np.int64), 0, 255)
         if camera.fading:
             gray = (level[0] + 2 * level[1] + level[2]) >> 2
@@ -141,22 +141,22 @@ def test_expose_by_the_pixel(size: tuple[int, int]) -> None:
         expected = np.clip(level + (grain >> 6), 0, 255)
         image = optics.expose(Rng(seed), canvas)
         assert np.array_equal(image, np.moveaxis(expected, 0, -1))
-        seen.add((bool(camera.fading), camera.grain is not None, bool(camera.own_grain)))
-    assert len(seen) > 3
+        combinations.add((bool(camera.fading), camera.grain is not None, bool(camera.own_grain)))
+    assert len(combinations) > 3
 
 
-def test_light_never_runs_over() -> None:
-    """255 times the light stays a 16-bit number, and no light is below nothing."""
+def test_light_does_not_overflow() -> None:
+    """255 times the light fits into 16 bits, and the light is positive."""
     for seed in range(300):
-        canvas = Canvas((64, 64), (1, 1, 1))  # dark: exposed as long as a camera can
-        camera = optics._camera(Rng(seed), canvas)
+        canvas = Canvas((64, 64), (1, 1, 1))  # a dark canvas gets the longest exposure
+        camera = optics.random_camera(Rng(seed), canvas)
         light = camera.light_down.astype(int)[:, :, None] + camera.light_across[:, None, :]
         assert light.min() > 0
         assert light.max() * 255 < 2**16
 
 
-def test_blur_and_sharpening_move_nothing() -> None:
-    """The center of mass of a dot stays where it is through every lens."""
+def test_lens_does_not_shift_the_image() -> None:
+    """No lens moves the center of mass of a dot."""
     for seed in range(40):
         canvas = Canvas((64, 64), (20, 20, 20))
         canvas.planes[:, 30, 21] = 220
@@ -167,7 +167,7 @@ def test_blur_and_sharpening_move_nothing() -> None:
         assert (weight * column).sum() / weight.sum() == pytest.approx(21, abs=0.02)
 
 
-def test_add_and_mix_by_the_pixel() -> None:
+def test_add_and_mix_equal_their_definition() -> None:
     canvas = noisy_canvas()
     before = canvas.planes.copy()
     field = noise.window(noise.rough(), Rng(2), canvas.size)[5:20]
@@ -183,7 +183,7 @@ def test_add_and_mix_by_the_pixel() -> None:
         assert np.array_equal(canvas.planes[plane, 5:20], before[plane, 5:20] + change)
 
 
-def test_lay_by_the_pixel() -> None:
+def test_lay_equals_its_definition() -> None:
     canvas = noisy_canvas((41, 300))
     before = canvas.planes.copy()
     rows = slice(7, 290)
@@ -205,7 +205,7 @@ def test_mix_with_texture() -> None:
     assert canvas.planes[1, 0].tolist() == [25, 50, 62, 75]
 
 
-def test_depth_inside_a_round_box() -> None:
+def test_depth_inside_a_box_with_round_corners() -> None:
     box, corner = (4.0, 3.0, 40.0, 30.0), 8.0
     depth = depth_inside(box, corner, slice(0, 36), slice(0, 48))
     for row, column in np.ndindex(36, 48):
@@ -215,7 +215,7 @@ def test_depth_inside_a_round_box() -> None:
         assert depth[row, column] == pytest.approx(4 * expected, abs=1.01)
 
 
-def test_inside_keeps_to_the_image() -> None:
+def test_inside_is_clipped_to_the_image() -> None:
     assert inside((-5, 2.2, 8.6, 99), (10, 20)) == (slice(2, 20), slice(0, 9))
     rows, columns = inside((30, 30, 20, 20), (10, 10))
     assert rows.stop == rows.start
@@ -232,27 +232,27 @@ def test_later_strokes_of_a_sketch_lie_on_top() -> None:
     Sketch().draw(canvas)
 
 
-def test_wavy_line_sways_to_the_side() -> None:
+def test_wavy_line_is_displaced_sideways() -> None:
     path = wavy_line((0, 0), (10, 0), np.asarray([0.0, 2.0, 0.0]))
     assert path.tolist() == [[0, 0], [5, 2], [10, 0]]
 
 
-def test_every_sign_can_be_written() -> None:
-    for letter in clutter.SIGNS:
+def test_every_character_can_be_printed() -> None:
+    for letter in clutter.GLYPHS:
         canvas, sketch = Canvas((40, 40)), Sketch()
-        clutter.printed(sketch, letter, (8, 8), 24, (255, 255, 255))
+        clutter.print_glyph(sketch, letter, (8, 8), 24, (255, 255, 255))
         sketch.draw(canvas)
         assert (canvas.planes[0] > 128).sum() > 20
 
 
 def test_jpeg_changes_little_at_high_quality_and_more_at_low() -> None:
     image = np.moveaxis(noisy_canvas((64, 64)).planes, 0, -1).astype(np.uint8)
-    optics_input = ndimage.gaussian_filter(image, (2, 2, 0))
-    fine, coarse = (optics.jpeg(optics_input, quality).astype(int) - optics_input for quality in (95, 30))
+    smooth = ndimage.gaussian_filter(image, (2, 2, 0))
+    fine, coarse = (optics.jpeg(smooth, quality).astype(int) - smooth for quality in (95, 30))
     assert 0 < np.abs(fine).mean() < np.abs(coarse).mean() < 20
 
 
-def test_dice_are_fair_and_within_bounds() -> None:
+def test_random_draws_follow_their_distributions() -> None:
     rng = Rng(1)
     assert {rng.whole(2, 4) for _ in range(200)} == {2, 3, 4}
     assert {rng.choice("abc") for _ in range(200)} == set("abc")

@@ -1,4 +1,4 @@
-"""What holds for the skeletons of every preset, over many seeds."""
+"""Properties of the skeletons of every preset, over many seeds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from treeformer import Axis, Skeleton, TreeformerError
 from treeformer.synthetic import PRESETS, generate
 from treeformer.synthetic.plants import growth
 from treeformer.synthetic.plants.growth import STEP_PX, GrownAxis, assemble, curves
-from treeformer.synthetic.plants.plants import grow_orchard_tree, grow_seedling, grow_taproot, grow_vine
-from treeformer.synthetic.plants.trained import grow_fruit_tree, grow_trained_vine
-from treeformer.synthetic.presets import MOST_NODES, Grower
+from treeformer.synthetic.plants.orchard import grow_fruit_tree, grow_orchard_tree
+from treeformer.synthetic.plants.seedling import grow_seedling
+from treeformer.synthetic.plants.taproot import grow_taproot
+from treeformer.synthetic.plants.vine import grow_trained_vine, grow_vine
+from treeformer.synthetic.presets import MAX_NODES, Grower
 from treeformer.synthetic.rng import Rng
 
 GROWN = tuple(preset for preset in PRESETS if preset != "paper")
@@ -30,12 +32,12 @@ def grown(request: pytest.FixtureRequest) -> list[Skeleton]:
 def test_valid_forests_inside_the_frame(grown: list[Skeleton]) -> None:
     for skeleton in grown:
         assert skeleton.is_forest
-        assert 2 <= len(skeleton) <= MOST_NODES
+        assert 2 <= len(skeleton) <= MAX_NODES
         assert skeleton.image_size == (512, 512)
         assert (skeleton.nodes >= 0).all()
         assert (skeleton.nodes <= 512).all()
-        pieces = int(skeleton.piece.max()) + 1
-        assert len(skeleton.roots) == pieces == len(skeleton.plants) == len(skeleton.plant_records)
+        components = int(skeleton.component.max()) + 1
+        assert len(skeleton.roots) == components == len(skeleton.plants) == len(skeleton.plant_records)
         assert skeleton.degree.min() >= 1
         assert skeleton.radius is not None
         assert (skeleton.radius >= 0.25).all()
@@ -43,14 +45,14 @@ def test_valid_forests_inside_the_frame(grown: list[Skeleton]) -> None:
             assert skeleton.is_tree
 
 
-def test_nodes_stand_at_equal_spacing(grown: list[Skeleton]) -> None:
+def test_nodes_are_equally_spaced(grown: list[Skeleton]) -> None:
     lengths = []
     for skeleton in grown:
         branches = skeleton.branches
         for first, last in zip(branches.first.tolist(), branches.last.tolist(), strict=True):
             interval = skeleton.edge_length[branches.edges[first:last]]
             arc = interval.sum()
-            # A whole number of intervals that comes nearest to 8 px; curves make chords a little shorter than arcs.
+            # The number of intervals brings them closest to 8 px; on curves, chords are slightly shorter than arcs.
             assert abs(arc / 8 - len(interval)) < 0.65 or len(interval) == 1
             assert interval.max() - interval.min() < 0.6
             lengths.append(interval)
@@ -62,15 +64,15 @@ def test_nodes_stand_at_equal_spacing(grown: list[Skeleton]) -> None:
 @pytest.mark.parametrize(
     "grow", [grow_taproot, grow_seedling, grow_vine, grow_orchard_tree, grow_trained_vine, grow_fruit_tree]
 )
-def test_assemble_is_resample_of_the_dense_skeleton(grow: Grower, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Not 8 px: stretches of 4 or 12 px would lie exactly between two numbers of intervals.
+def test_assemble_equals_resampling_the_dense_skeleton(grow: Grower, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Not 8 px: lengths of 4 or 12 px would be exactly between two numbers of intervals.
     monkeypatch.setattr(growth, "NODE_SPACING_PX", 7.9)
     compared = 0
     for seed in range(10):
         axes: list[GrownAxis] = []
         grow(Rng(3, seed), axes, 0, (2000.0, 2000.0), 400.0, 2.0)
-        if any(len(axis.points) <= growth.SHORTEST_AXIS_STEPS for axis in axes):
-            continue  # an axis would be left out
+        if any(len(axis.points) <= growth.MIN_AXIS_STEPS for axis in axes):
+            continue  # an axis would be dropped
         compared += 1
         skeleton = assemble(axes, (4000, 4000), {})
         expected = _dense(axes).resample(7.9)
@@ -81,7 +83,7 @@ def test_assemble_is_resample_of_the_dense_skeleton(grow: Grower, monkeypatch: p
 
 
 def _dense(axes: list[GrownAxis]) -> Skeleton:
-    """All points of the axes as nodes."""
+    """Return a skeleton with all points of the axes as nodes."""
     nodes: list[np.ndarray] = []
     edges, edge_axis = [], []
     lines: list[list[int]] = []
@@ -98,7 +100,7 @@ def _dense(axes: list[GrownAxis]) -> Skeleton:
     return Skeleton(nodes, edges, root=0, axes=records, edge_axis=edge_axis)
 
 
-def test_axes_tell_order_and_parent(grown: list[Skeleton]) -> None:
+def test_axes_have_order_and_parent(grown: list[Skeleton]) -> None:
     orders = set()
     for skeleton in grown:
         assert skeleton.has_explicit_axes
@@ -116,7 +118,7 @@ def test_axes_tell_order_and_parent(grown: list[Skeleton]) -> None:
     assert {0, 1} <= orders
 
 
-def test_radii_fall_from_base_to_tip(grown: list[Skeleton]) -> None:
+def test_radii_decrease_from_base_to_tip(grown: list[Skeleton]) -> None:
     for skeleton in grown:
         assert skeleton.radius is not None
         for axis in skeleton.axes:
@@ -125,14 +127,14 @@ def test_radii_fall_from_base_to_tip(grown: list[Skeleton]) -> None:
 
 
 def test_thin_roots_are_common() -> None:
-    """At 512 px most roots are 1 to 3 px across, as in photographs of whole plates."""
+    """Most roots are 1 to 3 px wide in an image of 512 px, as in photographs of whole plates."""
     for preset in ("taproot", "seedling"):
         widths = np.concatenate([2 * np.asarray(generate(preset, seed).radius) for seed in range(100)])
         assert np.mean((widths >= 0.6) & (widths <= 3.2)) > 0.6
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_seed_is_a_skeleton(preset: str) -> None:
+def test_the_same_seed_gives_the_same_skeleton(preset: str) -> None:
     assert generate(preset, 11) == generate(preset, 11)
     assert generate(preset, 11) != generate(preset, 12)
     assert pickle.loads(pickle.dumps(generate(preset, 11))) == generate(preset, 11)
@@ -155,7 +157,7 @@ def test_several_is_a_forest_whose_plants_cross() -> None:
     forests = [generate("several", seed) for seed in range(100)]
     assert all(len(forest.plants) == forest.plant_of_node.max() + 1 for forest in forests)
     assert np.mean([len(forest.plants) >= 2 for forest in forests]) > 0.95
-    # Plants are numbered from left to right, and reach into each other's ground.
+    # Plants are numbered from left to right, and neighbors overlap.
     overlap = 0
     for forest in forests:
         base_x = forest.nodes[forest.component_root, 0][np.argsort(forest.plant_of_node[forest.component_root])]
@@ -175,10 +177,10 @@ def test_curves_have_equal_steps_and_turn_towards_the_pull() -> None:
         assert np.arctan2(step[-1, 1], step[-1, 0]) == pytest.approx(np.pi / 2, abs=0.01)
 
 
-def test_mistakes_are_one_clear_line() -> None:
-    with pytest.raises(TreeformerError, match="no preset 'bush': choose one of paper, taproot"):
+def test_invalid_arguments() -> None:
+    with pytest.raises(TreeformerError, match="unknown preset 'bush': choose one of paper, taproot"):
         generate("bush", 0)
-    with pytest.raises(TreeformerError, match="a seed is zero or more, not -1"):
+    with pytest.raises(TreeformerError, match="the seed must be zero or more, not -1"):
         generate("paper", -1)
-    with pytest.raises(TreeformerError, match="sides of 64 px or more, not 512×10"):
+    with pytest.raises(TreeformerError, match="sides of a synthetic image must be at least 64 px long, not 512×10"):
         generate("paper", 0, size=(512, 10))

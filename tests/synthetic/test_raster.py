@@ -1,4 +1,4 @@
-"""The fast rasterizer against a loop over every pixel and stroke."""
+"""The rasterizer, compared with a loop over every pixel and stroke."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SIZE = (37, 29)
 
 
 def slow_coverage(drawn: Strokes, size: tuple[int, int]) -> np.ndarray:
-    """(S, height, width) coverage from 0 to 1, by the definition."""
+    """Return the coverage (S, height, width) from 0 to 1, computed by its definition."""
     result = np.zeros((len(drawn), size[1], size[0]))
     for s in range(len(drawn)):
         (ax, ay), (bx, by) = drawn.start[s].astype(float), drawn.end[s].astype(float)
         r0, r1, soft = float(drawn.start_radius[s]), float(drawn.end_radius[s]), float(drawn.softness[s])
         length = math.hypot(bx - ax, by - ay)
         ux, uy = ((bx - ax) / length, (by - ay) / length) if length else (1.0, 0.0)
-        slant = max(abs(ux), abs(uy))  # how much a px along the longer axis is of a px along the stroke
+        slant = max(abs(ux), abs(uy))  # px along the longer axis per px along the stroke
         edge = soft * slant
         for row in range(size[1]):
             for column in range(size[0]):
@@ -60,54 +60,54 @@ stroke = st.tuples(coordinate, coordinate, coordinate, coordinate, radius, radiu
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(stroke, max_size=6))
-def test_fast_is_slow(drawn: list[tuple[float, ...]]) -> None:
+def test_rasterize_equals_the_definition(drawn: list[tuple[float, ...]]) -> None:
     values = np.asarray(drawn, dtype=np.float64).reshape(-1, 7)
-    made = strokes(values[:, :2], values[:, 2:4], values[:, 4], values[:, 5], values[:, 6])
-    found = rasterize(made, SIZE)
-    pairs = found.stroke.astype(np.int64) * SIZE[0] * SIZE[1] + found.pixel
+    all_strokes = strokes(values[:, :2], values[:, 2:4], values[:, 4], values[:, 5], values[:, 6])
+    fragments = rasterize(all_strokes, SIZE)
+    pairs = fragments.stroke.astype(np.int64) * SIZE[0] * SIZE[1] + fragments.pixel
     assert len(np.unique(pairs)) == len(pairs)
-    assert ((found.coverage > 0) & (found.coverage <= FULL)).all()
-    assert np.abs(as_image(found, len(made), SIZE) - slow_coverage(made, SIZE)).max(initial=0) < 0.006
+    assert ((fragments.coverage > 0) & (fragments.coverage <= FULL)).all()
+    assert np.abs(as_image(fragments, len(all_strokes), SIZE) - slow_coverage(all_strokes, SIZE)).max(initial=0) < 0.006
 
 
 @pytest.mark.parametrize("angle_deg", [0, 17, 45, 60, 90, 135, 200, 290])
 def test_across_along_and_radius(angle_deg: float) -> None:
     angle = math.radians(angle_deg)
     along = np.asarray((math.cos(angle), math.sin(angle)))
-    left = np.asarray((along[1], -along[0]))  # y points down: the left of "right" is up
+    left = np.asarray((along[1], -along[0]))  # y points down
     start = np.asarray((32.0, 32.0)) - 12 * along
-    found = rasterize(strokes(start, start + 24 * along, 2.0, 4.0), (64, 64))
-    center = np.stack([found.pixel % 64, found.pixel // 64], axis=1) + 0.5 - start
-    assert np.allclose(found.along, center @ along, atol=1e-3)
-    assert np.allclose(found.across, center @ left, atol=1e-3)
-    assert np.allclose(found.radius, 2 + np.clip(center @ along, 0, 24) / 12, atol=1e-3)
+    fragments = rasterize(strokes(start, start + 24 * along, 2.0, 4.0), (64, 64))
+    center = np.stack([fragments.pixel % 64, fragments.pixel // 64], axis=1) + 0.5 - start
+    assert np.allclose(fragments.along, center @ along, atol=1e-3)
+    assert np.allclose(fragments.across, center @ left, atol=1e-3)
+    assert np.allclose(fragments.radius, 2 + np.clip(center @ along, 0, 24) / 12, atol=1e-3)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 359), st.sampled_from([0.2, 0.35, 0.5, 0.7, 1.0, 2.5]), st.integers(0, 63), st.integers(0, 63))
-def test_ink_is_width_times_length_and_lies_on_the_line(degrees: int, thick: float, dx: int, dy: int) -> None:
+def test_coverage_sums_to_the_area_and_is_centered_on_the_line(degrees: int, thick: float, dx: int, dy: int) -> None:
     angle = math.radians(degrees)
     along = np.asarray((math.cos(angle), math.sin(angle)))
     ends = np.asarray((64 + dx / 64, 64 + dy / 64)) + np.outer((-40, 40), along)
     ends = np.round(ends * 64) / 64
-    found = union(rasterize(strokes(ends[0], ends[1], thick, thick), (128, 128)))
-    weight = found.coverage.astype(np.float64)
-    center = np.stack([found.pixel % 128, found.pixel // 128], axis=1) + 0.5
-    off = (weight[:, None] * center).sum(axis=0) / weight.sum() - ends.mean(axis=0)
-    # To the side a line is never more than a tenth of a pixel off; along it, the two ends of a thin one are
-    # seldom cut off alike by the pixels.
-    assert abs(off @ (-along[1], along[0])) < 0.1
-    assert np.hypot(*off) < (0.1 if thick >= 1 else 0.18)
+    fragments = union(rasterize(strokes(ends[0], ends[1], thick, thick), (128, 128)))
+    weight = fragments.coverage.astype(np.float64)
+    center = np.stack([fragments.pixel % 128, fragments.pixel // 128], axis=1) + 0.5
+    offset = (weight[:, None] * center).sum(axis=0) / weight.sum() - ends.mean(axis=0)
+    # Sideways, the error is below a tenth of a pixel. Along a thin line it can be larger, because the pixel grid cuts
+    # its two ends differently.
+    assert abs(offset @ (-along[1], along[0])) < 0.1
+    assert np.hypot(*offset) < (0.1 if thick >= 1 else 0.18)
     assert weight.sum() / FULL == pytest.approx(2 * thick * 80, rel=0.12)
 
 
 def test_union_takes_the_greatest_coverage() -> None:
-    made = strokes([(3, 5), (5, 3)], [(30, 20), (10, 28)], [2, 0.4], [0.5, 3])
-    merged = union(rasterize(made, SIZE))
+    two_strokes = strokes([(3, 5), (5, 3)], [(30, 20), (10, 28)], [2, 0.4], [0.5, 3])
+    merged = union(rasterize(two_strokes, SIZE))
     assert len(np.unique(merged.pixel)) == len(merged.pixel)
     image = np.zeros(SIZE[0] * SIZE[1])
     image[merged.pixel] = merged.coverage / FULL
-    expected = slow_coverage(made, SIZE).max(axis=0)
+    expected = slow_coverage(two_strokes, SIZE).max(axis=0)
     assert np.abs(image.reshape(SIZE[1], SIZE[0]) - expected).max() < 0.006
 
 
@@ -136,31 +136,31 @@ def test_nothing_to_draw() -> None:
     assert len(union(rasterize(strokes([], [], 1, 1), SIZE)).pixel) == 0
 
 
-def test_layers_are_what_each_set_gives_alone() -> None:
+def test_layers_equal_separate_rasterization() -> None:
     rng = Rng(11)
     sets = [
         strokes(rng.array(n, 2, high=64), rng.array(n, 2, high=64), rng.array(n, high=3), rng.array(n, high=3))
         for n in (7, 0, 12)
     ]
-    for one, layer in zip(sets, rasterize_layers(sets, (64, 64)), strict=True):
-        alone, joined = union(rasterize(one, (64, 64))), layer.union()
-        order = [np.argsort(found.pixel) for found in (alone, joined)]
+    for drawn, layer in zip(sets, rasterize_layers(sets, (64, 64)), strict=True):
+        alone, joined = union(rasterize(drawn, (64, 64))), layer.union()
+        order = [np.argsort(fragments.pixel) for fragments in (alone, joined)]
         for field in ("pixel", "coverage", "radius"):
             assert np.array_equal(getattr(alone, field)[order[0]], getattr(joined, field)[order[1]])
     assert [len(layer.chosen) > 0 for layer in rasterize_layers(sets, (64, 64))] == [True, False, True]
 
 
 @pytest.mark.parametrize("turn", [0.0, 0.3, 0.9])
-def test_a_cut_cap_is_filled_by_the_stroke_that_goes_on(turn: float) -> None:
-    """Two strokes that meet at an angle look the same when each is scanned only as far beyond the joint as needed."""
+def test_a_shortened_cap_is_filled_by_the_next_stroke(turn: float) -> None:
+    """Two strokes that meet at an angle give the same image if each is scanned only as far as needed."""
     for direction in np.linspace(0, 6.2, 13):
         joint = np.asarray((40.0, 40.0))
         start = joint - 12 * np.asarray((np.cos(direction), np.sin(direction)))
         end = joint + 12 * np.asarray((np.cos(direction + turn), np.sin(direction + turn)))
         images = []
         for cap in (1.0, [(1.0, np.sin(turn)), (np.sin(turn), 1.0)]):
-            found = union(rasterize(strokes([start, joint], [joint, end], 5.0, 5.0, cap=cap), (80, 80)))
-            cover = np.zeros(80 * 80)
-            cover[found.pixel] = found.coverage
-            images.append(cover)
+            fragments = union(rasterize(strokes([start, joint], [joint, end], 5.0, 5.0, cap=cap), (80, 80)))
+            coverage = np.zeros(80 * 80)
+            coverage[fragments.pixel] = fragments.coverage
+            images.append(coverage)
         assert np.array_equal(*images)

@@ -1,4 +1,4 @@
-"""The looks: the same everywhere, exact, and robust to any skeleton."""
+"""Rendering: reproducible on every machine, exact, and robust to any skeleton."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from treeformer.synthetic.render import SCENE_WEIGHTS, SCENES, photograph
 from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor import canopy, far_rows, ground
 
-# Changing a recipe changes these: a new hash belongs into the same change, with the reason.
+# Changing what is painted changes these hashes. Update them in the same commit and state the reason there.
 HASH_OF_100 = {
     "paper": "f62ca32ae2fab6e9",
     "photo": "363f8bf67ec43b41",
 }
 HASH_OF_TREES_AND_VINES = "f0561f99ed478a06"
 HASH_OF_PLATES = "326426e2efa6a08c"
-# The presets of the first hashes, whose seeds take turns: a new preset has a hash of its own.
+# The presets of HASH_OF_100, one after another. A new preset gets a hash of its own.
 FIRST_PRESETS = ("paper", "taproot", "seedling", "vine", "orchard", "several")
 OUTDOORS = ("vine", "orchard")
 HASH_OF_JPEG = "c5563cf1c272c5fb"
+BASE_HEIGHTS = (0.02, 0.3, 0.5, 0.7, 0.9, 0.99)
 
 
 def hash_of(preset_of_seed: dict[int, str], style: str) -> str:
@@ -49,11 +50,11 @@ def hash_of(preset_of_seed: dict[int, str], style: str) -> str:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_first_100_images_are_the_same_on_every_machine(style: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All but the JPEG step, which is another library's: it has its own test below."""
+    """Excludes the JPEG step, which depends on another library and has its own test below."""
     monkeypatch.setattr(optics, "jpeg", lambda array, quality: array)
     presets = {seed: "paper" if style == "paper" else FIRST_PRESETS[seed % 6] for seed in range(100)}
     outdoors = {seed: preset for seed, preset in presets.items() if preset in OUTDOORS}
-    # Trees and vines have a hash of their own: they may change while the others are fixed test sets.
+    # Trees and vines have a separate hash: they may change, while the others are fixed test sets.
     assert (
         hash_of({seed: preset for seed, preset in presets.items() if seed not in outdoors}, style) == HASH_OF_100[style]
     )
@@ -68,13 +69,13 @@ def test_first_plates_are_the_same_on_every_machine(monkeypatch: pytest.MonkeyPa
 
 
 def test_last_bits_of_library_functions_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other machines' sines and exponentials may differ in the last bit: here each is off by one, up or down."""
+    """The sine of another machine may differ in the last bit: simulate this for all inexact functions."""
     monkeypatch.setattr(optics, "jpeg", lambda array, quality: array)
     presets = {seed: PRESETS[seed % len(PRESETS)] for seed in range(42)} | dict.fromkeys(range(42, 60), "plate")
     expected, sine = hash_of(presets, "photo"), np.sin(1.0)
-    # These are drawn with sines.
+    # The tiles that are drawn with sines.
     tiles = (noise.fibers, noise.leaves, noise.foliage, noise.gravel, ground.turf, ground.litter, canopy.leaf_tile)
-    tiles += (far_rows.grown, far_rows.row_tile)
+    tiles += (far_rows.grown_plant, far_rows.row_tile)
     for tile in tiles:
         tile.cache_clear()
     for module, names in ((np, ("sin", "cos", "exp", "interp", "linspace")), (math, ("sin", "cos", "atan2"))):
@@ -84,7 +85,7 @@ def test_last_bits_of_library_functions_do_not_matter(monkeypatch: pytest.Monkey
             def inexact(*args: Any, original: Callable[..., Any] = original, **options: Any) -> Any:
                 exact = np.asarray(original(*args, **options), dtype=np.float64)
                 towards = np.where(np.arange(exact.size).reshape(exact.shape) % 3 == 0, np.inf, -np.inf)
-                # Ends and zeros are exact in every library.
+                # 0, 1 and -1 are exact in every library.
                 return np.where((exact == 0) | (np.abs(exact) == 1), exact, np.nextafter(exact, towards))[()]
 
             monkeypatch.setattr(module, name, inexact)
@@ -129,7 +130,7 @@ def test_any_skeleton_is_rendered(
         assert array.flags.writeable
 
 
-def test_without_an_image_size_it_is_512() -> None:
+def test_default_image_size() -> None:
     assert render(Skeleton([(5, 5), (9, 9)], [(0, 1)]), "paper", 0).shape == (512, 512, 3)
 
 
@@ -139,35 +140,31 @@ def test_every_scene_at_every_shape(scene: str, size: tuple[int, int]) -> None:
     for seed in range(6):
         canvas = Canvas(size)
         canvas.planes[:] = -999
-        component_root = np.asarray([(size[0] / 2, size[1] * dice_share(seed))])
-        SCENES[scene](Rng(seed), canvas, component_root).draw(canvas)
-        assert canvas.planes.min() > -400  # all is painted, and nothing ran over
+        bases = np.asarray([(size[0] / 2, size[1] * BASE_HEIGHTS[seed])])
+        SCENES[scene](Rng(seed), canvas, bases).draw(canvas)
+        assert canvas.planes.min() > -400  # everything is painted, and nothing overflows
         assert canvas.planes.max() < 700
 
 
-def dice_share(seed: int) -> float:
-    return (0.02, 0.3, 0.5, 0.7, 0.9, 0.99)[seed]
-
-
-def test_every_mixture_of_plant_and_scene_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: set[tuple[str, str]] = set()
+def test_every_combination_of_plant_and_scene_occurs(monkeypatch: pytest.MonkeyPatch) -> None:
+    painted: set[tuple[str, str]] = set()
     for name, scene in list(SCENES.items()):
-        monkeypatch.setitem(
-            SCENES, name, lambda rng, canvas, component_root, name=name: seen.add((kind, name)) or Sketch()
-        )
+        monkeypatch.setitem(SCENES, name, lambda rng, canvas, bases, name=name: painted.add((kind, name)) or Sketch())
         assert scene
     for kind in SCENE_WEIGHTS:
         plant = Skeleton([(30, 10), (30, 40)], [(0, 1)], root=0, image_size=(64, 64), metadata={"kind": kind})
         for seed in range(1500):
             photograph(plant, Rng(1, seed))
-            if len([pair for pair in seen if pair[0] == kind]) == len(SCENES):
+            if len([pair for pair in painted if pair[0] == kind]) == len(SCENES):
                 break
-    for kind in SCENE_WEIGHTS:  # trees and vines have scenes of their own
-        assert {scene for one, scene in seen if one == kind} == (set() if kind in OUTDOORS else set(SCENES))
+    for kind in SCENE_WEIGHTS:  # trees and vines have separate scenes
+        assert {scene for plant_kind, scene in painted if plant_kind == kind} == (
+            set() if kind in OUTDOORS else set(SCENES)
+        )
 
 
-def test_several_trees_are_painted_as_before() -> None:
-    """The preset `several` is a fixed test set: its trees take any scene, and none of the open air's."""
+def test_trees_of_several_are_painted_in_simple_scenes() -> None:
+    """The preset `several` is a fixed test set: its trees do not use the outdoor scenes of single trees."""
     plant = Skeleton([(30, 10), (30, 40)], [(0, 1)], root=0, image_size=(64, 64), metadata={"kind": "vine"})
     row = Skeleton(
         plant.nodes, plant.edges, root=0, image_size=(64, 64), metadata={"kind": "vine", "preset": "several"}
@@ -176,7 +173,7 @@ def test_several_trees_are_painted_as_before() -> None:
 
 
 def test_line_drawing_lies_on_the_ground_truth() -> None:
-    """The ink around each node and edge is centerd on it, within a tenth of a pixel."""
+    """The ink of an edge is centered on it, within a tenth of a pixel."""
     line = Skeleton([(100.3, 80.7), (180.9, 140.2)], [(0, 1)], radius=[1, 1], image_size=(256, 256))
     ink = 255.0 - render(line, "paper", 0)[:, :, 0]
     row, column = np.indices(ink.shape) + 0.5
@@ -188,14 +185,14 @@ def test_line_drawing_lies_on_the_ground_truth() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_painted_branches_lie_on_the_ground_truth(preset: str) -> None:
-    """Painted flat on an even ground, each straight stretch's ink is centerd on its edge."""
+    """Pixels on the edges of a plant that is painted in one color on black are bright."""
     skeleton = generate(preset, 4)
     canvas = Canvas((512, 512), (0, 0, 0))
     paint_plant(Rng(1), canvas, skeleton, Material(thin=(200, 200, 200), thick=(200, 200, 200)))
     expected = Canvas((512, 512), (0, 0, 0))
     radius = np.asarray(skeleton.radius)
     for a, b in skeleton.edges.tolist():
-        # A slow twin: sample points along the edge, light up the pixel each falls into.
+        # Reference: mark the pixels of points sampled along the edge.
         for t in np.linspace(0, 1, 20):
             x, y = skeleton.nodes[a] * (1 - t) + skeleton.nodes[b] * t
             if 1 <= x < 511 and 1 <= y < 511 and min(radius[a], radius[b]) >= 0.75:
@@ -205,7 +202,7 @@ def test_painted_branches_lie_on_the_ground_truth(preset: str) -> None:
 
 
 def test_photographs_show_the_plant() -> None:
-    """Nearly everywhere the plant differs from the same scene without it."""
+    """The image differs from the same scene without the plant at most nodes."""
     visible = []
     for seed in range(12):
         for preset in ("taproot", "orchard", "plate"):
@@ -222,10 +219,10 @@ def test_photographs_differ_from_each_other() -> None:
     arrays = [make_image("taproot", "photo", seed)[0] for seed in range(30)]
     means = np.asarray([array.reshape(-1, 3).mean(axis=0) for array in arrays])
     assert means.std(axis=0).min() > 20  # colors and light vary widely
-    assert np.mean([20 < array.mean() < 235 for array in arrays]) > 0.8  # few are very dark or very bright
+    assert np.mean([20 < array.mean() < 235 for array in arrays]) > 0.8  # few images are very dark or very bright
 
 
-def test_what_a_data_loader_needs() -> None:
+def test_make_image_can_be_pickled() -> None:
     call = pickle.loads(pickle.dumps(make_image))
     array, skeleton = call("several", "photo", 3, (320, 200))
     assert array.shape == (200, 320, 3)
@@ -233,14 +230,14 @@ def test_what_a_data_loader_needs() -> None:
     assert pickle.loads(pickle.dumps(skeleton)) == skeleton
 
 
-def test_mistakes_are_one_clear_line() -> None:
-    with pytest.raises(TreeformerError, match="no style 'oil': choose one of paper, photo"):
+def test_invalid_arguments() -> None:
+    with pytest.raises(TreeformerError, match="unknown style 'oil': choose one of paper, photo"):
         render(Skeleton([], []), "oil", 0)
-    with pytest.raises(TreeformerError, match="a seed is zero or more, not -3"):
+    with pytest.raises(TreeformerError, match="the seed must be zero or more, not -3"):
         render(Skeleton([], []), "photo", -3)
 
 
-def test_importing_takes_no_heavy_library() -> None:
+def test_import_loads_no_heavy_library() -> None:
     heavy = ["torch", "pandas", "matplotlib", "typer", "rich"]
     code = f"import sys, treeformer.synthetic; print([name for name in {heavy} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Images of plants with their skeletons, to try things on; rendered by `treeformer.synthetic`, named by preset."""
+"""Example images of plants with their skeletons, rendered by `treeformer.synthetic` and named after its presets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent
 EXAMPLE = FOLDER / "taproot.rsml"
 """The skeleton of the first example image: a tap root with laterals."""
 
-# The seeds are of the test split, which no training looks at.
+# The seeds belong to the test split, which is never used for training.
 SEEDS = {
     "paper": ("paper", 121003),
     "seedling": ("photo", 121005),
@@ -20,12 +20,12 @@ SEEDS = {
     "orchard": ("photo", 121013),
     "several": ("photo", 121008),
 }
-"""Look and seed of each further example by its preset: `treeformer.synthetic.make_image(preset, look, seed)`."""
+"""Style and seed of each further example by its preset: `treeformer.synthetic.make_image(preset, style, seed)`."""
 
 IMAGES = (EXAMPLE.with_suffix(".jpg"), *(FOLDER / f"{preset}.jpg" for preset in SEEDS))
-"""All example images, 512×512; the true skeleton of each is the `.rsml` file beside it."""
+"""All example images, 512×512 px; the ground truth of each is the `.rsml` file of the same name."""
 
 
 def example_image() -> Image.Image:
-    """The first example image, RGB."""
+    """Return the first example image as RGB."""
     return open_image(IMAGES[0])

@@ -1,4 +1,4 @@
-"""Synthetic plants: skeletons from a seed, and images of them, the same on every machine.
+"""Synthetic plants: skeletons generated from a seed, and images of them, identical on every machine.
 
 >>> array, skeleton = make_image("paper", "paper", seed=7)
 >>> array.shape, skeleton.is_tree
@@ -16,6 +16,19 @@ __all__ = ["PRESETS", "SPLITS", "STYLES", "generate", "make_image", "render"]
 def make_image(
     preset: str = "paper", style: str = "paper", seed: int = 0, size: tuple[int, int] = (512, 512)
 ) -> tuple[ImageArray, Skeleton]:
-    """An image (height, width, 3) and its exact skeleton: the one call a data loader makes. size: (width, height)."""
+    """Generate a plant and render an image of it.
+
+    Args:
+        preset: What to grow, one of `PRESETS`.
+        style: How to draw it, one of `STYLES`.
+        seed: Zero or more. The same seed gives the same result on every machine.
+        size: (width, height) of the image, px.
+
+    Returns:
+        The image (height, width, 3) and its exact skeleton.
+
+    Raises:
+        TreeformerError: If the preset, style, seed or size is invalid.
+    """
     skeleton = generate(preset, seed, size=size)
     return render(skeleton, style, seed), skeleton

@@ -1,4 +1,4 @@
-"""The presets: where plants stand in an image, how many, how large. `generate` makes any of them from a seed."""
+"""Presets: the kind, number, position and size of the plants in an image."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Callable
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic.plants import lsystem
-from treeformer.synthetic.plants.growth import GrownAxis, assemble
-from treeformer.synthetic.plants.plants import Point, grow_orchard_tree, grow_seedling, grow_taproot, grow_vine
+from treeformer.synthetic.plants.growth import GrownAxis, Point, assemble
+from treeformer.synthetic.plants.orchard import grow_fruit_tree, grow_orchard_tree
 from treeformer.synthetic.plants.plate_rows import plant_rows
-from treeformer.synthetic.plants.trained import grow_fruit_tree, grow_trained_vine
+from treeformer.synthetic.plants.seedling import grow_seedling
+from treeformer.synthetic.plants.taproot import grow_taproot
+from treeformer.synthetic.plants.vine import grow_trained_vine, grow_vine
 from treeformer.synthetic.rng import Rng
 
 PRESETS = ("paper", "taproot", "seedling", "vine", "orchard", "several", "plate")
@@ -21,32 +23,46 @@ SPLITS = {
     "valid": range(100_000, 120_000),
     "test": range(120_000, 140_000),
 }
-SMALLEST_SIDE_PX = 64
-# The growth models draw again where an image would hold more nodes than this.
-MOST_NODES = 400
+MIN_SIDE_PX = 64
+# `generate` draws a grown plant again if it has more nodes than this.
+MAX_NODES = 400
 # The roots of cereal seedlings are thicker than those of tap-rooted plants of the same size.
-SEEDLING_STOUTNESS = 1.5
-# Lengths and radii of the growth models are those of an image with this shorter side.
+SEEDLING_THICKNESS_FACTOR = 1.5
+# Lengths and radii of the growth models refer to an image with this shorter side.
 REFERENCE_SIDE_PX = 512
 
+# A growth model: (rng, axes, plant, base, reach, thickness), see `treeformer.synthetic.plants`.
 Grower = Callable[[Rng, list[GrownAxis], int, Point, float, float], None]
 
 
 def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> Skeleton:
-    """The plant, or plants, of one seed, in a (width, height) image: a tree or a forest with its roots and radii.
+    """Generate the plant or plants of one seed.
 
-    The same seed gives the same skeleton on every machine. `metadata` holds the preset and the seed.
+    The same seed gives the same skeleton on every machine.
 
     >>> generate("paper", 7).is_tree
     True
+
+    Args:
+        preset: What to grow, one of `PRESETS`.
+        seed: Zero or more.
+        size: (width, height) of the image, px, at least 64 each.
+
+    Returns:
+        A tree or a forest with roots and radii. `metadata` holds the preset and the seed.
+
+    Raises:
+        TreeformerError: If the preset, seed or size is invalid.
     """
     if preset not in PRESETS:
-        raise TreeformerError(f"no preset {preset!r}: choose one of {', '.join(PRESETS)}")
+        raise TreeformerError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
     if seed < 0:
-        raise TreeformerError(f"a seed is zero or more, not {seed}")
+        raise TreeformerError(f"the seed must be zero or more, not {seed}")
     width, height = size
-    if min(width, height) < SMALLEST_SIDE_PX:
-        raise TreeformerError(f"synthetic images have sides of {SMALLEST_SIDE_PX} px or more, not {width}×{height}")
+    if min(width, height) < MIN_SIDE_PX:
+        raise TreeformerError(
+            f"the sides of a synthetic image must be at least {MIN_SIDE_PX} px long, not {width}×{height}"
+        )
     rng = Rng(zlib.crc32(preset.encode()), seed)
     if preset == "paper":
         return lsystem.tree(rng, size, seed)
@@ -54,18 +70,27 @@ def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> S
         axes: list[GrownAxis] = []
         kind = _PLANTERS[preset](rng, axes, size)
         skeleton = assemble(axes, size, {"preset": preset, "seed": seed, "kind": kind})
-        if 1 < len(skeleton) <= MOST_NODES:
+        if 1 < len(skeleton) <= MAX_NODES:
             return skeleton
 
 
 def _scale(size: tuple[int, int]) -> float:
+    """Return the scale of an image relative to the reference side."""
     return min(size) / REFERENCE_SIDE_PX
 
 
 def _root_thickness(rng: Rng, size: tuple[int, int]) -> float:
-    """Radius of a main root: mostly 1 to 3 px across, as in photographs of whole plates, now and then a close-up."""
+    """Draw the radius of a main root: mostly 1 to 3 px across, as in photos of whole plates, rarely a close-up."""
     low, high = rng.weighted((((0.5, 1.0), 0.45), ((0.8, 1.6), 0.4), ((1.5, 3.0), 0.15)))
     return max(0.45, rng.uniform(low, high) * _scale(size))
+
+
+def _wood_thickness(rng: Rng, size: tuple[int, int]) -> float:
+    """Draw the radius of a trunk."""
+    return rng.uniform(3.0, 13.0) * _scale(size)
+
+
+# Each of the following functions adds the axes of all plants of an image to `axes` and returns their kind.
 
 
 def _one_taproot(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
@@ -78,12 +103,9 @@ def _one_taproot(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
 def _one_seedling(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
     width, height = size
     base = (width * rng.uniform(0.2, 0.8), height * rng.uniform(0.06, 0.4))
-    grow_seedling(rng, axes, 0, base, height * rng.uniform(0.25, 0.8), SEEDLING_STOUTNESS * _root_thickness(rng, size))
+    reach = height * rng.uniform(0.25, 0.8)
+    grow_seedling(rng, axes, 0, base, reach, SEEDLING_THICKNESS_FACTOR * _root_thickness(rng, size))
     return "seedling"
-
-
-def _wood_thickness(rng: Rng, size: tuple[int, int]) -> float:
-    return rng.uniform(3.0, 13.0) * _scale(size)
 
 
 def _one_vine(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
@@ -101,23 +123,23 @@ def _one_orchard_tree(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) ->
 
 
 def _several(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
-    """A row of plants of one kind, near enough to cross."""
+    """Grow a row of plants of one kind, close enough to cross."""
     width, height = size
     kind = rng.weighted((("seedling", 0.35), ("taproot", 0.35), ("vine", 0.15), ("orchard", 0.15)))
-    grower, most, reach_share = _IN_ROWS[kind]
-    count = rng.whole(2, most)
+    grow, max_count, reach_share = _ROW_PLANTS[kind]
+    count = rng.whole(2, max_count)
     is_root = kind in ("seedling", "taproot")
     reach = rng.uniform(*reach_share) * (height if is_root else min(width, height))
-    reach *= min(1.0, 5 / count)  # where there are many, they are young
+    reach *= min(1.0, 5 / count)  # many plants in a row are young ones
     line = height * (rng.uniform(0.06, 0.3) if is_root else rng.uniform(0.75, 0.97))
     thickness = _root_thickness(rng, size) if is_root else 0.7 * _wood_thickness(rng, size)
     if kind == "seedling":
-        thickness *= SEEDLING_STOUTNESS
+        thickness *= SEEDLING_THICKNESS_FACTOR
     left, right = width * rng.uniform(0.05, 0.35), width * rng.uniform(0.65, 0.95)
     for plant in range(count):
         x = left + (right - left) * (plant + rng.uniform(0.25, 0.75)) / count
         y = min(line + height * rng.uniform(-0.03, 0.03), height - 4.0)
-        grower(rng, axes, plant, (x, y), reach * rng.uniform(0.5, 1.1), thickness)
+        grow(rng, axes, plant, (x, y), reach * rng.uniform(0.5, 1.1), thickness)
     return kind
 
 
@@ -129,8 +151,8 @@ _PLANTERS: dict[str, Callable[[Rng, list[GrownAxis], tuple[int, int]], str]] = {
     "several": _several,
     "plate": plant_rows,
 }
-# For each kind: how it grows, the most plants in a row, and their reach as a share of the image.
-_IN_ROWS: dict[str, tuple[Grower, int, tuple[float, float]]] = {
+# For each kind: its growth model, the maximum number of plants in a row, and their reach as a share of the image.
+_ROW_PLANTS: dict[str, tuple[Grower, int, tuple[float, float]]] = {
     "seedling": (grow_seedling, 4, (0.25, 0.75)),
     "taproot": (grow_taproot, 10, (0.2, 0.6)),
     "vine": (grow_vine, 3, (0.4, 0.7)),

@@ -1,4 +1,4 @@
-"""The two looks of a skeleton: plain lines as in the paper, and images that could be photographs."""
+"""The two styles of an image: line drawings as in the paper, and simulated photographs."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ SCENES: dict[str, PaintScene] = {
     "orchard": outdoors.orchard,
     "field": outdoors.field,
 }
-# How likely each scene is for a kind of plant: what fits is likely, and everything is possible.
+# Weight of each scene per kind of plant. Fitting scenes are likely; `photograph` sometimes draws from all scenes.
 SCENE_WEIGHTS: dict[str, dict[str, float]] = {
     "taproot": {"blue paper": 9, "agar": 8, "gray paper": 3, "scanner": 3, "soil": 3, "wall": 1},
     "seedling": {"gray paper": 11, "blue paper": 4, "agar": 4, "scanner": 3, "soil": 2, "wall": 1},
     "vine": {"field": 10, "orchard": 4, "wall": 4, "scanner": 1, "soil": 1},
     "orchard": {"orchard": 11, "field": 4, "wall": 2, "scanner": 1, "soil": 0.5},
 }
-SCREEN_SHARE = 0.04  # of the trees and vines are seen before a screen
+SCREEN_SHARE = 0.04  # share of trees and vines that stand in front of a screen
 ANY_SCENE = dict.fromkeys(SCENES, 1.0)
 ROOT_KINDS, WOOD_KINDS = ("taproot", "seedling"), ("vine", "orchard")
 MATERIALS: dict[str, Callable[[Rng, Backdrop, float], Material]] = {
@@ -67,89 +67,108 @@ MATERIALS: dict[str, Callable[[Rng, Backdrop, float], Material]] = {
 
 
 def render(skeleton: Skeleton, style: str, seed: int) -> ImageArray:
-    """An image (height, width, 3) of a skeleton; without an image size it is 512×512.
+    """Render an image of a skeleton.
 
-    The drawn lines lie on the skeleton's edges exactly: no effect moves them.
+    The drawn lines lie exactly on the edges of the skeleton; no effect moves them.
 
     >>> render(Skeleton([(8, 8), (8, 24)], [(0, 1)], image_size=(32, 32)), "paper", 0).shape
     (32, 32, 3)
+
+    Args:
+        skeleton: The plant. The image has its size, or 512×512 px if it has none.
+        style: How to draw it, one of `STYLES`.
+        seed: Zero or more; selects the scene of style "photo".
+
+    Returns:
+        (height, width, 3).
+
+    Raises:
+        TreeformerError: If the style or seed is invalid.
     """
     if style not in STYLES:
-        raise TreeformerError(f"no look {style!r}: choose one of {', '.join(STYLES)}")
+        raise TreeformerError(f"unknown style {style!r}: choose one of {', '.join(STYLES)}")
     if seed < 0:
-        raise TreeformerError(f"a seed is zero or more, not {seed}")
+        raise TreeformerError(f"the seed must be zero or more, not {seed}")
     if style == "paper":
         return line_drawing(skeleton)
-    # One seed shows each preset in another scene.
-    what = f"photo {skeleton.metadata.get('preset', '')} {kind_of(skeleton)}"
-    return photograph(skeleton, Rng(zlib.crc32(what.encode()), seed))
+    # The key includes the preset, so that one seed gives a different scene for each preset.
+    key = f"photo {skeleton.metadata.get('preset', '')} {plant_kind(skeleton)}"
+    return photograph(skeleton, Rng(zlib.crc32(key.encode()), seed))
 
 
-def kind_of(skeleton: Skeleton) -> str:
-    """What grows there, as the generator noted it: "taproot", "vine", "rosette" …, or "" if unknown."""
+def plant_kind(skeleton: Skeleton) -> str:
+    """Return the kind of plant that the generator recorded, such as "taproot" or "vine", or "" if unknown."""
     return str(skeleton.metadata.get("kind", ""))
 
 
 def line_drawing(skeleton: Skeleton) -> ImageArray:
-    """Black lines on white: one gray plane, which is then all three."""
+    """Draw black lines on white, (height, width, 3)."""
     width, height = skeleton.image_size or DEFAULT_SIZE
-    found = union(rasterize(plant_strokes(skeleton), (width, height)))
+    fragments = union(rasterize(plant_strokes(skeleton), (width, height)))
     gray = np.full(width * height, PAGE_LEVEL, dtype=np.uint8)
-    ink = found.coverage.astype(np.int32)
+    ink = fragments.coverage.astype(np.int32)
     ink *= LINE_LEVEL - PAGE_LEVEL
     ink += FULL // 2
     ink >>= 8
-    gray[found.pixel] = (ink + PAGE_LEVEL).astype(np.uint8)
+    gray[fragments.pixel] = (ink + PAGE_LEVEL).astype(np.uint8)
     image = np.empty((height, width, 3), dtype=np.uint8)
-    levels = image.reshape(-1)  # one long line is filled twice as fast as row by row
+    levels = image.reshape(-1)  # filling one flat array is twice as fast as row by row
     for channel in range(3):
         levels[channel::3] = gray
     return image
 
 
 def photograph(skeleton: Skeleton, rng: Rng) -> ImageArray:
-    """A scene, the plant in it, what lies in front, then light, lens and camera, all drawn from the dice."""
-    canvas = Canvas(skeleton.image_size or DEFAULT_SIZE, None)  # each scene paints all of it
-    kind = kind_of(skeleton)
+    """Simulate a photograph: a scene, the plant, objects in front of it, then light, lens and camera.
+
+    Args:
+        skeleton: The plant.
+        rng: Source of all random draws.
+
+    Returns:
+        (height, width, 3).
+    """
+    canvas = Canvas(skeleton.image_size or DEFAULT_SIZE, None)  # every scene paints the whole canvas
+    kind = plant_kind(skeleton)
     if kind in WOOD_KINDS and skeleton.metadata.get("preset") != "several":
-        return _outdoors(rng, canvas, skeleton, kind)
+        return _photograph_outdoors(rng, canvas, skeleton, kind)
     if kind in PLATE_KINDS:
-        return _on_a_plate(rng, canvas, skeleton, kind)
+        return _photograph_plate(rng, canvas, skeleton, kind)
     weights = ANY_SCENE if rng.chance(0.08) else SCENE_WEIGHTS.get(kind, ANY_SCENE)
     scene = rng.weighted(tuple(weights.items()))
     bases = skeleton.nodes[skeleton.component_root]
     behind = SCENES[scene](rng, canvas, bases)
-    trellis = kind == "vine" and len(skeleton) > 0 and rng.chance(0.8)
-    wires = _wires(rng, canvas, skeleton) if trellis else Sketch()
+    has_trellis = kind == "vine" and len(skeleton) > 0 and rng.chance(0.8)
+    wires = _wires(rng, canvas, skeleton) if has_trellis else Sketch()
     front = _in_front(rng, canvas, skeleton, kind, bases)
-    # All strokes of the image at once; each set is then drawn in its turn.
+    # All strokes of the image are rasterized at once; the layers are then drawn one after another.
     plant = plant_strokes(skeleton)
     sets = (behind.strokes(), wires.strokes(), plant, front.strokes())
-    of_behind, of_wires, of_plant, of_front = rasterize_layers(sets, canvas.size)
+    behind_layer, wire_layer, plant_layer, front_layer = rasterize_layers(sets, canvas.size)
 
-    behind.draw(canvas, of_behind)
+    behind.draw(canvas, behind_layer)
     crown = _crown(rng, canvas, skeleton, kind)
     if crown is not None:
-        crown.paint(rng, canvas, 0, 0.75)  # the leaves behind the branches lie in shade
-    material = MATERIALS[_material_of(rng, kind)](rng, backdrop(canvas, skeleton), canvas.scale)
-    if trellis:
+        crown.paint(rng, canvas, 0, 0.75)  # leaves behind the branches are in the shade
+    material = MATERIALS[_material_name(rng, kind)](rng, backdrop(canvas, skeleton), canvas.scale)
+    if has_trellis:
         clutter.posts(rng, canvas, rng.whole(0, 2))
-    wires.draw(canvas, of_wires)
-    paint_plant(rng, canvas, skeleton, material, plant, of_plant)
+    wires.draw(canvas, wire_layer)
+    paint_plant(rng, canvas, skeleton, material, plant, plant_layer)
     if crown is not None:
         if rng.chance(0.6):
             crown.cast_shade(canvas, rng.whole(4, 24))
         crown.paint(rng, canvas, rng.whole(10, 60), 1.0)
-    front.draw(canvas, of_front)
-    _hold_before(rng, canvas)
+    front.draw(canvas, front_layer)
+    _paint_foreground(rng, canvas)
 
     optics.lens(rng, canvas)
     image = optics.expose(rng, canvas)
     return optics.jpeg(image, rng.whole(35, 95)) if rng.chance(JPEG_SHARE) else image
 
 
-def _outdoors(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> ImageArray:
-    """A tree or vine where it grows, now and then before a screen, and the camera that people carry there."""
+def _photograph_outdoors(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> ImageArray:
+    """Photograph a tree or vine in an orchard or vineyard, rarely in front of a screen, with a good camera."""
     scene = OutdoorScene(rng, canvas, skeleton, kind)
     if rng.chance(SCREEN_SHARE):
         scene.paint_screen()
@@ -161,8 +180,8 @@ def _outdoors(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> ImageA
     return optics.jpeg(image, rng.whole(55, 95)) if rng.chance(OUTDOOR_JPEG_SHARE) else image
 
 
-def _on_a_plate(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> ImageArray:
-    """Seedlings in a dish of agar, mostly taken with a good camera."""
+def _photograph_plate(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> ImageArray:
+    """Photograph seedlings in a dish of agar, mostly with a good camera."""
     scene = PlateScene(rng, canvas, skeleton, kind)
     scene.paint_dish()
     scene.paint_seedlings()
@@ -171,13 +190,14 @@ def _on_a_plate(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> Imag
     return optics.jpeg(image, rng.whole(50, 95)) if rng.chance(JPEG_SHARE) else image
 
 
-def _material_of(rng: Rng, kind: str) -> str:
+def _material_name(rng: Rng, kind: str) -> str:
+    """Draw a material: mostly the one that fits the kind of plant, rarely any."""
     fitting = "root" if kind in ROOT_KINDS else "wood" if kind in WOOD_KINDS else "drawing"
     return rng.choice(tuple(MATERIALS)) if rng.chance(0.05) else fitting
 
 
 def _crown(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> Crown | None:
-    """Leaves around the thin branches, from a few tufts to a full crown, or none."""
+    """Draw leaves around the thin branches, from a few tufts to a full crown, or return None for a bare plant."""
     if kind not in WOOD_KINDS or len(skeleton) == 0 or rng.chance(0.55 if kind == "vine" else 0.4):
         return None
     radius = skeleton.radius if skeleton.radius is not None else np.ones(len(skeleton))
@@ -187,7 +207,7 @@ def _crown(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> Crown | N
 
 
 def _wires(rng: Rng, canvas: Canvas, skeleton: Skeleton) -> Sketch:
-    """The wires of a trellis, at the height of the arms and above."""
+    """Sketch the wires of a trellis, at the height of the arms and above."""
     top, bottom = float(skeleton.nodes[:, 1].min()), float(skeleton.nodes[:, 1].max())
     sketch = Sketch()
     heights = top + (bottom - top) * rng.array(rng.whole(1, 4), low=0.0, high=0.7)
@@ -196,7 +216,7 @@ def _wires(rng: Rng, canvas: Canvas, skeleton: Skeleton) -> Sketch:
 
 
 def _in_front(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str, bases: FloatArray) -> Sketch:
-    """Seeds and shoots, leaves, grass, scratches, cords: what hides a part of the plant or lies beside it."""
+    """Sketch objects that hide a part of the plant or lie beside it: seeds, shoots, leaves, grass, scratches, cords."""
     width, height = canvas.size
     sketch = Sketch()
     if kind == "seedling" and rng.chance(0.85):
@@ -215,17 +235,17 @@ def _in_front(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str, bases: Fl
             clutter.grass_tufts(rng, canvas, sketch, bases)
     if rng.chance(0.3):
         clutter.scratches(rng, canvas, sketch, rng.whole(1, 6))
-    if rng.chance(0.04):  # a cord or a hose across
+    if rng.chance(0.04):  # a cord or a hose across the image
         path = ((0, height * rng.fraction()), (width, height * rng.fraction()))
         radius = rng.uniform(1, 6) * canvas.scale
         sketch.line(path, radius, rng.uniform(10, 240), rng.uniform(0.3, 0.9), softness=rng.uniform(1, 6))
     return sketch
 
 
-def _hold_before(rng: Rng, canvas: Canvas) -> None:
-    """Now and then a thing or a reflection before everything else."""
+def _paint_foreground(rng: Rng, canvas: Canvas) -> None:
+    """Sometimes paint an object or a reflection in front of everything else."""
     width, height = canvas.size
-    if rng.chance(0.06):  # something held or fallen in front
+    if rng.chance(0.06):  # an object in front of the camera
         x, y, side = rng.uniform(0, width), rng.uniform(0, height), rng.uniform(10, 60) * canvas.scale
         level = rng.uniform(20, 230)
         box = (x, y, x + side, y + side * rng.uniform(0.4, 2.0))

@@ -1,4 +1,4 @@
-"""Random draws that are the same on every machine."""
+"""Random draws that are identical on every machine."""
 
 from __future__ import annotations
 
@@ -13,49 +13,84 @@ T = TypeVar("T")
 
 
 class Rng:
-    """A seeded source of random draws, all of them made from one stream of 53-bit fractions.
+    """Seeded source of random draws, all derived from one stream of 53-bit fractions.
 
-    PCG64 and the step from its integers to fractions in [0, 1) are exact; every other draw is arithmetic on
-    these fractions, so that no sampling algorithm of a library can change the stream.
+    PCG64 and the conversion of its integers to fractions in [0, 1) are exact. Every other draw is arithmetic on
+    these fractions, so a change of NumPy's sampling algorithms cannot change the stream.
 
     >>> Rng(3, 1).uniform(0, 10) == Rng(3, 1).uniform(0, 10)
     True
+
+    Args:
+        *key: Integers that together seed the stream.
+
+    Attributes:
+        fraction: Function without arguments that returns one float in [0, 1).
     """
 
     def __init__(self, *key: int) -> None:
         self._generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
-        self.fraction = self._generator.random  # one float in [0, 1), as fast as it gets
+        # The bound method itself: a wrapper would cost one more call per draw.
+        self.fraction = self._generator.random
 
     def uniform(self, low: float, high: float) -> float:
-        """A number in [low, high)."""
+        """Return a number in [low, high).
+
+        Args:
+            low: Lower limit, included.
+            high: Upper limit, excluded.
+
+        Returns:
+            The number.
+        """
         return low + (high - low) * self.fraction()
 
     def whole(self, low: int, high: int) -> int:
-        """A whole number from low to high, both included."""
+        """Return an integer from low to high.
+
+        Args:
+            low: Lower limit, included.
+            high: Upper limit, included.
+
+        Returns:
+            The integer.
+        """
         return low + int(self.fraction() * (high - low + 1))
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
+        """Return True with the given probability."""
         return self.fraction() < probability
 
     def choice(self, options: Sequence[T]) -> T:
-        """One of the options, all equally likely."""
+        """Return one of the options, all equally likely."""
         return options[int(self.fraction() * len(options))]
 
     def weighted(self, options: Sequence[tuple[T, float]]) -> T:
-        """One of the options, each with its weight (any positive scale)."""
-        mark = self.fraction() * sum(weight for _, weight in options)
+        """Return one of the options, given as (option, weight) pairs; the weights need not sum to 1."""
+        remaining = self.fraction() * sum(weight for _, weight in options)
         for option, weight in options:
-            mark -= weight
-            if mark < 0:
+            remaining -= weight
+            if remaining < 0:
                 return option
         return options[-1][0]
 
     def array(self, *shape: int, low: float = 0.0, high: float = 1.0) -> FloatArray:
-        """Numbers in [low, high)."""
+        """Return an array of numbers in [low, high).
+
+        Args:
+            *shape: Shape of the array.
+            low: Lower limit, included.
+            high: Upper limit, excluded.
+
+        Returns:
+            Array of the given shape.
+        """
         return low + (high - low) * self._generator.random(shape)
 
     def bell(self, *shape: int) -> FloatArray:
-        """Bell-shaped numbers of mean 0 and standard deviation 1, never beyond ±3.5: a sum of four uniform ones."""
+        """Return bell-shaped numbers of mean 0 and standard deviation 1, each the sum of four uniform ones.
+
+        They never exceed ±3.5.
+        """
         a, b, c, d = self._generator.random((4, *shape))
         return np.asarray(((a + b) + (c + d) - 2.0) * 3.0**0.5)

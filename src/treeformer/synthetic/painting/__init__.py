@@ -1,0 +1,1 @@
+"""Painting: strokes, noise textures, plant materials, light and camera."""

@@ -1,4 +1,4 @@
-"""The image while it is being painted: three planes of 16-bit levels, and the few things done to them."""
+"""The image while it is painted: three planes of 16-bit levels, and strokes to be drawn on them."""
 
 from __future__ import annotations
 
@@ -14,44 +14,61 @@ Color = tuple[float, float, float]
 Box = tuple[float, float, float, float]  # left, top, right, bottom, px
 
 ALL = slice(None)
-# Maps act on so many pixels at a time that what they read and write stays in a core's own cache.
+# Number of pixels processed at a time: few enough that inputs and outputs stay in the cache of one core.
 BLOCK_PIXELS = 65536
 
 NoiseMap = NDArray[np.int8] | Int16Array
 
 
 class Canvas:
-    """An image in the making. `planes` is (3, height, width), levels 0 to 255 that may overshoot until the end.
+    """An image while it is painted.
 
-    Planes, not interleaved colors: a map over the image then acts on whole planes, ten times faster in NumPy.
+    The colors are stored as planes, not interleaved: operations on whole planes are ten times faster in NumPy.
+
+    Args:
+        size: (width, height), px.
+        color: Initial color; None leaves the content undefined.
+
+    Attributes:
+        size: (width, height), px.
+        planes: (3, height, width) levels from 0 to 255; values may exceed this range until the image is exposed.
     """
 
     def __init__(self, size: tuple[int, int], color: Color | None = (0, 0, 0)) -> None:
         self.size = size
         self.planes: Int16Array = np.empty((3, size[1], size[0]), dtype=np.int16)
-        # Working space: fresh memory for every intermediate result would cost more than the arithmetic.
+        # Reused memory: allocating every intermediate result would cost more than the arithmetic.
         self._work: Int16Array = np.empty((4, max(BLOCK_PIXELS, 4 * size[0])), dtype=np.int16)
         if color is not None:
             self.fill(color)
 
     @property
     def scale(self) -> float:
-        """The size of things relative to an image of 512 px."""
+        """The scale of objects relative to an image of 512 px."""
         return min(self.size) / 512
 
     def blocks(self, rows: slice = ALL) -> Iterator[slice]:
-        """Some rows in blocks that stay in the cache, a multiple of four rows each but for the last."""
+        """Yield blocks of the given rows that fit into the cache; all but the last have a multiple of four rows."""
         begin, end, _ = rows.indices(self.size[1])
         step = max(4, BLOCK_PIXELS // self.size[0] // 4 * 4)
         for top in range(begin, end, step):
             yield slice(top, min(top + step, end))
 
     def workspace(self, count: int, height: int, width: int) -> list[Int16Array]:
-        """Up to four arrays (height, width) of no particular content, the same memory at every call."""
-        return [line[: height * width].reshape(height, width) for line in self._work[:count]]
+        """Return working arrays of undefined content, which share their memory with those of earlier calls.
+
+        Args:
+            count: Number of arrays, at most 4.
+            height: Number of rows.
+            width: Number of columns.
+
+        Returns:
+            Arrays (height, width).
+        """
+        return [buffer[: height * width].reshape(height, width) for buffer in self._work[:count]]
 
     def fill(self, color: Color) -> None:
-        """Paint everything in one color."""
+        """Fill the canvas with one color."""
         for plane, level in zip(self.planes, color, strict=True):
             plane.fill(round(level))
 
@@ -62,32 +79,42 @@ class Canvas:
         rows: slice = ALL,
         tint: Color = (1.0, 1.0, 1.0),
     ) -> None:
-        """Paint some rows anew: a color (3,), or one for each row (3, rows), lighter and darker by textures.
+        """Replace rows by a color that textures make lighter and darker.
 
-        textures: maps of the rows, values from -127 to 127, each with its gain; the gains add up to less than 4.
-        tint: how much of the sum of them each plane gets, at most 1.
+        Args:
+            color: (3,), or (3, rows) for one color per row.
+            textures: Pairs of a (rows, width) map with values from -127 to 127 and its gain. The gains must sum to
+                less than 4.
+            rows: Rows to paint.
+            tint: Share of the summed textures that each plane receives, at most 1.
         """
         levels: Int16Array = np.floor(np.asarray(color, dtype=np.float64)).astype(np.int16)
         top = rows.indices(self.size[1])[0]
-        scaled = [(field, np.int16(round(gain * 64))) for field, gain in textures]
+        scaled = [(texture, np.int16(round(gain * 64))) for texture, gain in textures]
         for block in self.blocks(rows):
             part = slice(block.start - top, block.stop - top)
             relief, product = self.workspace(2, block.stop - block.start, self.size[0])
             relief.fill(32)
-            for field, factor in scaled:
-                product[:] = field[part]
+            for texture, factor in scaled:
+                product[:] = texture[part]
                 product *= factor
                 relief += product
             relief >>= 6
             for plane, level, share in zip(self.planes, levels, tint, strict=True):
-                own = relief
+                tinted = relief
                 if share != 1:
-                    own = np.multiply(relief, np.int16(round(share * 64)), out=product)
-                    own >>= 6
-                np.add(own, level[part, None] if level.ndim else level, out=plane[block])
+                    tinted = np.multiply(relief, np.int16(round(share * 64)), out=product)
+                    tinted >>= 6
+                np.add(tinted, level[part, None] if level.ndim else level, out=plane[block])
 
     def add(self, field: NoiseMap, gain: Sequence[float], rows: slice = ALL) -> None:
-        """Add a map of some rows, values from -255 to 255, times a gain of at most 2 for each plane."""
+        """Add a map to rows.
+
+        Args:
+            field: (rows, width) values from -255 to 255.
+            gain: (3,) factor of the map per plane, at most 2.
+            rows: Rows to change.
+        """
         top = rows.indices(self.size[1])[0]
         factors = [np.int16(round(factor * 64)) for factor in gain]
         for block in self.blocks(rows):
@@ -108,10 +135,15 @@ class Canvas:
         texture: NoiseMap | None = None,
         contrast: Color = (0.0, 0.0, 0.0),
     ) -> None:
-        """Lay a color over some rows and columns, with a weight of 0 to 64 for each pixel there.
+        """Blend a color over rows and columns.
 
-        texture: values from -127 to 127 there that make the color lighter and darker, by `contrast` (at most 1,
-        one for each plane) of it.
+        Args:
+            color: The color.
+            weight: (rows, columns) opacity per pixel, from 0 to 64.
+            rows: Rows to change.
+            columns: Columns to change.
+            texture: (rows, columns) values from -127 to 127 that make the color lighter and darker.
+            contrast: Strength of the texture per plane, at most 1.
         """
         top = rows.indices(self.size[1])[0]
         for block in self.blocks(rows):
@@ -133,7 +165,13 @@ class Canvas:
                 under += change
 
     def box(self, box: Box, color: Color, opacity: float = 1.0) -> None:
-        """Fill an upright rectangle, to whole pixels."""
+        """Fill an axis-aligned rectangle, rounded to whole pixels.
+
+        Args:
+            box: (left, top, right, bottom), px.
+            color: The color.
+            opacity: From 0 to 1.
+        """
         rows, columns = inside(box, self.size)
         for plane, level in zip(self.planes, color, strict=True):
             part = plane[rows, columns]
@@ -141,13 +179,14 @@ class Canvas:
 
 
 class Sketch:
-    """Strokes of many colors, gathered to be drawn at once: one pass for many strokes costs little more than for one.
+    """Strokes of many colors, collected to be drawn in one pass, which costs little more than drawing one stroke.
 
-    Where two of them overlap, the one that covers a pixel more is seen, and of two that cover it fully the later.
+    If strokes overlap, each pixel shows the stroke that covers it most, and the latest of those that cover it equally.
     """
 
     def __init__(self) -> None:
-        self._parts: list[tuple[FloatArray, FloatArray]] = []  # (S,2,2) ends and (S,8) the rest
+        # (S,2,2) start and end points; (S,8) radii (2), color (3), opacity, softness and roundness.
+        self._parts: list[tuple[FloatArray, FloatArray]] = []
 
     def add(
         self,
@@ -160,18 +199,27 @@ class Sketch:
         softness: float = 1.0,
         roundness: float = 0.0,
     ) -> None:
-        """Add strokes from (S,2) to (S,2) px; radii one number or (S,); color (3,) or (S,3).
+        """Add strokes.
 
-        roundness: how many levels the right side of a stroke is darker than its middle, and the left lighter.
+        Args:
+            start: (S,2) start points, px.
+            end: (S,2) end points, px.
+            start_radius: One radius or (S,), px.
+            end_radius: One radius or (S,), px.
+            color: (3,) or (S,3), or one gray level.
+            opacity: From 0 to 1.
+            softness: Width of the edge over which a stroke fades, px; 1 is sharp.
+            roundness: Number of levels by which the right side of a stroke is darker than its middle, and the left
+                side lighter.
         """
-        first = np.asarray(start, dtype=np.float64).reshape(-1, 2)
-        last = np.asarray(end, dtype=np.float64).reshape(-1, 2)
-        rest = np.empty((len(first), 8))
-        rest[:, 0] = start_radius
-        rest[:, 1] = end_radius
-        rest[:, 2:5] = color
-        rest[:, 5:] = opacity * 256, softness, roundness
-        self._parts.append((np.stack([first, last], axis=1), rest))
+        starts = np.asarray(start, dtype=np.float64).reshape(-1, 2)
+        ends = np.asarray(end, dtype=np.float64).reshape(-1, 2)
+        properties = np.empty((len(starts), 8))
+        properties[:, 0] = start_radius
+        properties[:, 1] = end_radius
+        properties[:, 2:5] = color
+        properties[:, 5:] = opacity * 256, softness, roundness
+        self._parts.append((np.stack([starts, ends], axis=1), properties))
 
     def line(
         self,
@@ -182,71 +230,118 @@ class Sketch:
         softness: float = 1.0,
         roundness: float = 0.0,
     ) -> None:
-        """Add a polyline (M,2); radius one number or (M,)."""
+        """Add a polyline.
+
+        Args:
+            points: (M,2) px.
+            radius: One radius or (M,), px.
+            color: (3,) or (M-1,3), or one gray level.
+            opacity: From 0 to 1.
+            softness: Width of the edge over which the line fades, px; 1 is sharp.
+            roundness: Number of levels by which the right side of the line is darker than its middle, and the left
+                side lighter.
+        """
         path = np.asarray(points, dtype=np.float64)
-        thick = np.zeros(len(path)) + np.asarray(radius)
-        self.add(path[:-1], path[1:], thick[:-1], thick[1:], color, opacity, softness, roundness)
+        radii = np.zeros(len(path)) + np.asarray(radius)
+        self.add(path[:-1], path[1:], radii[:-1], radii[1:], color, opacity, softness, roundness)
 
     def _joined(self) -> tuple[FloatArray, FloatArray]:
         if not self._parts:
             return np.zeros((0, 2, 2)), np.zeros((0, 8))
-        # On the grid of 1/64: what sine and cosine leave in the last bits must not reach the pixels.
-        ends, rest = (snapped(np.concatenate(arrays)) for arrays in zip(*self._parts, strict=True))
-        return ends, rest
+        # Rounded to 1/64, so that the last bits of sine and cosine do not affect the pixels.
+        segments, properties = (snapped(np.concatenate(arrays)) for arrays in zip(*self._parts, strict=True))
+        return segments, properties
 
     def strokes(self) -> Strokes:
-        """All that was added, in order."""
-        ends, rest = self._joined()
-        return strokes(ends[:, 0], ends[:, 1], rest[:, 0], rest[:, 1], rest[:, 6])
+        """Return all strokes, in the order in which they were added."""
+        segments, properties = self._joined()
+        return strokes(segments[:, 0], segments[:, 1], properties[:, 0], properties[:, 1], properties[:, 6])
 
     def draw(self, canvas: Canvas, layer: Layer | None = None) -> None:
-        """Draw all that was added, in order; layer: the fragments of `strokes`, where they are at hand."""
+        """Draw all strokes.
+
+        Args:
+            canvas: Canvas to draw on.
+            layer: Fragments of `strokes`, if they were computed before.
+        """
         if not self._parts:
             return
-        found = union(rasterize(self.strokes(), canvas.size)) if layer is None else layer.union()
-        if len(found.pixel) == 0:
+        fragments = union(rasterize(self.strokes(), canvas.size)) if layer is None else layer.union()
+        if len(fragments.pixel) == 0:
             return
-        rest = self._joined()[1].astype(np.float32)
-        color = np.clip(rest[:, 2:5].T, 0, 255).take(found.stroke, axis=1)
-        opacity, roundness = rest[:, 5].astype(np.int32), rest[:, 7]
+        properties = self._joined()[1].astype(np.float32)
+        color = np.clip(properties[:, 2:5].T, 0, 255).take(fragments.stroke, axis=1)
+        opacity, roundness = properties[:, 5].astype(np.int32), properties[:, 7]
         if roundness.any():
-            side = np.clip(found.across / np.maximum(found.radius, np.float32(0.5)), -1, 1)
-            color += side * roundness[found.stroke]
-        blend(canvas.planes, found.pixel, (found.coverage * opacity[found.stroke]) >> 8, color.astype(np.int32))
+            side = np.clip(fragments.across / np.maximum(fragments.radius, np.float32(0.5)), -1, 1)
+            color += side * roundness[fragments.stroke]
+        coverage = (fragments.coverage * opacity[fragments.stroke]) >> 8
+        blend(canvas.planes, fragments.pixel, coverage, color.astype(np.int32))
 
 
 def snapped(points: ArrayLike) -> FloatArray:
-    """Numbers on the grid of 1/64."""
+    """Round numbers to multiples of 1/64."""
     return np.floor(np.asarray(points, dtype=np.float64) * 64 + 0.5) / 64
 
 
 def highest_px(points: FloatArray, otherwise: float) -> float:
-    """The smallest y of points (M,2), or another value where there are none."""
+    """Return the smallest y of points.
+
+    Args:
+        points: (M,2) px.
+        otherwise: Result if there are no points.
+
+    Returns:
+        y of the highest point, px.
+    """
     return float(points[:, 1].min()) if len(points) else otherwise
 
 
 def lowest_px(points: FloatArray, otherwise: float) -> float:
-    """The largest y of points (M,2), or another value where there are none."""
+    """Return the largest y of points.
+
+    Args:
+        points: (M,2) px.
+        otherwise: Result if there are no points.
+
+    Returns:
+        y of the lowest point, px.
+    """
     return float(points[:, 1].max()) if len(points) else otherwise
 
 
 def inside(box: Box, size: tuple[int, int]) -> tuple[slice, slice]:
-    """The rows and columns of a box that are in the image."""
+    """Return the part of a box that lies inside the image.
+
+    Args:
+        box: (left, top, right, bottom), px.
+        size: (width, height) of the image, px.
+
+    Returns:
+        Rows and columns; empty slices if the box lies outside.
+    """
     left, right = (min(max(round(side), 0), size[0]) for side in (box[0], box[2]))
     top, bottom = (min(max(round(side), 0), size[1]) for side in (box[1], box[3]))
     return slice(top, max(bottom, top)), slice(left, max(right, left))
 
 
 def depth_inside(box: Box, corner: float, rows: slice, columns: slice) -> Int16Array:
-    """How far the pixels of some rows and columns lie inside a box with round corners, in quarters of a px.
+    """Return the distance of pixels to the outline of a box with round corners.
 
-    Negative outside; cut off at ±127 px.
+    Args:
+        box: (left, top, right, bottom), px.
+        corner: Radius of the corners, px.
+        rows: Rows of interest.
+        columns: Columns of interest.
+
+    Returns:
+        (rows, columns) in quarters of a px, positive inside, negative outside, clipped at ±127 px.
     """
     left, top, right, bottom = (round(side) for side in box)
     radius = np.float32(round(corner))
     x = np.arange(columns.start, columns.stop, dtype=np.float32) + np.float32(0.5)
     y = np.arange(rows.start, rows.stop, dtype=np.float32) + np.float32(0.5)
-    # Beyond the straight sides' lines, moved in by the corner's radius; inside of these it is negative.
+    # Distance beyond the straight sides after moving them inwards by the corner radius; negative inside.
     over_x = np.maximum(left - x, x - right) + radius
     over_y = np.maximum(top - y, y - bottom) + radius
     flat = np.maximum(over_x[None, :], over_y[:, None])
@@ -258,7 +353,16 @@ def depth_inside(box: Box, corner: float, rows: slice, columns: slice) -> Int16A
 
 
 def wavy_line(start: Sequence[float], end: Sequence[float], sway: FloatArray) -> FloatArray:
-    """Points (len(sway), 2) from start to end, moved sideways by `sway` px."""
+    """Return a line with sideways displacements.
+
+    Args:
+        start: (x, y) of the first point before displacement, px.
+        end: (x, y) of the last point before displacement, px.
+        sway: (M,) displacement per point, px, perpendicular to the line.
+
+    Returns:
+        (M,2) equally spaced points, displaced, px.
+    """
     (x0, y0), (x1, y1) = start, end
     share = np.linspace(0.0, 1.0, len(sway))
     length = max(float(np.sqrt((x1 - x0) ** 2 + (y1 - y0) ** 2)), 1e-9)

@@ -1,4 +1,4 @@
-"""Painting the plant itself: roots and wood, their shading, texture, hairs and shadows."""
+"""Plant materials, and painting a skeleton with shading, texture, root hairs and shadow."""
 
 from __future__ import annotations
 
@@ -24,22 +24,30 @@ from treeformer.synthetic.painting.raster import (
 )
 from treeformer.synthetic.rng import Rng
 
-# Where a side axis leaves a thicker one, it begins at most this much thicker than it goes on.
+# A side axis starts with the radius of its parent, but at most this many times its own.
 BASE_FLARE = 1.35
 DEFAULT_RADIUS_PX = 1.0
+# Minimum contrast between a root and an even background, levels.
 FAINTEST_LEVELS = 16.0
-LAYERS = 2  # branches lie at so many depths, and cross over and under each other
+LAYERS = 2  # number of depths at which branches lie, so that they cross over and under each other
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
     """How a plant is painted.
 
-    thin, thick: colors of the thinnest and the thickest branches. shading: how much the side away from the light
-    darkens, levels. texture: strength of bark or skin. opacity: of the whole, 0 to 1. hairs: of the fringe of root
-    hairs, 0 for none; hair_px: its width. shadow: of the shadow beside the plant, 0 for none. variation: how much
-    brightness differs from axis to axis, levels. fading: how much of the opacity comes and goes along the branches.
-    cut_base: whether the plant ends flat at its base, as where it stands in the ground.
+    Attributes:
+        thin: Color of the thinnest branches.
+        thick: Color of the thickest branches.
+        shading: Darkening of the side away from the light, levels.
+        texture: Strength of the bark or skin texture.
+        opacity: From 0 to 1.
+        hairs: Opacity of the fringe of root hairs, 0 for none.
+        hair_px: Width of the fringe, px.
+        shadow: Opacity of the shadow beside the plant, 0 for none.
+        variation: Variation of the brightness between axes, levels.
+        fading: Variation of the opacity along the branches, from 0 to 1.
+        cut_base: True if the plant ends flat at its base, because it stands in the ground.
     """
 
     thin: Color
@@ -57,7 +65,13 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Backdrop:
-    """What a plant is seen against: mean color, how far levels stray from it, how much of a pixel branches cover."""
+    """The background of a plant.
+
+    Attributes:
+        color: Mean color.
+        unrest: Mean absolute deviation of the levels.
+        coverage: Share of a pixel that a branch of median thickness covers.
+    """
 
     color: Color
     unrest: float
@@ -70,7 +84,15 @@ class Backdrop:
 
 
 def backdrop(canvas: Canvas, skeleton: Skeleton) -> Backdrop:
-    """The background at the skeleton's nodes, in whole numbers."""
+    """Measure the background at the nodes of a skeleton, with integer arithmetic.
+
+    Args:
+        canvas: Canvas with the painted background.
+        skeleton: The plant.
+
+    Returns:
+        The background.
+    """
     if len(skeleton) == 0:
         return Backdrop((128.0, 128.0, 128.0), 0.0, 1.0)
     width, height = canvas.size
@@ -78,24 +100,24 @@ def backdrop(canvas: Canvas, skeleton: Skeleton) -> Backdrop:
     row = np.clip(skeleton.nodes[:, 1].astype(np.intp), 0, height - 1)
     levels = canvas.planes[:, row, column].astype(np.int64)
     means = [int(plane.sum()) // len(row) for plane in levels]
-    stray = int(np.abs(levels[1] - means[1]).sum()) // len(row)
+    deviation = int(np.abs(levels[1] - means[1]).sum()) // len(row)
     thickness = 2 * np.sort(_radii(skeleton))[len(skeleton) // 2]
-    return Backdrop((float(means[0]), float(means[1]), float(means[2])), float(stray), float(min(thickness, 1.0)))
+    return Backdrop((float(means[0]), float(means[1]), float(means[2])), float(deviation), float(min(thickness, 1.0)))
 
 
 def _radii(skeleton: Skeleton) -> FloatArray:
-    """(N,) px, on the grid, with the default where they are unknown."""
+    """Return the radii (N,), px, rounded to 1/64, with the default for unknown ones."""
     if skeleton.radius is None:
         return np.full(len(skeleton), DEFAULT_RADIUS_PX)
     return np.where(np.isnan(skeleton.radius), DEFAULT_RADIUS_PX, snapped(skeleton.radius))
 
 
 def plant_strokes(skeleton: Skeleton) -> Strokes:
-    """One stroke an edge, from its first node to its second; a lone node is a dot."""
+    """Return one stroke per edge, from its first node to its second, and a dot per isolated node."""
     nodes, radius = snapped(skeleton.nodes), _radii(skeleton)
-    lone = np.flatnonzero(skeleton.degree == 0)
-    tail = np.concatenate([skeleton.edges[:, 0], lone])
-    head = np.concatenate([skeleton.edges[:, 1], lone])
+    isolated = np.flatnonzero(skeleton.degree == 0)
+    tail = np.concatenate([skeleton.edges[:, 0], isolated])
+    head = np.concatenate([skeleton.edges[:, 1], isolated])
     bend = _bends(skeleton, nodes)
     cap = np.stack([bend[tail], bend[head]], axis=1)
     flared = np.minimum(radius[tail], BASE_FLARE * radius[head])
@@ -103,14 +125,14 @@ def plant_strokes(skeleton: Skeleton) -> Strokes:
 
 
 def _bends(skeleton: Skeleton, nodes: FloatArray) -> FloatArray:
-    """(N,) the sine of the turn at nodes where one edge goes on from another, and 1 at all others."""
+    """Return (N,) the sine of the turn at nodes where one edge continues another, and 1 at all other nodes."""
     tail, head = skeleton.edges.T
-    enters = np.full(len(nodes), -1)
-    enters[head] = np.arange(len(head))
-    # An edge that goes on from another at a node of just these two.
-    after = np.flatnonzero((skeleton.degree[tail] == 2) & (enters[tail] >= 0))
+    incoming = np.full(len(nodes), -1)
+    incoming[head] = np.arange(len(head))
+    # Edges that continue another edge at a node of degree 2.
+    after = np.flatnonzero((skeleton.degree[tail] == 2) & (incoming[tail] >= 0))
     step = nodes[head] - nodes[tail]
-    (x, y), (next_x, next_y) = step[enters[tail[after]]].T, step[after].T
+    (x, y), (next_x, next_y) = step[incoming[tail[after]]].T, step[after].T
     lengths = np.sqrt((x * x + y * y) * (next_x * next_x + next_y * next_y))
     gentle = x * next_x + y * next_y > 0.5 * lengths
     bend = np.ones(len(nodes))
@@ -119,20 +141,29 @@ def _bends(skeleton: Skeleton, nodes: FloatArray) -> FloatArray:
 
 
 def root_material(rng: Rng, behind: Backdrop, scale: float) -> Material:
-    """A root's looks in front of a background of this mean color: mostly paler than it, at times hardly so."""
+    """Draw the material of a root: mostly paler than the background, with strong or weak contrast.
+
+    Args:
+        rng: Source of random draws.
+        behind: The background at the plant.
+        scale: Scale of the image relative to 512 px.
+
+    Returns:
+        The material.
+    """
     level = behind.level
     opacity = rng.uniform(0.65, 1.0)
-    # Faint is fair, but what is left of the contrast in thin and translucent roots must stand out from the ground.
+    # Weak contrast is allowed, but thin and translucent roots must remain distinguishable from the background.
     faintest = (FAINTEST_LEVELS + 1.2 * behind.unrest) / (opacity * behind.coverage)
     contrast = max(rng.uniform(18, 50) if rng.chance(0.2) else rng.uniform(50, 170), faintest)
-    # On a bright ground roots are the darker part; in between both happen.
+    # Roots are paler than a dark background and darker than a bright one; in between both occur.
     paler = rng.chance(0.95 if level < 150 else 0.5 if level < 190 else 0.12)
     target = min(level + contrast, 250.0) if paler else max(level - contrast, 8.0)
-    if abs(target - level) < min(contrast, 25.0):  # no room on that side
+    if abs(target - level) < min(contrast, 25.0):  # no room in this direction
         target = level - contrast if paler else level + contrast
     warm = rng.uniform(-6, 26)
-    # Roots are translucent: some of the background's own color shows.
-    red, green, blue = (rng.uniform(0.0, 0.25) * (own - level) for own in behind.color)
+    # Roots are translucent and take on some of the background's tint.
+    red, green, blue = (rng.uniform(0.0, 0.25) * (channel - level) for channel in behind.color)
     thin: Color = (target + 0.5 * warm + red, target + green, target - warm + blue)
     darker = rng.uniform(-8, 20)
     return Material(
@@ -150,7 +181,16 @@ def root_material(rng: Rng, behind: Backdrop, scale: float) -> Material:
 
 
 def wood_material(rng: Rng, behind: Backdrop, scale: float) -> Material:
-    """Bark: brown or gray, dark against the sky; young wood lighter and redder than old."""
+    """Draw the material of wood: brown or gray bark, dark against the sky, with redder young wood.
+
+    Args:
+        rng: Source of random draws.
+        behind: The background at the plant.
+        scale: Scale of the image relative to 512 px.
+
+    Returns:
+        The material.
+    """
     level = behind.level
     against_light = rng.chance(0.5 if level > 130 else 0.15)
     bark = rng.uniform(10, 50) if against_light else rng.uniform(45, 165)
@@ -175,7 +215,16 @@ def wood_material(rng: Rng, behind: Backdrop, scale: float) -> Material:
 
 
 def drawing_material(rng: Rng, behind: Backdrop, scale: float) -> Material:
-    """Ink, wire or cord of any color: for the paper's line trees."""
+    """Draw a material of any color, such as ink, wire or cord, for the paper's line trees.
+
+    Args:
+        rng: Source of random draws.
+        behind: The background at the plant.
+        scale: Scale of the image relative to 512 px.
+
+    Returns:
+        The material.
+    """
     if rng.chance(0.5):
         return rng.choice((root_material, wood_material))(rng, behind, scale)
     level = behind.level
@@ -192,9 +241,15 @@ def paint_plant(
     drawn: Strokes | None = None,
     layer: Layer | None = None,
 ) -> None:
-    """Paint a skeleton: the fringe of hairs, the shadow, then the branches, depth by depth.
+    """Paint a skeleton: first the root hairs, then the shadow, then the branches by depth.
 
-    drawn and layer: `plant_strokes` and their fragments, where they are at hand.
+    Args:
+        rng: Source of random draws.
+        canvas: Canvas to paint on.
+        skeleton: The plant.
+        material: How to paint it.
+        drawn: Result of `plant_strokes`, if it was computed before.
+        layer: Fragments of `drawn`, if they were computed before.
     """
     drawn = plant_strokes(skeleton) if drawn is None else drawn
     if len(drawn) == 0:
@@ -208,37 +263,37 @@ def paint_plant(
     if skeleton.has_explicit_axes:
         axis[: len(skeleton.edges)] = skeleton.edge_axis
     axes = int(axis.max()) + 1
-    depth = (rng.array(axes + 1) * LAYERS).astype(np.int8)[axis]
+    stroke_depth = (rng.array(axes + 1) * LAYERS).astype(np.int8)[axis]
     lighter = np.floor((rng.array(axes + 1) - 0.5) * 2 * material.variation)[axis].astype(np.float32)
 
-    found = rasterize_layers([drawn], canvas.size)[0] if layer is None else layer
-    stroke = found.fragments.stroke[found.chosen] - np.int32(found.first)
-    depth_of = depth[stroke]
+    layer = rasterize_layers([drawn], canvas.size)[0] if layer is None else layer
+    stroke = layer.fragments.stroke[layer.chosen] - np.int32(layer.first)
+    depth = stroke_depth[stroke]
     if material.cut_base:
-        # A trunk stands in the ground: without the round end below its base.
+        # A trunk stands in the ground, so the round cap below its base is not drawn.
         at_base = np.zeros(len(drawn), dtype=bool)
         at_base[: len(skeleton.edges)] = np.isin(skeleton.edges[:, 0], skeleton.roots)
-        below = np.flatnonzero(at_base[stroke])
-        depth_of[below[found.fragments.along[found.chosen[below]] < 0]] = -1
+        base_fragments = np.flatnonzero(at_base[stroke])
+        depth[base_fragments[layer.fragments.along[layer.chosen[base_fragments]] < 0]] = -1
     if material.shadow:
-        _shadow(rng, canvas, found.union(), light, material.shadow)
+        _shadow(rng, canvas, layer.union(), light, material.shadow)
     side = _lit_side(drawn, light)
     bark = noise.window(noise.rough(), rng, canvas.size)
     coarse = noise.window(noise.clouds(), rng, canvas.size)
     thickest = float(max(drawn.start_radius.max(), drawn.end_radius.max(), np.float32(1)))
-    seen = found.topmost_by_depth(depth_of, LAYERS)
-    part = found.take(np.concatenate(seen))
-    color = _colors(canvas, part, material, thickest, side, lighter, bark)
-    cover = (part.coverage * _opacity(canvas, part.pixel, material, coarse)) >> 8
+    visible_by_depth = layer.topmost_by_depth(depth, LAYERS)
+    visible = layer.take(np.concatenate(visible_by_depth))
+    color = _colors(canvas, visible, material, thickest, side, lighter, bark)
+    coverage = (visible.coverage * _opacity(canvas, visible.pixel, material, coarse)) >> 8
     begin = 0
-    for one in seen:
-        end = begin + len(one)
-        blend(canvas.planes, part.pixel[begin:end], cover[begin:end], color[:, begin:end])
+    for visible_at_depth in visible_by_depth:
+        end = begin + len(visible_at_depth)
+        blend(canvas.planes, visible.pixel[begin:end], coverage[begin:end], color[:, begin:end])
         begin = end
 
 
 def _lit_side(drawn: Strokes, light: tuple[float, float]) -> Float32Array:
-    """(S,) how much the left side of each stroke faces the light, -1 to 1."""
+    """Return (S,) how much the left side of each stroke faces the light, from -1 to 1."""
     step = drawn.end - drawn.start
     length = np.sqrt(step[:, 0] * step[:, 0] + step[:, 1] * step[:, 1])
     facing = step[:, 1] * np.float32(light[0]) - step[:, 0] * np.float32(light[1])
@@ -247,25 +302,26 @@ def _lit_side(drawn: Strokes, light: tuple[float, float]) -> Float32Array:
 
 def _colors(
     canvas: Canvas,
-    part: Fragments,
+    fragments: Fragments,
     material: Material,
     thickest: float,
     side: Float32Array,
     lighter: Float32Array,
     bark: noise.Int8Array,
 ) -> IndexArray:
-    """(3,F) levels of the branches' pixels."""
-    across = part.across / np.maximum(part.radius, np.float32(0.5))
+    """Return (3,F) the levels of the branches' pixels."""
+    across = fragments.across / np.maximum(fragments.radius, np.float32(0.5))
     np.minimum(np.maximum(across, np.float32(-1), out=across), np.float32(1), out=across)
-    # A thin branch shows no roundness: its shading grows with its radius.
-    round_ = np.minimum(part.radius * np.float32(0.4), np.float32(1)) * np.float32(material.shading)
-    shade = round_ * (across * side[part.stroke] - across * across * np.float32(0.5)) + lighter[part.stroke]
+    # Shading increases with the radius, because a thin branch looks flat.
+    strength = np.minimum(fragments.radius * np.float32(0.4), np.float32(1)) * np.float32(material.shading)
+    facing = across * side[fragments.stroke] - across * across * np.float32(0.5)
+    shade = strength * facing + lighter[fragments.stroke]
     if material.texture:
-        shade += _at(bark, part.pixel, canvas).astype(np.float32) * np.float32(material.texture)
-    old = np.minimum(part.radius / np.float32(thickest), np.float32(1))
-    levels = np.empty((3, len(part.pixel)), dtype=np.int32)
+        shade += _at(bark, fragments.pixel, canvas).astype(np.float32) * np.float32(material.texture)
+    relative_radius = np.minimum(fragments.radius / np.float32(thickest), np.float32(1))
+    levels = np.empty((3, len(fragments.pixel)), dtype=np.int32)
     for plane, thin, thick in zip(levels, material.thin, material.thick, strict=True):
-        value = old * np.float32(round(thick - thin))
+        value = relative_radius * np.float32(round(thick - thin))
         value += shade
         value += np.float32(round(thin))
         np.minimum(np.maximum(value, np.float32(0), out=value), np.float32(255), out=value)
@@ -274,23 +330,23 @@ def _colors(
 
 
 def _opacity(canvas: Canvas, pixel: IndexArray, material: Material, coarse: noise.Int8Array) -> IndexArray:
-    """(F,) 0 to 256."""
-    full = np.full(len(pixel), round(material.opacity * 256), dtype=np.int32)
+    """Return (F,) the opacity of pixels, from 0 to 256."""
+    opacity = np.full(len(pixel), round(material.opacity * 256), dtype=np.int32)
     if material.fading:
-        full -= np.abs(_at(coarse, pixel, canvas).astype(np.int32) * round(material.fading * 256) >> 6)
-        np.clip(full, 40, 256, out=full)
-    return full
+        opacity -= np.abs(_at(coarse, pixel, canvas).astype(np.int32) * round(material.fading * 256) >> 6)
+        np.clip(opacity, 40, 256, out=opacity)
+    return opacity
 
 
-def _at(tile: noise.Int8Array, pixel: IndexArray, canvas: Canvas) -> noise.Int8Array:
-    """(F,) the values of a window of a tile at some pixels."""
+def _at(texture: noise.Int8Array, pixel: IndexArray, canvas: Canvas) -> noise.Int8Array:
+    """Return (F,) the values of a texture (height, width) at pixels."""
     row = pixel // canvas.size[0]
-    values: noise.Int8Array = tile[row, pixel - row * canvas.size[0]]
+    values: noise.Int8Array = texture[row, pixel - row * canvas.size[0]]
     return values
 
 
 def _shadow(rng: Rng, canvas: Canvas, shape: Fragments, light: tuple[float, float], strength: float) -> None:
-    """The plant's own shape once more, dark, a few whole pixels away from the light, and fainter one pixel further."""
+    """Paint the shape of the plant dark, shifted a few whole pixels away from the light; fainter one pixel further."""
     width, height = canvas.size
     row = shape.pixel // width
     column = shape.pixel - row * width
@@ -298,12 +354,12 @@ def _shadow(rng: Rng, canvas: Canvas, shape: Fragments, light: tuple[float, floa
     for step, share in ((reach, 0.6), (reach + 1.0, 0.4)):
         x, y = column - round(light[0] * step), row - round(light[1] * step)
         kept = np.flatnonzero((x >= 0) & (x < width) & (y >= 0) & (y < height))
-        cover = (shape.coverage[kept].astype(np.int32) * round(strength * share * 256)) >> 8
-        blend(canvas.planes, (y * width + x)[kept], cover, np.asarray((8, 8, 12)))
+        coverage = (shape.coverage[kept].astype(np.int32) * round(strength * share * 256)) >> 8
+        blend(canvas.planes, (y * width + x)[kept], coverage, np.asarray((8, 8, 12)))
 
 
 def _hairs(rng: Rng, canvas: Canvas, drawn: Strokes, material: Material) -> None:
-    """A pale fringe along some of the roots, broken up by fine noise; soft enough to be drawn at half the size."""
+    """Paint a pale fringe along most strokes, broken up by fine noise, at half the resolution because it is soft."""
     width, height = canvas.size
     hairy = np.flatnonzero(rng.array(len(drawn)) < 0.9)
     reach = np.float32(snapped(material.hair_px))
@@ -314,13 +370,13 @@ def _hairs(rng: Rng, canvas: Canvas, drawn: Strokes, material: Material) -> None
         (drawn.end_radius[hairy] + np.float32(0.4) * reach) / 2,
         np.maximum((1 + reach) / 2, np.float32(1)),
     )
-    found = union(rasterize(fringe, ((width + 1) // 2, (height + 1) // 2)))
-    row = found.pixel // ((width + 1) // 2)
-    column = found.pixel - row * ((width + 1) // 2)
+    fragments = union(rasterize(fringe, ((width + 1) // 2, (height + 1) // 2)))
+    row = fragments.pixel // ((width + 1) // 2)
+    column = fragments.pixel - row * ((width + 1) // 2)
     pixel = row * (2 * width) + column * 2
-    whole = (row * 2 + 1 < height) & (column * 2 + 1 < width)  # all four pixels are in the image
-    pixel = (pixel[whole] + np.asarray([[0], [1], [width], [width + 1]], dtype=np.int32)).reshape(-1)
-    broken = _at(noise.window(noise.grain(), rng, canvas.size), pixel, canvas).astype(np.int32) + 64
-    coverage = np.tile(found.coverage[whole], 4)
-    share = (coverage * np.clip(broken, 0, 160) >> 7) * round(material.hairs * 256) >> 8
-    blend(canvas.planes, pixel, np.minimum(share, 256), np.asarray(material.thin).astype(np.int32))
+    complete = (row * 2 + 1 < height) & (column * 2 + 1 < width)  # all four pixels are in the image
+    pixel = (pixel[complete] + np.asarray([[0], [1], [width], [width + 1]], dtype=np.int32)).reshape(-1)
+    gaps = _at(noise.window(noise.grain(), rng, canvas.size), pixel, canvas).astype(np.int32) + 64
+    coverage = np.tile(fragments.coverage[complete], 4)
+    coverage = (coverage * np.clip(gaps, 0, 160) >> 7) * round(material.hairs * 256) >> 8
+    blend(canvas.planes, pixel, np.minimum(coverage, 256), np.asarray(material.thin).astype(np.int32))

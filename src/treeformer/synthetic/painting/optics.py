@@ -1,4 +1,4 @@
-"""Light, lens and camera: what happens to a painted canvas before it is an image."""
+"""Light, lens and camera: the steps from a painted canvas to an image."""
 
 from __future__ import annotations
 
@@ -9,25 +9,32 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from treeformer._util.arrays import FloatArray
+from treeformer._util.arrays import FloatArray, ImageArray
 from treeformer.synthetic.painting import noise
 from treeformer.synthetic.painting.canvas import Canvas
 from treeformer.synthetic.painting.raster import Int16Array
 from treeformer.synthetic.rng import Rng
 
-BRIGHTEST = 1.9  # light and gain together: 255 times this many 128ths is still a 16-bit number
-LIGHT_KNOTS = 4  # more would show as stripes, because curves down and across are summed
+BRIGHTEST = 1.9  # maximum of light times gain: 255 × 1.9 × 128 still fits into 16 bits
+LIGHT_KNOTS = 4  # more would be visible as stripes, because the curves down and across are summed
 LIGHT_AT = np.linspace(-1.0, 1.0, LIGHT_KNOTS)
 
 
-def expose(rng: Rng, canvas: Canvas, camera: Camera | None = None) -> NDArray[np.uint8]:
-    """The image (height, width, 3) that a camera takes of the canvas: light, white balance, contrast, noise.
+def expose(rng: Rng, canvas: Canvas, camera: Camera | None = None) -> ImageArray:
+    """Take a photo of the canvas: apply light, white balance, contrast and noise.
 
-    All of it in one pass over blocks of rows, so that a level goes out to memory once, as a finished pixel.
-    camera: a given one instead of any.
+    All steps are applied in one pass over blocks of rows, so that each pixel is written to memory once.
+
+    Args:
+        rng: Source of random draws.
+        canvas: The painted canvas; its planes may be clipped in place.
+        camera: The camera; None draws a random one.
+
+    Returns:
+        (height, width, 3).
     """
     if camera is None:
-        camera = _camera(rng, canvas)
+        camera = random_camera(rng, canvas)
     out = np.empty((canvas.size[1], canvas.size[0], 3), dtype=np.uint8)
     for block in canvas.blocks():
         level, gray, grain, own_grain = canvas.workspace(4, block.stop - block.start, canvas.size[0])
@@ -47,7 +54,7 @@ def expose(rng: Rng, canvas: Canvas, camera: Camera | None = None) -> NDArray[np
         if not camera.own_grain:
             grain >>= 6
         quarter = slice(block.start // 4, -(-block.stop // 4))
-        pixels = out[block].reshape(-1)  # one long line again: interleaved twice as fast as row by row
+        pixels = out[block].reshape(-1)  # interleaving one flat array is twice as fast as row by row
         for channel, plane in enumerate(canvas.planes):
             if camera.fading:
                 np.subtract(gray, plane[block], out=level)
@@ -58,7 +65,7 @@ def expose(rng: Rng, canvas: Canvas, camera: Camera | None = None) -> NDArray[np
             else:
                 np.clip(plane[block], np.int16(0), np.int16(255), out=level)
             lit = level.view(np.uint16)
-            # Below 2**16: at most 255 × BRIGHTEST × 128.
+            # The product fits into 16 bits: it is at most 255 × BRIGHTEST × 128.
             if camera.light_across.shape[1] == 1:
                 lit *= camera.light_down[channel, 0] + camera.light_across[channel, 0]
             else:
@@ -80,13 +87,18 @@ def expose(rng: Rng, canvas: Canvas, camera: Camera | None = None) -> NDArray[np
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """What `expose` does to each pixel.
+    """Parameters of `expose`.
 
-    light_down (3, height / 4) and light_across (3, width): their sum is how much light each plane gets, in 128ths;
-    both (3, 1) if the light is even.
-    fading: how much of the colors goes, in 32nds; below 0 they grow stronger.
-    grain and own_grain: windows of noise, for all planes alike and for each, with their gains in 64ths.
-    lift: what is added in the end, in 64ths of a level.
+    Attributes:
+        light_down: (3, height / 4) share of the light that varies from top to bottom, in 128ths, one value per four
+            rows. (3, 1) if the light is even.
+        light_across: (3, width) share that varies from left to right; added to `light_down`. (3, 1) if even.
+        fading: Desaturation in 32nds: 32 removes all color, negative values increase the saturation.
+        grain: (height, width) noise common to all planes, or None.
+        grain_gain: Strength of `grain`, in 64ths.
+        own_grain: (height, width) noise of each plane, or empty.
+        own_gain: Strength of `own_grain`, in 64ths.
+        lift: Offset added at the end, in 64ths of a level.
     """
 
     light_down: NDArray[np.uint16]
@@ -99,13 +111,21 @@ class Camera:
     lift: np.int16
 
 
-def _camera(rng: Rng, canvas: Canvas) -> Camera:
-    # 0 keeps the colors, 32 takes them all.
+def random_camera(rng: Rng, canvas: Canvas) -> Camera:
+    """Draw a camera of any quality, with uneven light.
+
+    Args:
+        rng: Source of random draws.
+        canvas: The painted canvas, whose brightness determines the exposure.
+
+    Returns:
+        The camera.
+    """
     fading = (32 if rng.chance(0.2) else rng.whole(-10, 20)) if rng.chance(0.3) else 0
     contrast = rng.uniform(0.8, 1.2)
     lift = rng.uniform(-10, 18) + 110 * (1 - contrast)
     gain = contrast * rng.array(3, low=0.92, high=1.08)
-    # Grain, the same in all colors and different in each, fine or blotched.
+    # Fine or blotched grain: one part common to all planes, one part different in each.
     share = rng.fraction()
     strength = share * share * share * 0.4
     texture, strength = (noise.mottle(), 0.4 * strength) if rng.chance(0.2) else (noise.grain(), strength)
@@ -125,11 +145,19 @@ def _camera(rng: Rng, canvas: Canvas) -> Camera:
 
 
 def outdoor_camera(rng: Rng, canvas: Canvas) -> Camera:
-    """A camera as people carry: true colors, even light, little grain."""
+    """Draw a good camera: true colors, even light, little grain.
+
+    Args:
+        rng: Source of random draws.
+        canvas: The painted canvas.
+
+    Returns:
+        The camera.
+    """
     contrast = rng.uniform(0.92, 1.14)
     warm = rng.uniform(-0.014, 0.02)
     gain = contrast * rng.uniform(0.97, 1.1) * np.asarray((1 + warm, 1.0, 1 - warm))
-    # The same light everywhere: in 128ths, a gentle slope would show as steps in an even sky.
+    # The light is even, because a gentle slope in 128ths would show as steps in a plain sky.
     levels = np.floor(np.minimum(gain, BRIGHTEST) * 128 + 0.5).astype(np.uint16)[:, None]
     share = rng.fraction()
     grain_gain = round(64 * (0.02 + share * share * 0.13)) if share > 0.35 else 0
@@ -147,12 +175,18 @@ def outdoor_camera(rng: Rng, canvas: Canvas) -> Camera:
 
 
 def _uneven_light(rng: Rng, canvas: Canvas, gain: FloatArray) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-    """Light that falls off across the image, times a gain (3,): (3, height / 4) and (3, width), to be summed.
+    """Draw light that varies across the image: lamps, shade, vignetting.
 
-    Lamps, shade, the lens' dark corners: each a curve down the image, in steps of four rows, and one across it,
-    in 128ths.
+    Args:
+        rng: Source of random draws.
+        canvas: The painted canvas, whose brightness determines the exposure.
+        gain: (3,) gain per plane.
+
+    Returns:
+        A curve from top to bottom (3, height / 4) in steps of four rows and one from left to right (3, width), in
+        128ths. Their sum is the light times the gain.
     """
-    # A camera exposes a dark scene longer, and does not burn out a bright one.
+    # A camera exposes a dark scene longer and avoids overexposing a bright one.
     sample = canvas.planes[1, ::16, ::16].astype(np.int64)
     mean = int(sample.sum()) // sample.size
     exposure = rng.uniform(0.9, min(max(200 / max(mean, 1), 0.95), 1.35))
@@ -167,27 +201,32 @@ def _uneven_light(rng: Rng, canvas: Canvas, gain: FloatArray) -> tuple[NDArray[n
 
 
 def blur(canvas: Canvas, times: int, sharpness: int = 0) -> None:
-    """Smooth once or twice with the weights 1 2 1 along both axes; as many outermost rows and columns keep their level.
+    """Smooth or sharpen the canvas with the weights 1 2 1 along both axes.
 
-    sharpness: if not 0, the canvas gets sharper instead, by so many 64ths of what smoothing takes away.
+    The outermost `times` rows and columns keep their levels.
+
+    Args:
+        canvas: Canvas to change.
+        times: Number of repetitions, 1 or 2.
+        sharpness: If not 0, sharpen instead: add this many 64ths of what smoothing removes.
     """
     width, height = canvas.size
     if min(width, height) <= 2 * times:
         return
     work = np.empty((2, width * height), dtype=np.int16)
     for plane in canvas.planes:
-        # Along rows too, the plane is one long line: unbroken memory is four times as fast. Where the line goes on
-        # from one row's end to the next row's start, the edge columns keep their level.
+        # The plane is treated as one flat array along rows too, because contiguous memory is four times as fast. The
+        # sums then mix the end of one row with the start of the next; the edge columns are restored below.
         line = plane.reshape(-1)
         for step in (1, width):
-            # Sums of neighbors, half a step to either side, summed again: 1 2 1, and nothing has moved.
-            for turn in range(2 * times):
-                line = np.add(line[:-step], line[step:], out=work[turn % 2, : len(line) - step])
-            if times == 2 and step == 1:  # after twice in both directions the sums would be too large
+            # Summing neighbors shifts by half a step; two such sums give 1 2 1 and a whole step.
+            for repetition in range(2 * times):
+                line = np.add(line[:-step], line[step:], out=work[repetition % 2, : len(line) - step])
+            if times == 2 and step == 1:  # two repetitions along both axes would overflow 16 bits
                 line += np.int16(8)
                 line >>= 4
         line += np.int16(8)
-        flat = plane.reshape(-1)[times * (width + 1) :][: len(line)]  # what was smoothed
+        flat = plane.reshape(-1)[times * (width + 1) :][: len(line)]  # the pixels that were smoothed
         if sharpness:
             line >>= 4
             np.subtract(flat, line, out=line)
@@ -204,17 +243,27 @@ def blur(canvas: Canvas, times: int, sharpness: int = 0) -> None:
 
 
 def lens(rng: Rng, canvas: Canvas) -> None:
-    """A soft lens, or a camera that sharpens too much."""
+    """Apply a random lens: sharp, soft, or oversharpened.
+
+    Args:
+        rng: Source of random draws.
+        canvas: Canvas to change.
+    """
     times = rng.weighted(((0, 0.45), (1, 0.32), (2, 0.17), (4, 0.06)))
     if times:
-        for part in (2, 2) if times == 4 else (times,):
-            blur(canvas, part)
+        for repetitions in (2, 2) if times == 4 else (times,):
+            blur(canvas, repetitions)
     elif rng.chance(0.35):
         blur(canvas, 1, sharpness=rng.whole(16, 90))
 
 
 def outdoor_lens(rng: Rng, canvas: Canvas) -> None:
-    """As `lens`: mostly a little soft, as images are that were made smaller."""
+    """Apply a random good lens: mostly slightly soft, like a downsampled image.
+
+    Args:
+        rng: Source of random draws.
+        canvas: Canvas to change.
+    """
     times = rng.weighted(((0, 0.38), (1, 0.52), (2, 0.1)))
     if times:
         blur(canvas, times)
@@ -222,9 +271,17 @@ def outdoor_lens(rng: Rng, canvas: Canvas) -> None:
         blur(canvas, 1, sharpness=rng.whole(10, 40))
 
 
-def jpeg(image: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
-    """The image (height, width, 3) after being saved as JPEG and read again."""
-    file = io.BytesIO()
-    Image.fromarray(image).save(file, "JPEG", quality=quality)
-    file.seek(0)
-    return np.array(Image.open(file))
+def jpeg(image: ImageArray, quality: int) -> ImageArray:
+    """Compress an image as JPEG and decode it again.
+
+    Args:
+        image: (height, width, 3).
+        quality: JPEG quality, 1 to 95.
+
+    Returns:
+        (height, width, 3).
+    """
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, "JPEG", quality=quality)
+    buffer.seek(0)
+    return np.array(Image.open(buffer))

@@ -1,7 +1,7 @@
-"""Tapered, antialiased strokes: all of an image's strokes become pixels in one pass of array arithmetic.
+"""Rasterization of tapered, antialiased strokes: all strokes of an image in one pass of array arithmetic.
 
-Only exactly rounded operations (+ - × ÷ √, comparisons, whole numbers) touch the pixels, in a fixed order, so that
-every machine draws the same image.
+Pixels are computed only by correctly rounded operations (+ - × ÷ √, comparisons, integers) in a fixed order, so every
+machine draws the same image.
 """
 
 from __future__ import annotations
@@ -18,20 +18,27 @@ from treeformer._util.arrays import Float32Array
 Int16Array = NDArray[np.int16]
 IndexArray = NDArray[np.int32]
 
-# Coverage is kept in 256ths: fine enough for eight-bit images, and whole numbers sort fast.
+# Full coverage of a pixel. Coverage in 256ths is fine enough for 8-bit images, and integers sort fast.
 FULL = 256
 HALF = np.float32(0.5)
-# Strokes are grouped by the number of pixels across them: the groups' upper limits, none for the last.
+# Strokes are grouped by the number of pixels across them. These are the upper limits of all groups but the last.
 RUN_LENGTHS = (6, 12, 30)
+# Length of a run across a stroke at 45°, the longest of all directions, per px of the stroke's reach.
 LONGEST_SLANT = np.float32(2 * 2**0.5)
 
 
 @dataclass(frozen=True, slots=True)
 class Strokes:
-    """Straight strokes with round ends; equal ends make a dot. All (S,) or (S,2) float32 arrays, px.
+    """Straight strokes with round ends. A stroke with equal end points is a dot.
 
-    softness: the width of the edge over which a stroke fades; 1 is a sharp edge, more is out of focus.
-    cap: (S,2) how much of the round ends at start and end may be needed, 0 to 1; less where another stroke goes on.
+    Attributes:
+        start: (S,2) start points, px.
+        end: (S,2) end points, px.
+        start_radius: (S,) px.
+        end_radius: (S,) px.
+        softness: (S,) width of the edge over which a stroke fades, px; 1 is sharp, larger is out of focus.
+        cap: (S,2) share of the round caps at start and end that has to be drawn, from 0 to 1; less than 1 if another
+            stroke continues there.
     """
 
     start: Float32Array
@@ -53,24 +60,40 @@ def strokes(
     softness: ArrayLike = 1.0,
     cap: ArrayLike = 1.0,
 ) -> Strokes:
-    """Strokes from anything array-like; radii and softness are one number for all or one for each, caps too."""
-    first = np.asarray(start, dtype=np.float32).reshape(-1, 2)
-    last = np.asarray(end, dtype=np.float32).reshape(-1, 2)
+    """Create strokes from array-like values.
 
-    def each(value: ArrayLike) -> Float32Array:
-        return np.ascontiguousarray(np.broadcast_to(np.asarray(value, dtype=np.float32), (len(first),)))
+    Args:
+        start: (S,2) start points, px.
+        end: (S,2) end points, px.
+        start_radius: One radius or (S,), px.
+        end_radius: One radius or (S,), px.
+        softness: One value or (S,), px; see `Strokes`.
+        cap: One value or (S,2); see `Strokes`.
 
-    caps = np.empty((len(first), 2), dtype=np.float32)
+    Returns:
+        The strokes.
+    """
+    starts = np.asarray(start, dtype=np.float32).reshape(-1, 2)
+    ends = np.asarray(end, dtype=np.float32).reshape(-1, 2)
+
+    def per_stroke(value: ArrayLike) -> Float32Array:
+        return np.ascontiguousarray(np.broadcast_to(np.asarray(value, dtype=np.float32), (len(starts),)))
+
+    caps = np.empty((len(starts), 2), dtype=np.float32)
     caps[:] = cap
-    return Strokes(first, last, each(start_radius), each(end_radius), each(softness), caps)
+    return Strokes(starts, ends, per_stroke(start_radius), per_stroke(end_radius), per_stroke(softness), caps)
 
 
 class Fragments(NamedTuple):
-    """The pixels that strokes touch, one entry for each stroke and pixel.
+    """The pixels that strokes touch, one entry per stroke and pixel.
 
-    pixel: flat index, row × width + column. coverage: 1 to 256 (`FULL`). stroke: which one.
-    across: px from the center line, positive on the left of the direction of drawing. along: px from the start.
-    radius: of the stroke at that place, px.
+    Attributes:
+        pixel: (F,) flat index, row × width + column.
+        coverage: (F,) from 1 to 256 (`FULL`).
+        stroke: (F,) index of the stroke.
+        across: (F,) distance from the center line, px, positive to the left of the direction of drawing.
+        along: (F,) distance from the start, px.
+        radius: (F,) radius of the stroke at this point, px.
     """
 
     pixel: IndexArray
@@ -81,7 +104,7 @@ class Fragments(NamedTuple):
     radius: Float32Array
 
     def take(self, index: NDArray[np.intp]) -> Fragments:
-        """Some of the fragments, by index."""
+        """Return the fragments with the given indices."""
         return Fragments(
             self.pixel[index],
             self.coverage[index],
@@ -98,16 +121,22 @@ _NO_FRAGMENTS = Fragments(
 
 
 def rasterize(drawn: Strokes, size: tuple[int, int]) -> Fragments:
-    """The fragments of all strokes in a (width, height) image.
+    """Compute the fragments of all strokes.
 
-    Each stroke is scanned along its longer axis p; every line of pixels across it is a short run along q. Runs of
-    about the same length are worked on together, as the columns of one array with a row a pixel of the run.
+    Each stroke is scanned along its longer axis p. Every line of pixels across it is a short run along q. Runs of
+    similar length are processed together, as the columns of one array with one row per pixel of the run.
 
-    A pixel's coverage falls linearly from the inside of the edge to its outside, by its center's distance d from the
-    center line: (radius - d) / edge + 1/2, from 0 to 1. The edge is `softness` px wide along q. A stroke thinner than
-    its edge is drawn as wide as that, but fainter, by 2·radius / edge. So in every run the ink adds up to the stroke's
-    width there, and its center of mass lies on the line; it would not if a thin line lit up one row of pixels and
-    then the next.
+    The coverage of a pixel falls linearly across the edge, by the distance d of its center from the center line:
+    (radius - d) / edge + 1/2, limited to 0 and 1. The edge is `softness` px wide along q. A stroke thinner than its
+    edge is drawn as wide as the edge, but fainter by 2·radius / edge. The coverage of every run thus sums to the
+    width of the stroke, and its center of mass lies on the center line, at any slope.
+
+    Args:
+        drawn: The strokes.
+        size: (width, height) of the image, px.
+
+    Returns:
+        The fragments.
     """
     reach = np.maximum(np.maximum(drawn.start_radius, drawn.end_radius), HALF * drawn.softness) + HALF * drawn.softness
     group = np.searchsorted(RUN_LENGTHS, LONGEST_SLANT * reach)
@@ -125,40 +154,43 @@ def rasterize(drawn: Strokes, size: tuple[int, int]) -> Fragments:
     slope = np.divide(dq, np.where(is_dot, np.float32(1), dp), dtype=np.float32)
     low_p, high_p = np.minimum(p0, p0 + dp), np.maximum(p0, p0 + dp)
     width, height = size
-    # How far beyond its ends a stroke is scanned: to the corners of its flat end, and what is needed of the cap.
+    # Distance beyond the ends to be scanned: up to the corners of the flat end, plus the needed part of the cap.
     cap = np.where((dp < 0)[:, None], drawn.cap[order][:, ::-1], drawn.cap[order])
     beyond = np.minimum(reach * (np.abs(along_q) + cap.T * np.abs(along_p)) + drawn.softness[order], reach)
     first_p = np.maximum(np.ceil(low_p - beyond[0] - HALF), 0).astype(np.int32)
     last_p = np.minimum(np.floor(high_p + beyond[1] - HALF), np.where(steep, height - 1, width - 1)).astype(np.int32)
     half = reach * np.sqrt(1 + slope * slope)
-    begins = drawn.start_radius[order]
-    taper = np.divide(drawn.end_radius[order] - begins, safe_length, dtype=np.float32)
-    # Thin strokes fade out over one px of p at their ends, on a slant too: less would fall between the runs.
+    radius = drawn.start_radius[order]
+    taper = np.divide(drawn.end_radius[order] - radius, safe_length, dtype=np.float32)
+    # At their ends, thin strokes fade out over one px of p, whatever their slope: less would fall between two runs.
     thin = np.maximum(drawn.start_radius, drawn.end_radius)[order] <= HALF
     end_scale = np.where(thin, along_p * along_p, np.float32(1))
     left = np.where(steep, np.float32(1), np.float32(-1))  # the sign that makes the left side positive
 
-    # What is the same along a run. Beyond the ends a run stays centerd on the end: that covers the round cap.
+    # A trailing underscore marks values per run, which are constant along it. Beyond an end of the stroke, runs stay
+    # centered on the end point, which covers the round cap.
     stroke, p = _runs(first_p, last_p)
     sharpness = np.divide(1, drawn.softness[order] * np.abs(along_p), dtype=np.float32)
-    rows = (p0, q0, low_p - p0, high_p - p0, slope, half, along_p, along_q, left, length, end_scale, begins, taper)
-    of_run = np.stack([*rows, sharpness]).take(stroke, axis=1)  # one gather for all is far faster than one for each
-    p0_, q0_, low, high, slope_, half_, along_p_, along_q_, left_, length_, end_scale_, begins_, taper_, sharp = of_run
+    rows = (p0, q0, low_p - p0, high_p - p0, slope, half, along_p, along_q, left, length, end_scale, radius, taper)
+    per_run = np.stack([*rows, sharpness]).take(stroke, axis=1)  # one gather is much faster than one per value
+    p0_, q0_, low_, high_, slope_, half_, along_p_, along_q_, left_, length_, end_scale_, radius_, taper_, sharp_ = (
+        per_run
+    )
     steps = np.stack([order, np.where(steep, width, height), np.where(steep, width, 1), np.where(steep, 1, width)])
-    order_, q_limit, stride_p, stride_q = steps.astype(np.int32).take(stroke, axis=1)
+    order_, q_limit_, stride_p_, stride_q_ = steps.astype(np.int32).take(stroke, axis=1)
     offset_p = p.astype(np.float32)
     offset_p += HALF
     offset_p -= p0_
-    offset_q = np.minimum(offset_p, high)
-    np.maximum(offset_q, low, out=offset_q)
+    offset_q = np.minimum(offset_p, high_)
+    np.maximum(offset_q, low_, out=offset_q)
     offset_q *= slope_
     first_q = np.ceil(q0_ + offset_q - half_ - HALF).astype(np.int32)
     runs = _Runs(
         stroke=order_,
         first_q=first_q,
-        q_limit=q_limit,
-        first_pixel=p * stride_p + first_q * stride_q,
-        pixel_step=stride_q,
+        q_limit=q_limit_,
+        first_pixel=p * stride_p_ + first_q * stride_q_,
+        pixel_step=stride_q_,
         from_line=first_q.astype(np.float32) + HALF - q0_ - offset_q,
         along=offset_p * along_p_ + offset_q * along_q_,
         along_step=along_q_,
@@ -166,11 +198,11 @@ def rasterize(drawn: Strokes, size: tuple[int, int]) -> Fragments:
         across_step=along_p_ * left_,
         length=length_,
         end_scale=end_scale_,
-        radius=begins_,
+        radius=radius_,
         taper=taper_,
-        sharpness=sharp,
+        sharpness=sharp_,
     )
-    # The strokes are in the order of their groups, so every group's runs are a slice.
+    # The strokes are sorted by group, so the runs of every group form a slice.
     bounds = np.searchsorted(stroke, np.searchsorted(group, np.arange(len(RUN_LENGTHS) + 2)))
     parts = []
     for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
@@ -183,7 +215,7 @@ def rasterize(drawn: Strokes, size: tuple[int, int]) -> Fragments:
 
 
 class _Runs(NamedTuple):
-    """(R,) values of runs of pixels: each at its first pixel, and its step from one pixel to the next."""
+    """Runs of pixels, (R,) each: values at the first pixel, and their steps from one pixel to the next."""
 
     stroke: IndexArray
     first_q: IndexArray
@@ -206,14 +238,14 @@ class _Runs(NamedTuple):
 
 
 def _fill(runs: _Runs, longest: int) -> Fragments:
-    """The fragments of runs of at most `longest` pixels: arrays (longest, R), one row a pixel of every run."""
+    """Compute the fragments of runs of at most `longest` pixels, as arrays (longest, R)."""
     rank = np.arange(longest, dtype=np.int32)[:, None]
     across = runs.from_line + rank.astype(np.float32)
     along = across * runs.along_step
     along += runs.along
     across *= runs.across_step
     across += runs.across
-    radius = np.minimum(along, runs.length)  # clipped: minimum and maximum are several times faster than np.clip
+    radius = np.minimum(along, runs.length)  # minimum and maximum are several times faster than np.clip
     np.maximum(radius, np.float32(0), out=radius)
     beyond = along - radius
     beyond *= runs.end_scale
@@ -248,7 +280,7 @@ def _fill(runs: _Runs, longest: int) -> Fragments:
 
 
 def _runs(first: IndexArray, last: IndexArray) -> tuple[IndexArray, IndexArray]:
-    """All whole numbers from first[k] to last[k], for every k in turn: which k, and the number."""
+    """List the integers from first[k] to last[k] for every k; return k and the integer for each of them."""
     count = np.maximum(last - first + 1, 0)
     begin = np.cumsum(count) - count
     owner = np.repeat(np.arange(len(first), dtype=np.int32), count)
@@ -257,70 +289,105 @@ def _runs(first: IndexArray, last: IndexArray) -> tuple[IndexArray, IndexArray]:
 
 
 def topmost(pixel: IndexArray, priority: NDArray[np.integer]) -> NDArray[np.intp]:
-    """For each touched pixel the fragment of highest priority (0 to 1000), the last of equals."""
+    """Select one fragment per pixel: that of the highest priority, and the last of those with equal priority.
+
+    Args:
+        pixel: (F,) flat pixel index of each fragment.
+        priority: (F,) from 0 to 1000.
+
+    Returns:
+        Indices of the selected fragments, ascending.
+    """
     if len(pixel) == 0:
         return np.zeros(0, dtype=np.intp)
     lowest = int(pixel.min())
-    place = pixel - np.int32(lowest)
+    offset = pixel - np.int32(lowest)
     bits = len(pixel).bit_length()
-    # The priority over the place in the order, in one number; half as much memory where that number is small.
-    kind = np.dtype(np.int32 if (int(priority.max()) + 1) << bits < 1 << 31 else np.int64)
-    key: NDArray[np.signedinteger] = priority.astype(kind)
+    # The sort key combines the priority (high bits) and the position in the order (low bits). 32 bits need half the
+    # memory of 64, if they are sufficient.
+    dtype = np.dtype(np.int32 if (int(priority.max()) + 1) << bits < 1 << 31 else np.int64)
+    key: NDArray[np.signedinteger] = priority.astype(dtype)
     key <<= bits
-    key += np.arange(1, len(pixel) + 1, dtype=kind)
-    best = np.zeros(int(place.max()) + 1, dtype=kind)
-    np.maximum.at(best, place, key)
-    return np.flatnonzero(best[place] == key)
+    key += np.arange(1, len(pixel) + 1, dtype=dtype)
+    best = np.zeros(int(offset.max()) + 1, dtype=dtype)
+    np.maximum.at(best, offset, key)
+    return np.flatnonzero(best[offset] == key)
 
 
 class Layer(NamedTuple):
-    """Some of the fragments of many strokes: those of one set of strokes, which begin at the stroke `first`."""
+    """The fragments of one set of strokes among the fragments of several sets.
+
+    Attributes:
+        fragments: Fragments of all sets.
+        chosen: (F,) indices of the fragments of this set.
+        first: Index of the first stroke of this set.
+    """
 
     fragments: Fragments
     chosen: NDArray[np.intp]
     first: int
 
     def take(self, index: NDArray[np.intp]) -> Fragments:
-        """Some of the layer's fragments, by index, with strokes numbered from 0."""
-        part = self.fragments.take(self.chosen[index])
-        return part._replace(stroke=part.stroke - np.int32(self.first)) if self.first else part
+        """Return the fragments with the given indices in this layer, their strokes numbered from 0."""
+        taken = self.fragments.take(self.chosen[index])
+        return taken._replace(stroke=taken.stroke - np.int32(self.first)) if self.first else taken
 
     def topmost_by_depth(self, depth: NDArray[np.integer], count: int) -> list[NDArray[np.intp]]:
-        """At each of `count` depths one fragment a pixel, by index, the one that covers it most; depth (F,) or −1."""
+        """Select, at each depth, the fragment that covers each pixel most.
+
+        Args:
+            depth: (F,) depth of each fragment, from 0 to count - 1; -1 excludes it.
+            count: Number of depths.
+
+        Returns:
+            Indices of the selected fragments, one array per depth.
+        """
         pixel, coverage = self.fragments.pixel[self.chosen], self.fragments.coverage[self.chosen]
-        found = []
-        for number in range(count):
-            at_depth = np.flatnonzero(depth == number)
-            found.append(at_depth[topmost(pixel[at_depth], coverage[at_depth])])
-        return found
+        selected = []
+        for level in range(count):
+            at_depth = np.flatnonzero(depth == level)
+            selected.append(at_depth[topmost(pixel[at_depth], coverage[at_depth])])
+        return selected
 
     def union(self) -> Fragments:
-        """One fragment a pixel, the one that covers it most: strokes that meet become one shape."""
+        """Return one fragment per pixel, the one that covers it most, so that touching strokes form one shape."""
         return self.take(topmost(self.fragments.pixel[self.chosen], self.fragments.coverage[self.chosen]))
 
 
 def rasterize_layers(sets: Sequence[Strokes], size: tuple[int, int]) -> list[Layer]:
-    """The fragments of each of several sets of strokes: in one go, which costs little more than one of them alone."""
-    joined = Strokes(*(np.concatenate([getattr(one, field.name) for one in sets]) for field in fields(Strokes)))
-    found = rasterize(joined, size)
+    """Compute the fragments of several sets of strokes in one pass, which costs little more than one set alone.
+
+    Args:
+        sets: The sets of strokes.
+        size: (width, height) of the image, px.
+
+    Returns:
+        One layer per set.
+    """
+    joined = Strokes(*(np.concatenate([getattr(drawn, field.name) for drawn in sets]) for field in fields(Strokes)))
+    fragments = rasterize(joined, size)
     layers, first = [], 0
-    for one in sets:
-        mine = found.stroke >= first
-        mine &= found.stroke < first + len(one)
-        layers.append(Layer(found, np.flatnonzero(mine), first))
-        first += len(one)
+    for drawn in sets:
+        in_set = fragments.stroke >= first
+        in_set &= fragments.stroke < first + len(drawn)
+        layers.append(Layer(fragments, np.flatnonzero(in_set), first))
+        first += len(drawn)
     return layers
 
 
 def union(fragments: Fragments) -> Fragments:
-    """One fragment a pixel, the one that covers it most: strokes that meet become one shape."""
+    """Return one fragment per pixel, the one that covers it most, so that touching strokes form one shape."""
     return fragments.take(topmost(fragments.pixel, fragments.coverage))
 
 
 def blend(canvas: Int16Array, pixel: IndexArray, coverage: ArrayLike, color: ArrayLike) -> None:
-    """Lay color (3,) or (3,F) over the pixels of a (3, height, width) canvas, in place; a pixel comes once at most.
+    """Blend a color over pixels of a canvas, in place.
 
-    coverage: (F,) 0 to 256.
+    Args:
+        canvas: (C, height, width) levels.
+        pixel: (F,) flat pixel indices without duplicates.
+        coverage: (F,) from 0 to 256.
+        color: (C,) or (C,F) levels.
     """
     planes = canvas.reshape(len(canvas), -1)
     weight = np.asarray(coverage, dtype=np.int32)

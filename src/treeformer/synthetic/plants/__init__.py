@@ -1,0 +1,1 @@
+"""Growth models: plants as curved axes that are assembled into skeletons."""

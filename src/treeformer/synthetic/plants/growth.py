@@ -1,4 +1,4 @@
-"""Growing curved axes and putting them together to a skeleton whose nodes stand at equal spacing."""
+"""Curved axes, and their assembly into a skeleton with equally spaced nodes."""
 
 from __future__ import annotations
 
@@ -15,28 +15,36 @@ from treeformer.skeleton import Axis, Plant, Skeleton
 from treeformer.synthetic.plants.lsystem import on_grid
 from treeformer.synthetic.rng import Rng
 
-# Axes grow in steps of this length; nodes then stand about NODE_SPACING_PX apart, as in the paper's root set.
+# Axes grow in steps of STEP_PX. Nodes are then placed about NODE_SPACING_PX apart, as in the paper's root data set.
 STEP_PX = 2.0
 NODE_SPACING_PX = 8.0
-# Side axes begin at every so many steps, so that no two junctions come closer together.
+# Side axes start at multiples of this many steps, which is the minimum distance between two junctions.
 JUNCTION_STEPS = 2
-# Shorter axes are left out, as are the parts of a plant beyond the frame.
-SHORTEST_AXIS_STEPS = 3
+# Shorter axes are dropped, as are the parts of a plant outside the frame.
+MIN_AXIS_STEPS = 3
 FRAME_MARGIN_PX = 1.0
-# The heading's random wander is drawn anew after every stretch of this many steps.
+# A new random deviation of the heading is drawn every WANDER_STEPS steps, with linear interpolation in between.
 WANDER_STEPS = 12
 
 DOWN, UP, RIGHT, LEFT = math.pi / 2, -math.pi / 2, 0.0, math.pi
 
-Values = FloatArray | float  # one number for all axes or one for each
+Point = tuple[float, float]
+Values = FloatArray | float  # one value for all axes, or (K,) one value per axis
 
 
 @dataclass(frozen=True, slots=True)
 class GrownAxis:
-    """One axis: points (M,2) every STEP_PX from its base, its radius at base and tip, and where on which axis it began.
+    """One axis of a plant.
 
-    parent: index of an earlier axis of the same list, None at the base of a plant. at: the parent's point.
-    grown: how many points it had before the frame cut it; the radius tapers over these.
+    Attributes:
+        points: (M,2) px, from base to tip, STEP_PX apart.
+        base_px: Radius at the base, px.
+        tip_px: Radius at the tip, px.
+        parent: Index of the axis it grows from, which comes earlier in the same list; None at the base of a plant.
+        at: Index of the parent's point at which it starts.
+        label: Kind of axis, such as "lateral" or "trunk".
+        plant: Number of its plant.
+        grown: Number of points before it was cut at the frame. The radius tapers over all of these.
     """
 
     points: FloatArray
@@ -58,10 +66,19 @@ def curves(
     pull: Values,
     wander: Values,
 ) -> list[FloatArray]:
-    """Smooth paths from K points (K,2), each (M,2) with M by its length, px.
+    """Grow K smooth paths.
 
-    heading: (K,) of the first step, radians (0 to the right, π/2 down). A path bends towards the heading `towards`
-    by the share `pull` of what is missing a px, and strays from this by about `wander` radians.
+    Args:
+        rng: Source of random draws.
+        start: (K,2) first points, px.
+        heading: (K,) direction of the first step, radians (0 is right, π/2 is down).
+        length: (K,) length of each path, px.
+        towards: Direction to which a path bends, radians.
+        pull: Share of the remaining turn that a path completes per px.
+        wander: Standard deviation of the random changes of direction, radians.
+
+    Returns:
+        One (M,2) array per path, px, where M depends on its length.
     """
     count = len(start)
     steps = np.maximum(np.floor(length / STEP_PX + 0.5).astype(np.intp), 1)
@@ -70,12 +87,12 @@ def curves(
     knots = rng.bell(count, longest // WANDER_STEPS + 2) * wander
     knots[:, 0] = 0.0
     step = np.arange(longest)
-    before, part = step // WANDER_STEPS, (step % WANDER_STEPS) / WANDER_STEPS
-    stray = knots[:, before] + part * (knots[:, before + 1] - knots[:, before])
-    # The shorter way round to the direction of pull.
+    before, t = step // WANDER_STEPS, (step % WANDER_STEPS) / WANDER_STEPS
+    deviation = knots[:, before] + t * (knots[:, before + 1] - knots[:, before])
+    # Turn in the shorter of the two directions.
     turn = heading[:, None] - towards
     turn -= 2 * math.pi * np.floor(turn / (2 * math.pi) + 0.5)
-    angle = towards + turn * np.exp(-pull * (step * STEP_PX)) + stray
+    angle = towards + turn * np.exp(-pull * (step * STEP_PX)) + deviation
     paths = np.empty((count, longest + 1, 2))
     paths[:, 0] = start
     for axis, component in enumerate((np.cos(angle), np.sin(angle))):
@@ -86,9 +103,22 @@ def curves(
 
 
 def curve(
-    rng: Rng, start: tuple[float, float], heading: float, length: float, towards: float, pull: float, wander: float
+    rng: Rng, start: Point, heading: float, length: float, towards: float, pull: float, wander: float
 ) -> FloatArray:
-    """One smooth path (M,2), as in `curves`."""
+    """Grow one smooth path; see `curves`.
+
+    Args:
+        rng: Source of random draws.
+        start: (x, y) of the first point, px.
+        heading: Direction of the first step, radians (0 is right, π/2 is down).
+        length: Length of the path, px.
+        towards: Direction to which the path bends, radians.
+        pull: Share of the remaining turn that the path completes per px.
+        wander: Standard deviation of the random changes of direction, radians.
+
+    Returns:
+        (M,2) px.
+    """
     return curves(rng, np.asarray([start]), np.asarray([heading]), np.asarray([length]), towards, pull, wander)[0]
 
 
@@ -107,81 +137,115 @@ def side_axes(
     pull: Values = 0.0,
     wander: Values = 0.0,
 ) -> range:
-    """Grow K axes from the sides of others, all at once.
+    """Grow K side axes at once.
 
-    parents (K,) and shares (K,): from which axis, how far along it (0 to 1). turn (K,): radians off its direction
-    there, positive to the right. Adds the new axes to `axes` and returns their indices.
+    Args:
+        rng: Source of random draws.
+        axes: All axes so far; the new ones are added.
+        parents: (K,) index of the axis from which each new axis grows.
+        shares: (K,) position along the parent, from 0 (base) to 1 (tip).
+        turn: (K,) angle to the parent's direction at this point, radians, positive to the right.
+        length: (K,) length of each axis, px.
+        base_px: Radius at the base, px.
+        tip_px: Radius at the tip, px; limited to `base_px`.
+        label: Kind of axis.
+        towards: Direction to which an axis bends, radians; see `curves`.
+        pull: Share of the remaining turn that an axis completes per px.
+        wander: Standard deviation of the random changes of direction, radians.
+
+    Returns:
+        The indices of the new axes.
     """
     first = len(axes)
     if len(parents) == 0:
         return range(first, first)
-    places, starts, headings = [], [], []
+    positions, starts, headings = [], [], []
     for parent, share in zip(parents, shares.tolist(), strict=True):
         points = axes[parent].points
         last = len(points) - 1
         at = min(int(share * last) // JUNCTION_STEPS * JUNCTION_STEPS, last)
         (x0, y0), (x1, y1) = points[max(at - 2, 0)].tolist(), points[min(at + 2, last)].tolist()
-        places.append(at)
+        positions.append(at)
         starts.append(points[at].tolist())
         headings.append(math.atan2(y1 - y0, x1 - x0))
     paths = curves(rng, np.asarray(starts), np.asarray(headings) + turn, length, towards, pull, wander)
-    base, tip = ((np.zeros(len(paths)) + value).tolist() for value in (base_px, tip_px))
+    base_radii, tip_radii = ((np.zeros(len(paths)) + value).tolist() for value in (base_px, tip_px))
     axes.extend(
-        GrownAxis(path, thick, min(thin, thick), parent, place, label, axes[parent].plant, len(path))
-        for path, thick, thin, parent, place in zip(paths, base, tip, parents, places, strict=True)
+        GrownAxis(path, base, min(tip, base), parent, at, label, axes[parent].plant, len(path))
+        for path, base, tip, parent, at in zip(paths, base_radii, tip_radii, parents, positions, strict=True)
     )
     return range(first, len(axes))
 
 
 def main_axis(axes: list[GrownAxis], points: FloatArray, base_px: float, tip_px: float, label: str, plant: int) -> int:
-    """Add an axis that begins at a plant's base. Returns its index."""
+    """Add an axis that starts at the base of a plant.
+
+    Args:
+        axes: All axes so far; the new one is added.
+        points: (M,2) px, from base to tip, STEP_PX apart.
+        base_px: Radius at the base, px.
+        tip_px: Radius at the tip, px; limited to `base_px`.
+        label: Kind of axis.
+        plant: Number of the plant.
+
+    Returns:
+        The index of the new axis.
+    """
     axes.append(GrownAxis(points, base_px, min(tip_px, base_px), None, 0, label, plant, len(points)))
     return len(axes) - 1
 
 
 def assemble(axes: Sequence[GrownAxis], size: tuple[int, int], metadata: Mapping[str, Any]) -> Skeleton:
-    """The skeleton of grown axes in a (width, height) image: cut at the frame, nodes at equal spacing.
+    """Assemble axes into a skeleton: cut them at the frame and place nodes at equal intervals.
 
-    Between two keypoints (base, junctions, tip) the intervals are equal and as near to NODE_SPACING_PX as a
-    whole number of them comes: what `Skeleton.resample` makes, without the detour over a dense skeleton.
+    Between two keypoints (base, junctions, tip) the intervals are equal and as close to NODE_SPACING_PX as possible.
+    The result is that of `Skeleton.resample`, without the cost of a dense skeleton.
+
+    Args:
+        axes: The axes of all plants.
+        size: (width, height) of the image, px.
+        metadata: Metadata of the skeleton.
+
+    Returns:
+        The skeleton, empty if no axis lies inside the frame.
     """
-    axes = _inside_frame(axes, size)
+    axes = _cut_at_frame(axes, size)
     if not axes:
         return Skeleton([], [], image_size=size, metadata=metadata)
     junctions: list[set[int]] = [set() for _ in axes]
     for axis in axes:
         if axis.parent is not None:
             junctions[axis.parent].add(axis.at)
-    places: list[float] = []  # of each node: how many steps along its axis
+    positions: list[float] = []  # of each node: steps along its axis
     axis_of_node: list[int] = []
     edges: list[tuple[int, int]] = []
     edge_axis: list[int] = []
-    lines: list[list[int]] = []
-    node_at: list[dict[int, int]] = []  # the node at each keypoint of each axis
+    axis_nodes: list[list[int]] = []
+    node_at: list[dict[int, int]] = []  # of each axis: the node at each of its keypoints
     roots: dict[int, int] = {}  # the root node of each plant
-    for number, axis in enumerate(axes):
-        keys = sorted({0, *junctions[number], len(axis.points) - 1})
-        own, key_position = _equal_intervals(keys)
+    for index, axis in enumerate(axes):
+        keypoints = sorted({0, *junctions[index], len(axis.points) - 1})
+        new_positions, keypoint_ranks = _equal_intervals(keypoints)
         shared = roots.get(axis.plant) if axis.parent is None else node_at[axis.parent][axis.at]
-        line = list(range(len(places), len(places) + len(own)))
+        line = list(range(len(positions), len(positions) + len(new_positions)))
         if shared is None:
             roots[axis.plant] = line[0]
         else:
-            own, line = own[1:], [shared, *line[:-1]]
-        places += own
-        axis_of_node += [number] * len(own)
+            new_positions, line = new_positions[1:], [shared, *line[:-1]]
+        positions += new_positions
+        axis_of_node += [index] * len(new_positions)
         edges += pairwise(line)
-        edge_axis += [number] * (len(line) - 1)
-        lines.append(line)
-        node_at.append({key: line[position] for key, position in zip(keys, key_position, strict=True)})
-    nodes, radius = _points_at(axes, np.asarray(axis_of_node, dtype=np.intp), np.asarray(places))
+        edge_axis += [index] * (len(line) - 1)
+        axis_nodes.append(line)
+        node_at.append({keypoint: line[rank] for keypoint, rank in zip(keypoints, keypoint_ranks, strict=True)})
+    nodes, radius = _points_at(axes, np.asarray(axis_of_node, dtype=np.intp), np.asarray(positions))
     plant = np.asarray([axis.plant for axis in axes], dtype=np.intp)
     return Skeleton(
         nodes,
         edges,
         root=list(roots.values()),
         radius=radius,
-        axes=_records(axes, lines),
+        axes=_axis_records(axes, axis_nodes),
         edge_axis=edge_axis,
         plant=plant[axis_of_node],
         plant_records=[Plant() for _ in roots],
@@ -190,33 +254,33 @@ def assemble(axes: Sequence[GrownAxis], size: tuple[int, int], metadata: Mapping
     )
 
 
-def _records(axes: Sequence[GrownAxis], lines: Sequence[Sequence[int]]) -> list[Axis]:
+def _axis_records(axes: Sequence[GrownAxis], axis_nodes: Sequence[Sequence[int]]) -> list[Axis]:
     orders: list[int] = []
     for axis in axes:
         orders.append(0 if axis.parent is None else orders[axis.parent] + 1)
     return [
-        Axis(tuple(line), "", axis.label, "", axis.parent, axis.plant, {"branch_order": str(order)})
-        for axis, line, order in zip(axes, lines, orders, strict=True)
+        Axis(tuple(nodes), "", axis.label, "", axis.parent, axis.plant, {"branch_order": str(order)})
+        for axis, nodes, order in zip(axes, axis_nodes, orders, strict=True)
     ]
 
 
-def _points_at(axes: Sequence[GrownAxis], axis: IntArray, place: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Coordinates (N,2) and radii (N,) at places (in steps) along axes, on the coordinate grid."""
+def _points_at(axes: Sequence[GrownAxis], axis: IntArray, position: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return coordinates (N,2) and radii (N,) at positions (in steps) along axes, on the coordinate grid."""
     lengths = np.asarray([len(a.points) for a in axes], dtype=np.intp)
     begin = np.cumsum(lengths) - lengths
     points = np.concatenate([a.points for a in axes])
-    before = np.minimum(place.astype(np.intp), lengths[axis] - 2)
-    t = (place - before)[:, None]
+    before = np.minimum(position.astype(np.intp), lengths[axis] - 2)
+    t = (position - before)[:, None]
     before += begin[axis]
     base, tip, grown = (np.asarray(v)[axis] for v in zip(*((a.base_px, a.tip_px, a.grown) for a in axes), strict=True))
-    radius = base + (tip - base) * place / (grown - 1)
+    radius = base + (tip - base) * position / (grown - 1)
     return on_grid(points[before] + t * (points[before + 1] - points[before])), on_grid(radius)
 
 
-def _inside_frame(axes: Sequence[GrownAxis], size: tuple[int, int]) -> list[GrownAxis]:
-    """The axes up to where each first leaves the frame, without those that begin outside or are left too short.
+def _cut_at_frame(axes: Sequence[GrownAxis], size: tuple[int, int]) -> list[GrownAxis]:
+    """Cut each axis where it first leaves the frame; drop axes that start outside or become too short.
 
-    Plants are numbered anew, from left to right by their base.
+    Plants are renumbered from left to right by their base.
     """
     lengths = np.asarray([len(axis.points) for axis in axes], dtype=np.intp)
     begin = np.cumsum(lengths) - lengths
@@ -226,39 +290,66 @@ def _inside_frame(axes: Sequence[GrownAxis], size: tuple[int, int]) -> list[Grow
     outside = (x < low) | (y < low) | (x > right) | (y > bottom)
     first_out = np.minimum.reduceat(np.where(outside, np.arange(len(points)), len(points)), begin) - begin
     kept_points = np.minimum(first_out, lengths).tolist()
-    number: dict[int, int] = {}
+    new_index: dict[int, int] = {}
     kept: list[GrownAxis] = []
     for index, axis in enumerate(axes):
-        parent = None if axis.parent is None else number.get(axis.parent)
+        parent = None if axis.parent is None else new_index.get(axis.parent)
         lost = axis.parent is not None and (parent is None or axis.at >= kept_points[axis.parent])
-        if lost or kept_points[index] <= SHORTEST_AXIS_STEPS:
+        if lost or kept_points[index] <= MIN_AXIS_STEPS:
             continue
-        number[index] = len(kept)
-        kept.append(
-            GrownAxis(
-                axis.points[: kept_points[index]],
-                axis.base_px,
-                axis.tip_px,
-                parent,
-                axis.at,
-                axis.label,
-                axis.plant,
-                axis.grown,
-            )
-        )
-    base = {axis.plant: axis.points[0, 0] for axis in kept if axis.parent is None}
-    rank = {plant: place for place, plant in enumerate(sorted(base, key=lambda plant: (base[plant], plant)))}
+        new_index[index] = len(kept)
+        kept.append(replace(axis, points=axis.points[: kept_points[index]], parent=parent))
+    base_x = {axis.plant: axis.points[0, 0] for axis in kept if axis.parent is None}
+    rank = {plant: new for new, plant in enumerate(sorted(base_x, key=lambda plant: (base_x[plant], plant)))}
     return [axis if rank[axis.plant] == axis.plant else replace(axis, plant=rank[axis.plant]) for axis in kept]
 
 
-def _equal_intervals(keys: Sequence[int]) -> tuple[list[float], list[int]]:
-    """Places along an axis (in steps) at equal intervals between its keypoints, and where the keypoints are in it."""
-    places = [float(keys[0])]
-    positions = [0]
-    for begin, end in pairwise(keys):
+def _equal_intervals(keypoints: Sequence[int]) -> tuple[list[float], list[int]]:
+    """Divide an axis into equal intervals between its keypoints.
+
+    Args:
+        keypoints: Positions of the keypoints, in steps from the base, ascending.
+
+    Returns:
+        The positions of all nodes, in steps, and the index of each keypoint among them.
+    """
+    positions = [float(keypoints[0])]
+    keypoint_ranks = [0]
+    for begin, end in pairwise(keypoints):
         intervals = max(1, math.floor((end - begin) * STEP_PX / NODE_SPACING_PX + 0.5))
         step = (end - begin) / intervals
-        places += [begin + step * k for k in range(1, intervals)]
-        places.append(float(end))
-        positions.append(len(places) - 1)
-    return places, positions
+        positions += [begin + step * k for k in range(1, intervals)]
+        positions.append(float(end))
+        keypoint_ranks.append(len(positions) - 1)
+    return positions, keypoint_ranks
+
+
+def alternate_sides(rng: Rng, count: int) -> FloatArray:
+    """Draw sides that mostly alternate.
+
+    Args:
+        rng: Source of random draws.
+        count: Number of sides.
+
+    Returns:
+        (count,) values -1 or 1.
+    """
+    repeats = rng.array(count) < 0.25
+    side = np.where((np.arange(count) + np.cumsum(repeats)) % 2 == 0, 1.0, -1.0)
+    return side if rng.chance(0.5) else -side
+
+
+def radius_at(axes: Sequence[GrownAxis], indices: Sequence[int], shares: FloatArray) -> FloatArray:
+    """Return the radii of axes at positions along them.
+
+    Args:
+        axes: All axes.
+        indices: (K,) indices of the axes of interest.
+        shares: (K,) positions from 0 (base) to 1 (tip).
+
+    Returns:
+        (K,) px.
+    """
+    base = np.asarray([axes[index].base_px for index in indices])
+    tip = np.asarray([axes[index].tip_px for index in indices])
+    return np.asarray(base + (tip - base) * shares)

@@ -1,6 +1,7 @@
-"""Things that are not the plant: writing, rulers, plates, seeds, leaves, scratches, posts and wires.
+"""Objects that are not the plant: writing, rulers, plates, dust, wires, posts, leaves, seeds.
 
-Most add strokes to a sketch, which draws them all at once; `scale` is the size of things relative to 512 px.
+Most functions add strokes to a sketch, which draws all of them at once. Some paint the canvas directly. Sizes are
+relative to `Canvas.scale`, which is 1 for a 512 px image.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from treeformer.synthetic.painting import noise
 from treeformer.synthetic.painting.canvas import Box, Canvas, Color, Sketch, depth_inside, inside, wavy_line
 from treeformer.synthetic.rng import Rng
 
-# Each sign is a few polylines on a grid 4 wide and 6 high, written as column-row pairs.
-SIGNS = {
+# Each glyph is a few polylines, separated by commas, on a grid 4 wide and 6 high, written as column-row pairs.
+GLYPHS = {
     "0": "10 01 05 16 26 35 31 20 10",
     "1": "01 20 26",
     "2": "01 10 20 31 32 06 36",
@@ -48,43 +49,68 @@ DIGITS = "0123456789"
 LETTERS = "abcdelmnorstwx-0123"
 
 
-def _sign_strokes(lines: str) -> FloatArray:
-    """(S,2,2) starts and ends of a sign's strokes."""
+def _glyph_strokes(lines: str) -> FloatArray:
+    """Return the (S,2,2) start and end points of a glyph's strokes."""
     paths = [[(float(pair[0]), float(pair[1])) for pair in line.split()] for line in lines.split(",")]
-    return np.asarray([step for path in paths for step in pairwise(path)])
+    return np.asarray([stroke for path in paths for stroke in pairwise(path)])
 
 
-SIGN_STROKES = {letter: _sign_strokes(lines) for letter, lines in SIGNS.items()}
+GLYPH_STROKES = {letter: _glyph_strokes(lines) for letter, lines in GLYPHS.items()}
 
 
-def printed(sketch: Sketch, letter: str, place: tuple[float, float], height: float, color: Color) -> None:
-    """One letter or digit in print; place is its top left corner."""
-    path = SIGN_STROKES[letter] * (height / 6) + place
+def print_glyph(sketch: Sketch, letter: str, position: tuple[float, float], height: float, color: Color) -> None:
+    """Draw one printed letter or digit.
+
+    Args:
+        sketch: Sketch that receives the strokes.
+        letter: A key of `GLYPHS`.
+        position: (x, y) px of the top left corner.
+        height: Height of the glyph, px.
+        color: Color of the ink.
+    """
+    path = GLYPH_STROKES[letter] * (height / 6) + position
     radius = max(0.4, height * 0.06)
     sketch.add(path[:, 0], path[:, 1], radius, radius, color, 0.9)
 
 
-def writing(rng: Rng, sketch: Sketch, place: tuple[float, float], height: float, color: Color) -> None:
-    """One or two words or numbers by hand."""
+def writing(rng: Rng, sketch: Sketch, position: tuple[float, float], height: float, color: Color) -> None:
+    """Draw one or two handwritten words or numbers.
+
+    Args:
+        rng: Source of the random draws.
+        sketch: Sketch that receives the strokes.
+        position: (x, y) px of the top left corner.
+        height: Height of the letters, px.
+        color: Color of the ink.
+    """
     letters, longest = (DIGITS, 4) if rng.chance(0.5) else (LETTERS, 7)
     words = ["".join(rng.choice(letters) for _ in range(rng.whole(2, longest))) for _ in range(rng.whole(1, 2))]
     slant, advance = rng.uniform(-0.15, 0.3), height * rng.uniform(0.6, 0.85)
     path = np.concatenate(
         [
-            SIGN_STROKES[letter] * (height / 6) + (position * advance, 0.0)
-            for position, letter in enumerate(" ".join(words))
+            GLYPH_STROKES[letter] * (height / 6) + (index * advance, 0.0)
+            for index, letter in enumerate(" ".join(words))
             if letter != " "
         ]
     )
     path += rng.array(*path.shape, low=-0.04, high=0.04) * height
     path[:, :, 0] -= slant * path[:, :, 1]
-    path += place
+    path += position
     pen_px = max(0.4, height * rng.uniform(0.03, 0.07))
     sketch.add(path[:, 0], path[:, 1], pen_px, pen_px, color, rng.uniform(0.5, 0.95))
 
 
 def ruler(rng: Rng, canvas: Canvas, sketch: Sketch, box: Box) -> None:
-    """A scale along the longer side of a box: a pale or wooden strip with ticks along one edge, and numbers."""
+    """Draw a ruler: a pale or wooden strip with ticks along one edge and numbers.
+
+    The scale runs along the longer side of the box.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas on which the strip is painted.
+        sketch: Sketch that receives the ticks and numbers.
+        box: Left, top, right and bottom of the strip, px.
+    """
     left, top, right, bottom = box
     wooden = rng.chance(0.4)
     canvas.box(box, (190, 165, 95) if wooden else (rng.uniform(200, 245),) * 3)
@@ -92,8 +118,8 @@ def ruler(rng: Rng, canvas: Canvas, sketch: Sketch, box: Box) -> None:
     length, thickness = (bottom - top, right - left) if upright else (right - left, bottom - top)
     spacing = rng.uniform(3.0, 7.0) * max(canvas.scale, 0.5)
     along = np.arange(2.0, length - 2.0, spacing)
-    number = np.arange(len(along))
-    across = thickness * np.where(number % 10 == 0, 0.45, np.where(number % 5 == 0, 0.32, 0.2))
+    tick = np.arange(len(along))
+    across = thickness * np.where(tick % 10 == 0, 0.45, np.where(tick % 5 == 0, 0.32, 0.2))
     zero = np.zeros(len(along))
     corner = np.asarray((left, top) if upright else (left, bottom))
     start = np.stack([zero, along] if upright else [along, zero], axis=1) + corner
@@ -101,18 +127,28 @@ def ruler(rng: Rng, canvas: Canvas, sketch: Sketch, box: Box) -> None:
     ink: Color = (rng.uniform(10, 60),) * 3
     sketch.add(start, end, 0.4, 0.4, ink, 0.8)
     height = thickness * 0.32
-    for place in along[::10][1:].tolist():
-        at = (left + thickness * 0.55, top + place - height / 2) if upright else (left + place, top + thickness * 0.08)
-        printed(sketch, rng.choice(DIGITS), at, height, ink)
+    for offset in along[::10][1:].tolist():
+        position = (
+            (left + thickness * 0.55, top + offset - height / 2) if upright else (left + offset, top + thickness * 0.08)
+        )
+        print_glyph(sketch, rng.choice(DIGITS), position, height, ink)
 
 
 def plate(rng: Rng, canvas: Canvas, box: Box, corner: float, color: Color) -> None:
-    """A plastic plate: its inside in one color, its rim in ridges, bright and dark."""
+    """Paint a plastic plate: the inside in one color, the rim as bright and dark ridges.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        box: Left, top, right and bottom of the plate, px.
+        corner: Radius of the corners, px.
+        color: Color of the inside.
+    """
     rim = rng.uniform(4, 16) * max(canvas.scale, 0.5)
     left, top, right, bottom = box
     edge = max(rim, corner)
     canvas.box((left + edge, top + edge, right - edge, bottom - edge), color)
-    # The rim's profile: a level for every quarter of a px from the edge inwards.
+    # Profile of the rim: one level per quarter of a pixel, from the edge inwards.
     heights = rng.array(8, low=-45, high=70) * rng.uniform(0.4, 1.3)
     profile = np.zeros(513, dtype=np.int16)
     profile[: int(rim * 4)] = np.floor(np.interp(np.arange(int(rim * 4)), np.linspace(0, rim * 4, 8), heights))
@@ -134,15 +170,31 @@ def plate(rng: Rng, canvas: Canvas, box: Box, corner: float, color: Color) -> No
 
 
 def specks(rng: Rng, canvas: Canvas, sketch: Sketch, count: int, largest_px: float, bright: bool) -> None:
-    """Dust, crumbs, drops of condensation."""
-    place = rng.array(count, 2) * canvas.size
+    """Draw dust, crumbs and drops of condensation.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas, for the size and scale of the image.
+        sketch: Sketch that receives the strokes.
+        count: Number of specks.
+        largest_px: Largest radius, px; small specks are more frequent.
+        bright: Draw bright specks instead of dark ones.
+    """
+    position = rng.array(count, 2) * canvas.size
     radius = 0.25 + largest_px * rng.array(count) ** 3
     level = rng.array(count, 1, low=150, high=250) if bright else rng.array(count, 1, low=0, high=70)
-    sketch.add(place, place + rng.bell(count, 2) * 0.7, radius, radius, level, rng.uniform(0.3, 0.9))
+    sketch.add(position, position + rng.bell(count, 2) * 0.7, radius, radius, level, rng.uniform(0.3, 0.9))
 
 
 def bubbles(rng: Rng, canvas: Canvas, sketch: Sketch, count: int) -> None:
-    """Small rings: bubbles and drops under glass."""
+    """Draw small rings: bubbles and drops under glass.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas, for the size and scale of the image.
+        sketch: Sketch that receives the strokes.
+        count: Number of rings.
+    """
     turn = np.linspace(0.0, 2 * math.pi, 13)
     circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     for _ in range(count):
@@ -152,7 +204,14 @@ def bubbles(rng: Rng, canvas: Canvas, sketch: Sketch, count: int) -> None:
 
 
 def scratches(rng: Rng, canvas: Canvas, sketch: Sketch, count: int) -> None:
-    """Hairs, scratches, creases: long, thin, faint lines that are no root."""
+    """Draw hairs, scratches and creases: long, thin, faint lines that are not roots.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas, for the size and scale of the image.
+        sketch: Sketch that receives the strokes.
+        count: Number of lines.
+    """
     for _ in range(count):
         x, y = (rng.array(2) * canvas.size).tolist()
         angle, length = rng.uniform(0, 2 * math.pi), rng.uniform(20, 300) * canvas.scale
@@ -163,7 +222,14 @@ def scratches(rng: Rng, canvas: Canvas, sketch: Sketch, count: int) -> None:
 
 
 def wires(rng: Rng, canvas: Canvas, sketch: Sketch, heights: Sequence[float]) -> None:
-    """Wires across the whole image, sagging a little."""
+    """Draw wires across the whole image, sagging a little.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas, for the size and scale of the image.
+        sketch: Sketch that receives the strokes.
+        heights: y of each wire in the middle of the image, px.
+    """
     width, _ = canvas.size
     level, tint = rng.uniform(40, 190), rng.uniform(-15, 15)
     slope = rng.uniform(-0.06, 0.06) * width / 2
@@ -175,7 +241,13 @@ def wires(rng: Rng, canvas: Canvas, sketch: Sketch, heights: Sequence[float]) ->
 
 
 def posts(rng: Rng, canvas: Canvas, count: int) -> None:
-    """Stakes and posts, wooden, of metal or concrete, shaded across and streaked along."""
+    """Paint stakes and posts of wood, metal or concrete, shaded across and streaked along.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        count: Number of posts.
+    """
     width, height = canvas.size
     for _ in range(count):
         thick = rng.uniform(2.5, 18.0) * canvas.scale
@@ -191,7 +263,7 @@ def posts(rng: Rng, canvas: Canvas, count: int) -> None:
             plane[rows, columns] = body + np.int16(round(tone))
 
 
-def leaf(
+def leaves(
     sketch: Sketch,
     start: FloatArray,
     angle: FloatArray,
@@ -200,9 +272,16 @@ def leaf(
     color: FloatArray,
     blunt: float = 0.2,
 ) -> None:
-    """Leaves (L of them) of two tapered strokes each, thick where they meet; color (L,3).
+    """Draw leaves, each as two tapered strokes that are thickest where they meet.
 
-    blunt: the radius at base and tip as a share of the width, small for pointed leaves.
+    Args:
+        sketch: Sketch that receives the strokes.
+        start: (L,2) px, where the leaves start.
+        angle: (L,) direction of each leaf, radians.
+        length: (L,) px.
+        width: (L,) px.
+        color: (L,3) color of each leaf.
+        blunt: Radius at base and tip as a fraction of the width; small for pointed leaves.
     """
     step = np.stack([np.cos(angle), np.sin(angle)], axis=1) * length[:, None]
     middle = start + 0.45 * step
@@ -211,30 +290,55 @@ def leaf(
 
 
 def scatter_leaves(
-    rng: Rng, sketch: Sketch, around: FloatArray, count: int, length_px: float, color: Color, stray_px: float
+    rng: Rng, sketch: Sketch, points: FloatArray, count: int, length_px: float, color: Color, stray_px: float
 ) -> None:
-    """Leaves near given points (M,2), at least one."""
-    at = around[(rng.array(count) * len(around)).astype(np.intp)] + rng.bell(count, 2) * stray_px
+    """Draw leaves near given points.
+
+    Args:
+        rng: Source of the random draws.
+        sketch: Sketch that receives the strokes.
+        points: (M,2) px, at least one point.
+        count: Number of leaves.
+        length_px: Mean length of a leaf, px.
+        color: Mean color of the leaves.
+        stray_px: Standard deviation of the distance from the points along x and y, px.
+    """
+    position = points[(rng.array(count) * len(points)).astype(np.intp)] + rng.bell(count, 2) * stray_px
     length = length_px * rng.array(count, low=0.6, high=1.4)
     light, hue = rng.array(count, 1, low=0.55, high=1.4), rng.bell(count, 1) * 8
-    each = np.asarray(color) * light + hue * (1.0, 0.0, -0.5)
-    leaf(sketch, at, rng.array(count, high=2 * math.pi), length, length * rng.uniform(0.35, 0.75), each)
+    colors = np.asarray(color) * light + hue * (1.0, 0.0, -0.5)
+    leaves(sketch, position, rng.array(count, high=2 * math.pi), length, length * rng.uniform(0.35, 0.75), colors)
 
 
 def grass_tufts(rng: Rng, canvas: Canvas, sketch: Sketch, feet: FloatArray) -> None:
-    """Blades of grass around and in front of where trunks stand."""
+    """Draw blades of grass around and in front of the feet of trunks.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas, for the size and scale of the image.
+        sketch: Sketch that receives the strokes.
+        feet: (R,2) px, where the trunks stand.
+    """
     reach = rng.uniform(6, 22) * canvas.scale
-    at = np.repeat(feet, rng.whole(15, 60), axis=0)
-    at = at + rng.bell(len(at), 2) * (reach * 1.5, reach * 0.2) + (0.0, reach * 0.4)
-    angle = -math.pi / 2 + rng.bell(len(at)) * 0.4
-    tip = at + np.stack([np.cos(angle), np.sin(angle)], axis=1) * reach * rng.array(len(at), 1, low=0.3, high=1.0)
+    start = np.repeat(feet, rng.whole(15, 60), axis=0)
+    start = start + rng.bell(len(start), 2) * (reach * 1.5, reach * 0.2) + (0.0, reach * 0.4)
+    angle = -math.pi / 2 + rng.bell(len(start)) * 0.4
+    tip = start + np.stack([np.cos(angle), np.sin(angle)], axis=1) * reach * rng.array(len(start), 1, low=0.3, high=1.0)
     dry = rng.uniform(0, 1)
     green = np.asarray((75 + 75 * dry, 105 + 15 * dry, 45 + 30 * dry)) * rng.uniform(0.5, 1.3)
-    sketch.add(at, tip, 0.6 * canvas.scale + 0.2, 0.25, green * rng.array(len(at), 1, low=0.6, high=1.3))
+    sketch.add(start, tip, 0.6 * canvas.scale + 0.2, 0.25, green * rng.array(len(start), 1, low=0.6, high=1.3))
 
 
 def seed_grain(rng: Rng, canvas: Canvas, sketch: Sketch, base: tuple[float, float], size_px: float) -> None:
-    """A golden grain just above a root's base, and at times the shoot that leaves it."""
+    """Draw a golden grain just above the base of a root, often with its shoot.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas, for the size and scale of the image.
+        sketch: Sketch that receives the strokes.
+        base: (x, y) px, where the root starts.
+        size_px: Size of the grain, px.
+    """
     x, y = base
     if rng.chance(0.7):
         height, lean = rng.uniform(20, 160) * canvas.scale, rng.uniform(-0.7, 0.7)
@@ -251,7 +355,14 @@ def seed_grain(rng: Rng, canvas: Canvas, sketch: Sketch, base: tuple[float, floa
 
 
 def rosette(rng: Rng, sketch: Sketch, base: tuple[float, float], size_px: float) -> None:
-    """The first leaves of a seedling above its root's base."""
+    """Draw the first leaves of a seedling above the base of its root.
+
+    Args:
+        rng: Source of the random draws.
+        sketch: Sketch that receives the strokes.
+        base: (x, y) px, where the root starts.
+        size_px: Length of the leaves, px.
+    """
     count = rng.whole(2, 5)
     stalk = np.asarray(base) + np.asarray((rng.uniform(-0.5, 0.5), -rng.uniform(0.3, 1.4))) * size_px
     pale = rng.uniform(0, 90)
@@ -260,4 +371,4 @@ def rosette(rng: Rng, sketch: Sketch, base: tuple[float, float], size_px: float)
     length = size_px * rng.array(count, low=0.5, high=1.0)
     color = np.tile((75 + pale, 125 + pale * 0.8, 35 + pale * 0.7), (count, 1))
     start = np.tile(stalk, (count, 1))
-    leaf(sketch, start, spread, length, length * rng.uniform(0.5, 0.8), color, blunt=rng.uniform(0.2, 0.4))
+    leaves(sketch, start, spread, length, length * rng.uniform(0.5, 0.8), color, blunt=rng.uniform(0.2, 0.4))

@@ -1,7 +1,7 @@
-"""Backgrounds of the laboratory: germination paper, filter paper, agar plates, scanners, soil behind glass.
+"""Laboratory backgrounds: germination paper, filter paper, agar plates, scanners, soil and walls.
 
-Each paints a canvas before the plant is drawn and returns the strokes that are still to be drawn there; `bases` (R,2)
-are the points where plants begin.
+Each public function paints the background of one canvas before the plant is drawn. It returns the strokes that are
+still to be drawn on it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,18 @@ from treeformer.synthetic.scenes import clutter
 
 
 def blue_paper(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
-    """Germination paper, mostly blue, under the dark cover from which the roots hang, with the bench at its edges."""
+    """Paint germination paper, mostly blue, with a dark cover at the top and the bench at its edges.
+
+    The roots hang down from below the cover.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        bases: (R,2) px, the points at which the plants start.
+
+    Returns:
+        The strokes still to be drawn on the background.
+    """
     sketch = Sketch()
     color = rng.weighted(
         (
@@ -27,7 +38,7 @@ def blue_paper(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
         )
     )
     canvas.lay(color, [_stain(rng, canvas, 0.02, 0.15), _texture(rng, canvas, noise.mottle, 0.02, 0.14)])
-    _edges(rng, canvas, sketch)
+    _sheet_edges(rng, canvas, sketch)
     if rng.chance(0.75):
         _cover(rng, canvas, sketch, highest_px(bases, canvas.size[1] * 0.1))
     clutter.specks(rng, canvas, sketch, rng.whole(0, 40), 1.5 * canvas.scale, bright=rng.chance(0.5))
@@ -35,7 +46,16 @@ def blue_paper(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
 
 
 def gray_paper(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
-    """Felt or filter paper, with the pencil line on which the seeds lie, a number, bands of shade, drops."""
+    """Paint felt or filter paper with a pencil line for the seeds, a number, bands of shade and drops.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        bases: (R,2) px, the points at which the plants start.
+
+    Returns:
+        The strokes still to be drawn on the background.
+    """
     sketch = Sketch()
     width, height = canvas.size
     level = rng.weighted(((rng.uniform(80, 135), 0.75), (rng.uniform(140, 225), 0.15), (rng.uniform(30, 70), 0.1)))
@@ -51,21 +71,30 @@ def gray_paper(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
         line = wavy_line((0, y), (width, y + rng.uniform(-8, 8) * canvas.scale), rng.bell(20) * 0.4)
         sketch.line(line, rng.uniform(0.4, 1.0), level * 0.45, rng.uniform(0.3, 0.9))
     if rng.chance(0.6):
-        place = (width * rng.uniform(0.0, 0.8), height * rng.uniform(0.0, 0.12))
-        clutter.writing(rng, sketch, place, rng.uniform(16, 40) * canvas.scale, (level * 0.3,) * 3)
+        position = (width * rng.uniform(0.0, 0.8), height * rng.uniform(0.0, 0.12))
+        clutter.writing(rng, sketch, position, rng.uniform(16, 40) * canvas.scale, (level * 0.3,) * 3)
     clutter.bubbles(rng, canvas, sketch, rng.whole(0, 6))
     if rng.chance(0.5):
-        _edges(rng, canvas, sketch)
+        _sheet_edges(rng, canvas, sketch)
     return sketch
 
 
 def agar(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
-    """A plate of agar on cloth or bench: rim, writing, haze, reflections, ruler."""
+    """Paint an agar plate on a cloth or bench, with rim, writing, haze and a ruler.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        bases: (R,2) px, the points at which the plants start.
+
+    Returns:
+        The strokes still to be drawn on the background.
+    """
     sketch = Sketch()
     width, height = canvas.size
     level = rng.weighted(((rng.uniform(70, 150), 0.75), (rng.uniform(15, 60), 0.12), (rng.uniform(150, 215), 0.13)))
     agar_color = (level * rng.uniform(0.7, 1.0), level * rng.uniform(0.9, 1.08), level * rng.uniform(0.95, 1.3))
-    if rng.chance(0.6):  # the whole plate
+    if rng.chance(0.6):  # show the whole plate
         dark = rng.uniform(5, 40)
         bench = rng.choice(((dark, dark, dark), (dark, dark, dark * 1.4), (170.0, 135.0, 85.0)))
         canvas.lay(bench, [_texture(rng, canvas, rng.choice((noise.weave, noise.rough, noise.grain)), 0.25, 0.25)])
@@ -82,9 +111,9 @@ def agar(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
     haze = noise.soft_map(rng, (3, 4), canvas.size, 0.0, rng.uniform(5, 45))
     canvas.add(haze, (1.0, 1.0, 1.0))
     for _ in range(rng.whole(0, 3)):
-        place = (rng.uniform(box[0], box[2] - 40), rng.choice((box[1] + 6, box[3] - 22 * canvas.scale)))
+        position = (rng.uniform(box[0], box[2] - 40), rng.choice((box[1] + 6, box[3] - 22 * canvas.scale)))
         ink: Color = rng.choice(((25.0, 20.0, 60.0), (20.0, 20.0, 20.0), (200.0, 30.0, 40.0)))
-        clutter.writing(rng, sketch, place, rng.uniform(8, 18) * canvas.scale, ink)
+        clutter.writing(rng, sketch, position, rng.uniform(8, 18) * canvas.scale, ink)
     if rng.chance(0.3):
         side = rng.uniform(25, 60) * canvas.scale
         if rng.chance(0.5):
@@ -98,7 +127,16 @@ def agar(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
 
 
 def scanner(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
-    """The bed of a scanner or a light table: even, white, black or gray, with some dust."""
+    """Paint the bed of a scanner or a light table: even, white, black or gray, with some dust.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        bases: Bases of the plants; unused, but part of the common signature of all scenes.
+
+    Returns:
+        The strokes still to be drawn on the background.
+    """
     sketch = Sketch()
     level = rng.weighted(((rng.uniform(215, 252), 0.5), (rng.uniform(3, 30), 0.22), (rng.uniform(60, 180), 0.28)))
     color = (level + rng.uniform(-6, 6), level, level + rng.uniform(-8, 6))
@@ -110,7 +148,16 @@ def scanner(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
 
 
 def soil(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
-    """Soil, bare or behind the glass of a root box."""
+    """Paint soil, bare or behind the glass of a root box.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        bases: Bases of the plants; unused, but part of the common signature of all scenes.
+
+    Returns:
+        The strokes still to be drawn on the background.
+    """
     sketch = Sketch()
     level = rng.uniform(35, 125)
     red, blue = rng.uniform(1.0, 1.35), rng.uniform(0.6, 0.95)
@@ -125,7 +172,16 @@ def soil(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
 
 
 def wall(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
-    """A wall, a board or a cloth of any color hung behind the plant."""
+    """Paint a wall, a board or a cloth of any color behind the plant.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        bases: Bases of the plants; unused, but part of the common signature of all scenes.
+
+    Returns:
+        The strokes still to be drawn on the background.
+    """
     sketch = Sketch()
     level = rng.uniform(30, 225)
     texture = rng.choice((noise.rough, noise.weave, noise.mottle, noise.streaks, noise.fibers, noise.grain))
@@ -137,18 +193,18 @@ def wall(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
     return sketch
 
 
-def _texture(rng: Rng, canvas: Canvas, tile: noise.Tile, least: float, most: float) -> tuple[noise.Int8Array, float]:
-    """A window of a tile for the whole canvas, and how strong it is: for `Canvas.lay`."""
-    return noise.window(tile(), rng, canvas.size), rng.uniform(least, most)
+def _texture(rng: Rng, canvas: Canvas, tile: noise.Tile, low: float, high: float) -> tuple[noise.Int8Array, float]:
+    """Return a window of a tile for the whole canvas and a random gain in [low, high), for `Canvas.lay`."""
+    return noise.window(tile(), rng, canvas.size), rng.uniform(low, high)
 
 
-def _stain(rng: Rng, canvas: Canvas, least: float, most: float) -> tuple[noise.Int8Array, float]:
-    """Large soft patches, lighter and darker."""
-    return _texture(rng, canvas, noise.clouds, least, most)
+def _stain(rng: Rng, canvas: Canvas, low: float, high: float) -> tuple[noise.Int8Array, float]:
+    """Return large soft patches, lighter and darker, and a random gain in [low, high)."""
+    return _texture(rng, canvas, noise.clouds, low, high)
 
 
-def _edges(rng: Rng, canvas: Canvas, sketch: Sketch) -> None:
-    """Where the sheet ends: strips of bench along some sides, with a bright or dark line between."""
+def _sheet_edges(rng: Rng, canvas: Canvas, sketch: Sketch) -> None:
+    """Paint strips of bench along some sides of the sheet, separated by a bright or dark line."""
     width, height = canvas.size
     for side in ("left", "right", "bottom"):
         if not rng.chance(0.35):
@@ -166,14 +222,14 @@ def _edges(rng: Rng, canvas: Canvas, sketch: Sketch) -> None:
         sketch.line(((x, y), end), 0.6, rng.choice((25.0, 215.0)), 0.6)
 
 
-def _cover(rng: Rng, canvas: Canvas, sketch: Sketch, down_to: float) -> None:
-    """A dark strip at the top that hides where the roots come from."""
+def _cover(rng: Rng, canvas: Canvas, sketch: Sketch, bottom: float) -> None:
+    """Paint a dark strip at the top that hides where the roots come from; its edge is near y = bottom."""
     width, height = canvas.size
-    edge = min(max(2.0, down_to + rng.uniform(-6, 2) * canvas.scale), height * 0.35)
+    edge = min(max(2.0, bottom + rng.uniform(-6, 2) * canvas.scale), height * 0.35)
     level = rng.uniform(10, 45)
     canvas.box((0, 0, width, edge), (level, level, level * 1.15))
     rows = slice(0, max(1, int(edge)))
-    damp = noise.window(noise.rough(), rng, canvas.size)[rows].astype(np.int16)
-    canvas.planes[:, rows] += (damp * np.int16(rng.whole(2, 20))) >> 6
+    texture = noise.window(noise.rough(), rng, canvas.size)[rows].astype(np.int16)
+    canvas.planes[:, rows] += (texture * np.int16(rng.whole(2, 20))) >> 6
     hem = wavy_line((0, edge), (width, edge + rng.uniform(-4, 4)), rng.bell(12) * 0.5)
     sketch.line(hem, rng.uniform(0.5, 2.0), level * 0.4, 0.7, softness=2.0)

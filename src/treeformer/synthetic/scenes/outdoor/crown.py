@@ -1,7 +1,7 @@
-"""Leaves: the crown of a tree in clumps of light and shade, and the outlines of woods far away.
+"""Leaves of the simple outdoor scenes: tree crowns in clumps of light and shade, and distant woods.
 
-Where leaves are and how they are lit is worked out on a coarse grid of cells and enlarged; a tile of leaves then breaks
-the edges up and gives the detail.
+Density and lighting are computed on a coarse grid and enlarged. A tile of leaves then breaks up the edges and adds
+detail.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from treeformer.synthetic.painting.canvas import Canvas, Color
 from treeformer.synthetic.painting.raster import Int16Array
 from treeformer.synthetic.rng import Rng
 
-CELLS = 64  # of the coarse grid, both ways
-EDGE = 100  # the mass at which leaves thin out to single ones
-BARE = 120  # below 0: so far from any branch that no leaf is seen
-# Leaves let light through: what is bright is yellower, what is dark is bluer.
+GRID_CELLS = 64  # cells of the coarse grid along each side
+EDGE_MASS = 100  # mass at which leaves thin out to single ones
+BARE_MASS = 120  # cells too far from any branch to have leaves get the mass -BARE_MASS
+# Leaves transmit light: bright parts are yellower, dark parts are bluer.
 LEAF_CONTRAST: Color = (0.95, 0.85, 0.55)
 LEAF_COLORS: tuple[tuple[Color, float], ...] = (
     ((66, 92, 36), 4.0),
@@ -39,7 +39,14 @@ LEAF_COLORS: tuple[tuple[Color, float], ...] = (
 class Crown:
     """The leaves of a tree in some rows and columns of a canvas.
 
-    mass: how dense they are, leaves above EDGE. shade: how much lighter than the mean the clumps are lit, -60 to 60.
+    Attributes:
+        rows: Rows of the canvas that the maps cover.
+        columns: Columns of the canvas that the maps cover.
+        mass: (h, w) density of the leaves; leaves are visible above `EDGE_MASS`.
+        shade: (h, w) brightness of the clumps relative to the mean, -60 to 60.
+        color: Mean color of the leaves.
+        tile: Tile of leaves.
+        coarseness: How strongly the tile breaks up the edge of the crown.
     """
 
     rows: slice
@@ -50,46 +57,69 @@ class Crown:
     tile: noise.Int8Array
     coarseness: int
 
-    def paint(self, rng: Rng, canvas: Canvas, thinner: int, light: float) -> None:
-        """Paint the leaves, `thinner` than the crown is, in more or less light; other leaves each time."""
+    def paint(self, rng: Rng, canvas: Canvas, thinning: int, brightness: float) -> None:
+        """Paint the leaves, with a new random window of the leaf tile at each call.
+
+        Args:
+            rng: Source of the random draws.
+            canvas: Canvas to paint on.
+            thinning: Mass subtracted from the crown; a larger value gives fewer leaves.
+            brightness: Factor for the color of the leaves.
+        """
         leaf: Int16Array = noise.window(self.tile, rng, canvas.size)[self.rows, self.columns].astype(np.int16)
         weight = leaf * np.int16(self.coarseness)
         weight >>= 5
         weight += self.mass
-        weight -= np.int16(EDGE + thinner)
+        weight -= np.int16(EDGE_MASS + thinning)
         weight <<= 2
         np.clip(weight, np.int16(0), np.int16(64), out=weight)
         leaf += self.shade
         np.clip(leaf, np.int16(-70), np.int16(120), out=leaf)
-        color = (self.color[0] * light, self.color[1] * light, self.color[2] * light)
+        color = (self.color[0] * brightness, self.color[1] * brightness, self.color[2] * brightness)
         canvas.mix(color, weight, self.rows, self.columns, texture=leaf, contrast=LEAF_CONTRAST)
 
     def cast_shade(self, canvas: Canvas, strength: int) -> None:
-        """Darken what lies inside the crown, by up to `strength` 64ths."""
-        weight = self.mass - np.int16(EDGE - 20)
+        """Darken everything inside the crown.
+
+        Args:
+            canvas: Canvas to paint on.
+            strength: Largest weight of the shade, in 64ths.
+        """
+        weight = self.mass - np.int16(EDGE_MASS - 20)
         np.clip(weight, np.int16(0), np.int16(strength), out=weight)
         canvas.mix((10, 14, 8), weight, self.rows, self.columns)
 
 
 def crown_around(rng: Rng, canvas: Canvas, points: FloatArray, fullness: float) -> Crown:
-    """Leaves around points (M,2), at least one: single ones and tufts for a fullness of 0, a closed crown for 1."""
+    """Grow leaves around given points.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas, for the size and scale of the image.
+        points: (M,2) px, at least one point.
+        fullness: 0 for single leaves and tufts, 1 for a closed crown.
+
+    Returns:
+        The leaves.
+    """
     mass = _density(rng, canvas, points, fullness)
-    clump = noise.window(noise.mottle(), rng, (CELLS, CELLS)).astype(np.int32)
-    mass = np.where(mass < 25, -BARE, mass + ((clump * np.minimum(mass, 80) * rng.whole(10, 56)) >> 11))
-    # Where the mass grows towards the ground, a clump begins that catches the light from above; and from one side.
+    clumps = noise.window(noise.mottle(), rng, (GRID_CELLS, GRID_CELLS)).astype(np.int32)
+    mass = np.where(mass < 25, -BARE_MASS, mass + ((clumps * np.minimum(mass, 80) * rng.whole(10, 56)) >> 11))
+    # A clump is lit from above where its mass increases downwards, and from one side in the same way.
     sideways, steepness = rng.whole(-12, 12), rng.whole(6, 20)
-    lit = np.zeros_like(mass)
-    lit[1:-1] += (mass[2:] - mass[:-2]) * steepness
-    lit[:, 1:-1] += (mass[:, 2:] - mass[:, :-2]) * sideways
-    shade = np.clip(lit >> 5, -50, 60)
-    if rng.chance(0.3):  # light from behind: bright where the crown is thin
+    light = np.zeros_like(mass)
+    light[1:-1] += (mass[2:] - mass[:-2]) * steepness
+    light[:, 1:-1] += (mass[:, 2:] - mass[:, :-2]) * sideways
+    shade = np.clip(light >> 5, -50, 60)
+    if rng.chance(0.3):  # backlight: bright where the crown is thin
         shade = (shade >> 1) + np.clip(130 - mass, -25, 45)
     coarseness = rng.whole(20, 56)
-    leafy = mass > 0
-    cells = [_span(np.any(leafy, axis=axis)) for axis in (1, 0)]
+    has_leaves = mass > 0
+    cells = [_span(np.any(has_leaves, axis=axis)) for axis in (1, 0)]
     sides = (canvas.size[1], canvas.size[0])
     rows, columns = (
-        slice(c.start * side // CELLS, -(-c.stop * side // CELLS)) for c, side in zip(cells, sides, strict=True)
+        slice(span.start * side // GRID_CELLS, -(-span.stop * side // GRID_CELLS))
+        for span, side in zip(cells, sides, strict=True)
     )
     size = (columns.stop - columns.start, rows.stop - rows.start)
     level, hue = rng.uniform(0.55, 1.3), rng.uniform(-8, 8)
@@ -106,43 +136,52 @@ def crown_around(rng: Rng, canvas: Canvas, points: FloatArray, fullness: float) 
 
 
 def _density(rng: Rng, canvas: Canvas, points: FloatArray, fullness: float) -> noise.Int32Array:
-    """(CELLS, CELLS) how dense leaves are around points, 0 to about 200."""
-    half = CELLS // 2
-    if fullness < 0.5:  # on some branches only
+    """Return the (GRID_CELLS, GRID_CELLS) density of leaves around points, 0 to about 200."""
+    half = GRID_CELLS // 2
+    if fullness < 0.5:  # leaves on some branches only
         points = points[rng.array(len(points)) < 0.25 + fullness]
-    place = np.clip((points * (half / np.asarray(canvas.size))).astype(np.intp), 0, half - 1)
-    count = np.bincount(place[:, 1] * half + place[:, 0], minlength=half * half).reshape(half, half)
+    cell = np.clip((points * (half / np.asarray(canvas.size))).astype(np.intp), 0, half - 1)
+    count = np.bincount(cell[:, 1] * half + cell[:, 0], minlength=half * half).reshape(half, half)
     coarse = noise.soft(np.minimum(count, 2).astype(np.int32) << 10, rng.whole(1, 2 + int(5 * fullness)))
     mass = noise.soft(coarse.repeat(2, axis=0).repeat(2, axis=1), 1)
     return np.minimum(mass * int(180 + 420 * fullness) // max(1, int(mass.max())), 108 + int(24 * fullness))
 
 
-def _span(there: NDArray[np.bool_]) -> slice:
-    """From the first to the last that is there."""
-    places = np.flatnonzero(there)
-    return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 1)
+def _span(occupied: NDArray[np.bool_]) -> slice:
+    """Return the range from the first to the last occupied cell, or the first cell if none is occupied."""
+    cells = np.flatnonzero(occupied)
+    return slice(int(cells[0]), int(cells[-1]) + 1) if len(cells) else slice(0, 1)
 
 
-def woods(rng: Rng, canvas: Canvas, horizon: int, tall: float, color: Color, blurred: bool) -> None:
-    """Trees, bushes or a hedge along the horizon, `tall` px at most, on a quarter of the size: out of focus."""
+def woods(rng: Rng, canvas: Canvas, horizon: int, height_px: float, color: Color, blurred: bool) -> None:
+    """Paint trees, bushes or a hedge along the horizon, computed at a quarter of the size.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        horizon: Row of the horizon.
+        height_px: Largest height of the trees, px.
+        color: Mean color of the leaves.
+        blurred: Whether the woods are out of focus; otherwise they show single leaves.
+    """
     width, height = canvas.size
-    top, bottom = max(0, int(horizon - tall * 1.15)), min(height, horizon + 2 + int(tall * 0.04))
+    top, bottom = max(0, int(horizon - height_px * 1.15)), min(height, horizon + 2 + int(height_px * 0.04))
     small_rows, small_width = max(2, (bottom - top) // 4), max(2, width // 4)
     x = (np.arange(small_width) + 0.5) / small_width
     count = rng.whole(4, 26)
     reach = rng.array(count, 1, low=0.015, high=rng.uniform(0.04, 0.2))
-    away = (x - rng.array(count, 1, low=-0.05, high=1.05)) / reach
-    crowns = rng.array(count, 1, low=0.35, high=1.0) * (1 - away * away * rng.uniform(0.4, 1.0))
-    skyline = np.maximum(crowns.max(axis=0), rng.choice((0.0, 0.2, rng.uniform(0.3, 0.8))))
-    up = (bottom - top) * (1 - (np.arange(small_rows) + 0.5) / small_rows)
-    below = np.floor(skyline * tall - up[:, None]).astype(np.int16)  # px under the skyline
-    clump = noise.window(noise.rough(), rng, (small_width, small_rows)).astype(np.int16)
+    offset = (x - rng.array(count, 1, low=-0.05, high=1.05)) / reach
+    crown_heights = rng.array(count, 1, low=0.35, high=1.0) * (1 - offset * offset * rng.uniform(0.4, 1.0))
+    skyline = np.maximum(crown_heights.max(axis=0), rng.choice((0.0, 0.2, rng.uniform(0.3, 0.8))))
+    elevation = (bottom - top) * (1 - (np.arange(small_rows) + 0.5) / small_rows)
+    depth = np.floor(skyline * height_px - elevation[:, None]).astype(np.int16)  # px below the skyline
+    clumps = noise.window(noise.rough(), rng, (small_width, small_rows)).astype(np.int16)
     ragged = np.int16(rng.whole(2, 12))
-    below += (clump * ragged) >> 5
+    depth += (clumps * ragged) >> 5
     edge = np.int16(12)
-    cover = np.clip(below * edge + np.int16(20), np.int16(0 if blurred else -90), np.int16(64 if blurred else 120))
-    # Each wood is lighter at its top, and dark at its foot.
-    shade = np.clip(np.int16(24) - below * np.int16(2), np.int16(-40), np.int16(30)) + ((clump * np.int16(20)) >> 5)
+    cover = np.clip(depth * edge + np.int16(20), np.int16(0 if blurred else -90), np.int16(64 if blurred else 120))
+    # Woods are lighter at the top and dark at the foot.
+    shade = np.clip(np.int16(24) - depth * np.int16(2), np.int16(-40), np.int16(30)) + ((clumps * np.int16(20)) >> 5)
     size, rows = (width, bottom - top), slice(top, bottom)
     weight, texture = noise.enlarge_gently(cover, size), noise.enlarge_gently(shade, size)
     if not blurred:

@@ -1,4 +1,4 @@
-"""The light of a day outdoors, one for a whole image: sky, ground, bark, leaves and shadows all follow it."""
+"""Daylight: one light per outdoor image, shared by sky, ground, bark, leaves and shadows."""
 
 from __future__ import annotations
 
@@ -10,31 +10,35 @@ from treeformer.synthetic.rng import Rng
 
 @dataclass(frozen=True, slots=True)
 class Daylight:
-    """Where the sun stands and how strong it is.
+    """Direction, strength and color of the light.
 
-    kind: "overcast", "bright", "low sun" or "backlit". sun: how much of the light is direct, 0 to 1. towards: the
-    direction to the sun: right, down, to the viewer. ambient: the light of the sky alone. tint: color of direct light.
+    Attributes:
+        kind: "overcast", "bright", "low sun" or "backlit".
+        sun: Strength of the direct light, 0 to 1.
+        sun_direction: Direction to the sun: right, down, towards the viewer.
+        ambient: Strength of the light from the sky.
+        tint: Color of the direct light, one factor per channel.
     """
 
     kind: str
     sun: float
-    towards: tuple[float, float, float]
+    sun_direction: tuple[float, float, float]
     ambient: float
     tint: Color
 
     @property
     def casts_shadows(self) -> bool:
-        """Whether things have a shadow with an outline."""
+        """Whether objects have a shadow with an outline."""
         return self.sun > 0.2
 
     @property
     def level(self) -> float:
-        """How bright level ground is, about 1."""
+        """Brightness of level ground, about 1."""
         return self.ambient + self.sun * 0.5
 
 
-def draw_daylight(rng: Rng) -> Daylight:
-    """Any day of the year: mostly gray or sunny, at times a low sun, from the side or from behind."""
+def choose_daylight(rng: Rng) -> Daylight:
+    """Choose a random light: mostly overcast or sunny, sometimes a low sun from the side or from behind."""
     kind = rng.weighted((("overcast", 0.5), ("bright", 0.3), ("low sun", 0.12), ("backlit", 0.08)))
     if kind == "overcast":
         return overcast(rng)
@@ -48,6 +52,6 @@ def draw_daylight(rng: Rng) -> Daylight:
 
 
 def overcast(rng: Rng) -> Daylight:
-    """A gray day: light from all of the sky."""
+    """Choose the light of a random overcast day, which comes from the whole sky."""
     side = rng.uniform(-1.0, 1.0)
     return Daylight("overcast", 0.0, (side * 0.3, -0.9, 0.3), rng.uniform(0.86, 1.02), (1.0, 1.0, 1.0))

@@ -1,6 +1,6 @@
-"""What lies far away outdoors: hills and woods.
+"""Distant landscape: hills, woods and the edge of the land.
 
-What is far away is drawn on a quarter of the size and enlarged: out of focus, and sixteen times cheaper.
+Distant objects are painted at a quarter of the size and enlarged, which blurs them and is sixteen times faster.
 """
 
 from __future__ import annotations
@@ -28,41 +28,57 @@ WOODS_IN_LEAF: tuple[tuple[Color, float], ...] = (
 )
 
 
-def paint_far(rng: Rng, canvas: Canvas, horizon: int, light: Daylight, haze: Color, summer: bool) -> None:
-    """Hills, then woods before them, mostly in leaf in summer."""
+def paint_hills_and_woods(rng: Rng, canvas: Canvas, horizon: int, light: Daylight, haze: Color, summer: bool) -> None:
+    """Paint hills, then woods in front of them, mostly in leaf in summer.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        horizon: Row of the horizon.
+        light: Daylight of the image.
+        haze: Color of the sky at the horizon.
+        summer: Whether all woods are in leaf.
+    """
     height = canvas.size[1]
     if rng.chance(0.35):
-        far = rng.uniform(0.45, 0.75)
-        color = in_haze((92, 104, 96), far, haze, light)
+        distance = rng.uniform(0.45, 0.75)
+        color = in_haze((92, 104, 96), distance, haze, light)
         _hills(rng, canvas, horizon, height * rng.uniform(0.03, 0.16), color)
-    for number in range(rng.weighted(((0, 0.04), (1, 0.86), (2, 0.1)))):
+    for index in range(rng.weighted(((0, 0.04), (1, 0.86), (2, 0.1)))):
         leafy = summer or rng.chance(0.2)
         color = in_haze(rng.weighted(WOODS_IN_LEAF if leafy else WOODS), rng.uniform(0.06, 0.4), haze, light)
-        tall = height * rng.uniform(0.05, 0.24) * (1 - 0.4 * number)
+        height_px = height * rng.uniform(0.05, 0.24) * (1 - 0.4 * index)
         blur_px = rng.uniform(1.5, 5.0)
-        paint_row(rng, canvas, "forest", horizon + 2.0, tall, color, leafy=leafy, blur_px=blur_px)
+        paint_row(rng, canvas, "forest", horizon + 2.0, height_px, color, leafy=leafy, blur_px=blur_px)
 
 
-def fringe(rng: Rng, canvas: Canvas, horizon: int, light: Daylight) -> None:
-    """Where the land ends: it rises and falls a little, and its edge is rough with tall grass and undergrowth."""
+def paint_fringe(rng: Rng, canvas: Canvas, horizon: int, light: Daylight) -> None:
+    """Paint the edge of the land: slightly uneven, rough with tall grass and undergrowth.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        horizon: Row of the horizon.
+        light: Daylight of the image.
+    """
     width, height = canvas.size
-    above = round(rng.uniform(2, 9) * canvas.scale) + 1
-    most = rng.uniform(1, 7) * canvas.scale
-    top, bottom = max(0, horizon - above - int(most)), min(height, horizon + 3 + above // 2)
+    rows_above = round(rng.uniform(2, 9) * canvas.scale) + 1
+    max_rise = rng.uniform(1, 7) * canvas.scale
+    top, bottom = max(0, horizon - rows_above - int(max_rise)), min(height, horizon + 3 + rows_above // 2)
     if bottom - top < 2:
         return
     size = (width, bottom - top)
-    rise = noise.stretch(np.floor(rng.array(1, rng.whole(4, 12), high=most * 16)).astype(np.int16), width)
-    down = ((np.arange(top, bottom, dtype=np.int16) - np.int16(horizon)) * np.int16(16))[:, None] + rise  # in 16ths
+    rise = noise.stretch(np.floor(rng.array(1, rng.whole(4, 12), high=max_rise * 16)).astype(np.int16), width)
+    depth = ((np.arange(top, bottom, dtype=np.int16) - np.int16(horizon)) * np.int16(16))[:, None] + rise  # in 16ths
     rough: Int16Array = noise.window(noise.cirrus(), rng, size).astype(np.int16)
     if horizon < height:
         red, green, blue = (float(int(plane.sum()) // width) for plane in canvas.planes[:, horizon].astype(np.int64))
-        land = np.clip(down * np.int16(3) + np.int16(32), np.int16(0), np.int16(64))[: horizon - top]
+        land = np.clip(depth * np.int16(3) + np.int16(32), np.int16(0), np.int16(64))[: horizon - top]
         canvas.mix((red, green, blue), land, slice(top, horizon))
-    # Strongest on the edge, and not as high everywhere.
-    tuft = noise.stretch(np.floor(rng.array(1, rng.whole(6, 24), low=-30, high=30)).astype(np.int16), width)
+    # Strongest on the edge, and of varying height.
+    tufts = noise.stretch(np.floor(rng.array(1, rng.whole(6, 24), low=-30, high=30)).astype(np.int16), width)
     weight = np.minimum(
-        62 + tuft + down * np.int16(92 // above) // 16, 62 - down * np.int16(82 // (3 + above // 2)) // 16
+        62 + tufts + depth * np.int16(92 // rows_above) // 16, 62 - depth * np.int16(82 // (3 + rows_above // 2)) // 16
     )
     weight += rough >> 1
     weight += noise.window(noise.foliage(), rng, size) >> 3
@@ -71,33 +87,56 @@ def fringe(rng: Rng, canvas: Canvas, horizon: int, light: Daylight) -> None:
     canvas.mix((88 * level, 92 * level, 62 * level), weight, slice(top, bottom))
 
 
-def in_haze(color: Color, far: float, haze: Color, light: Daylight) -> Color:
-    """A color seen far away: lit, and mixed with the air's by the share `far`."""
-    lit = light.level * 0.8
-    red, green, blue = (own * lit * (1 - far) + air * 0.94 * far for own, air in zip(color, haze, strict=True))
+def in_haze(color: Color, haze_share: float, haze: Color, light: Daylight) -> Color:
+    """Return a color seen from far away: lit by daylight and mixed with the color of the haze.
+
+    Args:
+        color: Color in white light.
+        haze_share: Fraction of the haze in the result, 0 to 1.
+        haze: Color of the sky at the horizon.
+        light: Daylight of the image.
+
+    Returns:
+        The color as seen.
+    """
+    brightness = light.level * 0.8
+    red, green, blue = (
+        level * brightness * (1 - haze_share) + haze_level * 0.94 * haze_share
+        for level, haze_level in zip(color, haze, strict=True)
+    )
     return (red, green, blue)
 
 
-def ragged_line(rng: Rng, count: int, coarsest: int, rough: float) -> FloatArray:
-    """(count,) a line from 0 to about 1 with bumps of all sizes, the fine ones as strong as `rough` (0 to 1)."""
-    place = np.arange(count) / max(count - 1, 1)
+def ragged_line(rng: Rng, count: int, coarsest: int, roughness: float) -> FloatArray:
+    """Return a random line with bumps of all sizes.
+
+    Args:
+        rng: Source of the random draws.
+        count: Number of points.
+        coarsest: Number of knots of the largest bumps.
+        roughness: Strength of the fine bumps, 0 to 1.
+
+    Returns:
+        (count,) heights from 0 to about 1.
+    """
+    position = np.arange(count) / max(count - 1, 1)
     line = np.zeros(count)
     knots, weight = coarsest, 1.0
     while knots < count:
-        line += weight * np.interp(place, np.arange(knots) / (knots - 1), rng.array(knots))
-        knots, weight = knots * 2 + 1, weight * (0.35 + 0.4 * rough)
+        line += weight * np.interp(position, np.arange(knots) / (knots - 1), rng.array(knots))
+        knots, weight = knots * 2 + 1, weight * (0.35 + 0.4 * roughness)
     return np.asarray(np.clip(line * 0.62, 0.0, 1.4))
 
 
-def _hills(rng: Rng, canvas: Canvas, horizon: int, tall: float, color: Color) -> None:
-    """A strip of land that rises behind the horizon, `tall` px at most."""
+def _hills(rng: Rng, canvas: Canvas, horizon: int, height_px: float, color: Color) -> None:
+    """Paint a strip of land that rises behind the horizon, at most about `height_px` high."""
     width, height = canvas.size
-    top, bottom = max(0, int(horizon - tall * 1.45)), min(height, horizon + 2)
+    top, bottom = max(0, int(horizon - height_px * 1.45)), min(height, horizon + 2)
     if bottom - top < 3:
         return
     small_rows, small_width = max(2, (bottom - top) // 4), max(2, width // 4)
-    skyline = ragged_line(rng, small_width, rng.whole(3, 6), 0.06) * tall
-    up = (bottom - top) * (1 - (np.arange(small_rows) + 0.5) / small_rows)
-    below = np.floor(skyline - up[:, None]).astype(np.int16)  # px under the skyline
-    cover = np.clip(below * np.int16(8) + np.int16(24), np.int16(0), np.int16(64))
+    skyline = ragged_line(rng, small_width, rng.whole(3, 6), 0.06) * height_px
+    elevation = (bottom - top) * (1 - (np.arange(small_rows) + 0.5) / small_rows)
+    depth = np.floor(skyline - elevation[:, None]).astype(np.int16)  # px below the skyline
+    cover = np.clip(depth * np.int16(8) + np.int16(24), np.int16(0), np.int16(64))
     canvas.mix(color, noise.enlarge_gently(cover, (width, bottom - top)), slice(top, bottom))

@@ -1,6 +1,6 @@
-"""The sky: gray, clear or with the sun low, at times with soft clouds that lie flatter the nearer they are to the land.
+"""Sky: overcast, clear or with a low sun, sometimes with soft clouds that look flatter near the horizon.
 
-Photographs of trees are exposed for the tree: most skies are pale, many of them plainly white.
+Photographs of trees are exposed for the tree, so most skies are pale and many are plain white.
 """
 
 from __future__ import annotations
@@ -15,49 +15,64 @@ from treeformer.synthetic.painting.raster import Int16Array
 from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor.daylight import Daylight
 
-RELIEF_PX = 10  # clouds are shaded by how much they thicken within so many rows
-FLATTER = 2  # how many times more of a cloud a row shows at the horizon than one at the top, less one
+RELIEF_PX = 10  # clouds are shaded by the change of their thickness over this many rows
+FLATTENING = 2  # tile rows per image row: 1 at the top, 1 + FLATTENING at the horizon
 
 
 @cache
 def fleece() -> noise.Int8Array:
-    """Clouds of all sizes without the lattice's own directions: octaves sheared to the left and to the right."""
+    """Make a tile of clouds of all sizes.
+
+    The octaves are sheared to the left and to the right, which hides the directions of the noise lattice.
+    """
     row = np.arange(noise.TILE)[:, None]
     total = np.zeros((noise.TILE, noise.TILE), dtype=np.int32)
-    for number, slant in enumerate((1, -1, 0)):
-        octaves = noise._box(noise._octaves(71 + number, 128, 4, 0.95), (3, 3))
+    for octave, slant in enumerate((1, -1, 0)):
+        octaves = noise.box_blur(noise.octave_noise(71 + octave, 128, 4, 0.95), (3, 3))
         total += octaves[row, (np.arange(noise.TILE)[None, :] + slant * row) % noise.TILE]
-    return noise._finished(total)
+    return noise.to_tile(total)
 
 
 @cache
 def strands() -> noise.Int8Array:
-    """High thin clouds, drawn out sideways, without lines as fine as a pixel."""
-    return noise._finished(noise._box(noise._octaves(74, 64, 8, 0.6, wide=4), (2, 4)))
+    """Make a tile of high thin clouds, stretched sideways, without lines as fine as one pixel."""
+    return noise.to_tile(noise.box_blur(noise.octave_noise(74, 64, 8, 0.6, wide=4), (2, 4)))
 
 
 def paint_sky(rng: Rng, canvas: Canvas, bottom: int, light: Daylight) -> Color:
-    """Fill the rows above `bottom`. Returns the color at the horizon, which far things take on."""
-    top, low = _colors(rng, light)
+    """Fill the rows above `bottom` with sky.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        bottom: First row below the sky.
+        light: Daylight of the image.
+
+    Returns:
+        The color at the horizon, which distant objects take on.
+    """
+    top_color, horizon_color = _colors(rng, light)
     if bottom <= 0:
-        return low
+        return horizon_color
     rows = slice(0, bottom)
-    down = np.linspace(0.0, 1.0, bottom)
-    color = np.asarray(top)[:, None] + (np.asarray(low) - np.asarray(top))[:, None] * (down * (1.6 - 0.6 * down))
+    share = np.linspace(0.0, 1.0, bottom)
+    color = np.asarray(top_color)[:, None] + (np.asarray(horizon_color) - np.asarray(top_color))[:, None] * (
+        share * (1.6 - 0.6 * share)
+    )
     if light.kind == "overcast":
-        canvas.lay(color, [(overhead(rng, fleece(), (canvas.size[0], bottom)), rng.uniform(0.0, 0.16))], rows)
-        return low
+        canvas.lay(color, [(overhead_window(rng, fleece(), (canvas.size[0], bottom)), rng.uniform(0.0, 0.16))], rows)
+        return horizon_color
     canvas.lay(color, [], rows)
     kind = rng.weighted((("none", 0.5), ("veil", 0.25), ("heaps", 0.25)))
     if kind == "veil":
-        _veil(rng, canvas, rows, low)
+        _veil(rng, canvas, rows, horizon_color)
     elif kind == "heaps":
-        _heaps(rng, canvas, rows, low)
-    return low
+        _heaps(rng, canvas, rows, horizon_color)
+    return horizon_color
 
 
 def _colors(rng: Rng, light: Daylight) -> tuple[Color, Color]:
-    """Of the sky at the top of the image and at the horizon."""
+    """Choose the colors of the sky at the top of the image and at the horizon."""
     if light.kind == "overcast":
         level = rng.uniform(216, 248)
         dark = rng.uniform(0.93, 1.0)
@@ -70,52 +85,61 @@ def _colors(rng: Rng, light: Daylight) -> tuple[Color, Color]:
     return (175 - 34 * deep, 193 - 28 * deep, 208 - 14 * deep), (250.0, 243 - 9 * warm, 234 - 26 * warm)
 
 
-def overhead(rng: Rng, tile: noise.Int8Array, size: tuple[int, int]) -> noise.Int8Array:
-    """(height, width) of a tile that hangs over the land: drawn together towards the bottom; size: (width, height)."""
+def overhead_window(rng: Rng, tile: noise.Int8Array, size: tuple[int, int]) -> noise.Int8Array:
+    """Return a random window of a tile in the perspective of the sky: compressed towards the bottom.
+
+    Args:
+        rng: Source of the random draws.
+        tile: (2, 2·TILE, 2·TILE) cloud tile, as it is and mirrored.
+        size: (width, height) of the window, px.
+
+    Returns:
+        (height, width) values of the tile.
+    """
     width, height = size
-    one = tile[rng.whole(0, 1)]
+    plane = tile[rng.whole(0, 1)]
     row = np.arange(height)
-    row = (rng.whole(0, noise.TILE - 1) + row + FLATTER * row * row // (2 * height)) % noise.TILE
+    row = (rng.whole(0, noise.TILE - 1) + row + FLATTENING * row * row // (2 * height)) % noise.TILE
     left = rng.whole(0, noise.TILE - 1)
-    seen: noise.Int8Array
+    window: noise.Int8Array
     if width <= noise.TILE:
-        seen = one[row, left : left + width]
+        window = plane[row, left : left + width]
     else:
-        seen = one[row[:, None], (left + np.arange(width)) % noise.TILE]
-    return seen
+        window = plane[row[:, None], (left + np.arange(width)) % noise.TILE]
+    return window
 
 
-def _veil(rng: Rng, canvas: Canvas, rows: slice, low: Color) -> None:
-    """Thin high clouds, long and streaky, without any edge."""
-    weight: Int16Array = overhead(rng, strands(), (canvas.size[0], rows.stop)).astype(np.int16)
+def _veil(rng: Rng, canvas: Canvas, rows: slice, horizon_color: Color) -> None:
+    """Paint thin high clouds, long and streaky, without an edge."""
+    weight: Int16Array = overhead_window(rng, strands(), (canvas.size[0], rows.stop)).astype(np.int16)
     weight >>= 1
-    weight += overhead(rng, fleece(), (canvas.size[0], rows.stop))
+    weight += overhead_window(rng, fleece(), (canvas.size[0], rows.stop))
     weight += np.int16(rng.whole(10, 50))
     np.clip(weight, np.int16(0), np.int16(127), out=weight)
     weight *= np.int16(rng.whole(8, 26))
     weight >>= 6
-    canvas.mix(_white(low), weight, rows)
+    canvas.mix(_white(horizon_color), weight, rows)
 
 
-def _heaps(rng: Rng, canvas: Canvas, rows: slice, low: Color) -> None:
-    """Heaps of cloud with edges that fray, white on top, gray below and where they are thick."""
+def _heaps(rng: Rng, canvas: Canvas, rows: slice, horizon_color: Color) -> None:
+    """Paint heaps of cloud with fraying edges, white on top, gray below and where they are thick."""
     width, height = canvas.size[0], rows.stop
-    thick: Int16Array = overhead(rng, fleece(), (width, height + RELIEF_PX)).astype(np.int16)
-    relief = thick[RELIEF_PX:] - thick[:-RELIEF_PX]
-    weight = thick[RELIEF_PX:] - np.int16(rng.whole(-34, 10))
+    thickness: Int16Array = overhead_window(rng, fleece(), (width, height + RELIEF_PX)).astype(np.int16)
+    relief = thickness[RELIEF_PX:] - thickness[:-RELIEF_PX]
+    weight = thickness[RELIEF_PX:] - np.int16(rng.whole(-34, 10))
     np.clip(weight, np.int16(0), np.int16(88), out=weight)
     relief -= weight >> 1
     np.clip(relief, np.int16(-90), np.int16(60), out=relief)
-    weight *= weight  # thin at the edge, and soon thick inside
+    weight *= weight  # thin at the edge, quickly thicker inside
     weight >>= 6
     np.minimum(weight, np.int16(rng.whole(30, 56)), out=weight)
-    weight *= (64 - 40 * np.arange(height) // height).astype(np.int16)[:, None]  # far ones are lost in the haze
+    weight *= (64 - 40 * np.arange(height) // height).astype(np.int16)[:, None]  # distant clouds fade into the haze
     weight >>= 6
     dim = rng.uniform(0.08, 0.16)
-    canvas.mix(_white(low), weight, rows, texture=relief, contrast=(dim, dim, dim * 0.85))
+    canvas.mix(_white(horizon_color), weight, rows, texture=relief, contrast=(dim, dim, dim * 0.85))
 
 
-def _white(low: Color) -> Color:
-    """The color of clouds in a sky with a color at its horizon."""
-    red, green, blue = low
+def _white(horizon_color: Color) -> Color:
+    """Return the color of clouds for the color of the sky at the horizon."""
+    red, green, blue = horizon_color
     return (120 + red * 0.52, 120 + green * 0.52, 120 + blue * 0.52)

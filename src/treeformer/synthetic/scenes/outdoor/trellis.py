@@ -1,4 +1,4 @@
-"""The rows of a vineyard: wires, posts, the hose and the neighbors of a vine, and the rows behind it."""
+"""The row in which a vine stands: wires, posts, irrigation hose and neighboring vines."""
 
 from __future__ import annotations
 
@@ -14,37 +14,61 @@ from treeformer.synthetic.painting.raster import Int16Array
 from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor.bark import Wood
 from treeformer.synthetic.scenes.outdoor.daylight import Daylight
-from treeformer.synthetic.scenes.outdoor.far_rows import VARIANTS, VINE_TRUNK_PX, grown
+from treeformer.synthetic.scenes.outdoor.far_rows import VARIANTS, VINE_TRUNK_PX, grown_plant
 
-MOST_ENLARGED = 1.6  # a neighbor larger than this would show that it was grown for a smaller image
+MAX_ENLARGEMENT = 1.6  # beyond this, a neighbor would look like an enlarged smaller plant
 
 
 @dataclass(frozen=True, slots=True)
 class Trellis:
-    """Where a row of vines stands: foot, lowest wire and top, px from the image's top; all lines meet at one point.
+    """Position of a row of vines in perspective: all lines along the row meet at one point of the horizon.
 
-    eye: the height of the horizon. turn: how much higher things are at the right edge than at the left, as a share.
+    Attributes:
+        foot: y at which the vines stand, px.
+        wire: y of the lowest wire, px.
+        top: y of the top of the row, px.
+        horizon_y: y of the horizon, px.
+        turn: Relative difference in size between the right and the left edge of the image.
+        width: Width of the image, px.
     """
 
     foot: float
     wire: float
     top: float
-    eye: float
+    horizon_y: float
     turn: float
     width: int
 
-    def at(self, x: FloatArray | float, y: FloatArray | float) -> FloatArray:
-        """The height at x of lines along the row that are at y in the middle."""
-        return np.asarray(self.eye + (y - self.eye) * (1 + self.turn * (x / self.width - 0.5)))
+    def y_at(self, x: FloatArray | float, y: FloatArray | float) -> FloatArray:
+        """Return y at x for lines along the row that are at y in the middle of the image.
+
+        Args:
+            x: Column or columns, px.
+            y: y in the middle of the image, px.
+
+        Returns:
+            y at x, px, of the broadcast shape of x and y.
+        """
+        return np.asarray(self.horizon_y + (y - self.horizon_y) * (1 + self.turn * (x / self.width - 0.5)))
 
 
-def trellis_of(rng: Rng, canvas: Canvas, skeleton: Skeleton, horizon: float) -> Trellis:
-    """The trellis in which a vine stands: its lowest wire at the height of the arms."""
+def fit_trellis(rng: Rng, canvas: Canvas, skeleton: Skeleton, horizon: float) -> Trellis:
+    """Place the trellis of a vine, with the lowest wire at the height of the arms.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas, for the size of the image.
+        skeleton: Skeleton of the vine; may be empty.
+        horizon: y of the horizon, px.
+
+    Returns:
+        The trellis.
+    """
     foot = (
         float(skeleton.nodes[skeleton.component_root[0], 1]) if len(skeleton.component_root) else canvas.size[1] * 0.9
     )
     highest = float(skeleton.nodes[:, 1].min()) if len(skeleton) else foot * 0.2
-    # Spurs are arms too, but of arms.
+    # Spurs are also labeled as arms, but their parents are arms.
     axes = skeleton.axes if skeleton.has_explicit_axes else ()
     arms = [axis for axis in axes if axis.label == "arm" and axis.parent == 0]
     heights = sorted(float(skeleton.nodes[node, 1]) for axis in arms for node in axis.nodes[len(axis.nodes) // 2 :])
@@ -55,65 +79,103 @@ def trellis_of(rng: Rng, canvas: Canvas, skeleton: Skeleton, horizon: float) -> 
 
 
 def wires(rng: Rng, canvas: Canvas, sketch: Sketch, trellis: Trellis, light: Daylight) -> None:
-    """Three to five wires from the arms upwards, and at times the hose that waters the row."""
+    """Draw three to five wires from the arms upwards, and sometimes the irrigation hose of the row.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas, for the size and scale of the image.
+        sketch: Sketch that receives the strokes.
+        trellis: The row of vines.
+        light: Daylight of the image.
+    """
     count = rng.whole(2, 4)
     rise = (trellis.wire - trellis.top) / count
     heights = [trellis.wire + rng.uniform(-1, 3) * canvas.scale]
-    heights += [trellis.wire - rise * (k + rng.uniform(0.5, 0.9)) for k in range(count)]
+    heights += [trellis.wire - rise * (wire + rng.uniform(0.5, 0.9)) for wire in range(count)]
     level = rng.uniform(70, 190) * light.level
     x = np.linspace(-6.0, trellis.width + 6.0, 9)
     sag = (1 - np.linspace(-1, 1, 9) ** 2) * rng.array(len(heights), 1, high=4.0) * canvas.scale
-    y = trellis.at(x, np.asarray(heights)[:, None]) + sag
+    y = trellis.y_at(x, np.asarray(heights)[:, None]) + sag
     path = np.stack([np.broadcast_to(x, y.shape), y], axis=2)
     radius = rng.uniform(0.3, 0.6) * max(canvas.scale, 0.6)
     ends = (path[:, :-1].reshape(-1, 2), path[:, 1:].reshape(-1, 2))
     sketch.add(*ends, radius, radius, (level, level, level * 1.02), 0.8)
     if rng.chance(0.4):
         middle = trellis.foot - (trellis.foot - trellis.wire) * rng.uniform(0.35, 0.7)
-        hose = trellis.at(x, middle) + np.cumsum(rng.bell(9)) * 0.8 * canvas.scale
+        hose = trellis.y_at(x, middle) + np.cumsum(rng.bell(9)) * 0.8 * canvas.scale
         sketch.line(np.stack([x, hose], axis=1), rng.uniform(1.3, 2.4) * canvas.scale, (34, 34, 38), roundness=-16)
 
 
 def post(
-    rng: Rng, canvas: Canvas, x: float, top: float, bottom: float, thick: float, light: Daylight, color: Color
+    rng: Rng, canvas: Canvas, x: float, top: float, bottom: float, thickness: float, light: Daylight, color: Color
 ) -> None:
-    """A post of wood or metal, round, streaked along, lit from the sun's side."""
-    rows, columns = inside((x - thick / 2, top, x + thick / 2, bottom), canvas.size)
-    wide, tall = columns.stop - columns.start, rows.stop - rows.start
-    if wide == 0 or tall == 0:
+    """Paint a round post of wood or metal, streaked along and lit from the side of the sun.
+
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        x: Column of the center, px.
+        top: Upper end, px.
+        bottom: Lower end, px.
+        thickness: Thickness of the post, px.
+        light: Daylight of the image.
+        color: Color in white light.
+    """
+    rows, columns = inside((x - thickness / 2, top, x + thickness / 2, bottom), canvas.size)
+    post_width, post_height = columns.stop - columns.start, rows.stop - rows.start
+    if post_width == 0 or post_height == 0:
         return
-    across = (np.arange(wide) + 0.5) / wide * 2 - 1
-    round_ = 0.62 + 0.35 * np.sqrt(np.maximum(1 - across * across, 0)) + 0.35 * light.sun * across * light.towards[0]
+    across = (np.arange(post_width) + 0.5) / post_width * 2 - 1
+    roundness = (
+        0.62 + 0.35 * np.sqrt(np.maximum(1 - across * across, 0)) + 0.35 * light.sun * across * light.sun_direction[0]
+    )
     grain: Int16Array = noise.window(noise.streaks(), rng, canvas.size)[rows, columns].astype(np.int16)
     grain += noise.window(noise.rough(), rng, canvas.size)[rows, columns] >> 1
     for plane, level in zip(canvas.planes, color, strict=True):
-        body = np.floor(round_ * (level * light.level)).astype(np.int16)
+        body = np.floor(roundness * (level * light.level)).astype(np.int16)
         plane[rows, columns] = body + ((grain * np.int16(round(level * 0.13))) >> 6)
 
 
 def posts(rng: Rng, canvas: Canvas, trellis: Trellis, keep_free: float, light: Daylight) -> list[FloatArray]:
-    """The posts that carry the wires, away from x = keep_free, and at times a stake beside the vine itself.
+    """Paint the posts that carry the wires, and sometimes a stake beside the vine itself.
 
-    Returns (3,) x and y of the foot and half the thickness of each post.
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas to paint on.
+        trellis: The row of vines.
+        keep_free: x of the vine, px; posts keep away from it.
+        light: Daylight of the image.
+
+    Returns:
+        One (3,) array per post: x and y of its foot and half its thickness, px.
     """
     width = canvas.size[0]
-    tall = trellis.foot - trellis.top
+    row_height = trellis.foot - trellis.top
     wood = rng.weighted((((124, 110, 94), 2.0), ((142, 136, 128), 1.5), ((108, 86, 68), 1.0), ((150, 150, 152), 0.8)))
-    thick = tall * rng.uniform(0.022, 0.05)
+    thickness = row_height * rng.uniform(0.022, 0.05)
     feet = []
     for _ in range(rng.weighted(((0, 0.3), (1, 0.55), (2, 0.15)))):
         x = rng.uniform(0, width)
-        if abs(x - keep_free) > 4 * thick:
-            high = float(trellis.at(x, trellis.top)) - tall * rng.uniform(0.0, 0.12)
-            foot = float(trellis.at(x, trellis.foot))
-            post(rng, canvas, x, high, foot, thick, light, wood)
-            feet.append(np.asarray((x, foot, thick / 2)))
+        if abs(x - keep_free) > 4 * thickness:
+            post_top = float(trellis.y_at(x, trellis.top)) - row_height * rng.uniform(0.0, 0.12)
+            foot = float(trellis.y_at(x, trellis.foot))
+            post(rng, canvas, x, post_top, foot, thickness, light, wood)
+            feet.append(np.asarray((x, foot, thickness / 2)))
     if rng.chance(0.35):
-        x = keep_free + rng.choice((-1.0, 1.0)) * rng.uniform(0.02, 0.05) * tall
-        high = trellis.wire - tall * rng.uniform(0.05, 0.3)
-        thin = max(1.6, thick * rng.uniform(0.2, 0.4))
-        post(rng, canvas, x, high, trellis.foot, thin, light, rng.choice(((150, 128, 90), (120, 118, 116))))
-        feet.append(np.asarray((x, trellis.foot, thin / 2)))
+        x = keep_free + rng.choice((-1.0, 1.0)) * rng.uniform(0.02, 0.05) * row_height
+        post_top = trellis.wire - row_height * rng.uniform(0.05, 0.3)
+        stake_thickness = max(1.6, thickness * rng.uniform(0.2, 0.4))
+        post(
+            rng,
+            canvas,
+            x,
+            post_top,
+            trellis.foot,
+            stake_thickness,
+            light,
+            rng.choice(((150, 128, 90), (120, 118, 116))),
+        )
+        feet.append(np.asarray((x, trellis.foot, stake_thickness / 2)))
     return feet
 
 
@@ -123,53 +185,80 @@ def neighbors(
     sketch: Sketch,
     trellis: Trellis,
     base_x: float,
-    thickness: float,
+    trunk_radius: float,
     wood: Wood,
-    lit: float,
+    brightness: float,
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """The vines left and right of the one at base_x, a little out of focus, in the same light `lit` (about 1).
+    """Draw the vines to the left and right of the main vine, slightly out of focus.
 
-    Returns of each where it stands (2,) and points (K,2) on its arms and canes.
+    Args:
+        rng: Source of the random draws.
+        canvas: Canvas, for the size and scale of the image.
+        sketch: Sketch that receives the strokes.
+        trellis: The row of vines.
+        base_x: x of the main vine, px.
+        trunk_radius: Radius of the trunk of the main vine, px.
+        wood: Wood of the main vine.
+        brightness: Brightness of the light, about 1.
+
+    Returns:
+        For each neighbor its foot (2,) px and the points (K,2) px on its arms and canes.
     """
-    found = []
+    vines = []
     spacing = (trellis.foot - trellis.wire) * rng.uniform(1.8, 2.8)
-    soft = rng.uniform(1.0, 1.8) * max(canvas.scale, 0.5)
-    old, young = (np.asarray(color) * lit for color in (wood.old, wood.young))
+    softness = rng.uniform(1.0, 1.8) * max(canvas.scale, 0.5)
+    old, young = (np.asarray(color) * brightness for color in (wood.old, wood.young))
     for side in (-1.0, 1.0):
         x = base_x + side * spacing * rng.uniform(0.9, 1.1)
         if not -0.35 * spacing < x < canvas.size[0] + 0.35 * spacing:
             continue
-        plant = grown("vine", rng.whole(0, VARIANTS - 1))
-        foot, wire = float(trellis.at(x, trellis.foot)), float(trellis.at(x, trellis.wire))
-        scale = np.asarray((rng.choice((-1.0, 1.0)), 1.0)) * min((foot - wire) / plant.wire, MOST_ENLARGED)
+        plant = grown_plant("vine", rng.whole(0, VARIANTS - 1))
+        foot, wire = float(trellis.y_at(x, trellis.foot)), float(trellis.y_at(x, trellis.wire))
+        scale = np.asarray((rng.choice((-1.0, 1.0)), 1.0)) * min((foot - wire) / plant.wire, MAX_ENLARGEMENT)
         start, end = plant.start * scale + (x, foot), plant.end * scale + (x, foot)
-        thick = (1 - plant.young) * min(thickness / VINE_TRUNK_PX, 1.8) + plant.young * scale[1]
+        radius_scale = (1 - plant.young) * min(trunk_radius / VINE_TRUNK_PX, 1.8) + plant.young * scale[1]
         color = old + plant.young[:, None] * (young - old)
-        seen = np.flatnonzero((start[:, 0] > -20) & (start[:, 0] < canvas.size[0] + 20))
-        first, last = (
-            np.maximum(radius * thick, 0.5 * canvas.scale)[seen] for radius in (plant.start_radius, plant.end_radius)
+        visible = np.flatnonzero((start[:, 0] > -20) & (start[:, 0] < canvas.size[0] + 20))
+        start_radius, end_radius = (
+            np.maximum(radius * radius_scale, 0.5 * canvas.scale)[visible]
+            for radius in (plant.start_radius, plant.end_radius)
         )
-        dark = 0.2 * float(old[1])
-        sketch.add(start[seen], end[seen], first, last, color[seen], softness=soft, roundness=-dark)
-        _bark_of(rng, sketch, start[seen], end[seen], np.minimum(first, last), color[seen])
-        found.append((np.asarray((x, foot)), plant.points * scale + (x, foot)))
-    return found
+        shading = 0.2 * float(old[1])
+        sketch.add(
+            start[visible],
+            end[visible],
+            start_radius,
+            end_radius,
+            color[visible],
+            softness=softness,
+            roundness=-shading,
+        )
+        _bark_strips(rng, sketch, start[visible], end[visible], np.minimum(start_radius, end_radius), color[visible])
+        vines.append((np.asarray((x, foot)), plant.points * scale + (x, foot)))
+    return vines
 
 
-def _bark_of(
+def _bark_strips(
     rng: Rng, sketch: Sketch, start: FloatArray, end: FloatArray, radius: FloatArray, color: FloatArray
 ) -> None:
-    """Strips of bark along the thick ones of strokes (S,2) to (S,2), darker and lighter than these are."""
+    """Draw strips of bark along the thick ones of some strokes (S,2) to (S,2), darker and lighter than these."""
     thick = np.flatnonzero(radius > 2.5)
     thick = thick[(rng.array(4 * len(thick)) * len(thick)).astype(np.intp)]
     count = len(thick)
     step = end[thick] - start[thick]
     length = np.sqrt((step * step).sum(axis=1, keepdims=True))
-    out = np.stack([step[:, 1], -step[:, 0]], axis=1) / np.maximum(length, 1e-9)
-    at = (
+    normal = np.stack([step[:, 1], -step[:, 0]], axis=1) / np.maximum(length, 1e-9)
+    center = (
         start[thick]
         + step * rng.array(count, 1)
-        + out * (rng.array(count, 1, low=-0.85, high=0.85) * radius[thick, None])
+        + normal * (rng.array(count, 1, low=-0.85, high=0.85) * radius[thick, None])
     )
-    half = step * rng.array(count, 1, low=0.2, high=0.6)
-    sketch.add(at - half, at + half, 0.75, 0.75, color[thick] * rng.array(count, 1, low=0.5, high=1.3), softness=1.4)
+    half_step = step * rng.array(count, 1, low=0.2, high=0.6)
+    sketch.add(
+        center - half_step,
+        center + half_step,
+        0.75,
+        0.75,
+        color[thick] * rng.array(count, 1, low=0.5, high=1.3),
+        softness=1.4,
+    )

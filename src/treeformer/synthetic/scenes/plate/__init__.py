@@ -1,0 +1,1 @@
+"""Photographs of seedlings on agar plates."""

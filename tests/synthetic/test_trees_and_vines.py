@@ -1,4 +1,4 @@
-"""Trees and vines as growers train them: their shape, over many seeds."""
+"""The shape of trained trees and vines, over many seeds."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 
 from treeformer import Skeleton
 from treeformer.synthetic import generate
-from treeformer.synthetic.plants.growth import UP, GrownAxis
-from treeformer.synthetic.plants.trained import _heading, _thickness_at
+from treeformer.synthetic.plants.growth import UP, GrownAxis, radius_at
+from treeformer.synthetic.plants.orchard import _heading
 
 
 @pytest.fixture(scope="module")
@@ -22,31 +22,31 @@ def trees() -> list[Skeleton]:
 
 
 def slopes(skeletons: list[Skeleton], label: str, part: slice) -> np.ndarray:
-    """Degrees from upright of the line through a part of each axis with a label."""
-    found = []
+    """Return the angles to the vertical, in degrees, of a part of each axis with the given label."""
+    angles = []
     for skeleton in skeletons:
         for axis in skeleton.axes:
             nodes = skeleton.nodes[list(axis.nodes)][part]
             spur = label == "arm" and axis.parent != 0
             if axis.label == label and not spur and len(nodes) > 2:
                 step = nodes[-1] - nodes[0]
-                found.append(np.degrees(np.arctan2(abs(step[0]), -step[1])))
-    return np.asarray(found)
+                angles.append(np.degrees(np.arctan2(abs(step[0]), -step[1])))
+    return np.asarray(angles)
 
 
 def test_arms_lie_along_the_wire_and_canes_rise(vines: list[Skeleton]) -> None:
     arms = slopes(vines, "arm", slice(-6, None))
-    assert np.mean(np.abs(arms - 90) < 25) > 0.6  # the others are the short arms of vines without a wire
+    assert np.mean(np.abs(arms - 90) < 25) > 0.6  # the others are short arms of vines without a wire
     canes = slopes(vines, "cane", slice(-6, None))
     assert np.mean(canes < 50) > 0.9
-    # They leave at an angle and bend upwards: pipes would not.
+    # Canes leave at an angle and bend upwards.
     assert np.median(slopes(vines, "cane", slice(0, 4))) > np.median(canes)
 
 
 def test_node_counts_stay_near_those_of_the_paper_root_set() -> None:
-    for preset, before in (("vine", 187), ("orchard", 183)):
+    for preset, expected in (("vine", 187), ("orchard", 183)):
         count = np.median([len(generate(preset, seed)) for seed in range(150)])
-        assert abs(count / before - 1) < 0.2
+        assert abs(count / expected - 1) < 0.2
 
 
 def test_limbs_are_crooked(trees: list[Skeleton]) -> None:
@@ -61,7 +61,7 @@ def test_limbs_are_crooked(trees: list[Skeleton]) -> None:
     assert np.min(ratios) > 0.5
 
 
-def test_every_thing_grows_from_something_thicker(vines: list[Skeleton], trees: list[Skeleton]) -> None:
+def test_every_axis_grows_from_a_thicker_one(vines: list[Skeleton], trees: list[Skeleton]) -> None:
     for skeleton in (*vines, *trees):
         assert skeleton.radius is not None
         for axis in skeleton.axes:
@@ -69,10 +69,10 @@ def test_every_thing_grows_from_something_thicker(vines: list[Skeleton], trees: 
                 assert skeleton.radius[axis.nodes[1]] <= skeleton.radius[axis.nodes[0]] + 0.9
 
 
-def test_heading_and_thickness_along_an_axis() -> None:
+def test_heading_and_radius_along_an_axis() -> None:
     axis = GrownAxis(np.asarray([(0.0, 0.0), (0.0, -2.0), (2.0, -2.0)]), 4.0, 2.0)
     assert _heading(axis, 0.0) == pytest.approx(UP)
     assert _heading(axis, 1.0) == pytest.approx(0.0)
     down = GrownAxis(np.asarray([(0.0, 0.0), (-1.0, 0.1)]), 1.0, 1.0)
-    assert _heading(down, 0.5) < -np.pi  # to the left and a little down: the long way round from the right
-    assert _thickness_at([axis, axis], [0, 1], np.asarray([0.0, 0.5])).tolist() == [4.0, 3.0]
+    assert _heading(down, 0.5) < -np.pi  # left and slightly down: measured counterclockwise from the right
+    assert radius_at([axis, axis], [0, 1], np.asarray([0.0, 0.5])).tolist() == [4.0, 3.0]
