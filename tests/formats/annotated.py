@@ -1,4 +1,4 @@
-"""Skeletons with everything a file can say of them, and what it means that two are the same graph."""
+"""Strategies for fully annotated skeletons, and a comparison of skeletons as graphs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ functions = st.lists(numbers, max_size=4).flatmap(
 
 @st.composite
 def annotated(draw: st.DrawFn) -> Skeleton:
-    """A forest with everything else a Skeleton has: axes of any shape, plants, an image, metadata."""
+    """Draw a forest with all optional fields of a Skeleton: axes, plants, an image and metadata."""
     skeleton = draw(forests())
     changes: dict[str, Any] = {
         "plant": draw(st.none() | st.just(skeleton.plant_of_node)),
@@ -42,10 +42,10 @@ def annotated(draw: st.DrawFn) -> Skeleton:
         ),
         "image_name": draw(st.none() | names),
         "metadata": draw(objects),
-        "nodes": skeleton.nodes * draw(st.sampled_from([1.0, 1 / 3, 1e-300, 1e300])),
+        "nodes": skeleton.nodes * draw(st.sampled_from([1.0, 1 / 3, 1e-300, 4e4])),
     }
     if draw(st.booleans()):
-        ruled = skeleton.axes
+        inferred = skeleton.axes
         changes["edge_axis"] = np.where(np.arange(len(skeleton.edges)) % 7 == 6, -1, skeleton.edge_axis)
         changes["axes"] = [
             Axis(
@@ -59,25 +59,25 @@ def annotated(draw: st.DrawFn) -> Skeleton:
                 functions=tuple(draw(st.lists(functions, max_size=2))),
                 metadata=draw(objects),
             )
-            for axis in ruled
+            for axis in inferred
         ]
     return skeleton.replace(**changes)
 
 
 @st.composite
 def distinct_forests(draw: st.DrawFn) -> Skeleton:
-    """Forests of which no two nodes are in one place, as formats need that join lines by their points."""
+    """Draw a forest without coinciding nodes, for formats that join lines at common points."""
     skeleton = draw(forests())
-    places = st.lists(st.tuples(coordinates, coordinates), min_size=len(skeleton), max_size=len(skeleton), unique=True)
-    return skeleton.replace(nodes=np.asarray(draw(places), dtype=float).reshape(-1, 2) + 0.0)
+    points = st.lists(st.tuples(coordinates, coordinates), min_size=len(skeleton), max_size=len(skeleton), unique=True)
+    return skeleton.replace(nodes=np.asarray(draw(points), dtype=float).reshape(-1, 2) + 0.0)
 
 
 def graph(skeleton: Skeleton, *, values: bool = True) -> dict[str, Any]:
-    """What two skeletons share that are one graph, whatever the order of their nodes and edges.
+    """Return a description of the graph that does not depend on the order of nodes and edges.
 
-    Nodes are named by place, so no two may be in one. NaN is None, so that two of them are equal.
+    Nodes are identified by their coordinates, so no two may coincide. Unknown radii (NaN) are omitted.
     """
-    at = [tuple(place) for place in skeleton.nodes.tolist()]
+    at = [tuple(point) for point in skeleton.nodes.tolist()]
     assert len(set(at)) == len(at)
     found: dict[str, Any] = {
         "nodes": set(at),
@@ -97,5 +97,5 @@ def graph(skeleton: Skeleton, *, values: bool = True) -> dict[str, Any]:
 
 
 def plants(skeleton: Skeleton) -> set[frozenset[Any]]:
-    """The places of each plant's nodes."""
+    """Return the coordinates of the nodes of each plant."""
     return {frozenset(map(tuple, plant.nodes.tolist())) for plant in skeleton.plants}

@@ -1,4 +1,4 @@
-"""The XML of branch-trees: all of the real set, and made-up files for what it does not have."""
+"""The XML of branch-trees: all files of the dataset, and synthetic files for other cases."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_all_real_files(real_data: Callable[[str], Path]):
         skeleton = branch_trees.read(path)
         assert skeleton.is_tree
         plants += len(skeleton.plants)
-        # The same numbers by another parser: each line of the file is an axis, each point a node.
+        # Compare with another parser: each line of the file is an axis, each point a node.
         lines = [e.text for e in etree.parse(path).iter() if e.tag.startswith("branch")]
         numbers = [[float(n) for n in re.findall(r"[-\d.e]+", line or "")] for line in lines]
         assert [skeleton.nodes[list(axis.nodes)].ravel().tolist() for axis in skeleton.axes] == numbers
         assert skeleton.axis_order.tolist() == [0] + [1] * (len(lines) - 1)
         assert skeleton.root == skeleton.axes[0].nodes[0]
         assert skeleton.image_name == path.with_suffix(".png").name
-        # Nothing is longer than the file's lines but the edges that join branches to the trunk.
+        # Only the edges that join branches to the trunk add to the length of the lines in the file.
         own = sum(float(np.hypot(*np.diff(skeleton.nodes[list(a.nodes)], axis=0).T).sum()) for a in skeleton.axes)
         gaps.append(skeleton.length - own)
     assert plants == 558
@@ -78,7 +78,7 @@ def test_a_trunk_alone(tmp_path: Path):
         ("<file><level0><a>[(0, 0)]</a><b>[(0, 0)]</b></level0></file>", "<level0><b> is a second trunk"),
         ("<file><level2/></file>", "has a <level2>"),
         ("<rsml/>", "the root element is <rsml>"),
-        ("<file><level0>", "is cut short"),
+        ("<file><level0>", "is truncated"),
         ("", "is empty"),
         ('<!DOCTYPE file [<!ENTITY a "b">]><file name="&a;"/>', ".*entities"),
     ],
@@ -90,7 +90,7 @@ def test_bad_files(tmp_path: Path, text: str, message: str):
 
 
 @pytest.mark.parametrize("text", ["(" + "1" * 300_000, "(1," * 100_000, "( " * 100_000, "(1 " + " " * 300_000])
-def test_no_text_makes_the_reader_slow(tmp_path: Path, text: str):
+def test_malicious_text_does_not_slow_the_reader_down(tmp_path: Path, text: str):
     begin = time.process_time()
     with pytest.raises(FormatError):
         read(tmp_path, document(text))

@@ -1,4 +1,4 @@
-"""COCO: pycocotools opens what is written; files of many images give one skeleton an image."""
+"""COCO: pycocotools opens written files; files of many images give one skeleton per image."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def test_many_images(tmp_path: Path):
     assert [len(plant) for plant in second.plants] == [3, 3]
     assert third.metadata == {"coco": {"ignored_annotations": 1}}
     assert len(third) == 0
-    with pytest.raises(FormatError, match=r"^set\.json: holds 3 images, not one: use read_all"):
+    with pytest.raises(FormatError, match=r"^set\.json: contains 3 images, not one: use read_all"):
         coco.read(path)
 
 
-def test_the_skeleton_of_the_category_and_keypoints_that_are_not_labelled(tmp_path: Path):
+def test_the_skeleton_of_the_category_and_unlabeled_keypoints(tmp_path: Path):
     keypoints = [1, 2, 2, 0, 0, 0, 5, 6, 1]
     categories = [{"id": 1, "name": "maize", "keypoints": ["a", "b", "c"], "skeleton": [[1, 2], [2, 3], [1, 3]]}]
     skeleton = coco.read(write(tmp_path, [image(1)], [annotation(1, keypoints=keypoints)], categories))
@@ -117,13 +117,13 @@ def test_values_follow_their_keypoints(tmp_path: Path):
     ("images", "annotations", "message"),
     [
         (3, [], "images is 3, not a list"),
-        ([], [], "holds 0 images"),
+        ([], [], "contains 0 images"),
         ([{"file_name": "a"}], [], r"images\[0\].id is None"),
-        ([image(1)], [annotation(2)], r"annotations\[0\] names image 2, which is not there"),
+        ([image(1)], [annotation(2)], r"annotations\[0\] refers to image 2, which does not exist"),
         ([image(1)], [annotation(1, keypoints=[1, 2])], r"annotations\[0\].keypoints has 2 numbers, not three"),
         ([image(1)], [annotation(1, keypoints=[1, 2, "a"])], r"annotations\[0\].keypoints\[2\] is 'a'"),
-        ([image(1)], [annotation(1, skeleton=[[0, 1]])], r"annotations\[0\].skeleton\[0\] names keypoint 0"),
-        ([image(1)], [annotation(1, skeleton=[[1, 4]])], r"annotations\[0\].skeleton\[0\] names keypoint 4"),
+        ([image(1)], [annotation(1, skeleton=[[0, 1]])], r"annotations\[0\].skeleton\[0\] refers to keypoint 0"),
+        ([image(1)], [annotation(1, skeleton=[[1, 4]])], r"annotations\[0\].skeleton\[0\] refers to keypoint 4"),
         ([image(1)], [annotation(1, skeleton=[[1, 2], [2, 1]])], r"edge 1 \(1, 0\) repeats edge 0"),
         ([image(1, width=0)], [], "image_size must be positive"),
     ],

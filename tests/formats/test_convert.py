@@ -1,4 +1,4 @@
-"""Converting files and folders: what is written, what fails alone, and what must never be overwritten."""
+"""Conversion of files and folders: outputs, failures of single files, and protection from overwriting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lxml import etree
 
+from tests.formats.rsml_documents import SCHEMA
 from treeformer import FormatError, Skeleton
 from treeformer.formats import FORMATS, read, write
 from treeformer.formats.convert import convert
@@ -34,15 +36,15 @@ def test_every_format_into_every_other(tmp_path: Path, y_shape: Skeleton, from_:
 
 def test_a_file_into_a_folder(tmp_path: Path, y_shape: Skeleton):
     write(y_shape, tmp_path / "a b.rsml")
-    (tmp_path / "there").mkdir()
-    for folder in ("there", "not yet"):
+    (tmp_path / "existing").mkdir()
+    for folder in ("existing", "new"):
         report = convert(tmp_path / "a b.rsml", tmp_path / folder, to="swc")
         assert report.written == (tmp_path / folder / "a b.swc",)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, y_shape: Skeleton) -> Path:
-    """Files of several formats, in folders; among them an image, a settings file, and one that is cut short."""
+    """A folder with files of several formats, an image, a settings file and a truncated file."""
     folder = tmp_path / "in"
     write(y_shape, folder / "one.rsml")
     write(y_shape, folder / "sub" / "zwölf.swc")
@@ -81,29 +83,93 @@ def test_a_target_within_the_source_is_not_read_the_second_time(folder: Path):
         assert names(folder / "out") == ["one.swc", "sub/deeper/three.swc", "sub/zwölf.swc"]
 
 
-def test_two_files_of_one_stem_do_not_overwrite_each_other(tmp_path: Path, y_shape: Skeleton, comb: Skeleton):
+def test_one_file_per_name_is_converted(tmp_path: Path, y_shape: Skeleton, comb: Skeleton):
+    """`treeformer predict --format rsml --format coco` writes such folders."""
+    source = tmp_path / "in"
+    write(y_shape, source / "a.json")
+    for name in ("a.coco.json", "a.geojson", "a.rsml", "a.swc"):
+        write(comb, source / name, format="coco" if "coco" in name else None)
+    write(y_shape, source / "b.rsml")
+    write(comb, source / "b.csv")
+    write(comb, source / "sub" / "a.swc")  # another folder, another skeleton
+    write(comb, source / "2024.05.json")
+    write(comb, source / "2024.06.rsml")
+    report = convert(source, tmp_path / "out", to="swc")
+    assert report.failures == ()
+    assert names(tmp_path / "out") == ["2024.05.swc", "2024.06.swc", "a.swc", "b.swc", "sub/a.swc"]
+    assert [len(read(tmp_path / "out" / f"{name}.swc")) for name in "ab"] == [len(y_shape)] * 2
+    assert report.preferred == {"json": 1, "rsml": 1}
+    assert report.passed_over == {"rsml": 1, "swc": 1, "geojson": 1, "coco": 1, "csv": 1}
+    assert (report.skipped, len(report.written)) == (0, 5)
+
+
+def test_json_of_another_kind_is_not_preferred_to_rsml(tmp_path: Path, y_shape: Skeleton, comb: Skeleton):
+    write(comb, tmp_path / "in" / "a.json", format="labelme")
     write(y_shape, tmp_path / "in" / "a.rsml")
-    write(comb, tmp_path / "in" / "a.swc")
     report = convert(tmp_path / "in", tmp_path / "out", to="json")
-    assert report.written == (tmp_path / "out" / "a.json",)
-    assert report.failures == ("a.swc: a.json: was made from a.rsml and would be overwritten",)
+    assert (report.failures, report.preferred, report.passed_over) == ((), {"rsml": 1}, {"labelme": 1})
     assert len(read(tmp_path / "out" / "a.json")) == len(y_shape)
+
+
+def test_only_the_same_skeleton_is_passed_over(tmp_path: Path, y_shape: Skeleton):
+    """A broken file is reported, a settings file is skipped, and a file of many images is converted."""
+    source = tmp_path / "in"
+    for name in ("broken", "settings", "set"):
+        write(y_shape, source / f"{name}.rsml")
+    (source / "broken.json").write_text('{"nodes": [')
+    (source / "settings.json").write_text('{"threshold": 1}')
+    many(source / "set.json", "one.jpg", "two.jpg")
+    report = convert(source, tmp_path / "out", to="swc")
+    assert names(tmp_path / "out") == ["broken.swc", "one.swc", "set.swc", "settings.swc", "two.swc"]
+    assert [line.split(": ")[0] for line in report.failures] == ["broken.json"]
+    assert (report.skipped, report.passed_over) == (1, {})
+
+
+def test_a_single_file_is_converted_whatever_is_beside_it(tmp_path: Path, y_shape: Skeleton, comb: Skeleton):
+    write(y_shape, tmp_path / "a.json")
+    write(comb, tmp_path / "a.rsml")
+    report = convert(tmp_path / "a.rsml", tmp_path / "out", to="swc")
+    assert (report.failures, report.passed_over) == ((), {})
+    assert len(read(tmp_path / "out" / "a.swc")) == len(comb)
 
 
 def test_no_input_is_overwritten(tmp_path: Path, y_shape: Skeleton, comb: Skeleton):
     write(y_shape, tmp_path / "a.rsml")
     write(comb, tmp_path / "a.swc")
+    write(comb, tmp_path / "b.swc")
     before = (tmp_path / "a.swc").read_bytes()
     report = convert(tmp_path, tmp_path, to="swc")
     assert report.written == ()
+    assert report.passed_over == {"swc": 1}, "and not overwritten, although it is passed over"
     assert len(report.failures) == 2
-    assert all("is itself to be converted and would be overwritten" in line for line in report.failures)
+    assert all("is an input file and would be overwritten" in line for line in report.failures)
     assert (tmp_path / "a.swc").read_bytes() == before
     assert convert(tmp_path / "a.swc", tmp_path / "a.swc").failures
-    assert names(tmp_path) == ["a.rsml", "a.swc"]
+    assert names(tmp_path) == ["a.rsml", "a.swc", "b.swc"]
 
 
-def test_a_file_of_an_earlier_run_is_written_anew(tmp_path: Path, y_shape: Skeleton, comb: Skeleton):
+def test_new_rsml_files_are_valid_unless_everything_is_preserved(tmp_path: Path, y_shape: Skeleton):
+    source = tmp_path / "in"
+    (source / "sub").mkdir(parents=True)
+    scene = "<scene><plant><root><geometry><polyline><point x='0' y='0'/><point x='0' y='30'/></polyline>{}</geometry>"
+    for name, spline in (("a", "<rootnavspline/>"), ("b", ""), ("sub/c", "<spline/><rootnavspline/>")):
+        (source / f"{name}.rsml").write_text(f"<rsml>{scene.format(spline)}</root></plant></scene></rsml>")
+    report = convert(source, tmp_path / "valid", to="rsml")
+    assert (report.failures, report.incomplete, report.left_out) == ((), 2, ("rootnavspline", "spline"))
+    for path in (tmp_path / "valid").rglob("*.rsml"):
+        SCHEMA.assertValid(etree.parse(path))
+    report = convert(source, tmp_path / "all", to="rsml", preserve=True)
+    assert (report.failures, report.incomplete, report.left_out) == ((), 0, ())
+    assert "<rootnavspline" in (tmp_path / "all" / "a.rsml").read_text()
+    assert not SCHEMA.validate(etree.parse(tmp_path / "all" / "a.rsml"))
+    # An earlier output is not a source: it is replaced by a valid file.
+    assert convert(source, tmp_path / "all", to="rsml").incomplete == 2
+    SCHEMA.assertValid(etree.parse(tmp_path / "all" / "a.rsml"))
+    assert convert(source / "a.rsml", tmp_path / "a.json").incomplete == 0
+    assert convert(tmp_path / "a.json", tmp_path / "from json.rsml").left_out == ("rootnavspline",)
+
+
+def test_an_output_of_an_earlier_run_is_replaced(tmp_path: Path, y_shape: Skeleton, comb: Skeleton):
     write(y_shape, tmp_path / "a.rsml")
     write(comb, tmp_path / "out" / "a.swc")
     assert convert(tmp_path / "a.rsml", tmp_path / "out", to="swc").failures == ()
@@ -111,7 +177,7 @@ def test_a_file_of_an_earlier_run_is_written_anew(tmp_path: Path, y_shape: Skele
 
 
 def many(path: Path, *image_names: Any) -> Path:
-    """A COCO file of many images, one with an edge that COCO holds and SWC does not."""
+    """Write a COCO file of many images, one with a cycle, which COCO can store and SWC cannot."""
     keypoints = [0, 0, 2, 5, 5, 2, 5, 9, 2]
     edges = {"ring.jpg": [[1, 2], [2, 3], [1, 3]]}
     document = {
@@ -137,20 +203,20 @@ def test_one_image_that_fails_does_not_stop_the_others(tmp_path: Path):
     report = convert(source, tmp_path / "out", to="swc")
     assert names(tmp_path / "out") == ["a.swc", "z.swc"]
     assert report.failures == (
-        "set.json: ring.swc: SWC holds trees, and this skeleton has a cycle",
-        "set.json: a.swc: was made from set.json and would be overwritten",
+        "set.json: ring.swc: SWC can store only forests, but this skeleton has a cycle",
+        "set.json: a.swc: was already written from set.json and would be overwritten",
     )
 
 
-def test_many_images_do_not_fit_into_one_file(tmp_path: Path):
+def test_many_images_cannot_be_converted_to_one_file(tmp_path: Path):
     report = convert(many(tmp_path / "set.json", "a.jpg", "b.jpg"), tmp_path / "one.swc")
-    assert report.failures == ("set.json: holds several images, not one: use read_all, or convert it into a folder",)
+    assert report.failures == ("set.json: contains several images, not one: use read_all, or convert it into a folder",)
     assert names(tmp_path) == ["set.json"]
 
 
 def test_no_images(tmp_path: Path):
     report = convert(many(tmp_path / "set.json"), tmp_path / "out", to="swc")
-    assert report.failures == ("set.json: holds no images",)
+    assert report.failures == ("set.json: contains no images",)
 
 
 def test_a_single_file_that_fails(tmp_path: Path):
@@ -158,7 +224,7 @@ def test_a_single_file_that_fails(tmp_path: Path):
     report = convert(tmp_path / "a.json", tmp_path / "a.swc")
     assert report.written == ()
     assert len(report.failures) == 1
-    assert "of a kind that is read here" in report.failures[0]
+    assert "but in no supported format" in report.failures[0]
     assert names(tmp_path) == ["a.json"]
 
 
@@ -166,12 +232,12 @@ def test_a_single_file_that_fails(tmp_path: Path):
     ("source", "target", "options", "message"),
     [
         ("missing.swc", "a.json", {}, "missing.swc: cannot be read"),
-        ("a.swc", "a.json", {"to": "dwg"}, "there is no format 'dwg'"),
-        ("a.swc", "a.json", {"from_": "dwg"}, "there is no format 'dwg'"),
-        ("a.swc", "a.json", {"to": "branch-trees"}, "format 'branch-trees' is only read"),
-        ("a.swc", "a.txt", {}, r"a.txt: the suffix '\.txt' tells no format"),
-        ("a.swc", "out", {}, "a folder needs the format to convert to: one of json, rsml"),
-        (".", "out", {}, "a folder needs the format to convert to"),
+        ("a.swc", "a.json", {"to": "dwg"}, "unknown format 'dwg'"),
+        ("a.swc", "a.json", {"from_": "dwg"}, "unknown format 'dwg'"),
+        ("a.swc", "a.json", {"to": "branch-trees"}, "format 'branch-trees' is read-only"),
+        ("a.swc", "a.txt", {}, r"a.txt: unknown suffix '\.txt'"),
+        ("a.swc", "out", {}, "a target folder requires a target format: one of json, rsml"),
+        (".", "out", {}, "a target folder requires a target format"),
     ],
 )
 def test_wrong_arguments(

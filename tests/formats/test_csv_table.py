@@ -1,4 +1,4 @@
-"""CSV tables: a row a node, and pandas reads them too."""
+"""CSV tables: one row per node, readable by pandas."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ in_one_folder = settings(deadline=None, max_examples=40, suppress_health_check=[
 def test_round_trip(tmp_path: Path, skeleton: Skeleton):
     csv_table.write(skeleton, tmp_path / "a.csv")
     again = csv_table.read(tmp_path / "a.csv")
-    held = {name: getattr(skeleton, name) for name in ("radius", "node_score", "plant")}
-    if held["radius"] is not None and np.isnan(held["radius"]).all():
-        held["radius"] = None
+    stored = {name: getattr(skeleton, name) for name in ("radius", "node_score", "plant")}
+    if stored["radius"] is not None and np.isnan(stored["radius"]).all():
+        stored["radius"] = None
     if not len(skeleton):
-        held = dict.fromkeys(held)
-    expected = Skeleton.from_parents(skeleton.nodes, skeleton.parents, **held)
+        stored = dict.fromkeys(stored)
+    expected = Skeleton.from_parents(skeleton.nodes, skeleton.parents, **stored)
     assert again.replace(axes=None, edge_axis=None, edge_score=None) == expected
 
     def of_edges(s: Skeleton, values: np.ndarray | None) -> dict[frozenset[int], float]:
@@ -35,7 +35,7 @@ def test_round_trip(tmp_path: Path, skeleton: Skeleton):
     assert of_edges(again, again.edge_score) == of_edges(skeleton, skeleton.edge_score)
     if skeleton.has_explicit_axes and len(skeleton.edges):
         assert again.has_explicit_axes
-        # The same edges are on one axis; numbers may differ where an axis has no edge.
+        # The same edges are on one axis. Axis numbers may differ if an axis has no edge.
         ours, theirs = of_edges(skeleton, skeleton.edge_axis), of_edges(again, again.edge_axis)
         assert len(set(ours.values())) == len(set(theirs.values())) == len({(ours[e], theirs[e]) for e in ours})
 
@@ -47,9 +47,9 @@ def test_pandas_reads_it(tmp_path: Path, comb: Skeleton):
     assert table["parent"].tolist() == comb.parents.tolist()
 
 
-def test_axes_come_back_with_their_parents(tmp_path: Path, comb: Skeleton):
-    infer_axes = comb.replace(axes=comb.axes, edge_axis=comb.edge_axis)
-    csv_table.write(infer_axes, tmp_path / "comb.csv")
+def test_axes_are_read_with_their_parents(tmp_path: Path, comb: Skeleton):
+    explicit = comb.replace(axes=comb.axes, edge_axis=comb.edge_axis)
+    csv_table.write(explicit, tmp_path / "comb.csv")
     assert csv_table.read(tmp_path / "comb.csv").axes == comb.axes
 
 
@@ -82,7 +82,7 @@ def test_tables_of_other_programs(tmp_path: Path, text: str):
         ("x,y,parent\n0,,-1\n", "line 2: y is '', not a number"),
         ("x,y,parent\n0,nan,-1\n", "line 2: y is nan, but must be finite"),
         ("x,y,parent\n0,1_0,-1\n", "line 2: y is '1_0', not a number"),
-        ("x,y,parent\n0,0,-1\n\n1,1,7\n", "line 4 names parent 7, which is not there"),
+        ("x,y,parent\n0,0,-1\n\n1,1,7\n", "line 4 refers to parent 7, which does not exist"),
         ("node,x,y,parent\na,0,0,\na,1,1,a\n", "line 3 repeats node a of line 2"),
         ("x,y,parent\n0,0,1\n1,1,0\n", r"line \d: the node is its own ancestor"),
         ("x,y,parent\n0,0,-1,5\n", "line 2 has 4 cells under 3 columns"),
@@ -91,7 +91,7 @@ def test_tables_of_other_programs(tmp_path: Path, text: str):
         ("x,y,parent,axis\n0,0,-1,\n1,1,0,-3\n", "axis -3.0 is below -1"),
     ],
 )
-def test_errors_name_the_line(tmp_path: Path, text: str, message: str):
+def test_errors_identify_the_line(tmp_path: Path, text: str, message: str):
     with pytest.raises(FormatError, match=rf"^t\.csv: {message}") as caught:
         read_text(tmp_path, text)
     assert "\n" not in str(caught.value)

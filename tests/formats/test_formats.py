@@ -1,4 +1,4 @@
-"""The registry: which format a file is, and one clear line for every file that cannot be read or written."""
+"""The registry of formats: format detection, and one-line errors for files that cannot be read or written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BRANCHES = "<file><level0><branch0>[(5, 9), (5, 5)]</branch0></level0><level1/><
 
 @pytest.fixture
 def sample(tmp_path: Path, y_shape: Skeleton) -> Callable[..., Path]:
-    """A small good file of any format."""
+    """Return a function that writes a small valid file of any format."""
 
     def make(name: str, suffix: str | None = None) -> Path:
         path = tmp_path / f"sample {name}{suffix or FORMATS[name].suffixes[0]}"
@@ -54,7 +54,7 @@ def test_the_table_of_formats():
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_every_format_holds_a_image_without_plants(tmp_path: Path, name: str):
+def test_every_format_stores_an_image_without_plants(tmp_path: Path, name: str):
     path = tmp_path / f"bare soil{FORMATS[name].suffixes[0]}"
     write(Skeleton([], [], node_score=[], edge_score=[], image_size=(40, 30)), path, format=name)
     again = read(path)
@@ -62,7 +62,7 @@ def test_every_format_holds_a_image_without_plants(tmp_path: Path, name: str):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_is_known_by_its_suffixes_and_content(sample: Callable[..., Path], name: str):
+def test_every_format_is_detected_by_suffix_and_content(sample: Callable[..., Path], name: str):
     for suffix in FORMATS[name].suffixes:
         for spelling in (suffix, suffix.upper()):
             path = sample(name, spelling)
@@ -75,20 +75,20 @@ def test_every_format_is_known_by_its_suffixes_and_content(sample: Callable[...,
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_name_without_suffix_needs_the_format(sample: Callable[..., Path], name: str):
     path = sample(name).rename(sample(name).with_suffix(""))
-    with pytest.raises(FormatError, match=r"has no suffix to tell the format \(known are \.json, \.rsml"):
+    with pytest.raises(FormatError, match=r"has no suffix \(known suffixes: \.json, \.rsml"):
         read(path)
     assert len(read(path, format=name)) >= 1
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_names_with_spaces_and_umlauts_in_folders_that_are_not_there_yet(tmp_path: Path, y_shape: Skeleton, name: str):
+def test_names_with_spaces_and_umlauts_in_new_folders(tmp_path: Path, y_shape: Skeleton, name: str):
     path = tmp_path / "Grüße aus Köln" / "übung 3 – 植物" / f"wür zig{FORMATS[name].suffixes[0]}"
     write(y_shape, path, format=name)
     assert read(path).length == pytest.approx(14)
     assert [child.name for child in path.parent.iterdir()] == [path.name]
 
 
-def test_json_is_written_as_our_own_unless_told_otherwise(tmp_path: Path, y_shape: Skeleton):
+def test_json_is_the_native_format_by_default(tmp_path: Path, y_shape: Skeleton):
     write(y_shape, tmp_path / "a.json")
     assert json.loads((tmp_path / "a.json").read_text())["format"] == "treeformer-skeleton"
     write(y_shape, tmp_path / "a.json", format="coco")
@@ -100,11 +100,11 @@ def test_json_is_written_as_our_own_unless_told_otherwise(tmp_path: Path, y_shap
 @pytest.mark.parametrize(
     ("name", "format", "message"),
     [
-        ("a.png", None, r"a\.png: the suffix '\.png' tells no format \(known are"),
-        ("a.xml", None, r"a\.xml: the suffix '\.xml' tells no format \(known are \.json, \.rsml, \.swc"),
+        ("a.png", None, r"a\.png: unknown suffix '\.png' \(known suffixes:"),
+        ("a.xml", None, r"a\.xml: unknown suffix '\.xml' \(known suffixes: \.json, \.rsml, \.swc"),
         ("a", None, "a: has no suffix"),
-        ("a.json", "branch-trees", "format 'branch-trees' is only read"),
-        ("a.json", "dwg", "there is no format 'dwg': one of json, rsml"),
+        ("a.json", "branch-trees", "format 'branch-trees' is read-only"),
+        ("a.json", "dwg", "unknown format 'dwg', choose one of json, rsml"),
     ],
 )
 def test_formats_that_cannot_be_written(tmp_path: Path, y_shape: Skeleton, name: str, format: str | None, message: str):
@@ -116,8 +116,8 @@ def test_formats_that_cannot_be_written(tmp_path: Path, y_shape: Skeleton, name:
 # ---- bad input ------------------------------------------------------------------------------------
 
 
-def refused(path: Path, **options: Any) -> str:
-    """The one line with which a file is refused."""
+def read_error(path: Path, **options: Any) -> str:
+    """Return the error message of a file that cannot be read, without the file name."""
     with pytest.raises(FormatError) as caught:
         list(read_all(path, **options))
     message = str(caught.value)
@@ -132,20 +132,20 @@ SUFFIXES = [".json", ".rsml", ".swc", ".graphml", ".geojson", ".csv", ".xml"]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_files_that_are_no_files(tmp_path: Path, suffix: str):
+def test_paths_that_are_not_files(tmp_path: Path, suffix: str):
     path = tmp_path / f"ä b{suffix}"
-    assert refused(path) == "cannot be read (No such file or directory)"
+    assert read_error(path) == "cannot be read (No such file or directory)"
     path.mkdir()
-    assert refused(path) == "is a folder, not a file"
+    assert read_error(path) == "is a folder, not a file"
     path.rmdir()
     path.write_bytes(b"")
-    assert refused(path) == "is empty"
+    assert read_error(path) == "is empty"
     path.write_bytes(b" \n\n")
-    assert refused(path) == "is empty"
+    assert read_error(path) == "is empty"
     if hasattr(os, "mkfifo"):
         path.unlink()
         os.mkfifo(path)
-        assert refused(path) == "is not a regular file"
+        assert read_error(path) == "is not a regular file"
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -162,7 +162,7 @@ def test_files_that_are_no_files(tmp_path: Path, suffix: str):
 def test_a_wrong_suffix(tmp_path: Path, suffix: str, data: bytes, kind: str):
     path = tmp_path / f"a{suffix}"
     path.write_bytes(data)
-    assert refused(path) == kind
+    assert read_error(path) == kind
 
 
 @pytest.mark.parametrize(
@@ -179,58 +179,58 @@ def test_a_wrong_suffix(tmp_path: Path, suffix: str, data: bytes, kind: str):
 def test_a_suffix_of_another_format(tmp_path: Path, text: str, suffix: str, message: str):
     path = tmp_path / f"a{suffix}"
     path.write_text(text)
-    assert refused(path) == message
+    assert read_error(path) == message
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.xml"])
-def test_a_kind_that_is_not_ours(tmp_path: Path, name: str):
+def test_json_and_xml_of_unknown_formats(tmp_path: Path, name: str):
     (tmp_path / name).write_text('{"settings": 1}' if name == "a.json" else "<svg/>")
-    assert "of a kind that is read here" in refused(tmp_path / name)
+    assert "but in no supported format" in read_error(tmp_path / name)
     with pytest.raises(UnknownKindError):
         read(tmp_path / name)
 
 
 @pytest.mark.parametrize("text", ["[1]", "7", '"a"', "true", "hello", "{'a': 1}", '{"a": }', "{]"])
-def test_what_is_no_json_object(tmp_path: Path, text: str):
+def test_content_that_is_not_a_json_object(tmp_path: Path, text: str):
     (tmp_path / "a.json").write_text(text)
-    assert refused(tmp_path / "a.json").startswith(("is not a JSON object", "is not JSON (line 1"))
+    assert read_error(tmp_path / "a.json").startswith(("is not a JSON object", "is not JSON (line 1"))
 
 
 @pytest.mark.parametrize("text", ['{"nodes": [[1, 2]', '{"nodes": "a', '{"a": 1', '{"a"', "{"])
-def test_json_that_is_cut_short(tmp_path: Path, text: str):
+def test_truncated_json(tmp_path: Path, text: str):
     (tmp_path / "a.json").write_text(text)
-    assert refused(tmp_path / "a.json").startswith("is cut short (line 1")
+    assert read_error(tmp_path / "a.json").startswith("is truncated (line 1")
 
 
-def test_json_nested_too_deep_and_not_utf_8(tmp_path: Path):
+def test_json_nested_too_deeply_or_not_utf_8(tmp_path: Path):
     path = tmp_path / "a.json"
     path.write_text('{"a":' * 200_000)
-    assert refused(path) == "is nested too deep"
+    assert read_error(path) == "is nested too deeply"
     path.write_bytes(b'{"a": "\xff"}')
-    assert refused(path) == "is not UTF-8 text (byte 7)"
+    assert read_error(path) == "is not UTF-8 text (byte 7)"
     path.write_text('{"nodes": [' + "9" * 5000 + "]}")
-    assert "is not readable as JSON" in refused(path)
+    assert "is not readable as JSON" in read_error(path)
 
 
-def test_a_file_without_rights(tmp_path: Path, y_shape: Skeleton, monkeypatch: pytest.MonkeyPatch):
+def test_a_file_without_permission(tmp_path: Path, y_shape: Skeleton, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "a.swc"
     write(y_shape, path)
 
-    def no_rights(self: Path, *_: Any, **__: Any) -> None:
+    def deny(self: Path, *_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied", str(self))
 
-    monkeypatch.setattr(Path, "open", no_rights)
-    assert refused(path) == "cannot be read (Permission denied)"
+    monkeypatch.setattr(Path, "open", deny)
+    assert read_error(path) == "cannot be read (Permission denied)"
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may do everything")
-def test_a_folder_without_rights(tmp_path: Path, y_shape: Skeleton):
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root ignores file permissions")
+def test_a_folder_without_permission(tmp_path: Path, y_shape: Skeleton):
     folder = tmp_path / "locked"
     folder.mkdir()
     write(y_shape, folder / "a.swc")
     folder.chmod(0)
     try:
-        assert refused(folder / "a.swc") == "cannot be read (Permission denied)"
+        assert read_error(folder / "a.swc") == "cannot be read (Permission denied)"
         with pytest.raises(FormatError, match=r"^b\.swc: cannot be written \(Permission denied\)"):
             write(y_shape, folder / "b.swc")
     finally:
@@ -251,8 +251,8 @@ def test_places_that_cannot_be_written_to(tmp_path: Path, y_shape: Skeleton, nam
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("kind", ["zeros", "letters", "one line", "numbers", "like the format"])
-def test_200_mb_of_garbage_are_refused_at_once(tmp_path: Path, suffix: str, kind: str):
-    """A sparse file of 200 MB with a beginning that looks more or less right; memory and time stay small."""
+def test_200_mb_of_garbage_are_rejected_immediately(tmp_path: Path, suffix: str, kind: str):
+    """Sparse files of 200 MB that begin like valid ones are rejected with little memory and time."""
     path = tmp_path / f"a{suffix}"
     good = {".json": b'["', ".rsml": b"<rsml", ".graphml": b"<graphml>&", ".xml": b"<file><level0>&", ".geojson": b"["}
     first = {
@@ -267,7 +267,7 @@ def test_200_mb_of_garbage_are_refused_at_once(tmp_path: Path, suffix: str, kind
         file.truncate(200_000_000)
     tracemalloc.start()
     begin = time.process_time()
-    message = refused(path)
+    message = read_error(path)
     spent = time.process_time() - begin
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -276,8 +276,8 @@ def test_200_mb_of_garbage_are_refused_at_once(tmp_path: Path, suffix: str, kind
     assert peak < 20e6
 
 
-def read_or_refused(path: Path, name: str) -> list[Skeleton]:
-    """What a file holds, or nothing where it is refused in one line; no other outcome is right."""
+def read_or_error(path: Path, name: str) -> list[Skeleton]:
+    """Return the skeletons of a file, or an empty list if it is rejected with a one-line error."""
     try:
         return list(read_all(path, format=name))
     except FormatError as error:
@@ -291,7 +291,7 @@ def read_or_refused(path: Path, name: str) -> list[Skeleton]:
 @settings(in_one_folder, max_examples=25)
 @given(data=st.data())
 def test_broken_files_never_crash_the_reader(sample: Callable[..., Path], name: str, data: st.DataObject):
-    """Cut off, or with bytes exchanged: a skeleton or one line of error, whatever it is."""
+    """A truncated file or one with replaced bytes gives a skeleton or a one-line error."""
     good = sample(name).read_bytes()
     broken = bytearray(good[: data.draw(st.integers(0, len(good)))])
     for at in data.draw(st.lists(st.integers(0, max(0, len(broken) - 1)), max_size=4)):
@@ -299,15 +299,15 @@ def test_broken_files_never_crash_the_reader(sample: Callable[..., Path], name: 
             broken[at] = data.draw(st.sampled_from(b'019-.e"{}[],:<>/ \n#\x00\xff') | st.integers(0, 255))
     path = sample(name).with_name(f"broken{FORMATS[name].suffixes[0]}")
     path.write_bytes(bytes(broken))
-    read_or_refused(path, name)
+    read_or_error(path, name)
 
 
-def exchanged(value: Any, path: list[Any], new: Any) -> Any:
-    """A JSON value with what stands at a path exchanged."""
+def with_value(value: Any, path: list[Any], new: Any) -> Any:
+    """Return a copy of a JSON value with the entry at a path replaced."""
     if not path:
         return new
     copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = exchanged(value[path[0]], path[1:], new)
+    copy[path[0]] = with_value(value[path[0]], path[1:], new)
     return copy
 
 
@@ -315,7 +315,7 @@ def exchanged(value: Any, path: list[Any], new: Any) -> Any:
 @settings(in_one_folder, max_examples=60)
 @given(data=st.data())
 def test_wrong_values_never_crash_the_reader(sample: Callable[..., Path], name: str, data: st.DataObject):
-    """A good JSON file with one value anywhere in it exchanged for any other."""
+    """A valid JSON file with any one value replaced gives skeletons or a one-line error."""
     document = json.loads(sample(name).read_text("utf-8"))
     place: list[Any] = []
     inner = document
@@ -324,15 +324,15 @@ def test_wrong_values_never_crash_the_reader(sample: Callable[..., Path], name: 
         place.append(step)
         inner = inner[step]
     path = sample(name).with_name("wrong.json")
-    path.write_text(json.dumps(exchanged(document, place, data.draw(json_values))))
-    for skeleton in read_or_refused(path, name):
-        # Whatever was read can be written again; only cycles do not fit everywhere.
+    path.write_text(json.dumps(with_value(document, place, data.draw(json_values))))
+    for skeleton in read_or_error(path, name):
+        # Everything that was read can be written again. SWC and CSV cannot store cycles.
         for other in ("json", "geojson", "swc", "csv") if skeleton.is_forest else ("json", "geojson"):
             write(skeleton, path.with_name("again.x"), format=other)
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_large_skeletons_take_time_in_proportion(tmp_path: Path, name: str):
+def test_large_skeletons_take_linear_time(tmp_path: Path, name: str):
     rng = np.random.default_rng(0)
     count = 10_000
     parents = np.maximum(np.arange(count) - 1 - (rng.random(count) < 0.05) * rng.integers(0, 200, count), 0)

@@ -1,4 +1,4 @@
-"""GeoJSON: our own files come back as the same graph, shapely opens them, and lines of other tools are joined."""
+"""GeoJSON: written files read back as the same graph, shapely opens them, and lines of other tools are joined."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_round_trip_and_shapely(tmp_path: Path, skeleton: Skeleton):
     points = [shape for shape in shapes if shape.geom_type == "Point"]
     assert sum(line.length for line in lines) == pytest.approx(skeleton.length)
     assert len(lines) == len(skeleton.axes)
-    assert [(point.x, point.y) for point in points] == [tuple(place) for place in skeleton.nodes.tolist()]
+    assert [(point.x, point.y) for point in points] == [tuple(node) for node in skeleton.nodes.tolist()]
 
 
 @in_one_folder
 @given(annotated())
 def test_any_nodes_and_axes(tmp_path: Path, skeleton: Skeleton):
-    """Nodes in one place stay apart, and the axis of each edge comes back, with its names."""
+    """Coinciding nodes stay separate, and the axis of each edge is restored with its names."""
     geojson.write(skeleton, tmp_path / "a.geojson")
     again = geojson.read(tmp_path / "a.geojson")
     assert again.nodes.tolist() == skeleton.nodes.tolist()
@@ -68,7 +68,7 @@ def test_axes_keep_their_parents(tmp_path: Path):
     assert again.axis_order.tolist() == [1, 0]
 
 
-def test_pixels_are_announced(tmp_path: Path, y_shape: Skeleton):
+def test_the_header_states_pixels(tmp_path: Path, y_shape: Skeleton):
     geojson.write(y_shape, tmp_path / "a.geojson")
     document = json.loads((tmp_path / "a.geojson").read_text())
     assert "pixels" in document["treeformer"]["coordinates"]
@@ -93,7 +93,7 @@ def point(place: list[float], **properties: Any) -> dict[str, Any]:
     return {"type": "Feature", "properties": properties, "geometry": {"type": "Point", "coordinates": place}}
 
 
-def test_a_line_that_was_moved_counts_as_drawn(tmp_path: Path, y_shape: Skeleton):
+def test_a_moved_line_is_read_by_its_coordinates(tmp_path: Path, y_shape: Skeleton):
     geojson.write(y_shape, tmp_path / "a.geojson")
     document = json.loads((tmp_path / "a.geojson").read_text())
     document["features"] = document["features"][:2]
@@ -104,7 +104,7 @@ def test_a_line_that_was_moved_counts_as_drawn(tmp_path: Path, y_shape: Skeleton
     assert frozenset([(5.0, 5.0), (3.0, 3.0)]) in graph(moved)["edges"]
 
 
-def test_lines_of_other_tools_are_joined_where_points_coincide(tmp_path: Path):
+def test_lines_of_other_tools_are_joined_at_coinciding_points(tmp_path: Path):
     features = [
         line([0, 0], [0, 5, 99.0], [0, 9]),
         line([0, 5], [4, 5], [4, 5]),
@@ -148,7 +148,7 @@ def test_other_objects_of_geojson(tmp_path: Path, document: Any):
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"type": "Topology"}, "type is 'Topology', not one of GeoJSON's"),
+        ({"type": "Topology"}, "type is 'Topology', not a GeoJSON type"),
         ({"type": "FeatureCollection"}, "features is None, not a list"),
         ({"type": "FeatureCollection", "features": [3]}, r"features\[0\] is 3, not an object"),
         ({"type": "LineString", "coordinates": [[1, "2"]]}, r"the object\[0\] is '2', not a number"),

@@ -1,4 +1,4 @@
-"""GraphML and node-link JSON: NetworkX opens what is written, and what NetworkX writes is read."""
+"""GraphML and node-link JSON: NetworkX can read written files, and files of NetworkX can be read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUFFIX = {graphml: ".graphml", node_link: ".json"}
 
 
 def opened(path: Path) -> nx.Graph:
-    """The graph as NetworkX itself reads it, nodes numbered."""
+    """Return the graph as NetworkX reads it, with numbered nodes."""
     if path.suffix == ".graphml":
         return nx.read_graphml(path, node_type=int)
     return nx.node_link_graph(json.loads(path.read_text("utf-8")), edges="edges")
@@ -100,7 +100,7 @@ def test_node_link_of_networkx(tmp_path: Path, key: str, multigraph: bool):
     assert skeleton.roots.tolist() == [1]
 
 
-def test_arrows_towards_the_root_and_arrows_that_tell_nothing(tmp_path: Path):
+def test_edges_towards_the_root_and_edges_without_consistent_direction(tmp_path: Path):
     def read(pairs: list[list[int]]) -> Skeleton:
         nodes = [{"id": i, "x": i, "y": 0} for i in range(4)]
         edges = [{"source": u, "target": v} for u, v in pairs]
@@ -124,11 +124,12 @@ NODE = '<node id="0"><data key="x">1</data><data key="y">1</data></node>'
         (BOMB, "entities"),
         (THEFT, "entities"),
         ("<svg/>", "root element is <svg>"),
-        ("<graphml><graph>", "is cut short"),
+        ("<graphml><graph>", "is truncated"),
         ("<graphml/>", "has no <graph>"),
         ('<graphml><graph><node id="0"/></graph></graphml>', "node 0 has neither x and y nor pos"),
         (f"<graphml><graph>{NODE}{NODE}</graph></graphml>", "two with the id '0'"),
-        (f'<graphml><graph>{NODE}<edge source="0" target="5"/></graph></graphml>', "names node 5, which is not there"),
+        (f'<graphml><graph>{NODE}<edge source="0" target="5"/></graph></graphml>',
+         "refers to node 5, which does not exist"),
         (f'<graphml><graph>{NODE}<edge source="0" target="0"/></graph></graphml>', "joins node 0 to itself"),
         ('<graphml><key id="x" attr.type="double"/><graph><node id="0"><data key="x">a</data></node></graph></graphml>',
          "x is 'a', not a value of type double"),
@@ -143,8 +144,8 @@ def test_bad_graphml(tmp_path: Path, text: str, message: str):
     assert "\n" not in str(caught.value)
 
 
-def test_a_name_that_xml_cannot_hold(tmp_path: Path):
-    with pytest.raises(FormatError, match=r"^a\.graphml: XML cannot hold"):
+def test_a_name_that_xml_cannot_represent(tmp_path: Path):
+    with pytest.raises(FormatError, match=r"^a\.graphml: XML cannot represent"):
         graphml.write(Skeleton([], [], image_name="a\x01b"), tmp_path / "a.graphml")
     assert list(tmp_path.iterdir()) == []
 
@@ -159,7 +160,7 @@ def test_a_name_that_xml_cannot_hold(tmp_path: Path):
         ({"nodes": [{"id": 0, "pos": 5}], "edges": []}, ""),
         ({"nodes": [{"id": 0, "x": "left", "y": 1}], "edges": []}, "nodes must be an array"),
         ({"nodes": [{"id": 0, "x": 1, "y": 1}] * 2, "edges": []}, r"nodes\[1\] repeats the id 0"),
-        ({"nodes": [{"id": 0, "x": 1, "y": 1}], "edges": [{"source": 0, "target": 4}]}, r"edges\[0\] names node 4"),
+        ({"nodes": [{"id": 0, "x": 1, "y": 1}], "edges": [{"source": 0, "target": 4}]}, r"edges\[0\] refers to node 4"),
         ({"nodes": [{"id": 0, "x": 1, "y": 1}], "edges": [{"source": 0}]}, r"edges\[0\].target is None"),
         ({"nodes": [], "edges": [], "graph": {"image_name": 4}}, "image_name is 4"),
     ],

@@ -1,4 +1,4 @@
-"""LabelMe: a linestrip an axis, a group a plant; other shapes are counted."""
+"""LabelMe: one linestrip per axis, one group per plant; other shapes are counted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_round_trip(tmp_path: Path, skeleton: Skeleton):
     assert again.metadata == {}
 
 
-def test_what_labelme_needs(tmp_path: Path, y_shape: Skeleton):
+def test_fields_required_by_labelme(tmp_path: Path, y_shape: Skeleton):
     labelme.write(y_shape.replace(image_name="übung.png"), tmp_path / "a.json")
     document = json.loads((tmp_path / "a.json").read_text("utf-8"))
     assert {k: document[k] for k in ("imagePath", "imageData", "imageHeight", "imageWidth", "flags")} == {
@@ -50,32 +50,32 @@ def test_what_labelme_needs(tmp_path: Path, y_shape: Skeleton):
     assert [(s["shape_type"], s["label"]) for s in document["shapes"][1:]] == [("linestrip", "axis"), ("point", "root")]
 
 
-def test_a_ring_is_left_open_in_one_place(tmp_path: Path, ring: Skeleton):
+def test_a_cycle_is_opened_at_one_node(tmp_path: Path, ring: Skeleton):
     labelme.write(ring, tmp_path / "ring.json")
     again = labelme.read(tmp_path / "ring.json")
     assert again.is_tree
     assert again.length == ring.length
 
 
-def test_roots_that_cross_in_a_point_stay_two(tmp_path: Path):
+def test_roots_that_cross_at_a_point_stay_separate(tmp_path: Path):
     lines = [[[5, 0], [0, 5], [9, 9]], [[5, 0], [9, 5], [0, 5], [0, 9]], [[9, 9], [20, 20]]]
     skeleton = read(tmp_path, [shape("linestrip", line, 1) for line in lines])
     assert skeleton.is_tree
     assert len(skeleton) == 3 + 3 + 1
-    # The second begins where the first does, but passes through (0, 5) on its own; the third goes on at a tip.
+    # The second begins at the start of the first but has its own node at (0, 5). The third continues at a tip.
     assert skeleton.degree[skeleton.nodes.tolist().index([5, 0])] == 2
     assert skeleton.degree[skeleton.nodes.tolist().index([9, 9])] == 2
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]])
-def test_laterals_may_stand_before_their_parent_and_run_either_way(tmp_path: Path, order: list[int]):
+def test_laterals_may_precede_their_parent_and_have_either_direction(tmp_path: Path, order: list[int]):
     lines = [[[0, 0], [0, 5], [0, 9]], [[0, 5], [4, 4]], [[-4, 4], [0, 5]], [[0, 0], [7, 7]]]
     skeleton = read(tmp_path, [shape("linestrip", lines[at]) for at in order])
     assert skeleton.is_tree
     assert sorted(skeleton.degree.tolist()) == [1, 1, 1, 1, 2, 4]
 
 
-def test_a_tip_that_touches_its_own_plant_by_chance_does_not_take_the_place_of_the_base(tmp_path: Path):
+def test_a_tip_that_touches_its_own_plant_is_not_joined_instead_of_the_base(tmp_path: Path):
     main, lateral = [[0, 0], [0, 5], [0, 9]], [[0, 5], [4, 4], [0, 0]]
     skeleton = read(tmp_path, [shape("linestrip", lateral), shape("linestrip", main)])
     assert skeleton.is_tree
@@ -84,7 +84,7 @@ def test_a_tip_that_touches_its_own_plant_by_chance_does_not_take_the_place_of_t
 
 
 def test_real_roots_keep_their_length(tmp_path: Path, real_data: Callable[[str], Path]):
-    """Barley roots have whole coordinates, so that points of different roots often coincide."""
+    """Barley roots have integer coordinates, so that points of different roots often coincide."""
     for path in sorted(real_data("barley-roots").rglob("*.rsml"))[:30]:
         skeleton = read_any(path)
         labelme.write(skeleton, tmp_path / "a.json")
@@ -125,13 +125,13 @@ def test_shapes_join_where_points_coincide_but_not_across_plants(tmp_path: Path)
     assert skeleton.image_size == (80, 100)
 
 
-def test_without_groups_each_piece_is_a_plant(tmp_path: Path):
+def test_without_groups_each_component_is_a_plant(tmp_path: Path):
     skeleton = read(tmp_path, [shape("line", [[9, 0], [9, 5]]), shape("line", [[0, 0], [0, 5]])])
     assert skeleton.plant is None
     assert len(skeleton.plants) == 2
 
 
-def test_a_image_without_shapes_is_an_empty_skeleton(tmp_path: Path):
+def test_an_image_without_shapes_is_an_empty_skeleton(tmp_path: Path):
     assert len(read(tmp_path, [])) == 0
 
 

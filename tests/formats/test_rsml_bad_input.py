@@ -1,4 +1,4 @@
-"""RSML that is damaged or hostile: a skeleton or one line, never anything else."""
+"""Damaged or malicious RSML gives a skeleton or a one-line error."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lxml import etree
 
-from tests.formats.rsml_documents import LIBERAL, document, root, written
+from tests.formats.rsml_documents import LIBERAL, SCHEMA, axis_lines, document, preserved, root
 from treeformer import FormatError, Skeleton
 from treeformer.formats.rsml import reader as rsml
 
@@ -23,13 +24,13 @@ def bad_point(x: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected"),
     [
         ("", "is empty"),
         ("   \n", "is not well-formed XML"),
         ("no XML at all", "is not well-formed XML"),
-        (LIBERAL[:1500], "is cut short"),
-        (LIBERAL[:-3], "is cut short"),
+        (LIBERAL[:1500], "is truncated"),
+        (LIBERAL[:-3], "is truncated"),
         ("<rsml></scene>", "is not well-formed XML"),
         (BOMB, "declares XML entities"),
         (EXTERNAL, "declares XML entities"),
@@ -38,7 +39,7 @@ def bad_point(x: str) -> str:
         ("<?xml version='1.0' encoding='klingon'?><rsml/>", "is not readable as XML"),
         ("<svg/>", "the root element is <svg>, not <rsml>"),
         ("<rsml><metadata/></rsml>", "has no <scene>"),
-        ("<rsml>" * 1000, "nested more than 250 deep"),
+        ("<rsml>" * 1000, "nested more than 250 levels deep"),
         (bad_point("NaN"), "root 1 (id 'r'): point 2 has x='NaN', not a finite number"),
         (bad_point("-inf"), "not a finite number"),
         (bad_point("1e999"), "not a finite number"),
@@ -47,18 +48,18 @@ def bad_point(x: str) -> str:
         (bad_point("1").replace(' x="1"', ""), "point 2 has no x"),
     ],
 )
-def test_bad_input_is_one_line_that_begins_with_the_name(text: str, says: str, tmp_path: Path) -> None:
+def test_errors_are_one_line_that_begins_with_the_file_name(text: str, expected: str, tmp_path: Path) -> None:
     path = tmp_path / "Größe 1.rsml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(FormatError) as error:
         rsml.read(path)
     message = str(error.value)
     assert message.startswith("Größe 1.rsml: ")
-    assert says in message
+    assert expected in message
     assert "\n" not in message
 
 
-def test_a_folder_and_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_folder_and_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=f"^{tmp_path.name}: cannot be read"):
         rsml.read(tmp_path)
     with pytest.raises(FormatError, match=r"^none\.rsml: cannot be read"):
@@ -73,7 +74,7 @@ def test_a_folder_and_a_file_that_is_not_there(tmp_path: Path) -> None:
         st.binary(max_size=20), st.sampled_from([b"<root>", b"</root>", b"<plant>", b"<point/>", b"&#0;"])
     ),
 )
-def test_damaged_files_give_a_skeleton_or_one_line(
+def test_damaged_files_give_a_skeleton_or_a_one_line_error(
     cut: int, length: int, insert: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     data = LIBERAL.encode()
@@ -86,8 +87,11 @@ def test_damaged_files_give_a_skeleton_or_one_line(
     else:
         assert outcome.is_forest
         if len(outcome):
-            again = written(outcome, path.with_name("again.rsml"))
-            assert written(again, path.with_name("third.rsml")) == again
+            again = preserved(outcome, path.with_name("again.rsml"))
+            assert preserved(again, path.with_name("third.rsml")) == again
+            rsml.write_valid(outcome, path.with_name("valid.rsml"))
+            SCHEMA.assertValid(etree.parse(path.with_name("valid.rsml")))
+            assert axis_lines(rsml.read(path.with_name("valid.rsml"))) == axis_lines(outcome)
 
 
 def read_or_message(path: Path) -> Skeleton | str:

@@ -1,4 +1,4 @@
-"""RSML of anything the format can hold: what is written is valid and reads back the same."""
+"""Round trips of RSML: written files are valid and read back the same."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.formats.rsml_documents import METADATA, written
 from treeformer import Axis, AxisFunction, Plant, Skeleton
 from treeformer.formats.junctions import join_axes
 from treeformer.formats.rsml import reader as rsml
+from treeformer.skeleton.validation import MAX_PX
 
 TEXT = st.text(max_size=8).filter(lambda text: not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", text))
 NUMBER = st.floats(allow_nan=False, allow_infinity=False)
@@ -26,10 +27,12 @@ NAME = st.sampled_from(["species", "parent-node", "größe", "two words", "1st",
 @st.composite
 def functions(draw: st.DrawFn, points: int) -> AxisFunction:
     count = draw(st.sampled_from([points, 1, 3]))
+    name = draw(st.sampled_from(["diameter", "confidence", "µ & <σ>"]))
+    value = st.floats(-2 * MAX_PX, 2 * MAX_PX) if name == "diameter" else NUMBER
     samples = st.lists(NUMBER, min_size=count, max_size=count).map(tuple)
     return AxisFunction(
-        name=draw(st.sampled_from(["diameter", "confidence", "µ & <σ>"])),
-        samples=draw(samples),
+        name=name,
+        samples=draw(st.lists(value, min_size=count, max_size=count).map(tuple)),
         domain=draw(st.sampled_from(["polyline", "uniform", "length"])),
         origin=draw(st.sampled_from(["", "base", "tip"])),
         positions=draw(st.none() | samples),
@@ -38,7 +41,7 @@ def functions(draw: st.DrawFn, points: int) -> AxisFunction:
 
 @st.composite
 def forests(draw: st.DrawFn) -> Skeleton:
-    """A skeleton as a file gives it: axes in document order, laterals at, on and off the lines of their parents."""
+    """Draw a skeleton as read from a file: axes in document order, laterals at, on and off their parents' lines."""
     axes: list[Axis] = []
     lines: list[np.ndarray[Any, np.dtype[np.float64]]] = []
 
@@ -47,7 +50,7 @@ def forests(draw: st.DrawFn) -> Skeleton:
         if parent is not None and draw(st.booleans()):
             points[0] = tuple(lines[parent][draw(st.integers(0, len(lines[parent]) - 1))].tolist())
         if len(points) == 2 and points[0] == points[1]:
-            del points[1]  # what is read of such a line
+            del points[1]  # such a line is read as one point
         number = len(axes)
         lines.append(np.array(points))
         axes.append(
@@ -87,7 +90,7 @@ def forests(draw: st.DrawFn) -> Skeleton:
 
 
 def slow_radius(axes: list[Axis], count: int) -> list[float] | None:
-    """Node by node: the first axis through it that gives a diameter point by point."""
+    """Return the radius of each node from the first axis through it with one diameter per point."""
     given_by = [
         next(
             (
@@ -114,7 +117,7 @@ def slow_radius(axes: list[Axis], count: int) -> list[float] | None:
 
 @settings(max_examples=60, deadline=None)
 @given(skeleton=forests())
-def test_what_is_written_is_valid_and_reads_back_the_same(
+def test_written_files_are_valid_and_read_back_the_same(
     skeleton: Skeleton, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     assert written(skeleton, tmp_path_factory.getbasetemp() / "forest.rsml") == skeleton
@@ -134,20 +137,20 @@ def test_smartroot_reads_back_the_same_lines(skeleton: Skeleton, tmp_path_factor
 
 
 @st.composite
-def trees_from_elsewhere(draw: st.DrawFn) -> Skeleton:
-    """A forest without axes, ids or metadata, as a model or an SWC file gives it; no two nodes in one place."""
+def forests_without_axes(draw: st.DrawFn) -> Skeleton:
+    """Draw a forest without axes, ids or metadata, as from a model or an SWC file, without coinciding nodes."""
     count = draw(st.integers(2, 25))
-    places = st.tuples(COORDINATE, COORDINATE)
-    nodes = draw(st.lists(places, min_size=count, max_size=count, unique=True))
+    points = st.tuples(COORDINATE, COORDINATE)
+    nodes = draw(st.lists(points, min_size=count, max_size=count, unique=True))
     parents = [-1, 0, *(draw(st.integers(-1, node - 1)) for node in range(2, count))]
     scores = draw(st.none() | st.lists(st.floats(0, 1), min_size=count, max_size=count))
-    radius = draw(st.none() | st.lists(st.floats(0, 1e9) | st.just(float("nan")), min_size=count, max_size=count))
+    radius = draw(st.none() | st.lists(st.floats(0, 1e7) | st.just(float("nan")), min_size=count, max_size=count))
     return Skeleton.from_parents(nodes, parents, node_score=scores, radius=radius)
 
 
 @settings(max_examples=60, deadline=None)
-@given(skeleton=trees_from_elsewhere())
-def test_a_forest_from_elsewhere_keeps_its_edges(skeleton: Skeleton, tmp_path_factory: pytest.TempPathFactory) -> None:
+@given(skeleton=forests_without_axes())
+def test_a_forest_without_axes_keeps_its_edges(skeleton: Skeleton, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "tree.rsml"
     again = written(skeleton, path)
 

@@ -1,4 +1,4 @@
-"""Writing RSML: valid by the schema, exact, and as the programs that read it need it."""
+"""Writing RSML: valid by the schema, exact, and compatible with other programs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from tests.formats.rsml_documents import METADATA, written
+from tests.formats.rsml_documents import METADATA, SCHEMA, preserved, written
 from treeformer import Axis, AxisFunction, FormatError, Skeleton
 from treeformer.formats.rsml import metadata as rsml_metadata
 from treeformer.formats.rsml import reader as rsml
 from treeformer.formats.rsml.metadata import decimal_text
 
-# ---- what is filled in --------------------------------------------------------------------------
+# ---- default values --------------------------------------------------------------------------
 
 
-def test_a_skeleton_without_metadata_gets_a_full_head(comb: Skeleton, tmp_path: Path) -> None:
+def test_a_skeleton_without_metadata_gets_default_metadata(comb: Skeleton, tmp_path: Path) -> None:
     rsml.write(comb.replace(image_name="plate.png"), tmp_path / "comb.rsml")
     tree = etree.parse(tmp_path / "comb.rsml")
     head = {element.tag: element.text for element in tree.find("metadata")}
@@ -35,7 +35,7 @@ def test_a_skeleton_without_metadata_gets_a_full_head(comb: Skeleton, tmp_path: 
     assert rsml.read(tmp_path / "comb.rsml").image_name == "plate.png"
 
 
-def test_radii_become_a_diameter_where_they_are_known_all_along(comb: Skeleton, tmp_path: Path) -> None:
+def test_radii_become_a_diameter_if_all_of_an_axis_are_known(comb: Skeleton, tmp_path: Path) -> None:
     radius = np.array([1, 2, 3, 4, 5, 0.5, np.nan, 0.25])
     again = written(comb.replace(radius=radius), tmp_path / "comb.rsml")
     assert [[f.name for f in axis.functions] for axis in again.axes] == [["diameter"], ["diameter"], [], ["diameter"]]
@@ -43,8 +43,8 @@ def test_radii_become_a_diameter_where_they_are_known_all_along(comb: Skeleton, 
     np.testing.assert_array_equal(np.sort(again.radius), np.sort(radius))
 
 
-def test_a_lateral_lends_its_parent_no_diameter(tmp_path: Path) -> None:
-    """Both nodes of the parent have a radius, but it is that of the laterals which begin there."""
+def test_the_diameter_of_a_lateral_does_not_apply_to_its_parent(tmp_path: Path) -> None:
+    """Both nodes of the parent have a radius, but it belongs to the laterals that begin there."""
     thin = (AxisFunction("diameter", (1, 1)),)
     axes = [Axis((0, 1)), Axis((0, 2), parent=0, functions=thin), Axis((1, 3), parent=0, functions=thin)]
     nodes, edges = [(0, 0), (0, 9), (5, 0), (5, 9)], [(0, 1), (0, 2), (1, 3)]
@@ -52,20 +52,20 @@ def test_a_lateral_lends_its_parent_no_diameter(tmp_path: Path) -> None:
     assert [len(axis.functions) for axis in written(skeleton, tmp_path / "a.rsml").axes] == [0, 1, 1]
 
 
-def test_scores_become_a_confidence_where_none_is_given(comb: Skeleton, tmp_path: Path) -> None:
+def test_scores_become_a_confidence_if_none_is_given(comb: Skeleton, tmp_path: Path) -> None:
     scored = comb.replace(edge_score=[0.5, 0.7, 0.9, 0.7, 0.25, 1, 3])
     again = written(scored, tmp_path / "comb.rsml")
     found = [axis.properties.get("software-confidence") for axis in again.axes]
     assert [None if text is None else float(text) for text in found] == [pytest.approx(0.7), 0.25, 1, None]
     by_node = written(comb.replace(node_score=[0.5] * 8), tmp_path / "comb.rsml")
     assert {axis.properties["software-confidence"] for axis in by_node.axes} == {"0.5"}
-    said = [replace(axis, properties={"software-confidence": "1"}) for axis in scored.axes]
-    kept = written(scored.replace(axes=said, edge_axis=scored.edge_axis), tmp_path / "comb.rsml")
+    explicit = [replace(axis, properties={"software-confidence": "1"}) for axis in scored.axes]
+    kept = written(scored.replace(axes=explicit, edge_axis=scored.edge_axis), tmp_path / "comb.rsml")
     assert {axis.properties["software-confidence"] for axis in kept.axes} == {"1"}
 
 
 @pytest.mark.parametrize("dialect", ["strict", "smartroot"])
-def test_a_plant_of_one_node_is_a_root_whose_point_stands_twice(
+def test_a_plant_of_one_node_is_a_root_with_its_point_twice(
     comb: Skeleton, tmp_path: Path, dialect: rsml_metadata.Dialect
 ) -> None:
     nodes = [*comb.nodes.tolist(), (99, 98), (7, 97)]
@@ -74,15 +74,15 @@ def test_a_plant_of_one_node_is_a_root_whose_point_stands_twice(
     rsml.write(Skeleton(nodes, comb.edges, root=[0, 8, 9], **scores), path, dialect=dialect)  # type: ignore[arg-type]
     text = "".join(path.read_text().split())
     assert text.count('<pointx="99"y="98"/><pointx="99"y="98"/>') == 1
-    assert text.count('<samplevalue="6"/><samplevalue="6"/>') == 1, "SmartRoot walks both in step"
+    assert text.count('<samplevalue="6"/><samplevalue="6"/>') == 1, "SmartRoot pairs points and samples"
     again = rsml.read(path)
     assert len(again) == len(nodes)
     assert [len(plant) for plant in again.plants] == [1, 8, 1], "from left to right"
-    lone = [again.axes[0], again.axes[-1]]
-    assert [again.nodes[axis.nodes[0]].tolist() for axis in lone] == [[7, 97], [99, 98]]
+    isolated = [again.axes[0], again.axes[-1]]
+    assert [again.nodes[axis.nodes[0]].tolist() for axis in isolated] == [[7, 97], [99, 98]]
     assert again.radius is not None
-    assert again.radius[lone[0].nodes[0]] == 3
-    assert [axis.properties["software-confidence"] for axis in lone] == ["0.25", "0.75"]
+    assert again.radius[isolated[0].nodes[0]] == 3
+    assert [axis.properties["software-confidence"] for axis in isolated] == ["0.25", "0.75"]
     assert written(again, tmp_path / "again.rsml") == again
 
 
@@ -105,23 +105,23 @@ def test_two_points_that_differ_in_anything_are_two_nodes(comb: Skeleton, tmp_pa
         assert written(read, tmp_path / "again.rsml") == read
 
 
-def test_edges_of_no_axis_are_not_lost(y_shape: Skeleton, tmp_path: Path) -> None:
+def test_edges_without_an_axis_are_written(y_shape: Skeleton, tmp_path: Path) -> None:
     partly = y_shape.replace(axes=[Axis((0, 1, 2), id="stem")], edge_axis=[0, 0, -1])
     again = written(partly, tmp_path / "y.rsml")
     assert again.length == y_shape.length
     assert [axis.parent for axis in again.axes].count(None) == 1
 
 
-def test_an_axis_without_nodes_is_passed_over(y_shape: Skeleton, tmp_path: Path) -> None:
+def test_an_axis_without_nodes_is_ignored(y_shape: Skeleton, tmp_path: Path) -> None:
     axes = [Axis((0, 1, 2), id="stem"), Axis((), id="none", parent=0), Axis((1, 3), id="arm", parent=1)]
     again = written(y_shape.replace(axes=axes, edge_axis=[0, 0, 2]), tmp_path / "y.rsml")
     assert [(axis.id, axis.parent) for axis in again.axes] == [("stem", None), ("arm", 0)]
 
 
-# ---- kept geometry is not written beside points that have moved ---------------------------------
+# ---- preserved geometry is omitted if the points have changed ---------------------------------
 
 
-def test_kept_geometry_goes_with_the_points_it_belongs_to(tmp_path: Path) -> None:
+def test_preserved_geometry_is_written_only_with_unchanged_points(tmp_path: Path) -> None:
     path = tmp_path / "spline.rsml"
     path.write_text(
         "<rsml><scene><plant><root><geometry><polyline><point x='0' y='0' z='1'/><point x='0' y='30' z='2'/></polyline>"
@@ -129,7 +129,7 @@ def test_kept_geometry_goes_with_the_points_it_belongs_to(tmp_path: Path) -> Non
         "<other/></root></plant></scene></rsml>"
     )
     skeleton = rsml.read(path)
-    for changed, stays in (
+    for changed, is_kept in (
         (skeleton, True),
         (skeleton.transform([(1, 0, 0), (0, 1, 0)]), True),
         (skeleton.transform([(2, 0, 0), (0, 2, 0)]), False),
@@ -137,11 +137,11 @@ def test_kept_geometry_goes_with_the_points_it_belongs_to(tmp_path: Path) -> Non
     ):
         rsml.write(changed, path)
         text = path.read_text()
-        assert all((part in text) is stays for part in ("<rootnavspline", "<note", 'z="2"'))
+        assert all((part in text) is is_kept for part in ("<rootnavspline", "<note", 'z="2"'))
         assert "<other" in text
 
 
-# ---- what the readers in use need ---------------------------------------------------------------
+# ---- requirements of other programs ---------------------------------------------------------------
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_archidart_and_schema_order(measured: Skeleton, tmp_path: Path) -> None:
     assert {function.get("name") for function in tree.iter("function")} == {"confidence", "diameter"}
 
 
-def test_smartroot_walks_points_and_samples_in_step(measured: Skeleton, tmp_path: Path) -> None:
+def test_smartroot_can_pair_points_and_samples(measured: Skeleton, tmp_path: Path) -> None:
     rsml.write(measured, tmp_path / "s.rsml", dialect="smartroot")
     document = minidom.parse(str(tmp_path / "s.rsml"))
     assert document.firstChild is document.documentElement
@@ -194,7 +194,7 @@ def test_smartroot_walks_points_and_samples_in_step(measured: Skeleton, tmp_path
     assert diameters == [2 * measured.radius[node] for axis in measured.axes for node in axis.nodes]
 
 
-def test_smartroot_has_a_resolution_even_where_none_is_known(comb: Skeleton, tmp_path: Path) -> None:
+def test_smartroot_gets_a_default_resolution(comb: Skeleton, tmp_path: Path) -> None:
     rsml.write(comb, tmp_path / "s.rsml", dialect="smartroot")
     tree = etree.parse(tmp_path / "s.rsml")
     assert (tree.findtext("metadata/unit"), tree.findtext("metadata/resolution")) == ("inch", "72")
@@ -204,34 +204,38 @@ def test_smartroot_has_a_resolution_even_where_none_is_known(comb: Skeleton, tmp
 
 
 @pytest.mark.parametrize("dialect", ["strict", "smartroot"])
-def test_an_empty_skeleton_is_a_scene_without_plants(tmp_path: Path, dialect: str) -> None:
+def test_an_empty_skeleton_is_a_scene_without_plants(tmp_path: Path, dialect: rsml_metadata.Dialect) -> None:
     path = tmp_path / "bare soil.rsml"
     scored = Skeleton([], [], node_score=[], edge_score=[], radius=[], image_name="bare soil.png", image_size=(9, 9))
-    again = written(scored, path, dialect=dialect)
+    again = preserved(scored, path, dialect)
     assert (len(again), again.image_name) == (0, "bare soil.png")
     assert len(etree.parse(path).find("scene")) == 0
-    assert written(again, path, dialect=dialect) == again
+    assert preserved(again, path, dialect) == again
+    assert len(written(scored, path)) == 0
 
 
-def test_a_file_whose_plants_have_no_roots_keeps_what_it_said(tmp_path: Path) -> None:
+def test_a_file_whose_plants_have_no_roots_keeps_its_content(tmp_path: Path) -> None:
     path = tmp_path / "dead.rsml"
     path.write_text(
         '<rsml by="me"><metadata><camera/></metadata><scene day="3"><plant id="dead"/><legend/></scene></rsml>'
     )
     skeleton = rsml.read(path)
     assert len(skeleton) == 0
-    again = written(skeleton, tmp_path / "again.rsml")
-    said = skeleton.metadata["rsml"]["unknown"]
-    assert (len(said), again.metadata["rsml"]["unknown"]) == (5, said)
+    again = preserved(skeleton, tmp_path / "again.rsml")
+    records = skeleton.metadata["rsml"]["unknown"]
+    assert (len(records), again.metadata["rsml"]["unknown"]) == (5, records)
     assert again.metadata["rsml"]["empty_plants"] == 1
-    assert written(again, tmp_path / "third.rsml") == again
+    assert preserved(again, tmp_path / "third.rsml") == again
+    left_out = rsml.write_valid(skeleton, tmp_path / "valid.rsml")
+    assert left_out == ("@by", "@day", "camera", "empty plant", "legend")
+    SCHEMA.assertValid(etree.parse(tmp_path / "valid.rsml"))
 
 
 # ---- errors -------------------------------------------------------------------------------------
 
 
 def deep(order: int) -> Skeleton:
-    """A staircase of axes, each the lateral of the one before."""
+    """Return a chain of axes, each the lateral of the previous one."""
     nodes = [(k, k) for k in range(order + 2)]
     edges = [(k, k + 1) for k in range(order + 1)]
     axes = [Axis((k, k + 1), parent=k - 1 if k else None) for k in range(order + 1)]
@@ -245,15 +249,18 @@ def test_the_deepest_axes_that_can_be_read_can_be_written(tmp_path: Path) -> Non
         rsml.write(deep(244), tmp_path / "deep.rsml")
 
 
-def test_what_cannot_be_held_is_one_line_and_leaves_no_file(ring: Skeleton, comb: Skeleton, tmp_path: Path) -> None:
+def test_skeletons_that_rsml_cannot_represent_leave_no_file(ring: Skeleton, comb: Skeleton, tmp_path: Path) -> None:
     path = tmp_path / "none.rsml"
     axes, edge_axis = list(comb.axes), comb.edge_axis
     wrong_function = replace(axes[0], functions=(AxisFunction("diameter", (float("nan"),)),))
     wrong_text = replace(axes[0], label="a\x00b")
-    for skeleton, says in (
+    for skeleton, expected in (
         (ring, "lies on a cycle"),
-        (comb.replace(axes=[wrong_function, *axes[1:]], edge_axis=edge_axis), "cannot hold the function 'diameter'"),
-        (comb.replace(axes=[wrong_text, *axes[1:]], edge_axis=edge_axis), "XML cannot hold the character"),
+        (
+            comb.replace(axes=[wrong_function, *axes[1:]], edge_axis=edge_axis),
+            "cannot represent the function 'diameter'",
+        ),
+        (comb.replace(axes=[wrong_text, *axes[1:]], edge_axis=edge_axis), "XML cannot represent the character"),
         (comb.replace(metadata={"rsml": {"unknown": [{"of": "scene", "xml": "<a>"}]}}), "is not an XML element"),
         (comb.replace(metadata={"rsml": {"unknown": [{"of": "scene", "xml": "<a/></x>"}]}}), "is not an XML element"),
         (
@@ -265,7 +272,7 @@ def test_what_cannot_be_held_is_one_line_and_leaves_no_file(ring: Skeleton, comb
         with pytest.raises(FormatError) as error:
             rsml.write(skeleton, path)
         assert str(error.value).startswith("none.rsml: ")
-        assert says in str(error.value)
+        assert expected in str(error.value)
         assert "\n" not in str(error.value)
         assert list(tmp_path.iterdir()) == []
 
@@ -276,11 +283,11 @@ def test_an_unknown_dialect(comb: Skeleton, tmp_path: Path) -> None:
 
 
 def test_metadata_survives_json(comb: Skeleton, tmp_path: Path) -> None:
-    """What the reader leaves in the metadata is plain: through JSON and back the file is the same."""
+    """The metadata are plain values: a round trip through JSON gives the same file."""
     rsml.write(comb, tmp_path / "a.rsml")
     skeleton = rsml.read(tmp_path / "a.rsml")
-    through = skeleton.replace(metadata=json.loads(json.dumps(dict(skeleton.metadata))))
-    rsml.write(through, tmp_path / "b.rsml")
+    restored = skeleton.replace(metadata=json.loads(json.dumps(dict(skeleton.metadata))))
+    rsml.write(restored, tmp_path / "b.rsml")
     assert (tmp_path / "a.rsml").read_bytes() == (tmp_path / "b.rsml").read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""3D2cut annotations. The set is not at hand: these are made up, in the layout that its description gives."""
+"""3D2cut annotations: synthetic files in the layout given by the description of the dataset."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def test_other_spellings(tmp_path: Path, place: Any, root: Any):
     assert skeleton.parents.tolist() == [-1, 0]
 
 
-def test_numbers_and_texts_are_one_name(tmp_path: Path):
+def test_ids_may_be_numbers_or_strings(tmp_path: Path):
     assert read(tmp_path, [feature(1, [0, 0], -1), feature(2, [1, 1], "1"), feature("3", [2, 2], 2.0)]).is_tree
 
 
-def test_features_that_are_not_in_a_list_of_their_own(tmp_path: Path):
+def test_features_without_an_inner_list(tmp_path: Path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"VineImage": {"VineFeature": [feature(1, [0, 0], -1)]}}))
     assert len(single_guyot.read(path)) == 1
@@ -64,7 +64,7 @@ def test_features_that_are_not_in_a_list_of_their_own(tmp_path: Path):
 @pytest.mark.parametrize(
     ("features", "message"),
     [
-        ([feature(1, [0, 0], 5)], r"VineImage\[0\].VineFeature\[0\]\[0\] has ParentID 5, which is not there"),
+        ([feature(1, [0, 0], 5)], r"VineImage\[0\].VineFeature\[0\]\[0\] has ParentID 5, which does not exist"),
         ([feature(1, [0, 0], 2), feature(2, [0, 0], 1)], r".*is its own ancestor"),
         ([feature(1, [0, 0], -1), feature(1, [0, 0], 1)], r".*\[1\] repeats the FeatureID 1"),
         ([{"FeatureCoordinates": [0, 0]}], r".*\[0\] has no FeatureID"),

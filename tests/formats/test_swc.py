@@ -1,4 +1,4 @@
-"""SWC: nothing that it can hold is lost on the way through our own JSON and back; errors name the line."""
+"""SWC: lossless conversion through native JSON, and errors that identify the line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from tests.strategies import forests
 from treeformer import FormatError, Skeleton
-from treeformer.formats import native_json as own_json
-from treeformer.formats import swc
+from treeformer.formats import native_json, swc
+from treeformer.skeleton.validation import MAX_PX
 
 in_one_folder = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 finite = st.floats(allow_nan=False, allow_infinity=False)
+pixels = st.floats(-MAX_PX, MAX_PX)
 characters = st.characters(exclude_characters="\n\r", exclude_categories=["Cs"])
 comments = st.lists(st.text(characters, max_size=12), max_size=3)
 
@@ -26,14 +27,14 @@ def rows(text: str) -> list[list[float]]:
 
 @st.composite
 def files(draw: st.DrawFn) -> str:
-    """SWC as other tools write it, with indices in order but not from 1, types, heights and comments."""
+    """Draw SWC text of other tools: consecutive indices not from 1, types, heights and comments."""
     count = draw(st.integers(0, 12))
     start = draw(st.integers(0, 5))
     lines = ["#" + comment for comment in draw(comments)]
     for at in range(count):
         parent = draw(st.integers(-1, at - 1))
-        kind, radius = draw(st.integers(0, 7)), abs(draw(finite))
-        x, y, z = draw(finite), draw(finite), draw(finite)
+        kind, radius = draw(st.integers(0, 7)), abs(draw(pixels))
+        x, y, z = draw(pixels), draw(pixels), draw(finite)
         lines.append(f"{start + at} {kind} {x!r} {y!r} {z!r} {radius!r} {start + parent if parent >= 0 else -1}")
     return "\n".join(lines) + "\n"
 
@@ -45,13 +46,13 @@ def test_swc_to_json_to_swc(tmp_path: Path, text: str):
     first.write_text(text, encoding="utf-8", newline="")
     if not text.strip():
         return
-    own_json.write(swc.read(first), second)
-    swc.write(own_json.read(second), third)
+    native_json.write(swc.read(first), second)
+    swc.write(native_json.read(second), third)
     written = third.read_text(encoding="utf-8")
     assert [line for line in written.split("\n") if line.startswith("#")] == [
         line for line in text.split("\n") if line.startswith("#")
     ]
-    # Indices are renumbered from 1; everything else is the same, in the same order, to the last bit.
+    # Indices are renumbered from 1. Everything else is exactly the same, in the same order.
     old, new = rows(text), rows(written)
     offset = 1 - old[0][0] if old else 0
     assert [[row[0] + offset, *row[1:6], row[6] if row[6] < 0 else row[6] + offset] for row in old] == new
@@ -109,7 +110,7 @@ def test_types_and_heights_are_written_back_only_for_the_same_nodes(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kept", [5, {"comments": 3, "type": "x"}, {"comments": ["a\n1 0 0 0 0 0 -1"], "z": [None]}])
-def test_metadata_of_another_making_does_no_harm(tmp_path: Path, kept: object):
+def test_invalid_metadata_is_ignored(tmp_path: Path, kept: object):
     skeleton = Skeleton([(1, 2)], [], root=0, metadata={"swc": kept})
     swc.write(skeleton, tmp_path / "a.swc")
     assert len(rows((tmp_path / "a.swc").read_text())[-1]) == 7
@@ -122,10 +123,10 @@ def test_an_unknown_radius_is_below_zero(tmp_path: Path):
     assert np.array_equal(mixed, [np.nan, 0], equal_nan=True)
 
 
-def test_comments_in_latin_1_come_out_as_they_went_in(tmp_path: Path):
+def test_comments_in_latin_1_are_preserved(tmp_path: Path):
     (tmp_path / "a.swc").write_bytes(b"# M\xfcller\n1 0 0 0 0 1 -1\n")
-    own_json.write(swc.read(tmp_path / "a.swc"), tmp_path / "a.json")
-    swc.write(own_json.read(tmp_path / "a.json"), tmp_path / "b.swc")
+    native_json.write(swc.read(tmp_path / "a.swc"), tmp_path / "a.json")
+    swc.write(native_json.read(tmp_path / "a.json"), tmp_path / "b.swc")
     assert (tmp_path / "b.swc").read_bytes().startswith(b"# M\xfcller\n")
 
 
@@ -135,7 +136,7 @@ def test_an_empty_skeleton(tmp_path: Path):
 
 
 def test_a_cycle_cannot_be_written(tmp_path: Path, ring: Skeleton):
-    with pytest.raises(FormatError, match=r"^ring\.swc: SWC holds trees"):
+    with pytest.raises(FormatError, match=r"^ring\.swc: SWC can store only forests"):
         swc.write(ring, tmp_path / "ring.swc")
     assert list(tmp_path.iterdir()) == []
 
@@ -145,19 +146,19 @@ def test_a_cycle_cannot_be_written(tmp_path: Path, ring: Skeleton):
     [
         ("1 0 0 0 0 1 2\n2 0 1 0 0 1 1\n", r"line \d: the node is its own ancestor"),
         ("1 0 0 0 0 1 -1\n\n2 0 1 0 0 1 2\n", "line 3: the node is its own ancestor"),
-        ("1 0 0 0 0 1 -1\n2 0 1 0 0 1 8\n", "line 2 names parent 8, which is not there"),
+        ("1 0 0 0 0 1 -1\n2 0 1 0 0 1 8\n", "line 2 refers to parent 8, which does not exist"),
         ("1 0 0 0 0 1 -1\n1 0 1 0 0 1 1\n", "line 2 repeats index 1 of line 1"),
         ("1 0 0 0 0 1 -1\n2 0 x 0 0 1 1\n", "line 2: x is 'x', not a finite number"),
         ("1 0 nan 0 0 1 -1\n", "line 1: x is 'nan', not a finite number"),
         ("1 0 0 inf 0 1 -1\n", "line 1: y is 'inf', not a finite number"),
         ("1 0 0 1_0 0 1 -1\n", "line 1: y is '1_0'"),
-        ("1.5 0 0 0 0 1 -1\n", "line 1: index is '1.5', not a whole number"),
-        ("1 0 0 0 0 1\n", "line 1: 6 columns of 7"),
-        ("hello\n", "line 1: 1 columns of 7: 'hello'"),
+        ("1.5 0 0 0 0 1 -1\n", "line 1: index is '1.5', not an integer"),
+        ("1 0 0 0 0 1\n", "line 1: has 6 of 7 columns"),
+        ("hello\n", "line 1: has 1 of 7 columns: 'hello'"),
         (" \n", "is empty"),
     ],
 )
-def test_errors_name_the_line(tmp_path: Path, text: str, message: str):
+def test_errors_identify_the_line(tmp_path: Path, text: str, message: str):
     with pytest.raises(FormatError, match=rf"^neuron\.swc: {message}") as caught:
         read_text(tmp_path, text)
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""What the tests of traits share: one row of a table, and random forests."""
+"""Helpers for the tests of traits: single rows and random forests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def row(skeleton: Skeleton, **options: Any) -> pd.Series:
 
 
 def random_forest(seed: int, sizes: list[int]) -> Skeleton:
-    """Rooted trees with nodes at random places, where no two directions or lengths are equal."""
+    """Return rooted trees with random nodes, so that no two directions or lengths are equal."""
     rng = np.random.default_rng(seed)
     parents: list[int] = []
     for size in sizes:

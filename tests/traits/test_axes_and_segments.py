@@ -1,4 +1,4 @@
-"""Traits of axes and segments: each on a figure small enough for the head, and against slow twins."""
+"""Traits of axes and segments: on small skeletons, and compared with slow reference implementations."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_axes_of_a_y(y_shape: Skeleton) -> None:
     up_and_right = math.degrees(math.atan2(3, -4))
     assert table["emergence_angle"].tolist() == pytest.approx([180.0, up_and_right])
     assert table["tip_angle"].tolist() == pytest.approx([up_and_right, up_and_right])
-    # The parent goes from (5, 9) over the branch to (2, 1), the lateral from the branch by (3, -4).
+    # The parent leads from (5, 9) through the branch point to (2, 1), the lateral from there by (3, -4).
     between = math.degrees(math.acos((3 * -3 + 4 * 8) / (5 * math.hypot(3, 8))))
     assert table["branching_angle"][1] == pytest.approx(between)
 
 
 def test_a_lateral_off_its_parents_line(off_the_line: Skeleton) -> None:
     table = measure(off_the_line, level="axis")
-    assert table["length"].tolist() == [10.0, 4.0]  # along the file's own points, without the junction's 1 px
+    assert table["length"].tolist() == [10.0, 4.0]  # along the points of the file, without the 1 px to the junction
     assert table["branching_angle"][1] == 90.0
     assert table[["axis_id", "axis_label", "plant_id", "plant_label"]].values.tolist() == [
         ["main", "tap", "p7", "seventh"],
@@ -60,7 +60,7 @@ def test_a_lateral_at_either_end_of_its_parent(base: int, edge: tuple[int, int],
     assert measure(skeleton, level="axis")["branching_angle"][1] == pytest.approx(expected)
 
 
-def test_a_straight_axis_is_straight_whatever_the_rounding() -> None:
+def test_a_straight_axis_is_straight_despite_rounding() -> None:
     for across in range(10):
         points = [(0.1 * across * k, 0.3 * k) for k in range(10)]
         line = Skeleton(points, [(k, k + 1) for k in range(9)], root=0)
@@ -69,9 +69,9 @@ def test_a_straight_axis_is_straight_whatever_the_rounding() -> None:
         assert axis["tortuosity"] >= 1
 
 
-def test_an_axis_that_stands_still_for_a_while() -> None:
-    still = Skeleton([(0, 0), (0, 0), (4, 0), (4, 3), (4, 3)], [(0, 1), (1, 2), (2, 3), (3, 4)], root=0)
-    (axis,) = measure(still, level="axis").to_dict("records")
+def test_an_axis_with_repeated_points() -> None:
+    repeated = Skeleton([(0, 0), (0, 0), (4, 0), (4, 3), (4, 3)], [(0, 1), (1, 2), (2, 3), (3, 4)], root=0)
+    (axis,) = measure(repeated, level="axis").to_dict("records")
     assert (axis["emergence_angle"], axis["tip_angle"], axis["length"]) == (90.0, 0.0, 7.0)
 
 
@@ -108,7 +108,7 @@ def slow_angle(vector: np.ndarray, other: np.ndarray) -> float:
 
 @settings(deadline=None, max_examples=30)
 @given(forests)
-def test_axes_against_slow_twins(forest: Skeleton) -> None:
+def test_axes_against_slow_reference(forest: Skeleton) -> None:
     down = np.array([0.0, 1.0])
     for found, axis in zip(measure(forest, level="axis").to_dict("records"), forest.axes, strict=True):
         points = forest.nodes[list(axis.nodes)]
@@ -119,10 +119,10 @@ def test_axes_against_slow_twins(forest: Skeleton) -> None:
         assert found["chord_angle"] == pytest.approx(slow_angle(points[-1] - points[0], down), abs=1e-5)
         assert found["curve_index"] == pytest.approx(1 - math.dist(points[0], points[-1]) / length, abs=1e-9)
         if axis.parent is not None:
-            mother = forest.axes[axis.parent].nodes
-            at = mother.index(axis.nodes[0])
-            way = forest.nodes[mother[min(at + 1, len(mother) - 1)]] - forest.nodes[mother[max(at - 1, 0)]]
-            assert found["branching_angle"] == pytest.approx(slow_angle(points[1] - points[0], way), abs=1e-5)
+            parent = forest.axes[axis.parent].nodes
+            at = parent.index(axis.nodes[0])
+            direction = forest.nodes[parent[min(at + 1, len(parent) - 1)]] - forest.nodes[parent[max(at - 1, 0)]]
+            assert found["branching_angle"] == pytest.approx(slow_angle(points[1] - points[0], direction), abs=1e-5)
 
 
 @settings(deadline=None, max_examples=30)

@@ -1,4 +1,4 @@
-"""Traits where there is little or nothing to measure: 0 or NaN as documented, no warning, no crash."""
+"""Traits of degenerate skeletons: 0 or NaN as documented, without warnings or errors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_axis_that_returns_to_its_base() -> None:
     assert math.isnan(axis["chord_angle"])
 
 
-def test_axes_of_a_file_that_have_no_points() -> None:
+def test_explicit_axes_without_points() -> None:
     axes = [Axis(nodes=(0, 1)), Axis(nodes=(), parent=0), Axis(nodes=(1,), parent=0), Axis(nodes=(), plant=5)]
     skeleton = Skeleton([(0, 0), (0, 6)], [(0, 1)], root=0, axes=axes, edge_axis=[0])
     table = measure(skeleton, level="axis")
@@ -72,6 +72,6 @@ def test_nodes_on_one_line_have_no_hull() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_cycle_is_an_error_that_names_a_node_of_it(ring: Skeleton, level: Any) -> None:
+def test_a_cycle_is_an_error(ring: Skeleton, level: Any) -> None:
     with pytest.raises(SkeletonError, match="node 0 lies on a cycle"):
         measure(ring, level=level)

@@ -13,7 +13,7 @@ from treeformer.traits import growth, measure
 
 
 def two_plants(first: float, second: float, ids: tuple[str, str] = ("", ""), **options: Any) -> Skeleton:
-    """Two straight plants of these lengths side by side, the second with a lateral of 2 px at its top end."""
+    """Return two straight plants of these lengths, the second with a lateral of 2 px at its top."""
     nodes = [(0, 0), (0, first), (50, 0), (50, 1), (50, second), (52, 1)]
     return Skeleton(
         nodes, [(0, 1), (2, 3), (3, 4), (3, 5)], root=[0, 2], plant=[0, 0, 1, 1, 1, 1],
@@ -21,7 +21,7 @@ def two_plants(first: float, second: float, ids: tuple[str, str] = ("", ""), **o
     )  # fmt: skip
 
 
-def test_growth_a_plant_and_interval() -> None:
+def test_growth_per_plant_and_interval() -> None:
     table = growth([(6.0, two_plants(9, 20)), (0.0, two_plants(4, 10)), (2.0, two_plants(5, 16))])
     assert table["plant"].tolist() == [0, 0, 1, 1]
     assert table["time_start"].tolist() == [0.0, 2.0, 0.0, 2.0]
@@ -31,29 +31,29 @@ def test_growth_a_plant_and_interval() -> None:
     assert table["primary_length_growth_rate"].tolist() == [0.5, 1.0, 3.0, 1.0]
 
 
-def test_growth_knows_plants_by_their_ids() -> None:
+def test_growth_matches_plants_by_id() -> None:
     table = growth([(0, two_plants(4, 10, ("a", "b"))), (1, two_plants(13, 5, ("b", "a")))])
     assert dict(zip(table["plant_id"], table["primary_length_growth"], strict=True)) == {"a": 1.0, "b": 3.0}
 
 
-def test_growth_by_archidarts_names_and_in_mm() -> None:
+def test_growth_with_column_names_of_archidart_and_in_mm() -> None:
     table = growth([(0, two_plants(4, 10)), (2, two_plants(8, 14))], px_per_mm=2, column_names="archidart")
     assert list(table)[-2:] == ["GRTR", "GR1R"]
     assert table["GRTR"].tolist() == [1.0, 1.0]
     assert table["unit"].tolist() == ["mm", "mm"]
-    with pytest.raises(TreeformerError, match="rootnav has no names for traits of a series"):
+    with pytest.raises(TreeformerError, match="rootnav has no column names for series traits"):
         growth([(0, two_plants(4, 10))], column_names="rootnav")
 
 
 def test_growth_of_a_table() -> None:
     tables = [measure(two_plants(4 + t, 10)).assign(time=t) for t in (0, 3)]
     assert growth(pd.concat(tables))["total_length_growth"].tolist() == [3.0, 0.0]
-    with pytest.raises(TreeformerError, match="growth needs a plant table with a column time"):
+    with pytest.raises(TreeformerError, match="growth requires a plant table with a column time"):
         growth(measure(two_plants(4, 10)))
 
 
 def test_growth_of_a_table_that_was_written_and_read(tmp_path) -> None:
-    """As `treeformer traits -o` writes it; pandas reads empty ids as NaN."""
+    """Pandas reads the empty ids of a table written by `treeformer traits -o` as NaN."""
     line = [measure(Skeleton([(0, 0), (0, 4 + t)], [(0, 1)])).assign(time=t) for t in (0, 3)]
     pd.concat(line).to_csv(tmp_path / "traits.csv", index=False)
     assert growth(pd.read_csv(tmp_path / "traits.csv"))["total_length_growth"].tolist() == [3.0]
@@ -65,9 +65,9 @@ def in_sequence(index: Any, length: float, label: str = "plate 3") -> Skeleton:
     )
 
 
-def test_growth_by_the_time_sequence_of_rsml() -> None:
+def test_growth_uses_the_time_sequence_of_rsml() -> None:
     assert growth([in_sequence(1, 4), in_sequence(3, 10)])["total_length_growth_rate"].tolist() == [3.0, 0.0]
-    with pytest.raises(TreeformerError, match="images of several time-sequences: plate 3, plate 4"):
+    with pytest.raises(TreeformerError, match="the series mixes several time-sequences: plate 3, plate 4"):
         growth([in_sequence(1, 4), in_sequence(2, 4, "plate 4")])
     with pytest.raises(TreeformerError, match="image 1 of the series has no time"):
         growth([in_sequence(1, 4), two_plants(4, 10)])

@@ -1,4 +1,4 @@
-"""Moves that must not matter: every trait of a plant before and after."""
+"""Transformations that must not change the traits of a plant."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from treeformer import Skeleton
 from treeformer.traits import TRAITS, measure
 
 
-def assert_same_traits(one: Skeleton, other: Skeleton, scale: float = 1.0) -> None:
-    """Equal plant tables, save that lengths of `other` are `scale` times those of `one`."""
+def assert_same_traits(first: Skeleton, second: Skeleton, scale: float = 1.0) -> None:
+    """Assert equal plant tables, except that lengths of `second` are `scale` times those of `first`."""
     power = {"length": 1, "area": 2, "1/length": -1}
-    expected, found = measure(one), measure(other)
+    expected, found = measure(first), measure(second)
     assert list(found) == list(expected)
     for trait in TRAITS:
         if trait.level == "plant":
@@ -33,14 +33,14 @@ def test_translation_changes_nothing(forest: Skeleton, dx: float, dy: float) -> 
 
 @settings(deadline=None, max_examples=20)
 @given(forests, st.floats(0.01, 100))
-def test_scaling_changes_units_alone(forest: Skeleton, scale: float) -> None:
+def test_scaling_changes_lengths_only(forest: Skeleton, scale: float) -> None:
     assert_same_traits(forest, forest.transform([[scale, 0, 0], [0, scale, 0]]), scale)
 
 
 @settings(deadline=None, max_examples=20)
 @given(forests)
 def test_a_mirror_changes_nothing(forest: Skeleton) -> None:
-    # The plants stay in order: by default an image's plants are numbered from left to right.
+    # Keep the plant numbers: by default, plants are numbered from left to right.
     forest = forest.replace(plant=forest.plant_of_node)
     assert_same_traits(forest, forest.transform([[-1, 0, 0], [0, 1, 0]]))
 

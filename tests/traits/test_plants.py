@@ -1,9 +1,10 @@
-"""Traits of plants: each on a figure small enough for the head, and against slow twins."""
+"""Traits of plants: on small skeletons, and compared with slow reference implementations."""
 
 from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -15,7 +16,7 @@ from shapely import MultiPoint
 
 import treeformer
 from tests.traits.figures import forests, row
-from treeformer import Skeleton
+from treeformer import Skeleton, TreeformerError
 from treeformer.traits import STATISTICS, measure
 from treeformer.traits.statistics import nine_statistics
 
@@ -83,7 +84,7 @@ def test_statistics_are_those_of_numpy(star: Skeleton) -> None:
 
 
 @given(st.lists(st.tuples(st.floats(-1e3, 1e3) | st.just(math.nan), st.integers(0, 2)), max_size=20))
-def test_statistics_of_groups_against_numpy_one_by_one(pairs: list[tuple[float, int]]) -> None:
+def test_statistics_of_groups_against_numpy(pairs: list[tuple[float, int]]) -> None:
     values, group = np.array([v for v, _ in pairs]), np.array([g for _, g in pairs], dtype=np.intp)
     found = nine_statistics(values, group, 3)
     assert tuple(found) == STATISTICS
@@ -104,14 +105,14 @@ def test_a_branching_tree_is_lower_than_a_herringbone_of_as_many_tips() -> None:
     assert (row(fork)["altitude"], row(fork)["external_path_length"]) == (3, 4 * 3)
 
 
-def test_a_root_at_a_branch_begins_links_but_is_none() -> None:
+def test_a_root_at_a_branch_point_begins_links_but_is_not_one() -> None:
     three_arms = Skeleton([(0, 0), (0, 5), (5, 5), (-5, 5), (5, 9)], [(0, 1), (0, 2), (0, 3), (2, 4)], root=0)
     found = row(three_arms)
     assert (found["branch_point_count"], found["tip_count"]) == (1, 3)
     assert (found["altitude"], found["external_path_length"]) == (1, 3)
 
 
-def test_a_row_a_plant(comb: Skeleton) -> None:
+def test_one_row_per_plant(comb: Skeleton) -> None:
     moved = comb.nodes + np.array([100, 5])
     two = Skeleton(
         np.concatenate([moved, comb.nodes]), np.concatenate([comb.edges, comb.edges + len(comb)]), root=[0, len(comb)]
@@ -123,21 +124,52 @@ def test_a_row_a_plant(comb: Skeleton) -> None:
     pd.testing.assert_frame_equal(table.iloc[[0]], measure(comb))
 
 
-def test_a_plant_of_several_pieces() -> None:
+def test_a_plant_of_several_components() -> None:
     apart = Skeleton([(0, 0), (0, 4), (9, 0), (9, 4)], [(0, 1), (2, 3)], root=[0, 2], plant=[3, 3, 3, 3])
     found = row(apart)
     assert (found["plant"], found["total_length"], found["tip_count"], found["width"]) == (3, 8.0, 2, 9.0)
 
 
+def two_scored_plants(**options: Any) -> Skeleton:
+    """Two plants: edges of 4, 3 and 1 px with scores 0.9, 0.15 and 0.1, and one of 5 px with the score 0.5."""
+    nodes = [(0, 0), (0, 4), (3, 4), (0, 5), (50, 0), (50, 5)]
+    edges = [(0, 1), (1, 2), (1, 3), (4, 5)]
+    return Skeleton(nodes, edges, root=[0, 4], **({"edge_score": [0.9, 0.15, 0.1, 0.5]} | options))
+
+
+def test_low_confidence_length_fraction() -> None:
+    name = "low_confidence_length_fraction"
+    assert measure(two_scored_plants())[name].tolist() == [1 / 8, 0.0]  # a score at the threshold is not below it
+    for threshold, expected in ((0.2, [4 / 8, 0.0]), (0.6, [4 / 8, 1.0]), (1, [1.0, 1.0]), (0, [0.0, 0.0])):
+        metadata = {"low_confidence_threshold": threshold}
+        assert measure(two_scored_plants(metadata=metadata))[name].tolist() == expected
+    assert measure(two_scored_plants(metadata={"low_confidence_threshold": None}))[name].tolist() == [1 / 8, 0.0]
+    assert measure(two_scored_plants(), px_per_mm=2)[name].tolist() == [1 / 8, 0.0]
+    assert measure(two_scored_plants(edge_score=None, node_score=[0.1] * 6))[name].isna().all()
+    assert math.isnan(row(Skeleton([(1, 1)], [], edge_score=[]))[name])
+    for wrong in ("0.2", True, math.nan):
+        with pytest.raises(TreeformerError, match="low_confidence_threshold in the metadata must be a number"):
+            measure(two_scored_plants(metadata={"low_confidence_threshold": wrong}))
+
+
+def test_mean_diameter_weights_edges_by_length() -> None:
+    radius = [2, 1, 0, math.nan, 3, math.nan]
+    found = measure(two_scored_plants(radius=radius))["mean_diameter"]
+    assert found[0] == pytest.approx((4 * 3 + 3 * 1) / 7)  # the edge with an unknown radius does not count
+    assert math.isnan(found[1])
+    assert measure(two_scored_plants(radius=radius), px_per_mm=2)["mean_diameter"][0] == pytest.approx(15 / 14)
+    assert measure(two_scored_plants())["mean_diameter"].isna().all()
+
+
 def slow_plant(skeleton: Skeleton) -> dict[str, float]:
-    """One rooted plant, by NetworkX, shapely and plain loops."""
+    """Measure one rooted plant with NetworkX, shapely and plain loops."""
     graph = skeleton.to_networkx()
     root = int(skeleton.component_root[0])
     tips = [n for n in graph if graph.degree(n) == 1 and n != root]
     links = []
     for tip in tips:
-        way = nx.shortest_path(graph, tip, root)
-        links.append(1 + sum(graph.degree(n) >= 3 for n in way[1:-1]))
+        path = nx.shortest_path(graph, tip, root)
+        links.append(1 + sum(graph.degree(n) >= 3 for n in path[1:-1]))
     x, y = skeleton.nodes[:, 0], skeleton.nodes[:, 1]
     axis_length = [
         sum(math.dist(skeleton.nodes[u], skeleton.nodes[v]) for u, v in pairwise(a.nodes)) for a in skeleton.axes
@@ -160,7 +192,7 @@ def slow_plant(skeleton: Skeleton) -> dict[str, float]:
 
 @settings(deadline=None, max_examples=30)
 @given(forests)
-def test_plants_against_slow_twins(forest: Skeleton) -> None:
+def test_plants_against_slow_reference(forest: Skeleton) -> None:
     table = measure(forest)
     assert len(table) == len(forest.plants)
     for found, plant in zip(table.to_dict("records"), forest.plants, strict=True):

@@ -1,4 +1,4 @@
-"""Units, wrong options, and the column names of other tools."""
+"""Units, invalid options, and the column names of other tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treeformer import Skeleton, TreeformerError
 from treeformer.traits import STATISTICS, measure
 
 
-def test_millimetres(comb: Skeleton) -> None:
+def test_millimeters(comb: Skeleton) -> None:
     found = row(comb, px_per_mm=4)
     assert found["unit"] == "mm"
     assert found["total_length"] == 70 / 4
@@ -38,12 +38,16 @@ def test_the_resolution_of_rsml_counts_unless_another_is_given(comb: Skeleton) -
     ("options", "message"),
     [
         ({"level": "leaf"}, "level must be one of plant, axis, segment, not 'leaf'"),
-        ({"names": "smartroot"}, "names must be one of treeformer, sleap-roots, archidart, rootnav, not 'smartroot'"),
+        (
+            {"column_names": "smartroot"},
+            "column_names must be one of treeformer, sleap-roots, archidart, rootnav, not 'smartroot'",
+        ),
+        ({"columns": "few"}, "columns must be one of all, compact, not 'few'"),
         ({"px_per_mm": 0}, "px_per_mm must be a positive number, not 0"),
         ({"px_per_mm": math.nan}, "px_per_mm must be a positive number, not nan"),
         (
-            {"level": "segment", "names": "rootnav"},
-            "rootnav has no names for traits of a segment: use column_names=treeformer",
+            {"level": "segment", "column_names": "rootnav"},
+            "rootnav has no column names for segment traits: use column_names=treeformer",
         ),
     ],
 )
@@ -61,7 +65,7 @@ def nine(prefix: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("names", "level", "expected"),
+    ("column_names", "level", "expected"),
     [
         (
             "sleap-roots",
@@ -97,9 +101,9 @@ def nine(prefix: str) -> list[str]:
         ("rootnav", "axis", ["Total Length", "Emergence Angle", "Tip Angle", "Tortuosity", "Lateral Root Count"]),
     ],
 )
-def test_columns_of_other_tools(nested: Skeleton, names: Any, level: Any, expected: list[str]) -> None:
-    assert list(measure(nested, column_names=names, level=level)) == FRONT[level] + expected
-    assert list(measure(Skeleton([], []), column_names=names, level=level))[: len(FRONT[level])] == FRONT[level]
+def test_columns_of_other_tools(nested: Skeleton, column_names: Any, level: Any, expected: list[str]) -> None:
+    assert list(measure(nested, column_names=column_names, level=level)) == FRONT[level] + expected
+    assert list(measure(Skeleton([], []), column_names=column_names, level=level))[: len(FRONT[level])] == FRONT[level]
 
 
 def test_what_sleap_roots_means_by_its_names(star: Skeleton, off_the_line: Skeleton) -> None:

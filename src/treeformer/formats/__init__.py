@@ -1,8 +1,9 @@
-"""Reading and writing skeletons: one file a format, chosen by suffix, and by content where a suffix is shared."""
+"""Read and write skeletons. The suffix selects the format; if several share a suffix, the content decides."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +13,18 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from treeformer.errors import FormatError
-from treeformer.formats import branch_trees, coco, csv_table, geojson, graphml, labelme, node_link, single_guyot, swc
-from treeformer.formats import native_json as own_json
+from treeformer.formats import (
+    branch_trees,
+    coco,
+    csv_table,
+    geojson,
+    graphml,
+    labelme,
+    native_json,
+    node_link,
+    single_guyot,
+    swc,
+)
 from treeformer.formats._io import begins_json_object, read_head, read_json, reading
 from treeformer.formats.rsml import reader as rsml
 from treeformer.skeleton import Skeleton
@@ -22,7 +33,9 @@ __all__ = [
     "FORMATS",
     "SUFFIXES",
     "Format",
+    "LeftOutWarning",
     "UnknownKindError",
+    "detect_format",
     "find_format",
     "format_for_writing",
     "is_skeleton_file",
@@ -33,15 +46,29 @@ __all__ = [
 
 
 class UnknownKindError(FormatError):
-    """A file in order, but of none of the formats that share its suffix: a settings file in JSON, say."""
+    """An intact file in none of the formats that share its suffix, such as a JSON settings file."""
+
+
+class LeftOutWarning(UserWarning):
+    """A file was written without some content of the skeleton, because its format does not allow it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A file format. `suffixes`: the first is that of new files. `write` is None where it is only read.
+    """A file format.
 
-    `looks_like` tells from the first bytes of a file, and for JSON `matches` from the object it holds,
-    whether it is of this format.
+    Attributes:
+        name: The name in `FORMATS`.
+        suffixes: All suffixes of the format. New files get the first.
+        description: One line for the user.
+        read: Read a file of one image.
+        write: Write a file, None if the format is read-only. Content that the skeleton has from a file of the same
+            format is preserved, even if the format does not define it.
+        looks_like: Return True if the first bytes of a file are of this format.
+        matches: For JSON, return True if the object in the file is of this format. None for other formats.
+        from_json: For JSON, yield the skeletons of an object, one per image. None for other formats.
+        write_valid: Write a file without content that the format does not allow, and return the names of what was
+            left out. None if `write` writes no such content.
     """
 
     name: str
@@ -52,14 +79,36 @@ class Format:
     looks_like: Callable[[bytes], bool]
     matches: Callable[[Mapping[str, Any]], bool] | None = None
     from_json: Callable[[Mapping[str, Any]], Iterator[Skeleton]] | None = None
+    write_valid: Callable[[Skeleton, Path], tuple[str, ...]] | None = None
 
     def read_all(self, path: Path) -> Iterator[Skeleton]:
-        """One skeleton an image."""
+        """Yield one skeleton per image."""
         if self.from_json is None:
             yield self.read(path)
         else:
             with reading(path):
                 yield from self.from_json(read_json(path))
+
+    def save(self, skeleton: Skeleton, path: Path, *, preserve: bool = False) -> tuple[str, ...]:
+        """Write a file.
+
+        Args:
+            skeleton: The skeleton.
+            path: The file to write. An existing file is replaced.
+            preserve: Also write content that the format does not allow.
+
+        Returns:
+            The names of what was left out.
+
+        Raises:
+            FormatError: If the format is read-only or cannot store the skeleton, or if the file cannot be written.
+        """
+        if self.write is None:
+            raise FormatError(f"format {self.name!r} is read-only")
+        if self.write_valid is not None and not preserve:
+            return self.write_valid(skeleton, path)
+        self.write(skeleton, path)
+        return ()
 
 
 def _json(name: str, module: ModuleType, description: str, *suffixes: str) -> Format:
@@ -74,8 +123,16 @@ def _text(name: str, module: ModuleType, description: str, *suffixes: str) -> Fo
 
 
 _ALL = (
-    _json("json", own_json, "our own: everything a skeleton has", ".json"),
-    _text("rsml", rsml, "RSML, Root System Markup Language; strict, as its schema wants it", ".rsml", ".xml"),
+    _json("json", native_json, "native JSON: every field of a skeleton", ".json"),
+    Format(
+        "rsml",
+        (".rsml", ".xml"),
+        "RSML, Root System Markup Language; valid by its schema",
+        rsml.read,
+        rsml.write,
+        rsml.looks_like,
+        write_valid=rsml.write_valid,
+    ),
     Format(
         "rsml-smartroot",
         (".rsml", ".xml"),
@@ -84,27 +141,27 @@ _ALL = (
         partial(rsml.write, dialect="smartroot"),
         rsml.looks_like,
     ),
-    _text("swc", swc, "SWC, a row a node", ".swc"),
+    _text("swc", swc, "SWC, one row per node", ".swc"),
     _text("graphml", graphml, "GraphML, for NetworkX, Gephi, yEd, Cytoscape", ".graphml", ".xml"),
     _json("node-link", node_link, "node-link JSON, for NetworkX and D3", ".json"),
-    _json("geojson", geojson, "GeoJSON, a LineString an axis, a Point a node; pixels", ".geojson", ".json"),
-    _json("labelme", labelme, "LabelMe, a linestrip an axis", ".json"),
-    _json("coco", coco, "COCO keypoints, an annotation a plant", ".json"),
-    _text("csv", csv_table, "a table, a row a node", ".csv"),
-    _json("single-guyot", single_guyot, "annotations of the 3D2cut Single Guyot set (only read)", ".json"),
-    _text("branch-trees", branch_trees, "XML of the branch-trees set (only read)", ".xml"),
+    _json("geojson", geojson, "GeoJSON in pixels, one LineString per axis, one Point per node", ".geojson", ".json"),
+    _json("labelme", labelme, "LabelMe, one linestrip per axis", ".json"),
+    _json("coco", coco, "COCO keypoints, one annotation per plant", ".json"),
+    _text("csv", csv_table, "CSV table, one row per node", ".csv"),
+    _json("single-guyot", single_guyot, "annotations of the 3D2cut Single Guyot set (read-only)", ".json"),
+    _text("branch-trees", branch_trees, "XML of the branch-trees set (read-only)", ".xml"),
 )
 
 FORMATS: Mapping[str, Format] = MappingProxyType({entry.name: entry for entry in _ALL})
-"""Every format by name. Where several share a suffix, the first that is written is that of new files."""
+"""Every format by name. If several share a suffix, new files get the first one that can be written."""
 
 
 SUFFIXES = frozenset(suffix for entry in _ALL for suffix in entry.suffixes)
-"""All suffixes that are read."""
+"""All suffixes that can be read."""
 
 
 def is_skeleton_file(path: Path) -> bool:
-    """Whether a file with a known suffix is meant as a skeleton, intact or not: what a folder's other files are not."""
+    """Return True if a file with a known suffix contains a skeleton, or is broken and may have contained one."""
     try:
         head = read_head(path)
         if path.suffix.lower() == ".json":
@@ -113,34 +170,64 @@ def is_skeleton_file(path: Path) -> bool:
     except FormatError:
         return True
     sharing = [entry for entry in _ALL if path.suffix.lower() in entry.suffixes]
-    # A suffix that is shared with other kinds of files says little; .rsml or .swc says enough.
+    # Files of many kinds end in .xml or .csv, so their content decides. Other suffixes are unambiguous.
     return path.suffix.lower() not in (".xml", ".csv") or any(entry.looks_like(head) for entry in sharing)
 
 
+def detect_format(path: Path) -> Format | None:
+    """Return the format of a file by its suffix and content, None if it is broken or of no supported format."""
+    candidates = [entry for entry in _ALL if path.suffix.lower() in entry.suffixes]
+    try:
+        if path.suffix.lower() == ".json":
+            document = read_json(path)
+            matching = [entry for entry in candidates if entry.matches is not None and entry.matches(document)]
+        else:
+            head = read_head(path)
+            matching = [entry for entry in candidates if entry.looks_like(head)]
+    except FormatError:
+        return None
+    return matching[0] if matching else None
+
+
 def read(path: str | os.PathLike[str], *, format: str | None = None) -> Skeleton:
-    """Read the skeleton of one image, a forest where it has several plants.
+    """Read the skeleton of one image, a forest if the image shows several plants.
 
     Args:
-        path: the file; its suffix tells the format, and its content where several share a suffix.
-        format: a name in `FORMATS`, where the suffix does not tell.
+        path: The file. Its suffix selects the format; if several formats share the suffix, the content decides.
+        format: A name in `FORMATS`. None selects the format by suffix and content.
+
+    Returns:
+        The skeleton, in pixels.
 
     Raises:
-        FormatError: one line that names the file and what is wrong with it.
+        FormatError: If the file cannot be read, is invalid, or contains several images or none.
 
-    >>> read("plant.rsml").is_forest  # doctest: +SKIP
-    True
+    Example:
+        >>> read("plant.rsml").is_forest  # doctest: +SKIP
+        True
     """
-    found = list(islice(read_all(path, format=format), 2))
-    if len(found) != 1:
+    skeletons = list(islice(read_all(path, format=format), 2))
+    if len(skeletons) != 1:
         raise FormatError(
-            f"{Path(path).name}: holds {'several' if found else 'no'} images, not one: "
+            f"{Path(path).name}: contains {'several' if skeletons else 'no'} images, not one: "
             "use read_all, or convert it into a folder"
         )
-    return found[0]
+    return skeletons[0]
 
 
 def read_all(path: str | os.PathLike[str], *, format: str | None = None) -> Iterator[Skeleton]:
-    """Read one skeleton an image: many from a file of many (COCO), one from any other; arguments as for `read`."""
+    """Read one skeleton per image. COCO files may contain many images, files of other formats contain one.
+
+    Args:
+        path: The file. Its suffix selects the format; if several formats share the suffix, the content decides.
+        format: A name in `FORMATS`. None selects the format by suffix and content.
+
+    Returns:
+        An iterator over the skeletons, in pixels. It may raise FormatError itself.
+
+    Raises:
+        FormatError: If the file cannot be read or is invalid.
+    """
     file = Path(path)
     head = read_head(file)
     if format is not None:
@@ -150,64 +237,95 @@ def read_all(path: str | os.PathLike[str], *, format: str | None = None) -> Iter
         raise FormatError(f"{file.name}: {_unknown_suffix(file, _ALL)}")
     if file.suffix.lower() == ".json":
         return _read_json_kind(file, candidates)
-    alike = [entry for entry in candidates if entry.looks_like(head)]
-    if not alike and file.suffix.lower() == ".xml":
-        raise UnknownKindError(f"{file.name}: is not XML of a kind that is read here ({_names('.xml')})")
-    if not alike:
+    matching = [entry for entry in candidates if entry.looks_like(head)]
+    if not matching and file.suffix.lower() == ".xml":
+        raise UnknownKindError(f"{file.name}: is XML, but in no supported format ({_names('.xml')})")
+    if not matching:
         for entry in _ALL:
             if entry.looks_like(head):
-                what = "JSON" if entry.matches else entry.name
-                raise FormatError(f"{file.name}: looks like {what}, not {candidates[0].name}: the suffix is wrong")
-    return (alike or candidates)[0].read_all(file)
+                actual = "JSON" if entry.matches else entry.name
+                raise FormatError(f"{file.name}: looks like {actual}, not {candidates[0].name}: the suffix is wrong")
+    return (matching or candidates)[0].read_all(file)
 
 
 def _read_json_kind(file: Path, candidates: list[Format]) -> Iterator[Skeleton]:
-    """Read a JSON file whose suffix several formats share: the object it holds tells which it is."""
+    """Read a JSON file whose suffix is shared by several formats. The object in the file decides."""
     document = read_json(file)
     for entry in candidates:
         if entry.matches is not None and entry.from_json is not None and entry.matches(document):
             with reading(file):
                 yield from entry.from_json(document)
             return
-    raise UnknownKindError(f"{file.name}: is not JSON of a kind that is read here ({_names('.json')})")
+    raise UnknownKindError(f"{file.name}: is JSON, but in no supported format ({_names('.json')})")
 
 
-def write(skeleton: Skeleton, path: str | os.PathLike[str], *, format: str | None = None) -> None:
-    """Write a skeleton; the suffix tells the format unless `format` does (`.json` is our own). Never half a file.
+def write(
+    skeleton: Skeleton, path: str | os.PathLike[str], *, format: str | None = None, preserve: bool = False
+) -> None:
+    """Write a skeleton atomically.
 
-    >>> write(Skeleton([(0, 0), (3, 4)], [(0, 1)]), "line.swc")  # doctest: +SKIP
+    A skeleton that was read from RSML may have elements and attributes that RSML does not allow, such as
+    `<rootnavspline>`. They are left out of a new file, and a `LeftOutWarning` lists them. They are kept if the file
+    that contains them is overwritten.
+
+    Args:
+        skeleton: The skeleton.
+        path: The file to write. An existing file is replaced; missing folders are created.
+        format: A name in `FORMATS`. None selects the format by suffix; `.json` is the native format.
+        preserve: Also write content that the format does not allow.
+
+    Raises:
+        FormatError: If the format is unknown or cannot store the skeleton, or if the file cannot be written.
+
+    Example:
+        >>> write(Skeleton([(0, 0), (3, 4)], [(0, 1)]), "line.swc")  # doctest: +SKIP
     """
     file = Path(path)
     entry = format_for_writing(file, format)
-    assert entry.write is not None
-    entry.write(skeleton, file)
+    if entry.write_valid is not None and not preserve:
+        preserve = rsml.shares_unknown_content(skeleton, file)
+    left_out = entry.save(skeleton, file, preserve=preserve)
+    if left_out:
+        message = f"{file.name}: elements that RSML does not allow were left out ({', '.join(left_out)})"
+        warnings.warn(f"{message}; preserve=True keeps them", LeftOutWarning, stacklevel=2)
 
 
 def format_for_writing(path: Path, name: str | None = None) -> Format:
-    """The format of a new file: the one named, else the first with its suffix that can be written."""
+    """Return the format of a new file.
+
+    Args:
+        path: The file to write. Only its suffix is used.
+        name: A name in `FORMATS`. None selects the first writable format with the suffix of `path`.
+
+    Returns:
+        A format that can be written.
+
+    Raises:
+        FormatError: If the format or the suffix is unknown, or if the format is read-only.
+    """
     if name is not None:
         entry = find_format(name)
         if entry.write is None:
-            raise FormatError(f"format {name!r} is only read, not written")
+            raise FormatError(f"format {name!r} is read-only")
         return entry
-    written = [entry for entry in _ALL if entry.write is not None]
-    for entry in written:
+    writable = [entry for entry in _ALL if entry.write is not None]
+    for entry in writable:
         if path.suffix.lower() == entry.suffixes[0]:
             return entry
-    raise FormatError(f"{path.name}: {_unknown_suffix(path, written)}")
+    raise FormatError(f"{path.name}: {_unknown_suffix(path, writable)}")
 
 
 def find_format(name: str) -> Format:
-    """The format of that name; an error that lists all of them where there is none."""
+    """Return the format of that name. Raise FormatError, with a list of all names, if it is unknown."""
     if name not in FORMATS:
-        raise FormatError(f"there is no format {name!r}: one of {', '.join(FORMATS)}")
+        raise FormatError(f"unknown format {name!r}, choose one of {', '.join(FORMATS)}")
     return FORMATS[name]
 
 
 def _unknown_suffix(path: Path, entries: Sequence[Format]) -> str:
     suffixes = ", ".join(dict.fromkeys(entry.suffixes[0] for entry in entries))
-    what = f"the suffix {path.suffix!r} tells no format" if path.suffix else "has no suffix to tell the format"
-    return f"{what} (known are {suffixes})"
+    problem = f"unknown suffix {path.suffix!r}" if path.suffix else "has no suffix"
+    return f"{problem} (known suffixes: {suffixes})"
 
 
 def _names(suffix: str) -> str:

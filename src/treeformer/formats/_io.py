@@ -1,4 +1,4 @@
-"""Opening and writing files for all formats: what is wrong with one is said in one line that begins with its name."""
+"""Open and write files for all formats. Every error is one line that begins with the file name."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import numpy as np
 from treeformer._util.files import atomic_write_checked
 from treeformer.errors import FormatError, SkeletonError
 
-# Enough to tell what a file holds, whatever its size.
+# Enough to recognize the format of a file of any size.
 HEAD_BYTES = 1 << 14
 
-# A line of a table or of an SWC file that is longer than this is no such line: it is given up unread.
-LINE_BYTES = 1 << 16
+# Lines of tables and SWC files are far shorter. A longer line is rejected before it is read completely.
+MAX_LINE_BYTES = 1 << 16
 
-# JSON is read as a whole; the largest sets of annotations in use are a quarter of this.
-JSON_BYTES = 1 << 30
+# JSON is read into memory at once. The largest public annotation files have a quarter of this size.
+MAX_JSON_BYTES = 1 << 30
 
-# First bytes of files that are often found under a wrong name.
+# First bytes of binary files that often have a wrong suffix.
 BINARY_KINDS = {
     b"\x89PNG": "a PNG image",
     b"\xff\xd8\xff": "a JPEG image",
@@ -42,7 +42,11 @@ UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_head(path: Path) -> bytes:
-    """The first bytes of a file; an error where it is not there, no file, empty, out of reach or plainly not text."""
+    """Return the first bytes of a text file.
+
+    Raises:
+        FormatError: If the path is missing, unreadable or not a regular file, or if the file is empty or binary.
+    """
     with reading(path):
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -55,7 +59,7 @@ def read_head(path: Path) -> bytes:
         raise FormatError(f"{path.name}: is empty")
     is_binary = b"\x00" in head and not head.startswith(UTF16_MARKS)
     for mark, kind in BINARY_KINDS.items():
-        # A mark of two bytes may begin a text; one that a zero byte follows does not.
+        # Text may begin with a two-byte mark, so such a mark counts only in files that contain a zero byte.
         if head.startswith(mark) and (is_binary or len(mark) > 2):
             raise FormatError(f"{path.name}: is {kind}")
     if is_binary:
@@ -65,7 +69,7 @@ def read_head(path: Path) -> bytes:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turns what can go wrong while a file is read into one line that begins with its name."""
+    """Convert errors raised while a file is read into a FormatError that begins with the file name."""
     try:
         yield
     except FormatError:
@@ -77,26 +81,38 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8, with the bytes that a file name or a comment could not be decoded from as they were."""
+    """Write text as UTF-8, atomically. Surrogate escapes become the undecodable bytes they stand for.
+
+    Args:
+        path: The file to write.
+        text: Its content.
+    """
     with atomic_write_checked(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their numbers from 1, without line ends; one far too long is an error."""
+    """Iterate over the lines of a text file.
+
+    Yields:
+        The line number, from 1, and the line without its line ending.
+
+    Raises:
+        FormatError: If the file cannot be read or a line is longer than `MAX_LINE_BYTES`.
+    """
     with reading(path), path.open("rb") as file:
         number = 0
-        while line := file.readline(LINE_BYTES):
+        while line := file.readline(MAX_LINE_BYTES):
             number += 1
-            if len(line) == LINE_BYTES:
-                raise FormatError(f"{path.name}: line {number} is longer than {LINE_BYTES} bytes")
+            if len(line) == MAX_LINE_BYTES:
+                raise FormatError(f"{path.name}: line {number} is longer than {MAX_LINE_BYTES} bytes")
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             yield number, line.decode("utf-8", "surrogateescape").rstrip("\r\n")
 
 
 def begins_json_object(head: bytes) -> bool:
-    """Whether a file that begins so may hold a JSON object.
+    """Return True if a file that begins with these bytes may contain a JSON object.
 
     >>> begins_json_object(b' {"nodes": ['), begins_json_object(b"{garbage}")
     (True, False)
@@ -105,30 +121,36 @@ def begins_json_object(head: bytes) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object that a JSON file holds. NaN and Infinity, which JSON does not have, are errors."""
+    """Return the object in a JSON file.
 
-    def refuse(literal: str) -> None:
-        raise FormatError(f"{path.name}: holds {literal}, which is not JSON")
+    Raises:
+        FormatError: If the file cannot be read or is not a JSON object. NaN and Infinity are rejected.
+    """
+
+    def reject(literal: str) -> None:
+        raise FormatError(f"{path.name}: contains {literal}, which is not valid JSON")
 
     with reading(path):
         size = path.stat().st_size
-        if size > JSON_BYTES:
+        if size > MAX_JSON_BYTES:
             raise FormatError(f"{path.name}: {size >> 20} MiB is too large for a JSON file of skeletons")
         if not begins_json_object(read_head(path)):
             raise FormatError(f"{path.name}: is not a JSON object")
         data = path.read_bytes()
     try:
-        document = json.loads(data.decode("utf-8-sig"), parse_constant=refuse)
+        document = json.loads(data.decode("utf-8-sig"), parse_constant=reject)
     except FormatError:
         raise
     except UnicodeDecodeError as error:
         raise FormatError(f"{path.name}: is not UTF-8 text (byte {error.start})") from None
     except json.JSONDecodeError as error:
-        what = "is cut short" if error.pos >= len(error.doc.rstrip()) or "Unterminated" in error.msg else "is not JSON"
-        raise FormatError(f"{path.name}: {what} (line {error.lineno}, column {error.colno}: {error.msg})") from None
+        problem = (
+            "is truncated" if error.pos >= len(error.doc.rstrip()) or "Unterminated" in error.msg else "is not JSON"
+        )
+        raise FormatError(f"{path.name}: {problem} (line {error.lineno}, column {error.colno}: {error.msg})") from None
     except RecursionError:
-        raise FormatError(f"{path.name}: is nested too deep") from None
-    except ValueError as error:  # a whole number of thousands of digits
+        raise FormatError(f"{path.name}: is nested too deeply") from None
+    except ValueError as error:  # an integer with thousands of digits
         raise FormatError(f"{path.name}: is not readable as JSON ({error})") from None
     if not isinstance(document, dict):
         raise FormatError(f"{path.name}: is not a JSON object")
@@ -136,7 +158,18 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def json_text(value: Any, path: Path) -> str:
-    """JSON in one row, floats exact; an error that names the file `path` for what JSON cannot hold."""
+    """Return a value as one line of JSON. Floats are exact.
+
+    Args:
+        value: The value. Mappings, NumPy values and paths are converted to plain JSON types.
+        path: The file that the text is for, mentioned in error messages.
+
+    Returns:
+        The JSON text, in ASCII if UTF-8 cannot encode it.
+
+    Raises:
+        FormatError: If JSON cannot represent the value.
+    """
     try:
         text = _READABLE_JSON.encode(value)
         if not text.isascii():
@@ -145,10 +178,10 @@ def json_text(value: Any, path: Path) -> str:
     except UnicodeEncodeError:
         return _ASCII_JSON.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise FormatError(f"{path.name}: JSON cannot hold this ({error})") from None
+        raise FormatError(f"{path.name}: cannot be stored as JSON ({error})") from None
 
 
-def _plain(value: object) -> object:
+def _to_plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, np.generic | np.ndarray):
@@ -158,6 +191,6 @@ def _plain(value: object) -> object:
     raise TypeError(f"a value of type {type(value).__name__}")
 
 
-_READABLE_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain)
-# For texts that UTF-8 cannot hold, such as a file name that could not be decoded.
-_ASCII_JSON = json.JSONEncoder(ensure_ascii=True, allow_nan=False, default=_plain)
+_READABLE_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_to_plain)
+# For text that UTF-8 cannot encode, such as an undecodable file name.
+_ASCII_JSON = json.JSONEncoder(ensure_ascii=True, allow_nan=False, default=_to_plain)

@@ -1,7 +1,7 @@
-"""The XML of the branch-trees set: a trunk under `level0`, branches under `level1`; read only.
+"""Read the XML of the branch-trees dataset: a trunk under `level0` and branches under `level1`.
 
-Each is a list '[(x, y), …]' as text, of which only the numbers are read. The element `point` repeats
-the lines of its level and is passed over. A branch's base lies a little off the trunk: see `junctions`.
+Each line is a list '[(x, y), …]' as text. The element `point` repeats the lines of its level and is ignored.
+The base of a branch usually lies slightly off the trunk; see `junctions` for how they are joined.
 """
 
 from __future__ import annotations
@@ -12,49 +12,52 @@ from pathlib import Path, PureWindowsPath
 import numpy as np
 
 from treeformer._util.arrays import FloatArray
+from treeformer._util.text import short_repr
 from treeformer.errors import FormatError
 from treeformer.formats._io import reading
-from treeformer.formats.checks import shown
 from treeformer.formats.junctions import join_axes
 from treeformer.formats.xml import parse_xml
 from treeformer.skeleton import Axis, Skeleton
 
-# Possessive throughout (++, ?+), so that no text, however long, makes the search go back over what it has read.
+# All quantifiers are possessive (++, ?+), so that no input causes backtracking.
 NUMBER = r"[-+]?+(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?+\d++)?+"
 POINT = re.compile(rf"\(\s*+({NUMBER})\s*+,\s*+({NUMBER})\s*+\)")
 LEVEL = re.compile(r"level(\d+)")
 
 
 def looks_like(head: bytes) -> bool:
-    """Whether the head of an XML file has the elements <file> and <level0>."""
+    """Return True if the head of an XML file has the elements <file> and <level0>."""
     return re.search(rb"<file[\s>]", head) is not None and re.search(rb"<level0[\s/>]", head) is not None
 
 
 def read(path: Path) -> Skeleton:
-    """Read a tree: axis 0 is the trunk, the others its branches."""
+    """Read a tree. Axis 0 is the trunk; all others are its branches."""
     root = parse_xml(path, "file")
     lines: list[FloatArray] = []
     parents: list[int | None] = []
     labels = []
     for level in root:
-        name = LEVEL.fullmatch(level.tag)
-        if name is None:
+        match = LEVEL.fullmatch(level.tag)
+        if match is None:
             continue
-        if name[1] not in ("0", "1"):
-            raise FormatError(f"{path.name}: has a <{level.tag}>: only a trunk and its branches are understood")
+        is_trunk = match[1] == "0"
+        if match[1] not in ("0", "1"):
+            raise FormatError(
+                f"{path.name}: has a <{level.tag}>: only level0 (trunk) and level1 (branches) are supported"
+            )
         for element in level:
             if element.tag == "point":
                 continue
             number = element.get("num", "")
             place = f"<{level.tag}><{element.tag}{f' num={number!r}' if number else ''}>"
             line = _points(element.text or "", f"{path.name}: {place}")
-            if name[1] == "0" and any(parent is None for parent in parents):
+            if is_trunk and any(parent is None for parent in parents):
                 raise FormatError(f"{path.name}: {place} is a second trunk")
-            if name[1] == "1" and not lines:
+            if not is_trunk and not lines:
                 raise FormatError(f"{path.name}: {place} has no trunk")
             lines.append(line)
-            parents.append(None if name[1] == "0" else 0)
-            labels.append("trunk" if name[1] == "0" else "branch")
+            parents.append(None if is_trunk else 0)
+            labels.append("trunk" if is_trunk else "branch")
     if not lines:
         raise FormatError(f"{path.name}: has no trunk")
     joined = join_axes(lines, parents, [0] * len(lines))
@@ -69,16 +72,16 @@ def read(path: Path) -> Skeleton:
             ],
             edge_axis=joined.edge_axis,
             plant=joined.plant,
-            # The files were made on Windows, and name the image with its whole path there.
+            # The attribute is the full Windows path of the image.
             image_name=PureWindowsPath(root.get("name", "")).name or None,
         )
 
 
 def _points(text: str, place: str) -> FloatArray:
-    """The points (P,2) of a list '[(x, y), …]'; an error where anything else stands between them."""
+    """Return the points (P,2) of a list '[(x, y), …]'. Raise FormatError if it contains anything else."""
     rest = POINT.sub("", text)
     if rest.strip(" \t\r\n,[]"):
-        raise FormatError(f"{place} is not a list of points: {shown(rest.strip(' ,[]'))}")
+        raise FormatError(f"{place} is not a list of points: {short_repr(rest.strip(' ,[]'))}")
     points = np.asarray(POINT.findall(text), dtype=np.float64).reshape(-1, 2)
     if not len(points):
         raise FormatError(f"{place} has no points")

@@ -1,6 +1,6 @@
-"""Values out of a JSON file, checked one by one: an error names the place, as in `nodes[3]`, and what stands there.
+"""Check single values of a JSON file. Error messages give the place, as in `nodes[3]`, and the invalid value.
 
-They raise SkeletonError without a file name; `source.reading` adds it.
+All checks raise SkeletonError without a file name; `_io.reading` adds it.
 """
 
 from __future__ import annotations
@@ -8,91 +8,176 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from treeformer._util.text import short_repr
 from treeformer.errors import SkeletonError
 
 
-def shown(value: object) -> str:
-    """A value as an error message quotes it: short, in one line.
-
-    >>> shown([1.5] * 50)
-    '[1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5…'
-    """
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 40 else text[:39] + "…"
-
-
 def items(value: Any, place: str) -> list[Any]:
-    """A list."""
+    """Check that a value is a list.
+
+    Args:
+        value: The value to check.
+        place: Its place in the file, for error messages.
+
+    Returns:
+        The list.
+
+    Raises:
+        SkeletonError: If the value is anything else.
+    """
     if not isinstance(value, list):
-        raise SkeletonError(f"{place} is {shown(value)}, not a list")
+        raise SkeletonError(f"{place} is {short_repr(value)}, not a list")
     return value
 
 
 def record(value: Any, place: str) -> dict[str, Any]:
-    """An object."""
+    """Check that a value is an object.
+
+    Args:
+        value: The value to check.
+        place: Its place in the file, for error messages.
+
+    Returns:
+        The object as a dict.
+
+    Raises:
+        SkeletonError: If the value is anything else.
+    """
     if not isinstance(value, dict):
-        raise SkeletonError(f"{place} is {shown(value)}, not an object")
+        raise SkeletonError(f"{place} is {short_repr(value)}, not an object")
     return value
 
 
 def text(value: Any, place: str) -> str:
-    """A string."""
+    """Check that a value is a string.
+
+    Args:
+        value: The value to check.
+        place: Its place in the file, for error messages.
+
+    Returns:
+        The string.
+
+    Raises:
+        SkeletonError: If the value is anything else.
+    """
     if not isinstance(value, str):
-        raise SkeletonError(f"{place} is {shown(value)}, not a text")
+        raise SkeletonError(f"{place} is {short_repr(value)}, not a string")
     return value
 
 
 def number(value: Any, place: str) -> float:
-    """A number; true and false are none."""
+    """Check that a value is a number. Booleans are not numbers.
+
+    Args:
+        value: The value to check.
+        place: Its place in the file, for error messages.
+
+    Returns:
+        The number.
+
+    Raises:
+        SkeletonError: If the value is anything else.
+    """
     if type(value) in (int, float):
         try:
             return float(value)
         except OverflowError:
             pass
-    raise SkeletonError(f"{place} is {shown(value)}, not a number")
+    raise SkeletonError(f"{place} is {short_repr(value)}, not a number")
 
 
-def whole(value: Any, place: str) -> int:
-    """A whole number."""
+def integer(value: Any, place: str) -> int:
+    """Check that a value is an integer.
+
+    Args:
+        value: The value to check.
+        place: Its place in the file, for error messages.
+
+    Returns:
+        The integer.
+
+    Raises:
+        SkeletonError: If the value is anything else.
+    """
     if type(value) is int and abs(value) < 2**53:
         return value
-    raise SkeletonError(f"{place} is {shown(value)}, not a whole number")
+    raise SkeletonError(f"{place} is {short_repr(value)}, not an integer")
 
 
 def numbers(value: Any, place: str, *, or_null: bool = False) -> list[float]:
-    """A list of numbers, where wanted with null for NaN."""
+    """Check that a value is a list of numbers.
+
+    Args:
+        value: The value to check.
+        place: Its place in the file, for error messages.
+        or_null: Accept null, which becomes NaN.
+
+    Returns:
+        The numbers.
+
+    Raises:
+        SkeletonError: If the value is anything else.
+    """
     row = items(value, place)
     if all(type(entry) is float for entry in row):
         return row
-    return [math.nan if or_null and entry is None else number(entry, f"{place}[{at}]") for at, entry in enumerate(row)]
+    return [
+        math.nan if or_null and entry is None else number(entry, f"{place}[{index}]") for index, entry in enumerate(row)
+    ]
 
 
-def wholes(value: Any, place: str) -> list[int]:
-    """A list of whole numbers."""
-    return [whole(entry, f"{place}[{at}]") for at, entry in enumerate(items(value, place))]
+def integers(value: Any, place: str) -> list[int]:
+    """Check that a value is a list of integers.
+
+    Args:
+        value: The value to check.
+        place: Its place in the file, for error messages.
+
+    Returns:
+        The integers.
+
+    Raises:
+        SkeletonError: If the value is anything else.
+    """
+    return [integer(entry, f"{place}[{index}]") for index, entry in enumerate(items(value, place))]
 
 
 def pairs(value: Any, place: str) -> list[list[Any]]:
-    """A list of pairs, of whatever."""
+    """Check that a value is a list of pairs. The entries of the pairs are not checked.
+
+    Args:
+        value: The value to check.
+        place: Its place in the file, for error messages.
+
+    Returns:
+        The pairs.
+
+    Raises:
+        SkeletonError: If the value is anything else.
+    """
     rows = items(value, place)
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != 2:
-            raise SkeletonError(f"{place}[{at}] is {shown(row)}, not a pair")
+            raise SkeletonError(f"{place}[{index}] is {short_repr(row)}, not a pair")
     return rows
 
 
-def own_ancestor(parents: list[int]) -> int | None:
-    """A row that is its own ancestor, None where there is none; `parents` has a row's index for each row, -1 at roots.
+def find_cycle(parents: list[int]) -> int | None:
+    """Return a row that is its own ancestor, None if there is none.
 
-    >>> own_ancestor([-1, 0, 3, 2])
+    Args:
+        parents: The row index of the parent of each row, -1 at roots.
+
+    >>> find_cycle([-1, 0, 3, 2])
     2
     """
-    seen_from = [-1] * len(parents)  # the row from which the walk upwards first came by
+    visited_from = [-1] * len(parents)  # the row from which the traversal first reached each row
     for start in range(len(parents)):
         row = start
-        while row >= 0 and seen_from[row] < 0:
-            seen_from[row] = start
+        while row >= 0 and visited_from[row] < 0:
+            visited_from[row] = start
             row = parents[row]
-        if row >= 0 and seen_from[row] == start:
+        if row >= 0 and visited_from[row] == start:
             return row
     return None

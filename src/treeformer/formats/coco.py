@@ -1,8 +1,8 @@
-"""COCO keypoints: one annotation a plant, with a `skeleton` of its own; a file may hold many images.
+"""COCO keypoints: one annotation per plant. A file may contain many images.
 
-COCO proper has one list of edges for all objects of a category; plants differ, so each annotation
-carries its own `skeleton` (pairs of keypoint numbers from 1), and where it has none its category's is
-taken. `roots`, `radius`, `node_score` and `edge_score` are further fields that other readers pass over.
+Standard COCO has one list of edges for all objects of a category. Plants differ, so each annotation has its own
+`skeleton`: pairs of keypoint numbers, from 1. The `skeleton` of the category is used if an annotation has none.
+The additional fields `roots`, `radius`, `node_score` and `edge_score` are ignored by other readers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from treeformer._util.text import short_repr
 from treeformer.errors import FormatError, SkeletonError
 from treeformer.formats import checks
 from treeformer.formats._io import json_text, read_json, reading, write_text
@@ -23,64 +24,64 @@ from treeformer.skeleton import Skeleton
 
 CATEGORY = {"id": 1, "name": "plant", "supercategory": "plant", "keypoints": [], "skeleton": []}
 
-# COCO's marks of a keypoint: 0 not labeled, 1 labeled but hidden, 2 visible.
+# Visibility of a COCO keypoint: 0 not labeled, 1 labeled but hidden, 2 visible.
 VISIBLE = 2
 
 
 def matches(document: Mapping[str, Any]) -> bool:
-    """Whether a JSON object has COCO's lists of images and annotations."""
+    """Return True if a JSON object has the lists `images` and `annotations`."""
     return isinstance(document.get("images"), list) and isinstance(document.get("annotations"), list)
 
 
 def read(path: Path) -> Skeleton:
-    """Read a COCO file of one image; for those of many there is `read_all`."""
+    """Read a COCO file of one image. Use `read_all` for files of several images."""
     document = read_json(path)
     with reading(path):
         count = len(checks.items(document.get("images"), "images"))
         if count != 1:
-            raise SkeletonError(f"holds {count} images, not one: use read_all, or convert it into a folder")
+            raise SkeletonError(f"contains {count} images, not one: use read_all, or convert it into a folder")
         return next(skeletons(document))
 
 
 def read_all(path: Path) -> Iterator[Skeleton]:
-    """One skeleton an image, in the order of the file's images."""
+    """Yield one skeleton per image, in the order of the images in the file."""
     with reading(path):
         yield from skeletons(read_json(path))
 
 
 def skeletons(document: Mapping[str, Any]) -> Iterator[Skeleton]:
-    """One skeleton for each image of a COCO object; annotations without keypoints are left out and counted."""
+    """Yield one skeleton per image of a COCO object. Annotations without keypoints are ignored but counted."""
     category_edges: dict[str | int, Any] = {}
-    for at, entry in enumerate(checks.items(document.get("categories", []), "categories")):
-        category = checks.record(entry, f"categories[{at}]")
-        category_edges[_name(category.get("id"), f"categories[{at}].id")] = category.get("skeleton", [])
+    for index, entry in enumerate(checks.items(document.get("categories", []), "categories")):
+        category = checks.record(entry, f"categories[{index}]")
+        category_edges[_name(category.get("id"), f"categories[{index}].id")] = category.get("skeleton", [])
     images: dict[str | int, dict[str, Any]] = {}
-    for at, entry in enumerate(checks.items(document.get("images"), "images")):
-        image = checks.record(entry, f"images[{at}]")
-        name = _name(image.get("id"), f"images[{at}].id")
+    for index, entry in enumerate(checks.items(document.get("images"), "images")):
+        image = checks.record(entry, f"images[{index}]")
+        name = _name(image.get("id"), f"images[{index}].id")
         if name in images:
-            raise SkeletonError(f"images[{at}] repeats the id {checks.shown(name)}")
+            raise SkeletonError(f"images[{index}] repeats the id {short_repr(name)}")
         images[name] = image
-    of_image: dict[str | int, list[tuple[str, dict[str, Any]]]] = {name: [] for name in images}
-    for at, entry in enumerate(checks.items(document.get("annotations"), "annotations")):
-        place = f"annotations[{at}]"
+    annotations: dict[str | int, list[tuple[str, dict[str, Any]]]] = {name: [] for name in images}
+    for index, entry in enumerate(checks.items(document.get("annotations"), "annotations")):
+        place = f"annotations[{index}]"
         annotation = checks.record(entry, place)
         name = _name(annotation.get("image_id"), f"{place}.image_id")
         if name not in images:
-            raise SkeletonError(f"{place} names image {checks.shown(name)}, which is not there")
-        of_image[name].append((place, annotation))
-    for at, (name, image) in enumerate(images.items()):
-        with_keypoints = [(place, annotation) for place, annotation in of_image[name] if annotation.get("keypoints")]
+            raise SkeletonError(f"{place} refers to image {short_repr(name)}, which does not exist")
+        annotations[name].append((place, annotation))
+    for index, (name, image) in enumerate(images.items()):
+        with_keypoints = [(place, entry) for place, entry in annotations[name] if entry.get("keypoints")]
         parts = []
         for place, annotation in with_keypoints:
             category_name = _name(annotation.get("category_id", 0), f"{place}.category_id")
             parts.append(_part(annotation, place, category_edges.get(category_name, [])))
-        yield _image(image, f"images[{at}]", parts, ignored=len(of_image[name]) - len(with_keypoints))
+        yield _image(image, f"images[{index}]", parts, ignored=len(annotations[name]) - len(with_keypoints))
 
 
 @dataclass(slots=True)
 class _Part:
-    """The graph of one annotation: points, pairs of their positions, and NaN for each value that is not given."""
+    """The graph of one annotation. Edges are pairs of point indices; missing values are NaN."""
 
     points: list[tuple[float, float]]
     edges: list[tuple[int, int]]
@@ -92,23 +93,23 @@ class _Part:
 
 def _part(annotation: Mapping[str, Any], place: str, category_edges: Any) -> _Part:
     points, keypoint = _keypoints(annotation["keypoints"], f"{place}.keypoints")
-    position = {number: at for at, number in enumerate(keypoint)}
+    position = {number: index for index, number in enumerate(keypoint)}
     skeleton = annotation.get("skeleton")
     edges, rows = [], []
     for row, pair in enumerate(checks.pairs(category_edges if skeleton is None else skeleton, f"{place}.skeleton")):
-        ends = [checks.whole(end, f"{place}.skeleton[{row}]") for end in pair]
+        ends = [checks.integer(end, f"{place}.skeleton[{row}]") for end in pair]
         for end in ends:
             if not 1 <= end <= len(annotation["keypoints"]) // 3:
-                raise SkeletonError(f"{place}.skeleton[{row}] names keypoint {end}, which is not there")
+                raise SkeletonError(f"{place}.skeleton[{row}] refers to keypoint {end}, which does not exist")
         if ends[0] in position and ends[1] in position:
             edges.append((position[ends[0]], position[ends[1]]))
             rows.append(row)
 
-    def column(key: str, wanted: Iterable[int]) -> list[float]:
+    def column(key: str, indices: Iterable[int]) -> list[float]:
         values = checks.numbers(annotation.get(key, []), f"{place}.{key}", or_null=True)
-        return [values[row] if row < len(values) else math.nan for row in wanted]
+        return [values[index] if index < len(values) else math.nan for index in indices]
 
-    roots = checks.wholes(annotation.get("roots", []), f"{place}.roots")
+    roots = checks.integers(annotation.get("roots", []), f"{place}.roots")
     return _Part(
         points,
         edges,
@@ -120,18 +121,18 @@ def _part(annotation: Mapping[str, Any], place: str, category_edges: Any) -> _Pa
 
 
 def _image(image: Mapping[str, Any], place: str, parts: list[_Part], ignored: int) -> Skeleton:
-    """The forest of one image, a plant an annotation."""
+    """Return the forest of one image, with one plant per annotation."""
     start = [0, *accumulate(len(part.points) for part in parts)]
     optional: dict[str, Any] = {}
     for key in ("radius", "node_score", "edge_score"):
         values = [value for part in parts for value in getattr(part, key)]
         missing = sum(math.isnan(value) for value in values)
-        # A radius may be unknown here and there; scores are all there or not at all.
+        # Single radii may be unknown. Scores must be complete.
         if values and (missing == 0 or (key == "radius" and missing < len(values))):
             optional[key] = values
     width, height = image.get("width"), image.get("height")
     if width is not None and height is not None:
-        optional["image_size"] = (checks.whole(width, f"{place}.width"), checks.whole(height, f"{place}.height"))
+        optional["image_size"] = (checks.integer(width, f"{place}.width"), checks.integer(height, f"{place}.height"))
     if image.get("file_name"):
         optional["image_name"] = checks.text(image["file_name"], f"{place}.file_name")
     return Skeleton(
@@ -145,16 +146,24 @@ def _image(image: Mapping[str, Any], place: str, parts: list[_Part], ignored: in
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write one image that pycocotools opens, a row an annotation. Axes and metadata are not held."""
+    """Write a COCO file of one image, with one annotation per plant. Axes and metadata are not stored.
+
+    Args:
+        skeleton: The skeleton. No edge may join two plants.
+        path: The file to write. An existing file is replaced.
+
+    Raises:
+        FormatError: If an edge joins two plants or the file cannot be written.
+    """
     image: dict[str, Any] = {"id": 1, "file_name": skeleton.image_name or ""}
     if skeleton.image_size is not None:
         image["width"], image["height"] = skeleton.image_size
     try:
         plants = skeleton.plants
     except SkeletonError as error:
-        raise FormatError(f"{path.name}: {error}, which COCO cannot hold") from None
+        raise FormatError(f"{path.name}: {error}, which COCO cannot represent") from None
     head = json_text({"images": [image], "categories": [CATEGORY]}, path)
-    rows = ",\n".join(json_text(_annotation(plant, at), path) for at, plant in enumerate(plants, start=1))
+    rows = ",\n".join(json_text(_annotation(plant, index), path) for index, plant in enumerate(plants, start=1))
     write_text(path, head[:-1] + ', "annotations": [\n' + rows + "\n]}\n")
 
 
@@ -183,15 +192,15 @@ def _annotation(plant: Skeleton, number: int) -> dict[str, Any]:
 
 
 def _keypoints(value: Any, place: str) -> tuple[list[tuple[float, float]], list[int]]:
-    """The points that are labeled, and the number of each from 1."""
+    """Return the labeled points and their keypoint numbers, from 1."""
     flat = checks.numbers(value, place)
     if len(flat) % 3:
-        raise SkeletonError(f"{place} has {len(flat)} numbers, not three a keypoint")
-    rows = [(x, y, at + 1) for at, (x, y, mark) in enumerate(zip(*[iter(flat)] * 3, strict=True)) if mark > 0]
+        raise SkeletonError(f"{place} has {len(flat)} numbers, not three per keypoint")
+    rows = [(x, y, index + 1) for index, (x, y, mark) in enumerate(zip(*[iter(flat)] * 3, strict=True)) if mark > 0]
     return [(x, y) for x, y, _ in rows], [number for _, _, number in rows]
 
 
 def _name(value: Any, place: str) -> str | int:
     if not isinstance(value, str | int):
-        raise SkeletonError(f"{place} is {checks.shown(value)}, not a number")
+        raise SkeletonError(f"{place} is {short_repr(value)}, not a number")
     return value

@@ -1,13 +1,14 @@
-"""From one format to another: a file, or all files of a folder; what fails is counted and the rest still done."""
+"""Convert a file or all files of a folder to another format. Failures of single files are reported."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeAlias
 
@@ -18,6 +19,7 @@ from treeformer.formats import (
     FORMATS,
     Format,
     UnknownKindError,
+    detect_format,
     find_format,
     format_for_writing,
     is_skeleton_file,
@@ -28,17 +30,31 @@ from treeformer.skeleton import Skeleton
 
 FileId: TypeAlias = tuple[int, int]  # device and inode
 
-# Characters that some file system does not allow in a name.
-NOT_IN_NAMES = re.compile(r'[\x00-\x1f<>:"|?*]')
+# Characters that some file systems do not allow in names.
+INVALID_IN_NAMES = re.compile(r'[\x00-\x1f<>:"|?*]')
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertReport:
-    """What came of it: the files written, a line for each failure, and how many files were of no known format."""
+    """The result of a conversion.
+
+    Attributes:
+        written: The files written.
+        failures: One line per failure.
+        skipped: The number of files of no known format.
+        preferred: The number of names that occur in several formats, by the format that was converted.
+        passed_over: The number of files that were passed over for these, by format.
+        incomplete: The number of written files from which content was left out that the format does not allow.
+        left_out: The names of what was left out, sorted.
+    """
 
     written: tuple[Path, ...]
     failures: tuple[str, ...]
     skipped: int
+    preferred: Mapping[str, int] = field(default_factory=dict)
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    incomplete: int = 0
+    left_out: tuple[str, ...] = ()
 
 
 def convert(
@@ -47,22 +63,29 @@ def convert(
     *,
     to: str | None = None,
     from_: str | None = None,
+    preserve: bool = False,
     progress: ProgressCallback | None = None,
 ) -> ConvertReport:
-    """Convert a file into a file, or into a folder; or every file of a known format in a folder and those within it.
+    """Convert a file, or every file of a known format in a folder and its subfolders.
+
+    If a name occurs in a folder in several formats, such as a.json and a.rsml, only one file is converted: that of
+    the first format in the order of `FORMATS`. An output never replaces an input file or another output of the same
+    run. Such conflicts are failures.
 
     Args:
-        source: a file or a folder. In a folder, names that begin with a dot are passed over.
-        target: a file, or a folder: one that exists, or a name without suffix. Files in a folder get the
-            stem of the one they come from, those out of a file of many images the stem of the image.
-        to: a name in `FORMATS`; needed for a folder, otherwise the target's suffix tells.
-        from_: a name in `FORMATS`; of a folder only files with that format's suffixes are converted.
-        progress: called with the number of files done and of all files, after each.
+        source: A file or a folder. In a folder, names that begin with a dot are ignored.
+        target: A file or a folder. A folder exists already or has no suffix. Files in a folder get the stem of
+            their source file, or of the image if the source file contains several images.
+        to: A name in `FORMATS`. Required if the target is a folder; otherwise the suffix of the target decides.
+        from_: A name in `FORMATS`. In a folder, only files with suffixes of this format are converted.
+        preserve: Also write content that the target format does not allow, such as <rootnavspline> in RSML.
+        progress: Called after each file with the number of files done and the total number.
 
-    No file replaces one that it was made from, nor one that was made in the same run: that is a failure.
+    Returns:
+        The files written, the failures, and what was skipped, passed over or left out.
 
     Raises:
-        TreeformerError: where the arguments themselves are wrong; failures with single files are in the report.
+        TreeformerError: If an argument is invalid. Failures of single files are in the report.
     """
     origin, destination = Path(source), Path(target)
     if from_ is not None:
@@ -72,12 +95,13 @@ def convert(
     except OSError as error:
         raise FormatError(f"{error.filename}: cannot be read ({error.strerror})") from None
     if is_folder or into_folder:
-        batch = _Batch(_format_of_folder(to), from_)
-        check_writable(destination)  # one line, not one for every file
+        batch = _Batch(_format_of_folder(to), from_, preserve)
+        check_writable(destination)  # fail once here instead of once per file
     else:
-        batch = _Batch(format_for_writing(destination, to), from_, single_target=destination)
+        batch = _Batch(format_for_writing(destination, to), from_, preserve, single_target=destination)
     if is_folder:
         batch.gather(origin, destination)
+        batch.prefer_one_per_name()
     else:
         batch.jobs.append(_Job(origin, origin.name, destination))
     return batch.run(progress, skip_unknown=is_folder and from_ is None)
@@ -86,12 +110,12 @@ def convert(
 def _format_of_folder(to: str | None) -> Format:
     if to is None:
         names = ", ".join(name for name, entry in FORMATS.items() if entry.write is not None)
-        raise FormatError(f"a folder needs the format to convert to: one of {names}")
+        raise FormatError(f"a target folder requires a target format: one of {names}")
     return format_for_writing(Path(), to)
 
 
 class _Job(NamedTuple):
-    """A file to convert, its name in messages, and the folder its outcome goes to."""
+    """A file to convert, its name in messages, and its output folder."""
 
     path: Path
     name: str
@@ -102,44 +126,73 @@ class _Job(NamedTuple):
 class _Batch:
     entry: Format
     from_: str | None
+    preserve: bool
     single_target: Path | None = None
     jobs: list[_Job] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     skipped: int = 0
-    made_from: dict[FileId, str] = field(default_factory=dict)
+    preferred: Counter[str] = field(default_factory=Counter)
+    passed_over: Counter[str] = field(default_factory=Counter)
+    inputs: set[FileId | None] = field(default_factory=set)
+    incomplete: int = 0
+    left_out: set[str] = field(default_factory=set)
+    source_of: dict[FileId, str] = field(default_factory=dict)
 
     def gather(self, folder: Path, target: Path) -> None:
-        """All files below a folder with a suffix that is read; not those in the target, where that lies within."""
+        """Add all files below a folder that have a readable suffix, except those in the target folder."""
         suffixes = {s for name, entry in FORMATS.items() if self.from_ in (None, name) for s in entry.suffixes}
         target_id = _file_id(target)
 
-        def unreadable(error: OSError) -> None:
+        def report_unreadable(error: OSError) -> None:
             if Path(error.filename) == folder:
                 raise FormatError(f"{folder}: cannot be read ({error.strerror})")
             self.failures.append(f"{Path(error.filename).relative_to(folder)}: cannot be read ({error.strerror})")
 
-        for name, folders, files in os.walk(folder, onerror=unreadable):
-            here = Path(name)
-            seen = sorted(f for f in folders if not f.startswith("."))
-            folders[:] = [f for f in seen if target_id is None or _file_id(here / f) != target_id]
+        for name, folders, files in os.walk(folder, onerror=report_unreadable):
+            current = Path(name)
+            visible = sorted(f for f in folders if not f.startswith("."))
+            folders[:] = [f for f in visible if target_id is None or _file_id(current / f) != target_id]
             for file in sorted(f for f in files if not f.startswith(".")):
-                # Tables of all kinds end in .csv: one without our columns is not meant as a skeleton.
+                # Tables of all kinds end in .csv. Those without the required columns are not skeletons.
                 is_other_table = (
-                    self.from_ is None and file.lower().endswith(".csv") and not is_skeleton_file(here / file)
+                    self.from_ is None and file.lower().endswith(".csv") and not is_skeleton_file(current / file)
                 )
                 if Path(file).suffix.lower() in suffixes and not is_other_table:
-                    relative = here.relative_to(folder)
-                    self.jobs.append(_Job(here / file, str(relative / file), target / relative))
+                    relative = current.relative_to(folder)
+                    self.jobs.append(_Job(current / file, str(relative / file), target / relative))
                 else:
                     self.skipped += 1
 
+    def prefer_one_per_name(self) -> None:
+        """Keep one job per name, that of the first format in the order of `FORMATS`.
+
+        Broken files and files of unknown formats or of several images are kept, because they are not the same
+        skeleton in another format.
+        """
+        self.inputs = {_file_id(job.path) for job in self.jobs}
+        named: dict[Path, list[_Job]] = {}
+        for job in self.jobs:
+            named.setdefault(base_name(job.path), []).append(job)
+        rank = {name: number for number, name in enumerate(FORMATS)}
+        dropped: set[Path] = set()
+        for jobs in named.values():
+            if len(jobs) == 1:
+                continue
+            formats = {job: name for job in jobs if (name := _format_of_single_image(job.path))}
+            ranked = sorted(formats, key=lambda job: rank[formats[job]])
+            if len(ranked) > 1:
+                self.preferred[formats[ranked[0]]] += 1
+                self.passed_over.update(formats[job] for job in ranked[1:])
+                dropped.update(job.path for job in ranked[1:])
+        self.jobs = [job for job in self.jobs if job.path not in dropped]
+
     def run(self, progress: ProgressCallback | None, *, skip_unknown: bool) -> ConvertReport:
-        inputs = {_file_id(job.path) for job in self.jobs}
+        self.inputs |= {_file_id(job.path) for job in self.jobs}
         for done, job in enumerate(self.jobs, start=1):
             try:
                 for skeleton, output in self._outputs(job):
-                    self._write(skeleton, output, job, inputs)
+                    self._write(skeleton, output, job)
             except UnknownKindError as error:
                 if skip_unknown:
                     self.skipped += 1
@@ -149,10 +202,18 @@ class _Batch:
                 self._fail(job, error)
             if progress is not None:
                 progress(done, len(self.jobs))
-        return ConvertReport(tuple(self.written), tuple(self.failures), self.skipped)
+        return ConvertReport(
+            tuple(self.written),
+            tuple(self.failures),
+            self.skipped,
+            preferred=dict(self.preferred),
+            passed_over=dict(self.passed_over),
+            incomplete=self.incomplete,
+            left_out=tuple(sorted(self.left_out)),
+        )
 
     def _outputs(self, job: _Job) -> Iterator[tuple[Skeleton, Path]]:
-        """Each image of a file, and the file it is to become."""
+        """Yield each skeleton of a file and the file to write it to."""
         if self.single_target is not None:
             yield read(job.path, format=self.from_), self.single_target
             return
@@ -160,7 +221,7 @@ class _Batch:
         images = read_all(job.path, format=self.from_)
         first, second = next(images, None), next(images, None)
         if first is None:
-            raise FormatError(f"{job.path.name}: holds no images")
+            raise FormatError(f"{job.path.name}: contains no images")
         if second is None:
             yield first, job.folder / (job.path.stem + suffix)
             return
@@ -168,36 +229,64 @@ class _Batch:
             stem = _stem(image.image_name or "") or f"{job.path.stem}-{number}"
             yield image, job.folder / (stem + suffix)
 
-    def _write(self, skeleton: Skeleton, output: Path, job: _Job, inputs: set[FileId | None]) -> None:
-        there = _file_id(output)
+    def _write(self, skeleton: Skeleton, output: Path, job: _Job) -> None:
+        existing = _file_id(output)
         try:
-            if there is not None and there in inputs:
-                raise FormatError(f"{output.name}: is itself to be converted and would be overwritten")
-            if there in self.made_from:
-                raise FormatError(f"{output.name}: was made from {self.made_from[there]} and would be overwritten")
-            assert self.entry.write is not None
-            self.entry.write(skeleton, output)
+            if existing is not None and existing in self.inputs:
+                raise FormatError(f"{output.name}: is an input file and would be overwritten")
+            if existing in self.source_of:
+                raise FormatError(
+                    f"{output.name}: was already written from {self.source_of[existing]} and would be overwritten"
+                )
+            left_out = self.entry.save(skeleton, output, preserve=self.preserve)
         except FormatError as error:
             self._fail(job, error)
             return
         self.written.append(output)
+        self.incomplete += bool(left_out)
+        self.left_out.update(left_out)
         new = _file_id(output)
         if new is not None:
-            self.made_from[new] = job.name
+            self.source_of[new] = job.name
 
     def _fail(self, job: _Job, error: FormatError) -> None:
         message = str(error).removeprefix(f"{job.path.name}: ")
         self.failures.append(" ".join(f"{job.name}: {message}".splitlines()))
 
 
+def base_name(path: Path) -> Path:
+    """Return a path without its suffix and without the name of a format before it.
+
+    `treeformer predict --format coco` writes a.json and a.coco.json for one image.
+
+    >>> base_name(Path("a.json")) == base_name(Path("a.coco.json")), base_name(Path("2024.05.json")).name
+    (True, '2024.05')
+    """
+    stem, _, last = path.stem.rpartition(".")
+    return path.with_name(stem if stem and last in FORMATS else path.stem)
+
+
+def _format_of_single_image(path: Path) -> str | None:
+    """Return the name of a file's format, None if it is broken, unknown, or contains several images or none."""
+    entry = detect_format(path)
+    if entry is None:
+        return None
+    if entry.from_json is None:
+        return entry.name
+    try:
+        return entry.name if len(list(islice(entry.read_all(path), 2))) == 1 else None
+    except FormatError:
+        return None
+
+
 def _stem(image_name: str) -> str:
-    """The stem of an image's name as part of a file name, wherever the name comes from and whatever it holds."""
+    """Return the stem of an image name, which may be a Windows path, as a valid part of a file name."""
     stem = PurePosixPath(image_name.replace("\\", "/")).stem
-    return NOT_IN_NAMES.sub("_", stem.encode("utf-8", "replace").decode())
+    return INVALID_IN_NAMES.sub("_", stem.encode("utf-8", "replace").decode())
 
 
 def _file_id(path: Path) -> FileId | None:
-    """What tells whether two names are one file, letter case and links considered; None where there is no file."""
+    """Return the device and inode of a file, which are equal for two names of one file. None if it is missing."""
     try:
         status = path.stat()
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
-"""GeoJSON in pixels: a LineString an axis, a Point a node; read back to the same graph.
+"""GeoJSON in pixels: one LineString per axis and one Point per node.
 
-Our own files name in each LineString the nodes it runs through. In files of other tools there are
-only lines: their points are joined where they coincide exactly. GeoJSON proper is in degrees; the
-foreign member `treeformer` says that these are pixels, with y pointing down.
+Files written by this module list the node ids of each LineString, so that they read back to the same graph. Files
+of other tools contain only lines; points that coincide exactly are joined. Standard GeoJSON coordinates are
+degrees. The foreign member `treeformer` states that these are pixels, with y pointing down.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+from treeformer._util.text import short_repr
 from treeformer.errors import SkeletonError
 from treeformer.formats import checks
 from treeformer.formats._io import json_text, read_json, reading, write_text
-from treeformer.formats.lines import Line, Welder, lines_of
+from treeformer.formats.lines import Line, Welder, skeleton_lines
 from treeformer.skeleton import Axis, Skeleton
 
 COORDINATES = "pixels of the image, x to the right and y down from its top left corner; not degrees"
@@ -24,28 +25,28 @@ TYPES = ("FeatureCollection", "Feature", "GeometryCollection", "LineString", "Mu
 
 
 def matches(document: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is a GeoJSON that may hold lines."""
+    """Return True if a JSON object is of a GeoJSON type that may contain lines."""
     return document.get("type") in TYPES
 
 
 def read(path: Path) -> Skeleton:
-    """Read a GeoJSON file; what is neither a line nor a point is left out and counted in the metadata."""
+    """Read a GeoJSON file. Geometries other than lines and points are counted in the metadata and ignored."""
     with reading(path):
         return next(skeletons(read_json(path)))
 
 
 def skeletons(document: Mapping[str, Any]) -> Iterator[Skeleton]:
-    """The one skeleton of a GeoJSON object."""
+    """Yield the single skeleton of a GeoJSON object."""
     if not matches(document):
-        raise SkeletonError(f"type is {checks.shown(document.get('type'))}, not one of GeoJSON's that may hold lines")
-    found = _Found()
+        raise SkeletonError(f"type is {short_repr(document.get('type'))}, not a GeoJSON type that may contain lines")
+    geometries = _Geometries()
     for place, geometry, properties in _geometries(document):
-        found.add(place, geometry, properties)
-    yield found.skeleton(document.get("treeformer"))
+        geometries.add(place, geometry, properties)
+    yield geometries.skeleton(document.get("treeformer"))
 
 
-class _Found:
-    """The points and lines of a file, gathered first: lines name points that may stand after them."""
+class _Geometries:
+    """The points and lines of a file. They are collected first because lines may refer to later points."""
 
     def __init__(self) -> None:
         self.points: list[tuple[str, Any, dict[str, Any]]] = []
@@ -60,7 +61,7 @@ class _Found:
             self.lines.append((place, coordinates, properties))
         elif kind == "MultiLineString":
             parts = checks.items(coordinates, place)
-            self.lines += [(f"{place}[{at}]", part, {}) for at, part in enumerate(parts)]
+            self.lines += [(f"{place}[{index}]", part, {}) for index, part in enumerate(parts)]
         else:
             self.others += 1
 
@@ -78,7 +79,7 @@ class _Found:
         if header.get("axes") == "file":
             optional |= _axes([properties for _, _, properties in self.lines], paths, edge_line)
         if "image_size" in header:
-            optional["image_size"] = tuple(checks.wholes(header["image_size"], "treeformer.image_size"))
+            optional["image_size"] = tuple(checks.integers(header["image_size"], "treeformer.image_size"))
         if "image_name" in header:
             optional["image_name"] = checks.text(header["image_name"], "treeformer.image_name")
         return Skeleton(
@@ -90,7 +91,11 @@ class _Found:
         )
 
     def _weld_points(self, welder: Welder) -> tuple[dict[int, int], list[dict[str, Any]]]:
-        """Make the nodes; points with an id stay apart even in one place. The node of each id, each node's values."""
+        """Add the nodes. Points with an id stay separate even if they coincide.
+
+        Returns:
+            The node of each id, and the properties of each node.
+        """
         node_of_id: dict[int, int] = {}
         values: list[dict[str, Any]] = []
         for place, coordinates, properties in self.points:
@@ -109,32 +114,44 @@ class _Found:
     def _weld_lines(
         self, welder: Welder, node_of_id: Mapping[int, int]
     ) -> tuple[list[list[int]], list[int], list[float]]:
-        """Make the edges. The nodes of each line; for each edge its line and its score, NaN for none."""
+        """Add the edges.
+
+        Returns:
+            The nodes of each line, and for each edge its line and its score (NaN if unknown).
+        """
         paths: list[list[int]] = []
         edge_line: list[int] = []
         edge_score: list[float] = []
         for place, coordinates, properties in self.lines:
             positions = [
-                _position(point, f"{place}[{at}]") for at, point in enumerate(checks.items(coordinates, place))
+                _position(point, f"{place}[{index}]") for index, point in enumerate(checks.items(coordinates, place))
             ]
-            path = _named_path(properties.get("nodes"), node_of_id)
-            # A line that was moved since it was written no longer runs through the nodes that it names.
+            path = _listed_path(properties.get("nodes"), node_of_id)
+            # The coordinates take precedence if the line was moved after it was written.
             if path is None or [welder.nodes[node] for node in path] != positions:
                 path = [welder.node(position) for position in positions]
             scores = [
                 *checks.numbers(properties.get("edge_score", []), f"{place}.edge_score"),
                 *repeat(math.nan, len(path)),
             ]
-            for at, edge in enumerate(welder.line(path)):
+            for index, edge in enumerate(welder.line(path)):
                 if edge >= 0:
                     edge_line.append(len(paths))
-                    edge_score.append(scores[at])
+                    edge_score.append(scores[index])
             paths.append(path)
         return paths, edge_line, edge_score
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write GeoJSON, a row a feature. Metadata and the values along axes are not held."""
+    """Write GeoJSON with one feature per line of text. Metadata and the functions of axes are not stored.
+
+    Args:
+        skeleton: Any skeleton.
+        path: The file to write. An existing file is replaced.
+
+    Raises:
+        FormatError: If the file cannot be written.
+    """
     header: dict[str, Any] = {"coordinates": COORDINATES, "axes": "file" if skeleton.has_explicit_axes else "rule"}
     if skeleton.image_name is not None:
         header["image_name"] = skeleton.image_name
@@ -142,7 +159,7 @@ def write(skeleton: Skeleton, path: Path) -> None:
         header["image_size"] = skeleton.image_size
     points = skeleton.nodes.tolist()
     features = []
-    for line in lines_of(skeleton):
+    for line in skeleton_lines(skeleton):
         geometry = {"type": "LineString", "coordinates": [points[node] for node in line.nodes]}
         features.append((geometry, _line_properties(skeleton, line)))
     roots = set(skeleton.roots.tolist())
@@ -178,9 +195,11 @@ def _line_properties(skeleton: Skeleton, line: Line) -> dict[str, Any]:
 
 
 def _geometries(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Each geometry that a GeoJSON object holds, with its place in the file and its feature's properties."""
+    """Yield each geometry of a GeoJSON object with its place in the file and the properties of its feature."""
     if document.get("type") == "FeatureCollection":
-        features = [(f"features[{at}]", f) for at, f in enumerate(checks.items(document.get("features"), "features"))]
+        features = [
+            (f"features[{index}]", f) for index, f in enumerate(checks.items(document.get("features"), "features"))
+        ]
     else:
         features = [("the object", document)]
     for place, entry in features:
@@ -198,22 +217,22 @@ def _geometries(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
 
 
 def _position(value: Any, place: str) -> tuple[float, float]:
-    """x and y of a position; a height is left out."""
+    """Return x and y of a position. An altitude is ignored."""
     row = checks.items(value, place)
     if len(row) < 2:
-        raise SkeletonError(f"{place} is {checks.shown(row)}, not a position")
+        raise SkeletonError(f"{place} is {short_repr(row)}, not a position")
     return checks.number(row[0], place), checks.number(row[1], place)
 
 
-def _named_path(names: Any, node_of_id: Mapping[int, int]) -> list[int] | None:
-    """The nodes that a line names, None where it names none or some that are not there."""
+def _listed_path(names: Any, node_of_id: Mapping[int, int]) -> list[int] | None:
+    """Return the nodes that a line lists by id, None if the list is missing or contains unknown ids."""
     if not isinstance(names, list) or not all(type(name) is int and name in node_of_id for name in names):
         return None
     return [node_of_id[name] for name in names]
 
 
 def _node_columns(values: list[dict[str, Any]]) -> dict[str, Any]:
-    """Radii, and scores and plants where every node has one."""
+    """Return the radii, and the scores and plants if every node has one."""
     columns: dict[str, Any] = {}
     radius = [math.nan if row.get("radius") is None else checks.number(row["radius"], "radius") for row in values]
     if not all(math.isnan(value) for value in radius):
@@ -225,23 +244,23 @@ def _node_columns(values: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _axes(lines: list[dict[str, Any]], paths: list[list[int]], edge_line: list[int]) -> dict[str, Any]:
-    """The axes that the properties of the lines of our own files state, and the axis of each edge."""
-    axis_of_line = [-1 if row.get("axis") is None else checks.whole(row["axis"], "axis") for row in lines]
-    # Of an axis in several lines the first is the one that counts.
+    """Return the axes given by the properties of the lines, and the axis of each edge."""
+    axis_of_line = [-1 if row.get("axis") is None else checks.integer(row["axis"], "axis") for row in lines]
+    # If an axis has several lines, the first one defines it.
     first_line = {name: line for line, name in reversed(list(enumerate(axis_of_line))) if name >= 0}
-    index = {name: at for at, name in enumerate(sorted(first_line))}
+    axis_index = {name: index for index, name in enumerate(sorted(first_line))}
     axes = []
-    for name in index:
+    for name in axis_index:
         line = first_line[name]
         row = lines[line]
         axes.append(
             Axis(
                 nodes=tuple(paths[line]),
-                parent=None if row.get("parent") is None else index.get(checks.whole(row["parent"], "parent")),
-                plant=checks.whole(row.get("plant", 0), "plant"),
+                parent=None if row.get("parent") is None else axis_index.get(checks.integer(row["parent"], "parent")),
+                plant=checks.integer(row.get("plant", 0), "plant"),
                 id=checks.text(row.get("id", ""), "id"),
                 label=checks.text(row.get("label", ""), "label"),
                 accession=checks.text(row.get("accession", ""), "accession"),
             )
         )
-    return {"axes": axes, "edge_axis": [index.get(axis_of_line[line], -1) for line in edge_line]}
+    return {"axes": axes, "edge_axis": [axis_index.get(axis_of_line[line], -1) for line in edge_line]}

@@ -1,4 +1,4 @@
-"""GraphML, as NetworkX has it: nodes with x, y, radius, score, plant and root, edges with length and score."""
+"""GraphML as in NetworkX: nodes have x, y, radius, score, plant and root; edges have length, score and axis."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element
 
+from treeformer._util.text import short_repr
 from treeformer.errors import FormatError, SkeletonError
 from treeformer.formats._io import reading, write_text
-from treeformer.formats.checks import shown
 from treeformer.formats.xml import content, local_name, parse_xml
 from treeformer.skeleton import Skeleton
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
-WRITTEN_AS = {float: "double", int: "long", bool: "boolean", str: "string"}
-READ_AS: dict[str, Callable[[str], Any]] = {
+TYPE_NAMES = {float: "double", int: "long", bool: "boolean", str: "string"}
+PARSERS: dict[str, Callable[[str], Any]] = {
     "double": float,
     "float": float,
     "int": int,
@@ -31,16 +31,16 @@ READ_AS: dict[str, Callable[[str], Any]] = {
 
 
 def looks_like(head: bytes) -> bool:
-    """Whether the head of an XML file has the element <graphml>."""
+    """Return True if the head of an XML file has the element <graphml>."""
     return re.search(rb"<(\w+:)?graphml[\s/>]", head) is not None
 
 
 def read(path: Path) -> Skeleton:
-    """Read the first graph of a GraphML file; its nodes need `x` and `y`. Axes and metadata are not held by GraphML."""
-    # NetworkX's own reader has no protection against hostile XML, so the elements are walked here.
+    """Read the first graph of a GraphML file. Its nodes must have `x` and `y`."""
+    # The reader of NetworkX is not protected against malicious XML, so it is not used.
     root = parse_xml(path, "graphml")
     with reading(path):
-        return skeleton_of_graph(_graph(root))
+        return skeleton_from_graph(_graph(root))
 
 
 def _graph(root: Element) -> nx.Graph[Any]:
@@ -57,11 +57,11 @@ def _graph(root: Element) -> nx.Graph[Any]:
                     defaults[of][name] = _value(default.text, name, kind)
 
     def attributes(element: Element) -> dict[str, Any]:
-        found = {}
+        values = {}
         for data in _children(element, "data"):
             name, kind = keys.get(data.get("key", ""), (data.get("key", ""), "string"))
-            found[name] = _value(data.text, name, kind)
-        return found
+            values[name] = _value(data.text, name, kind)
+        return values
 
     for element in _children(root, "graph"):
         graph: nx.Graph[Any] = nx.DiGraph() if element.get("edgedefault") == "directed" else nx.Graph()
@@ -75,7 +75,7 @@ def _graph(root: Element) -> nx.Graph[Any]:
             ends = edge.get("source"), edge.get("target")
             for end in ends:
                 if end not in graph:
-                    raise SkeletonError(f"the edge {ends[0]} to {ends[1]} names node {end}, which is not there")
+                    raise SkeletonError(f"the edge {ends[0]} to {ends[1]} refers to node {end}, which does not exist")
             graph.add_edge(*ends)
             graph.edges[ends].update(defaults["edge"] | attributes(edge))
         return graph
@@ -88,22 +88,30 @@ def _children(element: Element, name: str) -> Iterator[Element]:
 
 def _value(text: str | None, name: str, kind: str) -> Any:
     try:
-        return READ_AS[kind](text or "")
+        return PARSERS[kind](text or "")
     except KeyError:
-        raise SkeletonError(f"the type {kind!r} of {name} is not one of GraphML's") from None
+        raise SkeletonError(f"the type {kind!r} of {name} is not a GraphML type") from None
     except ValueError:
-        raise SkeletonError(f"{name} is {shown(text or '')}, not a value of type {kind}") from None
+        raise SkeletonError(f"{name} is {short_repr(text or '')}, not a value of type {kind}") from None
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write GraphML that NetworkX, Gephi, yEd and Cytoscape open."""
-    graph = graph_of_skeleton(skeleton)
+    """Write GraphML for NetworkX, Gephi, yEd and Cytoscape. Metadata and plant records are not stored.
+
+    Args:
+        skeleton: Any skeleton.
+        path: The file to write. An existing file is replaced.
+
+    Raises:
+        FormatError: If XML cannot represent the image name or the file cannot be written.
+    """
+    graph = graph_from_skeleton(skeleton)
     keys: dict[tuple[str, str], str] = {}  # the element that declares each key
 
     def data(of: str, values: Mapping[str, Any]) -> str:
         for name, value in values.items():
             if (of, name) not in keys:
-                kind = WRITTEN_AS[type(value)]
+                kind = TYPE_NAMES[type(value)]
                 keys[of, name] = f'<key id="{of}_{name}" for="{of}" attr.name="{name}" attr.type="{kind}"/>'
         texts = ((name, "true" if value is True else content(str(value))) for name, value in values.items())
         return "".join(f'<data key="{of}_{name}">{text}</data>' for name, text in texts)
@@ -121,11 +129,20 @@ def write(skeleton: Skeleton, path: Path) -> None:
     write_text(path, head + body + "\n")
 
 
-def skeleton_of_graph(graph: nx.Graph[Any]) -> Skeleton:
-    """A skeleton from a graph that came out of a file.
+def skeleton_from_graph(graph: nx.Graph[Any]) -> Skeleton:
+    """Return the skeleton of a graph that was read from a file.
 
-    Edges that differ in nothing but a key are one. Arrows that all lead away from roots, or all towards
-    them, tell where the roots are; other arrows are plain edges.
+    Parallel edges are merged. If all edges are directed away from roots, or all towards them, the directions
+    determine the roots. Otherwise directions are ignored.
+
+    Args:
+        graph: Any NetworkX graph. Its nodes must have `x` and `y`, or `pos`.
+
+    Returns:
+        The skeleton.
+
+    Raises:
+        SkeletonError: If an attribute has a value of the wrong type.
     """
     import networkx as nx
 
@@ -140,15 +157,15 @@ def skeleton_of_graph(graph: nx.Graph[Any]) -> Skeleton:
     elif graph.is_multigraph():
         graph = nx.Graph(graph)
     if not isinstance(graph.graph.get("image_name", ""), str):
-        raise SkeletonError(f"image_name is {shown(graph.graph['image_name'])}, not a text")
+        raise SkeletonError(f"image_name is {short_repr(graph.graph['image_name'])}, not a string")
     try:
         return Skeleton.from_networkx(graph)
     except TypeError as error:
-        raise SkeletonError(f"an attribute has a value of the wrong kind ({error})") from None
+        raise SkeletonError(f"an attribute has a value of the wrong type ({error})") from None
 
 
-def graph_of_skeleton(skeleton: Skeleton) -> nx.Graph[int]:
-    """The NetworkX graph of a skeleton, without the radii that are not known: not every format has NaN."""
+def graph_from_skeleton(skeleton: Skeleton) -> nx.Graph[int]:
+    """Return the NetworkX graph of a skeleton, without unknown radii because not every format supports NaN."""
     graph = skeleton.to_networkx()
     for _, data in graph.nodes(data=True):
         if math.isnan(data.get("radius", 0.0)):

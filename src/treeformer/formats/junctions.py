@@ -1,19 +1,20 @@
-"""Axes that a file gives as separate lines, joined into one graph that is a forest by construction.
+"""Join axes that a file stores as separate lines into one graph, a forest by construction.
 
-Files such as RSML and branch-trees list each axis as a line of points of its own, and a lateral's
-first point often lies a little off its parent's line. The rules by which the lines become one graph:
+Files such as RSML and branch-trees store each axis as a separate polyline. The first point of a lateral often
+lies slightly off its parent's line. The lines become one graph by these rules:
 
-1. Consecutive points of an axis are joined by an edge. Points are never merged within an axis, even
-   where a line stands still or comes back to a place it has been to.
-2. A lateral whose first point is exactly a point of its parent shares that node (the first such).
-3. Axes of order 0 of the same plant whose first points are exactly equal share that node.
-4. Any other lateral is joined to the nearest place on its parent's line by an edge of the lateral's
-   own. Where that place is within a segment, a junction node splits it and both halves stay on the
-   parent's axis; where a lateral's first point lies there, but for rounding, it is itself the junction.
-5. A lateral whose parent has no points is joined to the nearest ancestor that has some; where there
-   is none, it begins a connected piece.
+1. Consecutive points of an axis are joined by an edge. Points of one axis are never merged, even if they
+   coincide.
+2. A lateral whose first point equals a point of its parent shares that node (the first such point).
+3. Axes of order 0 of the same plant whose first points are equal share that node.
+4. Any other lateral is joined to the nearest point on its parent's line by an edge that belongs to the lateral.
+   If that point lies within a segment, a junction node splits the segment and both halves stay on the parent's
+   axis. If the first point of a lateral coincides with it up to rounding, that point is the junction.
+5. A lateral whose parent has no points is joined to the nearest ancestor that has points. If there is none, it
+   begins a new component.
 
-So each axis hangs on at most one node of the others, and no loop, double edge or cycle can arise.
+Each axis is therefore attached to the others at one node at most, so that no self-loop, duplicate edge or cycle
+can arise.
 """
 
 from __future__ import annotations
@@ -26,35 +27,47 @@ import numpy as np
 from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.errors import SkeletonError
 
-# The foot of a perpendicular is known to so many parts of the largest coordinate.
+# Relative rounding error of the foot of a perpendicular, as a fraction of the largest coordinate.
 ROUNDING = 1e-12
 
-# Distances are computed for so many pairs of lateral and segment at once: they stay in the processor's cache.
-PAIRS_AT_ONCE = 1 << 15
+# Distances are computed for this many pairs of lateral and segment at once, so that they fit into the CPU cache.
+MAX_PAIRS = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedAxes:
-    """What `Skeleton` needs: N nodes (the points of the lines in order, then junctions) and E edges, base to tip.
+    """The graph of joined axes, as arguments for `Skeleton`.
 
-    `axis_nodes` holds, for each line, the node of each of its points, in order; junctions are in none of them.
-    `roots` has one node a connected piece; `plant` the plant of each node.
+    Attributes:
+        nodes: (N,2) px, the points of the lines in order, followed by the junctions.
+        edges: (E,2), directed from base to tip.
+        edge_axis: (E,) the axis of each edge.
+        axis_nodes: For each line, the nodes of its points in order, without junctions.
+        roots: (C,) one node per component.
+        plant: (N,) the plant of each node.
     """
 
-    nodes: FloatArray  # (N,2)
-    edges: IntArray  # (E,2)
-    edge_axis: IntArray  # (E,)
+    nodes: FloatArray
+    edges: IntArray
+    edge_axis: IntArray
     axis_nodes: list[tuple[int, ...]]
     roots: IntArray
-    plant: IntArray  # (N,)
+    plant: IntArray
 
 
 def join_axes(lines: Sequence[FloatArray], parents: Sequence[int | None], plants: Sequence[int]) -> JoinedAxes:
-    """Join lines into one graph by the rules above.
+    """Join lines into one graph by the rules of this module.
 
-    lines: for each axis its points (P,2), base to tip; P may be 0. parents: for each axis the index of
-    its parent, which stands before it, or None for order 0. plants: for each axis its plant; a lateral
-    is of its parent's plant.
+    Args:
+        lines: For each axis its points (P,2) px, from base to tip. P may be 0.
+        parents: For each axis the index of its parent, which must be smaller, or None for order 0.
+        plants: For each axis its plant. A lateral has the plant of its parent.
+
+    Returns:
+        The nodes, edges, axes and roots of the graph.
+
+    Raises:
+        SkeletonError: If a parent does not precede its lateral.
 
     >>> trunk, branch = np.array([[0.0, 0.0], [0.0, 10.0]]), np.array([[1.0, 4.0], [5.0, 4.0]])
     >>> joined = join_axes([trunk, branch], [None, 0], [0, 0])
@@ -65,135 +78,149 @@ def join_axes(lines: Sequence[FloatArray], parents: Sequence[int | None], plants
     """
     points = np.concatenate([np.zeros((0, 2)), *lines])
     size = np.asarray([len(line) for line in lines], dtype=np.intp)
-    first = np.cumsum(size) - size  # where each line begins among all points
+    first = np.cumsum(size) - size  # index of the first point of each line among all points
     axis_of_point = np.repeat(np.arange(len(lines)), size)
-    mother = _ancestors_with_points(parents, size)
+    ancestor = _ancestors_with_points(parents, size)
 
-    same_as, detached = _shared_first_points(lines, first, mother, plants)
+    same_as, detached = _shared_first_points(lines, first, ancestor, plants)
     base = first[detached]
-    segment, along, place, at_point = _nearest_places(lines, first, mother, detached)
+    segment, along, foot, at_point = _feet_on_parents(lines, first, ancestor, detached)
 
-    # Laterals that meet their parent in one place within one segment meet in one junction, sorted along the lines.
+    # Laterals that meet their parent at the same point of a segment share a junction. Junctions are sorted along
+    # the lines.
     within = np.flatnonzero(at_point < 0)
     within = within[np.lexsort((along[within], segment[within]))]
     begins_junction = np.ones(len(within), dtype=bool)
-    begins_junction[1:] = (np.diff(segment[within]) != 0) | (np.diff(place[within], axis=0) != 0).any(axis=1)
-    junction = np.cumsum(begins_junction) - 1  # of each row of `within`
-    junctions = within[begins_junction]  # one row of the laterals a junction: its segment, its place
+    begins_junction[1:] = (np.diff(segment[within]) != 0) | (np.diff(foot[within], axis=0) != 0).any(axis=1)
+    junction = np.cumsum(begins_junction) - 1  # the junction of each row of `within`
+    junctions = within[begins_junction]  # one row per junction, which gives its segment and point
 
-    # A first point that lies on the line takes the junction's place; the lowest where there are several.
-    off_line = np.abs(points[base[within]] - place[within]).max(axis=1, initial=0.0)
+    # A first point that lies on the line becomes the junction, the lowest index if there are several.
+    off_line = np.abs(points[base[within]] - foot[within]).max(axis=1, initial=0.0)
     on_line = off_line <= ROUNDING * np.abs(points).max(initial=0.0)
-    is_point = np.full(len(junctions), len(points))
-    np.minimum.at(is_point, junction[on_line], base[within[on_line]])
-    same_as[base[within[on_line]]] = is_point[junction[on_line]]
+    junction_point = np.full(len(junctions), len(points))  # len(points): no first point lies there
+    np.minimum.at(junction_point, junction[on_line], base[within[on_line]])
+    same_as[base[within[on_line]]] = junction_point[junction[on_line]]
 
     while not np.array_equal(same_as, same_as[same_as]):
         same_as = same_as[same_as]
-    own = same_as == np.arange(len(points))
-    number = (np.cumsum(own) - 1)[same_as]  # the node of each point
-    is_new = is_point == len(points)
-    junction_node = np.count_nonzero(own) - 1 + np.cumsum(is_new)
-    junction_node[~is_new] = number[is_point[~is_new]]
+    is_node = same_as == np.arange(len(points))
+    node_of_point = (np.cumsum(is_node) - 1)[same_as]
+    is_new = junction_point == len(points)
+    junction_node = np.count_nonzero(is_node) - 1 + np.cumsum(is_new)
+    junction_node[~is_new] = node_of_point[junction_point[~is_new]]
 
-    hook = np.full(len(base), -1, dtype=np.intp)  # the node that each detached lateral is joined to
-    hook[at_point >= 0] = number[at_point[at_point >= 0]]
-    hook[within] = junction_node[junction]
-    apart = hook != number[base]
+    attachment = np.full(len(base), -1, dtype=np.intp)  # the node to which each detached lateral is joined
+    attachment[at_point >= 0] = node_of_point[at_point[at_point >= 0]]
+    attachment[within] = junction_node[junction]
+    is_separate = attachment != node_of_point[base]
 
-    # Edges as starts in order along all lines: the base's own, then each segment's start and its junctions.
+    # Sort edges along all lines: the edge to the base first, then for each segment its start and its junctions.
     starts = np.flatnonzero(axis_of_point[:-1] == axis_of_point[1:])
-    key = np.concatenate([2 * base[apart] - 1, 2 * starts, 2 * segment[junctions]])
-    begin = np.concatenate([hook[apart], number[starts], junction_node])
-    end = np.concatenate([number[base[apart]], number[starts + 1], number[segment[junctions] + 1]])
-    axis = np.concatenate([axis_of_point[base[apart]], axis_of_point[starts], axis_of_point[segment[junctions]]])
+    key = np.concatenate([2 * base[is_separate] - 1, 2 * starts, 2 * segment[junctions]])
+    begin = np.concatenate([attachment[is_separate], node_of_point[starts], junction_node])
+    end = np.concatenate(
+        [node_of_point[base[is_separate]], node_of_point[starts + 1], node_of_point[segment[junctions] + 1]]
+    )
+    axis = np.concatenate([axis_of_point[base[is_separate]], axis_of_point[starts], axis_of_point[segment[junctions]]])
     order = np.lexsort((np.concatenate([np.full(len(key) - len(junctions), -1.0), along[junctions]]), key))
     begin, end, key = begin[order], end[order], key[order]
-    split = np.flatnonzero(np.diff(key) == 0)  # edges that the next one continues within the same segment
+    split = np.flatnonzero(np.diff(key) == 0)  # edges that end at a junction of the same segment
     end[split] = begin[split + 1]
 
     plant_of_axis = np.asarray(plants, dtype=np.intp)
     new = junctions[is_new]
     return JoinedAxes(
-        nodes=np.concatenate([points[own], place[new]]),
+        nodes=np.concatenate([points[is_node], foot[new]]),
         edges=np.stack([begin, end], axis=1),
         edge_axis=axis[order],
-        axis_nodes=[tuple(part.tolist()) for part in np.split(number, first[1:])] if lines else [],
-        roots=np.unique(number[[first[k] for k in range(len(lines)) if mother[k] is None and size[k]]].astype(np.intp)),
-        plant=plant_of_axis[axis_of_point[np.concatenate([np.flatnonzero(own), segment[new]])]],
+        axis_nodes=[tuple(nodes.tolist()) for nodes in np.split(node_of_point, first[1:])] if lines else [],
+        roots=np.unique(
+            node_of_point[[first[k] for k in range(len(lines)) if ancestor[k] is None and size[k]]].astype(np.intp)
+        ),
+        plant=plant_of_axis[axis_of_point[np.concatenate([np.flatnonzero(is_node), segment[new]])]],
     )
 
 
 def _ancestors_with_points(parents: Sequence[int | None], size: IntArray) -> list[int | None]:
-    """For each axis the nearest ancestor that has points, None where there is none."""
-    found: list[int | None] = []
+    """Return the nearest ancestor of each axis that has points, None if there is none."""
+    ancestors: list[int | None] = []
     for axis, parent in enumerate(parents):
         if parent is not None and not 0 <= parent < axis:
-            raise SkeletonError(f"axis {axis} has parent {parent}, which does not stand before it")
-        found.append(parent if parent is None or size[parent] else found[parent])
-    return found
+            raise SkeletonError(f"axis {axis} has parent {parent}, which does not precede it")
+        ancestors.append(parent if parent is None or size[parent] else ancestors[parent])
+    return ancestors
 
 
 def _shared_first_points(
-    lines: Sequence[FloatArray], first: IntArray, mother: Sequence[int | None], plants: Sequence[int]
+    lines: Sequence[FloatArray], first: IntArray, ancestor: Sequence[int | None], plants: Sequence[int]
 ) -> tuple[IntArray, list[int]]:
-    """Rules 2 and 3: (P,) for each point the earlier one whose node it shares, else itself; the laterals left over."""
+    """Apply rules 2 and 3.
+
+    Returns:
+        (P,) for each point the earlier point whose node it shares, or itself, and the laterals not yet joined.
+    """
     same_as = np.arange(sum(len(line) for line in lines))
-    point_at: dict[int, dict[tuple[float, float], int]] = {}  # for each axis with laterals, its points by place
-    for above in {parent for parent in mother if parent is not None}:
-        places = [(x, y) for x, y in lines[above].tolist()]
-        numbers = range(int(first[above]), int(first[above]) + len(places))
-        # In reverse, so that of several points in one place the first one stays.
-        point_at[above] = dict(zip(reversed(places), reversed(numbers), strict=True))
+    point_at: dict[int, dict[tuple[float, float], int]] = {}  # point indices by coordinates, per axis with laterals
+    for parent_axis in {parent for parent in ancestor if parent is not None}:
+        coordinates = [(x, y) for x, y in lines[parent_axis].tolist()]
+        indices = range(int(first[parent_axis]), int(first[parent_axis]) + len(coordinates))
+        # In reverse order, so that the first of several equal points is kept.
+        point_at[parent_axis] = dict(zip(reversed(coordinates), reversed(indices), strict=True))
     seed_at: dict[tuple[int, float, float], int] = {}
     detached = []
-    for axis, (line, parent) in enumerate(zip(lines, mother, strict=True)):
+    for axis, (line, parent) in enumerate(zip(lines, ancestor, strict=True)):
         if not len(line):
             continue
         x, y = line[0].tolist()
-        here = int(first[axis])
+        base = int(first[axis])
         if parent is None:
-            same_as[here] = seed_at.setdefault((plants[axis], x, y), here)
+            same_as[base] = seed_at.setdefault((plants[axis], x, y), base)
         elif (x, y) in point_at[parent]:
-            same_as[here] = point_at[parent][x, y]
+            same_as[base] = point_at[parent][x, y]
         else:
             detached.append(axis)
     return same_as, detached
 
 
-def _nearest_places(
-    lines: Sequence[FloatArray], first: IntArray, mother: Sequence[int | None], laterals: Sequence[int]
+def _feet_on_parents(
+    lines: Sequence[FloatArray], first: IntArray, ancestor: Sequence[int | None], laterals: Sequence[int]
 ) -> tuple[IntArray, FloatArray, FloatArray, IntArray]:
-    """Where each of D laterals meets its parent's line, the earliest place where several are equally near.
+    """Find where each of D laterals meets its parent's line, at the first of several equally near points.
 
-    Returns the point that begins the segment (D,), how far along it from 0 to 1 (D,), the place (D,2), and
-    the point that stands there (D,), -1 within a segment.
+    Returns:
+        The index of the point that begins the segment (D,), the fraction along the segment (D,), the coordinates
+        of the meeting point (D,2) px, and the index of the line point at that position (D,), -1 within a segment.
     """
     segment = np.zeros(len(laterals), dtype=np.intp)
     along = np.zeros(len(laterals))
-    place = np.zeros((len(laterals), 2))
+    foot = np.zeros((len(laterals), 2))
     at_point = np.full(len(laterals), -1, dtype=np.intp)
-    of_parent: dict[int, list[int]] = {}
+    rows_of_parent: dict[int, list[int]] = {}
     for row, axis in enumerate(laterals):
-        parent = mother[axis]
+        parent = ancestor[axis]
         assert parent is not None
-        of_parent.setdefault(parent, []).append(row)
-    for parent, rows in of_parent.items():
+        rows_of_parent.setdefault(parent, []).append(row)
+    for parent, rows in rows_of_parent.items():
         line = lines[parent]
-        component_root = np.stack([lines[laterals[row]][0] for row in rows])
-        index, t, on_line = _nearest_on_line(line, component_root)
-        segment[rows], along[rows], place[rows] = first[parent] + index, t, on_line
+        bases = np.stack([lines[laterals[row]][0] for row in rows])
+        index, t, on_line = _nearest_on_line(line, bases)
+        segment[rows], along[rows], foot[rows] = first[parent] + index, t, on_line
         after = np.minimum(index + 1, len(line) - 1)
         begins, ends = (on_line == line[index]).all(axis=1), (on_line == line[after]).all(axis=1)
         at_point[rows] = np.where(begins, first[parent] + index, np.where(ends, first[parent] + after, -1))
-    return segment, along, place, at_point
+    return segment, along, foot, at_point
 
 
 def _nearest_on_line(line: FloatArray, queries: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """The place on a line (P,2), P ≥ 1, nearest to each of Q points: segment (Q,), share of it (Q,), place (Q,2)."""
+    """Find the point on a line (P,2), P ≥ 1, that is nearest to each of Q points.
+
+    Returns:
+        The segment (Q,), the fraction along it (Q,) and the coordinates (Q,2).
+    """
     if len(line) == 1:
         return np.zeros(len(queries), dtype=np.intp), np.zeros(len(queries)), np.repeat(line, len(queries), axis=0)
-    # A power of two is divided out, which is exact, so that squares neither overflow nor vanish.
+    # Dividing by a power of two is exact and prevents overflow and underflow of squares.
     exponent = int(np.frexp(max(np.abs(line).max(), np.abs(queries).max()))[1])
     line, queries = np.ldexp(line, -exponent), np.ldexp(queries, -exponent)
     start, step = line[:-1], np.diff(line, axis=0)
@@ -201,7 +228,7 @@ def _nearest_on_line(line: FloatArray, queries: FloatArray) -> tuple[IntArray, F
     unit = step / np.where(square > 0, square, 1.0)[:, None]
     index = np.zeros(len(queries), dtype=np.intp)
     along = np.zeros(len(queries))
-    rows_at_once = max(1, PAIRS_AT_ONCE // len(start))
+    rows_at_once = max(1, MAX_PAIRS // len(start))
     for low in range(0, len(queries), rows_at_once):
         rows = slice(low, low + rows_at_once)
         x = queries[rows, 0, None] - start[:, 0]
@@ -210,5 +237,5 @@ def _nearest_on_line(line: FloatArray, queries: FloatArray) -> tuple[IntArray, F
         best = np.argmin((x - t * step[:, 0]) ** 2 + (y - t * step[:, 1]) ** 2, axis=1)
         index[rows] = best
         along[rows] = t[np.arange(len(best)), best]
-    place = np.where(along[:, None] == 1, line[index + 1], start[index] + along[:, None] * step[index])
-    return index, along, np.ldexp(place, exponent)
+    foot = np.where(along[:, None] == 1, line[index + 1], start[index] + along[:, None] * step[index])
+    return index, along, np.ldexp(foot, exponent)

@@ -1,8 +1,8 @@
-"""LabelMe: a `linestrip` an axis, `group_id` = plant.
+"""LabelMe: one `linestrip` per axis. `group_id` is the plant.
 
-Lines of one plant are joined where an end of one lies exactly on a point of another, unless they hang
-together already: a plant is a tree, and roots that cross in a point are two. A `point` labeled
-"root" marks the node where a plant begins, one labeled "node" a node without edges.
+A line is joined to another line of the same plant if one of its ends lies exactly on a point of the other, unless
+they are already connected: a plant is a tree, and roots that cross at a point stay separate. A `point` labeled
+"root" marks the root of a plant. A `point` labeled "node" is a node without edges.
 """
 
 from __future__ import annotations
@@ -11,44 +11,45 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from treeformer._util.text import short_repr
 from treeformer.errors import FormatError, SkeletonError
 from treeformer.formats import checks
 from treeformer.formats._io import json_text, read_json, reading, write_text
-from treeformer.formats.lines import Group, Place, join_at_ends, lines_of
+from treeformer.formats.lines import Group, Point, join_at_ends, skeleton_lines
 from treeformer.skeleton import Plant, Skeleton
 
-# The version of the LabelMe file format that is written; all of LabelMe 4 and 5 open it.
+# The version of the LabelMe file format that is written. LabelMe 4 and 5 can open it.
 LABELME_VERSION = "5.0.1"
 
 
 def matches(document: Mapping[str, Any]) -> bool:
-    """Whether a JSON object has LabelMe's list of shapes."""
+    """Return True if a JSON object has the list `shapes`."""
     return isinstance(document.get("shapes"), list)
 
 
 def read(path: Path) -> Skeleton:
-    """Read a LabelMe file; shapes that are no lines are left out and counted in the metadata."""
+    """Read a LabelMe file. Shapes that are not lines are counted in the metadata and ignored."""
     with reading(path):
         return next(skeletons(read_json(path)))
 
 
 def skeletons(document: Mapping[str, Any]) -> Iterator[Skeleton]:
-    """The one skeleton of a LabelMe object."""
-    lines: list[tuple[list[Place], Group]] = []
-    marks: list[tuple[Place, Group, bool]] = []  # points that are roots, or nodes without edges
+    """Yield the single skeleton of a LabelMe object."""
+    lines: list[tuple[list[Point], Group]] = []
+    marks: list[tuple[Point, Group, bool]] = []  # roots (True) and nodes without edges (False)
     ignored = 0
-    for at, entry in enumerate(checks.items(document.get("shapes"), "shapes")):
-        shape = checks.record(entry, f"shapes[{at}]")
+    for index, entry in enumerate(checks.items(document.get("shapes"), "shapes")):
+        shape = checks.record(entry, f"shapes[{index}]")
         kind, label, group = shape.get("shape_type"), shape.get("label"), shape.get("group_id")
         is_mark = kind == "point" and label in ("root", "node")
         if kind not in ("linestrip", "line") and not is_mark:
             ignored += 1
             continue
         if not isinstance(group, int | str | None):
-            raise SkeletonError(f"shapes[{at}].group_id is {checks.shown(group)}, not a number")
+            raise SkeletonError(f"shapes[{index}].group_id is {short_repr(group)}, not a number")
         points = [
-            (checks.number(x, f"shapes[{at}].points[{k}]"), checks.number(y, f"shapes[{at}].points[{k}]"))
-            for k, (x, y) in enumerate(checks.pairs(shape.get("points"), f"shapes[{at}].points"))
+            (checks.number(x, f"shapes[{index}].points[{k}]"), checks.number(y, f"shapes[{index}].points[{k}]"))
+            for k, (x, y) in enumerate(checks.pairs(shape.get("points"), f"shapes[{index}].points"))
         ]
         if is_mark:
             marks += [(point, group, label == "root") for point in points]
@@ -58,17 +59,17 @@ def skeletons(document: Mapping[str, Any]) -> Iterator[Skeleton]:
         raise SkeletonError(f"has no linestrip and no line, only {ignored} other shapes")
     nodes, groups, edges, node_at = join_at_ends(lines)
     roots = []
-    for place, group, is_root in marks:
-        if (group, place) not in node_at:
-            node_at[group, place] = len(nodes)
-            nodes.append(place)
+    for point, group, is_root in marks:
+        if (group, point) not in node_at:
+            node_at[group, point] = len(nodes)
+            nodes.append(point)
             groups.append(group)
         if is_root:
-            roots.append(node_at[group, place])
+            roots.append(node_at[group, point])
     optional: dict[str, Any] = {}
     width, height = document.get("imageWidth"), document.get("imageHeight")
     if width is not None and height is not None:
-        optional["image_size"] = (checks.whole(width, "imageWidth"), checks.whole(height, "imageHeight"))
+        optional["image_size"] = (checks.integer(width, "imageWidth"), checks.integer(height, "imageHeight"))
     if document.get("imagePath"):
         optional["image_name"] = checks.text(document["imagePath"], "imagePath")
     skeleton = Skeleton(
@@ -82,26 +83,36 @@ def skeletons(document: Mapping[str, Any]) -> Iterator[Skeleton]:
 
 
 def _with_plants(skeleton: Skeleton, groups: list[Any]) -> Skeleton:
-    """One plant a group; lines without one are a plant for each connected piece. Without any, nothing is stated."""
+    """Assign one plant per group, and one per component without a group. Without groups, plants stay unset."""
     if all(group is None for group in groups):
         return skeleton
     named = sorted({group for group in groups if group is not None}, key=lambda group: (isinstance(group, str), group))
     number: dict[Any, int] = {group: plant for plant, group in enumerate(named)}
     plant = []
     for group, component in zip(groups, skeleton.component.tolist(), strict=True):
-        key = ("piece", component) if group is None else group
+        key = ("component", component) if group is None else group
         plant.append(number.setdefault(key, len(number)))
-    # A group that is its plant's own number, as we write it, says nothing more.
+    # Groups 0, 1, 2, … are plant numbers, as `write` stores them, and need no records.
     records = [Plant(id=str(group)) for group in named] if named != list(range(len(named))) else []
     return skeleton.replace(plant=plant, plant_records=records)
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write a LabelMe file. Radii, scores and metadata are not held; nodes in one place become one."""
+    """Write a LabelMe file. Radii, scores and metadata are not stored; coinciding nodes are merged on reading.
+
+    Args:
+        skeleton: The skeleton. No edge may join two plants.
+        path: The file to write. An existing file is replaced.
+
+    Raises:
+        FormatError: If an edge joins two plants or the file cannot be written.
+    """
     plant = skeleton.plant_of_node
-    across = plant[skeleton.edges[:, 0]] != plant[skeleton.edges[:, 1]]
-    if across.any():
-        raise FormatError(f"{path.name}: edge {int(across.argmax())} joins two plants, which LabelMe cannot hold")
+    joins_plants = plant[skeleton.edges[:, 0]] != plant[skeleton.edges[:, 1]]
+    if joins_plants.any():
+        raise FormatError(
+            f"{path.name}: edge {int(joins_plants.argmax())} joins two plants, which LabelMe cannot represent"
+        )
     points = skeleton.nodes.tolist()
     shapes = []
 
@@ -116,11 +127,11 @@ def write(skeleton: Skeleton, path: Path) -> None:
             }
         )
 
-    for line in lines_of(skeleton):
+    for line in skeleton_lines(skeleton):
         label = skeleton.axes[line.axis].label if line.axis >= 0 else ""
         add("linestrip", label or "axis", line.nodes)
-    lone = (skeleton.degree == 0).nonzero()[0].tolist()
-    for node in lone:
+    isolated = (skeleton.degree == 0).nonzero()[0].tolist()
+    for node in isolated:
         add("point", "node", [node])
     for node in skeleton.roots.tolist():
         add("point", "root", [node])

@@ -1,7 +1,7 @@
-"""The project's own JSON: everything a Skeleton has, exactly; the schema is `skeleton.schema.json` beside this file.
+"""The native JSON format. It stores every field of a Skeleton exactly. The schema is `skeleton.schema.json`.
 
-Keys that this version does not know are ignored: a later change may add some, and an older program
-should still read the rest. Free data has a place of its own, `metadata`, which is kept.
+Unknown keys are ignored, so that older versions can read files of newer versions. Free-form data belongs into
+`metadata`, which is preserved.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from treeformer._util.text import short_repr
 from treeformer.errors import SkeletonError
 from treeformer.formats import checks
 from treeformer.formats._io import json_text, read_json, reading, write_text
@@ -19,28 +20,28 @@ from treeformer.skeleton import Axis, AxisFunction, Plant, Skeleton
 FORMAT = "treeformer-skeleton"
 VERSION = 1
 
-# So many points, edges or numbers stand in one row of the file.
-IN_A_ROW = 10
+# The number of points, edges or numbers per line of the file.
+ITEMS_PER_ROW = 10
 
 
 def matches(document: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is of this format."""
+    """Return True if a JSON object has this format."""
     return document.get("format") == FORMAT
 
 
 def read(path: Path) -> Skeleton:
-    """Read a skeleton; an error names the place in the file."""
+    """Read a skeleton. Error messages identify the key, as in `nodes[3]`."""
     with reading(path):
         return next(skeletons(read_json(path)))
 
 
 def skeletons(document: Mapping[str, Any]) -> Iterator[Skeleton]:
-    """The one skeleton that a JSON object of this format holds."""
+    """Yield the single skeleton of a JSON object of this format."""
     if document.get("format") != FORMAT:
-        raise SkeletonError(f"format is {checks.shown(document.get('format'))}, not {FORMAT!r}")
+        raise SkeletonError(f"format is {short_repr(document.get('format'))}, not {FORMAT!r}")
     if type(document.get("version")) is not int or document["version"] != VERSION:
         raise SkeletonError(
-            f"version is {checks.shown(document.get('version'))}: this program reads version {VERSION} of {FORMAT}"
+            f"version is {short_repr(document.get('version'))}: this program reads version {VERSION} of {FORMAT}"
         )
     for key in ("nodes", "edges"):
         if key not in document:
@@ -53,20 +54,20 @@ def skeletons(document: Mapping[str, Any]) -> Iterator[Skeleton]:
             optional[key] = checks.numbers(document[key], key, or_null=key == "radius")
     for key in ("plant", "edge_axis"):
         if key in document:
-            optional[key] = checks.wholes(document[key], key)
+            optional[key] = checks.integers(document[key], key)
     if "image_size" in document:
-        optional["image_size"] = tuple(checks.wholes(document["image_size"], "image_size"))
+        optional["image_size"] = tuple(checks.integers(document["image_size"], "image_size"))
     if "image_name" in document:
         optional["image_name"] = checks.text(document["image_name"], "image_name")
     if "axes" in document:
         axes = checks.items(document["axes"], "axes")
-        optional["axes"] = [_axis(axis, f"axes[{at}]") for at, axis in enumerate(axes)]
+        optional["axes"] = [_axis(axis, f"axes[{index}]") for index, axis in enumerate(axes)]
     plants = checks.items(document.get("plants", []), "plants")
     yield Skeleton(
-        [checks.numbers(point, f"nodes[{at}]") for at, point in enumerate(nodes)],
-        [checks.wholes(pair, f"edges[{at}]") for at, pair in enumerate(edges)],
-        root=checks.wholes(document.get("roots", []), "roots"),
-        plant_records=[_plant(plant, f"plants[{at}]") for at, plant in enumerate(plants)],
+        [checks.numbers(point, f"nodes[{index}]") for index, point in enumerate(nodes)],
+        [checks.integers(pair, f"edges[{index}]") for index, pair in enumerate(edges)],
+        root=checks.integers(document.get("roots", []), "roots"),
+        plant_records=[_plant(plant, f"plants[{index}]") for index, plant in enumerate(plants)],
         metadata=checks.record(document.get("metadata", {}), "metadata"),
         **optional,
     )
@@ -78,11 +79,11 @@ def _axis(value: Any, place: str) -> Axis:
         raise SkeletonError(f"{place} has no nodes")
     functions = checks.items(row.get("functions", []), f"{place}.functions")
     return Axis(
-        nodes=tuple(checks.wholes(row["nodes"], f"{place}.nodes")),
-        parent=None if row.get("parent") is None else checks.whole(row["parent"], f"{place}.parent"),
-        plant=checks.whole(row.get("plant", 0), f"{place}.plant"),
+        nodes=tuple(checks.integers(row["nodes"], f"{place}.nodes")),
+        parent=None if row.get("parent") is None else checks.integer(row["parent"], f"{place}.parent"),
+        plant=checks.integer(row.get("plant", 0), f"{place}.plant"),
         accession=checks.text(row.get("accession", ""), f"{place}.accession"),
-        functions=tuple(_function(entry, f"{place}.functions[{at}]") for at, entry in enumerate(functions)),
+        functions=tuple(_function(entry, f"{place}.functions[{index}]") for index, entry in enumerate(functions)),
         **_labels(row, place),
     )
 
@@ -92,7 +93,7 @@ def _plant(value: Any, place: str) -> Plant:
 
 
 def _labels(row: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """What axes and plants have in common."""
+    """Read the fields that axes and plants have in common."""
     properties = checks.record(row.get("properties", {}), f"{place}.properties")
     return {
         "id": checks.text(row.get("id", ""), f"{place}.id"),
@@ -115,16 +116,24 @@ def _function(value: Any, place: str) -> AxisFunction:
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write a skeleton, rows of numbers that a person can read, floats exact."""
+    """Write a skeleton. Numbers are arranged in readable rows; floats are exact.
+
+    Args:
+        skeleton: Any skeleton.
+        path: The file to write. An existing file is replaced.
+
+    Raises:
+        FormatError: If the metadata cannot be stored as JSON or the file cannot be written.
+    """
     fields: dict[str, str] = {}
 
     def add(key: str, value: Any, *, if_given: bool = True) -> None:
         if if_given:
             fields[key] = json_text(value, path)
 
-    def add_rows(key: str, entries: list[Any] | None, in_a_row: int = IN_A_ROW) -> None:
+    def add_rows(key: str, entries: list[Any] | None, per_row: int = ITEMS_PER_ROW) -> None:
         if entries is not None:
-            rows = (entries[at : at + in_a_row] for at in range(0, len(entries), in_a_row))
+            rows = (entries[start : start + per_row] for start in range(0, len(entries), per_row))
             fields[key] = "[\n" + ",\n".join(json_text(row, path)[1:-1] for row in rows) + "\n]" if entries else "[]"
 
     add("format", FORMAT)
@@ -146,8 +155,8 @@ def write(skeleton: Skeleton, path: Path) -> None:
     write_text(path, "{\n" + ",\n".join(f'"{key}": {value}' for key, value in fields.items()) + "\n}\n")
 
 
-def _labels_row(labelled: Axis | Plant) -> dict[str, Any]:
-    row = {key: getattr(labelled, key) for key in ("id", "label", "properties", "metadata")}
+def _labels_row(entity: Axis | Plant) -> dict[str, Any]:
+    row = {key: getattr(entity, key) for key in ("id", "label", "properties", "metadata")}
     return {key: value for key, value in row.items() if value}
 
 

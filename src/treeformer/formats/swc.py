@@ -1,8 +1,8 @@
-"""SWC: a row a node, `index type x y z radius parent`, parents before children, parent -1 at roots; pixels.
+"""SWC: one row per node, `index type x y z radius parent`, in pixels.
 
-What SWC has and a Skeleton has not (comments, the type and z of each node) is kept in
-`metadata["swc"]` and written back as long as the nodes are the same. Indices are renumbered from 1.
-A radius below 0 means that it is not known, on reading and on writing.
+Parents precede their children; the parent of a root is -1. Comments and the type and z of each node have no
+counterpart in a Skeleton. They are kept in `metadata["swc"]` and written back as long as the nodes are
+unchanged. Indices are renumbered from 1. A radius below 0 means unknown.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from typing import Any
 import numpy as np
 
 from treeformer._util.arrays import FloatArray
+from treeformer._util.text import short_repr
 from treeformer.errors import FormatError
 from treeformer.formats._io import numbered_lines, reading, write_text
-from treeformer.formats.checks import own_ancestor, shown
+from treeformer.formats.checks import find_cycle
 from treeformer.skeleton import Skeleton
 
 HEADER = " index type x y z radius parent"
 COLUMNS = HEADER.split()
-WHOLE = ("index", "type", "parent")
+INTEGER_COLUMNS = ("index", "type", "parent")
 UNKNOWN_RADIUS = -1.0
 
 
 def looks_like(head: bytes) -> bool:
-    """Whether the first line that is no comment has seven or more numbers."""
+    """Return True if the first line that is not a comment has at least seven numbers."""
     for line in head.split(b"\n"):
         if line.strip() and not line.lstrip().startswith(b"#"):
             try:
@@ -39,9 +40,9 @@ def looks_like(head: bytes) -> bool:
 
 
 def read(path: Path) -> Skeleton:
-    """Read an SWC file; rows may stand in any order, an error names the line.
+    """Read an SWC file. Rows may be in any order. Error messages identify the line.
 
-    More than seven columns are accepted and those beyond the seventh left out.
+    Columns beyond the seventh are ignored.
     """
     comments: list[str] = []
     values: list[list[float]] = []  # x y z radius
@@ -73,9 +74,9 @@ def read(path: Path) -> Skeleton:
     parents = []
     for number, parent in zip(line_of, parent_index, strict=True):
         if parent >= 0 and parent not in row_of:
-            raise FormatError(f"{path.name}: line {number} names parent {parent}, which is not there")
+            raise FormatError(f"{path.name}: line {number} refers to parent {parent}, which does not exist")
         parents.append(row_of[parent] if parent >= 0 else -1)
-    on_cycle = own_ancestor(parents)
+    on_cycle = find_cycle(parents)
     if on_cycle is not None:
         raise FormatError(f"{path.name}: line {line_of[on_cycle]}: the node is its own ancestor")
 
@@ -91,12 +92,19 @@ def read(path: Path) -> Skeleton:
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write an SWC file, nodes in their own order where each parent stands before its children, else by depth.
+    """Write an SWC file. Scores, axes, plants and the image are not stored.
 
-    Scores, axes, plants and the image are not held by SWC and left out; cycles are an error.
+    Nodes keep their order if each parent precedes its children; otherwise they are sorted by depth.
+
+    Args:
+        skeleton: A forest.
+        path: The file to write. An existing file is replaced.
+
+    Raises:
+        FormatError: If the skeleton has a cycle or the file cannot be written.
     """
     if not skeleton.is_forest:
-        raise FormatError(f"{path.name}: SWC holds trees, and this skeleton has a cycle")
+        raise FormatError(f"{path.name}: SWC can store only forests, but this skeleton has a cycle")
     parents = skeleton.parents
     order = np.arange(len(skeleton))
     if (parents >= order).any():
@@ -117,10 +125,10 @@ def write(skeleton: Skeleton, path: Path) -> None:
 
 
 def _row(text: str) -> tuple[int, int, float, float, float, float, int]:
-    """The seven values of a line; a ValueError says which of them is wrong."""
+    """Return the seven values of a line. Raise ValueError if one of them is invalid."""
     words = text.split(None, len(COLUMNS))
     if len(words) < len(COLUMNS):
-        raise ValueError(f"{len(words)} columns of {len(COLUMNS)}: {shown(text)}")
+        raise ValueError(f"has {len(words)} of {len(COLUMNS)} columns: {short_repr(text)}")
     values = []
     for column, word in zip(COLUMNS, words, strict=False):
         try:
@@ -128,16 +136,16 @@ def _row(text: str) -> tuple[int, int, float, float, float, float, int]:
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or "_" in word:  # Python would read 1_0 as ten
-            raise ValueError(f"{column} is {shown(word)}, not a finite number")
-        if column in WHOLE and (value != math.floor(value) or abs(value) >= 2**53):
-            raise ValueError(f"{column} is {shown(word)}, not a whole number")
+            raise ValueError(f"{column} is {short_repr(word)}, not a finite number")
+        if column in INTEGER_COLUMNS and (value != math.floor(value) or abs(value) >= 2**53):
+            raise ValueError(f"{column} is {short_repr(word)}, not an integer")
         values.append(value)
     index, kind, x, y, z, radius, parent = values
     return int(index), int(kind), x, y, z, radius, int(parent)
 
 
 def _kept(nodes: FloatArray, types: list[int], heights: list[float], comments: list[str]) -> dict[str, Any]:
-    """What only SWC has, as metadata; nothing where it is what the writer writes anyway."""
+    """Return the metadata specific to SWC, without values that equal the defaults of the writer."""
     kept: dict[str, Any] = {}
     if comments != [HEADER]:
         kept["comments"] = comments
@@ -151,7 +159,7 @@ def _kept(nodes: FloatArray, types: list[int], heights: list[float], comments: l
 
 
 def _kept_values(skeleton: Skeleton) -> tuple[list[str], list[int], list[float]]:
-    """The comments, and the type and z of each node; the usual ones where none that fit are kept."""
+    """Return the comments, and the type and z of each node. Missing or invalid metadata gives the defaults."""
     kept = skeleton.metadata.get("swc")
     kept = kept if isinstance(kept, Mapping) else {}
     comments = kept.get("comments", [HEADER])
@@ -170,5 +178,5 @@ def _kept_values(skeleton: Skeleton) -> tuple[list[str], list[int], list[float]]
 
 
 def _digest(nodes: FloatArray) -> str:
-    """A fingerprint of the nodes: values kept beside a skeleton are those of its nodes while this is the same."""
+    """Return a fingerprint of the nodes. It shows whether stored types and z still belong to them."""
     return hashlib.sha256(np.ascontiguousarray(nodes + 0.0, dtype="<f8").tobytes()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""XML in and out; a broken or hostile file gives one line of error, never a bomb, never a file from elsewhere."""
+"""Parse and write XML. Entity declarations and references to other files are rejected."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ from xml.sax.saxutils import escape, quoteattr
 from treeformer.errors import FormatError
 from treeformer.formats._io import reading
 
-# Far beyond any real file; tools built on libxml2 stop at 256 levels by default.
+# Far deeper than any real file. Tools built on libxml2 stop at 256 levels by default.
 MAX_DEPTH = 250
 
-# Expat's codes for a file that ends too soon: no element found, unclosed token, partial character, unclosed CDATA.
-_CUT_SHORT = frozenset({3, 5, 6, 20})
+# Expat's error codes of a truncated file: no element found, unclosed token, partial character, unclosed CDATA.
+_TRUNCATED = frozenset({3, 5, 6, 20})
 
-_BEGINS_ELEMENT = re.compile("<[^?!]")
+_ELEMENT_START = re.compile("<[^?!]")
 
-# Everything XML 1.0 cannot hold, not even escaped.
+# Characters that XML 1.0 cannot represent, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def parse_xml(path: Path, root: str | None = None) -> Element:
-    """The root element of an XML file; entity declarations and references to other files are refused.
+    """Parse an XML file. Entity declarations and references to other files are rejected.
 
     Args:
-        path: the file.
-        root: the name the root element must have, whatever its namespace; a large file of something else
-            is then given up at its first tag.
+        path: The file.
+        root: The required name of the root element, in any namespace. None accepts any name. Parsing stops at the
+            first tag if the name is wrong.
+
+    Returns:
+        The root element.
 
     Raises:
-        FormatError: one line that begins with the file's name.
+        FormatError: If the file cannot be read or is invalid.
     """
     from defusedxml import DefusedXmlException
     from defusedxml.ElementTree import DefusedXMLParser
@@ -51,33 +54,33 @@ def parse_xml(path: Path, root: str | None = None) -> Element:
     except FormatError:
         raise
     except DefusedXmlException:
-        raise FormatError(f"{path.name}: declares XML entities, which are refused as unsafe") from None
+        raise FormatError(f"{path.name}: declares XML entities, which are rejected as unsafe") from None
     except ParseError as error:
-        what = "is cut short" if error.code in _CUT_SHORT and builder.active else "is not well-formed XML"
-        raise FormatError(f"{path.name}: {what} ({error})") from None
-    except (ValueError, LookupError) as error:  # an encoding that is unknown, or not the one declared
+        problem = "is truncated" if error.code in _TRUNCATED and builder.started else "is not well-formed XML"
+        raise FormatError(f"{path.name}: {problem} ({error})") from None
+    except (ValueError, LookupError) as error:  # an encoding that is unknown or differs from the declared one
         raise FormatError(f"{path.name}: is not readable as XML ({error})") from None
     return element
 
 
 class _Builder(TreeBuilder):
-    """Builds the tree, and stops at the first wrong root element or at an absurd depth."""
+    """A tree builder that stops at a wrong root element or at excessive depth."""
 
     def __init__(self, file_name: str, root: str | None) -> None:
         super().__init__()
-        self.active = False
+        self.started = False
         self._file_name = file_name
         self._root = root
         self._depth = 0
 
     def start(self, tag: Any, attrs: dict[Any, Any], /) -> Element:
-        if not self.active:
-            self.active = True
+        if not self.started:
+            self.started = True
             if self._root is not None and local_name(tag) != self._root:
                 raise FormatError(f"{self._file_name}: the root element is <{local_name(tag)}>, not <{self._root}>")
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise FormatError(f"{self._file_name}: elements are nested more than {MAX_DEPTH} deep")
+            raise FormatError(f"{self._file_name}: elements are nested more than {MAX_DEPTH} levels deep")
         return super().start(tag, attrs)
 
     def end(self, tag: str, /) -> Element:
@@ -86,11 +89,11 @@ class _Builder(TreeBuilder):
 
 
 def parse_fragment(text: str) -> Element:
-    """One element from text that is not to be trusted and has nothing before it; FormatError where it is not one."""
+    """Parse untrusted text that consists of one element. Raise FormatError if it does not."""
     from defusedxml.ElementTree import fromstring
 
     try:
-        if not _BEGINS_ELEMENT.match(text):
+        if not _ELEMENT_START.match(text):
             raise ValueError
         element: Element = fromstring(text)
     except (ParseError, ValueError, TypeError):
@@ -99,7 +102,7 @@ def parse_fragment(text: str) -> Element:
 
 
 def local_name(tag: str) -> str:
-    """A tag or attribute name without its namespace.
+    """Return a tag or attribute name without its namespace.
 
     >>> local_name("{http://www.plantontology.org/xml-dtd/po.dtd}accession")
     'accession'
@@ -108,23 +111,34 @@ def local_name(tag: str) -> str:
 
 
 def fragment(element: Element) -> str:
-    """The element as XML text that stands for itself: namespaces declared in it, nothing of what follows it."""
+    """Return an element as self-contained XML text, with its namespaces and without its tail."""
     element.tail = None
     return tostring(element, encoding="unicode")
 
 
 def attribute(name: str, value: str) -> str:
-    """` name="value"`, escaped so that every character survives; FormatError for those XML cannot hold."""
-    return f" {name}={quoteattr(_holdable(value))}"
+    """Return ` name="value"` with the value escaped.
+
+    Args:
+        name: The name of the attribute.
+        value: Its value.
+
+    Returns:
+        The attribute with a leading space.
+
+    Raises:
+        FormatError: If XML cannot represent a character of the value.
+    """
+    return f" {name}={quoteattr(_checked(value))}"
 
 
 def content(value: str) -> str:
-    """Text between tags, escaped so that every character survives; FormatError for those XML cannot hold."""
-    return escape(_holdable(value), {"\r": "&#13;"})
+    """Return text between tags, escaped. Raise FormatError if XML cannot represent a character."""
+    return escape(_checked(value), {"\r": "&#13;"})
 
 
-def _holdable(value: str) -> str:
+def _checked(value: str) -> str:
     bad = _FORBIDDEN.search(value)
     if bad:
-        raise FormatError(f"XML cannot hold the character {bad.group()!r} in {value[:40]!r}")
+        raise FormatError(f"XML cannot represent the character {bad.group()!r} in {value[:40]!r}")
     return value

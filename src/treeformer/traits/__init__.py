@@ -1,8 +1,22 @@
-"""Measurements of skeletons as tables: a row a plant, an axis or a segment; `TRAITS` says what each column means."""
+"""Measure skeletons. Tables have one row per plant, axis or segment; `TRAITS` defines their columns.
 
+A compact table has `COMPACT_COLUMNS` only.
+"""
+
+from treeformer.traits.compact import COMPACT_COLUMNS, compact
 from treeformer.traits.definitions import STATISTICS, TRAITS, Trait
 from treeformer.traits.growth import growth
 from treeformer.traits.measure import measure, measure_files
 from treeformer.traits.plant_level import scanline_counts
 
-__all__ = ["STATISTICS", "TRAITS", "Trait", "growth", "measure", "measure_files", "scanline_counts"]
+__all__ = [
+    "COMPACT_COLUMNS",
+    "STATISTICS",
+    "TRAITS",
+    "Trait",
+    "compact",
+    "growth",
+    "measure",
+    "measure_files",
+    "scanline_counts",
+]

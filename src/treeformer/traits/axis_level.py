@@ -1,4 +1,4 @@
-"""Traits of axes: a row each."""
+"""Compute the traits of axes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def axis_table(skeleton: Skeleton) -> pd.DataFrame:
-    """A row an axis, in px and degrees, with `plant`, `axis`, its id, label and parent in front."""
+    """Return one row per axis, in px and degrees. `plant`, `axis`, its id, label and parent come first."""
     import pandas as pd
 
     axes = skeleton.axes
-    lines = Lines.along(axes, skeleton.nodes)
+    lines = Lines.from_axes(axes, skeleton.nodes)
     parent = np.asarray([-1 if axis.parent is None else axis.parent for axis in axes], dtype=np.intp)
     return pd.DataFrame(
         {
@@ -43,54 +43,60 @@ def axis_table(skeleton: Skeleton) -> pd.DataFrame:
 
 
 def _plant_of_axis(skeleton: Skeleton) -> IntArray:
-    """(A,) the plant of each axis's first node; what the record says where it has no nodes."""
+    """Return the plant of each axis's first node, (A,). An axis without nodes keeps its recorded plant."""
     plant = skeleton.plant_of_node.tolist()
     return np.asarray([plant[a.nodes[0]] if a.nodes else a.plant for a in skeleton.axes], dtype=np.intp)
 
 
 def _direction_of_parent(skeleton: Skeleton, parent: IntArray) -> FloatArray:
-    """(A,2) the way each axis's parent goes where the axis leaves it; NaN without a parent, or where they do not meet.
+    """Return the direction of each axis's parent at the branching node, NaN without a parent or a common node.
 
-    It is the vector from the node before that place to the node after it on the parent.
-    parent (A,): the index of each axis's parent axis, -1 for none.
+    The direction is the vector from the node before the branching node to the node after it on the parent.
+
+    Args:
+        skeleton: A forest with A axes.
+        parent: (A,) the index of each axis's parent axis, -1 for none.
+
+    Returns:
+        (A,2) px.
     """
     direction = np.full((len(parent), 2), np.nan)
     lateral = np.asarray([k for k, axis in enumerate(skeleton.axes) if axis.parent is not None and axis.nodes], np.intp)
-    mother = parent[lateral]
+    parent_axis = parent[lateral]
     base = np.asarray([skeleton.axes[axis].nodes[0] for axis in lateral], dtype=np.intp)
-    steps = _StepsOfAxes(skeleton)
-    # A lateral begins on its parent, or one edge beside it where the reader added a junction.
-    meets = (steps.before(base, mother) >= 0) | (steps.after(base, mother) >= 0)
-    place = np.where(meets | (skeleton.parents[base] < 0), base, skeleton.parents[base])
-    before, after = steps.before(place, mother), steps.after(place, mother)
-    before, after = np.where(before >= 0, before, place), np.where(after >= 0, after, place)
+    neighbors = _AxisNeighbors(skeleton)
+    # A lateral begins on its parent, or one edge away from it if the reader added a junction.
+    is_on_parent = (neighbors.before(base, parent_axis) >= 0) | (neighbors.after(base, parent_axis) >= 0)
+    node = np.where(is_on_parent | (skeleton.parents[base] < 0), base, skeleton.parents[base])
+    before, after = neighbors.before(node, parent_axis), neighbors.after(node, parent_axis)
+    before, after = np.where(before >= 0, before, node), np.where(after >= 0, after, node)
     direction[lateral] = skeleton.nodes[after] - skeleton.nodes[before]
     return direction
 
 
-class _StepsOfAxes:
-    """For a node and an axis, the neighbors of the node along edges of that axis, -1 where there is none."""
+class _AxisNeighbors:
+    """Look up the neighbors of a node along the edges of an axis, -1 if there is none."""
 
     def __init__(self, skeleton: Skeleton) -> None:
         self._parents = skeleton.parents
         self._axis_count = len(skeleton.axes)
         first, second = skeleton.edges[:, 0], skeleton.edges[:, 1]
-        lower = np.where(skeleton.parents[second] == first, second, first)
-        self._axis_above = np.full(len(skeleton.nodes), -1, dtype=np.intp)  # of the edge to the parent node
-        self._axis_above[lower] = skeleton.edge_axis
-        key = self._key(skeleton.parents[lower], skeleton.edge_axis)
+        child = np.where(skeleton.parents[second] == first, second, first)
+        self._parent_edge_axis = np.full(len(skeleton.nodes), -1, dtype=np.intp)  # of the edge to the parent node
+        self._parent_edge_axis[child] = skeleton.edge_axis
+        key = self._key(skeleton.parents[child], skeleton.edge_axis)
         order = np.argsort(key, kind="stable")
-        self._sorted_key, self._lower = key[order], lower[order]
+        self._sorted_key, self._child = key[order], child[order]
 
     def _key(self, node: IntArray, axis: IntArray) -> IntArray:
         return node * (self._axis_count + 1) + axis + 1
 
     def before(self, node: IntArray, axis: IntArray) -> IntArray:
-        return np.where(self._axis_above[node] == axis, self._parents[node], -1)
+        return np.where(self._parent_edge_axis[node] == axis, self._parents[node], -1)
 
     def after(self, node: IntArray, axis: IntArray) -> IntArray:
-        if len(self._lower) == 0:
+        if len(self._child) == 0:
             return np.full(len(node), -1, dtype=np.intp)
         key = self._key(node, axis)
-        at = np.minimum(np.searchsorted(self._sorted_key, key), len(self._lower) - 1)
-        return np.where(self._sorted_key[at] == key, self._lower[at], -1)
+        index = np.minimum(np.searchsorted(self._sorted_key, key), len(self._child) - 1)
+        return np.where(self._sorted_key[index] == key, self._child[index], -1)

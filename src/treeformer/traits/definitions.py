@@ -1,4 +1,4 @@
-"""The one table of traits: name, level, unit, definition, and what other tools call the same thing."""
+"""Define all traits: name, level, unit, definition, and the names of the same trait in other tools."""
 
 from __future__ import annotations
 
@@ -7,27 +7,37 @@ from typing import Literal
 
 Level = Literal["plant", "axis", "segment"]
 ColumnNames = Literal["treeformer", "sleap-roots", "archidart", "rootnav"]
+Columns = Literal["all", "compact"]
 Kind = Literal["length", "area", "1/length", "length/time", "count", "angle", "ratio"]
 
-# How arrays of values are summarized in one row a plant, the same nine numbers as in sleap-roots.
+# The statistics that summarize the values of a plant, the same nine as in sleap-roots.
 STATISTICS = ("min", "max", "mean", "median", "std", "p5", "p25", "p75", "p95")
 
-# A value in pixels, times px_per_mm to this power, is the value in millimetres.
+# Edges with a lower score count as uncertain, unless the metadata of a skeleton give another threshold.
+LOW_CONFIDENCE_THRESHOLD = 0.15
+
+# A value in pixels times px_per_mm to this power is the value in millimeters.
 POWER_OF_SCALE: dict[Kind, int] = {"length": -1, "area": -2, "1/length": 1, "length/time": -1}
 
-# The columns that say what a row is, in front of the traits; each table has those that apply.
+# The columns that identify a row. They precede the traits. Each table has those that apply.
 IDENTIFYING = (
-    "file", "plant", "plant_id", "plant_label", "segment", "axis", "axis_id", "axis_label", "parent_axis", "order",
-    "start_node", "end_node", "external", "time_start", "time_end", "unit",
+    "image", "file", "plant", "plant_id", "plant_label", "segment", "axis", "axis_id", "axis_label", "parent_axis",
+    "order", "start_node", "end_node", "external", "time_start", "time_end", "unit",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """One trait. `{statistic}` in a name stands for each of `STATISTICS`, `{order}` for each order of axes, from 0.
+    """One trait, which fills one or more columns.
 
-    `sleap_roots`, `archidart`, `rootnav`: the other tool's column, empty where it has none; `{rank}` in
-    one is the order counted from 1. RhizoVision Explorer's name stands in where RootNav has none.
+    Attributes:
+        name: The column. `{statistic}` stands for each of `STATISTICS`, `{order}` for each order of axes, from 0.
+        level: The table of the trait.
+        kind: The physical dimension, which determines the unit.
+        definition: The definition for the documentation.
+        sleap_roots: The column in sleap-roots, "" if it has none.
+        archidart: The column in archiDART, "" if it has none. `{rank}` is the order counted from 1.
+        rootnav: The column in RootNav, or in RhizoVision Explorer if RootNav has none; "" if neither has it.
     """
 
     name: str
@@ -39,10 +49,18 @@ class Trait:
     rootnav: str = ""
 
     def columns(self, column_names: ColumnNames = "treeformer", max_order: int = 0) -> list[str]:
-        """Every column the trait fills, under our names or another tool's; none where that tool does not have it.
+        """Return the names of all columns of the trait.
 
-        >>> Trait("axis_count_order_{order}", "plant", "count", "").columns(max_order=1)
-        ['axis_count_order_0', 'axis_count_order_1']
+        Args:
+            column_names: The tool whose names are returned.
+            max_order: The highest order of axes in the table.
+
+        Returns:
+            The names, empty if the tool does not have the trait.
+
+        Example:
+            >>> Trait("axis_count_order_{order}", "plant", "count", "").columns(max_order=1)
+            ['axis_count_order_0', 'axis_count_order_1']
         """
         template = self.name if column_names == "treeformer" else getattr(self, column_names.replace("-", "_"))
         if not template:
@@ -55,7 +73,7 @@ class Trait:
 
 
 def _axis_summaries() -> tuple[Trait, ...]:
-    """The values of a plant's axes in nine numbers, for those of order 0 and for laterals."""
+    """Return the traits that summarize axis values per plant, for axes of order 0 and for laterals."""
     measured: tuple[tuple[str, Kind, str], ...] = (
         ("length", "length", "lateral_lengths"),
         ("emergence_angle", "angle", "lateral_angles_proximal"),
@@ -68,11 +86,11 @@ def _axis_summaries() -> tuple[Trait, ...]:
             f"{group}_{name}_{{statistic}}",
             "plant",
             kind,
-            f"{name} of the axes of order {orders}, summarized; NaN without any",
-            sleap_roots=f"{theirs}_{{statistic}}" if theirs and group == "lateral" else "",
+            f"{name} of the axes of order {orders}, summarized; NaN if there are none",
+            sleap_roots=f"{sleap_roots}_{{statistic}}" if sleap_roots and group == "lateral" else "",
         )
         for group, orders in (("primary", "0"), ("lateral", "≥ 1"))
-        for name, kind, theirs in measured
+        for name, kind, sleap_roots in measured
     )
 
 
@@ -82,7 +100,7 @@ TRAITS: tuple[Trait, ...] = (
         sleap_roots="network_length", archidart="TRL", rootnav="Total Length",
     ),
     Trait(
-        "primary_length", "plant", "length", "length of the axis of order 0; the sum where there are several",
+        "primary_length", "plant", "length", "length of the axis of order 0; the sum if there are several",
         sleap_roots="primary_length", archidart="L1R",
     ),
     Trait(
@@ -94,93 +112,107 @@ TRAITS: tuple[Trait, ...] = (
         sleap_roots="total_lateral_length", archidart="TLRL",
     ),
     Trait(
-        "lateral_density", "plant", "1/length", "lateral_count / primary_length; NaN where that is 0",
+        "lateral_density", "plant", "1/length", "lateral_count / primary_length; NaN if that is 0",
         sleap_roots="base_ct_density", archidart="D2LR",
     ),
     Trait(
-        "tip_count", "plant", "count", "number of nodes of degree 1, roots excepted",
+        "tip_count", "plant", "count", "number of nodes of degree 1 that are not roots",
         archidart="Magnitude", rootnav="Number.of.Root.Tips",
     ),
     Trait(
         "branch_point_count", "plant", "count", "number of nodes of degree ≥ 3",
         rootnav="Number.of.Branch.Points",
     ),
-    Trait("max_order", "plant", "count", "highest order of an axis; 0 also where there is none"),
+    Trait("max_order", "plant", "count", "highest order of an axis; 0 if there are no axes"),
     Trait("depth", "plant", "length", "height of the nodes' bounding box", archidart="Height", rootnav="Depth"),
     Trait("width", "plant", "length", "width of the nodes' bounding box", archidart="Width", rootnav="Maximum.Width"),
     Trait(
-        "width_depth_ratio", "plant", "ratio", "width / depth; NaN where depth is 0",
+        "width_depth_ratio", "plant", "ratio", "width / depth; NaN if depth is 0",
         sleap_roots="network_width_depth_ratio",
     ),
     Trait(
-        "convex_hull_area", "plant", "area", "area of the nodes' convex hull; 0 where they lie on one line",
+        "convex_hull_area", "plant", "area", "area of the nodes' convex hull; 0 if they lie on one line",
         sleap_roots="chull_area", archidart="ConvexhullXY", rootnav="Convex Hull Area",
     ),
     Trait(
         "solidity", "plant", "1/length",
-        "total_length / convex_hull_area, as odd in its unit as sleap-roots has it; NaN where the area is 0",
+        "total_length / convex_hull_area, with the unit 1/length as in sleap-roots; NaN if the area is 0",
         sleap_roots="network_solidity",
     ),
     Trait(
-        "altitude", "plant", "count", "links on the longest way from a tip to its root; 0 without tips",
+        "altitude", "plant", "count",
+        "number of links on the longest path from a tip to its root; 0 if there are no tips",
         archidart="Altitude",
     ),
     Trait(
-        "external_path_length", "plant", "count", "links on the way from a tip to its root, summed over all tips",
+        "external_path_length", "plant", "count",
+        "number of links on the path from a tip to its root, summed over all tips",
         archidart="ExtPathLength",
     ),
     Trait("main_emergence_angle", "plant", "angle", "emergence_angle of the main axis", "primary_angle_proximal"),
     Trait("main_tip_angle", "plant", "angle", "tip_angle of the main axis"),
     Trait("main_chord_angle", "plant", "angle", "chord_angle of the main axis", "primary_angle_distal"),
     Trait("main_curve_index", "plant", "ratio", "curve_index of the main axis", "curve_index"),
+    Trait(
+        "mean_diameter", "plant", "length",
+        "mean of 2 · radius along the edges whose two radii are known, weighted by length; NaN if there are none",
+    ),
+    Trait(
+        "low_confidence_length_fraction", "plant", "ratio",
+        "length of the edges with an edge_score below `metadata[\"low_confidence_threshold\"]`, by default "
+        f"{LOW_CONFIDENCE_THRESHOLD}, / total_length; NaN without scores or if total_length is 0",
+    ),
     Trait("axis_count_order_{order}", "plant", "count", "number of axes of this order", archidart="N{rank}LR"),
     Trait("axis_length_order_{order}", "plant", "length", "summed length of the axes of this order", "", "L{rank}LR"),
     Trait(
         "scanline_counts_{statistic}", "plant", "count",
-        "crossings with each of 50 horizontal lines over the plant's own height, summarized",
+        "crossings with each of 50 horizontal lines over the height of the plant, summarized",
         sleap_roots="scanline_intersection_counts_{statistic}",
     ),
     *_axis_summaries(),
-    Trait("order", "axis", "count", "0 for an axis without a parent, else the parent's order + 1", archidart="order"),
     Trait(
-        "length", "axis", "length", "length along the axis's own points; 0 for fewer than two",
+        "order", "axis", "count", "0 for an axis without a parent, otherwise the order of the parent + 1",
+        archidart="order",
+    ),
+    Trait(
+        "length", "axis", "length", "length along the points of the axis; 0 for fewer than two points",
         "lengths", "length", "Total Length",
     ),
     Trait("chord_length", "axis", "length", "straight distance from base to tip", sleap_roots="base_tip_dists"),
     Trait(
-        "emergence_angle", "axis", "angle", "of the first step of the axis, from gravity; NaN where length is 0",
+        "emergence_angle", "axis", "angle", "angle of the first step of the axis from gravity; NaN if length is 0",
         "angles_proximal", "branching.angle", "Emergence Angle",
     ),
     Trait(
-        "tip_angle", "axis", "angle", "of the last step of the axis, from gravity; NaN where length is 0",
+        "tip_angle", "axis", "angle", "angle of the last step of the axis from gravity; NaN if length is 0",
         rootnav="Tip Angle",
     ),
     Trait(
-        "chord_angle", "axis", "angle", "of the straight line from base to tip, from gravity; NaN where they coincide",
+        "chord_angle", "axis", "angle", "angle of the line from base to tip from gravity; NaN if they coincide",
         sleap_roots="angles_distal",
     ),
     Trait(
         "branching_angle", "axis", "angle",
-        "between the first step of the axis and the direction of its parent there; NaN without a parent",
+        "angle between the first step of the axis and the direction of its parent there; NaN without a parent",
     ),
     Trait(
-        "curve_index", "axis", "ratio", "(length - chord_length) / length; NaN where length is 0",
+        "curve_index", "axis", "ratio", "(length - chord_length) / length; NaN if length is 0",
         sleap_roots="curve_index",
     ),
     Trait(
-        "tortuosity", "axis", "ratio", "length / chord_length; NaN where base and tip coincide",
+        "tortuosity", "axis", "ratio", "length / chord_length; NaN if base and tip coincide",
         archidart="tortuosity", rootnav="Tortuosity",
     ),
     Trait(
-        "lateral_count", "axis", "count", "number of axes whose parent this one is",
+        "lateral_count", "axis", "count", "number of axes whose parent is this axis",
         archidart="nlat", rootnav="Lateral Root Count",
     ),
     Trait("length", "segment", "length", "length along the segment"),
     Trait("chord_length", "segment", "length", "straight distance between its ends"),
-    Trait("chord_angle", "segment", "angle", "of the line between its ends, from gravity; NaN where they coincide"),
-    Trait("curve_index", "segment", "ratio", "(length - chord_length) / length; NaN where length is 0"),
-    Trait("tortuosity", "segment", "ratio", "length / chord_length; NaN where the ends coincide"),
-    Trait("total_length_growth", "series", "length", "total_length at the end of the interval less that at its start"),
+    Trait("chord_angle", "segment", "angle", "angle of the line between its ends from gravity; NaN if they coincide"),
+    Trait("curve_index", "segment", "ratio", "(length - chord_length) / length; NaN if length is 0"),
+    Trait("tortuosity", "segment", "ratio", "length / chord_length; NaN if the ends coincide"),
+    Trait("total_length_growth", "series", "length", "total_length at the end of the interval minus that at its start"),
     Trait("primary_length_growth", "series", "length", "the same for primary_length"),
     Trait(
         "total_length_growth_rate", "series", "length/time", "total_length_growth / length of the interval",
@@ -193,19 +225,6 @@ TRAITS: tuple[Trait, ...] = (
 )  # fmt: skip
 
 
-def traits_of(level: str) -> tuple[Trait, ...]:
-    """The rows of `TRAITS` at one level."""
+def traits_at_level(level: str) -> tuple[Trait, ...]:
+    """Return the traits of `TRAITS` at one level."""
     return tuple(trait for trait in TRAITS if trait.level == level)
-
-
-def markdown_table() -> str:
-    """`TRAITS` as it stands in the documentation."""
-    rows = [
-        "| trait | level | unit | definition | sleap-roots | archiDART | RootNav / RhizoVision |",
-        "| --- " * 7 + "|",
-    ]
-    for trait in TRAITS:
-        others = (trait.sleap_roots, trait.archidart, trait.rootnav)
-        cells = [f"`{trait.name}`", trait.level, trait.kind, trait.definition, *(f"`{o}`" if o else "" for o in others)]
-        rows.append("| " + " | ".join(cells) + " |")
-    return "\n".join(rows)

@@ -1,4 +1,4 @@
-"""Growth: what changes from one image of the same plants to the next."""
+"""Compute the growth of plants over a series of images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 from treeformer.traits.definitions import ColumnNames
 from treeformer.traits.measure import measure
-from treeformer.traits.names import renamed
+from treeformer.traits.names import rename_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,35 +24,46 @@ def growth(
     px_per_mm: float | None = None,
     column_names: ColumnNames = "treeformer",
 ) -> pd.DataFrame:
-    """The growth of the same plants over a series of images: a row a plant and interval, none for a single image.
+    """Compute the growth of the same plants over a series of images.
 
-    series: (time, skeleton) pairs in any order; or skeletons alone, whose time is the index in their
-    RSML time-sequence; or a plant table of `measure` with a column `time` added. Plants are the same where
-    their ids are; where some plant has no id, or shares it with another in one image, where their numbers are.
-    px_per_mm: as in `measure`; without effect on a table, which is in its own unit.
-    column_names: "archidart" gives GRTR and GR1R; the others have no names for growth.
+    Plants are matched by id. If a plant has no id, or shares it with another plant of the same image, plants are
+    matched by number.
 
-    >>> young, old = Skeleton([(0, 0), (0, 4)], [(0, 1)]), Skeleton([(0, 0), (0, 10)], [(0, 1)])
-    >>> growth([(1.0, young), (3.0, old)])[["time_start", "time_end", "total_length_growth_rate"]].values.tolist()
-    [[1.0, 3.0, 3.0]]
+    Args:
+        series: (time, skeleton) pairs in any order; or skeletons whose time is the index in their RSML
+            time-sequence; or a plant table of `measure` with an additional column `time`.
+        px_per_mm: Pixels per millimeter, as in `measure`. It has no effect on a table.
+        column_names: "archidart" gives GRTR and GR1R. Other tools have no names for growth.
+
+    Returns:
+        One row per plant and interval; no rows for a single image.
+
+    Raises:
+        TreeformerError: If a time is missing or a plant is measured twice at the same time.
+
+    Example:
+        >>> young, old = Skeleton([(0, 0), (0, 4)], [(0, 1)]), Skeleton([(0, 0), (0, 10)], [(0, 1)])
+        >>> table = growth([(1.0, young), (3.0, old)])
+        >>> table[["time_start", "time_end", "total_length_growth_rate"]].values.tolist()
+        [[1.0, 3.0, 3.0]]
     """
     import pandas as pd
 
     table = _checked(series) if isinstance(series, pd.DataFrame) else _measured_series(series, px_per_mm)
-    same = _same_plant(table)
-    table = table.sort_values([same, "time"], kind="stable")
-    start = table.groupby(same, sort=False).shift()
-    later = start["time"].notna()
-    start, end = start[later], table[later]
+    plant_column = _plant_column(table)
+    table = table.sort_values([plant_column, "time"], kind="stable")
+    start = table.groupby(plant_column, sort=False).shift()
+    has_start = start["time"].notna()
+    start, end = start[has_start], table[has_start]
     interval = end["time"] - start["time"]
     if (interval == 0).any():
-        at = end[interval == 0].iloc[0]
-        raise TreeformerError(f"plant {at[same]} is measured twice at time {at['time']}")
+        repeated = end[interval == 0].iloc[0]
+        raise TreeformerError(f"plant {repeated[plant_column]} is measured twice at time {repeated['time']}")
     columns: dict[str, Any] = {name: end[name] for name in ("plant", "plant_id", "plant_label") if name in end}
     columns |= {"time_start": start["time"], "time_end": end["time"], "unit": end["unit"]}
     columns |= {f"{name}_growth": end[name] - start[name] for name in GROWING}
     columns |= {f"{name}_growth_rate": columns[f"{name}_growth"] / interval for name in GROWING}
-    return renamed(pd.DataFrame(columns).reset_index(drop=True), "series", column_names)
+    return rename_columns(pd.DataFrame(columns).reset_index(drop=True), "series", column_names)
 
 
 def _measured_series(series: Iterable[Skeleton | tuple[float, Skeleton]], px_per_mm: float | None) -> pd.DataFrame:
@@ -68,17 +79,17 @@ def _measured_series(series: Iterable[Skeleton | tuple[float, Skeleton]], px_per
         else:
             time, skeleton = item
         if not math.isfinite(time):
-            raise TreeformerError(f"the time of image {number} of the series is {time}")
+            raise TreeformerError(f"the time of image {number} of the series is {time}, not a finite number")
         tables.append(measure(skeleton, px_per_mm=px_per_mm).assign(time=float(time)))
     if len(labels) > 1:
-        raise TreeformerError(f"images of several time-sequences: {', '.join(sorted(labels))}")
+        raise TreeformerError(f"the series mixes several time-sequences: {', '.join(sorted(labels))}")
     if not tables:
         tables.append(measure(Skeleton([], [])).assign(time=0.0))
     return _checked(pd.concat([table for table in tables if len(table)] or tables, ignore_index=True))
 
 
 def _time_sequence(skeleton: Skeleton, number: int) -> Mapping[str, Any]:
-    """The skeleton's RSML time-sequence, whose index is a number."""
+    """Return the RSML time-sequence of a skeleton. Its index is a number."""
     try:
         sequence: Mapping[str, Any] = skeleton.metadata["rsml"]["time-sequence"]
         float(sequence["index"])
@@ -90,16 +101,16 @@ def _time_sequence(skeleton: Skeleton, number: int) -> Mapping[str, Any]:
 def _checked(table: pd.DataFrame) -> pd.DataFrame:
     missing = [name for name in ("time", "plant", "unit", *GROWING) if name not in table]
     if missing:
-        raise TreeformerError(f"growth needs a plant table with a column {missing[0]}")
+        raise TreeformerError(f"growth requires a plant table with a column {missing[0]}")
     if table["unit"].nunique() > 1:
         raise TreeformerError("the series is partly in px and partly in mm: give px_per_mm")
     return table
 
 
-def _same_plant(table: pd.DataFrame) -> str:
-    """The column by which plants are known again."""
+def _plant_column(table: pd.DataFrame) -> str:
+    """Return the column by which plants are matched."""
     if "plant_id" not in table or table.duplicated(["time", "plant_id"]).any():
         return "plant"
-    # In a table that was read from CSV, what was empty is NaN.
-    nameless = table["plant_id"].isna() | (table["plant_id"] == "")
-    return "plant" if nameless.any() else "plant_id"
+    # Empty ids become NaN in a table that was read from CSV.
+    without_id = table["plant_id"].isna() | (table["plant_id"] == "")
+    return "plant" if without_id.any() else "plant_id"

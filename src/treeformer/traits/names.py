@@ -1,4 +1,4 @@
-"""Tables under the column names of other tools, and the few traits that those tools define in another way."""
+"""Convert tables to the column names of other tools, including traits that those tools define differently."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from treeformer.errors import TreeformerError
-from treeformer.traits.definitions import IDENTIFYING, ColumnNames, traits_of
+from treeformer.traits.definitions import IDENTIFYING, ColumnNames, traits_at_level
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# archiDART counts orders from 1 and calls those of the first order differently.
+# archiDART counts orders from 1 and has special names for the first order.
 ARCHIDART_FIRST_ORDER = {"N1LR": "TN1R", "L1LR": "L1R"}
 
 
@@ -27,11 +27,11 @@ def _from_parent_or_gravity(table: pd.DataFrame) -> pd.Series[float]:
     return table["emergence_angle"].where(table["order"] == 0, table["branching_angle"])
 
 
-# (tool, level, its column): how its value follows from our table, and what it means there, for the documentation.
+# (tool, level, column of the tool): the conversion from the treeformer table, and the definition for the docs.
 CONVERTED: dict[tuple[ColumnNames, str, str], tuple[Callable[[pd.DataFrame], pd.Series[float]], str]] = {
     ("sleap-roots", "plant", "network_length"): (
         _summed_axes,
-        "sum of the axes' lengths: without the short edges that join a lateral's first point to its parent's line",
+        "sum of the axis lengths, without the short edges that join a lateral's first point to its parent's line",
     ),
     ("sleap-roots", "plant", "primary_length"): (
         lambda table: table["primary_length_max"],
@@ -43,7 +43,7 @@ CONVERTED: dict[tuple[ColumnNames, str, str], tuple[Callable[[pd.DataFrame], pd.
     ),
     ("sleap-roots", "plant", "chull_area"): (
         lambda table: _positive(table["convex_hull_area"]),
-        "NaN, not 0, where the nodes lie on one line",
+        "NaN, not 0, if the nodes lie on one line",
     ),
     ("sleap-roots", "plant", "network_solidity"): (
         lambda table: _summed_axes(table) / _positive(table["convex_hull_area"]),
@@ -51,7 +51,7 @@ CONVERTED: dict[tuple[ColumnNames, str, str], tuple[Callable[[pd.DataFrame], pd.
     ),
     ("sleap-roots", "plant", "network_width_depth_ratio"): (
         lambda table: _positive(table["width_depth_ratio"]),
-        "NaN, not 0, where width is 0",
+        "NaN, not 0, if width is 0",
     ),
     ("archidart", "plant", "D2LR"): (
         lambda table: table.get("axis_count_order_1", 0) / _positive(table["primary_length"]),
@@ -69,22 +69,34 @@ CONVERTED: dict[tuple[ColumnNames, str, str], tuple[Callable[[pd.DataFrame], pd.
 }
 
 
-def renamed(table: pd.DataFrame, level: str, column_names: ColumnNames) -> pd.DataFrame:
-    """The table as another tool would name it: its columns alone, after those that say what a row is."""
+def rename_columns(table: pd.DataFrame, level: str, column_names: ColumnNames) -> pd.DataFrame:
+    """Return a table with the columns of another tool.
+
+    Args:
+        table: A table with treeformer's columns.
+        level: "plant", "axis", "segment" or "series".
+        column_names: The tool. "treeformer" returns the table unchanged.
+
+    Returns:
+        The identifying columns, followed by the traits that the tool has, as the tool defines them.
+
+    Raises:
+        TreeformerError: If the tool has no traits at this level.
+    """
     import pandas as pd
 
     if column_names == "treeformer":
         return table
     columns = {name: table[name] for name in IDENTIFYING if name in table}
-    identifying = len(columns)
+    identifying_count = len(columns)
     max_order = int(table["max_order"].max()) if "max_order" in table and len(table) else 0
-    for trait in traits_of(level):
-        their_columns = trait.columns(column_names, max_order)
-        for ours, theirs in zip(
-            trait.columns(max_order=max_order) if their_columns else [], their_columns, strict=True
-        ):
-            convert, _ = CONVERTED.get((column_names, level, theirs), (None, ""))
-            columns[ARCHIDART_FIRST_ORDER.get(theirs, theirs)] = table[ours] if convert is None else convert(table)
-    if len(columns) == identifying:
-        raise TreeformerError(f"{column_names} has no names for traits of a {level}: use column_names=treeformer")
+    for trait in traits_at_level(level):
+        tool_columns = trait.columns(column_names, max_order)
+        own_columns = trait.columns(max_order=max_order) if tool_columns else []
+        for own_column, tool_column in zip(own_columns, tool_columns, strict=True):
+            convert, _ = CONVERTED.get((column_names, level, tool_column), (None, ""))
+            values = table[own_column] if convert is None else convert(table)
+            columns[ARCHIDART_FIRST_ORDER.get(tool_column, tool_column)] = values
+    if len(columns) == identifying_count:
+        raise TreeformerError(f"{column_names} has no column names for {level} traits: use column_names=treeformer")
     return pd.DataFrame(columns)

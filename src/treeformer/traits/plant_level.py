@@ -1,7 +1,8 @@
-"""Traits of plants: a row each, all plants of an image at once."""
+"""Compute the traits of all plants of an image at once."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,21 +12,30 @@ from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 from treeformer.traits.axis_level import axis_table
+from treeformer.traits.definitions import LOW_CONFIDENCE_THRESHOLD
 from treeformer.traits.lines import ratio
 from treeformer.traits.statistics import nine_statistics, sums
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Of axes, one value each: these are summarized in nine numbers a plant.
-SUMMARISED = ("length", "emergence_angle", "tip_angle", "chord_angle", "curve_index")
+# Traits of axes that are summarized by nine statistics per plant.
+SUMMARIZED = ("length", "emergence_angle", "tip_angle", "chord_angle", "curve_index")
 
-# How near a node must be to a scan line, in distances between two lines, to count as lying on it.
+# A node this close to a scan line counts as lying on it. The unit is the distance between two lines.
 ON_LINE = 1e-9
 
 
 def plant_table(skeleton: Skeleton, *, scanlines: int) -> pd.DataFrame:
-    """A row a plant, in px and degrees, with `plant` in front. A plant without nodes has no row."""
+    """Return one row per plant, in px and degrees. A plant without nodes has no row.
+
+    Args:
+        skeleton: A forest, in px.
+        scanlines: The number of horizontal lines on which crossings are counted.
+
+    Returns:
+        The table, with `plant` as the first column.
+    """
     import pandas as pd
 
     plants, row = np.unique(skeleton.plant_of_node, return_inverse=True)
@@ -44,32 +54,46 @@ def plant_table(skeleton: Skeleton, *, scanlines: int) -> pd.DataFrame:
     columns |= _topology(skeleton, row, count)
     columns |= _extent(skeleton.nodes, row, count)
     columns["solidity"] = ratio(columns["total_length"], columns["convex_hull_area"])
+    columns["mean_diameter"] = _mean_diameter(skeleton, row, count)
+    low = _low_confidence_length(skeleton, row, count)
+    columns["low_confidence_length_fraction"] = ratio(low, columns["total_length"])
     columns |= _orders(axes, count)
     columns |= _main_axis(primary, count)
     crossings = scanline_counts(skeleton, scanlines)
     columns |= _summary("scanline_counts", crossings.ravel(), np.repeat(np.arange(count), scanlines), count)
     for group, members in (("primary", primary), ("lateral", lateral)):
-        for name in SUMMARISED:
+        for name in SUMMARIZED:
             columns |= _summary(f"{group}_{name}", members[name], members["row"].to_numpy(), count)
     return pd.DataFrame(columns)
 
 
 def scanline_counts(skeleton: Skeleton, scanlines: int = 50) -> IntArray:
-    """(plants, scanlines) how many edges of each plant each horizontal line crosses; plants as in the plant table.
+    """Count the edges of each plant that cross each of several horizontal lines.
 
-    The lines lie at equal distances, the first at the plant's topmost node, the last at its lowest. An
-    edge counts on the lines at and below its upper end and above its lower end, so that a path through a
-    node on a line counts once; on the last line the edges count that end there. Level edges count nowhere.
+    The lines are equally spaced from the highest to the lowest node of the plant. An edge crosses the lines at and
+    below its upper end and above its lower end, so that a path through a node on a line counts once. On the last
+    line, the edges that end there are counted. Horizontal edges are not counted.
 
-    >>> scanline_counts(Skeleton([(0, 0), (0, 2), (4, 4)], [(0, 1), (1, 2)]), 3).tolist()
-    [[1, 1, 1]]
+    Args:
+        skeleton: A forest, in px.
+        scanlines: The number of lines, at least 2.
+
+    Returns:
+        (plants, scanlines), with the plants in the order of the plant table.
+
+    Raises:
+        TreeformerError: If `scanlines` is not an integer of at least 2.
+
+    Example:
+        >>> scanline_counts(Skeleton([(0, 0), (0, 2), (4, 4)], [(0, 1), (1, 2)]), 3).tolist()
+        [[1, 1, 1]]
     """
     if isinstance(scanlines, bool) or not isinstance(scanlines, int | np.integer) or scanlines < 2:
-        raise TreeformerError(f"scanlines must be a whole number from 2 on, not {scanlines!r}")
+        raise TreeformerError(f"scanlines must be an integer of at least 2, not {scanlines!r}")
     plants, row = np.unique(skeleton.plant_of_node, return_inverse=True)
     y = skeleton.nodes[:, 1]
     top, bottom = _extremes(y, row, len(plants))
-    # Each node's height in distances between lines: line k is at k.
+    # The vertical position of each node in units of the line distance: line k is at k.
     height = ratio(y - top[row], (bottom - top)[row]) * (scanlines - 1)
     nearest = np.rint(height)
     height = np.where(np.abs(height - nearest) < ON_LINE, nearest, height)
@@ -86,18 +110,18 @@ def scanline_counts(skeleton: Skeleton, scanlines: int = 50) -> IntArray:
 
 
 def _topology(skeleton: Skeleton, row: IntArray, count: int) -> dict[str, Any]:
-    """Tips, branch points, and Fitter's links: stretches without a branch, from root or branch point to the next."""
+    """Count tips, branch points and Fitter's links, the unbranched paths between roots, branch points and tips."""
     parents, degree = skeleton.parents, skeleton.degree
-    is_base = parents < 0
-    tips = np.flatnonzero((degree == 1) & ~is_base)
-    # An edge begins a link where its upper end is a base or a branch point. Summing over the way up by doubling:
-    # after step k each node holds the sum over 2^k edges, and points to the node above those.
-    ends_link = is_base | (degree >= 3)
-    up = np.where(is_base, np.arange(len(parents)), parents)
-    links = np.where(is_base, 0, ends_link[up])
-    while not is_base[up].all():
-        links = links + links[up]
-        up = up[up]
+    is_root = parents < 0
+    tips = np.flatnonzero((degree == 1) & ~is_root)
+    # An edge begins a link if its upper end is a root or a branch point. The sums along the paths to the roots are
+    # computed by pointer doubling: after step k, each node has the sum over 2^k edges and points to the node above.
+    ends_link = is_root | (degree >= 3)
+    ancestor = np.where(is_root, np.arange(len(parents)), parents)
+    links = np.where(is_root, 0, ends_link[ancestor])
+    while not is_root[ancestor].all():
+        links = links + links[ancestor]
+        ancestor = ancestor[ancestor]
     altitude = np.zeros(count, dtype=np.intp)
     np.maximum.at(altitude, row[tips], links[tips])
     return {
@@ -108,6 +132,29 @@ def _topology(skeleton: Skeleton, row: IntArray, count: int) -> dict[str, Any]:
     }
 
 
+def _mean_diameter(skeleton: Skeleton, row: IntArray, count: int) -> FloatArray:
+    """Return the mean diameter of each plant along the edges with known radii, (count,) px, NaN if there are none."""
+    if skeleton.radius is None:
+        return np.full(count, np.nan)
+    diameter = skeleton.radius[skeleton.edges].sum(axis=1)  # the mean over an edge of twice the radius
+    known = np.isfinite(diameter)
+    length, plant = skeleton.edge_length[known], row[skeleton.edges[known, 0]]
+    return ratio(sums(diameter[known] * length, plant, count), sums(length, plant, count))
+
+
+def _low_confidence_length(skeleton: Skeleton, row: IntArray, count: int) -> FloatArray:
+    """Return the length of each plant in edges with a low score, (count,) px, NaN if there are no scores."""
+    threshold = skeleton.metadata.get("low_confidence_threshold")
+    if threshold is None:
+        threshold = LOW_CONFIDENCE_THRESHOLD
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not math.isfinite(threshold):
+        raise TreeformerError(f"low_confidence_threshold in the metadata must be a number, not {threshold!r}")
+    if skeleton.edge_score is None:
+        return np.full(count, np.nan)
+    is_low = skeleton.edge_score < threshold
+    return sums(skeleton.edge_length[is_low], row[skeleton.edges[is_low, 0]], count)
+
+
 def _extent(nodes: FloatArray, row: IntArray, count: int) -> dict[str, Any]:
     left, right = _extremes(nodes[:, 0], row, count)
     top, bottom = _extremes(nodes[:, 1], row, count)
@@ -116,18 +163,16 @@ def _extent(nodes: FloatArray, row: IntArray, count: int) -> dict[str, Any]:
         "depth": bottom - top,
         "width": right - left,
         "width_depth_ratio": ratio(right - left, bottom - top),
-        "convex_hull_area": np.asarray(
-            [_hull_area(nodes[of_plant]) for of_plant in by_plant[:count]], dtype=np.float64
-        ),
+        "convex_hull_area": np.asarray([_hull_area(nodes[members]) for members in by_plant[:count]], dtype=np.float64),
     }
 
 
 def _summary(name: str, values: ArrayLike, row: IntArray, count: int) -> dict[str, FloatArray]:
-    return {f"{name}_{statistic}": found for statistic, found in nine_statistics(values, row, count).items()}
+    return {f"{name}_{statistic}": column for statistic, column in nine_statistics(values, row, count).items()}
 
 
 def _extremes(values: FloatArray, row: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
-    """(count,) the lowest and the highest value of each plant."""
+    """Return the lowest and the highest value of each plant, (count,) each."""
     low, high = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(low, row, values)
     np.maximum.at(high, row, values)
@@ -135,7 +180,7 @@ def _extremes(values: FloatArray, row: IntArray, count: int) -> tuple[FloatArray
 
 
 def _hull_area(points: FloatArray) -> float:
-    """The area of the convex hull of (P,2) points, 0 where they lie on one line."""
+    """Return the area of the convex hull of points (P,2), 0 if they lie on one line."""
     from scipy.spatial import ConvexHull, QhullError
 
     from_corner = points - points.min(axis=0)
@@ -143,7 +188,7 @@ def _hull_area(points: FloatArray) -> float:
     if len(points) < 3 or size == 0:
         return 0.0
     try:
-        # Qhull judges flatness by absolute numbers, so it gets the points in a box of size 1 at the origin.
+        # Qhull tests flatness with absolute tolerances, so the points are scaled to a box of size 1 at the origin.
         return float(ConvexHull(from_corner / size).volume * size**2)
     except QhullError:
         return 0.0
@@ -164,7 +209,7 @@ def _orders(axes: pd.DataFrame, count: int) -> dict[str, Any]:
 
 
 def _main_axis(primary: pd.DataFrame, count: int) -> dict[str, Any]:
-    """Values of each plant's longest axis of order 0, the first of equals."""
+    """Return the traits of the longest axis of order 0 of each plant, the first of several equal ones."""
     longest = primary.sort_values("length", ascending=False, kind="stable").drop_duplicates("row").set_index("row")
     longest = longest.reindex(range(count))
     names = ("emergence_angle", "tip_angle", "chord_angle", "curve_index")

@@ -1,4 +1,4 @@
-"""Traits of segments: a row for each stretch between keypoints."""
+"""Compute the traits of segments, the paths between keypoints."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def segment_table(skeleton: Skeleton) -> pd.DataFrame:
-    """A row a segment, in px and degrees, with `plant`, `axis` (-1 for none) and the end nodes in front.
+    """Return one row per segment, in px and degrees. `plant`, `axis` (-1 for none) and the end nodes come first.
 
-    A segment is a branch as `Skeleton.branches` has it: it runs from one keypoint to the next, away from
-    the root, and keypoints are those of degree ≠ 2, roots, and places where one axis passes into another.
-    `external`: the segment ends in a tip.
+    A segment is a branch of `Skeleton.branches`. It leads from one keypoint to the next, away from the root.
+    Keypoints are nodes of degree ≠ 2, roots, and nodes between two axes. `external` is True if the segment ends in
+    a tip.
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Nine numbers that summarize an array of values, for many groups at once."""
+"""Compute nine summary statistics for many groups at once."""
 
 from __future__ import annotations
 
@@ -12,17 +12,35 @@ QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p
 
 
 def sums(values: ArrayLike, group: IntArray, groups: int) -> FloatArray:
-    """(groups,) the sum of the values (V,) of each group; group (V,) is the number of each value's group."""
+    """Sum the values of each group.
+
+    Args:
+        values: (V,) the values.
+        group: (V,) the group of each value.
+        groups: The number of groups.
+
+    Returns:
+        (groups,) the sums.
+    """
     return np.bincount(group, np.asarray(values), groups).astype(np.float64)
 
 
 def nine_statistics(values: ArrayLike, group: IntArray, groups: int) -> dict[str, FloatArray]:
-    """Each of `STATISTICS` as (groups,) of the values (V,); NaN values do not count, nothing gives NaN.
+    """Compute all `STATISTICS` of each group. NaN values are ignored.
 
-    As in NumPy, quantiles lie on the straight line between neighbors, and std divides by the number of values.
+    As in NumPy, quantiles are interpolated linearly, and std divides by the number of values.
 
-    >>> nine_statistics([1.0, 4.0, 2.0], np.array([0, 1, 0]), 3)["mean"].tolist()
-    [1.5, 4.0, nan]
+    Args:
+        values: (V,) the values.
+        group: (V,) the group of each value.
+        groups: The number of groups.
+
+    Returns:
+        For each statistic an array (groups,), NaN for groups without values.
+
+    Example:
+        >>> nine_statistics([1.0, 4.0, 2.0], np.array([0, 1, 0]), 3)["mean"].tolist()
+        [1.5, 4.0, nan]
     """
     value = np.asarray(values, dtype=np.float64)
     known = ~np.isnan(value)
@@ -30,16 +48,16 @@ def nine_statistics(values: ArrayLike, group: IntArray, groups: int) -> dict[str
     order = np.lexsort((value, group))
     value, group = value[order], group[order]
     count = np.bincount(group, minlength=groups)
-    some = count > 0
-    divisor = np.where(some, count, np.nan)
+    has_values = count > 0
+    divisor = np.where(has_values, count, np.nan)
     mean = sums(value, group, groups) / divisor
-    found = {"mean": mean, "std": np.sqrt(sums((value - mean[group]) ** 2, group, groups) / divisor)}
+    statistics = {"mean": mean, "std": np.sqrt(sums((value - mean[group]) ** 2, group, groups) / divisor)}
     first = np.cumsum(count) - count
     for name, fraction in QUANTILES.items():
-        place = fraction * (count[some] - 1)
-        below = np.floor(place).astype(np.intp)
-        low = value[first[some] + below]
-        high = value[first[some] + np.minimum(below + 1, count[some] - 1)]
-        found[name] = np.full(groups, np.nan)
-        found[name][some] = low + (place - below) * (high - low)
-    return {name: found[name] for name in STATISTICS}
+        position = fraction * (count[has_values] - 1)
+        below = np.floor(position).astype(np.intp)
+        low = value[first[has_values] + below]
+        high = value[first[has_values] + np.minimum(below + 1, count[has_values] - 1)]
+        statistics[name] = np.full(groups, np.nan)
+        statistics[name][has_values] = low + (position - below) * (high - low)
+    return {name: statistics[name] for name in STATISTICS}

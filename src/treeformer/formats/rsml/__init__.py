@@ -1,0 +1,1 @@
+"""Read and write RSML, the Root System Markup Language."""

@@ -1,10 +1,10 @@
-"""The head of an RSML file: from XML to plain values that JSON can hold, and back to what the schema allows.
+"""Convert the <metadata> of RSML to values that JSON can represent, and back to XML that is valid by the schema.
 
-The schema wants a number for the resolution, one of seven units and an ISO date; files in use have
-'xxx dpi', 'pixels' and '6/20/2024 6:03:01 PM'. The reader gives such a value the nearest meaning the
-schema can express ('300 dpi' is inch and 300, no scale at all is pixel and 1) and keeps the original
-node among the unknown ones, so that a file read, written and read again says the same both times.
-Only a date that cannot be told, or is not given, becomes the time of writing.
+The schema requires a number as resolution, one of seven units and an ISO date. Real files contain 'xxx dpi',
+'pixels' and '6/20/2024 6:03:01 PM'. The reader converts such values to the nearest valid ones ('300 dpi' becomes
+inch and 300, a missing scale becomes pixel and 1) and preserves the original element as an unknown one. Reading,
+writing and reading again therefore gives the same values. Only a missing or unreadable date becomes the time of
+writing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from decimal import Decimal
 from typing import Any, Literal
 from xml.etree.ElementTree import Element
 
-from treeformer.formats.rsml.preserved import Record, rsml_values, unknown_attributes, unknown_node
+from treeformer.formats.rsml.preserved import Record, rsml_values, unknown_attributes, unknown_element
 from treeformer.formats.xml import content, local_name
 from treeformer.skeleton import Skeleton
 
@@ -34,11 +34,11 @@ UNIT_NAMES = {
     "µm": "um",  # micro sign
     "μm": "um",  # Greek mu
 }
-# SmartRoot needs a resolution; where none is known this is the one that a screen is said to have.
+# SmartRoot requires a resolution. This default is the traditional screen resolution.
 FALLBACK_DPI = 72.0
 
 _DECIMAL = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)")
-# With AM or PM the month stands first, on the 24-hour clock the day: so it is in the files that have such dates.
+# In existing files, the month comes first in 12-hour dates and the day in 24-hour dates.
 _DATE_PATTERNS = ("%m/%d/%Y %I:%M:%S %p", "%d/%m/%Y %H:%M:%S")
 _TEXTS = ("software", "user", "file-key")
 _NESTED = frozenset({"property-definitions", "time-sequence", "image"})
@@ -48,7 +48,7 @@ _IMAGE = ("name", "sha256", "captured")
 
 
 def decimal_text(value: float) -> str:
-    """The shortest decimal that reads back as exactly this number, never with an exponent, which the schema forbids.
+    """Return the shortest decimal that reads back as exactly this number. The schema forbids exponents.
 
     >>> decimal_text(989.0), decimal_text(0.1), decimal_text(1e-7)
     ('989', '0.1', '0.0000001')
@@ -59,10 +59,17 @@ def decimal_text(value: float) -> str:
     return text.removesuffix(".0")
 
 
-def scale(unit: str, resolution: str) -> tuple[str, str]:
-    """Unit and resolution (pixels per unit) as the schema has them; ('pixel', '1') where the scale is unknown.
+def normalize_scale(unit: str, resolution: str) -> tuple[str, str]:
+    """Return unit and resolution as the schema requires them.
 
-    >>> scale("pixel", "300 dpi"), scale("mm", "11,8"), scale("cm", "xxx dpi")
+    Args:
+        unit: The unit in the file, such as "mm" or "Inches".
+        resolution: Pixels per unit in the file, such as "11,8" or "300 dpi".
+
+    Returns:
+        The unit and the resolution in pixels per unit, ('pixel', '1') if the scale is unknown.
+
+    >>> normalize_scale("pixel", "300 dpi"), normalize_scale("mm", "11,8"), normalize_scale("cm", "xxx dpi")
     (('inch', '300'), ('mm', '11.8'), ('pixel', '1'))
     """
     unit = unit.strip().lower()
@@ -82,18 +89,18 @@ def scale(unit: str, resolution: str) -> tuple[str, str]:
 
 
 def resolution_px_per_mm(skeleton: Skeleton) -> float | None:
-    """Pixels per millimetre by the RSML file's unit and resolution, None where it gives no physical scale.
+    """Return the pixels per millimeter of a skeleton read from RSML, None if its physical scale is unknown.
 
     >>> resolution_px_per_mm(Skeleton([], [], metadata={"rsml": {"unit": "inch", "resolution": "254"}}))
     10.0
     """
     head = rsml_values(skeleton.metadata)
-    unit, resolution = scale(str(head.get("unit", "")), str(head.get("resolution", "")))
+    unit, resolution = normalize_scale(str(head.get("unit", "")), str(head.get("resolution", "")))
     return None if unit == "pixel" else float(resolution) / MM_PER_UNIT[unit]
 
 
 def iso_date(text: str) -> str | None:
-    """A date and time as the schema has it, None where it cannot be told.
+    """Return a date and time in ISO format, None if the text is not a date.
 
     >>> iso_date("6/20/2024 6:03:01 PM"), iso_date("26/06/2024 17:51:29"), iso_date("today")
     ('2024-06-20T18:03:01', '2024-06-26T17:51:29', None)
@@ -116,40 +123,48 @@ def iso_date(text: str) -> str | None:
 
 
 def read_metadata(element: Element, unknown: list[Record]) -> tuple[dict[str, Any], str | None]:
-    """The values of <metadata> and the image's name; nodes the schema has no place for are added to `unknown`."""
+    """Read <metadata>.
+
+    Args:
+        element: The element.
+        unknown: A list to which elements and attributes that are not in the schema are added.
+
+    Returns:
+        The values by element name, and the name of the image.
+    """
     unknown.extend(unknown_attributes("metadata", element.attrib))
     nodes: dict[str, Element] = {}
     for child in element:
         name = local_name(child.tag)
         if name in nodes or name not in _KNOWN or (name not in _NESTED and (len(child) or child.attrib)):
-            unknown.append(unknown_node("metadata", child))
+            unknown.append(unknown_element("metadata", child))
         else:
             nodes[name] = child
 
     def text(name: str) -> str:
         return (nodes[name].text or "").strip() if name in nodes else ""
 
-    unit, resolution = scale(text("unit"), text("resolution"))
+    unit, resolution = normalize_scale(text("unit"), text("resolution"))
     values: dict[str, Any] = {"version": text("version") or "1", "unit": unit, "resolution": resolution}
     if date := iso_date(text("last-modified")):
         values["last-modified"] = date
     for name in ("unit", "resolution", "last-modified"):
         if text(name) and text(name) != values.get(name):
-            unknown.append(unknown_node("metadata", nodes[name]))
+            unknown.append(unknown_element("metadata", nodes[name]))
     values |= {name: text(name) for name in _TEXTS if text(name)}
     for name, read_node in (("property-definitions", _definitions), ("time-sequence", _time_sequence)):
         if name in nodes:
-            found = read_node(nodes[name])
-            if found is None:
-                unknown.append(unknown_node("metadata", nodes[name]))
+            value = read_node(nodes[name])
+            if value is None:
+                unknown.append(unknown_element("metadata", nodes[name]))
             else:
-                values[name] = found
+                values[name] = value
     image, image_name = _image(nodes["image"], unknown) if "image" in nodes else ({}, None)
     return values | ({"image": image} if image else {}), image_name
 
 
 def _leaves(element: Element) -> dict[str, str] | None:
-    """The texts of an element's children by name, None where it holds more than plain, different leaves."""
+    """Return the texts of an element's children by name, None if they are not distinct plain leaves."""
     names = [local_name(child.tag) for child in element]
     if element.attrib or len(set(names)) < len(names) or any(len(child) or child.attrib for child in element):
         return None
@@ -157,24 +172,24 @@ def _leaves(element: Element) -> dict[str, str] | None:
 
 
 def _definitions(element: Element) -> list[dict[str, str]] | None:
-    made = []
+    definitions = []
     for child in element:
         leaves = _leaves(child)
         fits = leaves is not None and {"label", "type"} <= leaves.keys() <= set(_DEFINITION)
         if leaves is None or not fits or child.tag != "property-definition" or element.attrib:
             return None
-        made.append(leaves)
-    return made
+        definitions.append(leaves)
+    return definitions
 
 
 def _time_sequence(element: Element) -> dict[str, Any] | None:
     leaves = _leaves(element)
     if leaves is None or not {"index"} <= leaves.keys() <= {"label", "index", "unified"}:
         return None
-    ground_truth = {"true": True, "1": True, "false": False, "0": False}.get(leaves.get("unified", "false").lower())
-    if ground_truth is None or not re.fullmatch(r"[-+]?[0-9]{1,15}", leaves["index"]):
+    unified = {"true": True, "1": True, "false": False, "0": False}.get(leaves.get("unified", "false").lower())
+    if unified is None or not re.fullmatch(r"[-+]?[0-9]{1,15}", leaves["index"]):
         return None
-    return {"label": leaves.get("label", ""), "index": int(leaves["index"]), "unified": ground_truth}
+    return {"label": leaves.get("label", ""), "index": int(leaves["index"]), "unified": unified}
 
 
 def _image(element: Element, unknown: list[Record]) -> tuple[dict[str, str], str | None]:
@@ -188,7 +203,7 @@ def _image(element: Element, unknown: list[Record]) -> tuple[dict[str, str], str
         if stored:
             values[name] = stored
         if text and stored != text:
-            unknown.append(unknown_node("image", child))
+            unknown.append(unknown_element("image", child))
     label = values.pop("label", None)
     if label is not None and "name" in values:
         unknown.append({"of": "image", "xml": f"<label>{content(label)}</label>"})
@@ -199,18 +214,27 @@ def _image(element: Element, unknown: list[Record]) -> tuple[dict[str, str], str
 
 
 def metadata_lines(skeleton: Skeleton, file_stem: str, dialect: Dialect) -> list[str]:
-    """The lines of <metadata>; what the skeleton does not know is filled in, so that no required element is empty."""
+    """Return the lines of <metadata>. Required elements that the skeleton does not provide get defaults.
+
+    Args:
+        skeleton: The skeleton. The RSML values in its metadata are used.
+        file_stem: The stem of the file name, the default of <file-key>.
+        dialect: "strict" keeps the unit; "smartroot" converts the scale to inch and DPI.
+
+    Returns:
+        The lines, without line endings.
+    """
     values = rsml_values(skeleton.metadata)
 
     def text(name: str, default: str) -> str:
         return str(values.get(name) or "").strip() or default
 
-    unit, resolution = scale(text("unit", ""), text("resolution", ""))
+    unit, resolution = normalize_scale(text("unit", ""), text("resolution", ""))
     software = text("software", "treeformer")
     if dialect == "smartroot":
         per_mm = resolution_px_per_mm(skeleton)
         unit, resolution = "inch", decimal_text(FALLBACK_DPI if per_mm is None else per_mm * MM_PER_UNIT["inch"])
-        # SmartRoot treats files of that name in a way of its own.
+        # SmartRoot treats files of RootNav differently.
         software = "treeformer" if software.lower().startswith("rootnav") else software
     elements = {
         "version": text("version", "1"),

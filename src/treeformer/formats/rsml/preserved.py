@@ -1,10 +1,10 @@
-"""What an RSML file says and the schema has no place for: kept as plain records, and written back.
+"""Preserve RSML content that is not in the schema, as plain records that are written back.
 
-A record names in `of` the element it was found in, and has either `xml`, or `attribute` (its name,
-with a namespace in braces) and `value`. The schema leaves three places open: other geometry,
-annotations and properties. Records of these go back where they were; all others are wrapped in an
-element of our own namespace within <properties>, those of the whole file in the first plant's
-(in the scene's where there is no plant), where other programs pass them over and the reader finds them again.
+A record has the key `of`, the element in which it was found, and either `xml`, or `attribute` (the name, with a
+namespace in braces) and `value`. Other programs add content to three elements: <geometry>, <annotations> and
+<properties>. Records of these are written back in place. All others are wrapped in an element of the treeformer
+namespace within <properties>, which other programs ignore. Records of the whole file are written into the first
+plant, or into the scene if there is no plant. `allowed` decides which records a valid file may contain.
 """
 
 from __future__ import annotations
@@ -24,67 +24,91 @@ Record = dict[str, str]
 NAMESPACE = "urn:treeformer:rsml"
 KEPT = f"{{{NAMESPACE}}}kept"
 
-# Found outside all plants, and so kept with the file.
-OF_THE_FILE = frozenset({"rsml", "metadata", "image", "scene"})
-# Where the schema lets any element stand.
-OPEN = frozenset({"geometry", "annotations", "properties"})
-# True only of the points that were read: out of date as soon as the axis is moved or resampled.
-OF_THE_POINTS = frozenset({"geometry", "polyline", "annotations", "functions"})
+# Elements outside all plants. Their records belong to the file.
+FILE_ELEMENTS = frozenset({"rsml", "metadata", "image", "scene"})
+# Elements to which other programs add content, and in which they accept that of others.
+OPEN_ELEMENTS = frozenset({"geometry", "annotations", "properties"})
+# Elements whose content is valid only for the points that were read, not after the axis is moved or resampled.
+POINT_DEPENDENT = frozenset({"geometry", "polyline", "annotations", "functions"})
 
 
 def rsml_values(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What RSML left in the metadata of a skeleton, plant or axis; nothing where it was not RSML."""
-    found = metadata.get("rsml")
-    return found if isinstance(found, Mapping) else {}
+    """Return the RSML values in the metadata of a skeleton, plant or axis, empty if there are none."""
+    values = metadata.get("rsml")
+    return values if isinstance(values, Mapping) else {}
 
 
-def points_mark(points: FloatArray) -> int:
-    """A number that tells whether the points (P,2) of an axis are still those that were read."""
+def points_checksum(points: FloatArray) -> int:
+    """Return a checksum that shows whether the points (P,2) of an axis are still those that were read."""
     return zlib.crc32(np.ascontiguousarray(points, dtype="<f8").tobytes())
 
 
-def unknown_node(of: str, element: Element) -> Record:
-    """The record of a node that the schema has no place for; `of`: the element it was found in."""
+def unknown_element(of: str, element: Element) -> Record:
+    """Return the record of an element that is not in the schema.
+
+    Args:
+        of: The name of the element in which it was found.
+        element: The unknown element.
+
+    Returns:
+        The record.
+    """
     return {"of": of, "xml": fragment(element)}
 
 
 def unknown_attributes(of: str, attributes: Mapping[str, str]) -> list[Record]:
-    """The records of attributes that the schema does not have."""
+    """Return the records of attributes that are not in the schema.
+
+    Args:
+        of: The name of the element in which they were found.
+        attributes: The unknown attributes.
+
+    Returns:
+        One record per attribute.
+    """
     return [{"of": of, "attribute": name, "value": value} for name, value in attributes.items()]
 
 
-def in_order(records: Iterable[Record]) -> list[Record]:
-    """Sorted by the element they are of, so that it does not matter where in the file they were written back."""
+def sorted_records(records: Iterable[Record]) -> list[Record]:
+    """Sort records by their element, so that the order does not depend on where they were written back."""
     return sorted(records, key=lambda record: (record["of"], "xml" in record))
 
 
-def kept_records(kept: Element) -> list[Record]:
-    """The records that one of our own elements holds."""
+def records_in(kept: Element) -> list[Record]:
+    """Return the records stored in a <tf:kept> element."""
     of = kept.get("of", "")
     if "attribute" in kept.attrib:
         return unknown_attributes(of, {kept.attrib["attribute"]: kept.text or ""})
-    return [unknown_node(of, child) for child in kept]
+    return [unknown_element(of, child) for child in kept]
 
 
-def kept_line(record: Record) -> str:
-    """A record as an element of our own."""
+def kept_element(record: Record) -> str:
+    """Return a record as a <tf:kept> element."""
     start = f'<tf:kept xmlns:tf="{NAMESPACE}"{attribute("of", record["of"])}'
     if "xml" in record:
         return f"{start}>{checked_xml(record)}</tf:kept>"
     return f"{start}{attribute('attribute', record['attribute'])}>{content(record['value'])}</tf:kept>"
 
 
-def placed(records: Sequence[Record], of: str) -> list[str]:
-    """The XML of the records that go back into one of the open places."""
+def records_at(records: Sequence[Record], of: str) -> list[str]:
+    """Return the XML of the records that are written back into an open element.
+
+    Args:
+        records: The records.
+        of: The name of the element, one of `OPEN_ELEMENTS`.
+
+    Returns:
+        One XML element per record.
+    """
     return [checked_xml(record) for record in records if record["of"] == of and "xml" in record]
 
 
-def wrapped(records: Iterable[Record]) -> list[str]:
-    """The records that have no open place to go back to, as elements of our own."""
-    return [kept_line(record) for record in records if record["of"] not in OPEN or "xml" not in record]
+def wrapped_records(records: Iterable[Record]) -> list[str]:
+    """Return the records that cannot be written back in place, as <tf:kept> elements."""
+    return [kept_element(record) for record in records if record["of"] not in OPEN_ELEMENTS or "xml" not in record]
 
 
 def checked_xml(record: Record) -> str:
-    """The record's XML as it is; an error where it is not one whole element and would break the file."""
+    """Return the XML of a record unchanged. Raise FormatError if it is not one complete element."""
     parse_fragment(record["xml"])
     return record["xml"]

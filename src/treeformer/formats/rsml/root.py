@@ -1,4 +1,4 @@
-"""One <root> element of RSML, by itself: its names, properties, functions and points, however a program spells them."""
+"""Read one <root> element of RSML: its names, properties, functions and points, in all spellings in use."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from treeformer.errors import FormatError
 from treeformer.formats.rsml.preserved import (
     KEPT,
     Record,
-    in_order,
-    kept_records,
-    points_mark,
+    points_checksum,
+    records_in,
+    sorted_records,
     unknown_attributes,
-    unknown_node,
+    unknown_element,
 )
 from treeformer.formats.xml import local_name
 from treeformer.skeleton import Axis, AxisFunction
@@ -29,7 +29,21 @@ _ACCESSIONS = frozenset({"accession", "poaccession", "po-accession", "po_accessi
 
 @dataclass
 class Root:
-    """What one <root> says; `points` (P,2) px, `z` None or one value (or None) a point, `laterals` not read yet."""
+    """The content of one <root> element.
+
+    Attributes:
+        id: The id, "" if missing.
+        label: The label, "" if missing.
+        accession: The ontology accession, "" if missing.
+        properties: The plain properties by name.
+        functions: The functions whose samples are numbers.
+        points: (P,2) px, from base to tip.
+        z: One value or None per point; None if no point has a z.
+        unknown: Records of elements and attributes that are not in the schema.
+        laterals: The <root> elements of the laterals, not yet read.
+        parent: The index of the parent root, None for order 0.
+        plant: The index of the plant.
+    """
 
     id: str = ""
     label: str = ""
@@ -44,14 +58,14 @@ class Root:
     plant: int = 0
 
     def axis(self, nodes: tuple[int, ...]) -> Axis:
-        """The axis through these nodes, one a point; where it keeps more than that, with a mark of its points."""
+        """Return the axis through these nodes, one per point. Preserved records get a checksum of the points."""
         metadata: dict[str, Any] = {}
         if self.unknown:
-            metadata["unknown"] = in_order(self.unknown)
+            metadata["unknown"] = sorted_records(self.unknown)
         if self.z is not None:
             metadata["z"] = self.z
         if metadata:
-            metadata = {"rsml": metadata | {"points": points_mark(self.points)}}
+            metadata = {"rsml": metadata | {"points": points_checksum(self.points)}}
         return Axis(
             nodes=nodes,
             id=self.id,
@@ -66,7 +80,18 @@ class Root:
 
 
 def read_root(element: Element, where: str) -> Root:
-    """Everything of a <root> but its laterals, which are listed; errors begin with `where`."""
+    """Read a <root> without its laterals, which are listed as elements.
+
+    Args:
+        element: The <root> element.
+        where: The place of the element in the file. Error messages begin with it.
+
+    Returns:
+        The content of the element.
+
+    Raises:
+        FormatError: If a point has missing or invalid coordinates.
+    """
     root = Root()
     names, root.unknown = read_names("root", element)
     root.id, root.label, root.accession = names["id"], names["label"], names["accession"]
@@ -83,29 +108,37 @@ def read_root(element: Element, where: str) -> Root:
             for shape in child:
                 kind = local_name(shape.tag)
                 if kind != "polyline" or kind in shapes:
-                    root.unknown.append(unknown_node("geometry", shape))
+                    root.unknown.append(unknown_element("geometry", shape))
                 shapes.setdefault(kind, shape)
         elif name == "functions":
             root.functions += _read_functions(child, root.unknown)
         elif name == "annotations" and not (child.text or "").strip():
-            root.unknown += [unknown_node("annotations", note) for note in child]
+            root.unknown += [unknown_element("annotations", note) for note in child]
         elif name == "root":
             root.laterals.append(child)
         else:
-            root.unknown.append(unknown_node("root", child))
+            root.unknown.append(unknown_element("root", child))
     for kind in ("polyline", "rootnavspline"):
         if kind in shapes and not len(root.points):
             root.points, root.z = _read_points(shapes[kind], where)
-    if _is_one_point_twice(root):
+    if _is_duplicated_point(root):
         root.points, root.z = root.points[:1], root.z and root.z[:1]
         root.functions = [replace(f, samples=f.samples[:1]) if _is_pair(f) else f for f in root.functions]
-    if "polyline" in shapes and _says_more_than_points(shapes["polyline"]):
-        root.unknown.append(unknown_node("polyline", shapes["polyline"]))
+    if "polyline" in shapes and _has_more_than_points(shapes["polyline"]):
+        root.unknown.append(unknown_element("polyline", shapes["polyline"]))
     return root
 
 
 def read_names(of: str, element: Element) -> tuple[dict[str, str], list[Record]]:
-    """id, label and accession of an element under any of their names, '' where not given; its other attributes."""
+    """Read id, label and accession of an element in any of their spellings.
+
+    Args:
+        of: The name of the element, "root" or "plant".
+        element: The element.
+
+    Returns:
+        The three names, "" if missing, and the records of all other attributes.
+    """
     names: dict[str, str] = {}
     others: dict[str, str] = {}
     for attribute, value in element.attrib.items():
@@ -119,57 +152,63 @@ def read_names(of: str, element: Element) -> tuple[dict[str, str], list[Record]]
 
 
 def read_properties(element: Element, properties: dict[str, str], unknown: list[Record]) -> None:
-    """Add the plain properties (one text each) to `properties` and all else to `unknown`."""
+    """Read a <properties> element.
+
+    Args:
+        element: The element.
+        properties: A dict to which plain properties (one text each) are added.
+        unknown: A list to which records of everything else are added.
+    """
     for child in element:
         if child.tag == KEPT:
-            for record in kept_records(child):
+            for record in records_in(child):
                 if record["of"] == "property" and "attribute" in record:
                     properties[record["attribute"]] = record["value"]
                 else:
                     unknown.append(record)
         elif child.attrib or len(child) or "}" in child.tag or child.tag in properties:
-            unknown.append(unknown_node("properties", child))
+            unknown.append(unknown_element("properties", child))
         else:
             properties[child.tag] = child.text or ""
 
 
 def _read_functions(element: Element, unknown: list[Record]) -> list[AxisFunction]:
-    """The functions whose samples are numbers; what is none, or says more than that, is added to `unknown`."""
+    """Return the functions whose samples are numbers. Invalid or extended functions are added to `unknown`."""
     functions = []
     for child in element:
         function = _read_function(child) if local_name(child.tag) == "function" else None
         if function is not None and function.samples:
             functions.append(function)
-        if function is None or _says_more_than_samples(child):
-            unknown.append(unknown_node("functions", child))
+        if function is None or _has_more_than_samples(child):
+            unknown.append(unknown_element("functions", child))
     return functions
 
 
 def _read_function(element: Element) -> AxisFunction | None:
-    """None where the name is missing, a sample is no number, or only some samples have a position."""
-    about = {local_name(name).lower(): value for name, value in element.attrib.items()}
+    """Read a function. Return None if it has no name, an invalid sample, or positions of some samples only."""
+    attributes = {local_name(name).lower(): value for name, value in element.attrib.items()}
     samples = [_fields(sample) | {"": sample.text or ""} for sample in element if local_name(sample.tag) == "sample"]
     values = [_number(sample.get("value", sample[""])) for sample in samples]
     positions = [_number(sample["position"]) for sample in samples if "position" in sample]
-    if "name" not in about or None in values or None in positions or len(positions) not in (0, len(values)):
+    if "name" not in attributes or None in values or None in positions or len(positions) not in (0, len(values)):
         return None
     return AxisFunction(
-        name=about["name"],
+        name=attributes["name"],
         samples=tuple(value for value in values if value is not None),
-        domain=about.get("domain", "polyline"),
-        origin=about.get("origin", ""),
-        positions=tuple(place for place in positions if place is not None) or None,
+        domain=attributes.get("domain", "polyline"),
+        origin=attributes.get("origin", ""),
+        positions=tuple(position for position in positions if position is not None) or None,
     )
 
 
-def _says_more_than_samples(function: Element) -> bool:
+def _has_more_than_samples(function: Element) -> bool:
     return not {local_name(name).lower() for name in function.attrib} <= {"name", "domain", "origin"} or any(
         local_name(sample.tag) != "sample" or not _fields(sample).keys() <= {"value", "position"} for sample in function
     )
 
 
 def _read_points(shape: Element, where: str) -> tuple[FloatArray, list[float | None] | None]:
-    """(P,2) the points, and their z where the file gives some."""
+    """Return the points (P,2) px, and their z if any point has one."""
     rows: list[tuple[float, float]] = []
     depths: list[float | None] = []
     for point in shape:
@@ -180,13 +219,13 @@ def _read_points(shape: Element, where: str) -> tuple[FloatArray, list[float | N
             fields = _fields(point)
         rows.append((_coordinate("x", fields, len(rows), where), _coordinate("y", fields, len(rows), where)))
         depths.append(_coordinate("z", fields, len(rows) - 1, where) if "z" in fields else None)
-    # Adding zero turns -0.0 into the zero that it equals.
+    # Adding zero turns -0.0 into 0.0.
     points = np.asarray(rows, dtype=np.float64).reshape(-1, 2) + 0.0
     return points, None if all(z is None for z in depths) else depths
 
 
-def _is_one_point_twice(root: Root) -> bool:
-    """Whether the line is that of an axis of one node: two points, equal in x, y, z and all that is said of them."""
+def _is_duplicated_point(root: Root) -> bool:
+    """Return True if the line has two points that are equal in x, y, z and all samples: an axis of one node."""
     return (
         len(root.points) == 2
         and bool((root.points[0] == root.points[1]).all())
@@ -203,13 +242,13 @@ def _coordinate(name: str, fields: Mapping[str, str], point: int, where: str) ->
     text = fields.get(name)
     value = None if text is None else _number(text)
     if value is None:
-        what = f"has no {name}" if text is None else f"has {name}={text.strip()[:40]!r}, not a finite number"
-        raise FormatError(f"{where}: point {point + 1} {what}")
+        problem = f"has no {name}" if text is None else f"has {name}={text.strip()[:40]!r}, not a finite number"
+        raise FormatError(f"{where}: point {point + 1} {problem}")
     return value
 
 
 def _number(text: str) -> float | None:
-    """A finite number, with a decimal point or comma; None for anything else."""
+    """Return a finite number, written with a decimal point or comma. Return None for anything else."""
     try:
         value = float(text)
     except ValueError:
@@ -221,12 +260,12 @@ def _number(text: str) -> float | None:
 
 
 def _fields(element: Element) -> dict[str, str]:
-    """Values that stand as attributes or as child elements, by lower-case name."""
+    """Return the values of attributes and child elements by lower-case name."""
     fields = {local_name(child.tag).lower(): child.text or "" for child in element}
     return fields | {local_name(name).lower(): value for name, value in element.attrib.items()}
 
 
-def _says_more_than_points(polyline: Element) -> bool:
+def _has_more_than_points(polyline: Element) -> bool:
     return bool(polyline.attrib) or any(
         local_name(point.tag) != "point" or not point.attrib.keys() <= {"x", "y", "z"} or len(point)
         for point in polyline

@@ -1,19 +1,22 @@
-"""Writing RSML: valid by the schema (`strict`), or the way SmartRoot reads it (`smartroot`).
+"""Write RSML with the names of the schema (`strict`) or in the variant that SmartRoot reads (`smartroot`).
 
-A skeleton that came from RSML is written as it was read. For any other:
+`write_valid` writes a file that is valid by the schema: elements and attributes that the schema does not allow are
+left out. `write` preserves them, so that a file can be read and written again without loss.
 
-- The axes are those of `Skeleton.axes`, and a lateral begins exactly at a node of its parent. If some
-  edges belong to no axis, all axes are made anew by the rule, so that no edge is lost.
-- Plants and roots without an id get '1', '1.1', '1.1.2'; roots without an accession get that of a
-  primary (order 0) or a lateral root.
-- If no axis has a function `diameter`, those along which the radius is known get one.
-- Where edges or nodes have scores, their mean along an axis is its property `software-confidence`.
-- A node without any edge, a plant of its own as a rule, is a root whose point stands twice, since the schema
-  wants two; the reader makes one node of them.
-- An empty skeleton is a scene without plants. The schema wants one, but the image shows none; without a file it
-  would look like an image that was left out.
+A skeleton that was read from RSML is written as it was read. For all others:
 
-Kept geometry, annotations and z are left out where the points of the axis are no longer those read.
+- The axes are `Skeleton.axes`. A lateral begins exactly at a node of its parent. If some edges belong to no axis,
+  all axes are inferred again, so that no edge is lost.
+- Plants and roots without an id get '1', '1.1', '1.1.2'. Roots without an accession get that of a primary root
+  (order 0) or a lateral root.
+- If no axis has a function `diameter`, the axes with known radii get one.
+- The mean score of the edges or nodes of an axis becomes its property `software-confidence`.
+- A node without edges is written as a root with its point twice, because the schema requires two points. The
+  reader converts it back to one node.
+- An empty skeleton is written as a scene without plants, although the schema requires a plant. Without a file,
+  the image would seem to have been skipped.
+
+Preserved geometry, annotations and z are omitted if the points of the axis have changed.
 """
 
 from __future__ import annotations
@@ -29,15 +32,16 @@ import numpy as np
 from treeformer._util.arrays import FloatArray
 from treeformer.errors import FormatError, SkeletonError
 from treeformer.formats._io import write_text
+from treeformer.formats.rsml.allowed import annotations_in, is_allowed, is_plant_annotations, names_in
 from treeformer.formats.rsml.metadata import Dialect, decimal_text, metadata_lines
 from treeformer.formats.rsml.preserved import (
-    OF_THE_FILE,
-    OF_THE_POINTS,
+    FILE_ELEMENTS,
+    POINT_DEPENDENT,
     Record,
-    placed,
-    points_mark,
+    points_checksum,
+    records_at,
     rsml_values,
-    wrapped,
+    wrapped_records,
 )
 from treeformer.formats.xml import MAX_DEPTH, attribute, content
 from treeformer.skeleton import Axis, AxisFunction, Plant, Skeleton
@@ -46,42 +50,74 @@ PRIMARY_ROOT = "PO:0020127"
 LATERAL_ROOT = "PO:0020121"
 PLANT_ONTOLOGY = "http://www.plantontology.org/xml-dtd/po.dtd"
 
-# Names that every XML parser takes; a property called otherwise is written as an element of our own.
+# Names accepted by every XML parser. A property with another name is written as a <tf:kept> element.
 _ELEMENT_NAME = re.compile(r"[A-Za-z_À-ÖØ-öø-ÿ][A-Za-z0-9_.À-ÖØ-öø-ÿ-]*")
-# <rsml>, <scene> and <plant> stand above the roots, <geometry>, <polyline> and <point> within the last one.
+# <rsml>, <scene> and <plant> enclose the roots; the innermost contains <geometry>, <polyline> and <point>.
 _MAX_ORDER = MAX_DEPTH - 7
 
 
 def write(skeleton: Skeleton, path: Path, *, dialect: Dialect = "strict") -> None:
-    """Write a skeleton as RSML.
+    """Write a skeleton as RSML, with all elements and attributes that were read and are not in the schema.
 
-    dialect: "strict" keeps to the schema; "smartroot" writes `ID` and `po:accession`, inch and DPI (72 where
-    no scale is known), and no white space between points or samples.
+    Args:
+        skeleton: A forest.
+        path: The file to write. An existing file is replaced.
+        dialect: "strict" uses the names of the schema. "smartroot" writes `ID` and `po:accession`, inch and DPI
+            (72 if the scale is unknown), and no white space between points or samples.
+
+    Raises:
+        FormatError: If RSML cannot represent the skeleton, for example because of a cycle, or if the file cannot
+            be written.
     """
     if dialect not in get_args(Dialect):
         raise FormatError(f"{path.name}: RSML is written as {' or '.join(get_args(Dialect))}, not {dialect!r}")
+    _write(skeleton, path, dialect, only_valid=False)
+
+
+def write_valid(skeleton: Skeleton, path: Path) -> tuple[str, ...]:
+    """Write a skeleton as RSML that is valid by the schema.
+
+    Args:
+        skeleton: A forest.
+        path: The file to write. An existing file is replaced.
+
+    Returns:
+        What was left out because the schema does not allow it: names of elements, and of attributes after an "@".
+
+    Raises:
+        FormatError: If RSML cannot represent the skeleton, for example because of a cycle, or if the file cannot
+            be written.
+    """
+    return _write(skeleton, path, "strict", only_valid=True)
+
+
+def _write(skeleton: Skeleton, path: Path, dialect: Dialect, *, only_valid: bool) -> tuple[str, ...]:
     try:
-        text = "\n".join(_Writer(skeleton, path.stem, dialect).lines()) + "\n"
+        writer = _Writer(skeleton, path.stem, dialect, only_valid=only_valid)
+        text = "\n".join(writer.lines()) + "\n"
     except (FormatError, SkeletonError) as error:
         raise FormatError(f"{path.name}: {error}") from None
     except (AttributeError, KeyError, TypeError):
-        raise FormatError(f"{path.name}: the metadata under 'rsml' is not as an RSML file gives it") from None
+        raise FormatError(f"{path.name}: the metadata under 'rsml' is invalid") from None
     write_text(path, text)
+    return tuple(sorted(writer.left_out))
 
 
 class _Writer:
-    def __init__(self, skeleton: Skeleton, file_stem: str, dialect: Dialect) -> None:
-        _ = skeleton.parents  # an error where there is a cycle
+    def __init__(self, skeleton: Skeleton, file_stem: str, dialect: Dialect, *, only_valid: bool) -> None:
+        _ = skeleton.parents  # raises an error if there is a cycle
         if (skeleton.edge_axis < 0).any():
             skeleton = skeleton.with_inferred_axes
         self.is_from_rsml = "rsml" in skeleton.metadata and skeleton.has_explicit_axes
-        skeleton = _with_axes_of_lone_nodes(skeleton)
+        skeleton = _with_axes_of_isolated_nodes(skeleton)
         if skeleton.axis_order.max(initial=0) > _MAX_ORDER:
-            raise FormatError(f"RSML cannot hold axes of an order above {_MAX_ORDER}")
+            raise FormatError(f"RSML cannot represent axes of order above {_MAX_ORDER}")
         self.skeleton = skeleton
         self.file_stem = file_stem
         self.is_smartroot = dialect == "smartroot"
         self.dialect = dialect
+        self.only_valid = only_valid
+        self.left_out: set[str] = set()
         self.has_diameters = any(function.name == "diameter" for axis in skeleton.axes for function in axis.functions)
         self.confidence = _confidence(skeleton)
         self.laterals: dict[int | None, list[int]] = {None: []}
@@ -100,45 +136,65 @@ class _Writer:
         axes_of: dict[int, list[int]] = {}
         for number in self.laterals[None]:
             axes_of.setdefault(self.skeleton.axes[number].plant, []).append(number)
-        kept = [record for record in _unknown(self.skeleton.metadata) if record["of"] in OF_THE_FILE]
+        records = [record for record in _unknown(self.skeleton.metadata) if record["of"] in FILE_ELEMENTS]
+        kept = self._without_invalid(records)
         for plant, axes in sorted(axes_of.items()):
             self._add_plant(plant, axes, kept, lines)
             kept = []
-        lines += _indented(2, _properties({}, kept))  # where there is no plant to keep it
+        lines += _indented(2, _properties({}, kept))  # not empty only if there is no plant
         return [*lines, "  </scene>", "</rsml>"]
 
     def _add_plant(self, number: int, axes: Sequence[int], kept: Sequence[Record], lines: list[str]) -> None:
         records = self.skeleton.plant_records
         plant = records[number] if number < len(records) else Plant()
-        counted = str(number + 1)
-        lines.append(f"    <plant{self._names(plant.id or ('' if self.is_from_rsml else counted), plant.label)}>")
-        lines += _indented(3, _properties(plant.properties, [*kept, *_unknown(plant.metadata)]))
+        default_id = str(number + 1)
+        lines.append(
+            f"    <plant{self._name_attributes(plant.id or ('' if self.is_from_rsml else default_id), plant.label)}>"
+        )
+        unknown = self._without_invalid(_unknown(plant.metadata))
+        notes: list[str] = []
+        if self.only_valid:  # in its place; otherwise wrapped in <properties>, where a reader ignores it
+            notes = [note for record in unknown if is_plant_annotations(record) for note in annotations_in(record)]
+            unknown = [record for record in unknown if not is_plant_annotations(record)]
+        lines += _indented(3, _properties(plant.properties, [*kept, *unknown]))
         for rank, axis in enumerate(axes, start=1):
-            self._add_root(axis, 0, f"{plant.id or counted}.{rank}", lines)
+            self._add_root(axis, 0, f"{plant.id or default_id}.{rank}", lines)
+        lines += _indented(3, _annotations(notes))
         lines.append("    </plant>")
 
-    def _add_root(self, number: int, order: int, counted: str, lines: list[str]) -> None:
+    def _without_invalid(self, records: list[Record]) -> list[Record]:
+        """Return the records that are written. Note the names of those that are left out."""
+        if not self.only_valid:
+            return records
+        allowed = [record for record in records if is_allowed(record)]
+        self.left_out.update(name for record in records if not is_allowed(record) for name in names_in(record))
+        return allowed
+
+    def _add_root(self, number: int, order: int, default_id: str, lines: list[str]) -> None:
         axis = self.skeleton.axes[number]
         points = self.skeleton.nodes[list(axis.nodes)]
         values = rsml_values(axis.metadata)
         unknown, z = _unknown(axis.metadata), values.get("z")
-        if values.get("points") != points_mark(points):
-            unknown, z = [record for record in unknown if record["of"] not in OF_THE_POINTS], None
+        if values.get("points") != points_checksum(points):
+            unknown, z = [record for record in unknown if record["of"] not in POINT_DEPENDENT], None
+        unknown = self._without_invalid(unknown)
         properties = dict(axis.properties)
         if number in self.confidence:
             properties.setdefault("software-confidence", decimal_text(self.confidence[number]))
         id_, accession = axis.id, axis.accession
         if not self.is_from_rsml:
-            id_ = id_ or counted
+            id_ = id_ or default_id
         if not self.is_from_rsml or self.is_smartroot:
             accession = accession or (LATERAL_ROOT if order else PRIMARY_ROOT)
 
         depth = 3 + order
         # archiDART needs an attribute on every root.
-        lines.append(f"{'  ' * depth}<root{self._names(id_, axis.label, accession) or attribute('label', '')}>")
+        lines.append(
+            f"{'  ' * depth}<root{self._name_attributes(id_, axis.label, accession) or attribute('label', '')}>"
+        )
         inner = _properties(properties, unknown)
         inner += ["<geometry>", *_indented(1, self._sequence("<polyline", "polyline", _points(points, z)))]
-        inner += [*_indented(1, placed(unknown, "geometry")), "</geometry>"]
+        inner += [*_indented(1, records_at(unknown, "geometry")), "</geometry>"]
         if functions := [function for function in self._functions(axis) if function.samples]:
             inner.append("<functions>")
             for function in functions:
@@ -146,14 +202,13 @@ class _Writer:
                     function = replace(function, samples=function.samples * 2)  # as many as points
                 inner += _indented(1, self._sequence(_function_start(function), "function", _samples(function)))
             inner.append("</functions>")
-        if notes := placed(unknown, "annotations"):
-            inner += ["<annotations>", *_indented(1, notes), "</annotations>"]
+        inner += _annotations(records_at(unknown, "annotations"))
         lines += _indented(depth + 1, inner)
         for rank, lateral in enumerate(self.laterals.get(number, ()), start=1):
-            self._add_root(lateral, order + 1, f"{counted}.{rank}", lines)
+            self._add_root(lateral, order + 1, f"{default_id}.{rank}", lines)
         lines.append(f"{'  ' * depth}</root>")
 
-    def _names(self, id_: str, label: str, accession: str = "") -> str:
+    def _name_attributes(self, id_: str, label: str, accession: str = "") -> str:
         names = ("ID", "label", "po:accession") if self.is_smartroot else ("id", "label", "accession")
         return "".join(
             attribute(name, value) for name, value in zip(names, (id_, label, accession), strict=True) if value
@@ -169,29 +224,29 @@ class _Writer:
         return (*axis.functions, AxisFunction("diameter", tuple(diameter.tolist()), "polyline", "base"))
 
     def _sequence(self, start: str, name: str, elements: list[str]) -> list[str]:
-        """Points or samples; SmartRoot walks both in step, white space included, so it gets none."""
+        """Return points or samples as lines. SmartRoot pairs them including white space, so it gets none."""
         if self.is_smartroot:
             return [f"{start}>{''.join(elements)}</{name}>"]
         return [f"{start}>", *_indented(1, elements), f"</{name}>"]
 
 
-def _with_axes_of_lone_nodes(skeleton: Skeleton) -> Skeleton:
-    """The skeleton with an axis for every node that has no edge and is on no axis."""
+def _with_axes_of_isolated_nodes(skeleton: Skeleton) -> Skeleton:
+    """Return the skeleton with an additional axis for every node that has no edge and no axis."""
     on_axes = {node for axis in skeleton.axes for node in axis.nodes}
-    lone = [node for node in np.flatnonzero(skeleton.degree == 0).tolist() if node not in on_axes]
+    isolated = [node for node in np.flatnonzero(skeleton.degree == 0).tolist() if node not in on_axes]
     plant = skeleton.plant_of_node.tolist()
-    axes = [*skeleton.axes, *(Axis((node,), plant=plant[node]) for node in lone)]
-    return skeleton.replace(axes=axes, edge_axis=skeleton.edge_axis) if lone else skeleton
+    axes = [*skeleton.axes, *(Axis((node,), plant=plant[node]) for node in isolated)]
+    return skeleton.replace(axes=axes, edge_axis=skeleton.edge_axis) if isolated else skeleton
 
 
 def _points(points: FloatArray, z: Sequence[float | None] | None) -> list[str]:
     rows = points.tolist()
     depths = [""] * len(rows) if z is None else ["" if d is None else f' z="{decimal_text(d)}"' for d in z]
-    written = [
+    elements = [
         f'<point x="{decimal_text(x)}" y="{decimal_text(y)}"{depth}/>'
         for (x, y), depth in zip(rows, depths, strict=True)
     ]
-    return written * 2 if len(written) == 1 else written
+    return elements * 2 if len(elements) == 1 else elements
 
 
 def _function_start(function: AxisFunction) -> str:
@@ -203,24 +258,28 @@ def _samples(function: AxisFunction) -> list[str]:
     positions = function.positions or ()
     if not np.isfinite([*function.samples, *positions]).all() or len(positions) not in (0, len(function.samples)):
         raise FormatError(
-            f"RSML cannot hold the function {function.name!r}: samples and positions must be finite pairs"
+            f"RSML cannot represent the function {function.name!r}: samples and positions must be finite pairs"
         )
     if not positions:
         return [f'<sample value="{decimal_text(value)}"/>' for value in function.samples]
     pairs = zip(function.samples, positions, strict=True)
-    return [f'<sample value="{decimal_text(value)}" position="{decimal_text(place)}"/>' for value, place in pairs]
+    return [f'<sample value="{decimal_text(value)}" position="{decimal_text(position)}"/>' for value, position in pairs]
 
 
 def _properties(properties: Mapping[str, str], unknown: Sequence[Record]) -> list[str]:
-    """<properties> with what has no other place in it, nothing where there is nothing to say."""
+    """Return <properties> with all records that have no other place, empty if there are none."""
     lines = []
     for name, value in properties.items():
         if _ELEMENT_NAME.fullmatch(name):
             lines.append(f"<{name}>{content(str(value))}</{name}>")
         else:
-            lines += wrapped([{"of": "property", "attribute": name, "value": str(value)}])
-    lines += placed(unknown, "properties") + wrapped(unknown)
+            lines += wrapped_records([{"of": "property", "attribute": name, "value": str(value)}])
+    lines += records_at(unknown, "properties") + wrapped_records(unknown)
     return ["<properties>", *_indented(1, lines), "</properties>"] if lines else []
+
+
+def _annotations(notes: Sequence[str]) -> list[str]:
+    return ["<annotations>", *_indented(1, notes), "</annotations>"] if notes else []
 
 
 def _unknown(metadata: Mapping[str, Any]) -> list[Record]:
@@ -228,7 +287,7 @@ def _unknown(metadata: Mapping[str, Any]) -> list[Record]:
 
 
 def _confidence(skeleton: Skeleton) -> dict[int, float]:
-    """For each axis the mean score of its edges, else of its nodes; left out where it has none or it is not in 0..1."""
+    """Return the mean score of the edges, or else the nodes, of each axis. Values outside 0..1 are omitted."""
     means: dict[int, float] = {}
     if (score := skeleton.node_score) is not None:
         means = {k: float(score[list(axis.nodes)].mean()) for k, axis in enumerate(skeleton.axes) if axis.nodes}
