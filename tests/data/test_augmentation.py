@@ -1,4 +1,4 @@
-"""Augmentation: image and skeleton move by the same numbers, and a forest stays a forest inside its frame."""
+"""Augmentation: image and skeleton are transformed alike, and a forest stays a forest inside its frame."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GEOMETRY = Augmentation(rotation_deg=30.0, scale=(0.5, 2.0), crop=(0.4, 1.0))
 
 
 def distance_to_lines(points: np.ndarray, skeleton: Skeleton) -> np.ndarray:
-    """(P,) the distance of each point to the nearest edge, by the textbook formula."""
+    """Return (P,) distances of points to the nearest edge."""
     best = np.full(len(points), np.inf)
     for u, v in skeleton.edges:
         a, b = skeleton.nodes[u], skeleton.nodes[v]
@@ -34,7 +34,7 @@ def pixel_centers(width: int, height: int) -> np.ndarray:
 
 
 def drawn(skeleton: Skeleton, size: tuple[int, int], half_width: float = 1.5) -> np.ndarray:
-    """A white drawing on black with soft edges, straight from the definition of distance."""
+    """Draw the skeleton in white on black with soft edges, directly from the distance to it."""
     width, height = size
     away = distance_to_lines(pixel_centers(width, height), skeleton).reshape(height, width)
     level = np.rint(255 * np.clip(half_width + 0.5 - away, 0, 1)).astype(np.uint8)
@@ -63,14 +63,14 @@ def spots(nodes: np.ndarray, size: tuple[int, int], sigma: float) -> np.ndarray:
 @pytest.mark.parametrize("scale", [0.2, 0.45, 0.7, 1.0, 1.6])
 @pytest.mark.parametrize("angle", [-15.0, 0.0, 9.0])
 @pytest.mark.parametrize("flip", [0.0, 1.0])
-def test_a_spot_and_its_node_stay_together_to_a_tenth_of_a_pixel(scale: float, angle: float, flip: float) -> None:
+def test_a_spot_and_its_node_agree_to_a_tenth_of_a_pixel(scale: float, angle: float, flip: float) -> None:
     size = (203, 151)
     node = np.array([[88.3, 62.9]])
     original = spots(node, size, sigma=3.0 / min(scale, 1.0))
     augmentation = Augmentation(flip=flip, rotation_deg=abs(angle), scale=(scale, scale))
     lone = Skeleton(node, [], image_size=size)
     for seed in range(3):
-        affine, frame = augmentation.draw_map(size, node, np.random.default_rng(seed))
+        affine, frame = augmentation.draw_affine(size, node, np.random.default_rng(seed))
         image = warp(original, affine, frame).astype(float)[..., 0]
         weight = (image - np.median(image)).ravel() * (image.ravel() > 8)
         centroid = weight @ pixel_centers(*frame) / weight.sum()
@@ -79,7 +79,7 @@ def test_a_spot_and_its_node_stay_together_to_a_tenth_of_a_pixel(scale: float, a
 
 
 def test_pillow_samples_at_pixel_centers() -> None:
-    """A shift by whole pixels, and a mirror image, are exact copies: no half pixel is lost on the way."""
+    """A shift by whole pixels, and a flip, are exact copies: there is no offset of half a pixel."""
     image = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
     shifted = warp(image, [[1, 0, -3], [0, 1, -2]], (27, 18))
     assert np.array_equal(shifted, image[2:, 3:])
@@ -88,7 +88,7 @@ def test_pillow_samples_at_pixel_centers() -> None:
 
 
 def test_a_strong_reduction_is_smoothed_first() -> None:
-    """Stripes of one pixel become even gray; without smoothing they would be black or white by chance."""
+    """Stripes of one pixel become uniform gray; without smoothing they would be black or white at random."""
     stripes = np.zeros((160, 160, 3), dtype=np.uint8)
     stripes[:, ::2] = 255
     small = warp(stripes, np.array([[0.25, 0, 0], [0, 0.25, 0]]), (40, 40)).astype(float)
@@ -98,9 +98,9 @@ def test_a_strong_reduction_is_smoothed_first() -> None:
 def test_outside_the_image_is_the_color_of_its_border() -> None:
     image = np.full((30, 40, 3), (10, 200, 30), dtype=np.uint8)
     image[10:20, 10:20] = 255
-    turned = warp(image, [[1, 0, 25], [0, 1, 5]], (90, 60))
-    assert turned[0, 0].tolist() == [10, 200, 30]
-    assert turned[20, 40].tolist() == [255, 255, 255]
+    shifted = warp(image, [[1, 0, 25], [0, 1, 5]], (90, 60))
+    assert shifted[0, 0].tolist() == [10, 200, 30]
+    assert shifted[20, 40].tolist() == [255, 255, 255]
 
 
 @settings(max_examples=60, deadline=None)
@@ -121,29 +121,29 @@ def test_any_chain_leaves_a_forest_inside_its_frame(skeleton, seeds, keep, frame
         assert skeleton.is_tree if keep == "largest" else skeleton.is_forest
         assert (skeleton.nodes >= 0).all()
         assert (skeleton.nodes <= (width, height)).all()
-        assert len(skeleton.roots) == len(skeleton.component_root)  # every piece still knows where it begins
+        assert len(skeleton.roots) == len(skeleton.component_root)  # every component still has its root
 
 
 @settings(max_examples=40, deadline=None)
 @given(skeleton=random_trees(), seeds=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=2))
-def test_the_drawing_of_the_moved_skeleton_is_the_moved_drawing(skeleton, seeds) -> None:
-    """Every bright pixel is within a pixel of the skeleton's drawing, which is bright all along."""
+def test_drawing_and_moving_commute(skeleton, seeds) -> None:
+    """Bright pixels of the warped drawing are those of the moved skeleton, up to one pixel."""
     augmentation = dataclasses.replace(GEOMETRY, scale=(0.75, 1.5))
     image, half_width = drawn(skeleton, (96, 72)), 1.5
-    inner = np.full_like(image, 255)  # white where nothing was cut off within the width of a line
+    inner = np.full_like(image, 255)  # white where no line can have been cut off
     for seed in seeds:
         margin = math.ceil(half_width) + 2
         inner[:margin] = inner[-margin:] = inner[:, :margin] = inner[:, -margin:] = 0
-        affine, size = augmentation.draw_map(skeleton.image_size, skeleton.nodes, np.random.default_rng(seed))
+        affine, size = augmentation.draw_affine(skeleton.image_size, skeleton.nodes, np.random.default_rng(seed))
         half_width *= math.sqrt(abs(np.linalg.det(affine[:, :2])))
         image, inner, skeleton = warp(image, affine, size), warp(inner, affine, size), move(skeleton, affine, size)
     margin = math.ceil(half_width) + 2
     inner[:margin] = inner[-margin:] = inner[:, :margin] = inner[:, -margin:] = 0
     width, height = size
     away = distance_to_lines(pixel_centers(width, height), skeleton).reshape(height, width)
-    bright, tells = image[..., 0] > 127, inner[..., 0] > 250
-    assert not (tells & bright & (away > half_width + 1)).any()
-    assert not (tells & ~bright & (away < half_width - 1)).any()
+    bright, valid = image[..., 0] > 127, inner[..., 0] > 250
+    assert not (valid & bright & (away > half_width + 1)).any()
+    assert not (valid & ~bright & (away < half_width - 1)).any()
 
 
 def test_the_same_generator_gives_the_same_result(comb: Skeleton) -> None:
@@ -165,7 +165,7 @@ def test_the_identity_changes_nothing(comb: Skeleton) -> None:
 def test_rotation_is_within_its_range_and_reaches_it() -> None:
     angles = []
     for seed in range(300):
-        affine, _ = ROOTS.draw_map((100, 80), np.zeros((0, 2)), np.random.default_rng(seed))
+        affine, _ = ROOTS.draw_affine((100, 80), np.zeros((0, 2)), np.random.default_rng(seed))
         mirrored = np.linalg.det(affine[:, :2]) < 0
         angles.append(math.degrees(math.atan2(affine[0, 1], -affine[0, 0] if mirrored else affine[0, 0])))
         scale = math.sqrt(abs(np.linalg.det(affine[:, :2])))
@@ -178,7 +178,7 @@ def test_crops_differ_in_size_and_place() -> None:
     sizes, corners = set(), set()
     augmentation = Augmentation(flip=0.0, crop=(0.5, 0.9))
     for seed in range(40):
-        affine, size = augmentation.draw_map((100, 80), np.array([[50.0, 40.0]]), np.random.default_rng(seed))
+        affine, size = augmentation.draw_affine((100, 80), np.array([[50.0, 40.0]]), np.random.default_rng(seed))
         sizes.add(size)
         corners.add(tuple(np.round(-affine[:, 2], 6)))
         assert 50 <= size[0] <= 90
@@ -189,7 +189,7 @@ def test_crops_differ_in_size_and_place() -> None:
     assert len(corners) > 30
 
 
-def test_a_frame_larger_than_the_image_holds_all_of_it(y_shape: Skeleton) -> None:
+def test_a_frame_larger_than_the_image_contains_all_of_it(y_shape: Skeleton) -> None:
     original = np.full((10, 10, 3), 255, dtype=np.uint8)
     for seed in range(20):
         image, skeleton = Augmentation(frame=(64, 48))(original, y_shape, np.random.default_rng(seed))
@@ -207,7 +207,7 @@ def test_a_crop_never_misses_the_plant() -> None:
 
 
 def test_keep_largest_and_keep_forest() -> None:
-    """A U whose bottom is cut away: two arms, or the longer one."""
+    """The bottom of a U is cut off: keep both arms, or the longer one."""
     u_shape = Skeleton([(10, 10), (10, 60), (40, 60), (40, 5)], [(0, 1), (1, 2), (2, 3)], root=0)
     identity = [[1, 0, 0], [0, 1, 0]]
     assert move(u_shape, identity, (50, 50)).length == pytest.approx(40 + 45)
@@ -216,15 +216,15 @@ def test_keep_largest_and_keep_forest() -> None:
     assert largest.length == pytest.approx(45)
 
 
-def test_scraps_at_the_border_are_dropped() -> None:
-    """A corner that looks into the frame by a third of a pixel is no root."""
+def test_short_components_at_the_border_are_dropped() -> None:
+    """A corner that extends into the frame by a third of a pixel is dropped."""
     peak = Skeleton([(0, 20), (10, 9.7), (20, 20), (30, 0)], [(0, 1), (1, 2), (2, 3)], root=0)
     skeleton = move(peak, [[1, 0, 0], [0, 1, 0]], (40, 10))
     assert skeleton.is_tree
     assert len(skeleton) == 2
 
 
-def test_axes_are_left_behind_and_plants_kept() -> None:
+def test_explicit_axes_are_dropped_and_plants_are_kept() -> None:
     from treeformer import Axis
 
     two = Skeleton(
@@ -242,7 +242,7 @@ def test_axes_are_left_behind_and_plants_kept() -> None:
     assert moved.radius.tolist() == [2, 2, 4, 4]
 
 
-def test_nodes_are_spread_anew() -> None:
+def test_nodes_are_resampled() -> None:
     line = Skeleton([(10, 10), (10, 18), (10, 26), (10, 34), (10, 42)], [(k, k + 1) for k in range(4)], root=0)
     image = np.zeros((60, 60, 3), dtype=np.uint8)
     doubled = Augmentation(scale=(2.0, 2.0), spacing_px=8.0)
@@ -251,14 +251,14 @@ def test_nodes_are_spread_anew() -> None:
     assert np.allclose(skeleton.edge_length, 8.0)
 
 
-def test_noise_and_light_do_what_they_say() -> None:
+def test_noise_and_light_have_the_given_ranges() -> None:
     gray = np.full((200, 200, 3), 128, dtype=np.uint8)
     noisy = Augmentation(noise=(6.0, 6.0)).relight(gray, np.random.default_rng(0)).astype(float)
     assert noisy.std() == pytest.approx(6.0, rel=0.03)
     assert noisy.mean() == pytest.approx(128, abs=0.2)
     channels = noisy.reshape(-1, 3).T
-    for one, other in itertools.combinations(channels, 2):
-        assert abs(np.corrcoef(one, other)[0, 1]) < 0.03
+    for first, second in itertools.combinations(channels, 2):
+        assert abs(np.corrcoef(first, second)[0, 1]) < 0.03
 
     ramp = np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3, axis=2)
     levels = set()
@@ -267,14 +267,14 @@ def test_noise_and_light_do_what_they_say() -> None:
             ramp, np.random.default_rng(seed)
         )
         assert lit.dtype == np.uint8
-        assert (np.diff(lit.astype(int), axis=1) >= 0).all()  # a darker place stays darker
+        assert (np.diff(lit.astype(int), axis=1) >= 0).all()  # the order of gray levels is kept
         levels.add(tuple(lit[0, 128]))
     assert len(levels) == 20
     assert np.array_equal(Augmentation().relight(ramp, np.random.default_rng(0)), ramp)
 
 
-def relit_slowly(augmentation: Augmentation, image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The same draws as `Augmentation.relight`, value by value as its fields say it."""
+def relight_reference(augmentation: Augmentation, image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Compute `Augmentation.relight` value by value, with the same random draws."""
     brightness = rng.uniform(-augmentation.brightness, augmentation.brightness)
     contrast = rng.uniform(*augmentation.contrast)
     cast = rng.uniform(1 - augmentation.color_cast, 1 + augmentation.color_cast, size=(3, 1))[:, 0]
@@ -288,41 +288,41 @@ def relit_slowly(augmentation: Augmentation, image: np.ndarray, rng: np.random.G
 
 
 @pytest.mark.parametrize("augmentation", [*PRESETS.values(), Augmentation(noise=(3.0, 44.0)), Augmentation()])
-def test_light_and_noise_agree_with_a_slow_twin(augmentation: Augmentation) -> None:
+def test_light_and_noise_agree_with_reference(augmentation: Augmentation) -> None:
     image = np.random.default_rng(2).integers(0, 256, (25, 31, 3), dtype=np.uint8)
     in_planes = np.ascontiguousarray(image.transpose(2, 0, 1)).transpose(1, 2, 0)
     for seed in range(10):
-        slow, rng = np.random.default_rng(seed), np.random.default_rng(seed)
-        expected = relit_slowly(augmentation, image, slow)
+        reference_rng, rng = np.random.default_rng(seed), np.random.default_rng(seed)
+        expected = relight_reference(augmentation, image, reference_rng)
         assert np.array_equal(augmentation.relight(image, rng), expected)
-        assert rng.random() == slow.random()  # not a draw more or less
+        assert rng.random() == reference_rng.random()  # the same number of draws
         assert np.array_equal(augmentation.relight(in_planes, np.random.default_rng(seed)), expected)
 
 
-def test_an_empty_skeleton_and_a_image_without_room() -> None:
+def test_an_empty_skeleton_and_a_small_image() -> None:
     image, skeleton = ROOTS(np.zeros((8, 5, 3), dtype=np.uint8), Skeleton([], []), np.random.default_rng(0))
     assert len(skeleton) == 0
     assert skeleton.image_size == (image.shape[1], image.shape[0])
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [{"flip": 1.5}, {"scale": (0.0, 1.0)}, {"scale": (2.0, 1.0)}, {"crop": (0.5, 1.2)}, {"rotation_deg": -1.0},
      {"noise": (-1.0, 1.0)}, {"frame": (0, 5)}, {"brightness": math.nan}],
 )  # fmt: skip
-def test_a_wrong_range_is_named(wrong) -> None:
-    with pytest.raises(TreeformerError, match=next(iter(wrong))) as error:
-        Augmentation(**wrong)
+def test_an_invalid_range_is_an_error(invalid) -> None:
+    with pytest.raises(TreeformerError, match=next(iter(invalid))) as error:
+        Augmentation(**invalid)
     assert "\n" not in str(error.value)
 
 
-def test_presets_have_the_angles_of_the_paper() -> None:
+def test_presets_have_the_rotations_of_the_paper() -> None:
     assert PRESETS["roots"].rotation_deg == 9
     assert PRESETS["vines"].rotation_deg == 15
 
 
-def test_a_large_image_is_read_only_where_the_frame_is() -> None:
-    """A window on a reduced large image equals the window on the whole one reduced."""
+def test_a_large_image_is_reduced_only_inside_the_frame() -> None:
+    """A window on a reduced image equals the same window of the whole image, reduced."""
     rng = np.random.default_rng(3)
     small = Image.fromarray(rng.integers(0, 256, (50, 60, 3), dtype=np.uint8))
     image = np.asarray(small.resize((600, 500), Image.Resampling.BICUBIC))

@@ -1,4 +1,4 @@
-"""Images that stay in memory."""
+"""The cache of folder data sets."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def folder(tmp_path):
     return data.FolderDataset(tmp_path)
 
 
-def test_each_is_read_once_as_long_as_there_is_room(folder, monkeypatch):
+def test_images_are_read_once_while_memory_lasts(folder, monkeypatch):
     read = []
-    once = data.FolderDataset.load
-    monkeypatch.setattr(data.FolderDataset, "load", lambda self, index: read.append(index) or once(self, index))
-    kept = CachedDataset(folder, most_bytes=2 * 20 * 30 * 3)
-    assert len(kept) == 3
+    load = data.FolderDataset.load
+    monkeypatch.setattr(data.FolderDataset, "load", lambda self, index: read.append(index) or load(self, index))
+    cached = CachedDataset(folder, max_bytes=2 * 20 * 30 * 3)
+    assert len(cached) == 3
     for index in (0, 1, 2, 0, 1, 2, 2):
-        loaded = kept.load(index)
+        loaded = cached.load(index)
         assert (loaded.image == index).all()
         assert len(loaded.skeleton) == 2
         with pytest.raises(ValueError, match="read-only"):
             loaded.image[0, 0] = 1
-    assert read == [0, 1, 2, 2, 2], "two fit"
+    assert read == [0, 1, 2, 2, 2], "only two images fit"
 
 
-def test_a_broken_one_is_named_every_time(folder):
+def test_an_invalid_image_is_skipped_every_time(folder):
     folder.pairs[1][1].write_text("{")
-    kept = CachedDataset(folder)
-    assert [type(kept.load(1)) for _ in range(2)] == [data.Skipped] * 2
+    cached = CachedDataset(folder)
+    assert [type(cached.load(1)) for _ in range(2)] == [data.Skipped] * 2

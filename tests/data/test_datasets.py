@@ -1,4 +1,4 @@
-"""Data sets: what is read is what was written, and what is broken is named, skipped and counted."""
+"""Data sets: samples are read as they were written, and invalid ones are reported, skipped and counted."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_a_pair_comes_back_as_it_was_written(tmp_path: Path, comb: Skeleton) -> 
     assert sample.skeleton == comb.replace(image_name="a.png")
 
 
-def test_any_known_format_beside_a_image_will_do(tmp_path: Path, comb: Skeleton) -> None:
+def test_any_known_format_next_to_an_image_is_read(tmp_path: Path, comb: Skeleton) -> None:
     for stem, suffix in (("a", ".rsml"), ("b", ".swc"), ("c", ".graphml"), ("d", ".json")):
         add_pair(tmp_path, stem, comb, suffix)
     (tmp_path / "notes.txt").write_text("not a skeleton")
-    (tmp_path / ".hidden.png").write_bytes(b"left by a killed program")
+    (tmp_path / ".hidden.png").write_bytes(b"left by an interrupted program")
     dataset = FolderDataset(tmp_path)
     assert [dataset.name(index) for index in range(len(dataset))] == ["a.png", "b.png", "c.png", "d.png"]
     assert dataset.skipped == []
@@ -64,9 +64,9 @@ def test_splits_are_sub_folders(tmp_path: Path, comb: Skeleton) -> None:
             FolderDataset(tmp_path, split)
 
 
-def test_exif_orientation_is_obeyed(tmp_path: Path, y_shape: Skeleton) -> None:
+def test_exif_orientation_is_applied(tmp_path: Path, y_shape: Skeleton) -> None:
     stored = np.zeros((10, 20, 3), dtype=np.uint8)
-    stored[:, :5] = 255  # a white left edge, to be turned to the top
+    stored[:, :5] = 255  # a white left edge, which becomes the top
     exif = Image.Exif()
     exif[274] = 6
     Image.fromarray(stored).save(tmp_path / "a.png", exif=exif)
@@ -78,7 +78,7 @@ def test_exif_orientation_is_obeyed(tmp_path: Path, y_shape: Skeleton) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "expected"),
+    ("damage", "expected"),
     [
         (lambda folder: (folder / "b.png").unlink(), "b.json: no image"),
         (lambda folder: (folder / "b.json").unlink(), "b.png: no skeleton file"),
@@ -92,21 +92,21 @@ def test_exif_orientation_is_obeyed(tmp_path: Path, y_shape: Skeleton) -> None:
         (lambda folder: write_skeleton(folder, [(5, 5), (41.5, 5)], [(0, 1)]), r"node 1 at \(41.5, 5.0\) is outside"),
         (lambda folder: write_skeleton(folder, [(5, 5), (5, -2)], [(0, 1)]), "node 1 at .* is outside b.png"),
         (lambda folder: write_skeleton(folder, [(1, 1), (9, 1), (5, 9)], [(0, 1), (1, 2), (2, 0)]), "cycle"),
-        (lambda folder: write_skeleton(folder, [(5, 5), (5, 9)], [(0, 1)], image_size=(80, 100)), "of an image of 80"),
+        (lambda folder: write_skeleton(folder, [(5, 5), (5, 9)], [(0, 1)], image_size=(80, 100)), "to an image of 80"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_in_one_line_and_the_rest_is_read(
-    tmp_path: Path, comb: Skeleton, spoil, expected
+def test_an_invalid_file_is_reported_in_one_line_and_the_rest_is_read(
+    tmp_path: Path, comb: Skeleton, damage, expected
 ) -> None:
     import re
 
     for stem in "abc":
         add_pair(tmp_path, stem, comb)
-    spoil(tmp_path)
+    damage(tmp_path)
     dataset = FolderDataset(tmp_path)
     report = SkipReport(dataset.skipped)
     assert {sample.name for sample in samples(dataset, report)} == {"a.png", "c.png"}
-    # Renaming a skeleton leaves its image alone, too.
+    # A renamed skeleton leaves its image without a partner, too.
     assert len(report) == (2 if "other" in expected else 1)
     assert all("\n" not in skipped.reason for skipped in report)
     assert any(re.search(expected, skipped.reason) for skipped in report)
@@ -116,13 +116,13 @@ def write_skeleton(folder: Path, nodes, edges, **arguments) -> None:
     formats.write(Skeleton(nodes, edges, **arguments), folder / "b.json")
 
 
-def test_half_a_pixel_outside_is_on_the_border(tmp_path: Path, comb: Skeleton) -> None:
+def test_nodes_half_a_pixel_outside_are_moved_to_the_border(tmp_path: Path, comb: Skeleton) -> None:
     add_pair(tmp_path, "b", comb)
     write_skeleton(tmp_path, [(-0.5, 5), (40.5, 50.5)], [(0, 1)])
     assert FolderDataset(tmp_path)[0].skeleton.nodes.tolist() == [[0, 5], [40, 50]]
 
 
-def test_an_empty_folder_and_none_at_all(tmp_path: Path, comb: Skeleton) -> None:
+def test_an_empty_and_a_missing_folder(tmp_path: Path, comb: Skeleton) -> None:
     with pytest.raises(TreeformerError, match="no such folder"):
         FolderDataset(tmp_path / "nowhere")
     with pytest.raises(TreeformerError, match="no image with a skeleton file"):
@@ -131,13 +131,13 @@ def test_an_empty_folder_and_none_at_all(tmp_path: Path, comb: Skeleton) -> None
     (tmp_path / "a.json").unlink()
     with pytest.raises(TreeformerError, match=r"a\.png: no skeleton file"):
         FolderDataset(tmp_path)
-    with pytest.raises(TreeformerError, match="there is no folder train or valid or test in it"):
+    with pytest.raises(TreeformerError, match="it has no folder train, valid, test"):
         FolderDataset(tmp_path, "train")
 
 
-def test_loading_gives_a_value_and_indexing_an_error(tmp_path: Path, comb: Skeleton) -> None:
+def test_load_returns_a_value_and_indexing_raises(tmp_path: Path, comb: Skeleton) -> None:
     add_pair(tmp_path, "a", comb)
-    (tmp_path / "a.png").write_bytes(b"no image")
+    (tmp_path / "a.png").write_bytes(b"not an image")
     dataset = FolderDataset(tmp_path)
     loaded = dataset.load(0)
     assert isinstance(loaded, Skipped)
@@ -151,7 +151,7 @@ def test_loading_gives_a_value_and_indexing_an_error(tmp_path: Path, comb: Skele
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_a_image_with_damaged_bytes_never_kills_the_loader(tmp_path_factory, data) -> None:
+def test_an_image_with_damaged_bytes_never_crashes(tmp_path_factory, data) -> None:
     folder = tmp_path_factory.mktemp("damaged")
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 20, 3), dtype=np.uint8))
     suffix = data.draw(st.sampled_from([".png", ".jpg", ".tif", ".gif", ".bmp", ".webp"]))
@@ -167,15 +167,15 @@ def test_a_image_with_damaged_bytes_never_kills_the_loader(tmp_path_factory, dat
     assert "\n" not in getattr(loaded, "reason", "")
 
 
-def test_what_workers_skip_is_counted_once(tmp_path: Path, comb: Skeleton) -> None:
-    """The data set goes to a worker pickled, and so does what it loads, skipped or not, on its way back."""
+def test_images_skipped_by_workers_are_counted_once(tmp_path: Path, comb: Skeleton) -> None:
+    """The data set is pickled for a worker, and so are the results, skipped or not."""
     for stem in "abcd":
         add_pair(tmp_path, stem, comb)
     (tmp_path / "b.png").write_bytes(b"corrupt")
-    sent = pickle.dumps(FolderDataset(tmp_path))
+    pickled = pickle.dumps(FolderDataset(tmp_path))
     report, good = SkipReport(), []
     for worker in range(2):
-        in_worker = pickle.loads(sent)
+        in_worker = pickle.loads(pickled)
         for index in range(worker, 8, 2):
             loaded = pickle.loads(pickle.dumps(in_worker.load(index % 4)))
             report.add(loaded) if isinstance(loaded, Skipped) else good.append(loaded.name)
@@ -197,25 +197,25 @@ def test_a_report_of_thousands_stays_short() -> None:
     assert len(lines) == 22
 
 
-def test_synthetic_images_are_those_of_their_seeds() -> None:
+def test_synthetic_images_are_determined_by_their_seeds() -> None:
     dataset = SyntheticDataset(range(10, 16), presets=("paper", "taproot", "vine"), styles=("paper",), size=(96, 80))
     assert len(dataset) == 6
-    again = pickle.loads(pickle.dumps(dataset))
+    copy = pickle.loads(pickle.dumps(dataset))
     for index, preset in ((0, "taproot"), (1, "vine"), (2, "paper")):
         sample = dataset.load(index)
         image, skeleton = make_image(preset, "paper", 10 + index, (96, 80))
         assert sample.name == f"{preset}-paper-{10 + index}"
         assert np.array_equal(sample.image, image)
-        assert sample.skeleton == skeleton == again[index].skeleton
+        assert sample.skeleton == skeleton == copy[index].skeleton
     with pytest.raises(IndexError):
         dataset[6]
 
 
-def test_every_preset_meets_every_look() -> None:
+def test_all_combinations_of_presets_and_styles() -> None:
     presets, styles = ("paper", "taproot", "vine"), ("paper", "photo")
     dataset = SyntheticDataset(range(24), presets, styles, (64, 64))
-    met = {tuple(dataset[index].name.split("-")[:2]) for index in range(6)}
-    assert met == {(preset, style) for preset in presets for style in styles}
+    combinations = {tuple(dataset[index].name.split("-")[:2]) for index in range(6)}
+    assert combinations == {(preset, style) for preset in presets for style in styles}
 
 
 def test_a_synthetic_set_needs_seeds() -> None:
@@ -223,8 +223,8 @@ def test_a_synthetic_set_needs_seeds() -> None:
         SyntheticDataset(range(0))
 
 
-def test_public_sets_are_read_as_they_are(real_data) -> None:
-    """The folder reader takes the images with RSML or XML beside them, without preparing."""
+def test_public_data_sets_are_read_as_published(real_data) -> None:
+    """Folder data sets can be read from images with RSML or XML files, without `prepare`."""
     roots = FolderDataset(real_data("osr-roots"), "test")
     assert len(roots) == 5
     assert roots[0].skeleton.is_tree

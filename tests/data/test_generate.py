@@ -1,4 +1,4 @@
-"""Synthetic folders: whole pairs only, the same whoever made them, resumed, and never mixed."""
+"""Synthetic folders: complete pairs only, independent of the number of workers, resumable, and never mixed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def test_what_it_writes(tmp_path: Path) -> None:
+def test_files_and_report(tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
     report = generate(tmp_path / "s", count=3, seed=120_000, size=SIZE, progress=lambda *call: calls.append(call))
     stems = ["120000", "120001", "120002"]
@@ -39,7 +39,7 @@ def test_what_it_writes(tmp_path: Path) -> None:
         "count": 3,
         "size": [80, 64],
     }
-    assert (report.made, report.kept) == (3, 0)
+    assert (report.created, report.kept) == (3, 0)
     assert calls[0] == (0, 3)
     assert calls[-1] == (3, 3)
     assert SPLITS["test"][0] == 120_000
@@ -56,33 +56,33 @@ def test_workers_and_resuming_give_the_same_files(tmp_path: Path) -> None:
     assert contents(tmp_path / "one") == contents(tmp_path / "two") == contents(tmp_path / "none")
 
     generate(tmp_path / "three", count=5, size=SIZE)
-    (tmp_path / "three" / "000002.json").unlink()  # half a pair is made anew
-    (tmp_path / "three" / ".000004-x.png").write_bytes(b"left by a kill")
+    (tmp_path / "three" / "000002.json").unlink()  # an incomplete pair is created again
+    (tmp_path / "three" / ".000004-x.png").write_bytes(b"left by an interrupted program")
     kept = (tmp_path / "three" / "000000.png").stat().st_mtime_ns
     report = generate(tmp_path / "three", count=20, size=SIZE)
-    assert (report.made, report.kept) == (16, 4)
+    assert (report.created, report.kept) == (16, 4)
     assert (tmp_path / "three" / "000000.png").stat().st_mtime_ns == kept
     (tmp_path / "three" / ".000004-x.png").unlink()
     assert contents(tmp_path / "one") == contents(tmp_path / "three")
 
-    assert str(report).endswith("three: 16 images made, 4 were there")
-    assert str(generate(tmp_path / "three", count=21, size=SIZE)).endswith("three: 1 image made, 20 were there")
+    assert str(report).endswith("three: 16 images created, 4 already there")
+    assert str(generate(tmp_path / "three", count=21, size=SIZE)).endswith("three: 1 image created, 20 already there")
 
     fewer = generate(tmp_path / "one", count=7, size=SIZE)
-    assert (fewer.made, fewer.kept) == (0, 7)
+    assert (fewer.created, fewer.kept) == (0, 7)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"style": "photo"}, "was made with style paper, not photo"),
-        ({"preset": "vine"}, "was made with preset paper, not vine"),
-        ({"seed": 7}, "was made with seed 0, not 7"),
-        ({"size": (64, 80)}, r"was made with size \[80, 64\], not \[64, 80\]"),
+        ({"style": "photo"}, "was created with style paper, not photo"),
+        ({"preset": "vine"}, "was created with preset paper, not vine"),
+        ({"seed": 7}, "was created with seed 0, not 7"),
+        ({"size": (64, 80)}, r"was created with size \[80, 64\], not \[64, 80\]"),
     ],
 )
-def test_another_recipe_is_an_error(tmp_path: Path, change, message) -> None:
+def test_other_settings_are_an_error(tmp_path: Path, change, message) -> None:
     generate(tmp_path, count=1, size=SIZE)
     before = contents(tmp_path)
     with pytest.raises(TreeformerError, match=message):
@@ -90,8 +90,8 @@ def test_another_recipe_is_an_error(tmp_path: Path, change, message) -> None:
     assert contents(tmp_path) == before
 
 
-def test_folders_that_are_not_to_be_written_to(tmp_path: Path) -> None:
-    (tmp_path / "letter.txt").write_text("mine")
+def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("hello")
     with pytest.raises(TreeformerError, match="holds other files"):
         generate(tmp_path, count=1, size=SIZE)
     with pytest.raises(TreeformerError, match="is a file"):
@@ -101,26 +101,26 @@ def test_folders_that_are_not_to_be_written_to(tmp_path: Path) -> None:
     with pytest.raises(TreeformerError, match=r"dataset\.yaml: not YAML"):
         generate(tmp_path / "set", count=1, size=SIZE)
     (tmp_path / "set" / "dataset.yaml").write_text("- 1")
-    with pytest.raises(TreeformerError, match=r"dataset\.yaml: not a table"):
+    with pytest.raises(TreeformerError, match=r"dataset\.yaml: not a mapping"):
         generate(tmp_path / "set", count=1, size=SIZE)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"count": 0}, {"workers": -1}, {"preset": "tulip"}, {"style": "oil"}, {"seed": -1}, {"size": (8, 8)}]
+    "invalid", [{"count": 0}, {"workers": -1}, {"preset": "tulip"}, {"style": "oil"}, {"seed": -1}, {"size": (8, 8)}]
 )
-def test_a_wrong_choice_writes_nothing(tmp_path: Path, wrong) -> None:
+def test_invalid_arguments_write_nothing(tmp_path: Path, invalid) -> None:
     with pytest.raises(TreeformerError) as error:
-        generate(tmp_path / "s", **({"count": 1, "size": SIZE} | wrong))
+        generate(tmp_path / "s", **({"count": 1, "size": SIZE} | invalid))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")
-def test_an_interrupt_leaves_whole_pairs_only(tmp_path: Path) -> None:
+def test_an_interrupt_leaves_only_complete_pairs(tmp_path: Path) -> None:
     program = (
-        "from treeformer.data.generate import synth\n"
+        "from treeformer.data.generate import generate\n"
         "if __name__ == '__main__':\n"
-        f"    synth({str(tmp_path / 's')!r}, count=4000, size=(80, 64), workers=2)\n"
+        f"    generate({str(tmp_path / 's')!r}, count=4000, size=(80, 64), workers=2)\n"
     )
     script = tmp_path / "program.py"
     script.write_text(program)
@@ -135,7 +135,7 @@ def test_an_interrupt_leaves_whole_pairs_only(tmp_path: Path) -> None:
         process.kill()
     assert process.returncode != 0
     assert errors.strip().endswith("KeyboardInterrupt")
-    assert errors.count("Traceback") == 1  # the workers end without a word
+    assert errors.count("Traceback") == 1  # the workers print nothing
     names = {path.name for path in (tmp_path / "s").iterdir()}
     assert not {name for name in names if name.startswith(".")}
     dataset = FolderDataset(tmp_path / "s")

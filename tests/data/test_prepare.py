@@ -1,4 +1,4 @@
-"""Public sets turned into folder data sets: small made-up sets in exactly their layouts, and a few real images."""
+"""Conversion of public data sets: small artificial ones in the same layouts, and a few real images."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ RNG = np.random.default_rng(0)
 
 
 def add_image(path: Path, size: tuple[int, int]) -> None:
-    """A small image of its own, enlarged; as JPEG, like the real ones."""
+    """Save a distinct random image, enlarged from 8×8 px."""
     path.parent.mkdir(parents=True, exist_ok=True)
     small = Image.fromarray(RNG.integers(0, 256, (8, 8, 3), dtype=np.uint8))
     small.resize(size).save(path)
 
 
 def barley_rsml(plants: list[list[list[tuple[float, float]]]]) -> str:
-    """Roots of order 0 with nothing but <rootnavspline>, and a resolution that is no number."""
+    """Return roots of order 0 with only <rootnavspline>, and a resolution that is not a number."""
 
     def root(points: list[tuple[float, float]]) -> str:
         inner = "".join(f'<point x="{x}" y="{y}" />' for x, y in points)
@@ -51,7 +51,7 @@ def barley(tmp_path: Path) -> Path:
     return source
 
 
-def test_the_folder_and_its_report(barley: Path, tmp_path: Path) -> None:
+def test_files_and_report(barley: Path, tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
     report = prepare("barley-roots", barley, tmp_path / "out", size=384, progress=lambda *call: calls.append(call))
     assert calls == [(done, 8) for done in range(9)]
@@ -74,7 +74,7 @@ def test_the_folder_and_its_report(barley: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_images_and_skeletons_shrink_together(barley: Path, tmp_path: Path) -> None:
+def test_images_and_skeletons_are_scaled_together(barley: Path, tmp_path: Path) -> None:
     prepare("barley-roots", barley, tmp_path / "out", size=384)
     for sample in samples(FolderDataset(tmp_path / "out", "test")):
         assert sample.image.shape == (384, 360, 3)
@@ -86,14 +86,14 @@ def test_images_and_skeletons_shrink_together(barley: Path, tmp_path: Path) -> N
         assert np.median(skeleton.edge_length) == pytest.approx(8, abs=0.3)
 
 
-def test_a_small_image_is_not_enlarged_and_nodes_may_stay(barley: Path, tmp_path: Path) -> None:
+def test_small_images_are_not_enlarged_and_nodes_can_be_kept(barley: Path, tmp_path: Path) -> None:
     prepare("barley-roots", barley, tmp_path / "out", size=2000, spacing_px=0, merge_overlaps=False)
     sample = FolderDataset(tmp_path / "out", "test")[0]
     assert sample.image.shape == (768, 720, 3)
     assert sorted(sample.skeleton.nodes.tolist()) == [[180, 500], [200, 100], [300, 480]]
 
 
-def test_both_dates_of_a_plate_go_together(barley: Path, tmp_path: Path) -> None:
+def test_both_dates_of_a_plate_are_in_the_same_split(barley: Path, tmp_path: Path) -> None:
     prepare("barley-roots", barley, tmp_path / "out")
     plates = {
         split: {path.stem.rstrip("R") for path in (tmp_path / "out" / split).glob("*.png")}
@@ -102,26 +102,26 @@ def test_both_dates_of_a_plate_go_together(barley: Path, tmp_path: Path) -> None
     assert plates == {"train": {"401", "403", "405"}, "valid": {"402", "404"}, "test": {"450"}}
 
 
-def test_ten_plates_are_for_validation() -> None:
+def test_ten_plates_are_used_for_validation() -> None:
     images = [Path(f"{number}{date}.jpg") for number in range(95, 125) for date in ("", "R")]
     chosen = validation_plates(images)
     assert len(chosen) == 10
     assert chosen == {str(number) for number in range(96, 125, 3)}
 
 
-def test_writing_again_and_otherwise(barley: Path, tmp_path: Path) -> None:
+def test_writing_again_with_the_same_and_with_other_settings(barley: Path, tmp_path: Path) -> None:
     first = prepare("barley-roots", barley, tmp_path / "out")
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert prepare("barley-roots", barley, tmp_path / "out") == first
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
-    with pytest.raises(TreeformerError, match="was made with size 512, not 256"):
+    with pytest.raises(TreeformerError, match="was created with size 512, not 256"):
         prepare("barley-roots", barley, tmp_path / "out", size=256)
     (barley / "test" / "450R.jpg").unlink()
     with pytest.raises(TreeformerError, match="images of another run"):
         prepare("barley-roots", barley, tmp_path / "out")
 
 
-def test_what_is_broken_is_dropped_and_said(barley: Path, tmp_path: Path) -> None:
+def test_invalid_files_are_dropped_and_reported(barley: Path, tmp_path: Path) -> None:
     (barley / "train" / "402.jpg").write_bytes((barley / "train" / "402.jpg").read_bytes()[:300])
     (barley / "train" / "403R.rsml").write_text("<rsml>")
     (barley / "train" / "404.rsml").write_text(barley_rsml([[[(10, 10), (900, 10)]]]))
@@ -130,13 +130,13 @@ def test_what_is_broken_is_dropped_and_said(barley: Path, tmp_path: Path) -> Non
     report = prepare("barley-roots", barley, tmp_path / "out")
     assert report.images == {"train": 2, "test": 1}
     dropped = "\n".join(report.notes.dropped)
-    for word in ("402.jpg", "403R.rsml", "404.rsml: node 1 at (900.0, 10.0) is outside", "405R.jpg: no skeleton file"):
-        assert word in dropped
+    for text in ("402.jpg", "403R.rsml", "404.rsml: node 1 at (900.0, 10.0) is outside", "405R.jpg: no skeleton file"):
+        assert text in dropped
     assert "test/450R.jpg: the image: it has no roots" in dropped
     assert all("\n" not in line for line in report.notes.dropped)
 
 
-def test_a_leak_in_the_source_stops_it_before_anything_is_written(barley: Path, tmp_path: Path) -> None:
+def test_a_leak_in_the_source_writes_nothing(barley: Path, tmp_path: Path) -> None:
     shutil.copy(barley / "train" / "401.jpg", barley / "test" / "499.jpg")
     shutil.copy(barley / "train" / "401.rsml", barley / "test" / "499.rsml")
     with pytest.raises(TreeformerError, match=r"499\.jpg \(test\) is the same image as .*401\.jpg"):
@@ -144,8 +144,8 @@ def test_a_leak_in_the_source_stops_it_before_anything_is_written(barley: Path, 
     assert not (tmp_path / "out").exists()
 
 
-def test_one_plant_a_crop(barley: Path, tmp_path: Path) -> None:
-    """Plants that stand apart have an image each; one that others grow into has none."""
+def test_one_image_per_plant(barley: Path, tmp_path: Path) -> None:
+    """Separate plants get an image each. A plant whose crop contains others is dropped."""
     apart = [[[(100, 100), (90, 300)]], [[(400, 100), (440, 300)]]]
     crossing = [[[(100, 100), (300, 300)]], [[(300, 100), (100, 300)]]]
     for stem, plants in (("401", apart), ("401R", crossing)):
@@ -165,7 +165,7 @@ def test_one_plant_a_crop(barley: Path, tmp_path: Path) -> None:
 
 
 def test_osr_roots_layout(tmp_path: Path) -> None:
-    """Nested roots with empty labels, a lateral that begins beside its parent, both kinds of geometry."""
+    """Nested roots with empty labels, a lateral that begins next to its parent, and both kinds of geometry."""
     lateral = (
         '<root ID="" label=""><geometry><polyline><point x="1010" y="800" /><point x="1300" y="900" /></polyline>'
         "</geometry></root>"
@@ -211,7 +211,7 @@ def test_branch_trees_layout(tmp_path: Path) -> None:
 
 
 def vine_annotation(width: int) -> str:
-    """A trunk, a cane and two shoots, as 3D2cut writes them, at an image width of 1008 or another."""
+    """Return a trunk, a cane and two shoots in the 3D2cut format, for an image width in px."""
     places = [(500, 700), (500, 500), (500, 400), (300, 380), (700, 390), (300, 100)]
     parents = [None, 0, 1, 2, 2, 3]
     kinds = ["rootCrown", "branchNode", "branchNode", "branchNode", "growingTip", "pruningCut"]
@@ -230,7 +230,7 @@ def vine_annotation(width: int) -> str:
 
 @pytest.mark.parametrize(("width", "count", "by_split"), [(1008, 21, (19, 2)), (2016, 3, (2, 1))])
 def test_single_guyot_layout(tmp_path: Path, width: int, count: int, by_split: tuple[int, int]) -> None:
-    """Half of 1008×756 whatever the images' own size, the annotation's nodes, the paper's split in proportion."""
+    """Any image size is reduced to half of 1008×756; nodes are kept; splits have the paper's proportions."""
     source = tmp_path / "guyot"
     for folder, in_folder in (("01-TrainAndValidationSet", count), ("02-IndependentTestSet", 2)):
         for number in range(in_folder):
@@ -252,10 +252,10 @@ def test_single_guyot_layout(tmp_path: Path, width: int, count: int, by_split: t
     assert skeleton.parents.tolist() == [-1, 0, 1, 2, 2, 3]
 
 
-def test_a_plant_of_a_single_node_has_no_crop(tmp_path: Path) -> None:
+def test_a_plant_with_a_single_node_has_no_crop(tmp_path: Path) -> None:
     annotation = json.loads(vine_annotation(1008))
-    lone = {"FeatureID": 99, "ParentID": None, "FeatureCoordinates": [20, 20]}
-    annotation["VineImage"][0]["VineFeature"][0].append(lone)
+    isolated = {"FeatureID": 99, "ParentID": None, "FeatureCoordinates": [20, 20]}
+    annotation["VineImage"][0]["VineFeature"][0].append(isolated)
     for folder in ("01-TrainAndValidationSet", "02-IndependentTestSet"):
         add_image(tmp_path / "guyot" / folder / f"{folder}.jpeg", (1008, 756))
         (tmp_path / "guyot" / folder / f"{folder}_annotation.json").write_text(json.dumps(annotation))
@@ -264,8 +264,8 @@ def test_a_plant_of_a_single_node_has_no_crop(tmp_path: Path) -> None:
     assert [line.split(": ", 1)[1] for line in report.notes.dropped] == ["plant 1: it has no length"] * 2
 
 
-def test_the_split_of_the_paper_for_its_number_of_images(tmp_path: Path) -> None:
-    """1,248 images in the first folder: 1,185 for training and 63 for validation; 255 for the test."""
+def test_the_paper_s_split_sizes(tmp_path: Path) -> None:
+    """1,248 images in the first folder give 1,185 for training and 63 for validation; 255 are for the test."""
     from treeformer.data.prepare.single_guyot import find
 
     for folder, count in (("01-TrainAndValidationSet", 1248), ("02-IndependentTestSet", 255)):
@@ -273,8 +273,8 @@ def test_the_split_of_the_paper_for_its_number_of_images(tmp_path: Path) -> None
         for number in range(count):
             (tmp_path / folder / f"{number:04d}.jpeg").touch()
             (tmp_path / folder / f"{number:04d}_annotation.json").touch()
-    found, skipped = find(tmp_path)
-    counts = {split: sum(one.split == split for one in found) for split in ("train", "valid", "test")}
+    images, skipped = find(tmp_path)
+    counts = {split: sum(image.split == split for image in images) for split in ("train", "valid", "test")}
     assert counts == {"train": 1185, "valid": 63, "test": 255}
     assert skipped == []
 
@@ -283,15 +283,15 @@ def test_the_split_of_the_paper_for_its_number_of_images(tmp_path: Path) -> None
     ("name", "options", "message"),
     [
         ("barley-roots", {"workers": -1}, "workers must be 0"),
-        ("wheat-roots", {}, "no public set 'wheat-roots': choose one of osr-roots, barley-roots"),
+        ("wheat-roots", {}, "no public data set 'wheat-roots': choose one of osr-roots, barley-roots"),
         ("barley-roots", {"size": 8}, "32 px or more, not 8"),
         ("barley-roots", {"spacing_px": -1}, "spacing must be from 0"),
         ("osr-roots", {"source": "nowhere"}, "nowhere: no such folder"),
         ("osr-roots", {"source": "."}, "no image of osr-roots with its annotation"),
-        ("single-guyot", {"source": "."}, "no folder 01-TrainAndValidationSet in it"),
+        ("single-guyot", {"source": "."}, "has no folder 01-TrainAndValidationSet"),
     ],
 )
-def test_wrong_choices_are_one_line(barley: Path, tmp_path: Path, name, options, message) -> None:
+def test_invalid_arguments_are_one_line(barley: Path, tmp_path: Path, name, options, message) -> None:
     source = tmp_path / options.pop("source") if "source" in options else barley
     with pytest.raises(TreeformerError, match=message) as error:
         prepare(name, source, tmp_path / "out", **options)
@@ -299,7 +299,7 @@ def test_wrong_choices_are_one_line(barley: Path, tmp_path: Path, name, options,
     assert not (tmp_path / "out").exists()
 
 
-def some_of(source: Path, to: Path, stems: list[str]) -> Path:
+def copy_images(source: Path, to: Path, stems: list[str]) -> Path:
     for stem in stems:
         for suffix in (".jpg", ".rsml"):
             (to / stem).parent.mkdir(parents=True, exist_ok=True)
@@ -308,8 +308,8 @@ def some_of(source: Path, to: Path, stems: list[str]) -> Path:
 
 
 def test_real_barley(real_data, tmp_path: Path) -> None:
-    """Plate 426, whose tips are traced from all three seeds; 604 and 633R, whose plants begin at two points."""
-    source = some_of(
+    """On plate 426 tips are traced from all three seeds; on 604 and 633R plants begin at two points."""
+    source = copy_images(
         real_data("barley-roots"), tmp_path / "source", ["train/426", "train/604", "train/633R", "test/450"]
     )
     report = prepare("barley-roots", source, tmp_path / "out")
@@ -321,16 +321,16 @@ def test_real_barley(real_data, tmp_path: Path) -> None:
     }
     for skeleton in by_plate.values():
         assert skeleton.is_forest
-        assert len(skeleton.component_root) == len(skeleton.plants)  # one tree a plant
+        assert len(skeleton.component_root) == len(skeleton.plants)  # one tree per plant
     tips = by_plate["426"].degree == 1
     tips[by_plate["426"].roots] = False
-    assert tips.sum() == 9  # and no longer 27
-    assert by_plate["426"].length < 2500  # drawn: 11,800 px
+    assert tips.sum() == 9  # instead of 27
+    assert by_plate["426"].length < 2500  # annotated: 11,800 px
     assert any("426.jpg: roots traced to the tip of another plant's root" in line for line in report.notes.dropped)
 
 
 def test_real_osr(real_data, tmp_path: Path) -> None:
-    source = some_of(real_data("osr-roots"), tmp_path / "source", ["valid/A_osr_0057"])
+    source = copy_images(real_data("osr-roots"), tmp_path / "source", ["valid/A_osr_0057"])
     report = prepare("osr-roots", source, tmp_path / "out")
     skeleton = FolderDataset(tmp_path / "out", "valid")[0].skeleton
     assert skeleton.is_tree
@@ -340,6 +340,6 @@ def test_real_osr(real_data, tmp_path: Path) -> None:
     assert skeleton.edge_length.max() < 12
 
 
-def test_every_set_has_a_license() -> None:
+def test_every_data_set_has_a_license() -> None:
     assert set(SETS) == {"osr-roots", "barley-roots", "branch-trees", "single-guyot"}
-    assert all(one.license for one in SETS.values())
+    assert all(public_set.license for public_set in SETS.values())

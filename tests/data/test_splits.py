@@ -1,4 +1,4 @@
-"""A split that leaks is an error that names both files."""
+"""A leak between splits is an error that contains both files."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def folder(tmp_path: Path, comb: Skeleton) -> Path:
 
 
 def move(folder: Path, old: str, new: str, copy: bool = False) -> None:
+    transfer = shutil.copy if copy else shutil.move
     for suffix in (".png", ".json"):
-        act = shutil.copy if copy else shutil.move
-        act(folder / f"{old}{suffix}", folder / f"{new}{suffix}")
+        transfer(folder / f"{old}{suffix}", folder / f"{new}{suffix}")
 
 
 def test_splits_without_a_leak_are_counted(folder: Path) -> None:
     assert check_splits(folder) == {"train": 3, "valid": 1, "test": 2}
 
 
-def test_one_name_in_two_splits(folder: Path) -> None:
+def test_the_same_name_in_two_splits(folder: Path) -> None:
     move(folder, "test/15", "test/13")
     with pytest.raises(TreeformerError, match=r"test/13\.png \(test\).*same plate '13'.*train/13\.png \(train\)"):
         check_splits(folder)
 
 
-def test_one_plate_in_two_splits(folder: Path) -> None:
-    """The names differ: only the pattern in dataset.yaml tells that 12 and 12R are one plate."""
+def test_the_same_plate_in_two_splits(folder: Path) -> None:
+    """Only the pattern in dataset.yaml shows that 12 and 12R are the same plate."""
     move(folder, "train/12R", "test/12R")
     assert check_splits(folder)["test"] == 3
     write_recipe(folder, {"plate": "[0-9]+"})
@@ -48,21 +48,21 @@ def test_one_plate_in_two_splits(folder: Path) -> None:
         check_splits(folder)
 
 
-def test_one_image_under_two_names(folder: Path) -> None:
+def test_the_same_image_under_two_names(folder: Path) -> None:
     move(folder, "train/13", "valid/99", copy=True)
     with pytest.raises(TreeformerError, match=r"valid/99\.png \(valid\) is the same image as .*train/13\.png"):
         check_splits(folder)
 
 
-def test_the_same_image_twice_in_one_split_is_no_leak(folder: Path) -> None:
+def test_the_same_image_twice_in_one_split_is_not_a_leak(folder: Path) -> None:
     move(folder, "train/13", "train/99", copy=True)
     assert check_splits(folder)["train"] == 4
 
 
-def test_nothing_to_compare_and_a_wrong_pattern(folder: Path, tmp_path: Path) -> None:
+def test_no_splits_and_an_invalid_pattern(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(TreeformerError, match="nothing to compare"):
         check_splits(tmp_path / "empty")
     write_recipe(folder, {"plate": "["})
-    with pytest.raises(TreeformerError, match=r"dataset\.yaml: plate is no regular expression"):
+    with pytest.raises(TreeformerError, match=r"dataset\.yaml: plate is not a regular expression"):
         check_splits(folder)

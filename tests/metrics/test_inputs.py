@@ -1,4 +1,4 @@
-"""What every metric takes, and the one line it answers where that is wrong."""
+"""The arguments that all metrics share, and one-line errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NODES, EDGES = [(10, 10), (10, 90), (60, 90)], [(0, 1), (1, 2)]
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_skeletons_and_arrays_are_alike(metric):
+def test_skeletons_and_arrays_are_equivalent(metric):
     line = Skeleton(NODES, EDGES, image_size=(100, 100))
     moved = line.replace(nodes=line.nodes + 3)
     arrays = [(graph.nodes.tolist(), graph.edges.tolist()) for graph in (moved, line)]
@@ -33,7 +33,7 @@ def test_skeletons_and_arrays_are_alike(metric):
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize(
-    ("prediction", "ground truth", "options", "complaint"),
+    ("prediction", "ground_truth", "options", "message"),
     [
         ((NODES, EDGES), (NODES, EDGES), {}, "image_size=(width, height)"),
         (Skeleton(NODES, EDGES), Skeleton(NODES, EDGES), {}, "image_size=(width, height)"),
@@ -44,7 +44,7 @@ def test_skeletons_and_arrays_are_alike(metric):
             {"image_size": (9, 9)},
             "the ground truth: node 0 is at (0.0, nan)",
         ),
-        ((NODES, [(0, 7)]), (NODES, EDGES), {"image_size": (9, 9)}, "the prediction: edge 0 (0, 7) names node 7"),
+        ((NODES, [(0, 7)]), (NODES, EDGES), {"image_size": (9, 9)}, "the prediction: edge 0 (0, 7) refers to node 7"),
         ((NODES, EDGES, 3), (NODES, EDGES), {"image_size": (9, 9)}, "the prediction must be a Skeleton or a pair"),
         (
             Skeleton(NODES, EDGES, image_size=(9, 9)),
@@ -60,10 +60,10 @@ def test_skeletons_and_arrays_are_alike(metric):
         ),
     ],
 )
-def test_one_line_says_what_is_wrong(metric, prediction, ground_truth, options, complaint):
+def test_invalid_arguments_are_one_line(metric, prediction, ground_truth, options, message):
     with pytest.raises(TreeformerError) as error:
         metric(prediction, ground_truth, **options)
-    assert complaint in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -72,7 +72,7 @@ def test_f1():
     assert Scores(0.25, 0.75).f1 == pytest.approx(0.375)
 
 
-def test_the_metrics_need_nothing_but_numpy_and_scipy():
+def test_metrics_need_only_numpy_and_scipy():
     code = (
         "import sys, treeformer.metrics\n"
         "heavy = {'pandas', 'matplotlib', 'networkx', 'rich', 'PIL', 'torch', 'yaml', 'typer'} & set(sys.modules)\n"

@@ -1,4 +1,4 @@
-"""Largest matchings, against NetworkX."""
+"""Maximum matchings, compared with NetworkX."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def largest(pairs: set[tuple[int, int]]) -> int:
 
 def as_pairs(pairs: set[tuple[int, int]], rows: int) -> Pairs:
     row, column = np.array(sorted(pairs), dtype=np.intp).reshape(-1, 2).T
-    return Pairs.of(row, column, rows)
+    return Pairs.from_lists(row, column, rows)
 
 
 def check(matching: Matching, pairs: set[tuple[int, int]]) -> int:
-    """That it is a matching of these pairs; its size."""
+    """Check that the matching consists of these pairs, and return its size."""
     rows = np.flatnonzero(matching.of_row >= 0)
     columns = matching.of_row[rows]
     assert set(zip(rows.tolist(), columns.tolist(), strict=True)) <= pairs
@@ -35,8 +35,8 @@ some_pairs = st.sets(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size
 
 
 @given(some_pairs, some_pairs)
-def test_it_grows_to_the_largest(pairs, more):
-    """From nothing, from the first that come, and with a second list of pairs for other columns."""
+def test_it_grows_to_a_maximum_matching(pairs, more):
+    """Start from an empty or a greedy matching, then add a second list of pairs with other columns."""
     one_problem = np.zeros(12, dtype=np.intp)
     for greedy in (False, True):
         matching = Matching.empty(12, 24)
@@ -53,8 +53,8 @@ def test_it_grows_to_the_largest(pairs, more):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_crowds_on_lines(seed):
-    """Points on a few lines, near ones may be matched: long paths, trees in each other's way, several problems."""
+def test_points_on_lines(seed):
+    """Nearby points on several lines may be matched: long paths, competing trees and several problems."""
     rng = np.random.default_rng(seed)
     pairs, problem = set(), []
     for number in range(5):
@@ -68,8 +68,8 @@ def test_crowds_on_lines(seed):
     assert check(matching, pairs) == largest(pairs)
 
 
-def test_a_path_through_everyone():
-    """Each row is matched with its second choice, and the last free row makes all of them move."""
+def test_a_path_through_all_rows():
+    """Each row is matched with its second choice, so the last free row must change all of them."""
     count = 200
     pairs = {(k, k) for k in range(count)} | {(k, k + 1) for k in range(count - 1)}
     matching = Matching.empty(count, count)
@@ -78,7 +78,7 @@ def test_a_path_through_everyone():
     assert check(matching, pairs) == count
 
 
-def test_nobody():
+def test_without_pairs():
     for rows, columns in ((0, 0), (3, 0), (3, 2)):
         matching = Matching.empty(rows, columns)
         matching.grow([as_pairs(set(), rows)], np.zeros(rows, dtype=np.intp))

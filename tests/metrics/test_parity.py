@@ -1,4 +1,4 @@
-"""What the released code of the paper answers for 40 pairs of graphs, where that file is to be had."""
+"""Parity with the paper's released code on 40 pairs of graphs, if the file with its results is available."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 from treeformer.metrics import street_mover_distance, street_mover_distance_paper, structure, topo_paper
 
-# Coordinates in the file are parts of the sides; any image size will do.
+# Coordinates in the file are fractions of the sides, so any image size serves.
 SIZE = (512, 512)
 
 
 @pytest.fixture(scope="module")
 def pairs(real_data):
     text = (real_data("../parity") / "metrics.json").read_text()
-    return [(graph(p["prediction"]), graph(p["ground truth"]), p["released_code"]) for p in json.loads(text)]
+    return [(graph(p["prediction"]), graph(p["truth"]), p["released_code"]) for p in json.loads(text)]
 
 
 def graph(entry):
@@ -47,7 +47,7 @@ def test_tree(pairs):
 
 
 def test_the_exact_distance_is_larger(pairs):
-    """The truncated iteration serves only part of the ground truth, so it finds too little to carry."""
+    """The truncated iteration covers only part of the ground truth, so its transport cost is too small."""
     for prediction, ground_truth, answer in pairs:
         if answer["smd"] > 1e-8:
             assert street_mover_distance(prediction, ground_truth, image_size=SIZE) > 1.3 * answer["smd"]

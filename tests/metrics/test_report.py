@@ -1,9 +1,11 @@
-"""Reports: two folders in, tables, files and a sheet out; nothing is left out silently."""
+"""Reports: two folders in, tables, files and a sheet of images out. Nothing is omitted silently."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,14 +17,14 @@ from PIL import Image
 import treeformer
 from treeformer import Skeleton, TreeformerError
 from treeformer.inference.batch import plan
-from treeformer.metrics.report import Case, evaluate_cases, folder_cases
+from treeformer.metrics.report import Case, Report, evaluate_cases, folder_cases
 
 
 @pytest.fixture
 def folders(tmp_path, comb):
-    """Three ground truths in two formats; one prediction is right, one is off, one is missing, one is too many."""
+    """Three ground truths in two formats. One prediction is correct, one wrong, one missing and one superfluous."""
     big = comb.transform([[10, 0, 0], [0, 10, 0]], image_size=(400, 500))
-    ground_truth, prediction = tmp_path / "ground truth", tmp_path / "prediction"
+    ground_truth, prediction = tmp_path / "ground_truth", tmp_path / "prediction"
     for name, suffix in (("a", ".rsml"), ("b", ".json"), ("c", ".json")):
         treeformer.write(big, ground_truth / f"{name}{suffix}")
         Image.new("RGB", (400, 500), "gray").save(ground_truth / f"{name}.png")
@@ -45,12 +47,12 @@ def test_folders_are_paired_by_name(folders, workers):
     assert calls[-1] == (3, 3)
 
 
-def test_less_than_no_workers_is_one_line(folders):
+def test_a_negative_number_of_workers_is_one_line(folders):
     with pytest.raises(TreeformerError, match="workers must be 0"):
         evaluate_cases(folder_cases(*folders)[0], workers=-1)
 
 
-def test_a_report_is_written_whole(folders, tmp_path):
+def test_a_report_is_written_completely(folders, tmp_path):
     report = evaluate_cases(folder_cases(*folders)[0])
     paths = report.write(tmp_path / "out")
     images, summary = pd.read_csv(paths[0]), pd.read_csv(paths[1], index_col="figure")
@@ -64,7 +66,7 @@ def test_a_report_is_written_whole(folders, tmp_path):
     assert "edge_f1" in [str(cell) for cell in report.table().columns[0].cells]
 
 
-def test_what_cannot_be_judged_is_named_and_the_rest_goes_on(folders):
+def test_failures_are_reported_and_the_rest_is_evaluated(folders):
     prediction, ground_truth = folders
     (prediction / "c.json").write_text('{"format": "treeformer-skeleton", "version": 1, "nodes": [[0')
     report = evaluate_cases(folder_cases(prediction, ground_truth)[0])
@@ -73,7 +75,145 @@ def test_what_cannot_be_judged_is_named_and_the_rest_goes_on(folders):
     assert report.failures[0].startswith("c: ")
 
 
-def test_sizes_come_from_images_or_are_asked_for(tmp_path, comb):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_prediction_far_outside_costs_no_other_row(folders, workers):
+    prediction, ground_truth = folders
+    for name, factor in (("a", 20.0), ("b", 20_000.0)):
+        skeleton = treeformer.read(ground_truth / ("a.rsml" if name == "a" else "b.json"))
+        treeformer.write(skeleton.replace(nodes=factor * skeleton.nodes), prediction / f"{name}.json")
+    report = evaluate_cases(folder_cases(prediction, ground_truth)[0], workers=workers)
+    assert len(report.rows) == 3
+    assert report.failures == ()
+    assert report.worst_sheet().size[0] > 0
+
+
+def fail_on_b(prediction, ground_truth, **_):
+    """Replace `evaluate_pair`. The prediction b is displaced by 30 px."""
+    if len(prediction) and prediction.nodes.min() >= 30:
+        raise FAILURE[0]
+    return dict.fromkeys(("topo_f1", "edge_f1"), 0.5)
+
+
+FAILURE: list[Exception] = [ValueError()]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("two\nlines"), "ValueError: two"),
+        (FloatingPointError("overflow"), "FloatingPointError: overflow"),
+        (OverflowError("too large"), "OverflowError: too large"),
+        (MemoryError(), "MemoryError"),
+    ],
+)
+def test_an_unexpected_error_costs_one_row_and_names_the_files(folders, monkeypatch, error, reason):
+    monkeypatch.setattr("treeformer.metrics.report.evaluate_pair", fail_on_b)
+    monkeypatch.setitem(globals(), "FAILURE", [error])
+    report = evaluate_cases(folder_cases(*folders)[0])
+    assert [case.name for case in report.cases] == ["a", "c"]
+    files = f"{folders[0] / 'b.swc'} and {folders[1] / 'b.json'}"
+    assert report.failures == (f"b: {files} cannot be evaluated ({reason})",)
+
+
+def test_an_unexpected_error_in_a_worker_process_costs_one_row(folders):
+    """The processes of the pool are new interpreters, so the error must come from the files themselves."""
+    cases = folder_cases(*folders)[0]
+    broken = Case("broken", Unreadable(), cases[0].ground_truth)  # type: ignore[arg-type]
+    report = evaluate_cases([cases[0], broken, *cases[1:]], workers=2)
+    assert [case.name for case in report.cases] == ["a", "b", "c"]
+    assert report.failures[0].startswith("broken: ")
+    assert report.failures[0].endswith("cannot be evaluated (FloatingPointError: no number)")
+
+
+class Unreadable(Skeleton):
+    """A skeleton whose image size cannot be determined."""
+
+    def __init__(self) -> None:
+        pass
+
+    @property
+    def image_size(self):
+        raise FloatingPointError("no number")
+
+    def __reduce__(self):
+        return Unreadable, ()
+
+
+def test_an_unreadable_image_does_not_cost_the_report(folders, tmp_path):
+    report = evaluate_cases(folder_cases(*folders)[0])
+    (folders[1] / "a.png").write_bytes(b"no image")
+    (folders[0] / "b.swc").unlink()
+    assert all(path.is_file() for path in report.write(tmp_path / "out"))
+
+
+def test_large_images_are_drawn_reduced(comb, tmp_path):
+    large = comb.transform([[1e5, 0, 0], [0, 1e5, 0]], image_size=(4_000_000, 5_000_000))
+    report = evaluate_cases([Case("large", large, large)])
+    sheet = np.asarray(report.worst_sheet())
+    assert sheet.shape[1] == 420
+    assert (sheet.min(axis=2) < 200).any()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("moment", ["sheet", "image file", "last rename"])
+def test_a_report_that_fails_changes_no_file(folders, tmp_path, monkeypatch, moment):
+    report = evaluate_cases(folder_cases(*folders)[0])
+    out = tmp_path / "out"
+    Report(report.cases[:1], report.rows[:1], (), ()).write(out)
+    before = contents(out)
+    if moment == "sheet":
+        monkeypatch.setattr(Report, "worst_sheet", lambda _self: 1 / 0)
+    elif moment == "image file":
+        monkeypatch.setattr(Image.Image, "save", lambda *_: 1 / 0)
+    else:
+        (out / "worst.png").unlink()
+        (out / "worst.png").mkdir()
+        del before["worst.png"]
+    with pytest.raises((ZeroDivisionError, OSError)):
+        report.write(out)
+    if moment == "last rename":
+        (out / "worst.png").rmdir()
+    assert contents(out) == before
+
+
+KILLED_BETWEEN_FILES = """
+import os, pathlib, signal, sys
+replace = pathlib.Path.replace
+def killed(self, target, left=[int(sys.argv.pop())]):
+    left[0] -= 1
+    if left[0] < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return replace(self, target)
+pathlib.Path.replace = killed
+from treeformer.cli import main
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
+@pytest.mark.parametrize("renamed", [0, 2])
+def test_a_killed_evaluation_leaves_complete_files(folders, tmp_path, renamed):
+    """Every file is complete, and report.json is there only if all others are."""
+    out = tmp_path / "out"
+    arguments = ["evaluate", *map(str, folders), "-o", str(out), "--workers", "1", str(renamed)]
+    killed = subprocess.run([sys.executable, "-c", KILLED_BETWEEN_FILES, *arguments], capture_output=True)
+    assert killed.returncode == -signal.SIGKILL
+    visible = [path for path in out.iterdir() if not path.name.startswith(".")]
+    assert len(visible) == renamed
+    assert not (out / "report.json").exists()
+    for path in visible:
+        if path.suffix == ".csv":
+            assert len(pd.read_csv(path)) > 2
+        else:
+            Image.open(path).load()
+    evaluate_cases(folder_cases(*folders)[0]).write(out)
+    assert len(list(out.iterdir())) == 4, "temporary files were left behind"
+
+
+def test_sizes_come_from_images_or_arguments(tmp_path, comb):
     bare = comb.replace(image_size=None)
     cases = [Case("x", bare, bare)]
     with pytest.raises(TreeformerError, match="image size"):
@@ -83,7 +223,7 @@ def test_sizes_come_from_images_or_are_asked_for(tmp_path, comb):
     assert evaluate_cases([Case("x", bare, bare, tmp_path / "x.png")]).rows[0]["node_f1"] == 1.0
 
 
-def test_empty_folders_and_double_names_are_one_line(tmp_path, folders):
+def test_empty_folders_and_duplicate_names_are_one_line(tmp_path, folders):
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(TreeformerError, match="no skeleton file"):
@@ -97,8 +237,8 @@ def test_empty_folders_and_double_names_are_one_line(tmp_path, folders):
         folder_cases(folders[1], folders[0])  # neither of them in .json
 
 
-def test_of_a_prediction_in_several_formats_the_json_counts(folders):
-    """As `treeformer predict --format rsml` leaves them."""
+def test_json_is_preferred_among_several_formats(folders):
+    """`treeformer predict --format rsml` writes such files."""
     prediction, ground_truth = folders
     for suffix in (".csv", ".geojson", ".swc"):
         treeformer.write(Skeleton([(0, 0)], [], image_size=(400, 500)), prediction / f"a{suffix}")
@@ -106,8 +246,8 @@ def test_of_a_prediction_in_several_formats_the_json_counts(folders):
     assert [case.prediction.name for case in cases if case.prediction] == ["a.json", "b.swc"]
 
 
-def test_sub_folders_are_judged_as_predict_lays_them_out(tmp_path, comb):
-    """Two images of one name in two folders, with images beside the ground truths; other formats beside a prediction."""
+def test_sub_folders_as_predict_writes_them(tmp_path, comb):
+    """Two images of the same name in two folders, next to their ground truths; predictions in several formats."""
     for day in ("day1", "day2/late"):
         (tmp_path / "photos" / day).mkdir(parents=True)
         Image.new("RGB", (40, 50), "gray").save(tmp_path / "photos" / day / "a.png")
@@ -131,14 +271,14 @@ def test_sub_folders_are_judged_as_predict_lays_them_out(tmp_path, comb):
     assert extra == [str(Path("day1") / "a.json")]
 
 
-def test_folders_laid_out_differently_are_one_line_and_no_zero(tmp_path, comb):
+def test_different_layouts_are_an_error_and_not_a_score_of_zero(tmp_path, comb):
     treeformer.write(comb, tmp_path / "predicted" / "day1" / "a.json")
-    treeformer.write(comb, tmp_path / "ground truth" / "a.json")
-    with pytest.raises(TreeformerError, match=r"no name in common: here day1/a, there a$"):
-        folder_cases(tmp_path / "predicted", tmp_path / "ground truth")
+    treeformer.write(comb, tmp_path / "ground_truth" / "a.json")
+    with pytest.raises(TreeformerError, match=r"no name in common: the first names are day1/a and a$"):
+        folder_cases(tmp_path / "predicted", tmp_path / "ground_truth")
 
 
-def test_many_without_a_partner_are_one_line(folders, monkeypatch, capfd):
+def test_many_missing_predictions_are_one_line(folders, monkeypatch, capfd):
     from treeformer.cli import main
 
     ground_truth = folders[1]
@@ -150,13 +290,13 @@ def test_many_without_a_partner_are_one_line(folders, monkeypatch, capfd):
     assert ": c, c00, c01, c02, c03, c04, c05, c06, c07, c08 and 11 more\n" in capfd.readouterr().err
 
 
-def test_a_file_in_place_of_a_folder_is_one_line(folders, monkeypatch, capfd):
+def test_a_file_instead_of_a_folder_is_one_line(folders, monkeypatch, capfd):
     from treeformer.cli import main
 
     monkeypatch.setattr(sys, "argv", ["treeformer", "evaluate", str(folders[0]), str(folders[1] / "b.json")])
     with pytest.raises(SystemExit):
         main()
-    assert capfd.readouterr().err.endswith("b.json: a file; evaluate compares two folders\n")
+    assert capfd.readouterr().err.endswith("b.json: is a file; evaluate compares two folders\n")
 
 
 def test_the_command(folders, tmp_path, monkeypatch, capfd):

@@ -1,4 +1,4 @@
-"""Both street mover's distances against slow twins, and what may and may not change them."""
+"""Both street mover's distances against reference implementations, and their invariances."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from tests.strategies import graphs
 from treeformer import Skeleton
 from treeformer.metrics import street_mover_distance, street_mover_distance_paper
 
-# ---- slow twins ------------------------------------------------------------------------------------
+# ---- reference implementations ---------------------------------------------------------------------
 
 
 def curves_of(graph: Skeleton) -> list[np.ndarray]:
-    """The branches between nodes of degree ≠ 2, as lists of points."""
+    """Return the branches between nodes of degree ≠ 2, as arrays of points."""
     neighbors: dict[int, list[int]] = {}
     for u, v in graph.edges.tolist():
         neighbors.setdefault(u, []).append(v)
         neighbors.setdefault(v, []).append(u)
-    curves, seen = [], set()
+    curves, visited = [], set()
     for start in (n for n in neighbors if len(neighbors[n]) != 2):
         for first in neighbors[start]:
-            if (start, first) in seen:
+            if (start, first) in visited:
                 continue
             line = [start, first]
             while len(neighbors[line[-1]]) == 2:
                 line.append(next(n for n in neighbors[line[-1]] if n != line[-2]))
-            seen |= {(line[0], line[1]), (line[-1], line[-2])}
+            visited |= {(line[0], line[1]), (line[-1], line[-2])}
             curves.append(graph.nodes[line])
     return curves
 
@@ -52,28 +52,28 @@ def point_at(curve: np.ndarray, distance: float) -> np.ndarray:
     return curve[-1]
 
 
-def finely_cut(graph: Skeleton, pieces: int) -> tuple[np.ndarray, np.ndarray]:
-    """The graph cut into pieces of nearly equal length: their middles and their shares of the whole."""
+def finely_cut(graph: Skeleton, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cut the graph into parts of nearly equal length. Return their centers and their fractions of the total length."""
     curves = curves_of(graph)
     total = sum(map(length_of, curves))
     points, weights = [], []
     for curve in curves:
-        count = math.ceil(length_of(curve) / total * pieces)
+        count = math.ceil(length_of(curve) / total * parts)
         points += [point_at(curve, (k + 0.5) / count * length_of(curve)) for k in range(count)]
         weights += [length_of(curve) / total / count] * count
     return np.asarray(points), np.asarray(weights) / sum(weights)
 
 
-def transport_cost(prediction: Skeleton, ground_truth: Skeleton, pieces: int) -> float:
-    """By the network simplex of POT, on many pieces with exact weights."""
-    a, wa = finely_cut(prediction, pieces)
-    b, wb = finely_cut(ground_truth, pieces)
+def transport_cost(prediction: Skeleton, ground_truth: Skeleton, parts: int) -> float:
+    """Compute the transport cost by the network simplex of POT, for many parts with exact weights."""
+    a, wa = finely_cut(prediction, parts)
+    b, wb = finely_cut(ground_truth, parts)
     side = max(ground_truth.image_size)
     return float(ot.emd2(wa, wb, cdist(a / side, b / side, "sqeuclidean"), numItermax=1_000_000))
 
 
-def paper_twin(prediction: Skeleton, ground_truth: Skeleton) -> float:
-    """Edge by edge with a running phase, then a plain Sinkhorn iteration."""
+def paper_reference(prediction: Skeleton, ground_truth: Skeleton) -> float:
+    """Sample edge by edge with a running phase, then run a plain Sinkhorn iteration."""
 
     def points(graph: Skeleton) -> np.ndarray:
         nodes = graph.nodes / graph.image_size
@@ -93,24 +93,24 @@ def paper_twin(prediction: Skeleton, ground_truth: Skeleton) -> float:
     epsilon, weight = np.float32(1e-7), np.log(np.float32(1 / 500 + 1e-8))
     u = v = np.zeros(500, dtype=np.float32)
     for _ in range(100):
-        before = u
+        previous = u
         u = epsilon * (weight - logsumexp((-cost + u[:, None] + v) / epsilon, axis=1)) + u
         v = epsilon * (weight - logsumexp((-cost + u[:, None] + v) / epsilon, axis=0)) + v
-        if np.abs(u - before).sum() < 0.1:
+        if np.abs(u - previous).sum() < 0.1:
             break
     return float((np.exp((-cost + u[:, None] + v) / epsilon) * cost).sum())
 
 
-def moved(graph: Skeleton, way: tuple[float, float]) -> Skeleton:
-    return graph.replace(nodes=graph.nodes + np.asarray(way))
+def moved(graph: Skeleton, offset: tuple[float, float]) -> Skeleton:
+    return graph.replace(nodes=graph.nodes + np.asarray(offset))
 
 
 # ---- the exact distance ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_is_the_transport_cost(seed):
-    """400 points stand for the whole length: what they get wrong is about the square of their spacing."""
+def test_agrees_with_the_transport_cost(seed):
+    """400 points represent the whole length: their error is about the square of their spacing."""
     for prediction, ground_truth in faulty_pairs(40, seed):
         spacing = ground_truth.length / max(SIZE) / 400
         expected = transport_cost(prediction, ground_truth, 900)
@@ -119,7 +119,7 @@ def test_it_is_the_transport_cost(seed):
         )
 
 
-def test_a_moved_line_costs_the_square_of_the_way():
+def test_a_moved_line_costs_the_squared_displacement():
     line = Skeleton([(10, 10), (90, 10), (90, 60)], [(0, 1), (1, 2)], image_size=(100, 80))
     assert street_mover_distance(moved(line, (3, 4)), line) == pytest.approx((5 / 100) ** 2, rel=1e-9)
 
@@ -136,7 +136,7 @@ def test_units_are_the_same_along_both_axes():
 
 @settings(max_examples=40)
 @given(graphs(), graphs())
-def test_exchange_and_numbering_leave_no_trace(first, second):
+def test_exchange_and_numbering_do_not_matter(first, second):
     forth = street_mover_distance(bare(first), bare(second), image_size=SIZE)
     assert street_mover_distance(bare(second), bare(first), image_size=SIZE) == forth
     if len(np.unique(first.nodes, axis=0)) == len(first):
@@ -178,65 +178,65 @@ def test_it_grows_with_jitter():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_paper_s_distance_agrees_with_its_twin(seed):
+def test_the_paper_s_distance_agrees_with_reference(seed):
     for prediction, ground_truth in faulty_pairs(25, seed):
         assert street_mover_distance_paper(prediction, ground_truth) == pytest.approx(
-            paper_twin(prediction, ground_truth), rel=0.01
+            paper_reference(prediction, ground_truth), rel=0.01
         )
 
 
-def test_edge_direction_and_order_do_not_move_the_paper_s_distance():
+def test_edge_direction_and_order_do_not_change_the_paper_s_distance():
     prediction, ground_truth = faulty_pairs(30, 5)[4]
     flipped = Skeleton(prediction.nodes, prediction.edges[::-1, ::-1], image_size=SIZE)
     assert street_mover_distance_paper(flipped, ground_truth) == street_mover_distance_paper(prediction, ground_truth)
 
 
-def test_a_perfect_tree_in_another_numbering_is_not_at_zero_for_the_paper_s_distance():
+def test_the_paper_s_distance_of_a_renumbered_tree_is_not_zero():
     ground_truth = random_tree(60, 1)
     assert street_mover_distance_paper(ground_truth, ground_truth) < 1e-9
     assert street_mover_distance_paper(renumbered(ground_truth), ground_truth) > 1e-6
     assert street_mover_distance(renumbered(ground_truth), ground_truth) < 1e-12
 
 
-def test_the_paper_s_quirks():
+def test_peculiarities_of_the_paper_s_distance():
     tree = random_tree(60, 1)
     cut = without_subtree(tree, 30)
     assert len(cut) == 56
     shaken = jittered(tree, 3.0)
-    # A missing branch costs almost nothing, because the ground truth's points need not all be served; swapping shows it.
+    # A missing branch costs almost nothing, because not all points of the ground truth must be covered.
     assert street_mover_distance_paper(cut, tree) < 0.2 * street_mover_distance(cut, tree)
     assert street_mover_distance_paper(cut, tree) < 0.5 * street_mover_distance_paper(tree, cut)
-    # Another numbering gives another distance, but not by much.
+    # Renumbering the nodes changes the distance slightly.
     values = [street_mover_distance_paper(renumbered(shaken, seed), tree) for seed in range(5)]
     assert len(set(values)) == 5
     assert np.std(values) < 0.2 * np.mean(values)
-    # Pixels are not square in an image that is not.
+    # Pixels are not square if the image is not square.
     wide = Skeleton([(100, 50), (900, 50)], [(0, 1)], image_size=(1000, 100))
     right, down = (street_mover_distance_paper(moved(wide, s), wide) for s in ((8, 0), (0, 8)))
     assert down > 50 * right
 
 
-# ---- almost nothing ----------------------------------------------------------------------------------
+# ---- degenerate graphs -----------------------------------------------------------------------------
 
 
 def bare(graph: Skeleton) -> tuple[np.ndarray, np.ndarray]:
     return graph.nodes, graph.edges
 
 
-NOTHING, POINT = ([], []), ([(5, 5)], [])
+EMPTY, POINT = ([], []), ([(5, 5)], [])
 POINTS = ([(5, 5), (9, 9)], [])
 SAME_PLACE = ([(5, 5), (5, 5)], [(0, 1)])
 LINE = ([(0, 0), (10, 0)], [(0, 1)])
 
 
-@pytest.mark.parametrize("small", [NOTHING, POINT, POINTS, SAME_PLACE])
+@pytest.mark.parametrize("small", [EMPTY, POINT, POINTS, SAME_PLACE])
 def test_a_graph_without_length(small):
     assert street_mover_distance(small, LINE, image_size=SIZE) == 1.0
     assert street_mover_distance(LINE, small, image_size=SIZE) == 1.0
     assert street_mover_distance(small, small, image_size=SIZE) == 0.0
 
 
-@pytest.mark.parametrize("small", [NOTHING, POINT, POINTS])
+@pytest.mark.parametrize("small", [EMPTY, POINT, POINTS])
 def test_a_graph_without_edges_for_the_paper_s_distance(small):
     for pair in ((small, LINE), (LINE, small), (small, small)):
         assert street_mover_distance_paper(*pair, image_size=SIZE) == 1.0

@@ -1,4 +1,4 @@
-"""Node, edge and tree figures against slow twins and figures small enough to count by hand."""
+"""Node, edge and tree metrics against brute force, and on graphs small enough to count by hand."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ points = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=5)
 
 
 @given(points, points, st.floats(0.5, 9))
-def test_matching_agrees_with_trying_all(first, second, radius):
-    """Every injection of the smaller set into the larger is tried."""
+def test_matching_agrees_with_brute_force(first, second, radius):
+    """Try every injection of the smaller set into the larger."""
     a, b = (np.asarray(p, dtype=float).reshape(-1, 2) for p in (first, second))
-    mate = match_nodes(a, b, radius)
-    taken = mate[mate >= 0]
-    assert len(set(taken.tolist())) == len(taken)
-    distances = [math.dist(a[i], b[j]) for i, j in enumerate(mate.tolist()) if j >= 0]
+    partner = match_nodes(a, b, radius)
+    matched = partner[partner >= 0]
+    assert len(set(matched.tolist())) == len(matched)
+    distances = [math.dist(a[i], b[j]) for i, j in enumerate(partner.tolist()) if j >= 0]
     assert all(d <= radius for d in distances)
     small, large = (a, b) if len(a) <= len(b) else (b, a)
     best = (0, 0.0)
     for chosen in itertools.permutations(range(len(large)), len(small)):
         inside = [d for k, j in enumerate(chosen) if (d := math.dist(small[k], large[j])) <= radius]
         for count in range(len(inside) + 1):
-            best = max(best, *((len(some), -sum(some)) for some in itertools.combinations(inside, count)))
+            best = max(best, *((len(subset), -sum(subset)) for subset in itertools.combinations(inside, count)))
     assert len(distances) == best[0]
     assert sum(distances) == pytest.approx(-best[1], abs=1e-9)
 
 
 def test_counts_by_hand(comb):
     big = comb.transform([[10, 0, 0], [0, 10, 0]], image_size=SIZE)
-    # One tooth is missing, another's tip is 30 px off, and two nodes of the main axis are joined past the one between.
+    # One tooth is missing, the tip of another is off by 30 px, and an edge of the main axis skips a node.
     nodes = np.delete(big.nodes, 7, axis=0)
     nodes[5] += (30, 0)
     found = Skeleton(nodes, [(0, 1), (1, 3), (3, 4), (1, 5), (2, 6)], image_size=SIZE)
@@ -54,8 +54,8 @@ def test_counts_by_hand(comb):
 
 
 def test_the_two_tree_rates_differ_in_isolated_nodes(y_shape):
-    lonely = Skeleton([*y_shape.nodes, (9, 9)], y_shape.edges, image_size=y_shape.image_size)
-    result = structure(lonely, y_shape)
+    with_isolated = Skeleton([*y_shape.nodes, (9, 9)], y_shape.edges, image_size=y_shape.image_size)
+    result = structure(with_isolated, y_shape)
     assert (result.tree, result.tree_of_edges) == (False, True)
 
 
@@ -69,14 +69,14 @@ def test_tree_rates_agree_with_networkx(skeleton):
 
 
 @given(forests())
-def test_a_graph_is_exactly_itself_whatever_its_numbering(skeleton):
+def test_a_renumbered_graph_is_exact(skeleton):
     order = np.random.default_rng(0).permutation(len(skeleton))
     place = np.argsort(order)
     shuffled = Skeleton(skeleton.nodes[order], place[skeleton.edges][::-1, ::-1])
     result = structure(*arrays(shuffled, skeleton), radius_px=1e-6, image_size=SIZE)
     distinct = len(np.unique(skeleton.nodes, axis=0)) == len(skeleton)
     assert result.nodes.f1 == 1.0
-    assert result.exact or not distinct  # nodes in the same place may be matched crosswise
+    assert result.exact or not distinct  # coincident nodes may be matched crosswise
     assert result.tip_error == result.branch_point_error == 0
 
 
@@ -91,7 +91,7 @@ def arrays(*skeletons):
     return [(skeleton.nodes, skeleton.edges) for skeleton in skeletons]
 
 
-def test_nothing_against_nothing_and_something(y_shape):
+def test_empty_graphs(y_shape):
     empty = Skeleton([], [], image_size=y_shape.image_size)
     assert structure(empty, empty).nodes.f1 == structure(empty, empty).edges.f1 == 1.0
     for pair in ((empty, y_shape), (y_shape, empty)):
@@ -103,7 +103,7 @@ def test_nothing_against_nothing_and_something(y_shape):
         structure(empty, empty, radius_px=-1)
 
 
-def test_thousands_of_nodes_take_no_time():
+def test_thousands_of_nodes():
     rng = np.random.default_rng(1)
     nodes = rng.uniform(0, 2000, (5000, 2))
     edges = [(k, k + 1) for k in range(4999)]
@@ -114,7 +114,7 @@ def test_thousands_of_nodes_take_no_time():
 # ---- tables --------------------------------------------------------------------------------------
 
 
-def test_over_a_set_f1_is_that_of_the_means():
+def test_f1_over_a_set_is_computed_from_the_means():
     rows = [
         {"node_precision": 1.0, "node_recall": 0.0, "node_f1": 0.0, "length_error": math.nan},
         {"node_precision": 0.0, "node_recall": 1.0, "node_f1": 0.0, "length_error": 0.25},
@@ -128,24 +128,24 @@ def test_the_interval_agrees_with_a_plain_bootstrap():
     rng = np.random.default_rng(5)
     values = rng.normal(3, 1, 60)
     estimate = summarize([{"smd": float(v)} for v in values])["smd"]
-    drawn = [rng.choice(values, 60).mean() for _ in range(4000)]
+    bootstrap = [rng.choice(values, 60).mean() for _ in range(4000)]
     assert estimate.value == pytest.approx(values.mean())
-    assert (estimate.low, estimate.high) == pytest.approx(np.quantile(drawn, (0.025, 0.975)), abs=0.05)
+    assert (estimate.low, estimate.high) == pytest.approx(np.quantile(bootstrap, (0.025, 0.975)), abs=0.05)
     assert summarize([{"smd": float(v)} for v in values])["smd"] == estimate  # seeded
 
 
-def test_a_difference_is_drawn_image_by_image():
+def test_differences_are_resampled_image_by_image():
     rng = np.random.default_rng(6)
-    hardness = rng.uniform(0.2, 0.8, 60)
+    difficulty = rng.uniform(0.2, 0.8, 60)
     ours, theirs = (
-        [{"topo_precision": p, "topo_recall": p, "topo_f1": 0.0} for p in hardness + rng.normal(gain, 0.02, 60)]
+        [{"topo_precision": p, "topo_recall": p, "topo_f1": 0.0} for p in difficulty + rng.normal(gain, 0.02, 60)]
         for gain in (0.01, 0.0)
     )
     found = differences(ours, theirs)["topo_f1"]
     gains = np.array([a["topo_precision"] - b["topo_precision"] for a, b in zip(ours, theirs, strict=True)])
-    drawn = [rng.choice(gains, 60).mean() for _ in range(4000)]
+    bootstrap = [rng.choice(gains, 60).mean() for _ in range(4000)]
     assert found.value == pytest.approx(gains.mean())
-    assert (found.low, found.high) == pytest.approx(np.quantile(drawn, (0.025, 0.975)), abs=0.001)
+    assert (found.low, found.high) == pytest.approx(np.quantile(bootstrap, (0.025, 0.975)), abs=0.001)
     back = differences(theirs, ours)["topo_f1"]
     assert (back.low, back.high) == pytest.approx((-found.high, -found.low))
     alone = summarize(ours)["topo_f1"]
@@ -154,7 +154,7 @@ def test_a_difference_is_drawn_image_by_image():
         differences(ours, theirs[1:])
 
 
-def test_every_figure_of_a_perfect_prediction(comb):
+def test_all_metrics_of_a_perfect_prediction(comb):
     row = evaluate_pair(comb, comb)
     assert all(value == 1.0 for name, value in row.items() if name.endswith(("_f1", "_rate")) and "paper" not in name)
     assert row["smd"] == row["length_error"] == row["tip_error"] == 0.0

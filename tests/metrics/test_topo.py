@@ -1,4 +1,4 @@
-"""The corrected TOPO against a plain twin, and what it promises."""
+"""The corrected TOPO score against a reference implementation, and its properties."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from treeformer.metrics import topo
 
 STEP, SPACING, RADIUS, REACH = 5.55555, 55.5555, 11.1111, 166.6665
 
-# ---- the twin ----------------------------------------------------------------------------------------
+# ---- reference implementation ----------------------------------------------------------------------
 
 
 def direction_at(curve, distance):
@@ -31,7 +31,7 @@ def unit(vector):
 
 
 def path_lengths(graph: Skeleton, places, start) -> list[float]:
-    """From a start to each place along the graph; both are (curve, distance along it)."""
+    """Return the path length from a start to each place; both are (curve, distance along it)."""
     network = nx.Graph()
     curves = curves_of(graph)
     for number, curve in enumerate(curves):
@@ -39,8 +39,8 @@ def path_lengths(graph: Skeleton, places, start) -> list[float]:
         stops += [(d, ("place", k)) for k, (on, d) in enumerate(places) if on == number]
         stops += [(start[1], "start")] if start[0] == number else []
         stops.sort(key=lambda stop: stop[0])
-        for (a, one), (b, other) in itertools.pairwise(stops):
-            network.add_edge(one, other, length=b - a)
+        for (a, node), (b, next_node) in itertools.pairwise(stops):
+            network.add_edge(node, next_node, length=b - a)
     found = nx.single_source_dijkstra_path_length(network, "start", weight="length")
     return [found.get(("place", k), math.inf) for k in range(len(places))]
 
@@ -48,21 +48,22 @@ def path_lengths(graph: Skeleton, places, start) -> list[float]:
 def nearest_place(point, direction, curves):
     best = (RADIUS, None)
     for number, curve in enumerate(curves):
-        behind = 0.0
+        before_segment = 0.0
         for a, b in itertools.pairwise(curve):
             t = min(max(float((point - a) @ (b - a) / ((b - a) @ (b - a))), 0.0), 1.0)
             away = math.dist(point, a + t * (b - a))
-            at = behind + t * math.dist(a, b)
+            at = before_segment + t * math.dist(a, b)
             if away < best[0] and 1 - abs(direction @ direction_at(curve, at)) < 0.04:
                 best = (away, (number, at))
-            behind += math.dist(a, b)
+            before_segment += math.dist(a, b)
     return best[1]
 
 
-def found_again(walked: Skeleton, other: Skeleton) -> float:
+def covered(graph: Skeleton, other: Skeleton) -> float:
+    """Return the fraction of the walks on `graph` that the walks on `other` cover."""
     sides = []
-    for graph in (walked, other):
-        curves = curves_of(graph)
+    for side in (graph, other):
+        curves = curves_of(side)
         places, weights = [], []
         for number, curve in enumerate(curves):
             count = max(math.floor(length_of(curve) / STEP + 0.5), 1)
@@ -72,40 +73,40 @@ def found_again(walked: Skeleton, other: Skeleton) -> float:
         sides.append((curves, places, weights, points, [direction_at(curves[n], d) for n, d in places]))
     curves, places, weights, points, directions = sides[0]
     other_curves, other_places, other_weights, other_points, other_directions = sides[1]
-    parts = []
+    fractions = []
     for number, curve in enumerate(curves):
         count = max(int(length_of(curve) / SPACING), 1)
         for k in range(count):
             at = (k + 1) / (count + 1) * length_of(curve)
             partner = nearest_place(point_at(curve, at), direction_at(curve, at), other_curves)
             if partner is None:
-                parts.append(0.0)
+                fractions.append(0.0)
                 continue
-            here = [p <= REACH for p in path_lengths(walked, places, (number, at))]
-            there = [p <= REACH for p in path_lengths(other, other_places, partner)]
+            reached = [p <= REACH for p in path_lengths(graph, places, (number, at))]
+            other_reached = [p <= REACH for p in path_lengths(other, other_places, partner)]
             near = [
                 (i, j)
-                for i, j in itertools.product(np.flatnonzero(here), np.flatnonzero(there))
+                for i, j in itertools.product(np.flatnonzero(reached), np.flatnonzero(other_reached))
                 if math.dist(points[i], other_points[j]) <= RADIUS
                 and 1 - abs(directions[i] @ other_directions[j]) < 0.29
             ]
-            mine, theirs = (
+            length, other_length = (
                 sum(weights[i] for i in {i for i, _ in near}),
                 sum(other_weights[j] for j in {j for _, j in near}),
             )
-            parts.append(min(mine, theirs) / sum(itertools.compress(weights, here)))
-    return float(np.mean(parts))
+            fractions.append(min(length, other_length) / sum(itertools.compress(weights, reached)))
+    return float(np.mean(fractions))
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_it_agrees_with_its_twin(seed):
+def test_agrees_with_reference(seed):
     for prediction, ground_truth in faulty_pairs(14, seed):
         scores = topo(prediction, ground_truth)
-        assert scores.precision == pytest.approx(found_again(prediction, ground_truth), abs=1e-9)
-        assert scores.recall == pytest.approx(found_again(ground_truth, prediction), abs=1e-9)
+        assert scores.precision == pytest.approx(covered(prediction, ground_truth), abs=1e-9)
+        assert scores.recall == pytest.approx(covered(ground_truth, prediction), abs=1e-9)
 
 
-# ---- promises ----------------------------------------------------------------------------------------
+# ---- properties ------------------------------------------------------------------------------------
 
 
 def bare(graph: Skeleton) -> tuple[np.ndarray, np.ndarray]:
@@ -115,7 +116,7 @@ def bare(graph: Skeleton) -> tuple[np.ndarray, np.ndarray]:
 @settings(max_examples=60)
 @given(graphs())
 def test_identical_graphs_score_one(graph):
-    """Also where curves cross, lie on each other or have no length."""
+    """This includes curves that cross, coincide or have no length."""
     scores = topo(bare(graph), bare(graph), image_size=SIZE)
     assert (scores.precision, scores.recall) == (1.0, 1.0)
 
@@ -164,15 +165,15 @@ def test_missing_branches_cost_recall_and_spurious_ones_precision():
 
 
 def test_curves_are_compared_not_chords():
-    """Two arcs between the same ends: their keypoints agree, their courses do not."""
+    """An arc and a straight line have the same keypoints but different curves."""
     bend = np.stack([np.linspace(100, 400, 31), 256 + 80 * np.sin(np.linspace(0, np.pi, 31))], axis=1)
     edges = [(k, k + 1) for k in range(30)]
     arc, straight = Skeleton(bend, edges, image_size=SIZE), Skeleton(bend[[0, -1]], [(0, 1)], image_size=SIZE)
     assert topo(arc, straight).f1 < 0.3
 
 
-def test_it_does_not_matter_how_a_curve_is_cut_into_branches():
-    """A twig every 17 px cuts the axis into branches that no whole number of steps fits."""
+def test_cutting_a_curve_into_branches_does_not_matter():
+    """A twig every 17 px cuts the axis into branches whose length is not a multiple of the step."""
     axis = [(40 + 17 * k, 256) for k in range(26)]
     twigs = [(x, 259) for x, _ in axis[1:-1]]
     edges = [(k, k + 1) for k in range(25)]
@@ -181,15 +182,15 @@ def test_it_does_not_matter_how_a_curve_is_cut_into_branches():
     assert topo(without, with_twigs).precision > 0.97
 
 
-def test_two_branches_are_not_found_again_in_one():
+def test_one_branch_does_not_cover_two():
     two = Skeleton([(50, 250), (150, 250), (50, 256), (150, 256)], [(0, 1), (2, 3)], image_size=SIZE)
     one = Skeleton([(50, 253), (150, 253)], [(0, 1)], image_size=SIZE)
-    assert topo(one, two).recall == topo(one, two).precision == 1.0  # each walk is on one branch only
+    assert topo(one, two).recall == topo(one, two).precision == 1.0  # each walk is on a single branch
     joined = Skeleton([*two.nodes, (40, 253)], [*two.edges, (4, 0), (4, 2)], image_size=SIZE)
     assert topo(one, joined).recall < 0.6
 
 
-def test_the_unit_can_be_chosen():
+def test_the_unit_is_an_argument():
     prediction, ground_truth = faulty_pairs(30, 2)[1]
     assert topo(prediction, ground_truth, unit_px=1.0) == topo(prediction, ground_truth)  # 512 px are 512 units
     assert topo(prediction, ground_truth, unit_px=3.0).f1 > topo(prediction, ground_truth).f1

@@ -1,4 +1,4 @@
-"""Random trees, and the ways in which a prediction goes wrong."""
+"""Random trees, and typical errors of predictions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SIZE = (512, 512)
 
 
 def random_tree(nodes: int, seed: int, size: tuple[int, int] = SIZE) -> Skeleton:
-    """A tree that grows upwards from the bottom, with bends, forks and branches of all lengths."""
+    """Return a tree that grows upwards from the bottom, with bends, forks and branches of all lengths."""
     rng = np.random.default_rng(seed)
     width, height = size
     step = 0.45 * min(size) / np.sqrt(nodes)
@@ -41,25 +41,25 @@ def jittered(tree: Skeleton, sigma_px: float, seed: int = 0) -> Skeleton:
 
 
 def without_subtree(tree: Skeleton, node: int) -> Skeleton:
-    """The tree without a node and all that grows from it."""
-    gone = {node}
-    for child in tree.walk.order:
-        if tree.parents[child] in gone:
-            gone.add(child)
-    kept = [k for k in range(len(tree)) if k not in gone]
+    """Return the tree without a node and its descendants."""
+    removed = {node}
+    for child in tree.traversal.order:
+        if tree.parents[child] in removed:
+            removed.add(child)
+    kept = [k for k in range(len(tree)) if k not in removed]
     number = {old: new for new, old in enumerate(kept)}
     edges = [(number[u], number[v]) for u, v in tree.edges.tolist() if u in number and v in number]
     return Skeleton(tree.nodes[kept], edges, image_size=tree.image_size)
 
 
 def rewired(tree: Skeleton, node: int, parent: int) -> Skeleton:
-    """The tree with the edge above a node led to another parent."""
+    """Return the tree with a node attached to another parent."""
     edges = [e for e in tree.edges.tolist() if sorted(e) != sorted((node, int(tree.parents[node])))]
     return Skeleton(tree.nodes, [*edges, (parent, node)], image_size=tree.image_size)
 
 
 def renumbered(graph: Skeleton, seed: int = 0) -> Skeleton:
-    """The same graph with its nodes, edges and their directions shuffled."""
+    """Return the same graph with its nodes, edges and their directions shuffled."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(graph))
     edges = np.argsort(order)[graph.edges]
@@ -69,7 +69,7 @@ def renumbered(graph: Skeleton, seed: int = 0) -> Skeleton:
 
 
 def subdivided(graph: Skeleton) -> Skeleton:
-    """The same curves with a node in the middle of every edge."""
+    """Return the same curves with a node in the middle of every edge."""
     middle = graph.nodes[graph.edges].mean(axis=1)
     new = len(graph) + np.arange(len(graph.edges))
     edges = np.concatenate([np.stack([graph.edges[:, side], new], axis=1) for side in (0, 1)])
@@ -77,7 +77,7 @@ def subdivided(graph: Skeleton) -> Skeleton:
 
 
 def faulty_pairs(nodes: int, seed: int) -> list[tuple[Skeleton, Skeleton]]:
-    """(prediction, ground truth): moved nodes, missing branches, a wrong parent, and all of it together."""
+    """Return pairs (prediction, ground truth): moved nodes, a missing branch, a wrong parent, and a combination."""
     tree = random_tree(nodes, seed)
     rng = np.random.default_rng(seed + 1)
     cut = int(rng.integers(nodes // 2, nodes))

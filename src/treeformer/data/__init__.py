@@ -1,4 +1,4 @@
-"""Training images: folders of images with skeletons, synthetic ones made on the fly, public sets, augmentation."""
+"""Training data: folders of images with skeletons, synthetic images, public data sets, and augmentation."""
 
 from treeformer.data.augmentation import Augmentation
 from treeformer.data.datasets import FolderDataset, Sample, Skipped, SkipReport, SyntheticDataset, samples

@@ -1,4 +1,4 @@
-"""The configuration of training data: sources of images and how they are mixed."""
+"""Configuration of training data: the sources of images and how they are mixed."""
 
 from __future__ import annotations
 
@@ -8,39 +8,41 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class SourceConfig:
-    """One source of images: synthetic (presets and looks), or a folder data set."""
+    """One source of images: either synthetic (`presets`) or a folder data set (`path`)."""
 
     weight: float = 1.0
-    """How often it is drawn, relative to the other sources."""
+    """Probability of drawing from this source, relative to the other sources. Positive, no unit."""
     presets: tuple[str, ...] = ()
-    """Synthetic plants; empty for a folder."""
+    """Names of synthetic plant presets. Empty for a folder data set."""
     styles: tuple[str, ...] = ("paper",)
-    """Synthetic looks."""
+    """Names of synthetic image styles. Ignored for a folder data set."""
     path: str = ""
-    """A folder data set; relative to the working directory."""
+    """Path of a folder data set, relative to the working directory. Empty for a synthetic source."""
     split: str = "train"
-    """The split of the folder, or of the synthetic seeds."""
+    """Split of the folder, or of the synthetic seeds: `train`, `valid` or `test`. Empty if the folder has no splits."""
     count: int = 0
-    """Use only so many images; 0 for all."""
+    """Number of images to use, from the beginning of the split. 0 uses all of them."""
     images: tuple[int, ...] = ()
-    """Use only these, by their place in the split, from 0 on; empty for all."""
+    """Indices of the images to use, from 0, in the order of the split. Empty uses all, or the first `count`."""
     augmentation: Literal["none", "roots", "vines", "strong"] = "none"
-    """Ranges of flip, rotation, crop, noise, light and scale."""
+    """Name of an augmentation preset: ranges of flip, rotation, scale, crop, brightness, contrast, color and noise."""
     spacing_px: float = 0.0
-    """Spread the nodes along each branch anew at this spacing; 0 leaves them as they are."""
+    """Resample each branch at this node spacing, px. 0 keeps the nodes."""
     grid_px: float = 0.0
-    """Between junctions and tips, nodes only where branches cross a grid of this spacing; 0 leaves them as they are."""
+    """Place nodes between keypoints where branches cross a grid of this spacing, px. 0 keeps the nodes."""
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """What is learned from and what is measured on."""
+    """The images for training and validation."""
 
     train: tuple[SourceConfig, ...] = (SourceConfig(presets=("paper",)),)
+    """Sources of training images, mixed by weight."""
     valid: tuple[SourceConfig, ...] = (SourceConfig(presets=("paper",), split="valid", count=64),)
+    """Sources of validation images, used in order and without augmentation."""
     image_size: int = 512
-    """Side of the square images the model sees, px; larger ones are cropped, smaller ones padded."""
+    """Side of the model's square input, px. Augmented images are cropped or padded, others scaled down or padded."""
     max_nodes: int = 160
-    """Nodes an image at most, no more than the model has tokens; an image with more is skipped and counted."""
+    """Maximum number of nodes per image, at most the model's number of tokens. Images with more are skipped."""
     workers: int = 0
-    """Processes that make images, on each GPU's behalf; 0 makes them in the training process."""
+    """Number of processes per GPU that load images. 0 loads them in the training process."""

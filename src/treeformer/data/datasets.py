@@ -1,8 +1,8 @@
-"""Data sets: a folder of images with a skeleton file beside each, and synthetic images made on the fly.
+"""Data sets: folders of images with a skeleton file next to each image, and synthetic images generated on the fly.
 
-Both answer `len` and `load(index)`, which gives a `Sample`, or a `Skipped` that says in one line what is wrong with
-the files: a value, not an exception, so that it passes through worker processes like any sample, and whoever
-gathers the batches counts it in a `SkipReport`. `dataset[index]` raises instead.
+Both have `len` and `load(index)`, which returns a `Sample`, or a `Skipped` with a one-line reason if the files are
+invalid. A `Skipped` is a value and not an exception, so that worker processes return it like any sample. The consumer
+collects it in a `SkipReport`. `dataset[index]` raises an error instead.
 """
 
 from __future__ import annotations
@@ -25,19 +25,26 @@ from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 
 SPLITS = ("train", "valid", "test")
-MOST_REASONS = 20  # that a report spells out
+# Number of reasons that a report lists.
+MAX_REASONS = 20
 
-# Programs differ by half a pixel about where an image begins: this far outside is on the border.
+# Programs disagree by half a pixel about the origin of an image. Nodes this far outside are moved to the border.
 BORDER_TOLERANCE_PX = 1.0
-# Photographs hardly compress: level 6 takes 3 times as long as level 1 and saves a twentieth of the size.
+# Photographs hardly compress: level 6 takes 3 times as long as level 1 and saves 5 % of the size.
 PNG_LEVEL = 1
-# 3D2cut calls the skeleton of vine.jpeg vine_annotation.json.
+# In the 3D2cut data set, the annotation of vine.jpeg is vine_annotation.json.
 ANNOTATION_ENDING = "_annotation"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """An image (H,W,3), uint8 RGB, and its skeleton, a forest inside it with `image_size` set."""
+    """An image with its skeleton.
+
+    Attributes:
+        image: (H,W,3) uint8 RGB.
+        skeleton: a forest inside the image, in px, with `image_size` set.
+        name: name of the image within its data set.
+    """
 
     image: ImageArray
     skeleton: Skeleton
@@ -46,45 +53,54 @@ class Sample:
 
 @dataclass(frozen=True)
 class Skipped:
-    """An image that cannot be used; `reason` is one line that names the file."""
+    """An image that cannot be used.
+
+    Attributes:
+        name: name of the image within its data set.
+        reason: one line that identifies the file and the problem.
+    """
 
     name: str
     reason: str
 
 
 class Dataset(Protocol):
-    """What training needs of a data set."""
+    """The interface of a data set."""
 
     def __len__(self) -> int: ...
 
     def load(self, index: int) -> Sample | Skipped:
-        """The sample, or why there is none."""
+        """Return a sample, or the reason why it cannot be used."""
         ...
 
 
 class SkipReport:
-    """What was skipped, each image once however often it was tried; `str` gives it for the end of a run.
+    """The skipped images of a run, each counted once; `str` returns a summary.
 
-    >>> report = SkipReport([Skipped("a.png", "a.png: the image cannot be read")])
-    >>> report.add(Skipped("a.png", "a.png: the image cannot be read"))
-    >>> print(report)
-    1 image was skipped
-      a.png: the image cannot be read
+    Args:
+        skipped: images to start with.
+
+    Example:
+        >>> report = SkipReport([Skipped("a.png", "a.png: the image cannot be read")])
+        >>> report.add(Skipped("a.png", "a.png: the image cannot be read"))
+        >>> print(report)
+        1 image was skipped
+          a.png: the image cannot be read
     """
 
     def __init__(self, skipped: Iterable[Skipped] = ()) -> None:
         self._reasons: dict[str, str] = {}
-        for one in skipped:
-            self.add(one)
+        for entry in skipped:
+            self.add(entry)
 
     def add(self, skipped: Skipped) -> None:
-        """Count an image, once."""
+        """Add an image. Adding it again has no effect."""
         self._reasons.setdefault(skipped.name, skipped.reason)
 
     def merge(self, other: SkipReport) -> None:
-        """Take over what another process skipped."""
-        for one in other:
-            self.add(one)
+        """Add all images of another report, for example from another process."""
+        for entry in other:
+            self.add(entry)
 
     def __iter__(self) -> Iterator[Skipped]:
         return iter(Skipped(name, reason) for name, reason in self._reasons.items())
@@ -94,13 +110,21 @@ class SkipReport:
 
     def __str__(self) -> str:
         heading = "1 image was skipped" if len(self) == 1 else f"{len(self)} images were skipped"
-        shown = [f"  {reason}" for reason in itertools.islice(self._reasons.values(), MOST_REASONS)]
+        shown = [f"  {reason}" for reason in itertools.islice(self._reasons.values(), MAX_REASONS)]
         rest = len(self) - len(shown)
         return "\n".join([heading, *shown, *([f"  and {rest} more"] if rest else [])])
 
 
 def samples(dataset: Dataset, report: SkipReport | None = None) -> Iterator[Sample]:
-    """All usable samples in order; what is not usable goes into the report."""
+    """Iterate over the usable samples of a data set.
+
+    Args:
+        dataset: the data set.
+        report: receives the skipped images; None ignores them.
+
+    Yields:
+        The samples, in order.
+    """
     for index in range(len(dataset)):
         loaded = dataset.load(index)
         if isinstance(loaded, Sample):
@@ -110,14 +134,21 @@ def samples(dataset: Dataset, report: SkipReport | None = None) -> Iterator[Samp
 
 
 class FolderDataset:
-    """The images of a folder, in order of name, each with one skeleton file of the same stem in any known format.
+    """The images of a folder, sorted by name, each with one skeleton file of the same stem in any known format.
 
     Args:
         path: the folder.
-        split: its sub-folder `train`, `valid` or `test`; None for a folder that has the images itself.
+        split: its sub-folder `train`, `valid` or `test`; None if the folder itself contains the images.
 
-    `skipped` has what is out of place already by its name: an image without a skeleton file, or the reverse.
-    An error where no pair is left.
+    Attributes:
+        path: the folder.
+        split: the split, or None.
+        folder: the folder that contains the images.
+        pairs: image and skeleton file of each sample.
+        skipped: files without a partner, or with several.
+
+    Raises:
+        TreeformerError: if the folder or the split does not exist, or contains no pair of files.
     """
 
     def __init__(self, path: str | os.PathLike[str], split: str | None = None) -> None:
@@ -126,8 +157,8 @@ class FolderDataset:
         self.folder = _split_folder(self.path, split)
         self.pairs, self.skipped = find_pairs(self.folder, prefix=f"{split}/" if split else "")
         if not self.pairs:
-            why = f": {self.skipped[0].reason}" if self.skipped else ""
-            raise TreeformerError(f"{self.folder}: no image with a skeleton file of the same name beside it{why}")
+            reason = f": {self.skipped[0].reason}" if self.skipped else ""
+            raise TreeformerError(f"{self.folder}: no image with a skeleton file of the same name{reason}")
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -136,7 +167,7 @@ class FolderDataset:
         return f"<FolderDataset {self.folder}: {len(self)} images>"
 
     def name(self, index: int) -> str:
-        """The image's name within the data set, `train/0001.png`."""
+        """Return the name of an image within the data set, such as `train/0001.png`."""
         image = self.pairs[index][0]
         return f"{self.split}/{image.name}" if self.split else image.name
 
@@ -145,7 +176,7 @@ class FolderDataset:
         return read_pair(image, skeleton_file, self.name(index))
 
     def load(self, index: int) -> Sample | Skipped:
-        """The sample, or why there is none."""
+        """Return a sample, or the reason why it cannot be used."""
         try:
             return self[index]
         except TreeformerError as error:
@@ -153,34 +184,79 @@ class FolderDataset:
 
 
 def read_pair(image_file: Path, skeleton_file: Path, name: str) -> Sample:
-    """One image with its skeleton, checked against each other; an error names the file at fault."""
+    """Read an image and its skeleton, and check that they fit together.
+
+    Args:
+        image_file: the image file.
+        skeleton_file: the skeleton file, in any known format.
+        name: name of the sample.
+
+    Returns:
+        The sample.
+
+    Raises:
+        TreeformerError: if a file cannot be read or the skeleton does not fit the image; the message contains the file.
+    """
     image = open_image(image_file)
     skeleton = formats.read(skeleton_file)
-    return Sample(np.array(image), fitted(skeleton, image.size, skeleton_file, image_file.name), name)
+    return Sample(np.array(image), fit_to_image(skeleton, image.size, skeleton_file, image_file.name), name)
 
 
 def write_pair(image: ImageArray, skeleton: Skeleton, folder: Path, stem: str) -> None:
-    """Write an image as PNG and its skeleton as our own JSON beside it, the skeleton last, neither ever by half."""
+    """Write an image as PNG and its skeleton as native JSON next to it. Both files are written atomically.
+
+    The skeleton is written last, so that its presence means that the pair is complete.
+
+    Args:
+        image: (H,W,3) uint8 RGB.
+        skeleton: the skeleton, in px.
+        folder: the folder to write to.
+        stem: file name without suffix.
+    """
     with atomic_write(folder / f"{stem}.png") as temporary:
         Image.fromarray(image).save(temporary, format="PNG", compress_level=PNG_LEVEL)
     formats.write(skeleton.replace(image_name=f"{stem}.png"), folder / f"{stem}.json")
 
 
 def has_pair(folder: Path, stem: str) -> bool:
-    """Whether `write_pair` has come to its end there."""
+    """Return True if `write_pair` has written both files.
+
+    Args:
+        folder: the folder of the pair.
+        stem: file name without suffix.
+
+    Returns:
+        True if the image and the skeleton exist.
+    """
     return (folder / f"{stem}.png").is_file() and (folder / f"{stem}.json").is_file()
 
 
-def fitted(skeleton: Skeleton, size: tuple[int, int], skeleton_file: Path, image_name: str) -> Skeleton:
-    """The skeleton as that of an image of this (width, height); an error where it is none, or no forest."""
+def fit_to_image(skeleton: Skeleton, size: tuple[int, int], skeleton_file: Path, image_name: str) -> Skeleton:
+    """Check that a skeleton belongs to an image, and set its image size and name.
+
+    Nodes up to `BORDER_TOLERANCE_PX` outside the image are moved to its border.
+
+    Args:
+        skeleton: the skeleton, in px.
+        size: (width, height) of the image, px.
+        skeleton_file: file of the skeleton, for error messages.
+        image_name: name of the image.
+
+    Returns:
+        The skeleton with `image_size` and `image_name`.
+
+    Raises:
+        TreeformerError: if the skeleton is not a forest, has another image size, or extends beyond the image.
+    """
     width, height = size
     if skeleton.image_size not in (None, size):
-        was_width, was_height = skeleton.image_size
+        other_width, other_height = skeleton.image_size
         raise TreeformerError(
-            f"{skeleton_file}: is of an image of {was_width}×{was_height} px, but {image_name} has {width}×{height} px"
+            f"{skeleton_file}: belongs to an image of {other_width}×{other_height} px, "
+            f"but {image_name} has {width}×{height} px"
         )
     if not skeleton.is_forest:
-        raise TreeformerError(f"{skeleton_file}: has a cycle: neither a tree nor a forest")
+        raise TreeformerError(f"{skeleton_file}: has a cycle and is not a forest")
     outside = ~((skeleton.nodes >= -BORDER_TOLERANCE_PX) & (skeleton.nodes <= np.add(size, BORDER_TOLERANCE_PX)))
     if outside.any():
         node = int(np.flatnonzero(outside.any(axis=1))[0])
@@ -194,14 +270,14 @@ def fitted(skeleton: Skeleton, size: tuple[int, int], skeleton_file: Path, image
 def _split_folder(path: Path, split: str | None) -> Path:
     if not path.is_dir():
         raise TreeformerError(f"{path}: no such folder")
-    there = [name for name in SPLITS if (path / name).is_dir()]
+    splits = [name for name in SPLITS if (path / name).is_dir()]
     if split is None:
-        if there and not any(_is_image(entry) for entry in path.iterdir()):
-            raise TreeformerError(f"{path}: choose a split, one of {', '.join(there)}")
+        if splits and not any(_is_image(entry) for entry in path.iterdir()):
+            raise TreeformerError(f"{path}: choose a split, one of {', '.join(splits)}")
         return path
-    if split not in there:
-        has = f"it has {', '.join(there)}" if there else f"there is no folder {' or '.join(SPLITS)} in it"
-        raise TreeformerError(f"{path}: no split {split!r}: {has}")
+    if split not in splits:
+        available = f"it has {', '.join(splits)}" if splits else f"it has no folder {', '.join(SPLITS)}"
+        raise TreeformerError(f"{path}: no split {split!r}: {available}")
     return path / split
 
 
@@ -210,9 +286,14 @@ def _is_image(path: Path) -> bool:
 
 
 def find_pairs(folder: Path, prefix: str = "") -> tuple[list[tuple[Path, Path]], list[Skipped]]:
-    """The images of a folder with their skeleton files, in order of name, and what has no partner or more than one.
+    """Pair the images of a folder with their skeleton files.
 
-    prefix: put before the names of what is skipped, as `train/`.
+    Args:
+        folder: the folder; sub-folders are ignored.
+        prefix: prefix of the names of skipped files, such as `train/`.
+
+    Returns:
+        Pairs of image and skeleton file, sorted by name, and the files without a partner or with several.
     """
     images: dict[str, list[Path]] = {}
     skeletons: dict[str, list[Path]] = {}
@@ -225,29 +306,42 @@ def find_pairs(folder: Path, prefix: str = "") -> tuple[list[tuple[Path, Path]],
             skeletons.setdefault(entry.stem.removesuffix(ANNOTATION_ENDING), []).append(entry)
     pairs, skipped = [], []
     for stem in sorted(images.keys() | skeletons.keys()):
-        of_stem = images.get(stem, []), skeletons.get(stem, [])
-        match of_stem:
+        candidates = images.get(stem, []), skeletons.get(stem, [])
+        match candidates:
             case [image], [skeleton]:
                 pairs.append((image, skeleton))
                 continue
             case [], [skeleton, *_]:
-                at_fault, reason = skeleton, "no image of the same name beside it"
+                file, reason = skeleton, "no image of the same name"
             case [image, *_], []:
-                at_fault, reason = image, "no skeleton file of the same name beside it"
+                file, reason = image, "no skeleton file of the same name"
             case several, [_]:
-                at_fault, reason = several[0], f"{several[1].name} has the same name: which is the image?"
+                file, reason = several[0], f"ambiguous: the image {several[1].name} has the same name"
             case [image, *_], several:
-                at_fault, reason = image, f"both {several[0].name} and {several[1].name} are beside it: which holds?"
-        skipped.append(Skipped(prefix + at_fault.name, f"{at_fault}: {reason}"))
+                file, reason = image, f"ambiguous: both {several[0].name} and {several[1].name} have the same name"
+        skipped.append(Skipped(prefix + file.name, f"{file}: {reason}"))
     return pairs, skipped
 
 
 @dataclass(frozen=True)
 class SyntheticDataset:
-    """Images made on the fly from their seeds, nothing stored; seeds take turns through presets, then looks.
+    """Synthetic images, generated from their seeds when they are loaded.
 
-    seeds: one an image; `treeformer.synthetic.SPLITS` has the ranges of training, validation and test.
-    size: (width, height) px.
+    Consecutive seeds cycle through the presets, then through the styles.
+
+    Attributes:
+        seeds: one seed per image; `treeformer.synthetic.SPLITS` has the ranges for training, validation and test.
+        presets: names of plant presets.
+        styles: names of image styles.
+        size: (width, height), px.
+
+    Raises:
+        TreeformerError: if there is no seed, no preset or no style.
+
+    Example:
+        >>> dataset = SyntheticDataset(range(4), presets=("paper", "vine"), size=(64, 64))
+        >>> len(dataset), dataset[3].name
+        (4, 'vine-paper-3')
     """
 
     seeds: range
@@ -257,7 +351,7 @@ class SyntheticDataset:
 
     def __post_init__(self) -> None:
         if not (self.seeds and self.presets and self.styles):
-            raise TreeformerError("a synthetic data set needs seeds, a preset and a look")
+            raise TreeformerError("a synthetic data set needs seeds, a preset and a style")
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -266,11 +360,11 @@ class SyntheticDataset:
         from treeformer import synthetic
 
         seed = self.seeds[index]
-        turn, kind = divmod(seed, len(self.presets))
-        preset, style = self.presets[kind], self.styles[turn % len(self.styles)]
+        cycle, position = divmod(seed, len(self.presets))
+        preset, style = self.presets[position], self.styles[cycle % len(self.styles)]
         image, skeleton = synthetic.make_image(preset, style, seed, self.size)
         return Sample(image, skeleton, f"{preset}-{style}-{seed}")
 
     def load(self, index: int) -> Sample | Skipped:
-        """The sample; never skipped."""
+        """Return a sample. Synthetic images are never skipped."""
         return self[index]

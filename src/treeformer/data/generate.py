@@ -1,4 +1,4 @@
-"""`treeformer generate`: synthetic images written to a folder data set."""
+"""`treeformer generate`: write synthetic images to a folder data set."""
 
 from __future__ import annotations
 
@@ -14,21 +14,27 @@ from treeformer.data.recipe import claim, write_recipe
 from treeformer.data.workers import for_each
 from treeformer.errors import TreeformerError
 
-# So many images are one task of a worker process.
-IMAGES_A_TASK = 8
+# Number of images per task of a worker process.
+IMAGES_PER_TASK = 8
 
 
 @dataclass(frozen=True)
 class GenerateReport:
-    """What `synth` did: images made now, and those kept from a run before."""
+    """The result of `generate`; `str` returns a one-line summary.
+
+    Attributes:
+        out: the folder.
+        created: number of images created by this run.
+        kept: number of images kept from an earlier run.
+    """
 
     out: Path
-    made: int
+    created: int
     kept: int
 
     def __str__(self) -> str:
-        kept = f", {self.kept} were there" if self.kept else ""
-        return f"{self.out}: {self.made} {'image' if self.made == 1 else 'images'} made{kept}"
+        kept = f", {self.kept} already there" if self.kept else ""
+        return f"{self.out}: {self.created} {'image' if self.created == 1 else 'images'} created{kept}"
 
 
 @dataclass(frozen=True)
@@ -51,22 +57,33 @@ def generate(
     workers: int = 1,
     progress: ProgressCallback = no_progress,
 ) -> GenerateReport:
-    """Write `count` images, of the seeds `seed`, `seed + 1`, …: SEED.png with SEED.json, and `dataset.yaml`.
+    """Write synthetic images as SEED.png with SEED.json, and `dataset.yaml`.
 
-    Goes on where an earlier run of the same recipe stopped, also with a larger count; a folder of another recipe,
-    or of other files, is an error. The seeds of validation and test are in `treeformer.synthetic.SPLITS`.
+    If an earlier run with the same settings was interrupted, or had a smaller count, only the missing images are
+    created. The seeds for validation and test are in `treeformer.synthetic.SPLITS`.
 
     Args:
-        size: (width, height) px.
-        workers: processes; 0 and 1 are this one alone. A script that asks for more needs the usual
+        out: the folder to write to.
+        count: number of images.
+        preset: name of the plant preset.
+        style: name of the image style.
+        seed: seed of the first image; the others have the following seeds.
+        size: (width, height), px.
+        workers: number of processes; 0 and 1 run everything in the calling process. A script that uses more needs
             `if __name__ == "__main__":`.
-        progress: called with the number of images done and the number in all.
+        progress: called with the number of finished images and the total number.
+
+    Returns:
+        The number of created and kept images.
+
+    Raises:
+        TreeformerError: if an argument is invalid, or the folder has other settings or files or cannot be written.
     """
     folder = Path(out)
     if count < 1:
-        raise TreeformerError(f"count must be one image or more, not {count}")
+        raise TreeformerError(f"count must be at least 1, not {count}")
     check_workers(workers)
-    synthetic.make_image(preset, style, seed, size)  # a wrong name, seed or size ends it before anything is written
+    synthetic.make_image(preset, style, seed, size)  # raises if the preset, style, seed or size is invalid
     width, height = size
     recipe = {
         "made_by": "treeformer generate",
@@ -77,34 +94,34 @@ def generate(
         "size": [width, height],
     }
     try:
-        before = claim(folder, recipe, may_differ=("count",))
-        wanted = range(seed, seed + count)
-        missing = [one for one in wanted if not has_pair(folder, _stem(one))]
+        previous = claim(folder, recipe, may_differ=("count",))
+        missing = [number for number in range(seed, seed + count) if not has_pair(folder, _stem(number))]
         done = kept = count - len(missing)
         progress(done, count)
 
-        def report(made: int) -> None:
+        def report(created: int) -> None:
             nonlocal done
-            done += made
+            done += created
             progress(done, count)
 
         tasks = [
-            _Task(folder, preset, style, (width, height), tuple(missing[first : first + IMAGES_A_TASK]))
-            for first in range(0, len(missing), IMAGES_A_TASK)
+            _Task(folder, preset, style, (width, height), tuple(missing[first : first + IMAGES_PER_TASK]))
+            for first in range(0, len(missing), IMAGES_PER_TASK)
         ]
-        for_each(_make, tasks, workers, report)
-        if before is not None and before.get("count") != count:
-            write_recipe(folder, recipe | {"count": max(count, int(before.get("count", 0)))})
+        for_each(_run_task, tasks, workers, report)
+        if previous is not None and previous.get("count") != count:
+            write_recipe(folder, recipe | {"count": max(count, int(previous.get("count", 0)))})
     except OSError as error:
         raise TreeformerError(f"{folder}: cannot be written ({error.strerror or error})") from None
-    return GenerateReport(folder, made=len(missing), kept=kept)
+    return GenerateReport(folder, created=len(missing), kept=kept)
 
 
 def _stem(seed: int) -> str:
     return f"{seed:06d}"
 
 
-def _make(task: _Task) -> int:
+def _run_task(task: _Task) -> int:
+    """Write the images of a task and return their number."""
     for seed in task.seeds:
         image, skeleton = synthetic.make_image(task.preset, task.style, seed, task.size)
         write_pair(image, skeleton, task.out, _stem(seed))

@@ -1,4 +1,4 @@
-"""Batches for training: sampling that can be resumed, collating, and copies to the device while it works."""
+"""Batches for training: resumable sampling, collating in worker processes, and prefetching to the device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ from treeformer.nn.targets import Targets
 
 @dataclass(frozen=True)
 class Batch:
-    """Images (B,3,H,W) uint8 and their ground truth, and why other images were passed over on the way."""
+    """A batch of B images with their targets.
+
+    Attributes:
+        images: (B,3,H,W) uint8.
+        targets: the targets, padded to the same number of nodes.
+        names: names of the B images.
+        skipped: images that were skipped while the batch was loaded.
+    """
 
     images: Tensor
     targets: Targets
@@ -29,28 +36,35 @@ class Batch:
     skipped: tuple[Skipped, ...] = ()
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on a device, copied in the background where its memory is pinned."""
+        """Return the batch on a device. Pinned memory is copied asynchronously."""
         images = self.images.to(device, non_blocking=True)
         return replace(self, images=images, targets=self.targets.to(device, non_blocking=True))
 
     def record_stream(self, stream: torch.cuda.Stream) -> None:
-        """Tell the allocator that another stream than the one of the copy uses the memory."""
+        """Tell the allocator that the memory is also used by another stream than the one that copied it."""
         self.images.record_stream(stream)
         self.targets.record_stream(stream)
 
     def pin_memory(self) -> Batch:
-        """Called by the loader."""
+        """Return the batch in pinned memory. The loader calls this method."""
         return replace(self, images=self.images.pin_memory(), targets=self.targets.pin_memory())
 
 
 class ResumableSampler(Sampler[int]):
-    """Positions of the stream from `start` on, those of one of `world` processes; never ends."""
+    """Endless positions of the stream, beginning at `start`, for one of `world` processes.
+
+    Args:
+        start: first position of the stream, over all processes.
+        rank: number of this process, from 0.
+        world: number of processes.
+        batch: images per batch and process.
+    """
 
     def __init__(self, start: int, rank: int, world: int, batch: int) -> None:
         self.start, self.rank, self.world, self.batch = start, rank, world, batch
 
     def __iter__(self) -> Iterator[int]:
-        # Whole batches in turn, so that a step of many processes sees the same images as one process would.
+        # Processes take whole batches in turn, so that a step uses the same images for any number of processes.
         position = self.start + self.rank * self.batch
         while True:
             yield from range(position, position + self.batch)
@@ -58,15 +72,19 @@ class ResumableSampler(Sampler[int]):
 
 
 class Collate:
-    """Samples to one padded batch; picklable, for worker processes."""
+    """Combine samples into one padded batch. The object can be pickled for worker processes.
+
+    Args:
+        max_nodes: number of nodes to which the targets are padded.
+    """
 
     def __init__(self, max_nodes: int) -> None:
         self.max_nodes = max_nodes
 
     def __call__(self, items: Sequence[tuple[Sample | None, list[Skipped]]]) -> Batch:
-        """Called by the loader."""
+        """Return a batch of the samples that are not None, with all skipped images."""
         samples = [sample for sample, _ in items if sample is not None]
-        skipped = tuple(one for _, reasons in items for one in reasons)
+        skipped = tuple(entry for _, entries in items for entry in entries)
         images = [torch.from_numpy(np.ascontiguousarray(sample.image.transpose(2, 0, 1))) for sample in samples]
         targets = Targets.from_skeletons([sample.skeleton for sample in samples], self.max_nodes)
         return Batch(torch.stack(images), targets, tuple(sample.name for sample in samples), skipped)
@@ -75,7 +93,20 @@ class Collate:
 def training_loader(
     stream: MixtureDataset, *, batch: int, start: int, rank: int, world: int, workers: int, pin: bool
 ) -> DataLoader[Batch]:
-    """Batches of the stream from position `start` on, for one of `world` processes."""
+    """Create the loader of training batches for one process.
+
+    Args:
+        stream: the training images.
+        batch: images per batch and process.
+        start: first position of the stream, over all processes.
+        rank: number of this process, from 0.
+        world: number of processes.
+        workers: number of worker processes; 0 loads images in the calling process.
+        pin: copy batches to pinned memory.
+
+    Returns:
+        An endless loader of batches.
+    """
     return DataLoader(
         stream,  # type: ignore[arg-type]
         batch_size=batch,
@@ -90,32 +121,59 @@ def training_loader(
 
 
 def lower_priority(_worker: int) -> None:
-    """A worker process lets the training process go first."""
+    """Initialize a worker process: lower its priority below that of the training process and ignore signals."""
     os.nice(10)
     ignore_signals()
 
 
 def ignore_signals() -> None:
-    """Ctrl-C and SIGTERM, which terminals and schedulers send to all processes, are for the training process alone.
+    """Ignore Ctrl-C and the first SIGTERM in a worker process.
 
-    Of SIGTERM one is passed over: torch and Python end a process that does not go by itself by two of them.
+    Terminals and schedulers send both signals to all processes, but only the training process handles them. The second
+    SIGTERM has its default effect, because torch and Python use it to end a process that does not exit by itself.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, _frame: signal.signal(number, signal.SIG_DFL))
 
 
+def shut_down(loader: DataLoader[Batch]) -> None:
+    """End the worker processes of a loader now.
+
+    Otherwise they end when the loader is garbage-collected. At the exit of the interpreter Python sends them one
+    SIGTERM, which they ignore, and waits for them forever.
+    """
+    iterator = getattr(loader, "_iterator", None)  # torch keeps it for persistent workers
+    if iterator is not None:
+        iterator._shutdown_workers()
+
+
 def strip_worker_tracebacks(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """The same batches; an error of a worker process, which arrives as its traceback, without that."""
+    """Reduce errors of worker processes, whose messages contain a traceback, to their last line.
+
+    Yields:
+        The batches, unchanged.
+
+    Raises:
+        TreeformerError: the error of the worker process, with a one-line message.
+    """
     try:
         yield from batches
     except TreeformerError as error:
-        kind = type(error)
-        last = str(error).splitlines()[-1]
-        raise kind(last.removeprefix(f"{kind.__module__}.{kind.__qualname__}: ")) from None
+        error_type = type(error)
+        last_line = str(error).splitlines()[-1]
+        raise error_type(last_line.removeprefix(f"{error_type.__module__}.{error_type.__qualname__}: ")) from None
 
 
 def on_device(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
-    """Batches on a device; a GPU receives each while it works on the one before."""
+    """Copy batches to a device. A GPU receives each batch while it works on the previous one.
+
+    Args:
+        batches: batches in CPU memory, pinned for an asynchronous copy.
+        device: the target device.
+
+    Yields:
+        The batches on the device.
+    """
     if device.type != "cuda":
         yield from (batch.to(device) for batch in batches)
         return
@@ -123,30 +181,45 @@ def on_device(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]
     ready: Batch | None = None
     for batch in batches:
         with torch.cuda.stream(copying):
-            coming = batch.to(device)
+            next_batch = batch.to(device)
         if ready is not None:
             yield ready
         working.wait_stream(copying)
-        coming.record_stream(working)
-        ready = coming
+        next_batch.record_stream(working)
+        ready = next_batch
 
 
 class TimedBatches:
-    """Batches, and how much of the time they were waited for."""
+    """Iterate over batches and measure the time spent waiting for them.
+
+    Args:
+        batches: the batches.
+
+    Attributes:
+        batches: the batches.
+        waited_s: time spent waiting since the last call of `share_since`, s.
+    """
 
     def __init__(self, batches: Iterator[Batch]) -> None:
         self.batches, self.waited_s = batches, 0.0
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
-            began = time.monotonic()
+            started = time.monotonic()
             batch = next(self.batches, None)
-            self.waited_s += time.monotonic() - began
+            self.waited_s += time.monotonic() - started
             if batch is None:
                 return
             yield batch
 
     def share_since(self, moment: float) -> float:
-        """Of the time since then and the last call."""
+        """Return the waiting time since the last call as a fraction of the time since `moment`, and reset it.
+
+        Args:
+            moment: a value of `time.monotonic`, s.
+
+        Returns:
+            The fraction, 0 to 1 if `moment` is that of the last call.
+        """
         waited, self.waited_s = self.waited_s, 0.0
         return waited / max(time.monotonic() - moment, 1e-9)

@@ -1,4 +1,4 @@
-"""`dataset.yaml`: how a folder data set was made, so that nothing made otherwise is ever mixed into it."""
+"""`dataset.yaml`: the settings that created a folder data set. They prevent mixing files of different settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ RECIPE_NAME = "dataset.yaml"
 
 
 def read_recipe(folder: Path) -> dict[str, Any] | None:
-    """What `dataset.yaml` says, None where there is none."""
+    """Read `dataset.yaml` in a folder.
+
+    Returns:
+        The settings, None if the file does not exist.
+
+    Raises:
+        TreeformerError: if the file is not readable or not a YAML mapping.
+    """
     import yaml
 
     path = folder / RECIPE_NAME
@@ -26,12 +33,17 @@ def read_recipe(folder: Path) -> dict[str, Any] | None:
     except yaml.YAMLError as error:
         raise TreeformerError(f"{path}: not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(recipe, dict):
-        raise TreeformerError(f"{path}: not a table of names and values")
+        raise TreeformerError(f"{path}: not a mapping of keys to values")
     return recipe
 
 
 def write_recipe(folder: Path, recipe: Mapping[str, Any]) -> None:
-    """Write `dataset.yaml`."""
+    """Write `dataset.yaml`.
+
+    Args:
+        folder: the folder of the data set.
+        recipe: the settings, in the order in which they are written.
+    """
     import yaml
 
     with atomic_write(folder / RECIPE_NAME) as temporary:
@@ -39,10 +51,18 @@ def write_recipe(folder: Path, recipe: Mapping[str, Any]) -> None:
 
 
 def claim(folder: Path, recipe: Mapping[str, Any], *, may_differ: Collection[str] = ()) -> dict[str, Any] | None:
-    """Take a folder for this recipe: a new or empty one, or one where the same recipe was begun before.
+    """Reserve a folder for a recipe: write `dataset.yaml` to a new or empty folder, or compare with the existing one.
 
-    Returns the recipe found there, None for a new folder. An error where the folder holds anything else.
-    may_differ: the names of values that another run may change.
+    Args:
+        folder: the folder of the data set.
+        recipe: the settings.
+        may_differ: keys whose values may differ from those in the folder.
+
+    Returns:
+        The recipe found in the folder, None for a new folder.
+
+    Raises:
+        TreeformerError: if the folder has another recipe, or other files and no recipe.
     """
     if folder.exists() and not folder.is_dir():
         raise TreeformerError(f"{folder}: is a file, not a folder")
@@ -55,6 +75,6 @@ def claim(folder: Path, recipe: Mapping[str, Any], *, may_differ: Collection[str
     for name in [*recipe, *found]:
         if name not in may_differ and recipe.get(name) != found.get(name):
             raise TreeformerError(
-                f"{folder}: was made with {name} {found.get(name)}, not {recipe.get(name)}; choose another folder"
+                f"{folder}: was created with {name} {found.get(name)}, not {recipe.get(name)}; choose another folder"
             )
     return found

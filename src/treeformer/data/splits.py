@@ -1,4 +1,4 @@
-"""A split that leaks: the same plate, or the very same image, in two of training, validation and test."""
+"""Detect leaks between splits: the same plate or the same image in two of training, validation and test."""
 
 from __future__ import annotations
 
@@ -14,64 +14,86 @@ from treeformer.errors import TreeformerError
 
 
 def check_splits(folder: str | os.PathLike[str]) -> dict[str, int]:
-    """The number of images in each split of a folder data set; an error names both files where two splits leak.
+    """Check a folder data set for leaks and count its images.
 
-    Images of the same name are of one plate, and so are those whose names agree in what the pattern `plate` of
-    `dataset.yaml` matches, if there is one. Files with the same content are one image, whatever their names.
+    Images show the same plate if their names are equal, or if their names agree in the part that matches the pattern
+    `plate` of `dataset.yaml`. Files with the same content are the same image, whatever their names.
+
+    Returns:
+        The number of images per split.
+
+    Raises:
+        TreeformerError: if two splits share a plate or an image, or the folder has no splits.
     """
     root = Path(folder)
-    there = [split for split in SPLITS if (root / split).is_dir()]
-    if not there:
-        raise TreeformerError(f"{root}: no folder {', '.join(SPLITS)} in it: there is nothing to compare")
-    images = {split: [pair[0] for pair in FolderDataset(root, split).pairs] for split in there}
+    splits = [split for split in SPLITS if (root / split).is_dir()]
+    if not splits:
+        raise TreeformerError(f"{root}: has no folder {', '.join(SPLITS)}: nothing to compare")
+    images = {split: [pair[0] for pair in FolderDataset(root, split).pairs] for split in splits}
     check_leaks(images, plate_rule((read_recipe(root) or {}).get("plate"), root / RECIPE_NAME))
-    return {split: len(of_split) for split, of_split in images.items()}
+    return {split: len(split_images) for split, split_images in images.items()}
 
 
 def plate_rule(pattern: object, source: Path) -> Callable[[str], str]:
-    """From an image's stem to its plate: the part a regular expression matches at its beginning, all without one.
+    """Return a function from an image's stem to the name of its plate.
 
-    >>> rule = plate_rule("[0-9]+", Path("dataset.yaml"))
-    >>> rule("426R"), rule("control")
-    ('426', 'control')
+    Args:
+        pattern: regular expression that matches the plate at the beginning of a stem; None for the whole stem.
+        source: file that contains the pattern, for the error message.
+
+    Returns:
+        The function. It returns the whole stem if the pattern does not match.
+
+    Raises:
+        TreeformerError: if the pattern is not a regular expression.
+
+    Example:
+        >>> rule = plate_rule("[0-9]+", Path("dataset.yaml"))
+        >>> rule("426R"), rule("control")
+        ('426', 'control')
     """
     if pattern is None:
         return lambda stem: stem
     try:
         expression = re.compile(str(pattern))
     except re.error as error:
-        raise TreeformerError(f"{source}: plate is no regular expression ({error})") from None
+        raise TreeformerError(f"{source}: plate is not a regular expression ({error})") from None
 
     def plate(stem: str) -> str:
-        found = expression.match(stem)
-        return found[0] if found else stem
+        match = expression.match(stem)
+        return match[0] if match else stem
 
     return plate
 
 
 def check_leaks(images: Mapping[str, Iterable[Path]], plate: Callable[[str], str] = lambda stem: stem) -> None:
-    """An error that names both files where two splits share a plate or an image's content.
+    """Check that no two splits share a plate or an image.
 
-    images: the image files of each split; plate: from an image's stem to its plate.
+    Args:
+        images: image files per split.
+        plate: function from an image's stem to the name of its plate.
+
+    Raises:
+        TreeformerError: if two splits leak; the message contains both files.
     """
-    seen_plate: dict[str, tuple[str, Path]] = {}
-    seen_content: dict[bytes, tuple[str, Path]] = {}
-    for split, of_split in images.items():
-        for image in of_split:
+    by_plate: dict[str, tuple[str, Path]] = {}
+    by_content: dict[bytes, tuple[str, Path]] = {}
+    for split, split_images in images.items():
+        for image in split_images:
             name = plate(image.stem)
-            other_split, other = seen_plate.setdefault(name, (split, image))
+            other_split, other = by_plate.setdefault(name, (split, image))
             if other_split != split:
                 raise TreeformerError(
-                    f"the splits leak: {image} ({split}) is of the same plate {name!r} as {other} ({other_split})"
+                    f"the splits leak: {image} ({split}) shows the same plate {name!r} as {other} ({other_split})"
                 )
-            other_split, other = seen_content.setdefault(_content(image), (split, image))
+            other_split, other = by_content.setdefault(_content_hash(image), (split, image))
             if other_split != split:
                 raise TreeformerError(
                     f"the splits leak: {image} ({split}) is the same image as {other} ({other_split})"
                 )
 
 
-def _content(path: Path) -> bytes:
+def _content_hash(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()

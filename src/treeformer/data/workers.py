@@ -1,4 +1,4 @@
-"""Many small tasks in several processes, so that Ctrl-C ends them after the images in hand and leaves whole files."""
+"""Run many small tasks in several processes. Ctrl-C lets running tasks finish, so no file is left incomplete."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ Result = TypeVar("Result")
 def for_each(
     task: Callable[[Item], Result], items: Sequence[Item], workers: int, then: Callable[[Result], None]
 ) -> None:
-    """`then(task(item))` for each item in order; they run in `workers` processes, in this one where that is 0 or 1.
+    """Call `then(task(item))` for each item, in order.
 
-    The first error ends it, and so does Ctrl-C: tasks that have begun are finished, the others never begin.
+    The first error, or Ctrl-C, ends the run: running tasks finish, the remaining ones are not started.
+
+    Args:
+        task: called with each item, in a worker process.
+        items: the arguments of the tasks.
+        workers: number of processes; 0 and 1 run everything in the calling process.
+        then: called with each result, in the calling process.
     """
     if workers <= 1 or len(items) <= 1:
         for item in items:

@@ -1,7 +1,8 @@
-"""Metrics of graphs in images: street mover's distance, TOPO, structure, and tables of whole sets.
+"""Metrics for graphs in images: street mover's distance, TOPO, structure, and tables for whole data sets.
 
-Every metric is called as `metric(prediction, ground truth)` on two Skeletons with an `image_size`, or on two pairs
-(nodes, edges) of arrays with `image_size=(width, height)`. NumPy and SciPy alone; nothing is written or remembered.
+Call every metric as `metric(prediction, ground_truth)`, with two Skeletons that have an `image_size`, or with two pairs
+of arrays (nodes, edges) and `image_size=(width, height)`. The metrics need only NumPy and SciPy. They write no files
+and keep no state between calls.
 """
 
 from treeformer.metrics._inputs import Scores

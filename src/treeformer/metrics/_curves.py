@@ -1,7 +1,7 @@
-"""A graph as the curves it is made of: its branches, in an order that depends on geometry alone.
+"""Represent a graph by its branches, in an order that depends on geometry alone.
 
-The numbering of nodes, the order of edges and their direction leave no trace here, and neither do nodes of degree 2:
-a branch is one curve, however many nodes it has along it.
+The result does not depend on the numbering of nodes, or on the order and direction of edges. Nodes of degree 2 do not
+matter either: a branch is one curve, however many nodes lie on it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,26 @@ from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.skeleton.branches import components, trace
 from treeformer.skeleton.traversal import traverse_forest
 
-# A chord shorter than this part of the curve above it is rounding noise, not a direction.
+# A chord shorter than this fraction of its arc is rounding noise and has no direction.
 CLOSED_CHORD = 1e-9
-# Nodes up to which the path lengths between all of them are kept in memory (200 MB).
+# Largest number of nodes for which all path lengths are kept in memory (200 MB).
 LARGEST_TABLE = 5000
 
 
 @dataclass(frozen=True)
 class Curves:
-    """All branches between nodes of degree ≠ 2, laid end to end, but for those without length; a ring is one branch.
+    """All branches between nodes of degree ≠ 2, concatenated. A ring is one branch.
 
-    points (P,2); branch k holds points[first[k]] to points[last[k]], both ends included.
-    arc (P,): the length of the curve up to each point, over all branches; the jump from one to the next counts nothing.
-    ends (B,2): the nodes at both ends of each branch, numbered from 0 to node_count - 1.
+    Branches of length 0 are omitted, and so are branches too short to change the cumulative length `arc`. All lengths
+    have the unit of the nodes.
+
+    Attributes:
+        points: (P,2) points of all branches.
+        first: (B,) index of the first point of each branch.
+        last: (B,) index of the last point of each branch, inclusive.
+        arc: (P,) cumulative length up to each point, over all branches. The jump between two branches adds nothing.
+        ends: (B,2) nodes at both ends of each branch, numbered from 0 to `node_count` - 1.
+        node_count: number of distinct end nodes.
     """
 
     points: FloatArray
@@ -38,8 +45,16 @@ class Curves:
     node_count: int
 
     @classmethod
-    def of(cls, nodes: FloatArray, edges: IntArray) -> Curves:
-        """The curves of a graph; nodes (N,2) in any one unit, edges (E,2)."""
+    def from_graph(cls, nodes: FloatArray, edges: IntArray) -> Curves:
+        """Trace the branches of a graph.
+
+        Args:
+            nodes: (N,2) coordinates in any one unit.
+            edges: (E,2) node indices.
+
+        Returns:
+            The branches, in the unit of `nodes`.
+        """
         rank = np.empty(len(nodes), dtype=np.intp)
         order = np.lexsort((nodes[:, 1], nodes[:, 0]))
         rank[order] = np.arange(len(nodes))
@@ -51,50 +66,67 @@ class Curves:
 
         points = nodes[branches.nodes]
         branch = np.repeat(np.arange(len(branches.start) - 1), np.diff(branches.start))
-        step = _lengths(points)
+        step = _step_lengths(points)
         step[branches.last[:-1]] = 0.0  # the jump to the next branch
-        length = np.bincount(branch[: len(step)], weights=step, minlength=len(branches.start) - 1)
-        kept = length > 0
-        inside = kept[branch]
-        number = np.cumsum(inside) - 1
-        points = points[inside]
-        first, last = number[branches.first[kept]], number[branches.last[kept]]
-        step = _lengths(points)
+        arc = _cumulative(step, len(points))
+        kept = arc[branches.last] > arc[branches.first]
+        point_kept = kept[branch]
+        new_index = np.cumsum(point_kept) - 1
+        points = points[point_kept]
+        first, last = new_index[branches.first[kept]], new_index[branches.last[kept]]
+        step = _step_lengths(points)
         step[last[:-1]] = 0.0
-        arc = np.concatenate([[0.0], np.cumsum(step)]) if len(points) else np.zeros(0)
+        arc = _cumulative(step, len(points))
         end_nodes = np.stack([branches.nodes[branches.first[kept]], branches.nodes[branches.last[kept]]], axis=1)
-        numbered, ends = np.unique(end_nodes, return_inverse=True)
-        return cls(points, first, last, arc, ends.reshape(-1, 2), len(numbered))
+        distinct, ends = np.unique(end_nodes, return_inverse=True)
+        return cls(points, first, last, arc, ends.reshape(-1, 2), len(distinct))
 
     def __len__(self) -> int:
         return len(self.first)
 
     @property
     def length(self) -> FloatArray:
-        """(B,) the length of each branch."""
+        """(B,) length of each branch."""
         return self.arc[self.last] - self.arc[self.first]
 
     @property
     def segments(self) -> IntArray:
-        """The points at which the straight segments begin."""
+        """Indices of the points at which straight segments begin."""
         begins = np.ones(len(self.points), dtype=bool)
         begins[self.last] = False
         return np.flatnonzero(begins)
 
     @property
     def branch_of_point(self) -> IntArray:
-        """(P,) the branch of each point."""
+        """(P,) branch of each point."""
         return np.repeat(np.arange(len(self)), self.last - self.first + 1)
 
     def at(self, branch: IntArray, distance: FloatArray) -> FloatArray:
-        """(M,2) the points at a distance along a branch, between 0 and its length."""
+        """Return the points at given distances along branches.
+
+        Args:
+            branch: (M,) branch indices.
+            distance: (M,) distances from the branch's first point, between 0 and the branch's length.
+
+        Returns:
+            (M,2) points.
+        """
         segment, t = self._locate(branch, distance)
         return self.points[segment] + t[:, None] * (self.points[segment + 1] - self.points[segment])
 
     def direction(self, branch: IntArray, distance: FloatArray, window: float) -> FloatArray:
-        """(M,2) unit vectors: the chord of the curve from `window` before to `window` after, cut at the branch's ends.
+        """Return the directions of the curves at given places.
 
-        Where such a chord has no length (a small ring, a hairpin), the straight segment there gives the direction.
+        The direction is that of the chord from `window` before to `window` after the place, cut at the branch's ends.
+        If that chord has no length (a small ring, a hairpin), the direction is that of the straight segment.
+
+        Args:
+            branch: (M,) branch indices.
+            distance: (M,) distances from the branch's first point.
+            window: length of curve to each side.
+
+        Returns:
+            (M,2) unit vectors.
         """
         start, end = np.maximum(distance - window, 0.0), np.minimum(distance + window, self.length[branch])
         chord = self.at(branch, end) - self.at(branch, start)
@@ -106,44 +138,52 @@ class Curves:
         return chord / np.where(size > 0, size, 1.0)[:, None]
 
     def paths(self, sources: IntArray, limit: float) -> FloatArray:
-        """(S,node_count) path lengths from some of the nodes to all; beyond the limit they may be infinite."""
+        """Return path lengths from some end nodes to all end nodes.
+
+        Args:
+            sources: (S,) end node indices.
+            limit: path lengths above this may be returned as infinite.
+
+        Returns:
+            (S,node_count) path lengths.
+        """
         if self._all_paths is not None:
             return self._all_paths[sources]
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import dijkstra
 
-        # Of several branches between two nodes the shortest counts; a sparse matrix would add them up.
+        # Of several branches between two nodes, use the shortest. A sparse matrix would add their lengths.
         low, high = self.ends.min(axis=1), self.ends.max(axis=1)
         order = np.lexsort((self.length, high, low))
         order = order[np.unique(low[order] * self.node_count + high[order], return_index=True)[1]]
         low, high, length = low[order], high[order], self.length[order]
         both = (np.concatenate([length, length]), (np.concatenate([low, high]), np.concatenate([high, low])))
         network = csr_array(both, shape=(self.node_count, self.node_count))
-        found: FloatArray = dijkstra(network, indices=sources, limit=limit)
-        return found
+        paths: FloatArray = dijkstra(network, indices=sources, limit=limit)
+        return paths
 
     @cached_property
     def _all_paths(self) -> FloatArray | None:
-        """(node_count,node_count) path lengths in a forest that is not too large, else None."""
-        pieces = components(self.ends, self.node_count)
-        if len(self) != self.node_count - (pieces.max(initial=-1) + 1) or self.node_count > LARGEST_TABLE:
+        """(node_count,node_count) path lengths, or None if the graph has a cycle or is too large."""
+        component = components(self.ends, self.node_count)
+        if len(self) != self.node_count - (component.max(initial=-1) + 1) or self.node_count > LARGEST_TABLE:
             return None
-        component_root = np.unique(pieces, return_index=True)[1].astype(np.intp)
+        component_root = np.unique(component, return_index=True)[1].astype(np.intp)
         traversal = traverse_forest(self.ends, self.node_count, component_root)
         rank = np.empty(self.node_count, dtype=np.intp)
         rank[traversal.order] = np.arange(self.node_count)
-        # In the order of the walk: a node is as far from those before it as its parent is, and one branch more.
+        # In traversal order, the distance of a node to earlier nodes is its parent's distance plus one branch.
         table = np.full((self.node_count, self.node_count), np.inf)
-        for here, node in enumerate(traversal.order):
-            table[here, here] = 0.0
+        for index, node in enumerate(traversal.order):
+            table[index, index] = 0.0
             if traversal.parents[node] >= 0:
                 parent = rank[traversal.parents[node]]
-                table[here, :here] = table[parent, :here] + self.length[traversal.edge[node]]
-                table[:here, here] = table[here, :here]
+                table[index, :index] = table[parent, :index] + self.length[traversal.edge[node]]
+                table[:index, index] = table[index, :index]
         return table[np.ix_(rank, rank)]
 
     def _locate(self, branch: IntArray, distance: FloatArray) -> tuple[IntArray, FloatArray]:
-        """The point before, and the fraction of the segment after it."""
+        """Return the index of the point before each place, and the fraction of the segment that follows it."""
         target = self.arc[self.first[branch]] + distance
         segment = np.searchsorted(self.arc, target, side="right") - 1
         segment = np.clip(segment, self.first[branch], self.last[branch] - 1)
@@ -151,6 +191,11 @@ class Curves:
         return segment, np.clip((target - self.arc[segment]) / np.where(step > 0, step, 1.0), 0.0, 1.0)
 
 
-def _lengths(points: FloatArray) -> FloatArray:
+def _cumulative(step: FloatArray, count: int) -> FloatArray:
+    """Return the (count,) lengths up to each point from the lengths of the steps between them."""
+    return np.concatenate([[0.0], np.cumsum(step)]) if count else np.zeros(0)
+
+
+def _step_lengths(points: FloatArray) -> FloatArray:
     step = np.diff(points, axis=0)
     return np.hypot(step[:, 0], step[:, 1])

@@ -1,9 +1,9 @@
-"""Points as the paper's TOPO code holds them: degrees of latitude and longitude in single precision.
+"""Points as the paper's TOPO code stores them: degrees of latitude and longitude in single precision.
 
-The code was written for road maps. A point (x, y) of the image, in 512ths of its sides, becomes the place x south
-and y east of 41° N 71° W with 111,111 px a degree. There a float32 can only tell places apart that are 0.42 px (x)
-or 0.64 px (y) from each other, and every length and every sample inherits that grid. It moves the score of an image
-by up to 0.015, which is the "float noise" of the released code; with it, the released scores come out to 0.001.
+The code was written for road maps. An image point (x, y), in 1/512 of the image's sides, is stored as the place x px
+south and y px east of 41° N 71° W, at 111,111 px per degree. In float32, neighboring places there are 0.42 px (x) or
+0.64 px (y) apart, and every length and every sample is rounded to that grid. The grid changes the score of an image by
+up to 0.015. This is the "float noise" of the released code; with the grid, the released scores are reproduced to 0.001.
 """
 
 from __future__ import annotations
@@ -14,16 +14,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from treeformer._util.arrays import Float32Array, FloatArray, IntArray
+from treeformer.metrics._inputs import limit_to_surroundings
 from treeformer.skeleton import Skeleton
 
 PX_PER_DEGREE = 111_111.0
 LATITUDE, LONGITUDE = 41.0, -71.0
-DIRECTION_LATITUDE = 40.0  # where directions are taken: not quite where the points are
+# The released code computes directions at this latitude, not at that of the points.
+DIRECTION_LATITUDE = 40.0
 SIDE_PX = 512
 
 
 def places(nodes: FloatArray, image_size: tuple[int, int]) -> Float32Array:
-    """(N,2) latitude and longitude of points in pixels."""
+    """Convert image points to geographic coordinates.
+
+    Args:
+        nodes: (N,2) px.
+        image_size: (width, height) px.
+
+    Returns:
+        (N,2) latitude and longitude, degrees.
+    """
     px = (nodes / np.asarray(image_size, dtype=np.float64)).astype(np.float32) * np.float32(SIDE_PX)
     south = px[:, 0] / np.float32(PX_PER_DEGREE)
     east = px[:, 1] / np.float32(PX_PER_DEGREE) / np.float32(math.cos(math.radians(LATITUDE)))
@@ -31,20 +41,36 @@ def places(nodes: FloatArray, image_size: tuple[int, int]) -> Float32Array:
 
 
 def shrink(place: Float32Array) -> Float32Array:
-    """The length of a degree of longitude there, as a part of a degree of latitude."""
+    """Return the length of a degree of longitude at (...,2) places, as a fraction of a degree of latitude."""
     return np.cos(np.radians(place[..., 0].astype(np.float64))).astype(np.float32)
 
 
 def distance(a: Float32Array, b: Float32Array) -> Float32Array:
-    """In degrees of latitude, by the parallel through `a`."""
+    """Compute distances between places, with the length of a degree of longitude taken at `a`.
+
+    Args:
+        a: (...,2) latitude and longitude, degrees.
+        b: (...,2) latitude and longitude, degrees.
+
+    Returns:
+        (...) distances, degrees of latitude.
+    """
     south = a[..., 0] - b[..., 0]
     east = (a[..., 1] - b[..., 1]) * shrink(a)
-    apart: Float32Array = np.sqrt(south * south + east * east)
-    return apart
+    length: Float32Array = np.sqrt(south * south + east * east)
+    return length
 
 
 def directions(a: Float32Array, b: Float32Array) -> Float32Array:
-    """(...,2) unit vectors from a to b, zero where both are one place."""
+    """Compute the directions from places `a` to places `b`.
+
+    Args:
+        a: (...,2) latitude and longitude, degrees.
+        b: (...,2) latitude and longitude, degrees.
+
+    Returns:
+        (...,2) unit vectors, zero if both places are equal.
+    """
     step = b - a
     step[..., 1] *= np.float32(math.cos(math.radians(DIRECTION_LATITUDE)))
     size = np.sqrt(step[..., 0] * step[..., 0] + step[..., 1] * step[..., 1])
@@ -55,19 +81,34 @@ def directions(a: Float32Array, b: Float32Array) -> Float32Array:
 
 @dataclass(frozen=True)
 class GeographicGraph:
-    """A graph on the globe; edges run from the lower to the higher node."""
+    """A graph in geographic coordinates.
+
+    Attributes:
+        place: (N,2) latitude and longitude of the nodes, degrees.
+        edges: (E,2) node indices, from the lower to the higher node, sorted.
+        direction: (E,2) unit vectors along the edges.
+    """
 
     place: Float32Array
     edges: IntArray
     direction: Float32Array
 
     @classmethod
-    def of(cls, graph: Skeleton, keypoints: bool, size: tuple[int, int]) -> GeographicGraph:
-        """Of a skeleton in an image of this size; without the nodes of degree 2 where only keypoints count."""
-        bare = Skeleton(graph.nodes, graph.edges)  # stated roots and axes would survive the contraction
+    def from_skeleton(cls, skeleton: Skeleton, keypoints: bool, size: tuple[int, int]) -> GeographicGraph:
+        """Convert a skeleton. Nodes far outside the image are moved nearer, as `limit_to_surroundings` describes.
+
+        Args:
+            skeleton: nodes in px.
+            keypoints: contract the nodes of degree 2.
+            size: (width, height) of the image, px.
+
+        Returns:
+            The graph in geographic coordinates.
+        """
+        bare = Skeleton(skeleton.nodes, skeleton.edges)  # explicit roots and axes would survive the contraction
         if keypoints:
             bare = bare.contract()
-        place = places(bare.nodes, size)
+        place = places(limit_to_surroundings(bare.nodes, size), size)
         edges = np.sort(bare.edges, axis=1)
         edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
         return cls(place, edges, directions(place[edges[:, 0]], place[edges[:, 1]]))

@@ -1,4 +1,4 @@
-"""What every metric takes: two skeletons of one image, or their arrays; and the scores that some of them give."""
+"""The input and output types that the metrics share: two graphs of one image, and scores."""
 
 from __future__ import annotations
 
@@ -7,23 +7,33 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treeformer._util.arrays import FloatArray
 from treeformer.errors import SkeletonError
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.validation import image_size_pair
 
 GraphLike = Skeleton | tuple[ArrayLike, ArrayLike]
-"""A Skeleton, or its arrays (nodes, edges): (N,2) coordinates in pixels and (E,2) node indices."""
+"""A Skeleton, or its arrays (nodes, edges): (N,2) coordinates in px and (E,2) node indices."""
 
 UNITS_PER_SIDE = 512
-"""The paper's images measure 512×512; every default length below is given in 1/512 of the longer side, the unit."""
+"""Units per longer side of an image. Default lengths are in units, which are pixels on the paper's 512×512 images."""
+
+MARGIN_SIDES = 1.0
+"""How far outside the image nodes may lie, in widths (x) and heights (y). The metrics of length move nodes farther out
+to this distance: one outlier, or a skeleton in the wrong unit, then has a bad but finite score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Precision and recall, 0 to 1, and their harmonic mean.
+    """Precision and recall, with their harmonic mean.
 
-    >>> Scores(precision=0.5, recall=1.0).f1
-    0.6666666666666666
+    Attributes:
+        precision: 0 to 1.
+        recall: 0 to 1.
+
+    Example:
+        >>> Scores(precision=0.5, recall=1.0).f1
+        0.6666666666666666
     """
 
     precision: float
@@ -31,7 +41,7 @@ class Scores:
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of both, 0 where both are 0."""
+        """Harmonic mean of precision and recall; 0 if both are 0."""
         total = self.precision + self.recall
         return 2 * self.precision * self.recall / total if total > 0 else 0.0
 
@@ -39,7 +49,19 @@ class Scores:
 def pair(
     prediction: GraphLike, ground_truth: GraphLike, image_size: tuple[int, int] | None
 ) -> tuple[Skeleton, Skeleton, tuple[int, int]]:
-    """Both graphs as skeletons, and the size of the image they share; one clear error where there is no such size."""
+    """Convert both graphs to skeletons and determine the size of their image.
+
+    Args:
+        prediction: a Skeleton, or arrays (nodes, edges) with nodes in px.
+        ground_truth: the same for the ground truth.
+        image_size: (width, height) px; required if neither graph has an image size.
+
+    Returns:
+        The prediction, the ground truth and (width, height) px.
+
+    Raises:
+        SkeletonError: if a graph is invalid, or image sizes are missing or differ.
+    """
     size = image_size_pair(image_size)
     for name, graph in (("prediction", prediction), ("ground truth", ground_truth)):
         if not isinstance(graph, Skeleton) or graph.image_size is None:
@@ -52,17 +74,49 @@ def pair(
                 f"the {name} belongs to an image of {_times(graph.image_size)} pixels, {other} says {_times(size)}"
             )
     if size is None:
-        raise SkeletonError("no image size: give skeletons that have one, or image_size=(width, height)")
+        raise SkeletonError("no image size: pass skeletons that have one, or image_size=(width, height)")
     return _skeleton(prediction, "prediction"), _skeleton(ground_truth, "ground truth"), size
 
 
+def limit_to_surroundings(nodes: FloatArray, image_size: tuple[int, int]) -> FloatArray:
+    """Move nodes far outside the image nearer: x to between -1 and 2 widths, y to between -1 and 2 heights.
+
+    Args:
+        nodes: (N,2) px.
+        image_size: (width, height) px.
+
+    Returns:
+        (N,2) px; nodes within `MARGIN_SIDES` of the image are unchanged.
+
+    Example:
+        >>> limit_to_surroundings(np.array([[150.0, 1e300], [-90.0, -9e9]]), (100, 80)).tolist()
+        [[150.0, 160.0], [-90.0, -80.0]]
+    """
+    sides = np.asarray(image_size, dtype=np.float64)
+    limited: FloatArray = np.clip(nodes, -MARGIN_SIDES * sides, (1 + MARGIN_SIDES) * sides)
+    return limited
+
+
 def unit_px(image_size: tuple[int, int]) -> float:
-    """How many pixels the unit is long."""
+    """Return the length of one unit in px, for an image of (width, height) px."""
     return max(image_size) / UNITS_PER_SIDE
 
 
 def length_px(value: float | None, default_units: float, image_size: tuple[int, int], name: str) -> float:
-    """A length in pixels: as given, else the default, which is in units."""
+    """Return a length parameter in px.
+
+    Args:
+        value: px, or None for the default.
+        default_units: the default, in units.
+        image_size: (width, height) px.
+        name: the parameter's name, for the error message.
+
+    Returns:
+        The length in px.
+
+    Raises:
+        SkeletonError: if `value` is not a positive number.
+    """
     if value is None:
         return default_units * unit_px(image_size)
     if not (np.isfinite(value) and value > 0):

@@ -1,8 +1,8 @@
-"""The walks of the paper's TOPO score: samples on all edges that a start reaches, for many starts at once.
+"""Walks of the paper's TOPO score: samples on all edges within reach of a start, for many starts at once.
 
-A walk samples the whole edge it starts on, then goes breadth-first from both its ends and never back through them.
-A sample lies wherever the path length is a multiple of the step, up to the reach. Arithmetic is in single precision,
-sum by sum as in the released code.
+A walk samples the whole edge on which it starts. It then proceeds breadth-first from both ends of that edge and never
+back through them. Samples lie where the path length is a multiple of the step, up to the reach. Arithmetic is in single
+precision and sums in the same order as the released code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ REACH = 0.0015  # degrees: 166.7 px
 
 @dataclass(frozen=True)
 class Starts:
-    """Where walks begin: walk k on edge[k], from first[k] to second[k], at these distances from both (degrees)."""
+    """The places where W walks start.
+
+    Attributes:
+        edge: (W,) edge on which each walk starts.
+        first: (W,) node at one end of that edge.
+        second: (W,) node at its other end.
+        to_first: (W,) distance from the start to `first`, degrees.
+        to_second: (W,) distance from the start to `second`, degrees.
+    """
 
     edge: IntArray
     first: IntArray
@@ -40,11 +48,15 @@ class Starts:
 
 @dataclass(frozen=True)
 class Walked:
-    """The samples of all walks, walk by walk and run by run: run k is what walk[k] laid on edge[k].
+    """The samples of W walks, sorted by walk, then by run. A run is the set of samples of one walk on one edge.
 
-    place (M,2): the samples; those of run k are begin[k] to begin[k + 1].
-    start (walks + 1,): the samples of walk w are start[w] to start[w + 1].
-    run_of (walks, edges): the run of a walk on an edge, -1 where the walk does not reach it.
+    Attributes:
+        place: (M,2) samples, latitude and longitude in degrees.
+        walk: (K,) walk of each run.
+        edge: (K,) edge of each run.
+        begin: (K+1,) offsets; the samples of run k are begin[k] to begin[k + 1].
+        start: (W+1,) offsets; the samples of walk w are start[w] to start[w + 1].
+        run_of: (W,E) run of each walk on each edge, -1 if the walk does not reach the edge.
     """
 
     place: Float32Array
@@ -57,7 +69,7 @@ class Walked:
 
 @dataclass(frozen=True)
 class _Runs:
-    """Samples on some edges: size[k] of them on the k-th, at the fractions alpha from `tail` to `head`, end to end."""
+    """Runs of samples: size[k] of them on edge[k], at the fractions alpha from `tail` to `head`, concatenated."""
 
     walk: IntArray
     edge: IntArray
@@ -68,7 +80,16 @@ class _Runs:
 
 
 def walk(place: Float32Array, edges: IntArray, starts: Starts) -> Walked:
-    """Walk from all starts; place (N,2) and edges (E,2) are the graph."""
+    """Walk from all starts.
+
+    Args:
+        place: (N,2) nodes of the graph, latitude and longitude in degrees.
+        edges: (E,2) node indices.
+        starts: where the walks start.
+
+    Returns:
+        The samples of all walks.
+    """
     rounds = [_along_first_edges(place, starts), *_breadth_first(place, edges, starts)]
     walk_of, edge, tail, head, size, alpha = (
         np.concatenate([getattr(runs, field.name) for runs in rounds]) for field in fields(_Runs)
@@ -80,30 +101,30 @@ def walk(place: Float32Array, edges: IntArray, starts: Starts) -> Walked:
     run_of[walk_of, edge] = np.arange(len(walk_of))
     start = begin[np.searchsorted(walk_of, np.arange(len(starts) + 1))]
     alpha = alpha[sample]
-    laid = np.empty((len(alpha), 2), dtype=np.float32)
+    samples = np.empty((len(alpha), 2), dtype=np.float32)
     for axis in (0, 1):
-        to, off = (place[ends, axis][source] for ends in (head, tail))
-        laid[:, axis] = to * alpha + off * (np.float32(1) - alpha)
-    return Walked(laid, walk_of, edge, begin, start, run_of)
+        to_place, from_place = (place[ends, axis][source] for ends in (head, tail))
+        samples[:, axis] = to_place * alpha + from_place * (np.float32(1) - alpha)
+    return Walked(samples, walk_of, edge, begin, start, run_of)
 
 
 def _along_first_edges(place: Float32Array, starts: Starts) -> _Runs:
-    """The whole starting edge, sampled from its second end on."""
+    """Sample the whole starting edges, beginning at their second ends."""
     length = distance(place[starts.second], place[starts.first])
-    share = np.float32(STEP) / np.where(length > 0, length, np.float32(STEP / 2))
-    alpha = np.zeros((len(starts), 2 + int(1 / share.min(initial=1))), dtype=np.float32)
-    alpha[:, 1:] = share[:, None]
+    fraction = np.float32(STEP) / np.where(length > 0, length, np.float32(STEP / 2))
+    alpha = np.zeros((len(starts), 2 + int(1 / fraction.min(initial=1))), dtype=np.float32)
+    alpha[:, 1:] = fraction[:, None]
     np.add.accumulate(alpha, axis=1, out=alpha)
     size = (alpha <= 1).sum(axis=1)
     return _Runs(np.arange(len(starts)), starts.edge, starts.second, starts.first, size, alpha[alpha <= 1])
 
 
 def _breadth_first(place: Float32Array, edges: IntArray, starts: Starts) -> Iterator[_Runs]:
-    """Everything beyond the starting edges, a round for each number of edges away from them.
+    """Sample everything beyond the starting edges, one round per number of edges away from them.
 
     On a cycle each edge is walked once, from the end that is reached first.
     """
-    row, to, over = adjacency(edges, len(place))
+    row, neighbor, via = adjacency(edges, len(place))
     used = np.zeros((len(starts), len(edges)), dtype=bool)
     used[np.arange(len(starts)), starts.edge] = True
     reached = np.zeros((len(starts), len(place)), dtype=bool)
@@ -116,10 +137,11 @@ def _breadth_first(place: Float32Array, edges: IntArray, starts: Starts) -> Iter
         walk_of, node, path = walk_of[fresh], node[fresh], path[fresh]
         reached[walk_of, node] = True
         source, slot = slots(row, node)
-        head, edge = to[slot], over[slot]
-        of = walk_of[source]
-        ahead = np.flatnonzero(~used[of, edge] & (head != starts.first[of]) & (head != starts.second[of]))
-        ahead = ahead[_first_of_each(of[ahead] * len(edges) + edge[ahead], used.size)]
+        head, edge = neighbor[slot], via[slot]
+        walk_of_slot = walk_of[source]
+        is_start = (head == starts.first[walk_of_slot]) | (head == starts.second[walk_of_slot])
+        ahead = np.flatnonzero(~used[walk_of_slot, edge] & ~is_start)
+        ahead = ahead[_first_of_each(walk_of_slot[ahead] * len(edges) + edge[ahead], used.size)]
         if len(ahead) == 0:
             return
         head, edge, source = head[ahead], edge[ahead], source[ahead]
@@ -131,15 +153,15 @@ def _breadth_first(place: Float32Array, edges: IntArray, starts: Starts) -> Iter
 
 
 def _first_of_each(key: IntArray, keys: int) -> IntArray:
-    """The positions of the first of all equal keys, in order; keys are below a number."""
+    """Return the positions of the first occurrence of each key, in order. All keys are below `keys`."""
     position = np.arange(len(key))
     first = np.empty(keys, dtype=np.intp)
-    first[key[::-1]] = position[::-1]  # of several, the last one stays
+    first[key[::-1]] = position[::-1]  # for repeated keys the last assignment wins
     return np.flatnonzero(first[key] == position)
 
 
 def _multiples(path: Float32Array, length: Float32Array) -> tuple[IntArray, Float32Array]:
-    """How many multiples of the step lie on edges of these lengths, begun at these path lengths, and where."""
+    """Return how many multiples of the step lie on edges that begin at path lengths `path`, and at which fractions."""
     along = np.full((len(path), 2 + int(min(length.max(), REACH) / STEP)), STEP, dtype=np.float32)
     along[:, 0] = (STEP * np.ceil(path / np.float32(STEP)).astype(np.float64)).astype(np.float32) - path
     np.add.accumulate(along, axis=1, out=along)

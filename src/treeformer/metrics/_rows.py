@@ -1,4 +1,4 @@
-"""Lists of different lengths, laid end to end: list n is start[n] to start[n + 1] of an array."""
+"""Ragged lists stored in one array: list n occupies the entries start[n] to start[n + 1]."""
 
 from __future__ import annotations
 
@@ -8,12 +8,25 @@ from treeformer._util.arrays import IntArray
 
 
 def offsets(sizes: IntArray) -> IntArray:
-    """(N+1,) where lists of these sizes begin, and where the last one ends."""
+    """Return the (N+1,) start offsets of N lists of the given sizes, and the end of the last list."""
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
 def slots(start: IntArray, which: IntArray) -> tuple[IntArray, IntArray]:
-    """The places of all entries of these lists, one list after another, and which of the lists each belongs to."""
+    """Enumerate the entries of some of the lists, one list after another.
+
+    Args:
+        start: (N+1,) offsets of the lists.
+        which: (K,) indices of the lists to enumerate.
+
+    Returns:
+        For each entry, the position in `which` of its list, and the entry's index in the array.
+
+    Example:
+        >>> source, slot = slots(np.array([0, 2, 5]), np.array([1, 0]))
+        >>> source.tolist(), slot.tolist()
+        ([0, 0, 0, 1, 1], [2, 3, 4, 0, 1])
+    """
     begin = start[which]
     size = start[which + 1] - begin
     source = np.repeat(np.arange(len(which)), size)

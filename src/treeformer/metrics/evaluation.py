@@ -1,4 +1,4 @@
-"""Every metric of one image, and the table of a whole set with confidence intervals."""
+"""All metrics of one image, and the summary of a data set with confidence intervals."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from treeformer.metrics.topo import topo
 from treeformer.metrics.topo_paper import topo_paper
 
 Row = Mapping[str, float]
+"""The metrics of one image by name, as returned by `evaluate_pair`."""
 
-# Over a set, F1 is the harmonic mean of the mean precision and the mean recall, as in the paper; not the mean of F1s.
+# Over a data set, F1 is the harmonic mean of mean precision and mean recall, as in the paper, not the mean of F1s.
 SCORED = ("topo", "topo_paper", "topo_paper_full", "node", "edge", "keypoint")
 
 BOOTSTRAP_SAMPLES = 1000
@@ -31,11 +32,24 @@ def evaluate_pair(
     radius_px: float | None = None,
     image_size: tuple[int, int] | None = None,
 ) -> dict[str, float]:
-    """All metrics of one image by name; rates (tree, exact …) are 0 or 1. Arguments as in `structure`.
+    """Compute all metrics of one image.
 
-    >>> line = [(0, 256), (512, 256)], [(0, 1)]
-    >>> evaluate_pair(line, line, image_size=(512, 512))["topo_f1"]
-    1.0
+    Args:
+        prediction: a Skeleton, or arrays (nodes, edges) with nodes in px.
+        ground_truth: the same for the ground truth.
+        radius_px: maximum distance of matched nodes, px; 8/512 of the image's longer side by default.
+        image_size: (width, height) px; required if neither graph is a Skeleton with an image size.
+
+    Returns:
+        The metrics by name. Rates (`tree_rate`, `exact_rate`, …) are 0 or 1.
+
+    Raises:
+        SkeletonError: if a graph is invalid, or the image size is missing or ambiguous.
+
+    Example:
+        >>> line = [(0, 256), (512, 256)], [(0, 1)]
+        >>> evaluate_pair(line, line, image_size=(512, 512))["topo_f1"]
+        1.0
     """
     counted = structure(prediction, ground_truth, radius_px=radius_px, image_size=image_size)
     row = {
@@ -65,7 +79,13 @@ def evaluate_pair(
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure over a set of images with its 95 % interval, by the bootstrap over images."""
+    """A metric over a data set with its 95 % confidence interval, from a bootstrap over images.
+
+    Attributes:
+        value: the metric over all images.
+        low: lower end of the interval.
+        high: upper end of the interval.
+    """
 
     value: float
     low: float
@@ -73,40 +93,65 @@ class Estimate:
 
 
 def summarize(rows: Sequence[Row], *, seed: int = 0) -> dict[str, Estimate]:
-    """The figures of a set, from one row an image as `evaluate_pair` gives them; at least one row.
+    """Summarize the metrics of a data set.
 
-    Means over the images (NaN left out), except F1, which is the harmonic mean of mean precision and mean recall. The
-    interval holds the middle 95 % of 1,000 sets drawn with replacement.
+    Metrics are averaged over images; NaN values are ignored. F1 is the harmonic mean of mean precision and mean recall.
+    The interval contains the middle 95 % of 1,000 bootstrap samples.
+
+    Args:
+        rows: one row per image, as returned by `evaluate_pair`; at least one.
+        seed: seed of the bootstrap.
+
+    Returns:
+        An estimate per metric.
+
+    Raises:
+        TreeformerError: if there are no rows.
+
+    Example:
+        >>> summarize([{"smd": 0.25}, {"smd": 0.75}])["smd"].value
+        0.5
     """
-    return {name: _estimate(values) for name, values in _drawn(rows, seed).items()}
+    return {name: _estimate(values) for name, values in _resample(rows, seed).items()}
 
 
 def differences(rows: Sequence[Row], reference: Sequence[Row], *, seed: int = 0) -> dict[str, Estimate]:
-    """How much higher the figures of a set are than those of another answer to the same images, in the same order.
+    """Estimate how much higher the metrics of one method are than those of another method on the same images.
 
-    Both are drawn alike: what makes an image hard counts for both, so the interval is that of the difference, and much
-    narrower than the two intervals of `summarize` let expect.
+    Paired bootstrap: both sets are resampled together, so the interval is narrower than the two separate intervals of
+    `summarize` suggest.
+
+    Args:
+        rows: one row per image, as returned by `evaluate_pair`.
+        reference: rows of the other method, for the same images in the same order.
+        seed: seed of the bootstrap.
+
+    Returns:
+        An estimate of `rows` minus `reference` per metric that both have.
+
+    Raises:
+        TreeformerError: if there are no rows, or the numbers of rows differ.
     """
     if len(rows) != len(reference):
         raise TreeformerError(f"{len(rows)} images cannot be compared with {len(reference)}")
-    ours, theirs = _drawn(rows, seed), _drawn(reference, seed)
-    return {name: _estimate(ours[name] - theirs[name]) for name in ours if name in theirs}
+    values, reference_values = _resample(rows, seed), _resample(reference, seed)
+    return {name: _estimate(values[name] - reference_values[name]) for name in values if name in reference_values}
 
 
-def _drawn(rows: Sequence[Row], seed: int) -> dict[str, FloatArray]:
-    """Every figure over all images, then over each of 1,000 sets of images drawn with replacement."""
+def _resample(rows: Sequence[Row], seed: int) -> dict[str, FloatArray]:
+    """Return each metric over all images, followed by its values over the bootstrap samples."""
     if not rows:
-        raise TreeformerError("there is no image to sum up")
+        raise TreeformerError("there are no images to summarize")
     names = list(rows[0])
     table = np.asarray([[row[name] for name in names] for row in rows], dtype=np.float64)
     rng = np.random.default_rng(seed)
-    # How often each image is drawn, one set a row: means of all columns are then one product.
-    drawn = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=BOOTSTRAP_SAMPLES)
-    return _means(table, np.vstack([np.ones((1, len(rows))), drawn]), names)
+    # Count how often each sample draws each image, one row per sample. One matrix product then gives all means.
+    counts = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=BOOTSTRAP_SAMPLES)
+    return _means(table, np.vstack([np.ones((1, len(rows))), counts]), names)
 
 
 def _estimate(values: FloatArray) -> Estimate:
-    """A figure and its interval from what `_drawn` gives."""
+    """Convert the result of `_resample` for one metric to an estimate."""
     if not np.isfinite(values[0]):
         return Estimate(*[float("nan")] * 3)
     tail = (1 - CONFIDENCE) / 2
@@ -114,7 +159,7 @@ def _estimate(values: FloatArray) -> Estimate:
 
 
 def _means(table: FloatArray, weights: FloatArray, names: Sequence[str]) -> dict[str, FloatArray]:
-    """The mean of every column for each row of weights, with the F1 columns replaced."""
+    """Return the weighted mean of every column for each row of weights. F1 is computed from the means."""
     known = np.isfinite(table)
     total = weights @ np.where(known, table, 0.0)
     count = weights @ known.astype(np.float64)

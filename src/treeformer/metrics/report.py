@@ -1,4 +1,4 @@
-"""The report of a set: two folders of skeleton files, or any source of pairs, judged in parallel, written and drawn."""
+"""Evaluation reports for data sets: pair predictions with ground truth, compute metrics in parallel, write and draw."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treeformer import formats
-from treeformer._util.files import atomic_write, list_files, write_table
+from treeformer._util.files import atomic_write, list_files, remove_leftovers
 from treeformer._util.images import IMAGE_SUFFIXES, open_image
 from treeformer._util.pools import check_workers, process_pool
 from treeformer._util.progress import ProgressCallback
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 WORST_COUNT = 10
 TILE_PX = 420
 CAPTION_PX = 34
-# What the screen shows, in this order; the files have everything.
+# Images with a longer side are reduced before the comparison is drawn; a tile is much smaller.
+LONGEST_DRAWN_PX = 4096
+# Errors of one case that must not end the evaluation of all others. `TreeformerError` is a ValueError.
+CASE_ERRORS = (ValueError, ArithmeticError, MemoryError)
+# Metrics in the printed table, in this order. The files contain all metrics.
 SHOWN = (
     "topo_f1", "topo_precision", "topo_recall", "topo_paper_f1", "topo_paper_precision", "topo_paper_recall", "smd",
     "smd_paper", "node_f1", "edge_f1", "keypoint_f1", "tree_rate", "tree_of_edges_rate", "forest_rate", "exact_rate",
@@ -36,10 +41,13 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class Case:
-    """One image to judge. Skeletons may be given as files, which are then read in the process that judges them.
+    """One image to evaluate. Skeletons given as files are read in the process that evaluates them.
 
-    prediction: None where there is none: it counts as an empty skeleton, with the worst figures.
-    image: an image to draw on, and to take the size from where the skeletons have none.
+    Attributes:
+        name: name of the image in tables and messages.
+        prediction: a skeleton or its file; None if missing, which counts as an empty skeleton.
+        ground_truth: a skeleton or its file.
+        image: image file to draw on, also used for the image size if the skeletons have none.
     """
 
     name: str
@@ -50,26 +58,32 @@ class Case:
 
 @dataclass(frozen=True)
 class Report:
-    """The figures of a set: one row an image, in the order of the cases, and those that could not be judged."""
+    """The metrics of a data set.
+
+    Attributes:
+        cases: the evaluated images.
+        rows: one row of metrics per case, in the same order.
+        failures: one line per image that could not be evaluated.
+        missing: names of images without a prediction. They are in `rows`, evaluated as empty skeletons.
+    """
 
     cases: tuple[Case, ...]
     rows: tuple[dict[str, float], ...]
     failures: tuple[str, ...]
     missing: tuple[str, ...]
-    """Names of images without a prediction; they are in the rows, with the worst figures."""
 
     @property
     def summary(self) -> dict[str, Estimate]:
-        """Every figure over the set, with its 95 % interval."""
+        """Every metric over the data set, with its 95 % confidence interval."""
         return summarize(self.rows)
 
     def table(self) -> Table:
-        """The main figures, for the screen."""
+        """Return the main metrics as a table for the terminal."""
         from rich.table import Table
 
         summary = self.summary
         table = Table(title=f"{len(self.rows)} images", box=None, pad_edge=False, title_justify="left")
-        table.add_column("figure", overflow="fold")  # a figure must not lose its end on a narrow screen
+        table.add_column("figure", overflow="fold")  # do not truncate numbers on a narrow screen
         for heading in ("value", "95 % from", "to"):
             table.add_column(heading, justify="right", overflow="fold")
         for name in SHOWN:
@@ -78,34 +92,49 @@ class Report:
         return table
 
     def write(self, out: str | os.PathLike[str]) -> list[Path]:
-        """images.csv (a row an image), summary.csv, report.json (all of it) and worst.png; returns their paths."""
+        """Write images.csv (one row per image), summary.csv, report.json (everything) and worst.png to a folder.
+
+        The four files replace those of an earlier report together, after all of them are complete; report.json is the
+        last. If one cannot be written, all files stay as they were. Temporary files of a killed run are removed.
+
+        Returns:
+            The paths of the written files.
+        """
         import pandas as pd
 
         folder = Path(out)
         paths = [folder / name for name in ("images.csv", "summary.csv", "report.json", "worst.png")]
         names = [case.name for case in self.cases]
         images = pd.DataFrame([{"image": name, **row} for name, row in zip(names, self.rows, strict=True)])
-        write_table(images, paths[0])
-        summary = pd.DataFrame([{"figure": name, **asdict(value)} for name, value in self.summary.items()])
-        write_table(summary, paths[1])
+        estimates = self.summary
+        summary = pd.DataFrame([{"figure": name, **asdict(value)} for name, value in estimates.items()])
         document = {
             "images": len(self.rows),
-            "summary": {name: _plain(asdict(value)) for name, value in self.summary.items()},
+            "summary": {name: _without_nan(asdict(value)) for name, value in estimates.items()},
             "missing": self.missing,
             "failures": self.failures,
-            "by_image": {name: _plain(row) for name, row in zip(names, self.rows, strict=True)},
+            "by_image": {name: _without_nan(row) for name, row in zip(names, self.rows, strict=True)},
         }
-        with atomic_write(paths[2]) as temporary:
-            text = json.dumps(document, indent=1, ensure_ascii=False)
-            # What UTF-8 cannot hold of a file's name becomes \udce4, which is how JSON writes it, too.
-            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+        text = json.dumps(document, indent=1, ensure_ascii=False)
         sheet = self.worst_sheet()
-        with atomic_write(paths[3]) as temporary:
-            sheet.save(temporary)
+        remove_leftovers(folder)
+        with ExitStack() as stack:  # leaves the blocks, and so renames the files, in the reverse order
+            temporary = {
+                path.name: stack.enter_context(atomic_write(path)) for path in (paths[2], *paths[:2], paths[3])
+            }
+            # Bytes of a file name that are not UTF-8 are written as \udce4, which is also the JSON escape.
+            images.to_csv(temporary["images.csv"], index=False, errors="backslashreplace")
+            summary.to_csv(temporary["summary.csv"], index=False, errors="backslashreplace")
+            temporary["report.json"].write_text(text, encoding="utf-8", errors="backslashreplace")
+            sheet.save(temporary["worst.png"])
         return paths
 
     def worst_sheet(self) -> Image.Image:
-        """The ten images with the lowest TOPO F1, prediction red and ground truth blue, on one sheet."""
+        """Draw the ten images with the lowest TOPO F1 on one sheet, prediction in red and ground truth in blue.
+
+        An image that cannot be read is replaced by a white background. The tile of a case whose files have become
+        unreadable since the evaluation shows its caption only.
+        """
         from PIL import Image, ImageDraw
 
         order = sorted(range(len(self.rows)), key=lambda k: (self.rows[k]["topo_f1"], self.cases[k].name))[:WORST_COUNT]
@@ -113,9 +142,9 @@ class Report:
         size = (columns * TILE_PX, math.ceil(len(order) / columns) * (TILE_PX + CAPTION_PX))
         sheet = Image.new("RGB", size, "white")
         pen = ImageDraw.Draw(sheet)
-        for place, k in enumerate(order):
-            left, top = (place % columns) * TILE_PX, place // columns * (TILE_PX + CAPTION_PX)
-            tile = _drawn(self.cases[k])
+        for position, k in enumerate(order):
+            left, top = (position % columns) * TILE_PX, position // columns * (TILE_PX + CAPTION_PX)
+            tile = _draw(self.cases[k])
             tile.thumbnail((TILE_PX - 6, TILE_PX - 6))
             sheet.paste(tile, (left + 3, top + CAPTION_PX))
             row = self.rows[k]
@@ -132,28 +161,38 @@ def evaluate_cases(
     workers: int = 1,
     progress: ProgressCallback | None = None,
 ) -> Report:
-    """Judge every case, in `workers` processes; those that cannot be judged are named and the rest goes on.
+    """Evaluate every case. A case that cannot be evaluated, for whatever reason, is one of the failures.
 
-    image_size: (width, height) px, where neither the skeletons nor an image tell. workers: 0 and 1 are this process
-    alone. progress: called with (done, total).
+    Args:
+        cases: the images to evaluate.
+        image_size: (width, height) px, for cases whose skeletons and image file do not provide it.
+        radius_px: maximum distance of matched nodes, px; 8/512 of the image's longer side by default.
+        workers: number of processes; 0 and 1 run everything in the calling process.
+        progress: called with (done, total) after each case.
+
+    Returns:
+        The metrics of all cases that could be evaluated.
+
+    Raises:
+        TreeformerError: if there are no cases, none can be evaluated, or `workers` is negative.
     """
     check_workers(workers)
     jobs = [(case, image_size, radius_px) for case in cases]
     if not jobs:
-        raise TreeformerError("there is no image to evaluate")
-    judged: list[tuple[Case, dict[str, float]]] = []
+        raise TreeformerError("there are no images to evaluate")
+    evaluated: list[tuple[Case, dict[str, float]]] = []
     failures: list[str] = []
     for done, outcome in enumerate(_outcomes(jobs, workers), start=1):
         if isinstance(outcome, str):
             failures.append(outcome)
         else:
-            judged.append((jobs[done - 1][0], outcome))
+            evaluated.append((jobs[done - 1][0], outcome))
         if progress is not None:
             progress(done, len(jobs))
-    if not judged:
-        raise TreeformerError(f"no image could be evaluated; the first: {failures[0]}")
-    missing = tuple(case.name for case, _ in judged if case.prediction is None)
-    return Report(tuple(case for case, _ in judged), tuple(row for _, row in judged), tuple(failures), missing)
+    if not evaluated:
+        raise TreeformerError(f"no image could be evaluated; the first error: {failures[0]}")
+    missing = tuple(case.name for case, _ in evaluated if case.prediction is None)
+    return Report(tuple(case for case, _ in evaluated), tuple(row for _, row in evaluated), tuple(failures), missing)
 
 
 def folder_cases(
@@ -161,28 +200,39 @@ def folder_cases(
     ground_truth: str | os.PathLike[str],
     images: str | os.PathLike[str] | None = None,
 ) -> tuple[list[Case], list[str]]:
-    """The skeleton files of two folders, paired by name, and the predictions without a ground truth.
+    """Pair the skeleton files of two folders by name.
 
-    A name is the way to the file below its folder, without its suffix: `day1/a`. So ground truths lie as the predictions
-    do, which `treeformer predict` lays as it found the images. Two ground truths of one name are an error, and so are
-    two folders without any name in common. Of several predictions the one in .json counts, beside which
-    `treeformer predict` writes other formats.
+    A name is the path relative to the folder, without its suffix: `day1/a`. `treeformer predict` keeps the sub-folders
+    of the images, so the two folders have the same layout. If a prediction exists in several formats, the .json file is
+    used.
 
-    images: a folder of images of the same names; by default the ground truth's folder, then the prediction's.
+    Args:
+        prediction: folder of predicted skeleton files.
+        ground_truth: folder of ground truth skeleton files.
+        images: folder of images with the same names; by default the ground truth's folder, then the prediction's.
+
+    Returns:
+        One case per ground truth, and the predictions without a ground truth, relative to their folder.
+
+    Raises:
+        FormatError: if a folder has no skeleton file, a name is ambiguous, or the folders have no name in common.
     """
-    predicted, true = Path(prediction), Path(ground_truth)
-    predictions, ground_truths = _skeleton_files(predicted, true, prefer=".json"), _skeleton_files(true, predicted)
+    predicted_folder, true_folder = Path(prediction), Path(ground_truth)
+    predictions = _skeleton_files(predicted_folder, true_folder, prefer=".json")
+    ground_truths = _skeleton_files(true_folder, predicted_folder)
     if not predictions.keys() & ground_truths.keys():
-        first, other = min(predictions), min(ground_truths)
-        raise FormatError(f"{predicted} and {true} have no name in common: here {first}, there {other}")
-    folders = [(Path(images), None)] if images is not None else [(true, predicted), (predicted, true)]
+        examples = f"the first names are {min(predictions)} and {min(ground_truths)}"
+        raise FormatError(f"{predicted_folder} and {true_folder} have no name in common: {examples}")
+    folders: list[tuple[Path, Path | None]] = [(true_folder, predicted_folder), (predicted_folder, true_folder)]
+    if images is not None:
+        folders = [(Path(images), None)]
     image_files: dict[str, Path] = {}
-    for folder, without in reversed(folders):
-        files = list_files(folder, without)
+    for folder, excluded in reversed(folders):
+        files = list_files(folder, excluded)
         image_files |= {_name(path, folder): path for path in files if path.suffix.lower() in IMAGE_SUFFIXES}
     cases = [Case(name, predictions.get(name), path, image_files.get(name)) for name, path in ground_truths.items()]
     without_ground_truth = [
-        str(path.relative_to(predicted))
+        str(path.relative_to(predicted_folder))
         for name, path in predictions.items()
         if name not in ground_truths and not _is_copy(name, predictions)
     ]
@@ -194,25 +244,26 @@ def _name(path: Path, folder: Path) -> str:
 
 
 def _is_copy(name: str, predictions: Mapping[str, Path]) -> bool:
-    """Whether `treeformer predict` wrote this one beside another, in a format that shares its suffix: a.coco.json."""
+    """Return True if this is another format of a prediction that shares the suffix .json, such as a.coco.json."""
     stem, _, format_name = name.rpartition(".")
     return stem in predictions and format_name in formats.FORMATS
 
 
-def _skeleton_files(folder: Path, without: Path, prefer: str | None = None) -> dict[str, Path]:
+def _skeleton_files(folder: Path, excluded: Path, prefer: str | None = None) -> dict[str, Path]:
+    """Return the skeleton files below a folder by name. If a name has several files, prefer one suffix."""
     files: dict[str, list[Path]] = {}
-    for path in list_files(folder, without):
+    for path in list_files(folder, excluded):
         if path.suffix.lower() in formats.SUFFIXES and formats.is_skeleton_file(path):
             files.setdefault(_name(path, folder), []).append(path)
     if not files:
         raise FormatError(f"{folder}: no skeleton file in this folder")
-    found: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     for name, paths in files.items():
-        meant = [path for path in paths if path.suffix.lower() == prefer] or paths
-        if len(meant) > 1:
-            raise FormatError(f"{meant[1]}: {meant[0].name} has the same name; which is meant?")
-        found[name] = meant[0]
-    return found
+        candidates = [path for path in paths if path.suffix.lower() == prefer] or paths
+        if len(candidates) > 1:
+            raise FormatError(f"{candidates[1]}: {candidates[0].name} has the same name; keep only one of them")
+        by_name[name] = candidates[0]
+    return by_name
 
 
 CaseJob = tuple[Case, tuple[int, int] | None, float | None]
@@ -220,47 +271,68 @@ CaseJob = tuple[Case, tuple[int, int] | None, float | None]
 
 def _outcomes(jobs: Sequence[CaseJob], workers: int) -> Iterator[dict[str, float] | str]:
     if workers <= 1 or len(jobs) == 1:
-        yield from map(_judge, jobs)
+        yield from map(_evaluate, jobs)
         return
     with process_pool(min(workers, len(jobs))) as pool:
-        yield from pool.map(_judge, jobs, chunksize=max(1, min(8, len(jobs) // (4 * workers))))
+        yield from pool.map(_evaluate, jobs, chunksize=max(1, min(8, len(jobs) // (4 * workers))))
 
 
-def _judge(job: CaseJob) -> dict[str, float] | str:
-    """The row of one case, or one line on why there is none."""
+def _evaluate(job: CaseJob) -> dict[str, float] | str:
+    """Return the row of one case, or a one-line error message."""
     case, image_size, radius_px = job
     try:
         prediction, ground_truth = _skeletons(case, image_size)
         return evaluate_pair(prediction, ground_truth, radius_px=radius_px)
     except TreeformerError as error:
         return f"{case.name}: {error}"
+    except CASE_ERRORS as error:  # last resort: one file must not cost the other rows
+        files = " and ".join(str(path) for path in (case.prediction, case.ground_truth) if isinstance(path, Path))
+        reason = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(": ")
+        return f"{case.name}: {files or 'the skeletons'} cannot be evaluated ({reason})"
 
 
 def _skeletons(case: Case, image_size: tuple[int, int] | None) -> tuple[Skeleton, Skeleton]:
-    """Both skeletons of a case, of the same image."""
+    """Return the prediction and the ground truth of a case, both with an image size."""
     ground_truth = formats.read(case.ground_truth) if isinstance(case.ground_truth, Path) else case.ground_truth
     prediction = formats.read(case.prediction) if isinstance(case.prediction, Path) else case.prediction
     size = ground_truth.image_size or (prediction.image_size if prediction is not None else None) or image_size
     if size is None and case.image is not None:
         size = open_image(case.image).size
     if size is None:
-        raise TreeformerError("the image size is not known: put the image beside the ground truth, or give the size")
+        raise TreeformerError("the image size is unknown: put the image next to the ground truth, or pass the size")
     if prediction is None:
         prediction = Skeleton([], [])
-    sized = [one if one.image_size else one.replace(image_size=size) for one in (prediction, ground_truth)]
-    return sized[0], sized[1]
+    if prediction.image_size is None:
+        prediction = prediction.replace(image_size=size)
+    if ground_truth.image_size is None:
+        ground_truth = ground_truth.replace(image_size=size)
+    return prediction, ground_truth
 
 
-def _drawn(case: Case) -> Image.Image:
+def _draw(case: Case) -> Image.Image:
+    """Draw a case on its image if it has one that can be read, on white otherwise; nothing if that fails too."""
+    from PIL import Image
+
     from treeformer.draw import draw_comparison
 
-    image = open_image(case.image) if case.image is not None else None
-    prediction, ground_truth = _skeletons(case, image.size if image is not None else None)
-    if image is not None and ground_truth.image_size != image.size:
+    try:
+        image = open_image(case.image) if case.image is not None else None
+    except CASE_ERRORS:
         image = None
-    return draw_comparison(image, prediction, ground_truth)
+    try:
+        prediction, ground_truth = _skeletons(case, image.size if image is not None else None)
+        if image is not None and ground_truth.image_size != image.size:
+            image = None
+        assert ground_truth.image_size is not None
+        scale = LONGEST_DRAWN_PX / max(ground_truth.image_size)
+        if image is None and scale < 1:
+            width, height = ground_truth.image_size
+            image = Image.new("RGB", (max(1, round(scale * width)), max(1, round(scale * height))), "white")
+        return draw_comparison(image, prediction, ground_truth)
+    except CASE_ERRORS:
+        return Image.new("RGB", (TILE_PX, TILE_PX), "white")
 
 
-def _plain(values: dict[str, float]) -> dict[str, float | None]:
-    """NaN is no JSON."""
+def _without_nan(values: dict[str, float]) -> dict[str, float | None]:
+    """Replace NaN, which JSON does not support, by None."""
     return {name: value if math.isfinite(value) else None for name, value in values.items()}

@@ -1,7 +1,7 @@
-"""Structure: are the right nodes there, joined by the right edges, into a tree?
+"""Structure: compare two graphs node by node and edge by edge.
 
-Nodes of the prediction and of the ground truth are matched one to one within a radius: as many pairs as possible and, among
-all such matchings, the one with the least total distance. Everything else is counted on that matching.
+Nodes of the prediction and the ground truth are matched one to one within a radius. The matching has as many pairs as
+possible and, among all such matchings, the least total distance. All other counts are based on that matching.
 """
 
 from __future__ import annotations
@@ -17,19 +17,30 @@ from treeformer.skeleton.branches import components
 
 # 8 px on the paper's 512×512 images: the distance between neighboring nodes of its root set.
 MATCH_RADIUS = 8.0
+# Largest length error; a ground truth of a tiny length would make it arbitrarily large.
+LARGEST_ERROR = 1e6
+# Coordinates are limited to this range for the search of neighbors: their squares must not overflow.
+LARGEST_PX = 1e100
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """How two graphs of one image agree, node by node and edge by edge.
+    """The agreement of two graphs of one image, node by node and edge by edge.
 
-    nodes, edges, keypoints: precision and recall; an edge is right where both its ends are matched and the ground truth joins
-    them. Both are 1.0 where neither graph has any, 0.0 where only one has.
-    exact: every node matched and every edge right, in both directions.
-    tree: the prediction is a tree; isolated nodes count as pieces of their own. tree_of_edges: the same without
-    isolated nodes, as the paper's code counts. forest: the prediction has no cycle.
-    length_error: (predicted - true) / true length; NaN where the ground truth has none and the prediction some.
-    tip_error, branch_point_error: predicted - true number of nodes of degree 1, of degree 3 and more.
+    Scores are 1.0 if neither graph has any such element, and 0.0 if only one has.
+
+    Attributes:
+        nodes: precision and recall of nodes.
+        edges: precision and recall of edges. An edge is correct if both its ends are matched and the ground truth joins
+            their partners.
+        keypoints: precision and recall of nodes of degree ≠ 2, matched among themselves.
+        exact: True if all nodes are matched and all edges are correct, in both graphs.
+        tree: True if the prediction is a tree. An isolated node is a component of its own.
+        tree_of_edges: the same without isolated nodes, as the paper's code counts.
+        forest: True if the prediction has no cycle.
+        length_error: (predicted - true) / true length, at most 1e6; NaN if only the prediction has length.
+        tip_error: predicted - true number of nodes of degree 1.
+        branch_point_error: predicted - true number of nodes of degree 3 or more.
     """
 
     nodes: Scores
@@ -54,89 +65,106 @@ def structure(
     """Compare two graphs node by node and edge by edge.
 
     Args:
-        prediction, ground truth: skeletons, or pairs (nodes, edges) with nodes in pixels.
-        radius_px: how far apart matched nodes may be; 8/512 of the image's longer side unless given.
-        image_size: (width, height) in pixels; needed where neither skeleton has it.
+        prediction: a Skeleton, or arrays (nodes, edges) with nodes in px.
+        ground_truth: the same for the ground truth.
+        radius_px: maximum distance of matched nodes, px; 8/512 of the image's longer side by default.
+        image_size: (width, height) px; required if neither graph is a Skeleton with an image size.
 
-    >>> line, longer = ([(0, 0), (8, 0)], [(0, 1)]), ([(0, 0), (8, 0), (99, 0)], [(0, 1), (1, 2)])
-    >>> result = structure(longer, line, image_size=(512, 512))
-    >>> result.edges.precision, result.edges.recall, result.tree, result.tip_error
-    (0.5, 1.0, True, 0)
+    Returns:
+        The scores and counts.
+
+    Raises:
+        SkeletonError: if a graph is invalid, the image size is missing or ambiguous, or `radius_px` is not positive.
+
+    Example:
+        >>> line, longer = ([(0, 0), (8, 0)], [(0, 1)]), ([(0, 0), (8, 0), (99, 0)], [(0, 1), (1, 2)])
+        >>> result = structure(longer, line, image_size=(512, 512))
+        >>> result.edges.precision, result.edges.recall, result.tree, result.tip_error
+        (0.5, 1.0, True, 0)
     """
-    found, wanted, size = pair(prediction, ground_truth, image_size)
+    predicted, true, size = pair(prediction, ground_truth, image_size)
     radius = length_px(radius_px, MATCH_RADIUS, size, "radius_px")
-    mate = match_nodes(found.nodes, wanted.nodes, radius)
-    matched = int((mate >= 0).sum())
-    right = _right_edges(found, wanted, mate)
-    keys = found.nodes[found.degree != 2], wanted.nodes[wanted.degree != 2]
-    key_matched = int((match_nodes(*keys, radius) >= 0).sum())
-    degrees = found.degree, wanted.degree
+    partner = match_nodes(predicted.nodes, true.nodes, radius)
+    matched = int((partner >= 0).sum())
+    correct = _correct_edges(predicted, true, partner)
+    keypoints = predicted.nodes[predicted.degree != 2], true.nodes[true.degree != 2]
+    matched_keypoints = int((match_nodes(*keypoints, radius) >= 0).sum())
+    degrees = predicted.degree, true.degree
     return Structure(
-        nodes=_scores(matched, len(found), len(wanted)),
-        edges=_scores(right, len(found.edges), len(wanted.edges)),
-        keypoints=_scores(key_matched, len(keys[0]), len(keys[1])),
-        exact=len(found) == len(wanted) == matched and len(found.edges) == len(wanted.edges) == right,
-        tree=found.is_tree,
-        tree_of_edges=_is_tree_of_edges(found),
-        forest=found.is_forest,
-        length_error=_length_error(found.length, wanted.length),
+        nodes=_scores(matched, len(predicted), len(true)),
+        edges=_scores(correct, len(predicted.edges), len(true.edges)),
+        keypoints=_scores(matched_keypoints, len(keypoints[0]), len(keypoints[1])),
+        exact=len(predicted) == len(true) == matched and len(predicted.edges) == len(true.edges) == correct,
+        tree=predicted.is_tree,
+        tree_of_edges=_is_tree_of_edges(predicted),
+        forest=predicted.is_forest,
+        length_error=_length_error(predicted.length, true.length),
         tip_error=int((degrees[0] == 1).sum()) - int((degrees[1] == 1).sum()),
         branch_point_error=int((degrees[0] > 2).sum()) - int((degrees[1] > 2).sum()),
     )
 
 
 def match_nodes(first: FloatArray, second: FloatArray, radius_px: float) -> IntArray:
-    """For each point of `first` (N,2) its partner in `second` (M,2) within the radius, -1 for none.
+    """Match two sets of points one to one: as many pairs as possible, then the least total distance.
 
-    As many pairs as possible, then the least total distance.
+    Args:
+        first: (N,2) px.
+        second: (M,2) px.
+        radius_px: maximum distance of a pair, px.
 
-    >>> match_nodes(np.array([[0.0, 0.0], [3.0, 0.0]]), np.array([[2.0, 0.0], [5.0, 0.0]]), 2.5).tolist()
-    [0, 1]
+    Returns:
+        (N,) index in `second` of the partner of each point of `first`, -1 if it has none.
+
+    Example:
+        >>> match_nodes(np.array([[0.0, 0.0], [3.0, 0.0]]), np.array([[2.0, 0.0], [5.0, 0.0]]), 2.5).tolist()
+        [0, 1]
     """
     from scipy.optimize import linear_sum_assignment
     from scipy.spatial import cKDTree
 
-    mate = np.full(len(first), -1, dtype=np.intp)
+    partner = np.full(len(first), -1, dtype=np.intp)
     if len(first) == 0 or len(second) == 0:
-        return mate
+        return partner
+    first, second = (np.clip(points, -LARGEST_PX, LARGEST_PX) for points in (first, second))
+    radius_px = min(radius_px, 4 * LARGEST_PX)
     near = cKDTree(first).sparse_distance_matrix(cKDTree(second), radius_px, output_type="ndarray")
     row, column, distance = near["i"].astype(np.intp), near["j"].astype(np.intp), near["v"]
-    # Points that are near each other form small groups, and each is an assignment problem of its own.
+    # Connected groups of nearby points are independent assignment problems.
     group = components(np.stack([row, len(first) + column], axis=1), len(first) + len(second))[row]
     order = np.argsort(group, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
         rows, at_row = np.unique(row[members], return_inverse=True)
         columns, at_column = np.unique(column[members], return_inverse=True)
-        # One forbidden pair costs more than all permitted ones together: so as few as possible are taken.
+        # One forbidden pair costs more than all permitted pairs together, so the solver uses as few as possible.
         forbidden = (radius_px + 1.0) * (min(len(rows), len(columns)) + 1)
         cost = np.full((len(rows), len(columns)), forbidden)
         cost[at_row, at_column] = distance[members]
-        taken_row, taken_column = linear_sum_assignment(cost)
-        permitted = cost[taken_row, taken_column] < forbidden
-        mate[rows[taken_row[permitted]]] = columns[taken_column[permitted]]
-    return mate
+        assigned_row, assigned_column = linear_sum_assignment(cost)
+        permitted = cost[assigned_row, assigned_column] < forbidden
+        partner[rows[assigned_row[permitted]]] = columns[assigned_column[permitted]]
+    return partner
 
 
-def _right_edges(found: Skeleton, wanted: Skeleton, mate: IntArray) -> int:
-    ends = mate[found.edges]
+def _correct_edges(predicted: Skeleton, true: Skeleton, partner: IntArray) -> int:
+    ends = partner[predicted.edges]
     ends = np.sort(ends[(ends >= 0).all(axis=1)], axis=1)
-    true = np.sort(wanted.edges, axis=1)
-    return len(np.intersect1d(ends[:, 0] * len(wanted) + ends[:, 1], true[:, 0] * len(wanted) + true[:, 1]))
+    true_ends = np.sort(true.edges, axis=1)
+    return len(np.intersect1d(ends[:, 0] * len(true) + ends[:, 1], true_ends[:, 0] * len(true) + true_ends[:, 1]))
 
 
-def _scores(right: int, predicted: int, true: int) -> Scores:
+def _scores(correct: int, predicted: int, true: int) -> Scores:
     if predicted == 0 and true == 0:
         return Scores(1.0, 1.0)
-    return Scores(right / predicted if predicted else 0.0, right / true if true else 0.0)
+    return Scores(correct / predicted if predicted else 0.0, correct / true if true else 0.0)
 
 
 def _is_tree_of_edges(skeleton: Skeleton) -> bool:
-    joined = skeleton.degree > 0
-    pieces = len(np.unique(skeleton.component[joined]))
-    return pieces == 1 and len(skeleton.edges) == int(joined.sum()) - 1
+    connected = skeleton.degree > 0
+    component_count = len(np.unique(skeleton.component[connected]))
+    return component_count == 1 and len(skeleton.edges) == int(connected.sum()) - 1
 
 
 def _length_error(predicted: float, true: float) -> float:
     if true > 0:
-        return (predicted - true) / true
+        return min((predicted - true) / true, LARGEST_ERROR)
     return float("nan") if predicted > 0 else 0.0

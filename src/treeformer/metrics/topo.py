@@ -1,8 +1,10 @@
-"""TOPO with its defects corrected: do walks from the same place in both graphs meet the same curves?
+"""TOPO with its defects corrected: compare walks that start at the same place in both graphs.
 
-From starts on one graph, walk both graphs and count how much of the walk on the one is found again on the other.
-Recall starts on the ground truth, precision on the prediction: the same measure with the roles exchanged.
-What differs from the paper's code, and why, is told in docs/metrics.md.
+From starts on one graph, walk both graphs and measure how much of the first walk is covered by the second. Recall uses
+starts on the ground truth, precision uses starts on the prediction: the same measure with the roles exchanged.
+docs/metrics.md lists the differences from the paper's code and the reasons for them.
+
+Nodes farther outside the image than its width (x) or height (y) count as if they lay at that distance.
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
+from treeformer._util.geometry import project_onto_segments
 from treeformer.metrics._curves import Curves
-from treeformer.metrics._inputs import GraphLike, Scores, length_px, pair
+from treeformer.metrics._inputs import GraphLike, Scores, length_px, limit_to_surroundings, pair
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# The paper's constants, in units (1/512 of the image's longer side): its code has them in degrees of latitude.
+# The paper's constants, converted from degrees of latitude to units (1/512 of the image's longer side).
 UNITS_PER_DEGREE = 111_111.0
 START_SPACING = 0.0005 * UNITS_PER_DEGREE  # 55.6
 PAIR_RADIUS = 0.0001 * UNITS_PER_DEGREE  # 11.1
@@ -28,12 +31,12 @@ STEP = 0.00005 * UNITS_PER_DEGREE  # 5.56
 REACH = 0.0015 * UNITS_PER_DEGREE  # 166.7
 MATCH_RADIUS = 0.0001 * UNITS_PER_DEGREE  # 11.1
 MATCH_ANGLE = 0.29  # 1 - |cos|: 45°
-# Directions are chords of the curve this far to both sides: single edges may be as short as the noise of their ends.
+# Directions are those of chords that extend this far to both sides: single edges may be shorter than position noise.
 WINDOW = MATCH_RADIUS
-# Lengths that differ by less, in units, are equal.
+# Lengths that differ by less than this, in units, count as equal.
 EQUAL = 1e-6
 
-# Entries of the largest table that is made at once.
+# Maximum number of entries of a temporary table.
 TABLE_SIZE = 4_000_000
 
 
@@ -44,38 +47,54 @@ def topo(
     image_size: tuple[int, int] | None = None,
     unit_px: float | None = None,
 ) -> Scores:
-    """Precision and recall of the prediction's topology; F1 is their harmonic mean.
+    """Compute precision and recall of the predicted topology.
 
-    Exchanging the arguments exchanges precision and recall; identical graphs have 1.0. Both are 1.0 where neither graph
-    has any length, 0.0 where only one has.
+    Exchanging the arguments exchanges precision and recall. Identical graphs score 1.0. Both scores are 1.0 if neither
+    graph has length, and 0.0 if only one has.
 
     Args:
-        prediction, ground truth: skeletons, or pairs (nodes, edges) with nodes in pixels.
-        image_size: (width, height) in pixels; needed where neither skeleton has it.
-        unit_px: the length of the unit in pixels, 1/512 of the image's longer side unless given; 1.0 makes the
-            constants true pixels.
+        prediction: a Skeleton, or arrays (nodes, edges) with nodes in px.
+        ground_truth: the same for the ground truth.
+        image_size: (width, height) px; required if neither graph is a Skeleton with an image size.
+        unit_px: length of the unit, px; 1/512 of the image's longer side by default. With 1.0 the constants are pixels.
 
-    >>> line = [(0, 256), (512, 256)], [(0, 1)]
-    >>> half = [(0, 256), (256, 256)], [(0, 1)]
-    >>> topo(half, line, image_size=(512, 512)).recall < topo(half, line, image_size=(512, 512)).precision
-    True
+    Returns:
+        Precision and recall; `f1` is their harmonic mean.
+
+    Raises:
+        SkeletonError: if a graph is invalid, the image size is missing or ambiguous, or `unit_px` is not positive.
+
+    Example:
+        >>> line = [(0, 256), (512, 256)], [(0, 1)]
+        >>> half = [(0, 256), (256, 256)], [(0, 1)]
+        >>> scores = topo(half, line, image_size=(512, 512))
+        >>> scores.recall < scores.precision
+        True
     """
     first, second, size = pair(prediction, ground_truth, image_size)
     unit = length_px(unit_px, 1.0, size, "unit_px")
-    found, wanted = (_Sampled.of(Curves.of(graph.nodes / unit, graph.edges)) for graph in (first, second))
-    with_length = [len(graph.curves) > 0 for graph in (found, wanted)]
-    if not all(with_length):
-        return Scores(0.0, 0.0) if any(with_length) else Scores(1.0, 1.0)
-    near = _near_samples(found, wanted)
-    return Scores(precision=_found_again(found, wanted, near), recall=_found_again(wanted, found, near.T.tocsr()))
+    predicted, true = (
+        _SampledCurves.from_curves(Curves.from_graph(limit_to_surroundings(graph.nodes, size) / unit, graph.edges))
+        for graph in (first, second)
+    )
+    has_length = [len(graph.curves) > 0 for graph in (predicted, true)]
+    if not all(has_length):
+        return Scores(0.0, 0.0) if any(has_length) else Scores(1.0, 1.0)
+    near = _near_samples(predicted, true)
+    return Scores(precision=_covered(predicted, true, near), recall=_covered(true, predicted, near.T.tocsr()))
 
 
 @dataclass(frozen=True)
-class _Sampled:
-    """Curves with the samples that are compared, a step apart, and the paths between their branches.
+class _SampledCurves:
+    """Curves with M samples about one step apart. All lengths are in units.
 
-    branch, distance (M,): where on the curves each sample lies; place, direction (M,2); weight (M,): the length that it
-    stands for.
+    Attributes:
+        curves: the branches.
+        branch: (M,) branch of each sample.
+        distance: (M,) distance of each sample along its branch.
+        place: (M,2) coordinates.
+        direction: (M,2) unit vectors along the curve.
+        weight: (M,) length of curve that each sample represents.
     """
 
     curves: Curves
@@ -86,7 +105,7 @@ class _Sampled:
     weight: FloatArray
 
     @classmethod
-    def of(cls, curves: Curves) -> _Sampled:
+    def from_curves(cls, curves: Curves) -> _SampledCurves:
         count = np.maximum(np.floor(curves.length / STEP + 0.5), 1).astype(np.intp)
         branch, rank = _ranked(count)
         weight = (curves.length / count)[branch]
@@ -95,116 +114,112 @@ class _Sampled:
         return cls(curves, branch, distance, curves.at(branch, distance), direction, weight)
 
     def starts(self) -> tuple[IntArray, FloatArray]:
-        """Branch, and distance along it, of the places where walks begin; every branch has at least one."""
+        """Return (S,) branch and (S,) distance along it of the starts of walks; every branch has at least one."""
         count = np.maximum(np.floor(self.curves.length / START_SPACING + EQUAL), 1).astype(np.intp)
         branch, rank = _ranked(count)
         return branch, (rank + 1) * (self.curves.length / (count + 1))[branch]
 
     def reached(self, branch: IntArray, distance: FloatArray) -> BoolArray:
-        """(S,M) the samples within reach of each start, along the curves."""
+        """Return (S,M) which samples are within reach of each start, by path length along the curves."""
         ends, length = self.curves.ends, self.curves.length
-        base, place = np.unique(ends[branch], return_inverse=True)
-        place = place.reshape(-1, 2)
-        paths = self.curves.paths(base, REACH + EQUAL)
+        sources, row = np.unique(ends[branch], return_inverse=True)
+        row = row.reshape(-1, 2)
+        paths = self.curves.paths(sources, REACH + EQUAL)
         to_node = np.minimum(
-            paths[place[:, 0]] + distance[:, None], paths[place[:, 1]] + (length[branch] - distance)[:, None]
+            paths[row[:, 0]] + distance[:, None], paths[row[:, 1]] + (length[branch] - distance)[:, None]
         )
         path = np.minimum(
             to_node[:, ends[self.branch, 0]] + self.distance,
             to_node[:, ends[self.branch, 1]] + (length[self.branch] - self.distance),
         )
         reached: BoolArray = path <= REACH + EQUAL
-        # On the starting branch itself the way need not lead past an end.
+        # On the starting branch itself, the path need not pass through an end node.
         direct = np.abs(self.distance - distance[:, None]) <= REACH + EQUAL
         reached |= (self.branch == branch[:, None]) & direct
         return reached
 
 
 def _ranked(count: IntArray) -> tuple[IntArray, IntArray]:
-    """0 count[0] times, 1 count[1] times, and so on, and the rank of each among its equals."""
+    """Repeat index k count[k] times, and return these indices with the rank of each among its equals."""
     owner = np.repeat(np.arange(len(count)), count)
     return owner, np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
 
 
-def _near_samples(first: _Sampled, second: _Sampled) -> csr_array:
-    """(M,M2) 1 where a sample of the one graph is near one of the other and of a like direction, else nothing."""
+def _near_samples(first: _SampledCurves, second: _SampledCurves) -> csr_array:
+    """Return a sparse (M1,M2) matrix with 1 for pairs of samples that are close and have similar directions."""
     from scipy.sparse import csr_array
     from scipy.spatial import cKDTree
 
     near = cKDTree(first.place).sparse_distance_matrix(cKDTree(second.place), MATCH_RADIUS, output_type="ndarray")
-    one, other = near["i"], near["j"]
-    alike = _angle(first.direction[one], second.direction[other]) < MATCH_ANGLE
-    one, other = one[alike], other[alike]
-    return csr_array((np.ones(len(one), dtype=np.float32), (one, other)), shape=(len(first.place), len(second.place)))
+    row, column = near["i"], near["j"]
+    similar = _angle(first.direction[row], second.direction[column]) < MATCH_ANGLE
+    row, column = row[similar], column[similar]
+    ones = np.ones(len(row), dtype=np.float32)
+    return csr_array((ones, (row, column)), shape=(len(first.place), len(second.place)))
 
 
 def _angle(a: FloatArray, b: FloatArray) -> FloatArray:
-    """1 - |cos| of the angle between directions, 0 where they are the same line."""
+    """Return 1 - |cos| of the angle between directions; 0 if they are parallel."""
     angle: FloatArray = 1 - np.abs((a * b).sum(axis=-1))
     return angle
 
 
-def _found_again(walked: _Sampled, other: _Sampled, near: csr_array) -> float:
-    """The part of the walks on one graph that is found again by the walks on the other; mean over all starts.
+def _covered(graph: _SampledCurves, other: _SampledCurves, near: csr_array) -> float:
+    """Return the fraction of the walks on `graph` that the walks on `other` cover, averaged over all starts on `graph`.
 
-    A walk is found again as far as it runs near the other walk, but not further than the other runs near it: two
-    branches are not found again in one. A start without a counterpart finds nothing.
+    The covered length is that of the first walk close to the second, but at most that of the second walk close to the
+    first. So one branch does not cover two. A start without a counterpart counts as 0.
     """
-    branch, distance = walked.starts()
-    start, other_branch, other_distance = _counterparts(walked, branch, distance, other)
-    part = np.zeros(len(branch))
-    at_once = max(1, TABLE_SIZE // max(len(walked.place), len(other.place)))
-    for low in range(0, len(start), at_once):
-        some = slice(low, low + at_once)
-        here = walked.reached(branch[start[some]], distance[start[some]])
-        there = other.reached(other_branch[some], other_distance[some])
-        again = (here & _touched(near, there)) @ walked.weight
-        again = np.minimum(again, (there & _touched(near.T.tocsr(), here)) @ other.weight)
-        # Sums of the same lengths in another order must not make less than the whole of it.
-        np.maximum.at(part, start[some], np.round(again / (here @ walked.weight), 12))
-    return float(part.mean())
+    branch, distance = graph.starts()
+    start, other_branch, other_distance = _counterparts(graph, branch, distance, other)
+    fraction = np.zeros(len(branch))
+    block_size = max(1, TABLE_SIZE // max(len(graph.place), len(other.place)))
+    for low in range(0, len(start), block_size):
+        block = slice(low, low + block_size)
+        reached = graph.reached(branch[start[block]], distance[start[block]])
+        other_reached = other.reached(other_branch[block], other_distance[block])
+        covered = (reached & _near_reached(near, other_reached)) @ graph.weight
+        covered = np.minimum(covered, (other_reached & _near_reached(near.T.tocsr(), reached)) @ other.weight)
+        # Round, because the same lengths summed in another order may give slightly less than the whole.
+        np.maximum.at(fraction, start[block], np.round(covered / (reached @ graph.weight), 12))
+    return float(fraction.mean())
 
 
-def _touched(near: csr_array, reached: BoolArray) -> BoolArray:
-    """(S,M) the samples that are near one that is reached; reached (S,M2)."""
-    touched: BoolArray = (near @ np.ascontiguousarray(reached.T, dtype=np.float32)).T > 0
-    return touched
+def _near_reached(near: csr_array, reached: BoolArray) -> BoolArray:
+    """Return (S,M1) which samples are close to a reached sample of the other graph; reached is (S,M2)."""
+    result: BoolArray = (near @ np.ascontiguousarray(reached.T, dtype=np.float32)).T > 0
+    return result
 
 
 def _counterparts(
-    walked: _Sampled, branch: IntArray, distance: FloatArray, other: _Sampled
+    graph: _SampledCurves, branch: IntArray, distance: FloatArray, other: _SampledCurves
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Where on the other graph the walk of each start begins: (start, branch, distance along it).
+    """Return where on the other graph the walk of each start begins: (start, branch, distance along it).
 
-    That is the nearest place within the radius where the direction is alike. Of places equally near, all are tried:
-    where curves cross or lie on each other, only the walk can tell which of them is meant.
+    The counterpart is the nearest place within the radius with a similar direction. If several places are equally near,
+    all are returned: where curves cross or coincide, only the walks can decide between them.
     """
-    place = walked.curves.at(branch, distance)
-    direction = walked.curves.direction(branch, distance, WINDOW)
+    place = graph.curves.at(branch, distance)
+    direction = graph.curves.direction(branch, distance, WINDOW)
     curves = other.curves
     segment = curves.segments
-    tail = curves.points[segment]
-    along = curves.points[segment + 1] - tail
-    square = (along * along).sum(axis=1)
-    found = []
-    at_once = max(1, TABLE_SIZE // (4 * len(segment)))
-    for low in range(0, len(branch), at_once):
-        away = place[low : low + at_once, None] - tail
-        t = np.clip((away * along).sum(axis=-1) / np.where(square > 0, square, 1.0), 0.0, 1.0)
-        away -= t[..., None] * along
-        far = np.hypot(away[..., 0], away[..., 1])
-        start, which = np.nonzero(far < PAIR_RADIUS)
-        found.append((start + low, which, t[start, which], far[start, which]))
-    start, which, t, far = (np.concatenate(column) for column in zip(*found, strict=True))
-    on = curves.branch_of_point[segment[which]]
-    behind = curves.arc[segment[which]] - curves.arc[curves.first[on]]
-    at = behind + t * (curves.arc[segment[which] + 1] - curves.arc[segment[which]])
-    alike = _angle(direction[start], curves.direction(on, at, WINDOW)) < PAIR_ANGLE
-    start, on, at, far = start[alike], on[alike], at[alike], far[alike]
+    tail, head = curves.points[segment], curves.points[segment + 1]
+    blocks = []
+    block_size = max(1, TABLE_SIZE // (4 * len(segment)))
+    for low in range(0, len(branch), block_size):
+        t, gap = project_onto_segments(place[low : low + block_size, None], tail, head)
+        start, which = np.nonzero(gap < PAIR_RADIUS)
+        blocks.append((start + low, which, t[start, which], gap[start, which]))
+    start, which, t, gap = (np.concatenate(column) for column in zip(*blocks, strict=True))
+    other_branch = curves.branch_of_point[segment[which]]
+    before_segment = curves.arc[segment[which]] - curves.arc[curves.first[other_branch]]
+    at = before_segment + t * (curves.arc[segment[which] + 1] - curves.arc[segment[which]])
+    similar = _angle(direction[start], curves.direction(other_branch, at, WINDOW)) < PAIR_ANGLE
+    start, other_branch, at, gap = start[similar], other_branch[similar], at[similar], gap[similar]
     nearest = np.full(len(branch), np.inf)
-    np.minimum.at(nearest, start, far)
-    best = far <= nearest[start] + EQUAL
-    start, on, at = start[best], on[best], at[best]
-    # The end of one segment is the beginning of the next: one place, not two.
-    once = np.unique(np.stack([start, on, np.round(at / EQUAL)], axis=1), axis=0, return_index=True)[1]
-    return start[once], on[once], at[once]
+    np.minimum.at(nearest, start, gap)
+    best = gap <= nearest[start] + EQUAL
+    start, other_branch, at = start[best], other_branch[best], at[best]
+    # The end of one segment is the beginning of the next; keep one of the two.
+    once = np.unique(np.stack([start, other_branch, np.round(at / EQUAL)], axis=1), axis=0, return_index=True)[1]
+    return start[once], other_branch[once], at[once]

@@ -1,4 +1,4 @@
-"""`treeformer prepare`: public sets turned into folder data sets, one file a set."""
+"""`treeformer prepare`: convert public data sets to folder data sets, with one module per data set."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from treeformer.errors import TreeformerError
 __all__ = ["SETS", "PrepareReport", "PublicSet", "prepare"]
 
 SETS: Mapping[str, PublicSet] = MappingProxyType(
-    {one.name: one for one in (OSR_ROOTS, BARLEY_ROOTS, BRANCH_TREES, SINGLE_GUYOT)}
+    {public_set.name: public_set for public_set in (OSR_ROOTS, BARLEY_ROOTS, BRANCH_TREES, SINGLE_GUYOT)}
 )
+"""The supported public data sets by name."""
 
 
 def prepare(
@@ -36,25 +37,33 @@ def prepare(
     workers: int = 1,
     progress: ProgressCallback = no_progress,
 ) -> PrepareReport:
-    """Turn a public set into a folder data set with the splits `train`, `valid` and `test`, and `report.txt`.
+    """Convert a public data set to a folder data set with the splits `train`, `valid` and `test`, and `report.txt`.
 
-    Images are scaled down, laterals snapped to their parents, nodes spread evenly; what could not be used, and
-    what was changed, is in the report. Writing again into the same folder with the same choices is allowed.
+    Images are scaled down, laterals are snapped to their parents, and branches are resampled at even spacing. The
+    report lists everything that was dropped or changed. The folder may exist if it was written with the same settings.
 
     Args:
         name: one of `SETS`.
-        source: the folder of the public set, as it is published.
-        out: the new folder.
-        size: the longer side of an image, px; None for the set's own. A smaller image is not enlarged.
-        spacing_px: of the nodes, at that scale; 0 keeps those of the annotation, None is the set's own.
-        one_image_per_plant: crop one image per plant instead of keeping whole images with all their plants.
-        merge_overlaps: let roots that are drawn over each other share the line.
-        workers: processes; 0 and 1 are this one alone. A script that asks for more needs the usual
+        source: the folder of the public data set, as published.
+        out: the folder to write to.
+        size: longer side of the prepared images, px; None uses the default of the data set. Smaller images are not
+            enlarged.
+        spacing_px: node spacing in the prepared images, px; 0 keeps the annotated nodes, None uses the default of the
+            data set.
+        one_image_per_plant: write one cropped image per plant instead of whole images.
+        merge_overlaps: merge roots that are drawn on top of each other.
+        workers: number of processes; 0 and 1 run everything in the calling process. A script that uses more needs
             `if __name__ == "__main__":`.
-        progress: called with the number of images done and the number in all.
+        progress: called with the number of finished images and the total number.
+
+    Returns:
+        Counts, and notes on everything that was dropped or changed.
+
+    Raises:
+        TreeformerError: if an argument is invalid, the source has no usable image, or its splits leak.
     """
     if name not in SETS:
-        raise TreeformerError(f"no public set {name!r}: choose one of {', '.join(SETS)}")
+        raise TreeformerError(f"no public data set {name!r}: choose one of {', '.join(SETS)}")
     check_workers(workers)
     public_set = SETS[name]
     options = PrepareOptions(

@@ -1,4 +1,4 @@
-"""barley-roots: seedlings on gray paper, one to three a plate, each a star of roots from its seed (TILLMore-CDC)."""
+"""barley-roots: seedlings on gray paper, one to three per plate, each with several roots from a seed (TILLMore-CDC)."""
 
 from __future__ import annotations
 
@@ -14,75 +14,84 @@ from treeformer.data.datasets import Skipped, find_pairs
 from treeformer.data.prepare.lines import JUNCTION_PX, Line, without
 from treeformer.data.prepare.public_set import Notes, PublicSet, SourceImage
 
-# 426 and 426R are one plate on two dates.
+# 426 and 426R show the same plate on two dates.
 PLATE = r"\d+"
 VALIDATION_PLATES = 10
-# The first points of a plant's roots, where they differ, are the two sides of its seed, at most so far apart.
+# Maximum distance between the two sides of a seed, where the roots of one plant may begin.
 SEED_PX = 20.0
 
 
 def find(source: Path) -> tuple[list[SourceImage], list[Skipped]]:
-    """The set has `train` and `test`; ten plates of `train`, evenly over their numbers, become `valid`."""
-    found: list[SourceImage] = []
+    """Find the images in the folders `train` and `test`. Ten plates of `train` are used for validation.
+
+    Returns:
+        The images, and the files without a partner.
+    """
+    images: list[SourceImage] = []
     skipped: list[Skipped] = []
     for folder in ("train", "test"):
         if (source / folder).is_dir():
-            pairs, alone = find_pairs(source / folder, f"{folder}/")
-            skipped += alone
+            pairs, unpaired = find_pairs(source / folder, f"{folder}/")
+            skipped += unpaired
             held_out = validation_plates([image for image, _ in pairs]) if folder == "train" else set()
             for image, annotation in pairs:
                 split = "valid" if plate_number(image) in held_out else folder
-                found.append(SourceImage(image, annotation, split))
-    return found, skipped
+                images.append(SourceImage(image, annotation, split))
+    return images, skipped
 
 
 def plate_number(image: Path) -> str:
-    """The number an image's name begins with."""
+    """Return the number at the beginning of an image's name, or the whole stem if there is none."""
     number = re.match(PLATE, image.stem)
     return number[0] if number else image.stem
 
 
 def validation_plates(images: Sequence[Path]) -> set[str]:
-    """Ten plates, evenly over the plates in order of number, so that every series of the set is among them."""
+    """Choose ten plates, evenly spaced in numerical order, so that they include every series of the data set."""
     plates = sorted({plate_number(image) for image in images}, key=lambda plate: (len(plate), plate))
     count = min(VALIDATION_PLATES, len(plates) // 2)
     return {plates[(2 * k + 1) * len(plates) // (2 * count)] for k in range(count)}
 
 
 def clean(lines: list[Line]) -> tuple[list[Line], Notes]:
-    """One plant a tip, one base a plant."""
+    """Assign every tip to one plant, and give every plant one base.
+
+    Returns:
+        The corrected lines, and notes on the changes.
+    """
     notes = Notes()
-    rivals = rival_claims(lines)
-    if rivals:
-        lines = without(lines, rivals)
+    false_traces = find_false_traces(lines)
+    if false_traces:
+        lines = without(lines, false_traces)
         notes.dropped.append(
-            f"roots traced to the tip of another plant's root, on a way with more bends: {len(rivals)}"
+            f"roots traced to the tip of another plant's root, on a way with more bends: {len(false_traces)}"
         )
-    lines, joined = one_base_a_plant(lines)
+    lines, joined = join_bases(lines)
     if joined:
         notes.changed.append(f"roots that begin beside their plant's first point, joined to it: {joined}")
     return lines, notes
 
 
-def rival_claims(lines: Sequence[Line]) -> set[int]:
-    """The roots that end in a tip which another plant's root reaches on a straighter way.
+def find_false_traces(lines: Sequence[Line]) -> set[int]:
+    """Return the indices of roots that end in the same tip as a straighter root of another plant.
 
-    Where roots cross, some images have a root traced from the wrong seed, or one from each: plate 426 has every
-    tip traced from all three seeds. A root bends little, a trace that changes over at a crossing much.
+    Where roots cross, some images have a root that is traced from the wrong seed, or from several seeds: on plate 426
+    every tip is traced from all three seeds. A real root bends little. A trace that changes roots at a crossing bends
+    much.
     """
     by_tip: dict[tuple[float, float], list[int]] = {}
     for index, line in enumerate(lines):
         x, y = line.points[-1].tolist()
         by_tip.setdefault((x, y), []).append(index)
-    rivals: set[int] = set()
-    for claims in by_tip.values():
-        straightest = min(claims, key=lambda index: bending(lines[index].points))
-        rivals |= {index for index in claims if lines[index].plant != lines[straightest].plant}
-    return rivals
+    false_traces: set[int] = set()
+    for traces in by_tip.values():
+        straightest = min(traces, key=lambda index: bending(lines[index].points))
+        false_traces |= {index for index in traces if lines[index].plant != lines[straightest].plant}
+    return false_traces
 
 
 def bending(points: FloatArray) -> float:
-    """The angles between successive steps of a line, summed, in radians."""
+    """Return the sum of the absolute angles between successive steps of a line, points (P,2), in radians."""
     step = np.diff(points, axis=0)
     step = step[np.hypot(step[:, 0], step[:, 1]) > 0]
     before, after = step[:-1], step[1:]
@@ -90,9 +99,13 @@ def bending(points: FloatArray) -> float:
     return float(np.abs(turn).sum())
 
 
-def one_base_a_plant(lines: Sequence[Line]) -> tuple[list[Line], int]:
-    """Where a plant's roots begin at two sides of its seed, the smaller group is led to the larger's base; how many."""
-    made = list(lines)
+def join_bases(lines: Sequence[Line]) -> tuple[list[Line], int]:
+    """Give every plant one base: if its roots begin at two sides of the seed, connect the smaller group to the larger.
+
+    Returns:
+        The lines, and the number of lines that were connected.
+    """
+    result = list(lines)
     joined = 0
     for plant in sorted({line.plant for line in lines}):
         groups: dict[tuple[float, float], list[int]] = {}
@@ -101,25 +114,25 @@ def one_base_a_plant(lines: Sequence[Line]) -> tuple[list[Line], int]:
                 x, y = line.points[0].tolist()
                 groups.setdefault((x, y), []).append(index)
         (base, _), *rest = sorted(groups.items(), key=lambda group: -len(group[1]))
-        for other, (first, *others) in rest:
-            apart = float(np.hypot(other[0] - base[0], other[1] - base[1]))
-            if apart > SEED_PX:
+        for other_base, (first, *others) in rest:
+            distance = float(np.hypot(other_base[0] - base[0], other_base[1] - base[1]))
+            if distance > SEED_PX:
                 continue
-            beyond = made[first].points[1:] if apart <= JUNCTION_PX else made[first].points
-            made[first] = replace(made[first], points=np.concatenate([[base], beyond]))
+            points = result[first].points[1:] if distance <= JUNCTION_PX else result[first].points
+            result[first] = replace(result[first], points=np.concatenate([[base], points]))
             for index in others:
-                if apart <= JUNCTION_PX:
-                    made[index] = replace(made[index], points=np.concatenate([[base], made[index].points[1:]]))
+                if distance <= JUNCTION_PX:
+                    result[index] = replace(result[index], points=np.concatenate([[base], result[index].points[1:]]))
                 else:
-                    made[index] = replace(made[index], parent=first)
+                    result[index] = replace(result[index], parent=first)
             joined += 1 + len(others)
-    return made, joined
+    return result, joined
 
 
 BARLEY_ROOTS = PublicSet(
     name="barley-roots",
     license="GPL-3.0",
-    size=512,  # of about 1,540: the roots, some 10 px across, are then 3 px
+    size=512,  # of about 1,540: the roots, about 10 px wide, become 3 px wide
     spacing_px=8.0,
     find=find,
     clean=clean,

@@ -1,4 +1,7 @@
-"""branch-trees: whole trees, 512×512, a trunk and its main branches, coarse: for pre-training, so without a test."""
+"""branch-trees: whole trees at 512×512 px, coarsely annotated with the trunk and main branches.
+
+The data set is meant for pre-training, so it has no test split.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,16 @@ from pathlib import Path
 from treeformer.data.datasets import Skipped, find_pairs
 from treeformer.data.prepare.public_set import PublicSet, SourceImage
 
-# Every tenth image is for validation.
+# Every tenth image is used for validation.
 VALIDATION_EVERY = 10
 
 
 def find(source: Path) -> tuple[list[SourceImage], list[Skipped]]:
-    """All images lie in one folder; in order of number, every tenth goes to `valid`, none to `test`."""
+    """Find the images, which are all in one folder. In numerical order, every tenth is used for validation.
+
+    Returns:
+        The images, and the files without a partner.
+    """
     pairs, skipped = find_pairs(source)
     pairs.sort(key=lambda pair: (_number(pair[0]), pair[0].name))
     return [

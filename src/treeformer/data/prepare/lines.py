@@ -1,6 +1,6 @@
-"""Axes as lines, the way annotators draw them, made fit for a tree: overlaps merged, laterals snapped to parents.
+"""Turn annotated lines into a forest: merge overlapping lines, snap laterals to their parents, and join them.
 
-All lengths are in pixels of the training scale.
+Annotators draw each axis as one line from base to tip. All lengths are in px of the prepared image.
 """
 
 from __future__ import annotations
@@ -11,27 +11,36 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from treeformer._util.arrays import FloatArray, IntArray
+from treeformer._util.geometry import project_onto_segments
 from treeformer.formats.junctions import join_axes
 from treeformer.skeleton import Axis, Skeleton
 from treeformer.skeleton.axes import axis_orders
 
-# Two lines closer than this show as one root: its two edges are farther apart.
+# Two lines closer than this trace the same root, because roots are wider.
 OVERLAP_PX = 2.0
-# On the way of an overlap they may part so far for a while: hands differ.
+# Within an overlap, lines may temporarily be this far apart, because annotations are imprecise.
 LOOSEST_OVERLAP_PX = 4.0
-# A stretch shorter than this is how a lateral leaves its parent, not an overlap.
+# A shorter stretch is the beginning of a lateral at its parent, not an overlap.
 SHORTEST_OVERLAP_PX = 8.0
-# A first point farther than this from its parent's line stays, with an edge to the junction; a nearer one moves there.
+# If the first point of a lateral is farther than this from its parent, the lateral gets an additional edge to the
+# junction. Otherwise the first point is moved to the junction.
 LONGEST_SNAP_PX = 8.0
-# Junctions closer together than this are one.
+# Junctions closer together than this are merged.
 JUNCTION_PX = 1.0
-# A root shorter than this is not to be seen.
+# A shorter root is not visible.
 SHORTEST_LINE_PX = 1.0
 
 
 @dataclass(frozen=True)
 class Line:
-    """One axis: points (P,2) from base to tip; `parent` is the index of its parent line, None for order 0."""
+    """One axis as an annotator drew it.
+
+    Attributes:
+        points: (P,2) from base to tip, px.
+        parent: index of the parent line, None for an axis of order 0.
+        plant: number of the plant.
+        record: the annotated axis, for its identifiers and properties.
+    """
 
     points: FloatArray
     parent: int | None
@@ -40,20 +49,25 @@ class Line:
 
     @property
     def length(self) -> float:
-        """In px."""
+        """Length of the line, px."""
         return float(_steps(self.points).sum())
 
 
 @dataclass(frozen=True)
 class Overlaps:
-    """What `merge_overlaps` took away: the stretches that lay on other lines, px, and the lines that did altogether."""
+    """What `merge_overlaps` removed.
+
+    Attributes:
+        merged_px: total length that was merged with other lines, px.
+        vanished: number of lines that were merged completely.
+    """
 
     merged_px: float
     vanished: int
 
 
 def lines_of(skeleton: Skeleton) -> list[Line]:
-    """The axes of a skeleton, as the file drew them, parents before their laterals."""
+    """Return the axes of a skeleton as lines, parents before their laterals."""
     axes = skeleton.axes
     orders = axis_orders(axes)
     in_order = sorted(range(len(axes)), key=lambda axis: orders[axis])
@@ -70,7 +84,15 @@ def lines_of(skeleton: Skeleton) -> list[Line]:
 
 
 def skeleton_of(lines: Sequence[Line], like: Skeleton) -> Skeleton:
-    """The lines joined into one forest, with the plants and the image of `like`."""
+    """Join lines into a forest.
+
+    Args:
+        lines: the lines; laterals begin at a point of their parent.
+        like: skeleton that provides plant records and image size.
+
+    Returns:
+        The forest, with one axis per line.
+    """
     joined = join_axes([line.points for line in lines], [line.parent for line in lines], [line.plant for line in lines])
     axes = [
         Axis(
@@ -96,40 +118,51 @@ def skeleton_of(lines: Sequence[Line], like: Skeleton) -> Skeleton:
     )
 
 
-def without(lines: Sequence[Line], gone: set[int]) -> list[Line]:
-    """The lines without some of them, and without the laterals of those."""
-    number: dict[int, int] = {}
+def without(lines: Sequence[Line], removed: set[int]) -> list[Line]:
+    """Remove lines together with their laterals.
+
+    Args:
+        lines: the lines, parents before their laterals.
+        removed: indices of the lines to remove.
+
+    Returns:
+        The remaining lines.
+    """
+    new_index: dict[int, int] = {}
     kept: list[Line] = []
     for index, line in enumerate(lines):
-        if index not in gone and (line.parent is None or line.parent in number):
-            number[index] = len(kept)
-            kept.append(replace(line, parent=None if line.parent is None else number[line.parent]))
+        if index not in removed and (line.parent is None or line.parent in new_index):
+            new_index[index] = len(kept)
+            kept.append(replace(line, parent=None if line.parent is None else new_index[line.parent]))
     return kept
 
 
 def merge_overlaps(lines: Sequence[Line]) -> tuple[list[Line], Overlaps]:
-    """Where several lines of a plant show as one root, one of them stands for all.
+    """Merge lines of a plant where they trace the same root.
 
-    Annotators draw each root from its base to its tip, over what others have drawn. Here lines are taken by order, the
-    longer first. A stretch from a line's base that lies on lines already taken, if it is `SHORTEST_OVERLAP_PX` long or
-    more, is left to those, and the line becomes a lateral of the one it parts from; a stretch to its tip that does
-    is left out. Lines that meet only on their way, or cross, stay as they are: a tree has no other way to hold them.
+    Annotators draw each root from its base to its tip, over roots that are already drawn. Lines are processed by order,
+    longer ones first. If a line begins with a stretch of at least `SHORTEST_OVERLAP_PX` along processed lines, the
+    stretch is removed and the line becomes a lateral of the line from which it separates. Such a stretch at the tip is
+    also removed. Lines that only touch or cross in between are not changed.
+
+    Returns:
+        The merged lines, and what was removed.
     """
     orders = axis_orders([replace(line.record, parent=line.parent) for line in lines])
-    number: dict[int, int] = {}  # of the old lines that stay, in the new list
+    new_index: dict[int, int] = {}
     cut: set[int] = set()
-    taken: list[Line] = []
+    merged: list[Line] = []
     merged_px, vanished = 0.0, 0
     for old in sorted(range(len(lines)), key=lambda index: (orders[index], -lines[index].length)):
         line = lines[old]
-        hosts = [index for index, host in enumerate(taken) if host.plant == line.plant]
-        parent = number.get(line.parent) if line.parent is not None else None
+        hosts = [index for index, host in enumerate(merged) if host.plant == line.plant]
+        parent = new_index.get(line.parent) if line.parent is not None else None
         if hosts:
             places = _every_pixel(line.points)
             arc = np.concatenate([[0.0], np.cumsum(_steps(places))])
-            distance, on_host = _nearest_on_each(places, [taken[index].points for index in hosts])
+            distance, on_host = _nearest_on_each(places, [merged[index].points for index in hosts])
             nearest = distance.argmin(axis=0)
-            # Every lateral is near its parent at the base, so that only other lines tell of its tip.
+            # Every lateral is close to its parent at the base, so the parent is ignored for the overlap at the tip.
             others = distance[[index != parent for index in hosts]].min(axis=0, initial=np.inf)
             first = _overlapping(distance.min(axis=0), OVERLAP_PX)
             last = len(places) - 1 - _overlapping(others[::-1], LOOSEST_OVERLAP_PX)
@@ -143,25 +176,28 @@ def merge_overlaps(lines: Sequence[Line]) -> tuple[list[Line], Overlaps]:
                 cut.add(old)
             if first and arc[first - 1] >= SHORTEST_OVERLAP_PX:
                 merged_px += arc[first - 1]
-                parting = on_host[nearest[first - 1], first - 1]
-                points = np.concatenate([parting[None], points[_points_within(points, arc[first - 1]) :]])
+                separation = on_host[nearest[first - 1], first - 1]
+                points = np.concatenate([separation[None], points[_points_within(points, arc[first - 1]) :]])
                 cut.add(old)
                 parent = hosts[int(nearest[first - 1])]
             elif line.parent is not None and (parent is None or line.parent in cut):
-                # The parent's line no longer passes here, or there is none: hold on to the nearest one.
+                # The parent was removed, or its line was cut and may no longer pass here: use the nearest line.
                 parent = hosts[int(nearest[0])]
             line = replace(line, points=points)
-        number[old] = len(taken)
-        taken.append(replace(line, parent=parent))
-    return taken, Overlaps(float(merged_px), vanished)
+        new_index[old] = len(merged)
+        merged.append(replace(line, parent=parent))
+    return merged, Overlaps(float(merged_px), vanished)
 
 
-def _overlapping(distance: FloatArray, at_the_end: float) -> int:
-    """How many places, from the first on, lie on other lines, given how far they are from them (Q,).
+def _overlapping(distance: FloatArray, first_limit: float) -> int:
+    """Return how many places at the beginning of a line overlap other lines.
 
-    at_the_end: how far the first may be. What follows may part for a while, but not at the last.
+    Args:
+        distance: (Q,) distance of each place to the nearest other line, px.
+        first_limit: maximum distance of the first place, px. Later places may be up to `LOOSEST_OVERLAP_PX` away, and
+            the last one up to `OVERLAP_PX`.
     """
-    if distance[0] > at_the_end:
+    if distance[0] > first_limit:
         return 0
     away = np.flatnonzero(distance > LOOSEST_OVERLAP_PX)
     near = np.flatnonzero(distance[: away[0] if len(away) else len(distance)] <= OVERLAP_PX)
@@ -169,16 +205,20 @@ def _overlapping(distance: FloatArray, at_the_end: float) -> int:
 
 
 def snap(lines: Sequence[Line]) -> tuple[list[Line], FloatArray]:
-    """Every lateral begins at a point of its parent's line; also how far each was from it, px."""
+    """Make every lateral begin at a point of its parent's line.
+
+    Returns:
+        The lines, and the distance of each lateral from its parent before, px.
+    """
     points = [line.points for line in lines]
-    fixed = [_ends(line.points) for line in lines]  # ends and junctions: places that a junction may join
-    hooks = []
+    fixed = [_ends(line.points) for line in lines]  # ends and junctions, which may serve as junctions for other lines
+    distances = []
     for index, line in enumerate(lines):
         if line.parent is None:
             continue
         base, parent = points[index][0], points[line.parent]
-        distance, segment, place = (found[0] for found in _nearest(base[None], parent))
-        hooks.append(distance)
+        distance, segment, place = (values[0] for values in _nearest(base[None], parent))
+        distances.append(distance)
         near = _nearest_point(fixed[line.parent], place)
         if near is not None:
             place = near
@@ -188,12 +228,12 @@ def snap(lines: Sequence[Line]) -> tuple[list[Line], FloatArray]:
         rest = points[index] if distance > LONGEST_SNAP_PX else points[index][1:]
         points[index] = np.concatenate([place[None], rest])
         fixed[index] = _ends(points[index])
-    snapped = [replace(line, points=of_line) for line, of_line in zip(lines, points, strict=True)]
-    return snapped, np.asarray(hooks)
+    snapped = [replace(line, points=line_points) for line, line_points in zip(lines, points, strict=True)]
+    return snapped, np.asarray(distances)
 
 
 def too_short(lines: Sequence[Line]) -> set[int]:
-    """The lines nobody could see, unless others hang on them."""
+    """Return the indices of lines that are too short to be visible and have no laterals."""
     parents = {line.parent for line in lines}
     return {index for index, line in enumerate(lines) if line.length < SHORTEST_LINE_PX and index not in parents}
 
@@ -204,14 +244,14 @@ def _steps(points: FloatArray) -> FloatArray:
 
 
 def _every_pixel(points: FloatArray) -> FloatArray:
-    """Places (Q,2) along a line, a pixel apart, its two ends included."""
+    """Return (Q,2) places along a line, one pixel apart, including both ends."""
     arc = np.concatenate([[0.0], np.cumsum(_steps(points))])
     at = np.append(np.arange(0.0, arc[-1], 1.0), arc[-1])
     return np.stack([np.interp(at, arc, points[:, 0]), np.interp(at, arc, points[:, 1])], axis=1)
 
 
 def _points_within(points: FloatArray, distance: float) -> int:
-    """How many points of a line, from its base on, are at most so far along it; never the last one."""
+    """Return how many points of a line are at most `distance` px from its base along the line, without the last one."""
     arc = np.concatenate([[0.0], np.cumsum(_steps(points))])
     return min(int(np.searchsorted(arc, distance, side="right")), len(points) - 1)
 
@@ -221,28 +261,23 @@ def _ends(points: FloatArray) -> list[FloatArray]:
 
 
 def _nearest_point(points: Sequence[FloatArray], place: FloatArray) -> FloatArray | None:
-    """The nearest of the points, if any is within `JUNCTION_PX`."""
+    """Return the nearest of the points if it is within `JUNCTION_PX`, otherwise None."""
     distance = np.linalg.norm(np.asarray(points) - place, axis=1)
     best = int(distance.argmin())
     return points[best] if distance[best] <= JUNCTION_PX else None
 
 
 def _nearest(places: FloatArray, line: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
-    """For each of Q places the nearest one on a line (P,2): the distance (Q,), the segment (Q,), the place (Q,2)."""
-    start, step = line[:-1], np.diff(line, axis=0)
-    if len(start) == 0:
-        start, step = line, np.zeros_like(line)
-    square = (step**2).sum(axis=1)
-    offset = places[:, None] - start
-    t = np.clip((offset * step).sum(axis=2) / np.where(square > 0, square, 1.0), 0.0, 1.0)
-    away = offset - t[..., None] * step
-    distance = np.hypot(away[..., 0], away[..., 1])
+    """Return the distance (Q,), segment (Q,) and position (Q,2) of the point on a line (P,2) nearest to each place."""
+    begin, end = (line[:-1], line[1:]) if len(line) > 1 else (line, line)
+    t, distance = project_onto_segments(places[:, None], begin, end)
     segment = distance.argmin(axis=1)
     row = np.arange(len(places))
-    return distance[row, segment], segment, start[segment] + t[row, segment, None] * step[segment]
+    position = begin[segment] + t[row, segment, None] * (end[segment] - begin[segment])
+    return distance[row, segment], segment, position
 
 
 def _nearest_on_each(places: FloatArray, lines: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """For each of L lines and Q places the nearest place on the line: the distance (L,Q) and where (L,Q,2)."""
-    found = [_nearest(places, line) for line in lines]
-    return np.stack([of_line[0] for of_line in found]), np.stack([of_line[2] for of_line in found])
+    """Return the distance (L,Q) and position (L,Q,2) of the point on each of L lines nearest to each of Q places."""
+    nearest = [_nearest(places, line) for line in lines]
+    return np.stack([distance for distance, _, _ in nearest]), np.stack([position for _, _, position in nearest])

@@ -1,4 +1,4 @@
-"""What there is to know of a public set, and what there is to say of it once it is prepared."""
+"""The description of a public data set, and the report on its preparation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from treeformer.data.prepare.lines import Line
 
 @dataclass(frozen=True)
 class SourceImage:
-    """One image of a public set, its annotation, and the split it goes to."""
+    """One image of a public data set.
+
+    Attributes:
+        image: the image file.
+        annotation: the annotation file.
+        split: `train`, `valid` or `test`.
+    """
 
     image: Path
     annotation: Path
@@ -21,7 +27,12 @@ class SourceImage:
 
 @dataclass
 class Notes:
-    """What was left out and what was changed, a line each."""
+    """Notes on what was dropped and what was changed.
+
+    Attributes:
+        dropped: one line per dropped item.
+        changed: one line per changed item.
+    """
 
     dropped: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -29,12 +40,17 @@ class Notes:
 
 @dataclass(frozen=True)
 class PublicSet:
-    """How one public set is read.
+    """How to read one public data set.
 
-    size: the longer side of a prepared image, px. spacing_px: of the nodes, 0 for those of the annotation.
-    find: the images in a source folder, with their splits, and what has no partner there. has_lines: whether an
-    annotation is a set of lines to be joined, not one graph. clean: what this set's lines need before that.
-    plate: a pattern for the beginning of an image's stem that names the plate, None where that is the whole stem.
+    Attributes:
+        name: name of the data set.
+        license: license of the data set.
+        size: default longer side of the prepared images, px.
+        spacing_px: default node spacing, px; 0 keeps the annotated nodes.
+        find: returns the images in a source folder with their splits, and the files without a partner.
+        has_lines: True if annotations are lines that must be joined, False if they are graphs.
+        clean: corrects the lines of an image before they are joined; None if that is not necessary.
+        plate: regular expression for the part of an image's stem that identifies the plate; None for the whole stem.
     """
 
     name: str
@@ -49,23 +65,32 @@ class PublicSet:
 
 @dataclass
 class PrepareReport:
-    """What `prepare` wrote, changed and left out; `str` is the text of `report.txt`. Lengths at training scale."""
+    """The result of `prepare`; `str` returns the text of `report.txt`. Lengths are in px of the prepared images.
+
+    Attributes:
+        name: name of the data set.
+        license: license of the data set.
+        images: number of written images per split.
+        plants: number of plants.
+        nodes: number of nodes.
+        drawn_px: total length of the annotated roots, px.
+        merged_px: length that was merged with other roots of the same plant, px.
+        farthest_snap_px: largest distance over which a lateral was snapped to its parent, px.
+        notes: what was dropped and changed.
+    """
 
     name: str
     license: str
     images: dict[str, int] = field(default_factory=dict)
-    """Written, by split."""
     plants: int = 0
     nodes: int = 0
     drawn_px: float = 0.0
-    """The length of all roots in the annotations."""
     merged_px: float = 0.0
-    """What of it lay on other roots of the same plant."""
     farthest_snap_px: float = 0.0
     notes: Notes = field(default_factory=Notes)
 
     def add(self, other: PrepareReport) -> None:
-        """Take in what another report, of other images of the set, says."""
+        """Add the counts and notes of another report, for other images of the same data set."""
         for split, count in other.images.items():
             self.images[split] = self.images.get(split, 0) + count
         self.plants += other.plants

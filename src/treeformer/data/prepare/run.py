@@ -1,4 +1,4 @@
-"""From the images and annotations of a public set to a folder data set: the part that all sets share."""
+"""Convert the images and annotations of a public data set to a folder data set: the part that all data sets share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treeformer._util.arrays import ImageArray
 from treeformer._util.files import atomic_write
 from treeformer._util.images import open_image
 from treeformer._util.progress import ProgressCallback
-from treeformer.data.datasets import SPLITS, fitted, write_pair
+from treeformer.data.datasets import SPLITS, fit_to_image, write_pair
 from treeformer.data.prepare.lines import lines_of, merge_overlaps, skeleton_of, snap, too_short, without
 from treeformer.data.prepare.public_set import Notes, PrepareReport, PublicSet, SourceImage
 from treeformer.data.recipe import claim
@@ -25,15 +25,25 @@ from treeformer.skeleton import Skeleton
 
 REPORT_NAME = "report.txt"
 
-# A crop shows its plant with this much around it.
+# Margin around a plant in its crop.
 CROP_MARGIN_PX = 16
-# A crop for one plant alone is no use where others show more than this share of its own length.
+# A crop for one plant is dropped if the length of other plants in it exceeds this fraction of the plant's own length.
 OTHERS_IN_CROP = 0.1
 
 
 @dataclass(frozen=True)
 class PrepareOptions:
-    """The choices of one `prepare`, all made; see there."""
+    """The settings of `treeformer.data.prepare.prepare`, with defaults resolved.
+
+    Attributes:
+        size: longer side of the prepared images, px.
+        spacing_px: node spacing, px; 0 keeps the annotated nodes.
+        one_image_per_plant: write one cropped image per plant instead of whole images.
+        merge_overlaps: merge roots that are drawn on top of each other.
+
+    Raises:
+        TreeformerError: if a value is out of range.
+    """
 
     size: int
     spacing_px: float
@@ -42,9 +52,11 @@ class PrepareOptions:
 
     def __post_init__(self) -> None:
         if self.size < 32:
-            raise TreeformerError(f"size is the longer side of an image, 32 px or more, not {self.size}")
+            raise TreeformerError(f"size, the longer side of an image, must be 32 px or more, not {self.size}")
         if not 0 <= self.spacing_px < self.size:
-            raise TreeformerError(f"spacing must be from 0 (as annotated) to the image's size, not {self.spacing_px}")
+            raise TreeformerError(
+                f"spacing must be from 0 (keep the annotated nodes) to the image's size, not {self.spacing_px}"
+            )
 
 
 @dataclass(frozen=True)
@@ -58,32 +70,47 @@ class _Task:
 def run(
     public_set: PublicSet, source: Path, out: Path, options: PrepareOptions, workers: int, progress: ProgressCallback
 ) -> PrepareReport:
-    """Prepare a set; see `treeformer.data.prepare.prepare`."""
+    """Convert a public data set; see `treeformer.data.prepare.prepare`.
+
+    Args:
+        public_set: the data set.
+        source: its folder, as published.
+        out: the folder to write to.
+        options: the settings.
+        workers: number of processes; 0 and 1 run everything in the calling process.
+        progress: called with the number of finished images and the total number.
+
+    Returns:
+        Counts, and notes on everything that was dropped or changed.
+
+    Raises:
+        TreeformerError: if the source has no usable image, its splits leak, or the folder cannot be used.
+    """
     if not source.is_dir():
         raise TreeformerError(f"{source}: no such folder")
-    found, unpaired = public_set.find(source)
-    if not found:
-        raise TreeformerError(f"{source}: no image of {public_set.name} with its annotation beside it")
-    by_split = {split: [one.image for one in found if one.split == split] for split in SPLITS}
+    images, unpaired = public_set.find(source)
+    if not images:
+        raise TreeformerError(f"{source}: no image of {public_set.name} with its annotation next to it")
+    by_split = {split: [image.image for image in images if image.split == split] for split in SPLITS}
     check_leaks(by_split, plate_rule(public_set.plate, source))
     report = PrepareReport(public_set.name, public_set.license)
     report.notes.dropped += [skipped.reason for skipped in unpaired]
     done = 0
 
-    def gather(of_image: PrepareReport) -> None:
+    def gather(image_report: PrepareReport) -> None:
         nonlocal done
         done += 1
-        report.add(of_image)
-        progress(done, len(found))
+        report.add(image_report)
+        progress(done, len(images))
 
     try:
         claim(out, _recipe(public_set, options))
-        progress(0, len(found))
-        for_each(_prepare_one, [_Task(one, out, public_set, options) for one in found], workers, gather)
+        progress(0, len(images))
+        for_each(_prepare_image, [_Task(image, out, public_set, options) for image in images], workers, gather)
         if not report.images:
-            raise TreeformerError(f"{source}: nothing usable: {report.notes.dropped[0]}")
+            raise TreeformerError(f"{source}: no usable image: {report.notes.dropped[0]}")
         if check_splits(out) != report.images:
-            raise TreeformerError(f"{out}: holds images of another run beside these; choose an empty folder")
+            raise TreeformerError(f"{out}: also holds images of another run; choose an empty folder")
         with atomic_write(out / REPORT_NAME) as temporary:
             temporary.write_text(f"{report}\n", encoding="utf-8")
     except OSError as error:
@@ -103,19 +130,20 @@ def _recipe(public_set: PublicSet, options: PrepareOptions) -> dict[str, Any]:
     return recipe if public_set.plate is None else recipe | {"plate": public_set.plate}
 
 
-def _prepare_one(task: _Task) -> PrepareReport:
-    """Write what comes of one image; its own small report."""
+def _prepare_image(task: _Task) -> PrepareReport:
+    """Prepare and write one image, and return a report on it."""
     source, options = task.source, task.options
     report = PrepareReport(task.public_set.name, task.public_set.license)
     notes = Notes()
     try:
         original = open_image(source.image)
-        forest = fitted(formats.read(source.annotation), original.size, source.annotation, source.image.name)
-        image, forest = _scaled(original, forest, options.size)
+        annotated = formats.read(source.annotation)
+        forest = fit_to_image(annotated, original.size, source.annotation, source.image.name)
+        image, forest = _scale_down(original, forest, options.size)
         empty_plants = forest.metadata.get("rsml", {}).get("empty_plants", 0)
         if empty_plants:
             notes.dropped.append(f"{_count(empty_plants, 'plant')} without roots")
-        forest = _tidied(forest, task, report, notes)
+        forest = _join_lines(forest, task, report, notes)
         if options.spacing_px > 0:
             forest = forest.resample(options.spacing_px)
         if len(forest.edges) == 0:
@@ -132,27 +160,27 @@ def _prepare_one(task: _Task) -> PrepareReport:
     return report
 
 
-def _scaled(original: Image.Image, skeleton: Skeleton, longer_side: int) -> tuple[ImageArray, Skeleton]:
-    """Both at the wanted size; a smaller image stays as it is."""
+def _scale_down(original: Image.Image, skeleton: Skeleton, longer_side: int) -> tuple[ImageArray, Skeleton]:
+    """Scale an image and its skeleton to a longer side, px. A smaller image is not changed."""
     width, height = original.size
     factor = min(1.0, longer_side / max(width, height))
     size = max(1, round(width * factor)), max(1, round(height * factor))
     image = np.array(original if size == original.size else original.resize(size, Image.Resampling.LANCZOS))
-    # Sides are rounded to whole pixels, so each direction has its own exact factor.
+    # Sides are rounded to whole pixels, so the exact factors of x and y differ.
     return image, skeleton.transform([[size[0] / width, 0, 0], [0, size[1] / height, 0]], image_size=size)
 
 
-def _tidied(forest: Skeleton, task: _Task, report: PrepareReport, notes: Notes) -> Skeleton:
-    """Lines cleaned, merged, snapped and joined; without lines the graph as it is, but for its format's own data."""
+def _join_lines(forest: Skeleton, task: _Task, report: PrepareReport, notes: Notes) -> Skeleton:
+    """Clean, merge, snap and join the lines of an annotation. An annotation that is a graph only loses its metadata."""
     report.drawn_px = forest.length
     if not task.public_set.has_lines:
         return forest.replace(metadata={})
     lines = lines_of(forest)
     report.drawn_px = sum(line.length for line in lines)
     if task.public_set.clean is not None:
-        lines, of_set = task.public_set.clean(lines)
-        notes.dropped += of_set.dropped
-        notes.changed += of_set.changed
+        lines, cleaning_notes = task.public_set.clean(lines)
+        notes.dropped += cleaning_notes.dropped
+        notes.changed += cleaning_notes.changed
     if task.options.merge_overlaps:
         lines, overlaps = merge_overlaps(lines)
         report.merged_px = overlaps.merged_px
@@ -173,7 +201,7 @@ def _count(number: int, noun: str) -> str:
 def _write(report: PrepareReport, image: ImageArray, skeleton: Skeleton, task: _Task, stem: str) -> None:
     inside = (skeleton.nodes >= 0).all() and (skeleton.nodes <= (image.shape[1], image.shape[0])).all()
     if not (skeleton.is_forest and inside):
-        raise TreeformerError(f"{task.source.annotation}: does not come to a forest inside its image")
+        raise TreeformerError(f"{task.source.annotation}: does not result in a forest inside its image")
     write_pair(image, skeleton, task.out / task.source.split, stem)
     report.images[task.source.split] = report.images.get(task.source.split, 0) + 1
     report.plants += len(skeleton.plants)
@@ -181,7 +209,7 @@ def _write(report: PrepareReport, image: ImageArray, skeleton: Skeleton, task: _
 
 
 def _write_crops(report: PrepareReport, notes: Notes, image: ImageArray, forest: Skeleton, task: _Task) -> None:
-    """One image a plant, cut out at the same scale."""
+    """Write one cropped image per plant, at the same scale."""
     limit = (image.shape[1], image.shape[0])
     for number, plant in enumerate(forest.plants, start=1):
         if plant.length == 0:

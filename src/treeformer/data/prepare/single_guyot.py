@@ -1,8 +1,8 @@
-"""single-guyot: grapevines before pruning, the 3D2cut Single Guyot set, in its own folders and split.
+"""single-guyot: grapevines before pruning, the 3D2cut Single Guyot data set, with its own folders and splits.
 
-The paper trains on 1,185 images, validates on 63 and tests on 255, at half the size of 1008×756. The test images
-have their own folder; which images are for validation is not published, so every twentieth by name is taken
-(63 of 1,248). Nodes stay those of the annotation, as in the paper: they stand where buds and cuts are.
+The paper trains on 1,185 images, validates on 63 and tests on 255, at half of 1008×756 px. The test images have their
+own folder. The validation images are not published; every twentieth by name is used (63 of 1,248). The annotated nodes
+are kept, as in the paper, because they mark buds and cuts.
 """
 
 from __future__ import annotations
@@ -18,19 +18,26 @@ VALIDATION_EVERY = 20
 
 
 def find(source: Path) -> tuple[list[SourceImage], list[Skipped]]:
-    """Images NAME.jpeg with NAME_annotation.json, in the two folders of the set."""
+    """Find the images NAME.jpeg with NAME_annotation.json in the two folders of the data set.
+
+    Returns:
+        The images, and the files without a partner.
+
+    Raises:
+        TreeformerError: if the training folder is missing.
+    """
     if not (source / TRAINING).is_dir():
-        raise TreeformerError(f"{source}: no folder {TRAINING} in it: is it the 3D2cut Single Guyot set?")
+        raise TreeformerError(f"{source}: has no folder {TRAINING}; expected the 3D2cut Single Guyot data set")
     pairs, skipped = find_pairs(source / TRAINING, f"{TRAINING}/")
-    found = [
+    images = [
         SourceImage(image, annotation, "train" if rank % VALIDATION_EVERY else "valid")
         for rank, (image, annotation) in enumerate(pairs)
     ]
     if (source / TEST).is_dir():
-        pairs, alone = find_pairs(source / TEST, f"{TEST}/")
-        found += [SourceImage(image, annotation, "test") for image, annotation in pairs]
-        skipped += alone
-    return found, skipped
+        pairs, unpaired = find_pairs(source / TEST, f"{TEST}/")
+        images += [SourceImage(image, annotation, "test") for image, annotation in pairs]
+        skipped += unpaired
+    return images, skipped
 
 
 SINGLE_GUYOT = PublicSet(
