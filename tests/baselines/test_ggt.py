@@ -1,4 +1,4 @@
-"""The autoregressive baseline: what it may know, how it tells a graph, and eight images learned by heart."""
+"""The autoregressive baseline: causality, generation of graphs, losses, and eight overfitted images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn import functional
 from tests.models.overfit import is_the_same_tree
 from treeformer import Skeleton
 from treeformer._util.config import build
-from treeformer.baselines.ggt.breadth_first import told_in_order
+from treeformer.baselines.ggt.breadth_first import sort_breadth_first
 from treeformer.baselines.ggt.model import GGT, GGTConfig, symmetric
 from treeformer.errors import TreeformerError
 from treeformer.nn.sfs import edge_margin
@@ -37,8 +37,8 @@ SIDE = 64
 REGIMES = ("none", "test", "train", "both")
 
 
-def grown(rng: np.random.Generator) -> Skeleton:
-    """A tree of 3 to 8 nodes that stands at the bottom of a 64×64 image."""
+def random_tree(rng: np.random.Generator) -> Skeleton:
+    """Return a tree of 3 to 8 nodes that starts at the bottom of a 64×64 image."""
     count, nodes, edges = int(rng.integers(3, 9)), [(32.0, 60.0)], []
     while len(nodes) < count:
         below = int(rng.integers(len(nodes)))
@@ -50,7 +50,7 @@ def grown(rng: np.random.Generator) -> Skeleton:
     return Skeleton(nodes, edges, root=0)
 
 
-def drawn(skeleton: Skeleton) -> torch.Tensor:
+def draw(skeleton: Skeleton) -> torch.Tensor:
     """Black lines on white, (3,64,64) in [0,1]."""
     image = Image.new("RGB", (SIDE, SIDE), "white")
     pen = ImageDraw.Draw(image)
@@ -59,102 +59,102 @@ def drawn(skeleton: Skeleton) -> torch.Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255
 
 
-def built(shaken: float = 0.05, **changes) -> GGT:
-    """A network that has not learned anything, but whose every part has something to say."""
+def build_model(noise: float = 0.05, **changes) -> GGT:
+    """Return an untrained network with noise added to all parameters, so that every part affects the output."""
     torch.manual_seed(0)
     model = GGT(dataclasses.replace(SMALL, **changes))
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(shaken * torch.randn_like(parameter))
+            parameter.add_(noise * torch.randn_like(parameter))
     return model
 
 
 @pytest.fixture(scope="module")
 def trees() -> list[Skeleton]:
     rng = np.random.default_rng(0)
-    return [grown(rng) for _ in range(8)]
+    return [random_tree(rng) for _ in range(8)]
 
 
 @pytest.fixture(scope="module")
 def images(trees) -> torch.Tensor:
-    return torch.stack([drawn(tree) for tree in trees])
+    return torch.stack([draw(tree) for tree in trees])
 
 
 @torch.no_grad()
-def talkative(model: GGT, images: torch.Tensor) -> GGT:
-    """Made to say yes and no about as often, so that some images end before others."""
+def balanced(model: GGT, images: torch.Tensor) -> GGT:
+    """Shift the biases so that both answers are about equally frequent, and some graphs end before others."""
     model.eval().node_head.bias.fill_(100.0)
-    told = model(images)
-    model.edge_head[-1].bias[1] += edge_margin(told.edge_logits)[told.edge_logits[..., 0] != 0].median()
+    output = model(images)
+    model.edge_head[-1].bias[1] += edge_margin(output.edge_logits)[output.edge_logits[..., 0] != 0].median()
     model.node_head.bias.fill_(-(model(images).node_logits - 100).quantile(0.2))
     return model
 
 
-# ---- what a step may know -------------------------------------------------------------------------
+# ---- causality --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("changed", range(8))
-def test_no_step_knows_what_comes_after_it(trees, images, changed):
-    model = built().eval()
-    target = told_in_order(Targets.from_skeletons(trees[:2], size=8))
+def test_no_step_depends_on_later_nodes(trees, images, changed):
+    model = build_model().eval()
+    target = sort_breadth_first(Targets.from_skeletons(trees[:2], size=8))
     other = Targets(target.points.clone(), target.mask, target.adjacency.clone(), target.root)
     other.points[:, changed] += 20.0
     other.adjacency[:, changed, :changed] ^= True
     with torch.no_grad():
-        before, after = (model.follow(images[:2], one) for one in (target, other))
-    # Node number `changed` is heard of at the step after its own; its own step, and all before, stay as they were.
+        before, after = (model.forward_teacher_forced(images[:2], targets) for targets in (target, other))
+    # Node number `changed` is an input of the step after its own. Its own step and all earlier steps are unchanged.
     for name in ("node_logits", "points", "root_logits"):
-        one, two = getattr(before, name), getattr(after, name)
-        torch.testing.assert_close(one[:, : changed + 1], two[:, : changed + 1])
+        first, second = getattr(before, name), getattr(after, name)
+        torch.testing.assert_close(first[:, : changed + 1], second[:, : changed + 1])
         if changed < 7:
-            assert not torch.allclose(one[:, changed + 1], two[:, changed + 1], atol=1e-4), name
+            assert not torch.allclose(first[:, changed + 1], second[:, changed + 1], atol=1e-4), name
     known = slice(0, changed + 1)
     torch.testing.assert_close(before.edge_logits[:, known, known], after.edge_logits[:, known, known])
     assert not torch.allclose(before.end_logits, after.end_logits, atol=1e-5)
 
 
 @pytest.mark.parametrize("height", [SIDE, 48])
-def test_telling_step_by_step_is_following_all_at_once(images, height):
-    """The remembered keys and values against a pass over the whole sequence, which remembers nothing."""
+def test_generation_equals_teacher_forcing_with_its_own_output(images, height):
+    """Cached keys and values are compared with one pass over the whole sequence."""
     images = images[:, :, :height]
-    model = talkative(built(), images)
+    model = balanced(build_model(), images)
     with torch.no_grad():
-        told = model(images)
-    count = told.points.shape[1]
-    adjacency = (edge_margin(told.edge_logits) < 0) & ~torch.eye(count, dtype=torch.bool)
-    blank = torch.zeros(told.node_logits.shape, dtype=torch.bool)
+        generated = model(images)
+    count = generated.points.shape[1]
+    adjacency = (edge_margin(generated.edge_logits) < 0) & ~torch.eye(count, dtype=torch.bool)
+    blank = torch.zeros(generated.node_logits.shape, dtype=torch.bool)
     with torch.no_grad():
-        followed = model.follow(images, Targets(told.points, ~blank, adjacency, blank))
-    is_told = told.node_logits > -torch.inf
+        forced = model.forward_teacher_forced(images, Targets(generated.points, ~blank, adjacency, blank))
+    is_node = generated.node_logits > -torch.inf
     assert 2 < count <= 8
-    assert 0.1 < is_told.float().mean() < 1, "some images end before others"
+    assert 0.1 < is_node.float().mean() < 1, "some graphs end before others"
     assert 0.05 < adjacency.float().mean() < 0.95, "both answers occur"
-    torch.testing.assert_close(told.points, followed.points, atol=1e-3, rtol=1e-4)
-    torch.testing.assert_close(told.root_logits, followed.root_logits, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(told.edge_logits, followed.edge_logits, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(told.node_logits[is_told], followed.node_logits[is_told], atol=1e-4, rtol=1e-4)
-    # An image ends at the first step that says so, and nothing is told after it.
-    more = torch.cat([followed.node_logits > 0, followed.end_logits[:, None] > 0], dim=1).int().cumprod(1)
-    assert is_told.tolist() == more[:, :count].bool().tolist()
+    torch.testing.assert_close(generated.points, forced.points, atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(generated.root_logits, forced.root_logits, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(generated.edge_logits, forced.edge_logits, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(generated.node_logits[is_node], forced.node_logits[is_node], atol=1e-4, rtol=1e-4)
+    # A graph ends at the first step that predicts the end, and no node follows.
+    goes_on = torch.cat([forced.node_logits > 0, forced.end_logits[:, None] > 0], dim=1).int().cumprod(1)
+    assert is_node.tolist() == goes_on[:, :count].bool().tolist()
 
 
 def test_images_of_a_batch_do_not_see_each_other(images):
-    model = talkative(built(), images)
+    model = balanced(build_model(), images)
     with torch.no_grad():
         together = model.decode(model(images))
         alone = [model.decode(model(image[None]))[0] for image in images]
-    assert [len(one) for one in together] == [len(one) for one in alone]
-    for one, other in zip(together, alone, strict=True):
-        np.testing.assert_allclose(one.nodes, other.nodes, atol=1e-2)
-        assert one.edges.tolist() == other.edges.tolist()
+    assert [len(skeleton) for skeleton in together] == [len(skeleton) for skeleton in alone]
+    for first, second in zip(together, alone, strict=True):
+        np.testing.assert_allclose(first.nodes, second.nodes, atol=1e-2)
+        assert first.edges.tolist() == second.edges.tolist()
 
 
 # ---- losses -----------------------------------------------------------------------------------------
 
 
-def test_the_losses_written_out(trees, images):
-    model = built(constraint="none").eval()
-    trees = [*trees[:2], trees[2].replace(root=None)]  # the last one says nothing about roots
+def test_losses_match_explicit_loops(trees, images):
+    model = build_model(constraint="none").eval()
+    trees = [*trees[:2], trees[2].replace(root=None)]  # the last one has no root
     targets = Targets.from_skeletons(trees, size=8)
     with torch.no_grad():
         output = model(images[:3], targets)
@@ -162,16 +162,16 @@ def test_the_losses_written_out(trees, images):
     target, nodes = output.target, sum(len(tree) for tree in trees)
     end = point = root = edge = 0.0
     for b, tree in enumerate(trees):
-        answers = [*output.node_logits[b].tolist(), output.end_logits[b].item()]
+        logits = [*output.node_logits[b].tolist(), output.end_logits[b].item()]
         for index in range(len(tree) + 1):
-            end += np.logaddexp(0, -answers[index] if index < len(tree) else answers[index])
+            end += np.logaddexp(0, -logits[index] if index < len(tree) else logits[index])
         for index in range(len(tree)):
             point += (output.points[b, index] - target.points[b, index]).abs().sum().item()
             if len(tree.roots):
                 root += np.logaddexp(0, output.root_logits[b, index].item() * (-1 if target.root[b, index] else 1))
             for other in range(index):
-                none, some = output.edge_logits[b, index, other].tolist()
-                edge += np.logaddexp(0, (none - some) * (1 if target.adjacency[b, index, other] else -1))
+                no_edge, has_edge = output.edge_logits[b, index, other].tolist()
+                edge += np.logaddexp(0, (no_edge - has_edge) * (1 if target.adjacency[b, index, other] else -1))
     expected = {"end": end, "point": 0.05 * point, "root": root, "edge": 2 * edge}
     assert {name: value.item() for name, value in parts.items()} == pytest.approx(
         {name: value / nodes for name, value in expected.items()}, rel=1e-4
@@ -179,8 +179,8 @@ def test_the_losses_written_out(trees, images):
 
 
 @pytest.mark.parametrize("constraint", REGIMES)
-def test_gradients_reach_everything_in_every_regime(trees, images, constraint):
-    model = built(constraint=constraint).train()
+def test_gradients_reach_every_parameter(trees, images, constraint):
+    model = build_model(constraint=constraint).train()
     targets = Targets.from_skeletons(trees, size=8)
     parts = model.loss(model(images, targets), targets)
     assert ("edge_constrained" in parts) == (constraint in ("train", "both"))
@@ -194,7 +194,7 @@ def test_sfs_changes_the_loss_and_its_gradient(trees, images):
     targets = Targets.from_skeletons(trees, size=8)
     totals, gradients = [], []
     for constraint in ("test", "both"):
-        model = built(constraint=constraint).eval()
+        model = build_model(constraint=constraint).eval()
         total = sum(model.loss(model(images, targets), targets).values())
         total.backward()
         totals.append(total.item())
@@ -204,7 +204,7 @@ def test_sfs_changes_the_loss_and_its_gradient(trees, images):
 
 
 @pytest.mark.parametrize(
-    "ground truths",
+    "targets",
     [
         [Skeleton([], []), Skeleton([], [])],
         [Skeleton([(30, 30)], [], root=0), Skeleton([], [])],
@@ -213,31 +213,31 @@ def test_sfs_changes_the_loss_and_its_gradient(trees, images):
     ids=["no node at all", "one node", "nodes in one place, and outside"],
 )
 @pytest.mark.parametrize("size", [None, 8])
-def test_scanty_targets(targets, size, images):
-    model = built().train()
+def test_small_targets(targets, size, images):
+    model = build_model().train()
     targets = Targets.from_skeletons(targets, size)
     total = sum(model.loss(model(images[:2], targets), targets).values())
     total.backward()
     assert torch.isfinite(total)
-    assert total > 0, "there is always the end to be told"
+    assert total > 0, "there is always the loss of the end"
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
 def test_the_order_of_the_true_nodes_does_not_matter(trees, images):
-    model = built().eval()
+    model = build_model().eval()
     tree, order = trees[0], np.random.default_rng(1).permutation(len(trees[0]))
     place = np.argsort(order)
     renumbered = Skeleton(tree.nodes[order], place[tree.edges], root=int(place[0]))
     with torch.no_grad():
-        one, two = (
+        first, second = (
             model.loss(model(images[:1], targets), targets)
             for targets in (Targets.from_skeletons([skeleton], size=8) for skeleton in (tree, renumbered))
         )
-    assert {k: v.item() for k, v in one.items()} == pytest.approx({k: v.item() for k, v in two.items()}, rel=1e-5)
+    assert {k: v.item() for k, v in first.items()} == pytest.approx({k: v.item() for k, v in second.items()}, rel=1e-5)
 
 
-def test_all_processes_together_divide_by_their_mean_count(trees, images):
-    model = built().eval()
+def test_processes_divide_by_the_mean_of_their_node_counts(trees, images):
+    model = build_model().eval()
     targets = Targets.from_skeletons(trees[:2], size=8)
     mean = torch.tensor((len(trees[0]) + len(trees[1])) / 2)
     with torch.no_grad():
@@ -252,8 +252,8 @@ def test_all_processes_together_divide_by_their_mean_count(trees, images):
 
 
 @pytest.mark.parametrize("constraint", REGIMES)
-def test_each_regime_decodes_its_own_way(images, constraint):
-    model = talkative(built(constraint=constraint), images)
+def test_regimes_decode_trees_or_graphs(images, constraint):
+    model = balanced(build_model(constraint=constraint), images)
     with torch.no_grad():
         skeletons = model.decode(model(images), image_size=(SIDE, SIDE))
     assert max(map(len, skeletons)) > 2
@@ -266,8 +266,8 @@ def test_each_regime_decodes_its_own_way(images, constraint):
 
 
 @pytest.mark.parametrize("bias", [-100.0, 100.0])
-def test_it_tells_nothing_or_as_much_as_it_can(images, bias):
-    model = built().eval()
+def test_generation_ends_at_once_or_at_the_limit(images, bias):
+    model = build_model().eval()
     torch.nn.init.constant_(model.node_head.bias, bias)
     with torch.no_grad():
         skeletons = model.decode(model(images[:2]))
@@ -282,25 +282,25 @@ def test_rows_become_a_symmetric_matrix():
     assert square[0].diagonal().abs().sum() == 0
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # processors without bfloat16 say so
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # warning on processors without bfloat16
 def test_half_precision_gives_nearly_the_same_losses(trees, images):
     targets = Targets.from_skeletons(trees, size=8)
-    model = built().train()
+    model = build_model().train()
     exact = model.loss(model(images, targets), targets)
     with torch.autocast("cpu", torch.bfloat16):
         output = model(images, targets)
         rough = model.loss(output, targets)
-        told = model.eval()(images)
-    for answer in (output, told):
+        generated = model.eval()(images)
+    for result in (output, generated):
         for name in ("node_logits", "points", "root_logits", "edge_logits"):
-            assert getattr(answer, name).dtype == torch.float32, name
+            assert getattr(result, name).dtype == torch.float32, name
     for name in exact:
         assert rough[name].item() == pytest.approx(exact[name].item(), rel=0.1), name
 
 
 def test_compiled_parts_have_no_breaks_and_the_same_losses(trees, images):
     targets = Targets.from_skeletons(trees[:2], size=8)
-    model = built(layers=1).train()
+    model = build_model(layers=1).train()
     results = []
     for compiled in (False, True):
         if compiled:
@@ -311,7 +311,7 @@ def test_compiled_parts_have_no_breaks_and_the_same_losses(trees, images):
     assert results[1] == pytest.approx(results[0], rel=1e-3)
 
 
-def test_the_registered_size_is_that_of_the_treeformer():
+def test_the_registered_model_has_the_size_of_the_default_treeformer():
     counts = {
         name: sum(tensor.numel() for tensor in MODELS[name].module(MODELS[name].settings()).state_dict().values())
         for name in ("ggt", "default")
@@ -319,15 +319,21 @@ def test_the_registered_size_is_that_of_the_treeformer():
     assert counts["ggt"] == pytest.approx(counts["default"], rel=0.1)
 
 
-def test_the_users_mistakes_are_one_line(images):
-    with pytest.raises(TreeformerError, match="100×64 px; multiples of 16"):
-        built()(torch.rand(1, 3, 64, 100))
-    with pytest.raises(TreeformerError, match="targets of 9 nodes for at most 8"):
-        built()(images[:1], Targets.from_skeletons([Skeleton([(i, i) for i in range(9)], [])]))
-    with pytest.raises(TreeformerError, match="constraint is 'tree', one of none, test, train, both"):
+def test_invalid_inputs_and_settings_give_one_line_errors(images):
+    with pytest.raises(TreeformerError, match="image size must be a multiple of 16 px, not 100×64 px"):
+        build_model()(torch.rand(1, 3, 64, 100))
+    with pytest.raises(TreeformerError, match="the targets have 9 nodes, but max_nodes is 8"):
+        build_model()(images[:1], Targets.from_skeletons([Skeleton([(i, i) for i in range(9)], [])]))
+    with pytest.raises(TreeformerError, match="constraint must be one of none, test, train, both, not 'tree'"):
         GGTConfig(constraint="tree")
     with pytest.raises(TreeformerError, match="width 100"):
         GGTConfig(width=100)
+
+
+def test_losses_without_targets_are_an_error(trees, images):
+    model = build_model().eval()
+    with pytest.raises(TreeformerError, match="the output has no targets"):
+        model.loss(model(images[:1]), Targets.from_skeletons(trees[:1], size=8))
 
 
 def test_a_config_survives_a_table():
@@ -335,7 +341,7 @@ def test_a_config_survives_a_table():
     assert build(GGTConfig, table, "here") == GGTConfig()
 
 
-def test_eight_images_are_learnt_by_overfitting(trees, images):
+def test_eight_images_are_overfitted(trees, images):
     torch.manual_seed(0)
     model = GGT(SMALL)
     targets = Targets.from_skeletons(trees, size=8)

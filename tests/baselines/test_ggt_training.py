@@ -1,4 +1,4 @@
-"""The autoregressive baseline goes through the same loop as the TreeFormer: steps, validation, checkpoint, resume."""
+"""The autoregressive baseline in the training loop: steps, validation, checkpoint, resume."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treeformer.training.config import load_config
 from treeformer.training.loop import train
 
 CONFIG = Path(__file__).parents[2] / "configs" / "ggt.yaml"
-SOURCE = "[{presets: [paper], styles: [paper], split: train, count: 3}]"  # the third has 11 nodes, the others too many
+SOURCE = "[{presets: [paper], styles: [paper], split: train, count: 3}]"  # only the third image has at most 12 nodes
 SMALLER = [
     f"data.train={SOURCE}",
     f"data.valid={SOURCE}",
@@ -30,16 +30,16 @@ SMALLER = [
 ]
 
 
-def test_it_trains_validates_and_goes_on(tmp_path):
-    seen = []
-    train(load_config(CONFIG, SMALLER), tmp_path, accelerator="cpu", show=lambda *line: seen.append(line))
-    assert {"end", "point", "root", "edge", "edge_constrained"} <= {name for _, _, row in seen for name in row}
-    assert any("valid_topo_f1" in row for _, _, row in seen)
+def test_it_trains_validates_and_resumes(tmp_path):
+    lines = []
+    train(load_config(CONFIG, SMALLER), tmp_path, accelerator="cpu", show=lambda *line: lines.append(line))
+    assert {"end", "point", "root", "edge", "edge_constrained"} <= {name for _, _, row in lines for name in row}
+    assert any("valid_topo_f1" in row for _, _, row in lines)
     progress = train(load_config(CONFIG, [*SMALLER, "steps=3"]), tmp_path, accelerator="cpu", resume=True)
     assert progress.step == 3
     assert any(name.startswith("backbone.") for name in safetensors.read(tmp_path / "best.safetensors"))
 
 
-def test_a_wrong_option_is_one_line(tmp_path):
+def test_an_invalid_option_gives_a_one_line_error(tmp_path):
     with pytest.raises(TreeformerError, match="constraint must be one of none, test, train, both"):
         train(load_config(CONFIG, [*SMALLER, "model_options={constraint: tree}"]), tmp_path, accelerator="cpu")

@@ -1,4 +1,4 @@
-"""The stacked hourglass and the head that both networks share."""
+"""The stacked hourglass, and the map head that both networks share."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from treeformer.baselines.two_stage.hourglass import Hourglass, StackedHourglass
 from treeformer.baselines.two_stage.map_head import MapHead, split_maps
 
 
-def test_shapes_and_predictions_on_the_way():
+def test_shapes_and_intermediate_predictions():
     network = StackedHourglass(stacks=3, depth=2, width=32, predicted=6)
     features, predictions = network(torch.rand(2, 3, 48, 32))
     assert features.shape == (2, 32, 12, 8)
     assert [tuple(prediction.shape) for prediction in predictions] == [(2, 6, 12, 8)] * 2
 
 
-def test_a_deeper_hourglass_sees_farther():
+def test_a_deeper_hourglass_has_a_larger_receptive_field():
     def reach(depth: int) -> int:
         torch.manual_seed(0)
         network = Hourglass(32, depth)
         for module in list(network.modules()):
             for name, child in list(module.named_children()):
-                if isinstance(child, nn.GroupNorm):  # lets every place see every other one
+                if isinstance(child, nn.GroupNorm):  # it would connect all positions
                     setattr(module, name, nn.Identity())
         features = torch.randn(1, 32, 8, 64, requires_grad=True)
         network(features)[0, :, 0, 0].sum().backward()
@@ -32,7 +32,7 @@ def test_a_deeper_hourglass_sees_farther():
     assert reach(1) < reach(2) < reach(3)
 
 
-def test_a_later_hourglass_sees_the_prediction_of_the_one_before():
+def test_an_hourglass_reads_the_prediction_of_the_previous_one():
     torch.manual_seed(0)
     network = StackedHourglass(stacks=2, depth=1, width=32, predicted=3).eval()
     image = torch.rand(1, 3, 16, 16)
@@ -43,7 +43,7 @@ def test_a_later_hourglass_sees_the_prediction_of_the_one_before():
 
 
 @pytest.mark.parametrize(("stride", "side"), [(4, 8), (2, 16), (1, 32)])
-def test_the_head_goes_to_its_stride(stride, side):
+def test_the_head_upsamples_to_its_stride(stride, side):
     head = MapHead(channels=48, classes=2, stride=stride)
     maps = head(torch.rand(1, 48, 8, 8), torch.rand(1, 3, 32, 32))
     assert maps.nodes.shape == (1, 2, side, side)

@@ -1,4 +1,4 @@
-"""The maps to learn, against loops over every cell and edge."""
+"""Target maps, compared with loops over every cell and edge."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import torch
 
 from treeformer import Skeleton, synthetic
 from treeformer.baselines.two_stage.target_maps import Maps, direction_targets, map_errors, target_maps
+from treeformer.errors import TreeformerError
 from treeformer.nn.targets import Targets
 
 
-def directions_slowly(points, parent, kind, classes, size, stride, width):
+def reference_directions(points, parent, kind, classes, size, stride, width):
     height, columns = size
     result = torch.zeros(len(points), classes, 2, height, columns)
     half = max(width / stride / 2, 0.5)
@@ -41,29 +42,29 @@ def directions_slowly(points, parent, kind, classes, size, stride, width):
 
 @pytest.mark.parametrize(("stride", "width"), [(1, 5.0), (1, 1.0), (1, 11.0), (2, 5.0), (4, 3.0)])
 @pytest.mark.parametrize("classes", [1, 3])
-def test_directions_are_what_the_loop_gives(stride, width, classes):
+def test_directions_equal_the_reference(stride, width, classes):
     torch.manual_seed(stride + classes)
     size = (12, 17)
     points = torch.rand(3, 7, 2) * torch.tensor([23.0, 18.0]) * stride - 3 * stride  # some outside
-    points[0, 3] = points[0, 2]  # an edge without length
-    points[1, 2, 1] = points[1, 1, 1]  # a level one …
-    points[1, 4, 0] = points[1, 3, 0]  # … and an upright one
+    points[0, 3] = points[0, 2]  # an edge of length 0
+    points[1, 2, 1] = points[1, 1, 1]  # a horizontal edge
+    points[1, 4, 0] = points[1, 3, 0]  # a vertical edge
     parent = torch.tensor([[-1, 0, 1, 2, 3, 0, -1], [-1, 0, 1, 0, 3, 4, 4], [-1] * 7])
     kind = torch.randint(classes, (3, 7))
-    ours = direction_targets(points, parent, kind, classes, size, stride, width)
-    slow = directions_slowly(points, parent, kind, classes, size, stride, width)
-    torch.testing.assert_close(ours, slow)
-    assert slow[:2].abs().sum() > 10
-    assert ours[2].abs().sum() == 0
+    directions = direction_targets(points, parent, kind, classes, size, stride, width)
+    expected = reference_directions(points, parent, kind, classes, size, stride, width)
+    torch.testing.assert_close(directions, expected)
+    assert expected[:2].abs().sum() > 10
+    assert directions[2].abs().sum() == 0
 
 
-def test_a_node_covers_a_cell_at_least():
-    """A diameter of 3 px in cells of 4 px, as the paper has it for grapevines: that of a cell counts."""
+def test_a_node_covers_at_least_one_cell():
+    """A diameter of 3 px with cells of 4 px, as in the paper's grapevine setting, is raised to one cell."""
     targets = Targets.from_skeletons([Skeleton([(18, 22)], [])])
-    for diameter, parallel in ((3.0, 1 / 16), (4.0, 1 / 16), (8.0, 1 / 2)):
+    for diameter, neighbor in ((3.0, 1 / 16), (4.0, 1 / 16), (8.0, 1 / 2)):
         (nodes,) = target_maps(targets, 1, (16, 16), 4, diameter, 5.0).nodes[0]
         assert nodes[5, 4] == 1
-        assert nodes[5, 5].item() == pytest.approx(parallel)
+        assert nodes[5, 5].item() == pytest.approx(neighbor)
 
 
 def test_a_band_has_its_width_and_points_away_from_the_root():
@@ -76,7 +77,7 @@ def test_a_band_has_its_width_and_points_away_from_the_root():
     assert target_maps(Targets.from_skeletons([turned]), 1, (21, 50), 1, 4.0, 5.0).directions[0, 0, 0, 10, 25] == 1
 
 
-def test_the_diameter_is_where_the_confidence_is_half():
+def test_the_confidence_is_one_half_at_the_diameter():
     dot = Targets.from_skeletons([Skeleton([(10.5, 10.5)], [])])
     for diameter in (4.0, 6.0):
         nodes = target_maps(dot, 1, (21, 21), 1, diameter, 5.0).nodes[0, 0]
@@ -87,20 +88,20 @@ def test_the_diameter_is_where_the_confidence_is_half():
 def test_every_kind_has_its_own_maps():
     vine = synthetic.generate("vine", 3, size=(128, 128))
     targets = Targets.from_skeletons([vine])
-    one, three = (target_maps(targets, classes, (128, 128), 1, 4.0, 5.0) for classes in (1, 3))
-    torch.testing.assert_close(three.nodes.amax(1), one.nodes[:, 0])
+    single, three = (target_maps(targets, classes, (128, 128), 1, 4.0, 5.0) for classes in (1, 3))
+    torch.testing.assert_close(three.nodes.amax(1), single.nodes[:, 0])
     assert (three.nodes.amax((0, 2, 3)) == 1).all()
     covered = (three.directions != 0).any(2).any(1)
-    assert (covered | ~(one.directions != 0).any(2).any(1)).all()
+    assert (covered | ~(single.directions != 0).any(2).any(1)).all()
 
 
-@pytest.mark.parametrize("nothing", [Skeleton([], []), Skeleton([(5, 5)], [], root=0)], ids=["nothing", "one node"])
+@pytest.mark.parametrize("skeleton", [Skeleton([], []), Skeleton([(5, 5)], [], root=0)], ids=["no node", "one node"])
 @pytest.mark.parametrize("size", [None, 4])
-def test_scanty_targets(nothing, size):
-    maps = target_maps(Targets.from_skeletons([nothing, nothing], size), 2, (16, 24), 1, 4.0, 5.0)
+def test_small_targets(skeleton, size):
+    maps = target_maps(Targets.from_skeletons([skeleton, skeleton], size), 2, (16, 24), 1, 4.0, 5.0)
     assert maps.nodes.shape == (2, 2, 16, 24)
     assert maps.directions.shape == (2, 2, 2, 16, 24)
-    assert maps.nodes.amax() == len(nothing)
+    assert maps.nodes.amax() == len(skeleton)
     assert (maps.directions == 0).all()
 
 
@@ -109,3 +110,10 @@ def test_errors_are_means_over_everything():
     wrong = Maps(torch.full((2, 1, 3, 4), 0.5), torch.zeros(2, 1, 2, 3, 4))
     wrong.directions[0, 0, 1] = 1.0
     assert [error.item() for error in map_errors(wrong, target)] == [0.25, 0.25]
+
+
+def test_targets_without_parents_are_an_error():
+    targets = Targets.from_skeletons([Skeleton([(5, 5)], [], root=0)])
+    targets.parent = None
+    with pytest.raises(TreeformerError, match="the targets have no parents and kinds"):
+        target_maps(targets, 1, (16, 16), 1, 4.0, 5.0)

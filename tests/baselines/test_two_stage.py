@@ -1,4 +1,4 @@
-"""The two-stage baseline: both networks, scanty ground truths, true maps decoded, and eight images learned by heart."""
+"""The two-stage baseline: both networks, small ground truths, decoded target maps, and eight overfitted images."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONFIGS = {
 
 
 def small_tree(seed: int) -> Skeleton:
-    """Up to six nodes that grow upwards from the bottom; branches keep apart."""
+    """Return a tree of up to six nodes that grows upwards from the bottom, with well separated branches."""
     rng = np.random.default_rng(seed)
     nodes, parents, lines = [np.array([SIDE / 2, SIDE - 6.0])], [-1], []
     for _ in range(500):
@@ -67,7 +67,7 @@ def draw(skeleton: Skeleton) -> torch.Tensor:
 TREES = [small_tree(seed) for seed in range(8)]
 
 
-def built(config: TwoStageConfig) -> TwoStage:
+def build_model(config: TwoStageConfig) -> TwoStage:
     torch.manual_seed(0)
     return TwoStage(config)
 
@@ -83,7 +83,7 @@ def test_the_defaults_are_the_papers_synthetic_row():
     assert TwoStageConfig.paper("grapevine", classes=5).edge_width_px == 10
     columns = {frozenset(row) for row in PAPER_PARAMETERS.values()}
     assert len(columns) == 1
-    assert len(next(iter(columns))) == 6, "all columns but the size of the image, which is the data's"
+    assert len(next(iter(columns))) == 6, "all columns but the image size, which belongs to the data"
 
 
 def test_the_registry_has_both_networks():
@@ -96,7 +96,7 @@ def test_the_registry_has_both_networks():
 def test_shapes(name, images):
     config = CONFIGS[name]
     with torch.no_grad():
-        output = built(config).eval()(images[:2])
+        output = build_model(config).eval()(images[:2])
     side = SIDE // config.map_stride
     assert output.maps.nodes.shape == (2, config.classes, side, side)
     assert output.maps.directions.shape == (2, config.classes, 2, side, side)
@@ -106,7 +106,7 @@ def test_shapes(name, images):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_gradients_reach_every_parameter(name, images):
-    model = built(CONFIGS[name]).train()
+    model = build_model(CONFIGS[name]).train()
     targets = Targets.from_skeletons(TREES[:2])
     targets.kind = torch.randint(CONFIGS[name].classes, targets.kind.shape)
     sum(model.loss(model(images[:2], targets), targets).values()).backward()
@@ -119,9 +119,9 @@ def test_gradients_reach_every_parameter(name, images):
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
-def test_the_loss_is_the_squared_error_a_node():
+def test_the_loss_is_the_squared_error_per_node():
     config = dataclasses.replace(CONFIGS["hourglass"], node_weight=3.0, direction_weight=0.5)
-    model = built(config)
+    model = build_model(config)
     targets = Targets.from_skeletons(TREES[:2], size=8)
     torch.manual_seed(1)
     maps = Maps(torch.rand(2, 1, 32, 32), torch.rand(2, 1, 2, 32, 32))
@@ -147,7 +147,7 @@ def test_the_loss_is_the_squared_error_a_node():
 
 
 @pytest.mark.parametrize(
-    "ground truths",
+    "targets",
     [
         [Skeleton([], []), Skeleton([], [])],
         [Skeleton([(50, 50)], [], root=0), Skeleton([], [])],
@@ -157,8 +157,8 @@ def test_the_loss_is_the_squared_error_a_node():
 )
 @pytest.mark.parametrize("size", [None, 5])
 @pytest.mark.parametrize("name", ["pyramid", "hourglass"])
-def test_scanty_targets(name, targets, size, images):
-    model = built(CONFIGS[name]).train()
+def test_small_targets(name, targets, size, images):
+    model = build_model(CONFIGS[name]).train()
     targets = Targets.from_skeletons(targets, size)
     total = sum(model.loss(model(images[:2], targets), targets).values())
     total.backward()
@@ -166,29 +166,29 @@ def test_scanty_targets(name, targets, size, images):
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
-def test_maps_without_numbers_give_nothing():
-    nothing = MapOutput(Maps(torch.full((2, 1, 32, 32), torch.nan), torch.full((2, 1, 2, 32, 32), torch.nan)))
-    skeletons = built(CONFIGS["pyramid"]).decode(nothing, image_size=(32, 32))
+def test_nan_maps_give_empty_skeletons():
+    output = MapOutput(Maps(torch.full((2, 1, 32, 32), torch.nan), torch.full((2, 1, 2, 32, 32), torch.nan)))
+    skeletons = build_model(CONFIGS["pyramid"]).decode(output, image_size=(32, 32))
     assert [len(skeleton) for skeleton in skeletons] == [0, 0]
 
 
 @pytest.mark.parametrize("edges", ["mst", "dijkstra"])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_true_maps_give_the_true_trees(name, edges):
-    model = built(dataclasses.replace(CONFIGS[name], edges=edges, node_search_px=5.0))
+def test_target_maps_decode_into_the_true_trees(name, edges):
+    model = build_model(dataclasses.replace(CONFIGS[name], edges=edges, node_search_px=5.0))
     targets = Targets.from_skeletons(TREES)
     side = SIDE // model.config.map_stride
     like = Maps(torch.zeros(8, 1, side, side), torch.zeros(8, 1, 2, side, side))
     found = model.decode(MapOutput(model.target(targets, like)), image_size=(SIDE, SIDE))
-    within_px = max(2, 0.75 * model.config.map_stride)  # half a cell on both axes is 0.71
-    right = [is_the_same_tree(*pair, within_px) for pair in zip(found, TREES, strict=True)]
-    assert all(right), right
+    within_px = max(2, 0.75 * model.config.map_stride)  # half a cell along both axes is a distance of 0.71 cells
+    correct = [is_the_same_tree(*pair, within_px) for pair in zip(found, TREES, strict=True)]
+    assert all(correct), correct
 
 
-def test_true_maps_of_drawings_come_close():
-    """The method's ceiling falls with crossings: a node on another branch's line is joined to that. See the docs."""
+def test_target_maps_of_drawings_decode_into_similar_trees():
+    """Crossings limit the method: a node on the line of another branch is joined to that. See docs/lab/two-stage.md."""
     targets = [synthetic.generate("paper", seed) for seed in range(100_000, 100_004)]
-    model = built(CONFIGS["pyramid"])
+    model = build_model(CONFIGS["pyramid"])
     maps = Maps(torch.zeros(4, 1, 512, 512), torch.zeros(4, 1, 2, 512, 512))
     found = model.decode(MapOutput(model.target(Targets.from_skeletons(targets), maps)), image_size=(512, 512))
     scores = [structure(ours, true) for ours, true in zip(found, targets, strict=True)]
@@ -197,9 +197,9 @@ def test_true_maps_of_drawings_come_close():
     assert all(score.tree for score in scores)
 
 
-def test_classes_of_a_vine_come_back():
+def test_the_classes_of_a_vine_are_decoded():
     vine = synthetic.generate("vine", 1, size=(256, 256))
-    model = built(TwoStageConfig(**SMALL, classes=3, node_search_px=3.0))
+    model = build_model(TwoStageConfig(**SMALL, classes=3, node_search_px=3.0))
     targets = Targets.from_skeletons([vine])
     maps = model.target(targets, Maps(torch.zeros(1, 3, 256, 256), torch.zeros(1, 3, 2, 256, 256)))
     found = model.decode(MapOutput(maps))[0]
@@ -221,7 +221,7 @@ def test_classes_of_a_vine_come_back():
 )
 def test_compiled_parts_have_no_breaks_and_the_same_losses(config, images):
     targets = Targets.from_skeletons(TREES[:2], size=8)
-    model = built(config).train()
+    model = build_model(config).train()
     results = []
     for compiled in (False, True):
         if compiled:
@@ -232,10 +232,10 @@ def test_compiled_parts_have_no_breaks_and_the_same_losses(config, images):
     assert results[1] == pytest.approx(results[0], rel=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # processors without bfloat16 say so
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # warning on processors without bfloat16
 def test_half_precision_gives_nearly_the_same_losses(images):
     targets = Targets.from_skeletons(TREES[:2], size=8)
-    model = built(CONFIGS["pyramid"]).train()
+    model = build_model(CONFIGS["pyramid"]).train()
     exact = model.loss(model(images[:2], targets), targets)
     with torch.autocast("cpu", torch.bfloat16):
         output = model(images[:2], targets)
@@ -245,22 +245,22 @@ def test_half_precision_gives_nearly_the_same_losses(images):
         assert rough[name].item() == pytest.approx(value.item(), rel=0.05), name
 
 
-def test_the_users_mistakes_are_one_line():
-    with pytest.raises(TreeformerError, match="100×64 px; multiples of 32"):
-        built(CONFIGS["pyramid"])(torch.rand(1, 3, 64, 100))
-    with pytest.raises(TreeformerError, match="40×64 px; multiples of 16"):
-        built(CONFIGS["hourglass"])(torch.rand(1, 3, 64, 40))
+def test_invalid_inputs_and_settings_give_one_line_errors():
+    with pytest.raises(TreeformerError, match="image size must be a multiple of 32 px, not 100×64 px"):
+        build_model(CONFIGS["pyramid"])(torch.rand(1, 3, 64, 100))
+    with pytest.raises(TreeformerError, match="image size must be a multiple of 16 px, not 40×64 px"):
+        build_model(CONFIGS["hourglass"])(torch.rand(1, 3, 64, 40))
     for wrong, message in [
-        ({"network": "unet"}, "network is 'unet', one of fpn, hourglass"),
-        ({"map_stride": 3}, "map_stride is 3, one of 1, 2, 4"),
-        ({"classes": 0}, "classes is 0, at least 1"),
-        ({"edge_width_px": float("nan")}, "edge_width_px is nan, a positive number"),
-        ({"alignment_power": -1.0}, "alignment_power is -1.0, a number from 0 to 50"),
+        ({"network": "unet"}, "network must be one of fpn, hourglass, not 'unet'"),
+        ({"map_stride": 3}, "map_stride must be one of 1, 2, 4, not 3"),
+        ({"classes": 0}, "classes must be at least 1, not 0"),
+        ({"edge_width_px": float("nan")}, "edge_width_px must be positive, not nan"),
+        ({"alignment_power": -1.0}, "alignment_power must be from 0 to 50, not -1.0"),
         ({"network": "hourglass", "width": 40}, "width 40 is not a multiple of 32"),
     ]:
         with pytest.raises(TreeformerError, match=message):
             TwoStageConfig(**wrong)
-    with pytest.raises(TreeformerError, match="no parameters for 'barley'"):
+    with pytest.raises(TreeformerError, match="domain must be one of synthetic, root, grapevine, not 'barley'"):
         TwoStageConfig.paper("barley")
 
 
@@ -270,7 +270,7 @@ def test_a_config_survives_json(name):
     assert build(TwoStageConfig, json.loads(json.dumps(dataclasses.asdict(config))), "here") == config
 
 
-def test_eight_images_are_learnt_by_overfitting(images):
+def test_eight_images_are_overfitted(images):
     torch.manual_seed(0)
     model = TwoStage(TwoStageConfig(**(SMALL | {"width": 16}), map_stride=2, node_search_px=5.0))
     decode = partial(model.decode, image_size=(SIDE, SIDE))

@@ -56,7 +56,7 @@ def test_a_short_run(model, config_file, tmp_path):
     assert json.loads(metadata["config"])["network"] == {"two_stage": "fpn"}.get(model, model)
 
 
-def test_an_hourglass_has_no_backbone_to_fill(config_file, tmp_path):
+def test_backbone_weights_for_an_hourglass_are_an_error(config_file, tmp_path):
     config = load_config(config_file, ["model=hourglass", "backbone_weights=resnet50.safetensors"])
     with pytest.raises(ConfigError, match="backbone_weights: the model 'hourglass' has no backbone"):
         train(config, tmp_path, accelerator="cpu")

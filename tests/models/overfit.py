@@ -1,4 +1,4 @@
-"""What the tests of learning by heart have in common."""
+"""Helpers for tests that overfit a model to a few images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treeformer.skeleton import Skeleton
 
 
 def is_the_same_tree(found: Skeleton, target: Skeleton, within_px: float = 2.0) -> bool:
-    """Whether both have the same edges and root, with each node near its own."""
+    """Return True if both trees have the same edges and root, and each node lies within `within_px` of its match."""
     if len(found) != len(target):
         return False
     node, distance = found.nearest(target.nodes)
@@ -37,7 +37,7 @@ def learn_by_overfitting(
     steps: int,
     within_px: float = 2.0,
 ) -> None:
-    """Train until `decode` of the model's answer gives all trees; the test fails where it does not in `steps`."""
+    """Train until `decode` of the model's output gives all trees. Fail the test if that takes more than `steps`."""
     model.to(memory_format=torch.channels_last)
     images = images.to(memory_format=torch.channels_last)
     targets = Targets.from_skeletons(trees, size=8)

@@ -1,4 +1,4 @@
-"""The losses of a TreeFormer, against loops over every token, node and pair."""
+"""The losses of a TreeFormer, compared with loops over every token, node and pair."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from treeformer import Skeleton
+from treeformer.errors import TreeformerError
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.criterion import losses
 from treeformer.models.outputs import Output, Predictions
@@ -16,7 +17,7 @@ from treeformer.nn.matching import Matching
 from treeformer.nn.sfs import SFS
 from treeformer.nn.targets import Targets
 
-# The second image has fewer nodes, and says nothing about roots.
+# The second image has fewer nodes and no root.
 TARGET = [
     Skeleton([(30, 60), (30, 40), (12, 21), (50, 19)], [(0, 1), (1, 2), (1, 3)], root=0),
     Skeleton([(10, 50), (40, 9)], [(0, 1)]),
@@ -25,34 +26,34 @@ NODES, SIDE, STRIDE, TOKENS, LAYERS = 6, 64, 4, 7, 2
 TOKEN_OF_NODE = [[5, 1, 6, 0], [3, 2]]
 
 
-def said(generator: torch.Generator, tokens: int, size: int) -> dict[str, torch.Tensor]:
-    """Any answers about so many tokens; `size` keeps them from being too sure."""
+def random_predictions(generator: torch.Generator, tokens: int, scale: int) -> dict[str, torch.Tensor]:
+    """Random predictions for some tokens. `scale` is the standard deviation of the logits."""
 
-    def any_numbers(*shape: int) -> torch.Tensor:
-        return size * torch.randn(*shape, generator=generator)
+    def random_logits(*shape: int) -> torch.Tensor:
+        return scale * torch.randn(*shape, generator=generator)
 
-    edges = any_numbers(2, tokens, tokens, 2)
+    edges = random_logits(2, tokens, tokens, 2)
     return {
-        "layer_node_logits": any_numbers(LAYERS, 2, tokens),
+        "layer_node_logits": random_logits(LAYERS, 2, tokens),
         "layer_points": SIDE * torch.rand(LAYERS, 2, tokens, 2, generator=generator),
-        "root_logits": any_numbers(2, tokens).requires_grad_(),
+        "root_logits": random_logits(2, tokens).requires_grad_(),
         "edge_logits": (edges + edges.transpose(1, 2)).requires_grad_(),
     }
 
 
-def answer() -> tuple[Output, Targets]:
+def random_output() -> tuple[Output, Targets]:
     generator = torch.Generator().manual_seed(0)
     cells = SIDE // STRIDE
     token, found = torch.zeros(2, 5, dtype=torch.int64), torch.zeros(2, 5, dtype=torch.bool)
     for image, tokens in enumerate(TOKEN_OF_NODE):
         token[image, : len(tokens)], found[image, : len(tokens)] = torch.tensor(tokens), True
     output = Output(
-        **said(generator, TOKENS, 2),
+        **random_predictions(generator, TOKENS, 2),
         heat=torch.randn(2, cells, cells, generator=generator),
         offsets=torch.randn(2, cells * cells, 2, generator=generator),
         heat_stride=STRIDE,
         matching=Matching(token, found),
-        denoising=Predictions(**said(generator, 5, 2)),
+        denoising=Predictions(**random_predictions(generator, 5, 2)),
     )
     return output, Targets.from_skeletons(TARGET, size=5)
 
@@ -66,25 +67,27 @@ def focal(logit: float, is_true: bool) -> float:
     return (0.25 if is_true else 0.75) * (1 - math.exp(-loss)) ** 2 * loss
 
 
-def of_tokens(config: TreeFormerConfig, answers: Predictions, node_of_token: list[dict[int, int]]) -> dict[str, float]:
-    """Sums of the node, point and root losses; which node each token stands for, −1 for none."""
+def token_losses(
+    config: TreeFormerConfig, predicted: Predictions, node_of_token: list[dict[int, int]]
+) -> dict[str, float]:
+    """Sums of the node, point and root losses, given the node that each token is matched to, −1 if unmatched."""
     node = point = root = 0.0
     for image, target in enumerate(TARGET):
-        for token, which in node_of_token[image].items():
+        for token, matched in node_of_token[image].items():
             for layer in range(LAYERS):
-                node += focal(answers.layer_node_logits[layer, image, token].item(), which >= 0)
-                if which >= 0:
-                    place = answers.layer_points[layer, image, token].tolist()
-                    off = sum(abs(a - b) for a, b in zip(place, target.nodes[which], strict=True))
-                    point += config.point_loss_scale_px * math.log1p(off / config.point_loss_scale_px)
+                node += focal(predicted.layer_node_logits[layer, image, token].item(), matched >= 0)
+                if matched >= 0:
+                    place = predicted.layer_points[layer, image, token].tolist()
+                    distance = sum(abs(a - b) for a, b in zip(place, target.nodes[matched], strict=True))
+                    point += config.point_loss_scale_px * math.log1p(distance / config.point_loss_scale_px)
             if len(target.roots):
-                root += log_loss(answers.root_logits[image, token].item(), which in target.roots)
+                root += log_loss(predicted.root_logits[image, token].item(), matched in target.roots)
     return {"node": config.node_weight * node, "point": config.point_weight * point, "root": config.root_weight * root}
 
 
-def test_the_losses_written_out():
+def test_losses_match_explicit_loops():
     config = TreeFormerConfig.tiny(denoising=True, denoising_weight=0.7, root_weight=1.3, edge_weights="released")
-    output, targets = answer()
+    output, targets = random_output()
     found = losses(config, SFS(config.suppression), output, targets)
 
     offset = 0.0
@@ -96,9 +99,9 @@ def test_the_losses_written_out():
     nodes = [
         {token: tokens.index(token) if token in tokens else -1 for token in range(TOKENS)} for tokens in TOKEN_OF_NODE
     ]
-    expected = {"offset": config.offset_weight * offset, **of_tokens(config, output, nodes)}
+    expected = {"offset": config.offset_weight * offset, **token_losses(config, output, nodes)}
     own = [{node: node for node in range(len(target))} for target in TARGET]
-    noisy = of_tokens(config, output.denoising, own)
+    noisy = token_losses(config, output.denoising, own)
     expected |= {f"denoising_{name}": 0.7 * value for name, value in noisy.items()}
     assert {name: found[name].item() for name in expected} == pytest.approx(
         {name: value / NODES for name, value in expected.items()}, rel=1e-4
@@ -108,7 +111,7 @@ def test_the_losses_written_out():
 @pytest.mark.parametrize("weights", ["paper", "released"])
 def test_each_term_of_equation_11_has_its_own_weight(weights):
     config = TreeFormerConfig.tiny(edge_weights=weights, edge_weight=0.5)
-    output, targets = answer()
+    output, targets = random_output()
     sfs = SFS(config.suppression)
     found = losses(config, sfs, output, targets)
     is_true, adjacency = torch.zeros(2, TOKENS, dtype=torch.bool), torch.zeros(2, TOKENS, TOKENS, dtype=torch.bool)
@@ -126,11 +129,19 @@ def test_each_term_of_equation_11_has_its_own_weight(weights):
 
 
 @pytest.mark.parametrize("tree_loss", ["sfs", "likelihood", "hinge"])
-def test_no_loss_of_the_tree_teaches_roots(tree_loss):
-    """They have a loss of their own; the tree would make roots of what ties badly."""
-    output, targets = answer()
+def test_tree_losses_have_no_gradient_for_roots(tree_loss):
+    """Roots have their own loss. A tree loss would turn nodes with unlikely edges into roots."""
+    output, targets = random_output()
     config = TreeFormerConfig.tiny(tree_loss=tree_loss)
     loss = losses(config, SFS(config.suppression), output, targets)["edge_constrained"]
     edges, roots = torch.autograd.grad(loss, [output.edge_logits, output.root_logits], allow_unused=True)
     assert edges.abs().sum() > 0
     assert roots is None or roots.abs().sum() == 0
+
+
+def test_an_output_without_a_matching_is_an_error():
+    output, targets = random_output()
+    output.matching = None
+    config = TreeFormerConfig.tiny()
+    with pytest.raises(TreeformerError, match="the output has no matching"):
+        losses(config, SFS(config.suppression), output, targets)

@@ -1,4 +1,4 @@
-"""Model folders: written from a network, run by both engines, read back."""
+"""Model folders: written from a network, run by both engines, and read back."""
 
 from __future__ import annotations
 
@@ -23,10 +23,17 @@ from treeformer.hub import safetensors
 from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolderError, ModelSettings, open_model
 from treeformer.inference.engine import RawPrediction
 from treeformer.inference.open_engine import open_engine
-from treeformer.models import InferenceModel, TreeFormer
+from treeformer.models import (
+    InferenceModel,
+    TreeFormer,
+    TreeFormerConfig,
+    from_pretrained,
+    inference_model,
+    save_pretrained,
+)
 from treeformer.models import export as export_module
-from treeformer.models import inference_model as inference
-from treeformer.models.export import export_model, load_trained, save_pretrained
+from treeformer.models.config import FORMER_NAMES
+from treeformer.models.export import export_model, load_trained
 from treeformer.nn.heat_map import peaks
 from treeformer.synthetic import make_image
 
@@ -38,9 +45,8 @@ def model():
 
 @pytest.fixture(scope="module")
 def folder(model, tmp_path_factory):
-    return model.save_pretrained(
-        tmp_path_factory.mktemp("models") / "tiny", input_size=SIDE, card="# Tiny\n\nUntrained.", **THRESHOLDS
-    )
+    path = tmp_path_factory.mktemp("models") / "tiny"
+    return save_pretrained(model, path, input_size=SIDE, card="# Tiny\n\nUntrained.", **THRESHOLDS)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +64,7 @@ def test_the_weights_are_stored_once(folder):
     for precision in ("float32", "int8"):
         graph = onnx.load(folder.graph(precision), load_external_data=False).graph
         outside = [tensor for tensor in graph.initializer if tensor.data_location == onnx.TensorProto.EXTERNAL]
-        assert len(outside) > 0.9 * len(entries)  # heads of the losses alone are not needed
+        assert len(outside) > 0.9 * len(entries)  # auxiliary heads of the losses are not exported
         inside = sum(len(tensor.SerializeToString()) for tensor in graph.initializer) + sum(
             len(node.SerializeToString()) for node in graph.node if node.op_type == "Constant"
         )
@@ -67,63 +73,64 @@ def test_the_weights_are_stored_once(folder):
 
 @pytest.mark.parametrize("part", [slice(0, 1), slice(1, 4)], ids=["one image", "three"])
 def test_both_engines_give_the_same_numbers_and_trees(folder, images, part):
-    some = images[part]
-    ours, theirs = open_engine(folder, "onnx", precision="float32")(some), open_engine(folder, "torch")(some)
-    np.testing.assert_allclose(ours.node_score, theirs.node_score, atol=2e-3, rtol=1e-3)
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.shape == other.shape
-        assert one.dtype == other.dtype == np.float32
-        for row, count in enumerate((ours.node_score > 0).sum(1)):
-            own = (row, *[slice(count)] * (2 if one is ours.edge_cost else 1))
-            np.testing.assert_allclose(one[own], other[own], atol=2e-3, rtol=1e-3)
-    for one, other in zip(trees(ours, folder), trees(theirs, folder), strict=True):
-        assert np.array_equal(one.edges, other.edges)
-        assert np.array_equal(one.root, other.root)
-        np.testing.assert_allclose(one.nodes, other.nodes, atol=2e-3)
+    batch = images[part]
+    onnx_raw = open_engine(folder, "onnx", precision="float32")(batch)
+    torch_raw = open_engine(folder, "torch")(batch)
+    np.testing.assert_allclose(onnx_raw.node_score, torch_raw.node_score, atol=2e-3, rtol=1e-3)
+    for first, second in zip(onnx_raw, torch_raw, strict=True):
+        assert first.shape == second.shape
+        assert first.dtype == second.dtype == np.float32
+        for row, count in enumerate((onnx_raw.node_score > 0).sum(1)):
+            own = (row, *[slice(count)] * (2 if first is onnx_raw.edge_cost else 1))
+            np.testing.assert_allclose(first[own], second[own], atol=2e-3, rtol=1e-3)
+    for first, second in zip(trees(onnx_raw, folder), trees(torch_raw, folder), strict=True):
+        assert np.array_equal(first.edges, second.edges)
+        assert np.array_equal(first.root, second.root)
+        np.testing.assert_allclose(first.nodes, second.nodes, atol=2e-3)
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("value", [0, 255])
 def test_a_blank_image_gives_a_forest(folder, precision, value):
-    # Where all places are the same, an untrained network has no favorites: which become nodes is up to the engine.
+    # All cells are equal, so that rounding decides which of them an untrained network turns into nodes.
     raw = open_engine(folder, "onnx", precision=precision)(np.full((2, SIDE, SIDE, 3), value, np.uint8))
     assert all(np.isfinite(array).all() for array in raw)
     np.testing.assert_allclose(raw.node_score[0], raw.node_score[1], atol=1e-6)
     assert all(tree.is_forest for tree in trees(raw, folder))
 
 
-def test_groups_change_nothing_but_the_padding(images, monkeypatch):
-    monkeypatch.setattr(inference, "GROUP", 2)
+def test_groups_change_only_the_padding(images, monkeypatch):
+    monkeypatch.setattr(inference_model, "GROUP_SIZE", 2)
     model = InferenceModel(network(), THRESHOLDS["candidate_threshold"], THRESHOLDS["min_peak_heat"])
     three = torch.from_numpy(images[[0, 1, 2]])
     with torch.inference_mode():
-        together, groups = model(three), model.in_groups(three)
+        together, groups = model(three), model.predict_in_groups(three)
     count = (together[0] > 0).sum(1).tolist()
     assert sorted(row for rows, _ in groups for row in rows) == [0, 1, 2]
-    assert len({numbers[0].shape[1] for _, numbers in groups}) == 2
-    for rows, numbers in groups:
-        for place, row in enumerate(rows):
+    assert len({candidates[0].shape[1] for _, candidates in groups}) == 2
+    for rows, candidates in groups:
+        for index, row in enumerate(rows):
             own, squared = slice(count[row]), (slice(count[row]),) * 2
-            for whole, part, where in zip(together, numbers, (own, own, squared, own), strict=True):
-                torch.testing.assert_close(whole[row][where], part[place][where], atol=1e-4, rtol=1e-4)
+            for whole, part, valid in zip(together, candidates, (own, own, squared, own), strict=True):
+                torch.testing.assert_close(whole[row][valid], part[index][valid], atol=1e-4, rtol=1e-4)
 
 
-def test_a_token_begins_at_each_hot_peak_and_company_changes_nothing(images):
+def test_each_hot_peak_gets_a_token_and_the_batch_changes_nothing(images):
     heat = THRESHOLDS["min_peak_heat"]
     model, pixels = network(), torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
     with torch.inference_mode():
-        all_of_them = model.detect(pixels)
-        _, hot = peaks(all_of_them.heat, model.config.tokens)
+        unlimited = model.detect(pixels)
+        _, peak_heat = peaks(unlimited.heat, model.config.tokens)
         together = model.detect(pixels, min_peak_heat=heat)
-        alone = [model.detect(one_image[None], min_peak_heat=heat) for one_image in pixels]
-    counts = (hot >= heat).sum(1).tolist()
+        alone = [model.detect(image[None], min_peak_heat=heat) for image in pixels]
+    counts = (peak_heat >= heat).sum(1).tolist()
     assert len(set(counts)) > 2
     assert together.active.shape[1] == max(counts)
     assert together.active.sum(1).tolist() == counts
-    for row, (one, count) in enumerate(zip(alone, counts, strict=True)):
-        assert one.active.shape == (1, count)
-        torch.testing.assert_close(one.decoded.tokens[0], together.decoded.tokens[row, :count], atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(one.decoded.relation[0], together.decoded.relation[row], atol=1e-4, rtol=1e-4)
+    for row, (single, count) in enumerate(zip(alone, counts, strict=True)):
+        assert single.active.shape == (1, count)
+        torch.testing.assert_close(single.decoded.tokens[0], together.decoded.tokens[row, :count], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(single.decoded.relation[0], together.decoded.relation[row], atol=1e-4, rtol=1e-4)
         score = InferenceModel(model, 0.0, heat).detect(torch.from_numpy(images))[1]
         assert not score[row, count:].any()
 
@@ -142,9 +149,9 @@ def trees(raw, folder):
     return [decode(*arrays, **thresholds) for arrays in zip(*raw, strict=True)]
 
 
-def test_candidates_are_all_that_could_be_nodes_and_no_more(folder, images):
+def test_candidates_are_exactly_the_tokens_above_the_threshold(folder, images):
     engine = open_engine(folder, "torch")
-    everything = InferenceModel(TreeFormer.from_pretrained(folder.path), 0.0, THRESHOLDS["min_peak_heat"])
+    everything = InferenceModel(from_pretrained(folder.path), 0.0, THRESHOLDS["min_peak_heat"])
     counts = set()
     for image in images:
         raw = engine(image[None])
@@ -159,7 +166,7 @@ def test_candidates_are_all_that_could_be_nodes_and_no_more(folder, images):
 
 
 def test_8_bits_are_close(folder):
-    """By place, not by rank: of an untrained network many scores are all but equal, and change places."""
+    """Candidates are compared by position: many scores of an untrained network are equal, so their ranks differ."""
     images = np.stack(
         [make_image("paper", style, seed, (SIDE, SIDE))[0] for seed, style in enumerate(["paper", "photo"] * 10)]
     )
@@ -179,8 +186,8 @@ def test_8_bits_are_close(folder):
     assert np.mean(differences) < 0.02
 
 
-def test_what_is_saved_is_loaded(folder, model):
-    loaded = TreeFormer.from_pretrained(folder.path)
+def test_saved_weights_and_config_are_loaded(folder, model):
+    loaded = from_pretrained(folder.path)
     assert loaded.config == model.config
     assert not loaded.training
     for name, tensor in model.state_dict().items():
@@ -189,7 +196,7 @@ def test_what_is_saved_is_loaded(folder, model):
     assert open_model(folder.path) == folder
 
 
-def test_the_engines_need_no_torch(folder, images, tmp_path):
+def test_the_onnx_engine_needs_no_torch(folder, images, tmp_path):
     np.save(tmp_path / "images.npy", images)
     code = f"""
 import sys; sys.modules["torch"] = None
@@ -203,26 +210,29 @@ print(engine.name, engine(np.load({str(tmp_path / "images.npy")!r})).points.shap
     assert result.stdout.split() == ["onnx", "int8", "4"]
 
 
-def test_the_users_mistakes_are_one_line(folder, model, images, tmp_path):
+def test_invalid_arguments_give_one_line_errors(folder, model, images, tmp_path):
     engine = open_engine(folder, "onnx", threads=1)
     for wrong in (images[:, :32], images.astype(float), images[0], images[:0]):
         with pytest.raises(TreeformerError, match=r"\(B,64,64,3\) of uint8 is needed"):
             engine(wrong)
-    with pytest.raises(TreeformerError, match="engine is 'tensorflow', one of auto, onnx, torch"):
+    with pytest.raises(TreeformerError, match="engine must be auto, onnx or torch, not 'tensorflow'"):
         open_engine(folder, "tensorflow")
     for engine in ("onnx", "torch"):
-        with pytest.raises(TreeformerError, match="threads must be one or more, not 0"):
+        with pytest.raises(TreeformerError, match="threads must be at least 1, not 0"):
             open_engine(folder, engine, threads=0)
     with pytest.raises(TreeformerError, match="device 'toaster'"):
         open_engine(folder, "torch", device="toaster")
-    with pytest.raises(ModelFolderError, match="input_size 100 is not a multiple of 16"):
+    with pytest.raises(ModelFolderError, match="input_size is 100, a multiple of 32"):
         save_pretrained(model, tmp_path, input_size=100)
+    coarse = TreeFormer(TreeFormerConfig.tiny(backbone_blocks=(1, 1, 1, 1)))
+    with pytest.raises(ModelFolderError, match="input_size 96 is not a multiple of 64"):
+        save_pretrained(coarse, tmp_path, input_size=96)
     with pytest.raises(TypeError):
         save_pretrained(model, tmp_path, color="green")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_broken_graph_is_one_line(folder, tmp_path):
+def test_a_broken_graph_gives_a_one_line_error(folder, tmp_path):
     (tmp_path / GRAPH).write_bytes(b"no graph")
     broken = type(folder)(tmp_path, folder.config)
     with pytest.raises(TreeformerError, match=GRAPH) as caught:
@@ -239,7 +249,7 @@ def test_weights_too_large_for_their_type_are_refused(tmp_path):
 
 
 class TestExport:
-    """From what training leaves, or from another folder; the slow part is only looked at."""
+    """Export of training results and of model folders. `save_pretrained`, which is slow, is replaced."""
 
     @pytest.fixture
     def saved(self, monkeypatch):
@@ -273,8 +283,8 @@ class TestExport:
         assert rest == {name: getattr(expected, name) for name in rest}
         assert len(rest) == 6
 
-    @pytest.mark.parametrize("start", ["the folder", "another network", "gone"])
-    def test_fine_tuned_weights_begin_with_the_thresholds_of_their_start(
+    @pytest.mark.parametrize("start", ["the folder", "another network", "missing"])
+    def test_fine_tuned_weights_keep_the_thresholds_of_their_start_model(
         self, monkeypatch, trained, folder, tmp_path, start
     ):
         calls = []
@@ -284,7 +294,7 @@ class TestExport:
             return folder
 
         monkeypatch.setattr(export_module, "save_pretrained", save)
-        name = str(tmp_path / "none" if start == "gone" else folder.path)
+        name = str(tmp_path / "none" if start == "missing" else folder.path)
         arrays, (_, metadata) = safetensors.read(trained), safetensors.read_header(trained)
         if start == "another network":
             name = "default"
@@ -294,28 +304,36 @@ class TestExport:
         kept = {"input_size": SIDE, "working_size": 512, **THRESHOLDS} if start == "the folder" else {}
         assert calls == [{"card": None, "int8": True, **kept, "root_threshold": 0.7}]
         [line] = result.stderr.splitlines()
-        assert f"sizes and thresholds {'as' if kept else 'not as'} in {name}" in line
+        expected = f"sizes and thresholds as in {name}" if kept else f"default sizes and thresholds: {name} is missing"
+        assert expected in line
 
-    @pytest.mark.parametrize(
-        ("settings", "said"),
-        [(TwoStageConfig(), "two_stage or hourglass"), (TwoStageConfig.hourglass(), "two_stage"), (GGTConfig(), "ggt")],
-    )
-    def test_a_model_of_another_kind_is_told_which_can_be_exported(self, saved, tmp_path, settings, said):
+    @pytest.mark.parametrize("config", [TwoStageConfig(), TwoStageConfig.hourglass(), GGTConfig()])
+    def test_a_baseline_cannot_be_exported(self, saved, tmp_path, config):
         path = tmp_path / "best.safetensors"
-        safetensors.write(path, {"weight": np.zeros(3)}, {"config": json.dumps(asdict(settings))})
+        safetensors.write(path, {"weight": np.zeros(3)}, {"config": json.dumps(asdict(config))})
         result = CliRunner().invoke(app, ["export", str(path), "-o", str(tmp_path / "out")])
-        assert f"best.safetensors: weights of a {said}" in str(result.exception)
-        assert str(result.exception).endswith("model; only TreeFormers can be exported: default, paper, tiny")
+        assert isinstance(result.exception, ModelFolderError)
+        message = "weights of a baseline; only TreeFormers (default, paper, tiny) can be exported"
+        assert str(result.exception) == f"{path}: {message}"
         assert not saved
 
-    def test_mistakes(self, saved, trained, folder, tmp_path):
+    def test_weights_with_former_setting_names_are_exported(self, saved, trained, tmp_path):
+        arrays, (_, metadata) = safetensors.read(trained), safetensors.read_header(trained)
+        settings = json.loads(metadata["config"])
+        for former, current in FORMER_NAMES.items():
+            settings[former] = settings.pop(current)
+        safetensors.write(trained, arrays, {"config": json.dumps(settings)})
+        export_model(trained, tmp_path / "out", settings={})
+        assert asdict(saved[0][0].config)["num_negative_tokens"] == settings["spare_tokens"]
+
+    def test_invalid_sources_give_one_line_errors(self, saved, trained, folder, tmp_path):
         with pytest.raises(ModelFolderError, match=r"not the best\.safetensors of a training run"):
             load_trained(folder.weights)
         with pytest.raises(TreeformerError, match=r"none\.safetensors: No such file"):
             load_trained(tmp_path / "none.safetensors")
         with pytest.raises(ModelFolderError, match=r"none\.md: cannot be read"):
             export_model(trained, tmp_path, settings={}, card=tmp_path / "none.md")
-        with pytest.raises(ModelFolderError, match="1 tokens"):
+        with pytest.raises(ModelFolderError, match="tokens cannot be 1: this network has 24"):
             export_model(trained, tmp_path, settings={}, tokens=1)
         arrays = dict(safetensors.read(trained))
         _, metadata = safetensors.read_header(trained)
@@ -324,17 +342,15 @@ class TestExport:
         with pytest.raises(ModelFolderError, match=r"another architecture \(root_head\.bias does not fit\)"):
             load_trained(trained)
         safetensors.write(trained, arrays, {"config": "{}", "progress": "{}"})
-        with pytest.raises(
-            ModelFolderError, match=r"a checkpoint to go on from; the model is in the best\.safetensors"
-        ):
+        with pytest.raises(ModelFolderError, match=r"a checkpoint for resuming; the model is in best\.safetensors"):
             load_trained(trained)
         safetensors.write(trained, arrays, {"config": '{"width": 7}'})
-        with pytest.raises(ModelFolderError, match="settings that make no network: width 7"):
+        with pytest.raises(ModelFolderError, match="invalid settings: width 7"):
             load_trained(trained)
 
 
-def test_info_tells_what_a_model_is(folder):
+def test_info_describes_a_model(folder):
     result = CliRunner().invoke(app, ["info", str(folder.path)])
     assert result.exit_code == 0
-    for text in ("TreeFormer", "64 × 64 px", "0.25", "Untrained.", folder.hashes[GRAPH][:16], "24 in one input"):
+    for text in ("TreeFormer", "64 × 64 px", "0.25", "Untrained.", folder.hashes[GRAPH][:16], "24 per input"):
         assert text in result.stdout

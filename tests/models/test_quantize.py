@@ -1,4 +1,4 @@
-"""Convolutions in 8 bits, against the same arithmetic done slowly."""
+"""8-bit convolutions, compared with the same arithmetic in NumPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIDE = 8
 
 @pytest.fixture
 def network():
-    """images → convolution, ReLU, pooling; then a second convolution added to it; then a head of 12 channels."""
+    """Return a graph: convolution, ReLU, pooling; a second convolution, added to its input; a head of 12 channels."""
     rng = np.random.default_rng(0)
     weights = {
         "first": rng.normal(size=(16, 3, 3, 3)),
@@ -55,22 +55,24 @@ def run(proto, images, *outputs):
     return onnxruntime.InferenceSession(copy.SerializeToString()).run(list(outputs), {"images": images})
 
 
-def rounded_slowly(values, low, high):
-    """Each value as the nearest of 256 that are equally far apart, one of which is zero."""
+def round_reference(values, low, high):
+    """Round each value to the nearest of 256 equidistant values, one of which is zero."""
     low, high = min(low, 0.0), max(high, 0.0)
     step = (high - low) / 255
     lowest = round(low / step) * step
     return np.clip(np.round(values / step) * step, lowest, lowest + 255 * step)
 
 
-def test_the_nodes_in_8_bits_are_the_convolutions_and_what_lies_between(network):
+def test_convolutions_and_the_operators_between_them_are_quantized(network):
     nodes, rounded = quantized_nodes(network.graph)
-    assert [node.op_type for node in nodes] == ["MaxPool", "Conv", "Add"], "what reads the image is left as it is"
+    assert [node.op_type for node in nodes] == ["MaxPool", "Conv", "Add"], (
+        "the convolution that reads the image is not quantized"
+    )
     assert rounded == {"a": "b", "c": "c", "d": "d", "e": "e"}
 
 
-def test_what_a_convolution_reads_is_rounded_wherever_it_comes_from(network, tmp_path):
-    """The first convolution has too few channels to be taken: nothing before the second is in 8 bits."""
+def test_the_input_of_a_quantized_convolution_is_always_rounded(network, tmp_path):
+    """The first convolution has too few channels to be quantized, so nothing before the second is in 8 bits."""
     first, bias, second = (
         next(t for t in network.graph.initializer if t.name == name) for name in ("first", "first_bias", "second")
     )
@@ -99,7 +101,7 @@ def test_every_tensor_is_rounded_to_its_256_values(network, tmp_path):
     assert ranges.tensors["b"][1] == pytest.approx(inner.max(), rel=0.05)
     quantize(network, ranges)
     found, before, after = run(network, images, "f", "b", "b.rounded")
-    np.testing.assert_allclose(after, rounded_slowly(before, *ranges.tensors["b"]), atol=1e-5)
+    np.testing.assert_allclose(after, round_reference(before, *ranges.tensors["b"]), atol=1e-5)
     assert not np.array_equal(found, exact)
     assert np.abs(found - exact).max() < 0.03 * np.abs(exact).max()
 
@@ -123,7 +125,7 @@ def test_cells_are_repeated_as_resize_does(network, tmp_path, factor, mode):
     source = (np.floor(source) if mode == "floor" else np.ceil(source)).clip(max=SIDE // 2 - 1).astype(int)
     np.testing.assert_array_equal(after, before[:, :, source][:, :, :, source])
     left = "Resize" in {node.op_type for node in network.graph.node}
-    assert left == ((factor, mode) != (2.0, "floor")), "only cells that are all repeated twice are copied"
+    assert left == ((factor, mode) != (2.0, "floor")), "only a Resize that repeats each cell twice is replaced"
 
 
 def test_a_channel_of_small_weights_has_its_own_scale(network, tmp_path):
@@ -136,18 +138,18 @@ def test_a_channel_of_small_weights_has_its_own_scale(network, tmp_path):
 
 
 def test_two_products_of_activation_and_weight_fit_into_16_bits(network, tmp_path):
-    """Processors without an instruction for four products add two of them in 16 bits, and cut off what is more."""
+    """Processors without VNNI add two products in 16 bits, which saturates at larger values."""
     images = np.random.default_rng(1).integers(0, 256, (3, SIDE, SIDE, 3), dtype=np.uint8)
     quantize(network, measure(network, tmp_path, images))
     weights, activations = run(network, images, "second.8bit", "b.8bit")
     assert weights.dtype == np.int8
     assert 60 <= np.abs(weights.astype(int)).max() <= 32767 // (2 * 255)
-    assert activations.dtype == np.uint8, "of those with a sign x86 makes no use"
+    assert activations.dtype == np.uint8, "x86 has fast kernels only for unsigned activations"
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-12, 1e-6, 1e-4])
 def test_a_bias_that_dwarfs_its_kernel_is_kept(network, tmp_path, size):
-    """A channel with a very large variance: folding the normalization leaves next to no kernel, and all of the bias."""
+    """A channel with a very large variance: folding the normalization leaves a tiny kernel, but the whole bias."""
     kernel, bias = (next(t for t in network.graph.initializer if t.name == name) for name in ("second", "second_bias"))
     kernels, biases = numpy_helper.to_array(kernel).copy(), numpy_helper.to_array(bias).copy()
     kernels[5], biases[5] = size * np.sign(kernels[5]), 6.5
@@ -172,8 +174,8 @@ def test_blank_images_have_ranges_too(network, tmp_path):
     assert np.isfinite(found).all()
 
 
-def test_calibration_has_both_looks_and_always_the_same_images():
+def test_calibration_images_are_reproducible_and_distinct():
     first, second = list(calibration_images(64, 4)), list(calibration_images(64, 4))
     assert [image.shape for image in first] == [(64, 64, 3)] * 4
-    assert all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
+    assert all(np.array_equal(image, again) for image, again in zip(first, second, strict=True))
     assert len({image.tobytes() for image in first}) == 4

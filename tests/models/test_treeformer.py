@@ -1,4 +1,4 @@
-"""The whole network: shapes, gradients, every regime, empty ground truths."""
+"""The whole network: shapes, gradients, every regime, small ground truths, configurations."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from PIL import Image, ImageDraw
 from treeformer import Skeleton
 from treeformer.errors import TreeformerError
 from treeformer.models import TreeFormer, TreeFormerConfig
+from treeformer.models.config import FORMER_NAMES
 from treeformer.models.criterion import adjacency_of_tokens, targets_of_tokens
 from treeformer.models.treeformer import denoising_mask
 from treeformer.nn.matching import Matching
@@ -50,13 +51,13 @@ def draw(skeleton: Skeleton, size: int = 128) -> torch.Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255
 
 
-def built(config: TreeFormerConfig, *, shaken: float = 0.0) -> TreeFormer:
+def build_model(config: TreeFormerConfig, *, noise: float = 0.0) -> TreeFormer:
     torch.manual_seed(0)
     model = TreeFormer(config)
-    if shaken:
+    if noise:
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter.add_(shaken * torch.randn_like(parameter))
+                parameter.add_(noise * torch.randn_like(parameter))
     return model
 
 
@@ -72,7 +73,7 @@ def small_images(images):
 
 @pytest.fixture(scope="module")
 def tiny():
-    return built(TreeFormerConfig.tiny(denoising=True), shaken=0.02)
+    return build_model(TreeFormerConfig.tiny(denoising=True), noise=0.02)
 
 
 def test_sizes():
@@ -80,14 +81,14 @@ def test_sizes():
         return sum(tensor.numel() for tensor in TreeFormer(config).state_dict().values())
 
     assert count(TreeFormerConfig.default()) <= 16_000_000
-    assert count(TreeFormerConfig.paper()) == pytest.approx(28.0e6, rel=0.01), "as the released code"
+    assert count(TreeFormerConfig.paper()) == pytest.approx(28.0e6, rel=0.01), "as in the released code"
     assert count(TreeFormerConfig.tiny()) < 1_000_000
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_shapes(name, small_images):
     config = CONFIGS[name]
-    model = built(config).eval()
+    model = build_model(config).eval()
     with torch.no_grad():
         output = model(small_images)
     layers = config.decoder_layers if config.auxiliary_losses else 1
@@ -113,8 +114,8 @@ def test_shapes(name, small_images):
     + [(name, constraint) for name in ("tiny", "small paper") for constraint in ("none", "test", "train")],
 )
 def test_gradients_reach_every_parameter(name, constraint, small_images):
-    # Shaken, because some weights begin at zero and would let nothing through to those before them.
-    model = built(dataclasses.replace(CONFIGS[name], constraint=constraint), shaken=0.02).train()
+    # With noise, because some weights are initialized to zero and would block the gradient of earlier ones.
+    model = build_model(dataclasses.replace(CONFIGS[name], constraint=constraint), noise=0.02).train()
     targets = Targets.from_skeletons([FORKED.crop(32, 32, 96, 96), BENT.crop(32, 32, 96, 96)])
     parts = model.loss(model(small_images, targets), targets)
     assert ("edge_constrained" in parts) == (constraint in ("train", "both"))
@@ -128,9 +129,9 @@ def test_gradients_reach_every_parameter(name, constraint, small_images):
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
-def test_each_regime_decodes_its_own_way(images):
+def test_regimes_decode_trees_or_graphs(images):
     for constraint, is_constrained in [("none", False), ("test", True), ("train", False), ("both", True)]:
-        model = built(TreeFormerConfig.tiny(constraint=constraint), shaken=0.1).eval()
+        model = build_model(TreeFormerConfig.tiny(constraint=constraint), noise=0.1).eval()
         with torch.no_grad():
             skeletons = model.decode(model(images), node_threshold=0.0, single_plant=True)
         assert all(len(skeleton) == 32 for skeleton in skeletons)
@@ -141,7 +142,7 @@ def test_the_distance_cost_changes_the_tree_in_training_and_at_inference(images)
     targets = Targets.from_skeletons([FORKED.resample(12), BENT.resample(12)])  # many trees are possible
     losses, edges = [], []
     for edge_cost in ("margin", "distance"):
-        model = built(TreeFormerConfig.tiny(edge_cost=edge_cost, denoising=True), shaken=0.1)
+        model = build_model(TreeFormerConfig.tiny(edge_cost=edge_cost, denoising=True), noise=0.1)
         torch.manual_seed(1)
         losses.append(model.loss(model(images, targets), targets))
         with torch.no_grad():
@@ -166,7 +167,7 @@ def test_released_weights_are_a_named_option():
 
 @pytest.mark.parametrize("name", ["tiny", "small paper"])
 @pytest.mark.parametrize(
-    "ground truths",
+    "targets",
     [
         [Skeleton([], []), Skeleton([], [])],
         [Skeleton([(50, 50)], [], root=0), Skeleton([], [])],
@@ -176,8 +177,8 @@ def test_released_weights_are_a_named_option():
     ids=["no node at all", "one node", "a tree and nothing", "nodes in one place, and outside"],
 )
 @pytest.mark.parametrize("size", [None, 9])
-def test_scanty_targets(name, targets, size, images):
-    model = built(CONFIGS[name]).train()
+def test_small_targets(name, targets, size, images):
+    model = build_model(CONFIGS[name]).train()
     targets = Targets.from_skeletons(targets, size)
     total = sum(model.loss(model(images, targets), targets).values())
     total.backward()
@@ -186,7 +187,7 @@ def test_scanty_targets(name, targets, size, images):
 
 
 def test_the_order_of_the_true_nodes_does_not_matter(images):
-    model = built(TreeFormerConfig.tiny(denoising=False), shaken=0.05).eval()
+    model = build_model(TreeFormerConfig.tiny(denoising=False), noise=0.05).eval()
     order = [3, 6, 0, 2, 5, 1, 4]
     place = np.argsort(order)
     renumbered = Skeleton(FORKED.nodes[order], place[FORKED.edges], root=int(place[0]))
@@ -208,7 +209,7 @@ def test_images_of_a_batch_do_not_see_each_other(tiny, images):
 
 
 def test_a_shifted_image_has_a_shifted_heat_map():
-    tiny = built(TreeFormerConfig.tiny(grid_px=0.0), shaken=0.02).eval()  # a grid would stay where it is
+    tiny = build_model(TreeFormerConfig.tiny(grid_px=0.0), noise=0.02).eval()  # a grid would not shift with the image
     image = torch.ones(1, 3, 320, 320)
     image[..., 128:224, 128:192] = draw(FORKED)[:, 16:112, 32:96]
     with torch.no_grad():
@@ -217,24 +218,24 @@ def test_a_shifted_image_has_a_shifted_heat_map():
     assert heat[:, 30:50, 30:46].std() > 1e-3
 
 
-def test_denoising_tokens_do_not_change_what_the_others_say(images):
-    # With the second answer, an edge would depend on which other nodes are asked about.
-    tiny = built(TreeFormerConfig.tiny(denoising=True, num_harmonics=0), shaken=0.02)
+def test_denoising_tokens_do_not_change_the_other_predictions(images):
+    # With a second edge prediction, an edge would depend on the other selected tokens.
+    tiny = build_model(TreeFormerConfig.tiny(denoising=True, num_harmonics=0), noise=0.02)
     targets = Targets.from_skeletons([FORKED, BENT], size=10)
     with torch.no_grad():
-        alone, parallel = tiny(images), tiny(images, targets)
-    torch.testing.assert_close(parallel.node_logits, alone.node_logits, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(parallel.points, alone.points, atol=1e-3, rtol=1e-4)
-    chosen = parallel.selection
+        alone, denoised = tiny(images), tiny(images, targets)
+    torch.testing.assert_close(denoised.node_logits, alone.node_logits, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(denoised.points, alone.points, atol=1e-3, rtol=1e-4)
+    chosen = denoised.selection
     for b in range(2):
         expected = alone.edge_logits[b][chosen[b]][:, chosen[b]]
-        torch.testing.assert_close(parallel.edge_logits[b], expected, atol=1e-3, rtol=1e-3)
-    loss_alone, loss_beside = tiny.loss(alone, targets), tiny.loss(parallel, targets)
-    assert loss_alone["edge"].item() == pytest.approx(loss_beside["edge"].item(), rel=1e-3)
-    assert parallel.denoising.edge_logits.shape == (2, 10, 10, 2)
+        torch.testing.assert_close(denoised.edge_logits[b], expected, atol=1e-3, rtol=1e-3)
+    loss_alone, loss_denoised = tiny.loss(alone, targets), tiny.loss(denoised, targets)
+    assert loss_alone["edge"].item() == pytest.approx(loss_denoised["edge"].item(), rel=1e-3)
+    assert denoised.denoising.edge_logits.shape == (2, 10, 10, 2)
 
 
-def test_who_may_look_at_whom():
+def test_denoising_mask():
     mask = denoising_mask(torch.tensor([[True, True, False]]), objects=2)[0, 0].int().tolist()
     assert mask == [
         [1, 1, 0, 0, 0, 1],
@@ -262,8 +263,8 @@ def test_targets_and_edges_of_tokens():
 
 
 def test_false_nodes_take_part_in_the_training_tree(images):
-    """A sure token that no true node claims has its edges trained towards none."""
-    model = built(TreeFormerConfig.tiny(denoising=False)).train()
+    """A confident unmatched token takes part in the edge loss, which trains it to have no edges."""
+    model = build_model(TreeFormerConfig.tiny(denoising=False)).train()
     targets = Targets.from_skeletons([FORKED, BENT])
     output = model(images, targets)
     unmatched = output.selection[:, 7:]
@@ -274,7 +275,7 @@ def test_false_nodes_take_part_in_the_training_tree(images):
     assert after > before
 
 
-def test_all_processes_together_divide_by_their_mean_count(tiny, images):
+def test_processes_divide_by_the_mean_of_their_node_counts(tiny, images):
     """Two halves of a batch, each divided by the mean of both node counts, have the mean of the whole batch's loss."""
     targets = Targets.from_skeletons([FORKED, BENT], size=8)
     halves = [Targets.from_skeletons([s], size=8) for s in (FORKED, BENT)]
@@ -292,7 +293,7 @@ def test_all_processes_together_divide_by_their_mean_count(tiny, images):
 )
 def test_compiled_parts_have_no_breaks_and_the_same_losses(images, options):
     targets = Targets.from_skeletons([FORKED, BENT], size=8)
-    model = built(TreeFormerConfig.tiny(decoder_layers=1, **options), shaken=0.02).train()
+    model = build_model(TreeFormerConfig.tiny(decoder_layers=1, **options), noise=0.02).train()
     results = []
     for compiled in (False, True):
         if compiled:
@@ -306,10 +307,10 @@ def test_compiled_parts_have_no_breaks_and_the_same_losses(images, options):
     assert results[1] == pytest.approx(results[0], rel=1e-3)
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # processors without bfloat16 say so
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # warning on processors without bfloat16
 def test_half_precision_gives_nearly_the_same_losses(images):
     targets = Targets.from_skeletons([FORKED, BENT], size=8)
-    model = built(TreeFormerConfig.tiny(denoising=True)).train()
+    model = build_model(TreeFormerConfig.tiny(denoising=True)).train()
     torch.manual_seed(0)
     exact = model.loss(model(images, targets), targets)
     torch.manual_seed(0)
@@ -317,34 +318,60 @@ def test_half_precision_gives_nearly_the_same_losses(images):
         output = model(images, targets)
         rough = model.loss(output, targets)
     assert output.points.dtype == output.node_logits.dtype == output.edge_logits.dtype == torch.float32
-    # Of tokens whose places are given: the peaks of an untrained map are nearly equal, and rounding chooses others.
+    # Only tokens at given points: peaks of an untrained map are nearly equal, so that rounding selects other peaks.
     for name in ("heat", "denoising_node", "denoising_point", "denoising_root", "denoising_edge"):
         assert rough[name].item() == pytest.approx(exact[name].item(), rel=0.05), name
 
 
-def test_the_users_mistakes_are_one_line(tiny):
-    with pytest.raises(TreeformerError, match="100×64 px; multiples of 32"):
+def test_invalid_inputs_and_settings_give_one_line_errors(tiny):
+    with pytest.raises(TreeformerError, match="image size must be a multiple of 32 px, not 100×64 px"):
         tiny(torch.rand(1, 3, 64, 100))
     many = Skeleton([(i, i) for i in range(40)], [])
-    with pytest.raises(TreeformerError, match="40 nodes for 32 tokens"):
+    with pytest.raises(TreeformerError, match="the targets have 40 nodes, but there are only 32 tokens"):
         tiny(torch.rand(1, 3, 64, 64), Targets.from_skeletons([many]))
-    with pytest.raises(TreeformerError, match="constraint is 'tree', one of none, test, train, both"):
+    with pytest.raises(TreeformerError, match="constraint must be one of none, test, train, both, not 'tree'"):
         TreeFormerConfig(constraint="tree")
-    with pytest.raises(TreeformerError, match="tree_loss 'hinge' scores edges by margin; edge_cost is 'distance'"):
+    with pytest.raises(
+        TreeformerError, match="tree_loss 'hinge' needs edge_cost 'margin', but edge_cost is 'distance'"
+    ):
         TreeFormerConfig(tree_loss="hinge", edge_cost="distance")
     with pytest.raises(TreeformerError, match="width 100"):
         TreeFormerConfig(width=100)
     with pytest.raises(TreeformerError, match="width 48 is not a multiple of 32"):
         TreeFormerConfig.paper(width=48)
-    with pytest.raises(TreeformerError, match="segment_points is 7"):
+    with pytest.raises(TreeformerError, match="segment_points must be an even number, not 7"):
         TreeFormerConfig(segment_points=7)
-    with pytest.raises(TreeformerError, match="no setting 'widht'"):
-        TreeFormerConfig.from_dict({"widht": 8})
+    with pytest.raises(TreeformerError, match="heatmap_upsampling must be one of 1, 2, 4, not 3"):
+        TreeFormerConfig(heatmap_upsampling=3)
 
 
 @pytest.mark.parametrize("config", [CONFIGS["default"], CONFIGS["paper"], CONFIGS["tiny"]])
 def test_a_config_survives_json(config):
     assert TreeFormerConfig.from_dict(json.loads(json.dumps(dataclasses.asdict(config)))) == config
+
+
+def test_former_setting_names_are_read():
+    config = TreeFormerConfig.tiny(
+        heatmap_upsampling=4, num_negative_tokens=5, num_harmonics=3, point_loss_scale_px=2.5
+    )
+    settings = dataclasses.asdict(config)
+    for former, current in FORMER_NAMES.items():
+        settings[former] = settings.pop(current)
+    assert {"heat_parts": 4, "spare_tokens": 5, "context_orders": 3, "point_reach_px": 2.5}.items() <= settings.items()
+    assert TreeFormerConfig.from_dict(settings) == config
+
+
+def test_every_former_name_maps_to_a_setting():
+    names = {field.name for field in dataclasses.fields(TreeFormerConfig)}
+    assert set(FORMER_NAMES.values()) <= names
+    assert not FORMER_NAMES.keys() & names
+
+
+def test_an_unknown_setting_is_a_one_line_error():
+    settings = dataclasses.asdict(CONFIGS["tiny"])
+    with pytest.raises(TreeformerError) as caught:
+        TreeFormerConfig.from_dict(settings | {"widht": 8, "zeal": 1})
+    assert str(caught.value) == "TreeFormer has no setting 'widht'"
 
 
 def test_a_config_from_before_the_other_tree_losses_has_sfs():

@@ -1,4 +1,4 @@
-"""Small networks that learn two images: with all losses by heart, with one loss of the whole tree its edges."""
+"""Small networks overfit two images: with all losses, or only the edges with a single tree loss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def images():
     return torch.stack([draw(FORKED), draw(BENT)])
 
 
-def test_two_images_are_learnt_by_overfitting(images):
+def test_two_images_are_overfitted(images):
     torch.manual_seed(0)
     model = TreeFormer(TreeFormerConfig.tiny(denoising=True))
     learn_by_overfitting(model, images, [FORKED, BENT], model.decode, learning_rate=1e-3, steps=300)
@@ -28,8 +28,8 @@ def test_two_images_are_learnt_by_overfitting(images):
 
 @pytest.mark.parametrize("tree_loss", ["likelihood", "hinge"])
 def test_a_tree_loss_alone_teaches_the_edges(images, tree_loss):
-    """With no loss of single pairs, and tokens at the true nodes so that nothing else has to be learned first."""
-    torch.manual_seed(1)  # a network that guesses no more of the tree than chance
+    """No loss of single pairs, and tokens at the true nodes, so that only edges have to be learned."""
+    torch.manual_seed(1)  # an initial network that predicts no more of the tree than chance
     model = TreeFormer(TreeFormerConfig.tiny(denoising=True, decoder_layers=1, tree_loss=tree_loss)).train()
     targets = Targets.from_skeletons([FORKED, BENT], size=8)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

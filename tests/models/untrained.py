@@ -1,4 +1,4 @@
-"""A small network, and settings for it, with which an engine has something to say."""
+"""A small untrained network with varied predictions, and thresholds for it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ THRESHOLDS = {"node_threshold": 0.3, "candidate_threshold": 0.25, "root_threshol
 
 
 def network():
-    """An untrained network, but one that says something else about every image and every token."""
-    torch.manual_seed(5)  # heat and scores of different images overlap
-    small = {"backbone_blocks": (1, 1), "decoder_layers": 1, "relation_min_stride": 16}  # tracing takes its time
+    """Return an untrained network whose predictions differ between images and between tokens."""
+    torch.manual_seed(5)  # with this seed the heat and the scores of different images overlap
+    small = {"backbone_blocks": (1, 1), "decoder_layers": 1, "relation_min_stride": 16}  # because tracing is slow
     model = TreeFormer(TreeFormerConfig.tiny(tokens=24, **small))
     with torch.no_grad():
         for head in (*model.decoder.node_heads, model.root_head):

@@ -1,6 +1,6 @@
-"""Where tests of Triton kernels can run: on a GPU, or by Triton's interpreter on a CPU (TRITON_INTERPRET=1).
+"""Marks for tests of Triton kernels: they run on a GPU, or in Triton's interpreter on a CPU (TRITON_INTERPRET=1).
 
-Triton 3.6 needs NumPy below 2.4 for its interpreter.
+The interpreter of Triton 3.6 needs NumPy below 2.4.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_
 KERNEL_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 needs_kernel = pytest.mark.skipif(
-    not (torch.cuda.is_available() or INTERPRETED), reason="no CUDA device, nor TRITON_INTERPRET=1 with Triton"
+    not (torch.cuda.is_available() or INTERPRETED), reason="needs CUDA, or TRITON_INTERPRET=1 with Triton"
 )

@@ -1,4 +1,4 @@
-"""The backbone: batch norm, names, loading."""
+"""The backbone: batch normalization, parameter names, loading."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ def test_frozen_batch_norm_has_no_parameters_and_ignores_training_mode():
     backbone = ResNet((1, 1), 8)
     assert not [name for name, _ in backbone.named_parameters() if "bn" in name or "downsample.1" in name]
     image = torch.rand(1, 3, 64, 64)
-    for in_training, in_use in zip(backbone.train()(image), backbone.eval()(image), strict=True):
-        torch.testing.assert_close(in_training, in_use)
+    for training, evaluation in zip(backbone.train()(image), backbone.eval()(image), strict=True):
+        torch.testing.assert_close(training, evaluation)
 
 
-def test_stages_have_the_strides_and_channels_they_say():
+def test_stages_have_the_declared_strides_and_channels():
     backbone = ResNet((1, 2, 1), 8)
     stages = backbone(torch.rand(1, 3, 64, 96))
     assert [tuple(stage.shape) for stage in stages] == [(1, 32, 16, 24), (1, 64, 8, 12), (1, 128, 4, 6)]
     assert backbone.channels == [32, 64, 128]
     assert backbone.strides == [4, 8, 16]
-    assert backbone.layer2[0].conv1.stride == (2, 2), "version 1 has its stride on the first convolution"
+    assert backbone.layer2[0].conv1.stride == (2, 2), "in version 1 the first convolution has the stride"
 
 
 def test_images_are_normalized_as_on_imagenet():
     backbone = ResNet((1,), 4)
     gray = torch.tensor([0.485, 0.456, 0.406])[:, None, None].expand(1, 3, 32, 32)
     with torch.no_grad():
-        seen = backbone(gray)[0]
-    assert float(seen.abs().max()) == pytest.approx(0, abs=1e-5), "the mean color is zero to the network"
+        features = backbone(gray)[0]
+    assert float(features.abs().max()) == pytest.approx(0, abs=1e-5), "the mean color is normalized to zero"
 
 
 def test_frozen_stages_get_no_gradient():
@@ -75,27 +75,27 @@ def stored():
     return {name: tensor.numpy() for name, tensor in ResNet((1, 1), 8).state_dict().items()}
 
 
-def test_only_the_classifier_and_later_stages_are_left_out(tmp_path, stored):
+def test_only_the_classifier_and_later_stages_are_ignored(tmp_path, stored):
     path = tmp_path / "weights.safetensors"
     counter = {"bn1.num_batches_tracked": np.array(0)}  # as torchvision's state_dict() has it
     safetensors.write(path, stored | counter | {"fc.weight": np.ones((2, 2), np.float32)})
     load_backbone(ResNet((1,), 8), path)
     safetensors.write(path, stored | {"conv2.weight": np.ones((2, 2), np.float32)})
-    with pytest.raises(FormatError, match=r"conv2\.weight has no place"):
+    with pytest.raises(FormatError, match=r"conv2\.weight is not part of a ResNet"):
         load_backbone(ResNet((1,), 8), path)
 
 
-def test_missing_and_misshapen_weights_are_named(tmp_path, stored):
+def test_missing_weights_and_wrong_shapes_are_errors(tmp_path, stored):
     path = tmp_path / "weights.safetensors"
     safetensors.write(path, {name: array for name, array in stored.items() if name != "layer1.0.conv2.weight"})
     with pytest.raises(FormatError, match=r"no weights for layer1\.0\.conv2\.weight"):
         load_backbone(ResNet((1,), 8), path)
     safetensors.write(path, stored)
-    with pytest.raises(FormatError, match=r"conv1\.weight has shape"):
+    with pytest.raises(FormatError, match=r"conv1\.weight has shape \(8, 3, 7, 7\), expected \(16, 3, 7, 7\)"):
         load_backbone(ResNet((1,), 16), path)
 
 
-def test_a_backbone_that_keeps_its_folded_weights_sees_the_same():
+def test_folding_the_batch_norms_changes_nothing():
     torch.manual_seed(0)
     backbone = ResNet((1, 2), 8)
     for module in backbone.modules():
@@ -105,16 +105,16 @@ def test_a_backbone_that_keeps_its_folded_weights_sees_the_same():
     image, names = torch.rand(1, 3, 64, 64), backbone.state_dict().keys()
     with torch.no_grad():
         before = backbone(image)
-        backbone.keep_folded(torch.float32)
+        backbone.fold_batch_norms(torch.float32)
         for parameter in backbone.parameters():
-            parameter.fill_(torch.nan)  # nothing else is looked at any more
+            parameter.fill_(torch.nan)  # only the folded weights are used
         torch.testing.assert_close(backbone(image), before)
     assert backbone.state_dict().keys() == names
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="cuDNN needs a GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_one_kernel_gives_what_three_give(dtype):
+def test_the_fused_kernel_equals_separate_ones(dtype):
     torch.manual_seed(0)
     backbone = ResNet((1, 2), 16).cuda().to(memory_format=torch.channels_last).eval()
     for module in backbone.modules():
@@ -127,6 +127,6 @@ def test_one_kernel_gives_what_three_give(dtype):
         expected = [stage.detach() for stage in backbone(images)]
         with torch.no_grad():
             found = backbone(images)
-    for mine, other in zip(found, expected, strict=True):
-        assert mine.dtype == other.dtype == dtype
-        torch.testing.assert_close(mine, other, atol=0.02 * other.abs().max().item(), rtol=0.02)
+    for actual, wanted in zip(found, expected, strict=True):
+        assert actual.dtype == wanted.dtype == dtype
+        torch.testing.assert_close(actual, wanted, atol=0.02 * wanted.abs().max().item(), rtol=0.02)

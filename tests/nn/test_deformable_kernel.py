@@ -1,6 +1,6 @@
-"""The kernels of deformable attention against plain torch; without a GPU in Triton's interpreter.
+"""The kernels of deformable attention, compared with plain torch.
 
-TRITON_INTERPRET=1 pytest tests/nn/test_deformable_triton.py (Triton 3.6 needs NumPy below 2.4 for it).
+Without a GPU they run in Triton's interpreter: TRITON_INTERPRET=1 pytest tests/nn/test_deformable_kernel.py
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ LONG = [(20, 3, 2), (2, 33, 4)]
 NAN, INFINITE = float("nan"), float("inf")
 
 
-def read_plainly(values, places, weights, shapes):
-    """One map after the other, corners as `bilinear_corners` says."""
+def read_in_plain_torch(values, locations, weights, shapes):
+    """Read one map after the other, with the corners of `bilinear_corners`."""
     image = torch.arange(len(values), device=values.device).view(-1, 1, 1, 1, 1)
     head = torch.arange(values.shape[2], device=values.device).view(-1, 1, 1)
     total, first = 0.0, 0
     for number, (height, width, stride) in enumerate(shapes):
-        cell, weight = bilinear_corners(places[:, :, :, number], FeatureLevel(values, height, width, stride))
+        cell, weight = bilinear_corners(locations[:, :, :, number], FeatureLevel(values, height, width, stride))
         read = values.float()[image, first + cell, head]
         total = total + (read * (weight * weights[:, :, :, number, :, None])[..., None]).sum((3, 4))
         first += height * width
@@ -33,13 +33,13 @@ def read_plainly(values, places, weights, shapes):
 
 
 def inputs(shapes, queries=5, heads=2, points=3, channels=4, dtype=torch.float32):
-    """Random values, places (a third of them outside the image) and weights, with gradients."""
+    """Random values, locations (a third of them outside the image) and weights, with gradients."""
     torch.manual_seed(0)
     size = (2, queries, heads, len(shapes), points)
     height, width, stride = shapes[0]
-    places = (torch.rand(*size, 2) * 1.6 - 0.3) * torch.tensor([width * stride, height * stride])
+    locations = (torch.rand(*size, 2) * 1.6 - 0.3) * torch.tensor([width * stride, height * stride])
     values = torch.randn(2, sum(height * width for height, width, _ in shapes), heads, channels, dtype=dtype)
-    return [tensor.to(KERNEL_DEVICE).requires_grad_() for tensor in (values, places, torch.rand(size) + 0.1)]
+    return [tensor.to(KERNEL_DEVICE).requires_grad_() for tensor in (values, locations, torch.rand(size) + 0.1)]
 
 
 def with_gradients(read, tensors, shapes):
@@ -60,29 +60,31 @@ def with_gradients(read, tensors, shapes):
     ],
     ids=["several", "more queries than a block", "one of each", "one cell", "long"],
 )
-def test_values_and_gradients_are_those_of_plain_torch(shapes, sizes):
+def test_values_and_gradients_equal_plain_torch(shapes, sizes):
     tensors = inputs(shapes, **sizes)
-    found, expected = (with_gradients(read, tensors, shapes) for read in (deformable_triton.read, read_plainly))
-    for mine, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, other, atol=3e-5, rtol=1e-5)  # sums of some hundred float32 in another order
+    found, expected = (with_gradients(read, tensors, shapes) for read in (deformable_triton.read, read_in_plain_torch))
+    for actual, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(
+            actual, wanted, atol=3e-5, rtol=1e-5
+        )  # sums of a few hundred float32 in another order
 
 
 @needs_kernel
-def test_places_on_borders_and_centers_are_those_of_plain_torch():
-    values, places, weights = inputs(SEVERAL, queries=12)
+def test_locations_on_borders_and_centers_equal_plain_torch():
+    values, locations, weights = inputs(SEVERAL, queries=12)
     stride = torch.tensor([stride for _, _, stride in SEVERAL], device=KERNEL_DEVICE).view(-1, 1, 1)
-    cell = torch.randint(-2, 9, places.shape, device=KERNEL_DEVICE)
-    half = torch.randint(2, places.shape, device=KERNEL_DEVICE) / 2
+    cell = torch.randint(-2, 9, locations.shape, device=KERNEL_DEVICE)
+    half = torch.randint(2, locations.shape, device=KERNEL_DEVICE) / 2
     tensors = [values, ((cell + half) * stride).requires_grad_(), weights]
-    found, expected = (with_gradients(read, tensors, SEVERAL) for read in (deformable_triton.read, read_plainly))
-    for mine, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, other, atol=3e-5, rtol=1e-5)
+    found, expected = (with_gradients(read, tensors, SEVERAL) for read in (deformable_triton.read, read_in_plain_torch))
+    for actual, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(actual, wanted, atol=3e-5, rtol=1e-5)
 
 
 @needs_kernel
 def test_values_in_bfloat16_are_added_in_float32():
     tensors = inputs(SEVERAL, queries=9, channels=16, dtype=torch.bfloat16)
-    found, expected = (with_gradients(read, tensors, SEVERAL) for read in (deformable_triton.read, read_plainly))
+    found, expected = (with_gradients(read, tensors, SEVERAL) for read in (deformable_triton.read, read_in_plain_torch))
     assert found[1].dtype == torch.bfloat16
     for number in (0, 2, 3):
         torch.testing.assert_close(found[number], expected[number], atol=3e-5, rtol=1e-5)
@@ -92,35 +94,35 @@ def test_values_in_bfloat16_are_added_in_float32():
 
 @needs_kernel
 @pytest.mark.parametrize("bad", [NAN, INFINITE, -INFINITE, -1e30, 3e38])
-def test_a_wild_place_spoils_nothing_but_itself(bad):
-    values, places, weights = inputs(SEVERAL)
+def test_an_invalid_location_affects_only_itself(bad):
+    values, locations, weights = inputs(SEVERAL)
     with torch.no_grad():
-        places[0, 2, 1, 0, 1, 0] = bad
-        places[1, 3, 0, 2, 2, 1] = bad
-    tensors = [values, places, weights]
-    found, expected = (with_gradients(read, tensors, SEVERAL) for read in (deformable_triton.read, read_plainly))
+        locations[0, 2, 1, 0, 1, 0] = bad
+        locations[1, 3, 0, 2, 2, 1] = bad
+    tensors = [values, locations, weights]
+    found, expected = (with_gradients(read, tensors, SEVERAL) for read in (deformable_triton.read, read_in_plain_torch))
     torch.testing.assert_close(found[0], expected[0], equal_nan=True, atol=3e-5, rtol=1e-5)
     assert found[1].isfinite().all()
     for number in (2, 3):
-        sound = places.isfinite() if number == 2 else places.isfinite().all(-1)
-        torch.testing.assert_close(found[number][sound], expected[number][sound], atol=3e-5, rtol=1e-5, equal_nan=True)
+        valid = locations.isfinite() if number == 2 else locations.isfinite().all(-1)
+        torch.testing.assert_close(found[number][valid], expected[number][valid], atol=3e-5, rtol=1e-5, equal_nan=True)
 
 
 @needs_kernel
 @pytest.mark.parametrize("queries", [0, 1])
 def test_no_query_reads_nothing(queries):
     tensors = inputs(SEVERAL, queries=queries)
-    read, of_values, of_places, _ = with_gradients(deformable_triton.read, tensors, SEVERAL)
+    read, grad_values, grad_locations, _ = with_gradients(deformable_triton.read, tensors, SEVERAL)
     assert read.shape == (2, queries, 2, 4)
-    assert of_places.shape == tensors[1].shape
-    assert of_values.any() == bool(queries)
+    assert grad_locations.shape == tensors[1].shape
+    assert grad_values.any() == bool(queries)
 
 
 @needs_kernel
-def test_torch_finds_the_operator_sound():
-    values, places, weights = inputs(SEVERAL)
+def test_the_operator_passes_opcheck():
+    values, locations, weights = inputs(SEVERAL)
     flat = [number for shape in SEVERAL for number in shape]
-    torch.library.opcheck(torch.ops.treeformer.read_places.default, (values, places, weights, flat))
+    torch.library.opcheck(torch.ops.treeformer.read_locations.default, (values, locations, weights, flat))
 
 
 def attention_and_inputs():
@@ -139,26 +141,26 @@ def attention_and_inputs():
 
 
 def attend(module, tensors):
-    """What it gives, without its history, which belongs to the stream of this call; gradients of all parameters."""
+    """The result, detached because its history belongs to the stream of this call, and all parameter gradients."""
     result = module(*tensors)
     return [result.detach(), *torch.autograd.grad(result.float().square().sum(), list(module.parameters()))]
 
 
 @needs_kernel
 @pytest.mark.parametrize("compiled", [False, True])
-def test_attention_learns_the_same_by_kernel(compiled, monkeypatch):
+def test_attention_has_the_same_gradients_with_the_kernel(compiled, monkeypatch):
     module, tensors = attention_and_inputs()
     monkeypatch.setattr(deformable_triton, "can_read", lambda query: False)
     expected = attend(module, tensors)
     monkeypatch.setattr(deformable_triton, "can_read", lambda query: True)
     backend = "inductor" if KERNEL_DEVICE == "cuda" else "aot_eager"
     found = attend(torch.compile(module, fullgraph=True, backend=backend) if compiled else module, tensors)
-    for mine, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-3, rtol=1e-3 if KERNEL_DEVICE == "cuda" else 1e-4)
+    for actual, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(actual, wanted, atol=1e-3, rtol=1e-3 if KERNEL_DEVICE == "cuda" else 1e-4)
 
 
 @needs_cuda
-def test_attention_is_compiled_and_recorded_in_bfloat16(monkeypatch):
+def test_attention_is_compiled_and_captured_in_bfloat16(monkeypatch):
     module, tensors = attention_and_inputs()
     used = []
     choose = deformable_triton.can_read
@@ -178,29 +180,29 @@ def test_attention_is_compiled_and_recorded_in_bfloat16(monkeypatch):
             found = attend(compiled, tensors)
     graph.replay()
     assert used == [True]
-    for mine, other in zip(found, expected, strict=True):
-        # Both round to bfloat16 (2⁻⁸) in several places, though not the same ones.
-        torch.testing.assert_close(mine.float(), other.float(), atol=0.05 * other.abs().max().item(), rtol=0.05)
+    for actual, wanted in zip(found, expected, strict=True):
+        # Both round to bfloat16 (2⁻⁸) at several steps, but not at the same ones.
+        torch.testing.assert_close(actual.float(), wanted.float(), atol=0.05 * wanted.abs().max().item(), rtol=0.05)
 
 
-def test_only_training_on_a_gpu_asks_for_the_kernel():
+def test_the_kernel_is_used_only_for_training_on_a_gpu():
     assert not deformable_triton.can_read(torch.zeros(1))
 
 
-def test_maps_follow_each_other():
+def test_maps_are_stored_one_after_the_other():
     first, second = deformable_triton.map_shapes([5, 7, 4, 3, 4, 8])
     assert first == (0, 5, 7, 4)
     assert second == (35, 3, 4, 8)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_compiler_is_told_shapes_and_precisions(dtype):
+def test_fake_tensors_have_the_right_shapes_and_types(dtype):
     with FakeTensorMode():
         values = torch.empty(2, 51, 2, 4, dtype=dtype, requires_grad=True)
-        places = torch.empty(2, 5, 2, 3, 3, 2, requires_grad=True)
+        locations = torch.empty(2, 5, 2, 3, 3, 2, requires_grad=True)
         weights = torch.empty(2, 5, 2, 3, 3, requires_grad=True)
-        read = deformable_triton.read(values, places, weights, SEVERAL)
-        gradients = torch.autograd.grad(read.sum(), (values, places, weights))
+        read = deformable_triton.read(values, locations, weights, SEVERAL)
+        gradients = torch.autograd.grad(read.sum(), (values, locations, weights))
     assert (read.shape, read.dtype) == ((2, 5, 2, 4), torch.float32)
-    for gradient, tensor in zip(gradients, (values, places, weights), strict=True):
+    for gradient, tensor in zip(gradients, (values, locations, weights), strict=True):
         assert (gradient.shape, gradient.dtype) == (tensor.shape, tensor.dtype)

@@ -1,4 +1,4 @@
-"""The heat map, its peaks, and positions."""
+"""The heat map, its peaks, and position encodings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from treeformer.nn.heat_map import HeatMapHead, cell_points, cells_of, heat_targ
 from treeformer.nn.positions import cell_centers, sine_positions
 
 
-def targets_slowly(points, mask, height, width, stride, sigma):
+def targets_by_loop(points, mask, height, width, stride, sigma):
     heat = torch.zeros(len(points), height, width)
     for b in range(len(points)):
         for (x, y), real in zip(points[b].tolist(), mask[b].tolist(), strict=True):
@@ -27,13 +27,13 @@ def targets_slowly(points, mask, height, width, stride, sigma):
     return heat
 
 
-def test_targets_are_what_the_loop_gives():
+def test_targets_equal_the_loop():
     torch.manual_seed(0)
     points = torch.rand(3, 6, 2) * torch.tensor([44.0, 30.0]) - 2  # some just outside
     mask = torch.rand(3, 6) > 0.3
     for sigma in (0.5, 0.8, 1.5):
         ours = heat_targets(points, mask, 7, 10, 4, sigma)
-        torch.testing.assert_close(ours, targets_slowly(points, mask, 7, 10, 4, sigma))
+        torch.testing.assert_close(ours, targets_by_loop(points, mask, 7, 10, 4, sigma))
     assert heat_targets(points, torch.zeros_like(mask), 7, 10, 4, 0.8).sum() == 0
     assert heat_targets(points[:, :0], mask[:, :0], 7, 10, 4, 0.8).shape == (3, 7, 10)
 
@@ -44,13 +44,13 @@ def test_the_target_of_a_node_is_exactly_one_in_its_cell():
     assert (heat == 1).nonzero().tolist() == [[0, 1, 3]]
 
 
-def test_peaks_of_the_targets_are_the_nodes_again():
+def test_peaks_of_the_targets_are_the_nodes():
     points = torch.tensor([[[10.0, 6.0], [30.0, 22.0], [50.0, 9.0]]])
     mask = torch.ones(1, 3, dtype=torch.bool)
     column, row = cells_of(points, 8, 16, 4)
     heat = heat_targets(points, mask, 8, 16, 4, 0.8).clamp(1e-4, 1 - 1e-4).logit()
-    found, heat_there = peaks(heat, 5)
-    torch.testing.assert_close(heat_there[0], torch.tensor([1 - 1e-4] * 3 + [1e-4] * 2), atol=1e-5, rtol=0)
+    found, peak_heat = peaks(heat, 5)
+    torch.testing.assert_close(peak_heat[0], torch.tensor([1 - 1e-4] * 3 + [1e-4] * 2), atol=1e-5, rtol=0)
     found = found[:, :3]
     assert sorted(found[0].tolist()) == sorted((row * 16 + column)[0].tolist())
     offsets = torch.zeros(1, 8 * 16, 2)
@@ -60,16 +60,16 @@ def test_peaks_of_the_targets_are_the_nodes_again():
     assert sorted(map(tuple, cell_points(found, offsets, 16, 4)[0].tolist())) == sorted(map(tuple, points[0].tolist()))
 
 
-def test_neighbors_in_diagonal_cells_are_both_peaks_and_slopes_are_none():
+def test_nodes_in_diagonal_cells_are_both_peaks_and_slopes_are_not():
     points = torch.tensor([[[10.0, 10.0], [14.0, 14.0]]])
     heat = heat_targets(points, torch.ones(1, 2, dtype=torch.bool), 8, 8, 4, 0.8)
     logits = (0.2 + 0.5 * heat).logit()
     assert sorted(peaks(logits, 2)[0][0].tolist()) == [2 * 8 + 2, 3 * 8 + 3]
-    lone = heat_targets(points[:, :1], torch.ones(1, 1, dtype=torch.bool), 8, 8, 4, 0.8)
-    order = peaks((0.2 + 0.5 * lone).logit(), 64)[0][0].tolist()
+    single = heat_targets(points[:, :1], torch.ones(1, 1, dtype=torch.bool), 8, 8, 4, 0.8)
+    order = peaks((0.2 + 0.5 * single).logit(), 64)[0][0].tolist()
     near = [row * 8 + column for row in (1, 2, 3) for column in (1, 2, 3) if (row, column) != (2, 2)]
     assert order[0] == 2 * 8 + 2
-    assert not set(near) & set(order[:20]), "the cells around a lone peak come after all level ground"
+    assert not set(near) & set(order[:20]), "the cells around a single peak come after all flat cells"
 
 
 def test_the_head_starts_at_its_prior():
@@ -79,9 +79,9 @@ def test_the_head_starts_at_its_prior():
     assert 0.01 < heat.sigmoid().mean() < 0.04
 
 
-def test_a_finer_map_has_its_cells_where_they_are_in_the_image():
-    """Each cell of the finest level is asked for its four parts: top left, top right, bottom left, bottom right."""
-    head = HeatMapHead(8, parts=2)
+def test_an_upsampled_map_has_its_cells_in_image_order():
+    """Each cell of the finest level predicts four cells: top left, top right, bottom left, bottom right."""
+    head = HeatMapHead(8, upsampling=2)
     heat, offsets = head(torch.randn(2, 8, 5, 6))
     assert heat.shape == (2, 10, 12)
     assert offsets.shape == (2, 120, 2)
@@ -94,19 +94,19 @@ def test_a_finer_map_has_its_cells_where_they_are_in_the_image():
     assert offsets[0].tolist() == [[4, 8], [5, 9], [4, 8], [5, 9], [6, 10], [7, 11], [6, 10], [7, 11]] * 2
 
 
-def test_nodes_in_neighboring_cells_of_the_finest_level_have_peaks_of_their_own_in_a_finer_map():
+def test_nodes_in_neighboring_cells_are_separate_peaks_only_in_an_upsampled_map():
     points = torch.tensor([[[11.0, 10.0], [15.0, 10.0]]])
     mask = torch.ones(1, 2, dtype=torch.bool)
-    for parts, apart in ((1, False), (2, True)):
-        side, stride = 8 * parts, 4 // parts
+    for upsampling, separate in ((1, False), (2, True)):
+        side, stride = 8 * upsampling, 4 // upsampling
         heat = heat_targets(points, mask, side, side, stride, 0.8)
         column, row = cells_of(points, side, side, stride)
-        heat[0, row[0, 1], column[0, 1]] = 0.9  # no two nodes are equally plain
+        heat[0, row[0, 1], column[0, 1]] = 0.9  # so that the two nodes are not tied
         found = set(peaks((0.1 + 0.8 * heat).logit(), 2)[0][0].tolist())
-        assert (found == set((row * side + column)[0].tolist())) == apart
+        assert (found == set((row * side + column)[0].tolist())) == separate
 
 
-def test_a_head_that_knows_the_grid_sees_the_same_every_spacing():
+def test_a_head_with_a_grid_is_periodic_in_its_spacing():
     torch.manual_seed(0)
     head = HeatMapHead(8, grid_px=44)
     flat = torch.ones(1, 8, 33, 33)
@@ -122,12 +122,13 @@ def test_a_head_that_knows_the_grid_sees_the_same_every_spacing():
 
 
 def without_grid(head):
+    """The same head without the grid input."""
     plain = HeatMapHead(8)
     plain.load_state_dict(head.state_dict(), strict=False)
     return plain
 
 
-def test_positions_are_isotropic_and_tell_neighbors_apart():
+def test_positions_are_isotropic_and_distinguish_neighbors():
     points = torch.tensor([[10.0, 200.0], [200.0, 10.0], [11.0, 200.0]])
     encoded = sine_positions(points, 32)
     assert encoded.shape == (3, 32)

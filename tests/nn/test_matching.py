@@ -19,7 +19,7 @@ WEIGHTS = {"score_weight": 1.0, "point_weight": 1.0}
 
 
 def cheapest(cost: np.ndarray) -> float:
-    """Total cost of the best assignment, by trying all."""
+    """Total cost of the best assignment, by exhaustive search."""
     nodes, tokens = cost.shape
     if nodes <= tokens:
         return min(sum(cost[i, t] for i, t in enumerate(chosen)) for chosen in permutations(range(tokens), nodes))
@@ -34,7 +34,7 @@ def test_it_is_the_cheapest_of_all_assignments(nodes, tokens):
     for image in range(6):
         found = np.flatnonzero(result[image] >= 0)
         assert len(found) == min(nodes, tokens)
-        assert len(set(result[image, found])) == len(found), "no token answers twice"
+        assert len(set(result[image, found])) == len(found), "every token is used at most once"
         assert cost[image, found, result[image, found]].sum() == pytest.approx(cheapest(cost[image]), abs=1e-5)
 
 
@@ -54,31 +54,31 @@ def test_the_kernel_is_as_cheap_as_scipy(nodes, tokens, kind):
     assert ((result >= 0) == mask).all()
     for image in range(4):
         real = np.flatnonzero(mask[image])
-        assert len(set(result[image, real])) == len(real), "no token answers twice"
+        assert len(set(result[image, real])) == len(real), "every token is used at most once"
         totals = [cost[image, real, chosen[image, real]].sum(dtype=np.float64) for chosen in (result, expected)]
         assert totals[0] == pytest.approx(totals[1], rel=1e-9, abs=1e-9)
 
 
 @needs_cuda
-def test_the_kernel_takes_many_tokens_and_never_waits():
+def test_the_kernel_takes_many_tokens_and_never_waits_for_the_device():
     rng = np.random.default_rng(0)
     cost, mask = rng.exponential(size=(64, 300, 600)).astype(np.float32), rng.random((64, 300)) < 0.7
-    places = torch.from_numpy(cost).cuda(), torch.from_numpy(mask).cuda()
-    assignment_triton.assign(*places)
+    tensors = torch.from_numpy(cost).cuda(), torch.from_numpy(mask).cuda()
+    assignment_triton.assign(*tensors)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        found = assignment_triton.assign(*places)
+        found = assignment_triton.assign(*tensors)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert (found.cpu().numpy() == assign(cost, mask)).all()
 
 
 def on_kernel(cost: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    places = (torch.from_numpy(array).to(KERNEL_DEVICE) for array in (cost, mask))
-    return assignment_triton.assign(*places).cpu().numpy()
+    tensors = (torch.from_numpy(array).to(KERNEL_DEVICE) for array in (cost, mask))
+    return assignment_triton.assign(*tensors).cpu().numpy()
 
 
-def test_padding_is_never_matched_wherever_it_stands():
+def test_padding_is_never_matched_at_any_position():
     mask = np.array([[True, False, True], [False, False, False]])
     result = assign(np.zeros((2, 3, 4), np.float32), mask)
     assert (result[~mask] == -1).all()
@@ -87,8 +87,8 @@ def test_padding_is_never_matched_wherever_it_stands():
 
 def test_nan_and_infinities_are_the_last_choice():
     targets = Targets.from_skeletons([Skeleton([(1, 0), (9, 0)], [(0, 1)])])
-    places = torch.tensor([[(float("nan"), 0), (8, 0), (float("-inf"), 0), (3, 0)]])
-    assert match(torch.zeros(1, 4), places, targets, **WEIGHTS).token.tolist() == [[3, 1]]
+    points = torch.tensor([[(float("nan"), 0), (8, 0), (float("-inf"), 0), (3, 0)]])
+    assert match(torch.zeros(1, 4), points, targets, **WEIGHTS).token.tolist() == [[3, 1]]
     all_bad = torch.full((1, 4, 2), float("nan"))
     found = match(torch.zeros(1, 4), all_bad, targets, **WEIGHTS)
     assert len(set(found.token[0].tolist())) == 2
@@ -102,12 +102,12 @@ def test_the_costs_are_distance_and_score():
     by_distance = match(torch.zeros(2, 3), points, targets, score_weight=1.0, point_weight=1.0)
     assert by_distance.token.tolist() == [[2, 1, 0], [2, 0, 0]]
     assert by_distance.found.tolist() == [[True, True, False], [True, False, False]]
-    sure = torch.tensor([[9.0, 0.0, -9.0], [0.0, 9.0, -9.0]])
-    by_score = match(sure, points, targets, score_weight=10.0, point_weight=1.0)
+    logits = torch.tensor([[9.0, 0.0, -9.0], [0.0, 9.0, -9.0]])
+    by_score = match(logits, points, targets, score_weight=10.0, point_weight=1.0)
     assert by_score.token[:, 0].tolist() == [0, 1]
 
 
-def test_targets_hold_what_the_skeletons_say(y_shape, comb):
+def test_targets_contain_the_skeletons(y_shape, comb):
     targets = Targets.from_skeletons([y_shape, comb, Skeleton([], [])], size=9)
     assert targets.mask.sum(1).tolist() == [4, 8, 0]
     assert (targets.adjacency == targets.adjacency.transpose(1, 2)).all()
@@ -119,15 +119,15 @@ def test_targets_hold_what_the_skeletons_say(y_shape, comb):
     assert Targets.from_skeletons([Skeleton([], [])]).points.shape == (1, 0, 2)
 
 
-def test_targets_are_copied_into_memory_that_is_there(y_shape, comb):
+def test_targets_are_copied_into_existing_memory(y_shape, comb):
     first, second = (Targets.from_skeletons([skeleton], size=9) for skeleton in (y_shape, comb))
-    kept = first.clone()
-    kept.copy_(second)
+    copy = first.clone()
+    copy.copy_(second)
     for name in ("points", "mask", "adjacency", "root", "parent", "kind"):
-        assert torch.equal(getattr(kept, name), getattr(second, name))
+        assert torch.equal(getattr(copy, name), getattr(second, name))
     assert first.mask.sum() == 4
 
 
-def test_a_skeleton_that_does_not_fit_is_named(comb):
-    with pytest.raises(TreeformerError, match="8 nodes where at most 5"):
+def test_a_skeleton_with_too_many_nodes_is_an_error(comb):
+    with pytest.raises(TreeformerError, match="8 nodes, expected at most 5"):
         Targets.from_skeletons([comb], size=5)

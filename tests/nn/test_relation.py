@@ -1,4 +1,4 @@
-"""The relation head, against the paper's perceptron on [h_i, h_j, r] one ordered pair at a time."""
+"""The relation head, compared with the paper's MLP on [h_i, h_j, r] for single ordered pairs."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import torch
 
 from treeformer.nn.deformable_attention import as_level, sample
 from treeformer.nn.edge_context import edge_context
-from treeformer.nn.relation import DISTANCE_SCALE_PX, MOST_CERTAIN, RelationHead, pairs_among
+from treeformer.nn.relation import DISTANCE_SCALE_PX, MOST_CERTAIN, RelationHead, node_pairs
 
 
-def read_one_way(reader, level, p_i, p_j, count):
-    """What a map shows at each of `count` places from i to j, and the same from j to i: sums and differences."""
-    places = torch.stack([p_i + (k + 0.5) / count * (p_j - p_i) for k in range(count)])
-    seen = reader(sample(level, places[None])[0])
-    sums = [seen[k] + seen[count - 1 - k] for k in range(count // 2)]
-    return sums, [seen[k] - seen[count - 1 - k] for k in range(count // 2)]
+def read_segment(reader, level, p_i, p_j, count):
+    """Sums and differences of `count` samples of a map from i to j and from j to i."""
+    locations = torch.stack([p_i + (k + 0.5) / count * (p_j - p_i) for k in range(count)])
+    samples = reader(sample(level, locations[None])[0])
+    sums = [samples[k] + samples[count - 1 - k] for k in range(count // 2)]
+    return sums, [samples[k] - samples[count - 1 - k] for k in range(count // 2)]
 
 
 def one_direction(head: RelationHead, h_i, h_j, relation, p_i, p_j, fine, tail=True):
-    """Logits (2,) of the ordered pair: W₁h_i + W₂h_j + W₃r, what lies along the way, and the rest of the perceptron."""
+    """Logits (2,) of an ordered pair: W₁h_i + W₂h_j + W₃r, the samples of the segment, and the rest of the MLP."""
     even, odd = head.even_tokens.weight, head.odd_tokens.weight
     hidden = (even + odd) @ h_i + (even - odd) @ h_j + head.relation(relation)
     if head.segment_map is not None:
-        sums, differences = read_one_way(head.segment_map, fine, p_i, p_j, head.segment_points)
+        sums, differences = read_segment(head.segment_map, fine, p_i, p_j, head.segment_points)
         step = (p_j - p_i) / DISTANCE_SCALE_PX
         distance = step.norm()
         hidden = hidden + head.even_segment(torch.cat([*sums, distance[None], torch.log1p(8 * distance)[None]]))
@@ -31,7 +31,7 @@ def one_direction(head: RelationHead, h_i, h_j, relation, p_i, p_j, fine, tail=T
     return head.tail(hidden.relu()) if tail else hidden.relu()
 
 
-@pytest.fixture(params=[0, 6], ids=["tokens alone", "with the image"])
+@pytest.fixture(params=[0, 6], ids=["tokens only", "with the image"])
 def setting(request):
     torch.manual_seed(0)
     head = RelationHead(8, 12, fine_channels=request.param, segment_channels=3, segment_points=4)
@@ -39,7 +39,7 @@ def setting(request):
     return head, torch.randn(2, 5, 8), torch.randn(2, 8), 8 + 24 * torch.rand(2, 5, 2), fine, torch.rand(2, 5)
 
 
-def test_it_is_the_mean_of_both_directions_of_the_papers_head(setting):
+def test_the_result_is_the_mean_of_both_directions_of_the_papers_head(setting):
     head, tokens, relation, points, fine, scores = setting
     logits = head(tokens, relation, points, fine, scores)
     assert logits.shape == (2, 5, 5, 2)
@@ -50,11 +50,11 @@ def test_it_is_the_mean_of_both_directions_of_the_papers_head(setting):
                 if i == j:
                     assert logits[b, i, i].tolist() == [0, 0]
                     continue
-                there, back = (
+                forward, backward = (
                     one_direction(head, tokens[b, k], tokens[b, m], relation[b], points[b, k], points[b, m], image)
                     for k, m in ((i, j), (j, i))
                 )
-                torch.testing.assert_close(logits[b, i, j], (there + back) / 2, atol=1e-5, rtol=1e-4)
+                torch.testing.assert_close(logits[b, i, j], (forward + backward) / 2, atol=1e-5, rtol=1e-4)
 
 
 def test_renumbering_the_nodes_renumbers_the_edges(setting):
@@ -65,7 +65,7 @@ def test_renumbering_the_nodes_renumbers_the_edges(setting):
     torch.testing.assert_close(renumbered, logits[:, order][:, :, order], atol=1e-5, rtol=1e-4)
 
 
-def test_fewer_nodes_give_the_same_answers(setting):
+def test_fewer_nodes_have_the_same_logits(setting):
     head, tokens, relation, points, fine, scores = setting
     logits = head(tokens, relation, points, fine, scores)
     torch.testing.assert_close(head(tokens[:, :3], relation, points[:, :3], fine, scores[:, :3]), logits[:, :3, :3])
@@ -76,87 +76,88 @@ def test_fewer_nodes_give_the_same_answers(setting):
         )
 
 
-def test_two_nodes_in_one_place_have_finite_gradients(setting):
+def test_coinciding_nodes_have_finite_gradients(setting):
     head, tokens, relation, points, fine, scores = setting
     head(tokens, relation, torch.full_like(points, 9.0), fine, scores).square().sum().backward()
     assert all(torch.isfinite(parameter.grad).all() for parameter in head.parameters())
 
 
 def with_context():
-    """The head of before, and the same one asked twice."""
+    """A head without context, the same head with a second prediction, and inputs."""
     torch.manual_seed(0)
     plain = RelationHead(8, 12, fine_channels=6, segment_channels=3, segment_points=4)
     twice = RelationHead(8, 12, fine_channels=6, segment_channels=3, segment_points=4, num_harmonics=3)
     twice.load_state_dict(plain.state_dict(), strict=False)
-    given = (
+    inputs = (
         torch.randn(1, 5, 8),
         torch.randn(1, 8),
         8 + 24 * torch.rand(1, 5, 2),
         as_level(torch.randn(1, 6, 10, 10), 4),
     )
-    return plain, twice, (*given, torch.rand(1, 5))
+    return plain, twice, (*inputs, torch.rand(1, 5))
 
 
-def test_the_second_answer_begins_as_the_first():
-    plain, twice, given = with_context()
-    torch.testing.assert_close(twice(*given), plain(*given))
+def test_the_second_prediction_initially_equals_the_first():
+    plain, twice, inputs = with_context()
+    torch.testing.assert_close(twice(*inputs), plain(*inputs))
 
 
-def test_the_second_answer_pair_by_pair():
-    plain, twice, given = with_context()
+def test_the_second_prediction_equals_the_loop():
+    plain, twice, inputs = with_context()
     with torch.no_grad():
         twice.correction.weight += torch.randn(2, 12)
-    tokens, relation, points, fine, scores = given
-    first, answer = plain(*given)[0], twice(*given)[0]
+    tokens, relation, points, fine, scores = inputs
+    first, second = plain(*inputs)[0], twice(*inputs)[0]
     margin = first[..., 0] - first[..., 1]
+    bounded = (margin / MOST_CERTAIN).clamp(-1, 1)
     likely = (-margin).sigmoid() * scores[0][:, None] * scores[0]
-    seen = edge_context(points, likely[None], 3)[0]
+    context_matrix = edge_context(points, likely[None], 3)[0]
     for i in range(5):
         for j in range(5):
             if i == j:
-                assert answer[i, i].tolist() == [0, 0]
+                assert second[i, i].tolist() == [0, 0]
                 continue
             total = first[i, j].clone()
             for a, b in ((i, j), (j, i)):
                 sides = (tokens[0, a], tokens[0, b], relation[0], points[0, a], points[0, b], fine)
                 hidden = one_direction(plain, *sides, tail=False)
-                context = torch.cat([seen[a, b], seen[b, a], (margin[i, j] / MOST_CERTAIN).clamp(-1, 1)[None]])
+                context = torch.cat([context_matrix[a, b], context_matrix[b, a], bounded[i, j, None]])
                 total += twice.correction((twice.pair_again(hidden) + twice.context(context)).relu()) / 2
-            torch.testing.assert_close(answer[i, j], total, atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(second[i, j], total, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("sizes", [(3, 4, 3), (4, 4, 2), (8, 8, 4)], ids=["none", "some", "most"])
 @torch.no_grad()
-def test_parts_one_by_one_give_what_they_give_side_by_side(monkeypatch, sizes):
-    """As it is done in use on a GPU; of the parts none, some or most are a multiple of 8 wide."""
+def test_separate_products_equal_one_product_of_concatenated_parts(monkeypatch, sizes):
+    """The code path of inference on a GPU; none, some or most of the widths are multiples of 8."""
     torch.manual_seed(0)
     channels, count, orders = sizes
     head = RelationHead(8, 12, fine_channels=6, segment_channels=channels, segment_points=count, num_harmonics=orders)
     head.correction.weight.normal_()
     fine, points = as_level(torch.randn(2, 6, 10, 10), 4), 8 + 24 * torch.rand(2, 5, 2)
-    given = torch.randn(2, 5, 8), torch.randn(2, 8), points, fine, torch.rand(2, 5)
-    before = [tensor.clone() for tensor in (*given[:3], given[4])]
-    expected = head(*given)
+    inputs = torch.randn(2, 5, 8), torch.randn(2, 8), points, fine, torch.rand(2, 5)
+    before = [tensor.clone() for tensor in (*inputs[:3], inputs[4])]
+    expected = head(*inputs)
     for module in ("relation", "deformable_attention"):
         monkeypatch.setattr(f"treeformer.nn.{module}.is_inference_on_gpu", lambda tensor: True)
     for _ in range(2):
-        torch.testing.assert_close(head(*given), expected, atol=1e-5, rtol=1e-4)
-    assert all(torch.equal(one, two) for one, two in zip(before, (*given[:3], given[4]), strict=True))
+        torch.testing.assert_close(head(*inputs), expected, atol=1e-5, rtol=1e-4)
+    assert all(torch.equal(old, new) for old, new in zip(before, (*inputs[:3], inputs[4]), strict=True))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_a_gpu_in_use_answers_as_in_training():
+def test_inference_on_a_gpu_agrees_with_training():
     torch.manual_seed(0)
     head = RelationHead(192, 128, fine_channels=96, segment_channels=32, segment_points=8, num_harmonics=8).cuda()
     with torch.no_grad():
         head.correction.weight.normal_(std=0.1)
     fine = as_level(torch.randn(3, 96, 32, 32, device="cuda").bfloat16(), 4)
     tokens, relation, points = torch.randn(3, 40, 192), torch.randn(3, 192), 128 * torch.rand(3, 40, 2)
-    given = *(tensor.cuda() for tensor in (tokens, relation, points)), fine, torch.rand(3, 40, device="cuda")
+    inputs = *(tensor.cuda() for tensor in (tokens, relation, points)), fine, torch.rand(3, 40, device="cuda")
     with torch.autocast("cuda", torch.bfloat16):
-        trained = head(*given).detach()
+        trained = head(*inputs).detach()
         with torch.inference_mode():
-            found = head(*given)
+            found = head(*inputs)
     assert found.dtype == torch.float32
     assert trained.std() > 0.1
     assert (found - trained).abs().mean() < 0.01 * trained.std()
@@ -164,9 +165,9 @@ def test_a_gpu_in_use_answers_as_in_training():
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 320])
-def test_pairs_in_closed_form_are_those_of_two_loops(count):
+def test_pairs_in_closed_form_equal_two_loops(count):
     expected = [(i, j) for j in range(count) for i in range(j)]
-    first, second, pair_of = pairs_among(count, torch.device("cpu"))
+    first, second, pair_of = node_pairs(count, torch.device("cpu"))
     assert list(zip(first.tolist(), second.tolist(), strict=True)) == expected
     table = torch.zeros(count, count, dtype=torch.long)
     for number, (i, j) in enumerate(expected):

@@ -1,4 +1,4 @@
-"""SFS against the paper: the tree of the projection comes out, and gradients are those of Eq. (10), case by case."""
+"""SFS compared with the paper: the output is the projected tree, and the gradients are those of Eq. (10)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from treeformer import TreeformerError
 from treeformer.nn import SFS, minimum_spanning_tree
 from treeformer.nn.sfs import edge_margin, suppress
 
-# Four nodes. 0, 1, 2 are a triangle of predicted edges, of which 0-2 is the least sure; 3 has no predicted edge, and
-# 0-3 is the least unlikely. So every row of the supplement's table has a pair: f⁺, f⁻, and what the spanning tree does.
+# Four nodes. 0, 1, 2 form a triangle of predicted edges, 0-2 is the least certain. 3 has no predicted edge, and 0-3 is
+# the least unlikely. Every row of the supplement's table has a pair: f⁺, f⁻, and the change by the spanning tree.
 PAIRS = {
     (0, 1): (3.0, -1.0, ""),
     (1, 2): (2.5, 0.5, ""),
@@ -25,7 +25,7 @@ PAIRS = {
     (1, 3): (-1.0, 1.5, ""),
     (2, 3): (-2.0, 2.0, ""),
 }
-# Case: (pair, whether it is an edge in ground truth, the table's two approximate derivatives; None where y itself enters).
+# Case: (pair, True if it is a true edge, the two approximate derivatives of the table; None if they depend on y).
 CASES = {
     1: ((0, 1), True, None),
     2: ((0, 1), False, None),
@@ -51,13 +51,13 @@ def random_logits(graphs=6, nodes=9, classes=2, scale=3.0, seed=0, dtype=torch.f
 
 
 def thresholded(logits: torch.Tensor) -> torch.Tensor:
-    """Eq. (6) on probabilities: y⁺ > y⁻, with y⁺ the sum over all kinds of edge."""
+    """Eq. (6) for probabilities: y⁺ > y⁻, with y⁺ the sum over all kinds of edge."""
     probability = logits.double().softmax(-1)
     return probability[..., 1:].sum(-1) > probability[..., 0]
 
 
-def sfs_pair_by_pair(logits: torch.Tensor, suppression: float) -> torch.Tensor:
-    """The slow twin: Eqs. (6) and (8) for two classes, one pair after the other."""
+def sfs_by_loop(logits: torch.Tensor, suppression: float) -> torch.Tensor:
+    """Eqs. (6) and (8) for two classes, one pair after the other."""
     out = logits.clone()
     tree = minimum_spanning_tree(logits[..., 0] - logits[..., 1])
     for b, i, j in torch.cartesian_prod(*map(torch.arange, logits.shape[:3])).tolist():
@@ -70,10 +70,10 @@ def sfs_pair_by_pair(logits: torch.Tensor, suppression: float) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("suppression", [2.0, 10.0])
-def test_the_layer_is_its_slow_twin(suppression):
+def test_the_layer_equals_the_loop(suppression):
     logits = random_logits(3, 6)
     edges = SFS(suppression)(logits)
-    assert torch.equal(edges.logits, sfs_pair_by_pair(logits, suppression))
+    assert torch.equal(edges.logits, sfs_by_loop(logits, suppression))
     assert torch.equal(edges.added, (edges.logits != logits)[..., 0])
     assert torch.equal(edges.removed, (edges.logits != logits)[..., 1])
     assert edges.added.any()
@@ -82,7 +82,7 @@ def test_the_layer_is_its_slow_twin(suppression):
 
 @pytest.mark.parametrize("classes", [2, 3, 7])
 @pytest.mark.parametrize("relative", [False, True])
-def test_thresholding_the_output_gives_the_tree(classes, relative):
+def test_the_thresholded_output_is_the_tree(classes, relative):
     logits = random_logits(classes=classes).clamp(min=-9.99)
     mask = torch.rand(6, 9, generator=torch.Generator().manual_seed(1)) < 0.8
     edges = SFS(relative=relative)(logits, mask)
@@ -95,20 +95,20 @@ def test_thresholding_the_output_gives_the_tree(classes, relative):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_beyond_minus_lambda_the_papers_constant_fails_and_relative_mends_it(dtype):
+def test_below_minus_lambda_the_papers_constant_fails_and_relative_corrects_it(dtype):
     # All features shifted down by 40: probabilities, margins and tree are the same, but -10 now suppresses nothing.
     logits = graph_of_the_table().to(dtype) - 40
-    paper, mended = SFS(10.0)(logits), SFS(10.0, relative=True)(logits)
+    paper, corrected = SFS(10.0)(logits), SFS(10.0, relative=True)(logits)
     assert paper.added[0, 0, 3]
-    assert not thresholded(paper.logits)[0, 0, 3], "added to the tree, but lost again"
+    assert not thresholded(paper.logits)[0, 0, 3], "added to the tree, but not predicted"
     assert paper.removed[0, 0, 2]
-    assert thresholded(paper.logits)[0, 0, 2], "removed from the tree, but still there"
-    assert torch.equal(thresholded(mended.logits), mended.tree)
+    assert thresholded(paper.logits)[0, 0, 2], "removed from the tree, but still predicted"
+    assert torch.equal(thresholded(corrected.logits), corrected.tree)
 
 
 @pytest.mark.parametrize("classes", [2, 5])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_relative_gives_the_tree_wherever_the_features_lie(classes, dtype):
+def test_relative_outputs_the_tree_for_any_scale_and_shift(classes, dtype):
     for scale in (1.0, 30.0, 5000.0):
         for shift in (0.0, -20.0, -20000.0, 20000.0):
             logits = (random_logits(classes=classes, scale=scale) + shift).to(dtype)
@@ -116,13 +116,13 @@ def test_relative_gives_the_tree_wherever_the_features_lie(classes, dtype):
             assert torch.equal(edge_margin(edges.logits) < 0, edges.tree), (scale, shift)
 
 
-def test_relative_changes_nothing_where_the_kept_features_are_positive():
+def test_relative_changes_nothing_if_the_kept_features_are_positive():
     logits = random_logits().abs()
     assert torch.equal(SFS(relative=True)(logits).logits, SFS()(logits).logits)
 
 
 def gradient_at(pair: tuple[int, int], is_edge: bool, layer: SFS | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """(∂L/∂f⁺, ∂L/∂f⁻) of one pair's cross-entropy, and (y⁺, y⁻) there; without SFS where layer is None."""
+    """(∂L/∂f⁺, ∂L/∂f⁻) of the cross-entropy of one pair, and its (y⁺, y⁻); without SFS if layer is None."""
     logits = graph_of_the_table().requires_grad_()
     constrained = logits if layer is None else layer(logits).logits
     at_pair = constrained[0, *pair]
@@ -170,14 +170,14 @@ def test_gradients_by_finite_differences(case):
 
 
 def test_gradients_of_a_whole_batch_by_finite_differences():
-    # A step of 1e-6 changes no tree: no two margins of these graphs are closer than that.
+    # A step of 1e-6 changes no tree: the margins of these graphs differ by more than that.
     logits = random_logits(2, 4, classes=3, dtype=torch.float64).requires_grad_()
     mask = torch.tensor([[True] * 4, [True, True, True, False]])
     assert torch.autograd.gradcheck(lambda x: SFS()(x, mask).logits.log_softmax(-1), (logits,), eps=1e-6)
 
 
-def test_the_relative_floor_is_a_constant_to_the_gradient():
-    # At f⁺ = -40 the added edge's floor is -50. If the gradient followed it, that of case 8 would cancel to nothing.
+def test_the_relative_floor_has_no_gradient():
+    # At f⁺ = -40 the floor of the added edge is -50. If it had a gradient, that of case 8 would cancel.
     logits = (graph_of_the_table() - 40).requires_grad_()
     constrained = SFS(10.0, relative=True)(logits).logits
     cross_entropy(constrained[0, 0, 3], torch.tensor(0)).backward()
@@ -198,7 +198,7 @@ def test_the_norm_inequality_holds_down_to_a_bound_above_minus_lambda(case):
     bound = -10 + math.log(1 + math.sqrt(2))
 
     def norms(kept: torch.Tensor, advantage: torch.Tensor, relative: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Norms with and without SFS: MST keeps the feature `kept`, the other one is higher by `advantage`."""
+        """Norms with and without SFS: the feature `kept` is kept, the other one is higher by `advantage`."""
         in_tree = case == 8
         pair = torch.stack([kept + advantage, kept] if in_tree else [kept, kept + advantage], dim=-1).requires_grad_()
         target = torch.full(kept.shape, 0 if in_tree else 1)  # the spanning tree is wrong
@@ -238,7 +238,7 @@ def test_half_precision_does_not_overflow(suppression, dtype, relative):
 
 
 def test_margins_of_half_precision_logits_are_exact():
-    # 100 - 0.375 is 99.5 in bfloat16, a tie with 100 - 0.5 that the lower nodes would win.
+    # 100 - 0.375 is 99.5 in bfloat16, a tie with 100 - 0.5, which would select the edge of the lower nodes.
     logits = torch.zeros(1, 3, 3, 2, dtype=torch.bfloat16)
     for i, j, no_edge, edge in ((0, 1, 100.0, 0.375), (0, 2, 100.0, 0.5), (1, 2, 0.0, 1.0)):
         logits[0, i, j] = logits[0, j, i] = torch.tensor([no_edge, edge])
@@ -255,19 +255,19 @@ def test_more_classes_are_the_two_class_layer_of_background_against_the_rest():
     torch.testing.assert_close(many.logits[kept], logits[kept])
 
 
-def test_the_margin_orders_edges_where_the_paper_s_probability_saturates():
+def test_the_margin_orders_edges_if_the_probability_saturates():
     margin = torch.tensor([17.0, 18.0, 30.0, -104.0, -110.0])
     probability = torch.stack([margin, torch.zeros_like(margin)], -1).softmax(-1)[..., 0]  # y⁻
     assert (probability[:3] == 1).all(), "all tied"
-    assert (probability[3:] == 0).all(), "no edge at all to SciPy's sparse graphs"
-    # A triangle whose two surest non-edges differ by 1: the margin takes the better one, not the first one.
+    assert (probability[3:] == 0).all(), "SciPy's sparse graphs read this as no edge"
+    # A triangle whose two most certain non-edges differ by 1: the margin selects the better one, not the first one.
     logits = torch.zeros(1, 3, 3, 2)
     for i, j, cost in ((0, 1, 19.0), (0, 2, 18.0), (1, 2, -5.0)):
         logits[0, i, j, 0] = logits[0, j, i, 0] = cost
     assert SFS()(logits).tree[0].triu().nonzero().tolist() == [[0, 2], [1, 2]]
 
 
-def test_both_directions_count_and_both_come_out():
+def test_both_directions_are_averaged_and_constrained():
     logits = random_logits(4, 7)
     edges = SFS()(logits)
     mean = (logits + logits.transpose(1, 2)) / 2
@@ -275,7 +275,7 @@ def test_both_directions_count_and_both_come_out():
     assert not torch.equal(edges.added, edges.added.mT), "each direction is compared with its own prediction"
 
 
-def test_padding_may_hold_anything():
+def test_padding_may_have_any_value():
     logits = random_logits(2, 6)
     mask = torch.tensor([[True] * 4 + [False] * 2] * 2)
     expected = SFS()(logits[:, :4, :4])
@@ -289,7 +289,7 @@ def test_padding_may_hold_anything():
     assert logits.grad.isfinite().all()
 
 
-def test_a_list_of_pairs_gives_what_the_matrix_gives():
+def test_a_list_of_pairs_equals_the_matrix():
     logits = random_logits(1, 8)
     logits = (logits + logits.transpose(1, 2)) / 2
     i, j = torch.triu_indices(8, 8, offset=1)
@@ -297,11 +297,11 @@ def test_a_list_of_pairs_gives_what_the_matrix_gives():
     cost = torch.full((1, 8, 8), math.inf)
     cost[0, i, j] = cost[0, j, i] = edge_margin(pairs)
     listed = suppress(pairs, minimum_spanning_tree(cost)[0, i, j])
-    for one, other in zip(listed, dense, strict=True):
-        assert torch.equal(one, other[0, i, j])
+    for actual, expected in zip(listed, dense, strict=True):
+        assert torch.equal(actual, expected[0, i, j])
 
 
-def test_a_projection_from_elsewhere_is_taken_as_it_is():
+def test_a_given_projection_is_used_unchanged():
     logits = random_logits(2, 5)
     tree = torch.zeros(2, 5, 5, dtype=torch.bool)
     tree[:, 0, 1] = tree[:, 1, 0] = True
@@ -310,14 +310,14 @@ def test_a_projection_from_elsewhere_is_taken_as_it_is():
     assert torch.equal(thresholded(edges.logits), tree)
 
 
-def test_it_compiles_without_a_break():
+def test_it_compiles_without_a_graph_break():
     logits = random_logits().requires_grad_()
     mask = torch.rand(6, 9, generator=torch.Generator().manual_seed(1)) < 0.8
     for relative in (False, True):
         layer = SFS(relative=relative)
         compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-        for one, other in zip(compiled(logits, mask), layer(logits, mask), strict=True):
-            assert torch.equal(one, other)
+        for actual, expected in zip(compiled(logits, mask), layer(logits, mask), strict=True):
+            assert torch.equal(actual, expected)
     compiled(logits, mask).logits.sum().backward()
     assert logits.grad is not None
 
@@ -325,7 +325,7 @@ def test_it_compiles_without_a_break():
 @needs_cuda
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("relative", [False, True])
-def test_cuda_gives_the_same_and_never_waits_for_the_device(relative, dtype):
+def test_cuda_agrees_with_the_cpu_and_never_waits_for_the_device(relative, dtype):
     logits = random_logits(classes=3, dtype=dtype)
     mask = torch.rand(6, 9, generator=torch.Generator().manual_seed(1)) < 0.8
     layer = SFS(relative=relative)
@@ -342,19 +342,19 @@ def test_cuda_gives_the_same_and_never_waits_for_the_device(relative, dtype):
     torch.testing.assert_close(edges.logits.detach().cpu(), layer(logits, mask).logits)
 
 
-def test_wrong_input_is_one_clear_line():
-    with pytest.raises(TreeformerError, match=r"suppression is 0\.0, a positive number of at most 10000 is needed"):
+def test_wrong_input_is_an_error():
+    with pytest.raises(TreeformerError, match=r"suppression is 0\.0, expected a positive number of at most 10000"):
         SFS(0.0)
     for wrong in (math.nan, math.inf, 1e39):
         with pytest.raises(TreeformerError, match="suppression is"):
             SFS(wrong)
-    with pytest.raises(TreeformerError, match=r"logits are \(2, 3, 4, 2\), \(B, N, N, classes\) is needed"):
+    with pytest.raises(TreeformerError, match=r"logits have shape \(2, 3, 4, 2\), expected \(B, N, N, classes\)"):
         SFS()(torch.zeros(2, 3, 4, 2))
-    with pytest.raises(TreeformerError, match=r"logits are torch.int64, floating point is needed"):
+    with pytest.raises(TreeformerError, match=r"logits are torch.int64, expected floating point"):
         SFS()(torch.zeros(2, 3, 3, 2, dtype=torch.long))
     with pytest.raises(TreeformerError, match="logits have 1 classes"):
         SFS()(torch.zeros(2, 3, 3, 1))
-    with pytest.raises(TreeformerError, match=r"tree is torch.bool \(2, 3\), bool \(2, 3, 3\) is needed"):
+    with pytest.raises(TreeformerError, match=r"tree is torch.bool \(2, 3\), expected torch.bool \(2, 3, 3\)"):
         suppress(torch.zeros(2, 3, 3, 2), torch.zeros(2, 3, dtype=torch.bool))
 
 
@@ -362,7 +362,7 @@ def test_print_shows_the_settings():
     assert repr(SFS(5.0, relative=True)) == "SFS(suppression=5.0, relative=True)"
 
 
-def test_the_examples_of_the_manual_run():
+def test_the_examples_of_the_documentation_run():
     page = Path(__file__).parents[2] / "docs" / "sfs.md"
     result = doctest.testfile(str(page), module_relative=False)
     assert result.attempted > 0

@@ -1,7 +1,6 @@
-"""The batched spanning trees: the operator, its CUDA kernel against the CPU, forests, what torch asks of an operator.
+"""Batched spanning trees: the operator, its CUDA kernel compared with the CPU, forests, and `opcheck`.
 
-Without a GPU the kernel can be run by Triton's interpreter, on the CPU:
-TRITON_INTERPRET=1 pytest tests/nn/test_spanning.py (Triton 3.6 needs NumPy below 2.4 for it).
+Without a GPU the kernel runs in Triton's interpreter: TRITON_INTERPRET=1 pytest tests/nn/test_spanning.py
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ import torch
 from tests.decoding.test_spanning import KINDS, as_edges, kruskal, random_costs
 from tests.nn.kernels import KERNEL_DEVICE, needs_cuda, needs_kernel
 from treeformer import TreeformerError
-from treeformer.decoding import spanning as twin
+from treeformer.decoding import spanning as reference
 from treeformer.nn import minimum_spanning_tree
 from treeformer.nn.kernels import spanning as spanning_triton
 from treeformer.nn.spanning import spanning_forest
 
 
 def batch(kind: str, graphs: int, nodes: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Costs, and masks from no real node to all of them."""
+    """Costs, and masks that range from no real node to all nodes."""
     cost = torch.from_numpy(random_costs(kind, graphs, nodes, seed))
     share = torch.linspace(0, 1, graphs)[:, None]
     return cost, torch.rand(graphs, nodes, generator=torch.Generator().manual_seed(seed)) < share
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_trees_are_kruskals(kind):
+def test_trees_equal_kruskals_algorithm(kind):
     cost, mask = batch(kind, 30, 8, seed=0)
     trees = minimum_spanning_tree(cost, mask)
     assert trees.dtype == torch.bool
@@ -37,32 +36,32 @@ def test_the_trees_are_kruskals(kind):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_every_precision_agrees_with_the_twin_for_one_graph(dtype):
+def test_every_precision_agrees_with_the_numpy_reference(dtype):
     cost = torch.from_numpy(random_costs("asymmetric", 4, 40, seed=1)).to(dtype)
     exact = cost.double().numpy()
     trees = minimum_spanning_tree(cost).numpy()
-    assert [as_edges(tree) for tree in trees] == [twin.minimum_spanning_tree(one).tolist() for one in exact]
+    assert [as_edges(tree) for tree in trees] == [reference.minimum_spanning_tree(graph).tolist() for graph in exact]
 
 
 @pytest.mark.parametrize(("graphs", "nodes"), [(0, 0), (0, 5), (3, 0), (3, 1), (2, 2), (1, 300)])
-def test_sizes_from_nothing_to_three_hundred(graphs, nodes):
+def test_sizes_from_zero_to_three_hundred(graphs, nodes):
     trees = minimum_spanning_tree(torch.rand(graphs, nodes, nodes))
     assert trees.shape == (graphs, nodes, nodes)
     assert trees.sum().item() == 2 * graphs * max(nodes - 1, 0)
 
 
-def test_a_forest_is_the_twins():
+def test_forests_agree_with_the_numpy_reference():
     cost, mask = batch("distinct", 40, 10, seed=2)
     root_cost = torch.randn(40, 10, generator=torch.Generator().manual_seed(3)) - 0.5
     trees, roots = spanning_forest(cost, root_cost, mask)
     for number, real in enumerate(mask):
-        edges, expected_roots = twin.spanning_forest(
+        edges, expected_roots = reference.spanning_forest(
             cost[number][real][:, real].numpy(), root_cost[number][real].numpy()
         )
         node = real.nonzero()[:, 0].numpy()
         assert as_edges(trees[number].numpy()) == node[edges].tolist()
         assert np.flatnonzero(roots[number]).tolist() == node[expected_roots].tolist()
-    assert 1 < roots.sum(1).max() < 10, "neither always one tree nor none"
+    assert 1 < roots.sum(1).max() < 10, "some graphs have several trees, none has only roots"
 
 
 def test_a_forest_without_a_mask():
@@ -71,27 +70,27 @@ def test_a_forest_without_a_mask():
     assert roots.tolist() == [[True, False, False], [False, True, False]]
 
 
-def test_the_operator_is_one_to_torch():
+def test_the_operator_passes_opcheck():
     cost, mask = batch("distinct", 3, 6, seed=4)
     torch.library.opcheck(torch.ops.treeformer.minimum_spanning_tree, (cost, mask))
     assert not minimum_spanning_tree(cost.requires_grad_(), mask).requires_grad
 
 
-def test_wrong_input_is_one_clear_line():
+def test_wrong_input_is_an_error():
     cost = torch.zeros(2, 3, 3)
-    with pytest.raises(TreeformerError, match=r"cost is torch.float32 \(2, 3\), floating point \(B, N, N\) is needed"):
+    with pytest.raises(TreeformerError, match=r"cost is torch.float32 \(2, 3\), expected floating point \(B, N, N\)"):
         minimum_spanning_tree(cost[0, :2])
     with pytest.raises(TreeformerError, match=r"cost is torch.int64"):
         minimum_spanning_tree(cost.long())
-    with pytest.raises(TreeformerError, match=r"mask is torch.bool \(3, 2\), bool \(2, 3\) is needed"):
+    with pytest.raises(TreeformerError, match=r"mask is torch.bool \(3, 2\), expected torch.bool \(2, 3\)"):
         minimum_spanning_tree(cost, torch.ones(3, 2, dtype=torch.bool))
     with pytest.raises(TreeformerError, match=r"mask is torch.float32"):
         minimum_spanning_tree(cost, torch.ones(2, 3))
-    with pytest.raises(TreeformerError, match=r"root_cost is \(2, 2\), \(2, 3\) is needed"):
+    with pytest.raises(TreeformerError, match=r"root_cost has shape \(2, 2\), expected \(2, 3\)"):
         spanning_forest(cost, torch.zeros(2, 2))
-    with pytest.raises(TreeformerError, match=r"cost is torch.float32 \(2, 3, 2\), floating point"):
+    with pytest.raises(TreeformerError, match=r"cost is torch.float32 \(2, 3, 2\), expected floating point"):
         spanning_forest(cost[:, :, :2], torch.zeros(2, 3))
-    with pytest.raises(TreeformerError, match=r"mask is torch.bool \(2, 2\), bool \(2, 3\) is needed"):
+    with pytest.raises(TreeformerError, match=r"mask is torch.bool \(2, 2\), expected torch.bool \(2, 3\)"):
         spanning_forest(cost, torch.zeros(2, 3), torch.ones(2, 2, dtype=torch.bool))
 
 
@@ -99,7 +98,7 @@ def test_wrong_input_is_one_clear_line():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("nodes", [2, 3, 31, 32, 33, 70])
-def test_the_kernel_gives_the_very_trees_of_the_cpu(nodes, kind, dtype):
+def test_the_kernel_returns_the_same_trees_as_the_cpu(nodes, kind, dtype):
     cost, mask = batch(kind, 6, nodes, seed=nodes)
     cost = cost.to(dtype)
     trees = spanning_triton.minimum_spanning_tree(cost.to(KERNEL_DEVICE), mask.to(KERNEL_DEVICE))
@@ -130,7 +129,7 @@ def test_cuda_never_waits_for_the_device():
 
 
 @needs_cuda
-def test_cuda_takes_views_double_precision_and_nothing():
+def test_cuda_takes_views_double_precision_and_empty_batches():
     cost, mask = (part.cuda() for part in batch("asymmetric", 8, 50, seed=6))
     assert torch.equal(minimum_spanning_tree(cost.mT, mask), minimum_spanning_tree(cost, mask))
     double = cost.double()

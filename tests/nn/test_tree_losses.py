@@ -1,10 +1,11 @@
-"""The losses of whole trees, against the enumeration of all spanning forests of a few nodes."""
+"""The losses of whole trees, compared with the enumeration of all spanning forests of a few nodes."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from fractions import Fraction
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -14,37 +15,51 @@ import torch
 from treeformer.errors import TreeformerError
 from treeformer.nn.losses import FORCED_ROOT_COST, root_costs
 from treeformer.nn.tree_hinge import hinge_loss
-from treeformer.nn.tree_likelihood import first_of_tree, likelihood_loss, spanning_marginals
+from treeformer.nn.tree_likelihood import likelihood_loss, lowest_node_of_tree
+
+
+class Marginals(NamedTuple):
+    log_partition: torch.Tensor  # (B,) log of the sum of the weights of all forests
+    edges: torch.Tensor  # (B,N,N) probability of each edge, symmetric
+    roots: torch.Tensor  # (B,N) probability of being a root
+
+
+def spanning_marginals(edge_scores, root_scores, mask=None) -> Marginals:
+    """The marginals of all spanning forests, from the operator of the likelihood; without a mask all nodes are real."""
+    if mask is None:
+        mask = torch.ones(root_scores.shape, dtype=torch.bool)
+    order = torch.arange(mask.shape[1]).expand_as(mask)
+    return Marginals(*torch.ops.treeformer.sum_over_forests(edge_scores.double(), root_scores.double(), mask, order))
 
 
 def all_forests(nodes: list[int]):
-    """(edges, roots) of every spanning forest with one root a tree: the spanning trees with a virtual node −1."""
+    """(edges, roots) of every spanning forest with one root per tree: the spanning trees with a virtual node −1."""
     pairs = [*itertools.combinations(nodes, 2), *((-1, node) for node in nodes)]
     for chosen in itertools.combinations(pairs, len(nodes)):
         component = {node: node for node in (-1, *nodes)}
         for a, b in chosen:
             if component[a] == component[b]:
                 break
-            component = {node: component[a] if own == component[b] else own for node, own in component.items()}
+            component = {node: component[a] if old == component[b] else old for node, old in component.items()}
         else:
             yield [pair for pair in chosen if pair[0] >= 0], [pair[1] for pair in chosen if pair[0] < 0]
 
 
 def random_problem(seed: int, real: int, false: int = 0, padding: int = 0, missing: int = 0, scale: float = 2.0):
-    """Scores (1,N,N) and roots (1,N) float64, adjacency, is_true and mask, the nodes in random places.
+    """Scores (1,N,N) and roots (1,N) float64, adjacency, is_true and mask; the nodes are in random order.
 
-    The ground truth is a random tree over the real nodes less `missing` of its edges.
+    The ground truth is a random tree over the real nodes without `missing` of its edges.
     """
     torch.manual_seed(seed)
     count = real + false + padding
-    place = torch.randperm(count).tolist()
+    position = torch.randperm(count).tolist()
     scores, roots = scale * torch.randn(1, count, count).double(), scale * torch.randn(1, count).double()
     adjacency = torch.zeros(1, count, count, dtype=torch.bool)
     for node in (1 + torch.randperm(max(real - 1, 0))).tolist()[missing:]:
-        a, b = place[node], place[int(torch.randint(node, ()))]
+        a, b = position[node], position[int(torch.randint(node, ()))]
         adjacency[0, a, b] = adjacency[0, b, a] = True
     is_true, mask = torch.zeros(1, count, dtype=torch.bool), torch.zeros(1, count, dtype=torch.bool)
-    is_true[0, place[:real]] = mask[0, place[: real + false]] = True
+    is_true[0, position[:real]] = mask[0, position[: real + false]] = True
     return (scores + scores.mT) / 2, roots, adjacency, is_true, mask
 
 
@@ -60,7 +75,7 @@ SIZES += [(4, 0, 0, 2), (4, 1, 1, 1), (5, 0, 0, 0), (2, 3, 1, 0)]
 
 
 @pytest.mark.parametrize(("real", "false", "padding", "missing"), [*SIZES, (6, 0, 0, 0)])
-def test_partition_marginals_and_likelihood_are_those_of_the_enumeration(real, false, padding, missing):
+def test_partition_marginals_and_likelihood_equal_the_enumeration(real, false, padding, missing):
     scores, roots, adjacency, is_true, mask = random_problem(real + 7 * false, real, false, padding, missing)
     true_nodes = set(is_true[0].nonzero()[:, 0].tolist())
     edge_list, root_list, target = scores[0].tolist(), roots[0].tolist(), true_edges(adjacency)
@@ -83,18 +98,18 @@ def test_partition_marginals_and_likelihood_are_those_of_the_enumeration(real, f
 
 
 @pytest.mark.parametrize(("real", "false", "padding", "missing"), SIZES)
-def test_the_gradient_of_the_likelihood_is_that_of_finite_differences(real, false, padding, missing):
+def test_the_gradient_of_the_likelihood_equals_finite_differences(real, false, padding, missing):
     scores, roots, *target = random_problem(3, real, false, padding, missing)
     scores.requires_grad_()
     roots.requires_grad_()
     assert torch.autograd.gradcheck(lambda s, r: likelihood_loss(s, r, *target), (scores, roots))
 
 
-def test_graphs_of_a_batch_do_not_see_each_other_and_both_directions_count_half():
+def test_graphs_of_a_batch_are_independent_and_both_directions_are_averaged():
     problems = [random_problem(seed, 4, 1, 2, seed % 2) for seed in range(3)]
     together = [torch.cat(parts) for parts in zip(*problems, strict=True)]
-    lean = torch.randn(3, 7, 7).double()
-    whole = likelihood_loss(together[0] + lean - lean.mT, *together[1:])
+    asymmetry = torch.randn(3, 7, 7).double()
+    whole = likelihood_loss(together[0] + asymmetry - asymmetry.mT, *together[1:])
     parts = sum(likelihood_loss(*problem) for problem in problems)
     assert whole.item() == pytest.approx(parts.item(), rel=1e-12)
 
@@ -120,8 +135,8 @@ def exact_marginals(exponents, root_exponents):
 
 
 @pytest.mark.parametrize("scale", [5, 40, 120])
-def test_marginals_keep_their_digits_whatever_the_scores(scale):
-    """Scores of ±28 and beyond, where the inverse of a Laplacian in float64 has lost them all."""
+def test_marginals_are_exact_for_a_large_range_of_scores(scale):
+    """With scores of ±28 and beyond, the inverse of a Laplacian in float64 has no correct digit."""
     torch.manual_seed(scale)
     exponents = torch.randint(-scale, scale + 1, (9, 9)).triu(1)
     exponents, roots = exponents + exponents.T, torch.randint(-scale, scale + 1, (9,)) - scale
@@ -132,7 +147,7 @@ def test_marginals_keep_their_digits_whatever_the_scores(scale):
 
 @pytest.mark.parametrize("scale", [30.0, 300.0, 1e5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_large_graphs_and_scores_have_probabilities_for_marginals(scale, dtype):
+def test_marginals_of_large_graphs_and_scores_are_probabilities(scale, dtype):
     torch.manual_seed(0)
     scores, roots = scale * torch.randn(3, 60, 60, dtype=dtype), scale * torch.randn(3, 60, dtype=dtype)
     mask = torch.arange(60) < torch.tensor([[60], [41], [1]])
@@ -157,8 +172,8 @@ def test_large_graphs_and_scores_have_probabilities_for_marginals(scale, dtype):
     assert scores.grad.dtype == dtype
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # processors without bfloat16 say so
-def test_autocast_leaves_the_likelihood_its_digits():
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # on processors without bfloat16
+def test_autocast_does_not_change_the_likelihood():
     problem = random_problem(0, 20, 4, 3, 2, scale=10.0)
     with torch.autocast("cpu", torch.bfloat16):
         inside = likelihood_loss(*problem)
@@ -175,42 +190,49 @@ def test_a_target_with_a_cycle_is_replaced_by_its_likeliest_forest():
     )
 
 
-def test_the_lowest_node_of_each_tree():
+def test_lowest_node_of_each_tree():
     forest = torch.zeros(1, 40, 40, dtype=torch.bool)
     steps = [(39, 38), *((i, i - 1) for i in range(37, 4, -1)), (1, 3)]
     for a, b in steps:
         forest[0, a, b] = forest[0, b, a] = True
-    assert first_of_tree(forest)[0].tolist() == [0, 1, 2, 1, *[4] * 34, 38, 38]
+    assert lowest_node_of_tree(forest)[0].tolist() == [0, 1, 2, 1, *[4] * 34, 38, 38]
 
 
-def test_wrong_shapes_are_one_line():
-    with pytest.raises(TreeformerError, match=r"edge_scores are \(2, 3\)"):
-        spanning_marginals(torch.zeros(2, 3), torch.zeros(2, 3))
-    with pytest.raises(TreeformerError, match=r"root_scores are \(2, 4\), \(2, 3\) is needed"):
-        spanning_marginals(torch.zeros(2, 3, 3), torch.zeros(2, 4))
-    with pytest.raises(TreeformerError, match=r"mask is torch.bool \(3,\), bool \(2, 3\) is needed"):
-        spanning_marginals(torch.zeros(2, 3, 3), torch.zeros(2, 3), torch.ones(3, dtype=torch.bool))
+def test_two_nodes_with_equal_scores_have_three_equally_likely_forests():
+    marginals = spanning_marginals(torch.zeros(1, 2, 2), torch.zeros(1, 2))  # 0–1 with either root, or two roots
+    assert marginals.edges[0, 0, 1].item() == pytest.approx(2 / 3)
+    assert marginals.roots[0].tolist() == pytest.approx([2 / 3, 2 / 3])
+
+
+def test_scores_of_the_wrong_shape_are_an_error():
+    edges, nodes = torch.zeros(2, 3, 3, dtype=torch.bool), torch.ones(2, 3, dtype=torch.bool)
+    with pytest.raises(TreeformerError, match=r"edge_scores have shape \(2, 3\), expected \(B, N, N\)"):
+        likelihood_loss(torch.zeros(2, 3), torch.zeros(2, 3), edges, nodes, nodes)
+    with pytest.raises(TreeformerError, match=r"root_scores have shape \(2, 4\), expected \(2, 3\)"):
+        likelihood_loss(torch.zeros(2, 3, 3), torch.zeros(2, 4), edges, nodes, nodes)
+    with pytest.raises(TreeformerError, match=r"mask is torch.bool \(3,\), expected torch.bool \(2, 3\)"):
+        likelihood_loss(torch.zeros(2, 3, 3), torch.zeros(2, 3), edges, nodes, torch.ones(3, dtype=torch.bool))
 
 
 @pytest.mark.parametrize("loss", [likelihood_loss, hinge_loss])
-def test_a_target_of_whole_numbers_or_of_another_shape_is_one_line(loss):
-    """`~` of the number 1 is -2: the hinge would be of other costs."""
+def test_a_target_of_the_wrong_type_or_shape_is_an_error(loss):
+    """`~` of the integer 1 is -2: the hinge would silently use other costs."""
     scores, roots = torch.zeros(2, 3, 3), torch.zeros(2, 3)
     edges, nodes = torch.zeros(2, 3, 3, dtype=torch.bool), torch.ones(2, 3, dtype=torch.bool)
     assert loss(scores, roots, edges, nodes, nodes) >= 0
-    with pytest.raises(TreeformerError, match=r"adjacency is torch.int64 \(2, 3, 3\), bool \(2, 3, 3\) is needed"):
+    with pytest.raises(TreeformerError, match=r"adjacency is torch.int64 \(2, 3, 3\), expected torch.bool \(2, 3, 3\)"):
         loss(scores, roots, edges.long(), nodes, nodes)
-    with pytest.raises(TreeformerError, match=r"is_true is torch.bool \(1, 3\), bool \(2, 3\) is needed"):
+    with pytest.raises(TreeformerError, match=r"is_true is torch.bool \(1, 3\), expected torch.bool \(2, 3\)"):
         loss(scores, roots, edges, nodes[:1], nodes)
-    with pytest.raises(TreeformerError, match=r"mask is torch.bool \(2, 2\), bool \(2, 3\) is needed"):
+    with pytest.raises(TreeformerError, match=r"mask is torch.bool \(2, 2\), expected torch.bool \(2, 3\)"):
         loss(scores, roots, edges, nodes, nodes[:, :2])
 
 
 # ---- the hinge
 
 
-def hinge_slowly(margin, roots, adjacency, is_true, mask):
-    """(loss, edges of the worst forest, edges of the completed ground truth), by enumeration."""
+def hinge_by_enumeration(margin, roots, adjacency, is_true, mask):
+    """(loss, edges of the worst forest, edges of the completed ground truth)."""
     target = true_edges(adjacency)
     costs = root_costs(roots)
     worst, best = (math.inf, None), ((math.inf,), None)
@@ -227,11 +249,11 @@ def hinge_slowly(margin, roots, adjacency, is_true, mask):
 
 @pytest.mark.parametrize(("real", "false", "padding", "missing"), SIZES)
 @pytest.mark.parametrize("rooted", [-20.0, 0.0])
-def test_the_hinge_is_that_of_the_enumeration_and_its_gradient_the_difference(real, false, padding, missing, rooted):
+def test_the_hinge_and_its_gradient_equal_the_enumeration(real, false, padding, missing, rooted):
     for seed in range(3):
         margin, roots, adjacency, is_true, mask = random_problem(seed, real, false, padding, missing)
         roots = roots + rooted
-        expected, worst, best = hinge_slowly(margin, roots, adjacency, is_true, mask)
+        expected, worst, best = hinge_by_enumeration(margin, roots, adjacency, is_true, mask)
         margin.requires_grad_()
         loss = hinge_loss(margin, roots, adjacency, is_true, mask)
         loss.backward()
@@ -245,7 +267,7 @@ def test_the_hinge_is_that_of_the_enumeration_and_its_gradient_the_difference(re
         torch.testing.assert_close(margin.grad, gradient)
 
 
-def test_the_hinge_is_nothing_once_the_target_leads_by_one_an_edge():
+def test_the_hinge_is_zero_if_the_target_leads_by_one_per_edge():
     _, roots, adjacency, is_true, mask = random_problem(1, 6, 2, 1)
     margin = torch.where(adjacency, -1.01, 0.0).requires_grad_()
     loss = hinge_loss(margin, roots.float() - 20, adjacency, is_true, mask)
@@ -278,7 +300,7 @@ def test_a_cuda_graph_replays_the_loss_and_its_gradient(loss):
         [torch.cat(parts) for parts in zip(*(random_problem(seed, 20, 4, 3, 1) for seed in seeds), strict=True)]
         for seeds in ((0, 1), (2, 3))
     ]
-    held = [part.float().cuda() if part.is_floating_point() else part.cuda() for part in problems[0]]
+    inputs = [part.float().cuda() if part.is_floating_point() else part.cuda() for part in problems[0]]
 
     def value_and_gradient(scores, *others):
         scores = scores.detach().requires_grad_()
@@ -287,16 +309,16 @@ def test_a_cuda_graph_replays_the_loss_and_its_gradient(loss):
 
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):  # what is compiled or allocated on first use has to be there
-        value_and_gradient(*held)
+    with torch.cuda.stream(side):  # compilation and allocation on first use cannot be captured
+        value_and_gradient(*inputs)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        recorded = value_and_gradient(*held)
+        captured = value_and_gradient(*inputs)
     for problem in problems[::-1]:
-        for place, part in zip(held, problem, strict=True):
-            place.copy_(part)
+        for own, part in zip(inputs, problem, strict=True):
+            own.copy_(part)
         graph.replay()
         expected = value_and_gradient(*(part.float() if part.is_floating_point() else part for part in problem))
-        for found, wanted in zip(recorded, expected, strict=True):
+        for found, wanted in zip(captured, expected, strict=True):
             torch.testing.assert_close(found.cpu(), wanted, rtol=1e-5, atol=1e-5)

@@ -1,4 +1,4 @@
-"""TreeFormer: configuration, network, criterion, export to a model folder."""
+"""TreeFormer: configuration, network, criterion, and model folders."""
 
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.export import from_pretrained, save_pretrained

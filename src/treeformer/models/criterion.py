@@ -1,8 +1,9 @@
-"""What a TreeFormer is trained for: the losses of its output against the ground truth.
+"""The criterion: losses of a TreeFormer's output against the ground truth.
 
-Everything but the balanced node loss is summed and divided by the number of true nodes in the batch. For the edges that
-is Eq. (11), whose sum runs over all pairs, made independent of the batch size. A mean over pairs would give an edge of
-a large tree less weight than one of a small tree: pairs grow with the square of the nodes, edges do not.
+All losses except the balanced node loss are sums, divided by the number of ground-truth nodes in the batch. For the
+edges this is Eq. (11), whose sum runs over all pairs, made independent of the batch size. A mean over pairs would give
+an edge of a large tree less weight than an edge of a small tree, because the number of pairs grows with the square of
+the number of nodes and the number of edges does not.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from treeformer.errors import TreeformerError
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.outputs import Output, Predictions
 from treeformer.nn.heat_map import cells_of, heat_targets
@@ -34,53 +36,72 @@ from treeformer.nn.tree_likelihood import likelihood_loss
 def losses(
     config: TreeFormerConfig, sfs: SFS, output: Output, targets: Targets, node_count: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """Weighted losses by name: heat, offset, node, point, box, root, edge, edge_constrained, and denoising_….
+    """Compute the weighted losses by name: heat, offset, node, point, box, root, edge, edge_constrained, denoising_….
 
     Args:
-        output: with its matching.
-        node_count: what sums are divided by; by default the number of true nodes, at least 1. Processes that train
-            together pass the mean of theirs, so that the mean of their gradients is that of one large batch.
+        config: Weights and kinds of the losses.
+        sfs: The SFS layer.
+        output: The network's output, with its matching.
+        targets: Ground truth of the batch.
+        node_count: Scalar that sums are divided by. By default it is the number of ground-truth nodes, at least 1.
+            Processes that train together pass the mean of their numbers: the mean of their gradients is then that of
+            one large batch.
+
+    Returns:
+        Scalars. Their sum is the training objective.
+
+    Raises:
+        TreeformerError: If the output has no matching.
     """
+    if output.matching is None:
+        raise TreeformerError("the output has no matching: pass the targets to the model, or use TreeFormer.loss")
     if node_count is None:
         node_count = targets.mask.sum().clamp(min=1)
     result: dict[str, Tensor] = {}
-    if output.heat is not None:
-        result |= _heat_losses(config, output, targets, node_count)
-    everyone = torch.ones_like(output.node_logits, dtype=torch.bool)
-    result |= _token_losses(config, output, output.matching, everyone, targets, node_count)
-    result |= _object_edge_losses(config, sfs, output, targets, node_count)
+    if output.heat is not None and output.offsets is not None:
+        result |= _heat_losses(config, output.heat, output.offsets, output.heat_stride, targets, node_count)
+    all_tokens = torch.ones_like(output.node_logits, dtype=torch.bool)
+    result |= _token_losses(config, output, output.matching, all_tokens, targets, node_count)
+    result |= _object_edge_losses(config, sfs, output, output.matching, targets, node_count)
     if output.denoising is not None:
-        order = torch.arange(targets.mask.shape[1], device=targets.mask.device).expand_as(targets.mask)
-        own = Matching(order, targets.mask)
-        extra = _token_losses(config, output.denoising, own, targets.mask, targets, node_count)
-        mask, extra_tokens = targets.mask, output.denoising
-        extra |= _edge_losses(
-            config,
-            sfs,
-            extra_tokens.edge_logits,
-            targets.adjacency,
-            mask,
-            mask,
-            extra_tokens.root_logits,
-            extra_tokens.points,
-            node_count,
-        )
-        result |= {f"denoising_{name}": config.denoising_weight * value for name, value in extra.items()}
+        result |= _denoising_losses(config, sfs, output.denoising, targets, node_count)
     return result
 
 
-def _heat_losses(config: TreeFormerConfig, output: Output, targets: Targets, node_count: Tensor) -> dict[str, Tensor]:
-    """The heat map, and in the cells of nodes the offset to them."""
-    height, width = output.heat.shape[1:]
-    stride = output.heat_stride
-    goal = heat_targets(targets.points, targets.mask, height, width, stride, config.heat_sigma)
+def _denoising_losses(
+    config: TreeFormerConfig, sfs: SFS, predicted: Predictions, targets: Targets, node_count: Tensor
+) -> dict[str, Tensor]:
+    """Compute the losses of the denoising tokens, each of which belongs to the target node of the same index."""
+    mask = targets.mask
+    order = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    result = _token_losses(config, predicted, Matching(order, mask), mask, targets, node_count)
+    result |= _edge_losses(
+        config,
+        sfs,
+        predicted.edge_logits,
+        targets.adjacency,
+        mask,
+        mask,
+        predicted.root_logits,
+        predicted.points,
+        node_count,
+    )
+    return {f"denoising_{name}": config.denoising_weight * value for name, value in result.items()}
+
+
+def _heat_losses(
+    config: TreeFormerConfig, heat: Tensor, offsets: Tensor, stride: int, targets: Targets, node_count: Tensor
+) -> dict[str, Tensor]:
+    """Compute the loss of the heat map, and that of the offsets in the cells of nodes."""
+    height, width = heat.shape[1:]
+    target_heat = heat_targets(targets.points, targets.mask, height, width, stride, config.heat_sigma)
     column, row = cells_of(targets.points, height, width, stride)
     cell = (row * width + column)[..., None].expand(-1, -1, 2)
-    true_offset = targets.points / stride - 0.5 - torch.stack([column, row], dim=-1)
-    miss = (output.offsets.gather(1, cell) - true_offset).abs() * targets.mask[..., None]
+    target_offset = targets.points / stride - 0.5 - torch.stack([column, row], dim=-1)
+    error = (offsets.gather(1, cell) - target_offset).abs() * targets.mask[..., None]
     return {
-        "heat": config.heat_weight * heat_focal_loss(output.heat, goal) / node_count,
-        "offset": config.offset_weight * stride * miss.sum() / node_count,
+        "heat": config.heat_weight * heat_focal_loss(heat, target_heat) / node_count,
+        "offset": config.offset_weight * stride * error.sum() / node_count,
     }
 
 
@@ -92,7 +113,7 @@ def _token_losses(
     targets: Targets,
     node_count: Tensor,
 ) -> dict[str, Tensor]:
-    """Node, point and root losses of tokens whose targets are known; `counted` (B,Q) leaves padding out."""
+    """Compute the node, point, root and box losses of matched tokens. `counted` (B,Q) is False for padding."""
     target = targets_of_tokens(matching, predicted.node_logits.shape[1])
     is_node = (target >= 0).expand_as(predicted.layer_node_logits)
     if config.node_loss == "focal":
@@ -120,10 +141,10 @@ def _token_losses(
 
 
 def _object_edge_losses(
-    config: TreeFormerConfig, sfs: SFS, output: Output, targets: Targets, node_count: Tensor
+    config: TreeFormerConfig, sfs: SFS, output: Output, matching: Matching, targets: Targets, node_count: Tensor
 ) -> dict[str, Tensor]:
-    """Edges among the matched tokens and the others that pass for nodes, which at inference are in the tree too."""
-    target = targets_of_tokens(output.matching, output.node_logits.shape[1])
+    """Compute the edge losses among the matched tokens and the false nodes, which are in the tree at inference too."""
+    target = targets_of_tokens(matching, output.node_logits.shape[1])
     logits, roots, points = output.node_logits, output.root_logits, output.points
     if output.selection is not None:
         target, logits, roots = (tensor.gather(1, output.selection) for tensor in (target, logits, roots))
@@ -145,11 +166,13 @@ def _edge_losses(
     points: Tensor,
     node_count: Tensor,
 ) -> dict[str, Tensor]:
-    """Both terms of Eq. (11), or another loss of the whole tree in place of the second."""
+    """Compute both terms of Eq. (11), or another tree loss in place of the second term."""
     layer = sfs if config.constrained_in_training and config.tree_loss == "sfs" else None
     weights = pair_weights(is_true, takes_part)
-    apart = points if config.edge_cost == "distance" else None
-    unconstrained, constrained = edge_losses(edge_logits, adjacency, weights, takes_part, root_logits, layer, apart)
+    cost_points = points if config.edge_cost == "distance" else None
+    unconstrained, constrained = edge_losses(
+        edge_logits, adjacency, weights, takes_part, root_logits, layer, cost_points
+    )
     first, second = config.edge_term_weights
     result = {"edge": config.edge_weight * first * unconstrained / node_count}
     if config.constrained_in_training:
@@ -163,17 +186,33 @@ def _edge_losses(
 
 
 def targets_of_tokens(matching: Matching, tokens: int) -> Tensor:
-    """(B,tokens) the target of each token, −1 for none."""
+    """Return the target node of each token.
+
+    Args:
+        matching: The token of each target node.
+        tokens: Number of tokens.
+
+    Returns:
+        (B,tokens) int64, −1 for an unmatched token.
+    """
     batch, count = matching.token.shape
-    spot = matching.token.masked_fill(~matching.found, tokens)
-    order = torch.arange(count, device=spot.device).expand(batch, -1)
-    blank = torch.full((batch, tokens + 1), -1, device=spot.device)
-    return blank.scatter(1, spot, order)[:, :tokens]
+    slot = matching.token.masked_fill(~matching.found, tokens)
+    order = torch.arange(count, device=slot.device).expand(batch, -1)
+    unmatched = torch.full((batch, tokens + 1), -1, device=slot.device)
+    return unmatched.scatter(1, slot, order)[:, :tokens]
 
 
 def adjacency_of_tokens(adjacency: Tensor, target: Tensor) -> Tensor:
-    """The ground truth's edges between tokens: (B,M,M) bool and each token's target (B,R), −1 for none → (B,R,R) bool."""
+    """Return the ground-truth edges between tokens.
+
+    Args:
+        adjacency: (B,M,M) bool, edges between the target nodes.
+        target: (B,R) int64, the target node of each token, −1 for an unmatched token.
+
+    Returns:
+        (B,R,R) bool.
+    """
     padded = functional.pad(adjacency, (0, 1, 0, 1))
-    place = target.masked_fill(target < 0, adjacency.shape[1])
-    rows = padded.gather(1, place[:, :, None].expand(-1, -1, padded.shape[2]))
-    return rows.gather(2, place[:, None, :].expand(-1, place.shape[1], -1))
+    slot = target.masked_fill(target < 0, adjacency.shape[1])
+    rows = padded.gather(1, slot[:, :, None].expand(-1, -1, padded.shape[2]))
+    return rows.gather(2, slot[:, None, :].expand(-1, slot.shape[1], -1))

@@ -1,4 +1,4 @@
-"""Model folders: a trained network to a folder that needs no torch to run, and back."""
+"""Conversion between trained networks and model folders, which run without torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from treeformer.hub.model_folder import (
     write_config,
 )
 from treeformer.models.config import TreeFormerConfig
-from treeformer.models.treeformer import FEWEST_TOKENS, TreeFormer
+from treeformer.models.treeformer import MIN_TOKENS, TreeFormer
 
 ARCHITECTURE = "TreeFormer"
 
@@ -35,19 +35,26 @@ def save_pretrained(
     """Write a model folder: weights, ONNX graphs, config.json and, if given, the card.
 
     Args:
-        model: the network. Its `config.tokens` is the most nodes that one input can have.
-        folder: made if need be; files in it are replaced, config.json last.
-        card: the text of card.md.
-        int8: also write the graph whose convolutions work in 8 bits, with ranges from synthetic images.
-        settings: as in `treeformer.hub.model_folder.ModelSettings`: input_size, working_size, thresholds.
+        model: The network. Its `config.tokens` is the largest number of nodes per input.
+        folder: Created if missing. Existing files are replaced, config.json last.
+        card: Text of card.md.
+        int8: Also write the graph with 8-bit convolutions. Its value ranges come from synthetic images.
+        **settings: Fields of `treeformer.hub.model_folder.ModelSettings`: input_size, working_size, thresholds.
+
+    Returns:
+        The opened model folder.
+
+    Raises:
+        ModelFolderError: If the input size or the number of tokens is invalid, or a weight overflows float16.
+        TreeformerError: If a package for export is missing.
     """
     from treeformer.models.onnx_graph import write_graphs
 
     chosen = ModelSettings(ARCHITECTURE, json.loads(json.dumps(asdict(model.config))), **settings)
     if chosen.input_size % model.strides[-1]:
         raise ModelFolderError(f"input_size {chosen.input_size} is not a multiple of {model.strides[-1]}")
-    if model.config.tokens < FEWEST_TOKENS:
-        raise ModelFolderError(f"a network of {model.config.tokens} tokens; at least {FEWEST_TOKENS} are needed")
+    if model.config.tokens < MIN_TOKENS:
+        raise ModelFolderError(f"tokens must be at least {MIN_TOKENS}, not {model.config.tokens}")
     path = Path(folder)
     write_weights(path / WEIGHTS, model)
     write_graphs(path, model, chosen, int8=int8)
@@ -66,17 +73,23 @@ def export_model(
     tokens: int | None = None,
     int8: bool = True,
 ) -> ModelFolder:
-    """Write a model folder from trained weights, or anew from another model folder, whose settings and card stay.
+    """Write a model folder from trained weights, or from another model folder with its settings and card.
 
-    Weights that were fine-tuned from a model folder take over its sizes and thresholds (`begun_from`).
+    Weights that were fine-tuned from a model folder keep its sizes and thresholds, see `find_start_model`.
 
     Args:
-        source: the best.safetensors of a training run, or a model folder.
-        folder: to write.
-        settings: those of `ModelSettings` that are to change.
-        card: a file with the text of the card.
-        tokens: the most nodes of one input; no weight depends on it where tokens come from a heat map.
-        int8: as in `save_pretrained`.
+        source: The best.safetensors of a training run, or a model folder.
+        folder: The folder to write.
+        settings: Fields of `ModelSettings` to change.
+        card: A file with the text of the card.
+        tokens: Largest number of nodes per input. No weight depends on it if the tokens come from a heat map.
+        int8: Also write the graph with 8-bit convolutions.
+
+    Returns:
+        The opened model folder.
+
+    Raises:
+        ModelFolderError: If `source` or `card` cannot be read, or the network cannot be exported with these values.
     """
     text = None
     if source.is_dir():
@@ -85,8 +98,8 @@ def export_model(
         settings = _sizes_and_thresholds(opened) | settings
     else:
         model = load_trained(source)
-        _, active = begun_from(source)
-        settings = (_sizes_and_thresholds(active) if active else {}) | settings
+        _, start = find_start_model(source)
+        settings = (_sizes_and_thresholds(start) if start else {}) | settings
     if card is not None:
         try:
             text = card.read_text(encoding="utf-8")
@@ -97,10 +110,12 @@ def export_model(
     return save_pretrained(model, folder, card=text, int8=int8, **settings)
 
 
-def begun_from(path: Path) -> tuple[str, ModelFolder | None]:
-    """The model folder that the run of a best.safetensors was fine-tuned from: its name, and itself if it still fits.
+def find_start_model(path: Path) -> tuple[str, ModelFolder | None]:
+    """Find the model folder from which the run of a best.safetensors was fine-tuned.
 
-    It fits where its weights have the names and shapes of the run's; the name is empty where there was none.
+    Returns:
+        The name of the model, empty if the run did not start from one; and its folder. The folder is None if it cannot
+        be opened or if the names or shapes of its weights differ from those of the run.
     """
     entries, metadata = safetensors.read_header(path)
     name = metadata.get("start_from", "")
@@ -116,47 +131,66 @@ def begun_from(path: Path) -> tuple[str, ModelFolder | None]:
 
 
 def _sizes_and_thresholds(folder: ModelFolder) -> dict[str, Any]:
-    """Those of `ModelSettings` that do not say what the network is."""
+    """Return the fields of `ModelSettings` that do not describe the network."""
     names = {field.name for field in fields(folder.config)} - {"architecture", "settings"}
     return {name: getattr(folder.config, name) for name in names}
 
 
 def _with_tokens(model: TreeFormer, tokens: int) -> TreeFormer:
-    """The same weights with another number of object tokens."""
-    if model.config.token_source != "heat_map" or tokens < FEWEST_TOKENS:
-        raise ModelFolderError(f"{tokens} tokens: this network cannot have another number than {model.config.tokens}")
-    other = TreeFormer(replace(model.config, tokens=tokens))
-    other.load_state_dict(model.state_dict())
-    return other.eval()
+    """Return a network with the same weights and another number of object tokens."""
+    if model.config.token_source != "heat_map" or tokens < MIN_TOKENS:
+        raise ModelFolderError(f"tokens cannot be {tokens}: this network has {model.config.tokens}")
+    resized = TreeFormer(replace(model.config, tokens=tokens))
+    resized.load_state_dict(model.state_dict())
+    return resized.eval()
 
 
 def from_pretrained(name: str | os.PathLike[str]) -> TreeFormer:
-    """The network of a model folder (or "default", or a name on the hub), ready to predict or to train on."""
+    """Load the network of a model, in float32 and in evaluation mode.
+
+    Args:
+        name: "default" for the model that comes with the package, a model folder, or a name on the Hugging Face hub.
+
+    Example:
+        >>> from_pretrained("default").config.token_source
+        'heat_map'
+    """
     return load_weights(open_model(name))
 
 
 def load_weights(folder: ModelFolder) -> TreeFormer:
-    """The network of an opened model, in float32 and in evaluation mode."""
-    if folder.config.architecture != ARCHITECTURE:
-        raise ModelFolderError(f"{folder.path}: a {folder.config.architecture}, only {ARCHITECTURE} is known")
-    return _network(dict(folder.config.settings), folder.weights)
+    """Load the network of an opened model folder, in float32 and in evaluation mode.
+
+    Raises:
+        ModelFolderError: If the folder holds another architecture, or the weights do not match its settings.
+    """
+    architecture = folder.config.architecture
+    if architecture != ARCHITECTURE:
+        raise ModelFolderError(f"{folder.path}: architecture must be {ARCHITECTURE}, not {architecture}")
+    return _load_network(dict(folder.config.settings), folder.weights)
 
 
 def load_trained(path: Path) -> TreeFormer:
-    """The network in the best.safetensors of a training run, whose metadata has the settings."""
+    """Load the network from the best.safetensors of a training run, whose metadata holds the settings.
+
+    Raises:
+        ModelFolderError: If the file is a checkpoint, holds a baseline, or has no settings.
+    """
     _, metadata = safetensors.read_header(path)
     if "progress" in metadata:
-        raise ModelFolderError(f"{path}: a checkpoint to go on from; the model is in the best.safetensors beside it")
+        raise ModelFolderError(
+            f"{path}: this is a checkpoint for resuming; the model is in best.safetensors in the same folder"
+        )
     try:
         settings = json.loads(metadata["config"])
     except (KeyError, ValueError):
-        raise ModelFolderError(f"{path}: not the best.safetensors of a training run (it has no settings)") from None
+        raise ModelFolderError(f"{path}: not the best.safetensors of a training run (no settings found)") from None
     _check_kind(settings, path)
-    return _network(settings, path)
+    return _load_network(settings, path)
 
 
 def _check_kind(settings: dict[str, Any], path: Path) -> None:
-    """Raise if these are the settings of another model than a TreeFormer, which cannot be exported."""
+    """Raise `ModelFolderError` if these are the settings of a baseline, which cannot be exported."""
     names = {field.name for field in fields(TreeFormerConfig)}
     if not settings.keys() <= names and len(settings.keys() & names) < len(names) / 2:
         raise ModelFolderError(
@@ -165,9 +199,16 @@ def _check_kind(settings: dict[str, Any], path: Path) -> None:
 
 
 def write_weights(path: Path, model: TreeFormer) -> None:
-    """Matrices and kernels as float16, vectors as float32.
+    """Write the weights to a safetensors file: matrices and kernels as float16, vectors as float32.
 
-    Vectors are a hundredth of the bytes, and the variances of a batch normalization can be too large for float16.
+    Vectors are one percent of the bytes, and the variances of a batch normalization can exceed the range of float16.
+
+    Args:
+        path: The file to write.
+        model: The network.
+
+    Raises:
+        ModelFolderError: If a weight is not finite in its stored type.
     """
     arrays = {}
     for name, tensor in model.state_dict().items():
@@ -179,15 +220,16 @@ def write_weights(path: Path, model: TreeFormer) -> None:
     safetensors.write(path, arrays, {"format": "pt"})
 
 
-def _network(settings: dict[str, Any], path: Path) -> TreeFormer:
+def _load_network(settings: dict[str, Any], path: Path) -> TreeFormer:
+    """Build a network from its settings and load its weights from a safetensors file."""
     try:
         model = TreeFormer(TreeFormerConfig.from_dict(settings))
     except (TreeformerError, TypeError, ValueError, RuntimeError) as error:
-        raise ModelFolderError(f"{path}: settings that make no network: {str(error).splitlines()[0]}") from None
+        raise ModelFolderError(f"{path}: invalid settings: {str(error).splitlines()[0]}") from None
     stored = safetensors.read(path)
-    wanted = model.state_dict()
-    for name in sorted(stored.keys() | wanted.keys()):
-        if name not in stored or name not in wanted or stored[name].shape != tuple(wanted[name].shape):
+    expected = model.state_dict()
+    for name in sorted(stored.keys() | expected.keys()):
+        if name not in stored or name not in expected or stored[name].shape != tuple(expected[name].shape):
             raise ModelFolderError(f"{path}: weights of another architecture ({name} does not fit)")
     model.load_state_dict({name: torch.tensor(array).float() for name, array in stored.items()})
     return model.eval()

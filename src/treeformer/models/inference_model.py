@@ -1,8 +1,8 @@
-"""A TreeFormer as it is used: 8-bit images in, plain arrays about the likely nodes out.
+"""TreeFormer for inference: 8-bit images in, arrays about the candidate nodes out.
 
-Three stages, between which the host has to know a number: `encode` makes feature levels and peaks of the heat map of the
-images, `decode_tokens` tokens at as many peaks as are hot enough, and `predict_edges` the edges among as many tokens as are likely.
-`treeformer.inference.cuda_graphs` records each of them on a GPU.
+The work has three stages, because the host has to read a number between them. `encode` computes feature levels and the
+peaks of the heat map. `decode_tokens` decodes a token at each peak that is hot enough. `predict_edges` predicts the
+edges among the candidates. `treeformer.inference.cuda_graphs` runs each stage as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -12,33 +12,41 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from treeformer.models.treeformer import FEWEST_TOKENS, Detection, Features, TreeFormer
+from treeformer.models.treeformer import MIN_TOKENS, Detection, Features, TreeFormer, read_token_count
 from treeformer.nn.deformable_attention import FeatureLevel
 from treeformer.nn.sfs import edge_margin
 
-GROUP = 16  # images with about as many candidates, whose pairs are asked for together
+GROUP_SIZE = 16  # images with similar numbers of candidates whose edges are predicted together
 
 Candidates = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Node scores (B,K), points (B,K,2) px, edge costs (B,K,K) and root logits (B,K)."""
 
 
-class Ranked(NamedTuple):
-    """The tokens of each image, the likeliest first."""
+class RankedTokens(NamedTuple):
+    """The tokens of each image, sorted by descending score.
 
-    score: Tensor  # (B,Q); 0 where a token is no candidate
-    tokens: Tensor  # (B,Q,width)
-    points: Tensor  # (B,Q,2) px
-    root_logits: Tensor  # (B,Q)
+    Attributes:
+        score: (B,Q) node probabilities, 0 for a token that is not a candidate.
+        tokens: (B,Q,width).
+        points: (B,Q,2) px.
+        root_logits: (B,Q).
+    """
+
+    score: Tensor
+    tokens: Tensor
+    points: Tensor
+    root_logits: Tensor
 
 
 class InferenceModel(nn.Module):
-    """What every engine runs; edges are asked for only among the tokens that can become nodes.
+    """The computation that every engine runs. Edges are predicted only among candidate nodes.
 
-    Pairs grow with the square of the nodes: an image of 50 nodes has 1,225, all pairs of 160 tokens are 12,720.
+    The number of pairs grows with the square of the number of nodes: 50 nodes have 1,225 pairs, 160 tokens have 12,720.
 
     Args:
-        model: the network.
-        candidate_threshold: least node score of a candidate; that of all other tokens is 0.
-        min_peak_heat: least heat of a peak that a token begins at; 0: there are always as many as the network has.
+        model: The network.
+        candidate_threshold: Smallest node score of a candidate. The score of all other tokens is set to 0.
+        min_peak_heat: Smallest heat of a peak that gets a token. 0 always uses all tokens of the network.
     """
 
     def __init__(self, model: TreeFormer, candidate_threshold: float, min_peak_heat: float = 0.0) -> None:
@@ -47,92 +55,157 @@ class InferenceModel(nn.Module):
         self.candidate_threshold, self.min_peak_heat = candidate_threshold, min_peak_heat
 
     def forward(self, images: Tensor) -> Candidates:
-        """(B,S,S,3) uint8 RGB → node scores (B,K), points (B,K,2) px, edge costs (B,K,K), root logits (B,K).
+        """Predict the candidates of a batch.
 
-        K is the largest number of candidates in an image of the batch, at least 2; the likeliest come first.
-        """
-        found, score = self.detect(images)
-        count = candidate_count(score).max().item()
-        torch._check(count >= FEWEST_TOKENS)
-        torch._check(count <= score.shape[1])
-        return self.predict_edges(rank(found, score, count), found.decoded.relation, found.fine)
-
-    def in_groups(self, images: Tensor) -> list[tuple[list[int], Candidates]]:
-        """The same for groups of images, each with a K of its own: one crowded image does not cost all the rest.
+        Args:
+            images: (B,S,S,3) uint8 RGB.
 
         Returns:
-            The numbers of the images of each group, and what `forward` gives for them.
+            Node scores (B,K), points (B,K,2) px, edge costs (B,K,K), root logits (B,K), sorted by descending score.
+            K is the largest number of candidates in an image of the batch, at least 2.
         """
         found, score = self.detect(images)
-        everything = rank(found, score, score.shape[1]), found.decoded.relation, found.fine
-        return [
-            (rows, self.predict_edges(*picked(*everything, torch.tensor(rows, device=images.device), count)))
-            for rows, count in groups(candidate_count(score).tolist())
-        ]
+        count = read_token_count(candidate_count(score).max(), score.shape[1])
+        return self.predict_edges(rank_tokens(found, score, count), found.decoded.relation, found.fine)
+
+    def predict_in_groups(self, images: Tensor) -> list[tuple[list[int], Candidates]]:
+        """Predict groups of images, each with its own K, so that one crowded image does not slow down the others.
+
+        Args:
+            images: (B,S,S,3) uint8 RGB.
+
+        Returns:
+            For each group the indices of its images, and the result of `forward` for them.
+        """
+        found, score = self.detect(images)
+        ranked = rank_tokens(found, score, score.shape[1])
+        result = []
+        for rows, count in group_by_count(candidate_count(score).tolist()):
+            index = torch.tensor(rows, device=images.device)
+            chosen = select_images(ranked, found.decoded.relation, found.fine, index, count)
+            result.append((rows, self.predict_edges(*chosen)))
+        return result
 
     def detect(self, images: Tensor) -> tuple[Detection, Tensor]:
-        """What is found in (B,S,S,3) uint8 images, and the tokens' scores (B,Q), 0 below the candidates'."""
-        found = self.model.detect(_as_floats(images), min_peak_heat=self.min_peak_heat)
+        """Run the network up to the edges.
+
+        Args:
+            images: (B,S,S,3) uint8 RGB.
+
+        Returns:
+            The detection, and the scores (B,Q) of its tokens, 0 if a token is not a candidate.
+        """
+        found = self.model.detect(_to_float(images), min_peak_heat=self.min_peak_heat)
         return found, self._candidate_score(found)
 
     def encode(self, images: Tensor) -> tuple[Features, Tensor | None]:
-        """The first stage: what (B,S,S,3) uint8 images show; (B,tokens) bool: the peaks that are hot enough.
+        """Run the first stage.
 
-        None: all of them are, or tokens begin elsewhere.
+        Args:
+            images: (B,S,S,3) uint8 RGB.
+
+        Returns:
+            The features, and (B,tokens) bool, True for a peak that is hot enough. It is None if all peaks are, or if
+            the tokens are learned.
         """
-        features = self.model.encode(_as_floats(images))
-        return (
-            features,
-            features.heat_there >= self.min_peak_heat
-            if self.min_peak_heat and features.heat_there is not None
-            else None,
-        )
+        features = self.model.encode(_to_float(images))
+        active = None
+        if self.min_peak_heat and features.peak_heat is not None:
+            active = features.peak_heat >= self.min_peak_heat
+        return features, active
 
-    def decode_tokens(self, features: Features, active: Tensor | None) -> tuple[Ranked, Tensor]:
-        """The second stage, for the first Q peaks: the tokens, and their relation token (B,width); begun (B,Q)."""
+    def decode_tokens(self, features: Features, active: Tensor | None) -> tuple[RankedTokens, Tensor]:
+        """Run the second stage.
+
+        Args:
+            features: Result of `encode`.
+            active: (B,Q) bool, the first Q columns of the mask from `encode`, or None.
+
+        Returns:
+            The ranked tokens, and the relation tokens (B,width).
+        """
         found = self.model.decode_tokens(features, active)
         score = self._candidate_score(found)
-        return rank(found, score, score.shape[1]), found.decoded.relation
+        return rank_tokens(found, score, score.shape[1]), found.decoded.relation
 
-    def predict_edges(self, ranked: Ranked, relation: Tensor, fine: FeatureLevel) -> Candidates:
-        """The third stage: the edges among tokens (B,K) with the relation tokens (B,width) of their images."""
+    def predict_edges(self, ranked: RankedTokens, relation: Tensor, fine: FeatureLevel) -> Candidates:
+        """Run the third stage.
+
+        Args:
+            ranked: K tokens in each of B images.
+            relation: (B,width), the relation tokens of the images.
+            fine: The finest feature level of the images.
+
+        Returns:
+            The candidates, see `forward`.
+        """
         score, tokens, points, root_logits = ranked
-        return score, points, edge_margin(self.model.predict_edges(tokens, relation, points, fine, score)), root_logits
+        edge_logits = self.model.predict_edges(tokens, relation, points, fine, score)
+        return score, points, edge_margin(edge_logits), root_logits
 
     def _candidate_score(self, found: Detection) -> Tensor:
+        """Return the node probabilities (B,Q), 0 if a token is inactive or below the threshold."""
         score = found.decoded.node_logits[-1].sigmoid()
         if found.active is not None:
             score = score * found.active
         return score * (score >= self.candidate_threshold)
 
 
-def _as_floats(images: Tensor) -> Tensor:
+def _to_float(images: Tensor) -> Tensor:
+    """Convert (B,S,S,3) uint8 to (B,3,S,S) in [0,1]."""
     return images.permute(0, 3, 1, 2).float() / 255.0
 
 
 def candidate_count(score: Tensor) -> Tensor:
-    """How many candidates the images have, (B,) of scores (B,Q); at least 2."""
-    return (score > 0).sum(1).clamp(min=FEWEST_TOKENS)
+    """Return the number of candidates per image, (B,) int64 and at least 2, from scores (B,Q)."""
+    return (score > 0).sum(1).clamp(min=MIN_TOKENS)
 
 
-def rank(found: Detection, score: Tensor, count: int) -> Ranked:
-    """The `count` likeliest tokens of each image by score (B,Q)."""
+def rank_tokens(found: Detection, score: Tensor, count: int) -> RankedTokens:
+    """Return the tokens with the highest scores of each image.
+
+    Args:
+        found: Detection of B images with Q tokens each.
+        score: (B,Q).
+        count: Number of tokens to return per image.
+
+    Returns:
+        B rows of `count` tokens, sorted by descending score.
+    """
     score, index = score.topk(count, dim=1)
-    at = index[..., None]
-    tokens = found.decoded.tokens.gather(1, at.expand(-1, -1, found.decoded.tokens.shape[-1]))
-    points = found.decoded.points[-1].gather(1, at.expand(-1, -1, 2))
-    return Ranked(score, tokens, points, found.root_logits.gather(1, index))
+    column = index[..., None]
+    tokens = found.decoded.tokens.gather(1, column.expand(-1, -1, found.decoded.tokens.shape[-1]))
+    points = found.decoded.points[-1].gather(1, column.expand(-1, -1, 2))
+    return RankedTokens(score, tokens, points, found.root_logits.gather(1, index))
 
 
-def groups(count: list[int]) -> list[tuple[list[int], int]]:
-    """Images of about as many candidates: the numbers of those of each group, and the most one of them has."""
+def group_by_count(count: list[int]) -> list[tuple[list[int], int]]:
+    """Group images with similar numbers of candidates, at most `GROUP_SIZE` per group.
+
+    Returns:
+        For each group the indices of its images, and the largest number of candidates among them.
+
+    >>> group_by_count([5, 9, 7])
+    [([1, 2, 0], 9)]
+    """
     order = sorted(range(len(count)), key=count.__getitem__, reverse=True)
-    return [(order[start : start + GROUP], count[order[start]]) for start in range(0, len(order), GROUP)]
+    return [(order[start : start + GROUP_SIZE], count[order[start]]) for start in range(0, len(order), GROUP_SIZE)]
 
 
-def picked(
-    ranked: Ranked, relation: Tensor, fine: FeatureLevel, rows: Tensor, count: int
-) -> tuple[Ranked, Tensor, FeatureLevel]:
-    """What `predict_edges` takes, for the `count` likeliest tokens of some of the images, rows (G,) int64."""
-    chosen = Ranked(*(tensor[:, :count].index_select(0, rows) for tensor in ranked))
+def select_images(
+    ranked: RankedTokens, relation: Tensor, fine: FeatureLevel, rows: Tensor, count: int
+) -> tuple[RankedTokens, Tensor, FeatureLevel]:
+    """Return the arguments of `InferenceModel.predict_edges` for some images of a batch.
+
+    Args:
+        ranked: Tokens of B images.
+        relation: (B,width), their relation tokens.
+        fine: Their finest feature level.
+        rows: (G,) int64, the images to select.
+        count: Number of tokens to keep per image, from the first.
+
+    Returns:
+        Tokens, relation tokens and finest level of the G images.
+    """
+    chosen = RankedTokens(*(tensor[:, :count].index_select(0, rows) for tensor in ranked))
     return chosen, relation.index_select(0, rows), fine._replace(cells=fine.cells.index_select(0, rows))

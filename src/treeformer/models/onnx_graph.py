@@ -1,4 +1,4 @@
-"""The ONNX graph of a model folder: weights are bytes of the safetensors file, so they are stored once."""
+"""The ONNX graphs of a model folder. Their weights refer to the safetensors file, so they are stored only once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,21 @@ from treeformer.models.quantize import calibration_images, measure, quantize
 from treeformer.models.treeformer import TreeFormer
 
 OUTPUTS = ("node_score", "points", "edge_cost", "root_logit")
-SCOPES = "pkg.torch.onnx.name_scopes"  # torch's note on a node: names of the modules around it and its own
-PREFIX = "model."  # InferenceModel's name for the network
+SCOPES = "pkg.torch.onnx.name_scopes"  # metadata key: names of the modules around a node, and of the node
+PREFIX = "model."  # name of the network in InferenceModel
 
 
 def write_graphs(folder: Path, model: TreeFormer, settings: ModelSettings, *, int8: bool = True) -> None:
-    """Write model.onnx and, if wanted, model-int8.onnx beside the weights; for any number of images of one size."""
+    """Write model.onnx and model-int8.onnx into a model folder. They take any number of images of one size.
+
+    Args:
+        folder: The model folder, with the weights in place.
+        model: The network.
+        settings: Input size and thresholds.
+        int8: Write model-int8.onnx. Otherwise an existing one is removed.
+    """
     proto = trace(model, settings)
-    refer_to(proto, folder / WEIGHTS)
+    externalize_weights(proto, folder / WEIGHTS)
     _write(folder / GRAPH, proto)
     if int8:
         quantize(proto, measure(proto, folder, calibration_images(settings.input_size)))
@@ -41,7 +48,18 @@ def _write(path: Path, proto: Any) -> None:
 
 
 def trace(model: TreeFormer, settings: ModelSettings) -> Any:
-    """The network as an onnx.ModelProto with its weights inside."""
+    """Trace the network.
+
+    Args:
+        model: The network.
+        settings: Input size and thresholds.
+
+    Returns:
+        An onnx.ModelProto that contains the weights.
+
+    Raises:
+        TreeformerError: If onnx or onnxscript is not installed.
+    """
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
@@ -62,26 +80,34 @@ def trace(model: TreeFormer, settings: ModelSettings) -> Any:
             optimize=False,
             verbose=False,
         )
-    proto = program.model_proto
+    assert program is not None  # with dynamo=True the export always returns a program
+    proto: Any = program.model_proto
     graph = proto.graph
     for index, node in enumerate(graph.node):
-        node.name = f"{_module_of(node)}/{node.op_type}_{index}"  # a profile then tells which part takes the time
+        node.name = f"{_module_of(node)}/{node.op_type}_{index}"  # so that a profile shows the part of the network
     graph.ClearField("value_info")
-    for part in [*graph.node, *graph.input, *graph.output, *graph.initializer, graph, proto]:
-        part.ClearField("metadata_props")
-        part.ClearField("doc_string")
+    for message in [*graph.node, *graph.input, *graph.output, *graph.initializer, graph, proto]:
+        message.ClearField("metadata_props")
+        message.ClearField("doc_string")
     return proto
 
 
 def _module_of(node: Any) -> str:
-    """The part of the network that a node was traced in, such as "backbone.layer1.0"."""
+    """Return the name of the module in which a node was traced, such as "backbone.layer1.0"."""
     scopes = next((entry.value for entry in node.metadata_props if entry.key == SCOPES), "[]")
-    inner = ast.literal_eval(scopes)[:-1]
-    return inner[-1].removeprefix(PREFIX) if inner else ""
+    modules: list[str] = ast.literal_eval(scopes)[:-1]
+    return modules[-1].removeprefix(PREFIX) if modules else ""
 
 
-def refer_to(proto: Any, weights: Path) -> None:
-    """Replace the network's weights in the graph by casts of the float16 ones in a safetensors file, by offset."""
+def externalize_weights(proto: Any, weights: Path) -> None:
+    """Replace the weights in a graph by references to a safetensors file.
+
+    Weights that are stored as float16 are cast to float32 in the graph.
+
+    Args:
+        proto: The onnx.ModelProto, changed in place.
+        weights: The safetensors file.
+    """
     import onnx
 
     entries, _ = safetensors.read_header(weights)

@@ -1,4 +1,4 @@
-"""What a TreeFormer answers: tensors with documented shapes."""
+"""Outputs of a TreeFormer: tensors with documented shapes."""
 
 from __future__ import annotations
 
@@ -11,31 +11,47 @@ from treeformer.nn.matching import Matching
 
 @dataclass
 class Predictions:
-    """What is said about Q tokens of each of B images; L is the number of supervised decoder layers."""
+    """Predictions for Q tokens in each of B images. L is the number of supervised decoder layers.
 
-    layer_node_logits: Tensor  # (L,B,Q) log-odds of being a node, after each layer
-    layer_points: Tensor  # (L,B,Q,2) px
-    root_logits: Tensor  # (B,Q) log-odds of being the root of a plant
-    edge_logits: Tensor  # (B,R,R,2) [no edge, edge], symmetric; R = Q, or fewer where `Output.selection` says which
+    Attributes:
+        layer_node_logits: (L,B,Q) log-odds of being a node, after each layer.
+        layer_points: (L,B,Q,2) px, after each layer.
+        root_logits: (B,Q) log-odds of being the root of a plant.
+        edge_logits: (B,R,R,2) logits of [no edge, edge], symmetric. R is Q, or less if `Output.selection` is given.
+    """
+
+    layer_node_logits: Tensor
+    layer_points: Tensor
+    root_logits: Tensor
+    edge_logits: Tensor
 
     @property
     def node_logits(self) -> Tensor:
-        """(B,Q), of the last layer."""
+        """Node logits of the last layer, (B,Q)."""
         return self.layer_node_logits[-1]
 
     @property
     def points(self) -> Tensor:
-        """(B,Q,2) px, of the last layer."""
+        """Points of the last layer, (B,Q,2) px."""
         return self.layer_points[-1]
 
 
 @dataclass
 class Output(Predictions):
-    """The answer of `TreeFormer.forward`: predictions for the K object tokens, and what training needs besides."""
+    """Output of `TreeFormer.forward`: predictions for the object tokens, and what the losses need in addition.
 
-    heat: Tensor | None = None  # (B,h,w) logits of the node heat map
-    offsets: Tensor | None = None  # (B,h·w,2) from cell centers to nodes, in cells
-    heat_stride: int = 0  # px a cell
-    matching: Matching | None = None  # where targets were given
-    selection: Tensor | None = None  # (B,R) the tokens that `edge_logits` are about; None: all of them
-    denoising: Predictions | None = None  # for tokens at displaced true nodes, one for each target
+    Attributes:
+        heat: (B,h,w) logits of the node heat map. None if the tokens are learned.
+        offsets: (B,h·w,2) from the cell centers to the nodes, in cells. None if the tokens are learned.
+        heat_stride: Side of a heat map cell, px.
+        matching: The token of each target node, if targets were given.
+        selection: (B,R) int64, the tokens that `edge_logits` refers to. None means all tokens.
+        denoising: Predictions for the tokens at displaced ground-truth nodes, one per target node.
+    """
+
+    heat: Tensor | None = None
+    offsets: Tensor | None = None
+    heat_stride: int = 0
+    matching: Matching | None = None
+    selection: Tensor | None = None
+    denoising: Predictions | None = None

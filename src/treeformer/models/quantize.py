@@ -1,7 +1,7 @@
-"""Convolutions in 8 bits: ranges of activations from images, and the graph nodes that make ONNX Runtime use them.
+"""8-bit convolutions: measured value ranges, and the graph nodes from which ONNX Runtime selects 8-bit kernels.
 
-The weights stay as they are stored, float16. The graph holds their scales alone: cast, fold the batch normalization,
-round to 8 bits, all of it constant, so that ONNX Runtime does it once while loading.
+The weights remain stored as float16. The graph holds only their scales. Casting, folding the batch normalization and
+rounding to 8 bits are constant expressions, which ONNX Runtime evaluates once while loading.
 """
 
 from __future__ import annotations
@@ -16,38 +16,61 @@ from numpy.typing import NDArray
 
 from treeformer.synthetic import make_image
 
-PASSING = ("Conv", "Add", "MaxPool", "Resize")  # operators that have 8-bit kernels
-CHOOSING = ("MaxPool", "Resize")  # those that only choose among values; in 8 bits if the range stays the same
-LEAST_CHANNELS = 16  # a convolution to fewer channels is a head: it costs little, and its numbers matter
-STEPS = 255  # of 8 bits; activations have no sign, because x86 has quick kernels for no other kind
-# Of 127. An x86 without VNNI adds two products of 8 bits in 16: 2 · 255 · 63 is the most that they hold.
-LARGEST_WEIGHT = 63
-LARGEST_BIAS = 2**30  # in steps: half of what 32 bits hold, the other half is for the products that are added to it
-# Of a tensor's values in an image, on either side, may be cut off for finer steps. In a drawing the plant is few cells
-# of a blank page: ten times as many would be its twigs.
+QUANTIZABLE = ("Conv", "Add", "MaxPool", "Resize")  # operators that have 8-bit kernels
+SELECTING = ("MaxPool", "Resize")  # operators that only select values; their output keeps the range of their input
+MIN_CHANNELS = 16  # a convolution with fewer output channels is a head: cheap, and its accuracy matters
+STEPS = 255  # largest 8-bit value; activations are unsigned, because x86 has fast kernels only for these
+# Of at most 127. x86 without VNNI adds two 8-bit products in 16 bits, which hold at most 2 · 255 · 63.
+MAX_WEIGHT = 63
+MAX_BIAS = 2**30  # in steps: half of the range of 32 bits, the other half is for the sum of products
+# Share of a tensor's values per image that may be clipped on either side for finer steps. In a drawing the plant covers
+# few cells of a blank page: ten times this share would clip its twigs.
 OUTLIERS_PERCENT = 0.001
-SMALLEST_SCALE = 1e-8
-CALIBRATION_SEED = 900_000  # no validation image has seeds near it
+MIN_SCALE = 1e-8
+CALIBRATION_SEED = 900_000  # far from the seeds of all validation images
 
 
 class Ranges(NamedTuple):
-    """What rounding to 8 bits needs to know."""
+    """Measured values from which the scales follow.
 
-    tensors: dict[str, tuple[float, float]]  # lowest and highest value of each tensor
-    kernels: dict[str, NDArray[np.float32]]  # largest magnitude in each output channel of each convolution's kernel
-    biases: dict[str, NDArray[np.float32]]  # each convolution's bias
+    Attributes:
+        tensors: Lowest and highest value of each tensor.
+        kernels: Largest magnitude per output channel of each convolution kernel, (channels,).
+        biases: Bias of each convolution, (channels,).
+    """
+
+    tensors: dict[str, tuple[float, float]]
+    kernels: dict[str, NDArray[np.float32]]
+    biases: dict[str, NDArray[np.float32]]
 
 
 def calibration_images(side: int, count: int = 16) -> Iterable[NDArray[np.uint8]]:
-    """Synthetic plants of all kinds, in both looks: (side,side,3) each."""
-    kinds = ("paper", "taproot", "seedling", "vine")
+    """Generate synthetic images of several presets in both styles.
+
+    Args:
+        side: Side of the images, px.
+        count: Number of images.
+
+    Yields:
+        (side,side,3) uint8 RGB.
+    """
+    presets = ("paper", "taproot", "seedling", "vine")
     for index in range(count):
         style = ("paper", "photo")[index % 2]
-        yield make_image(kinds[index // 2 % len(kinds)], style, CALIBRATION_SEED + index, (side, side))[0]
+        yield make_image(presets[index // 2 % len(presets)], style, CALIBRATION_SEED + index, (side, side))[0]
 
 
 def measure(proto: Any, folder: Path, images: Iterable[NDArray[np.uint8]]) -> Ranges:
-    """Run a graph, whose weights lie in `folder`, on images and note what its convolutions see."""
+    """Run a graph on images and measure the ranges of the values that will be rounded.
+
+    Args:
+        proto: An onnx.ModelProto.
+        folder: The folder of the weights that the graph refers to.
+        images: (S,S,3) uint8 RGB each.
+
+    Returns:
+        The ranges.
+    """
     import onnx
     import onnxruntime
 
@@ -55,13 +78,17 @@ def measure(proto: Any, folder: Path, images: Iterable[NDArray[np.uint8]]) -> Ra
     tensors = list(dict.fromkeys(rounded.values()))
     kernels = [node.input[1] for node in nodes if node.op_type == "Conv"]
     biases = [node.input[2] for node in nodes if node.op_type == "Conv"]
-    watched = onnx.ModelProto()
-    watched.CopyFrom(proto)
-    watched.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in tensors + kernels + biases)
+    instrumented = onnx.ModelProto()
+    instrumented.CopyFrom(proto)
+    instrumented.graph.output.extend(
+        onnx.helper.make_empty_tensor_value_info(name) for name in tensors + kernels + biases
+    )
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".onnx") as file:  # beside the weights it refers to
-        Path(file.name).write_bytes(watched.SerializeToString())
+    with tempfile.NamedTemporaryFile(
+        dir=folder, suffix=".onnx"
+    ) as file:  # weights are referred to relative to the graph
+        Path(file.name).write_bytes(instrumented.SerializeToString())
         session = onnxruntime.InferenceSession(file.name, options, providers=["CPUExecutionProvider"])
     lows: dict[str, list[float]] = {name: [] for name in tensors}
     highs: dict[str, list[float]] = {name: [] for name in tensors}
@@ -82,7 +109,12 @@ def measure(proto: Any, folder: Path, images: Iterable[NDArray[np.uint8]]) -> Ra
 
 
 def quantize(proto: Any, ranges: Ranges) -> None:
-    """Let a graph's convolutions, and what lies between them, work in 8 bits; in place."""
+    """Convert the convolutions of a graph, and the operators between them, to 8 bits.
+
+    Args:
+        proto: An onnx.ModelProto, changed in place.
+        ranges: Result of `measure` for this graph.
+    """
     from onnx import TensorProto, helper, numpy_helper
 
     graph = proto.graph
@@ -94,18 +126,18 @@ def quantize(proto: Any, ranges: Ranges) -> None:
         graph.initializer.append(numpy_helper.from_array(np.asarray(values), name))
 
     def rounding(name: str, axis: int | None = None) -> list[Any]:
-        """`name` → `name`.rounded, by way of 8 bits."""
-        at = {} if axis is None else {"axis": axis}
+        """Return nodes that round `name` to 8 bits and store the result as `name`.rounded."""
+        options: dict[str, Any] = {} if axis is None else {"axis": axis}
         scale, zero = f"{name}.scale", f"{name}.zero"
         return [
-            helper.make_node("QuantizeLinear", [name, scale, zero], [f"{name}.8bit"], **at),
-            helper.make_node("DequantizeLinear", [f"{name}.8bit", scale, zero], [f"{name}.rounded"], **at),
+            helper.make_node("QuantizeLinear", [name, scale, zero], [f"{name}.8bit"], **options),
+            helper.make_node("DequantizeLinear", [f"{name}.8bit", scale, zero], [f"{name}.rounded"], **options),
         ]
 
     def doubling(source: str, name: str) -> list[Any]:
-        """`source`.8bit (B,C,h,w) → `name`.rounded (B,C,2h,2w), each cell four times, all channels of it in one piece.
+        """Return nodes that upsample `source`.8bit (B,C,h,w) to `name`.rounded (B,C,2h,2w) by repeating each cell.
 
-        ONNX Runtime's Resize would go from number to number.
+        All channels of a cell are copied at once. The Resize of ONNX Runtime copies single values, which is slower.
         """
         cells, shape, single, row, both = (f"{name}.{part}" for part in ("cells", "shape", "single", "row", "both"))
         return [
@@ -122,31 +154,32 @@ def quantize(proto: Any, ranges: Ranges) -> None:
 
     store("doubled.factors", np.array([1, 2, 2, 1]))
     store("doubled.axes", np.array([2, 4]))
-    doubles = {node.output[0] for node in nodes if _doubles(node, graph)}
+    upsampled = {node.output[0] for node in nodes if _doubles_cells(node, graph)}
     known = dict(ranges.tensors)
     for node in nodes:
-        if node.op_type in CHOOSING:
+        if node.op_type in SELECTING:
             known[node.output[0]] = known[node.input[0]]
     steps: dict[str, float] = {}
     for name in sorted(tensors):
         low, high = min(known[name][0], 0.0), max(known[name][1], 0.0)
-        scale = max((high - low) / STEPS, SMALLEST_SCALE)
+        scale = max((high - low) / STEPS, MIN_SCALE)
         steps[name] = scale
         store(f"{name}.scale", np.float32(scale))
         store(f"{name}.zero", np.uint8(np.clip(round(-low / scale), 0, STEPS)))
     result = []
     for node in graph.node:
-        if node.output[0] in doubles:
+        if node.output[0] in upsampled:
             result += doubling(node.input[0], node.output[0])
             continue
         if node.output[0] in convolutions:
             source, kernel, bias = node.input
-            # The bias counts in products of both scales, and 32 bits must hold it: a channel whose kernel is
-            # nothing beside its bias, as a normalization can make it, gets coarser steps than the kernel asks for.
-            scale = np.maximum(ranges.kernels[kernel] / LARGEST_WEIGHT, SMALLEST_SCALE)
-            scale = np.maximum(scale, np.abs(ranges.biases[bias]) / (LARGEST_BIAS * steps[source])).astype(np.float32)
-            store(f"{kernel}.scale", scale)
-            store(f"{kernel}.zero", np.zeros(len(scale), np.int8))
+            # The unit of the bias is the product of both scales, and the bias must fit into 32 bits. A normalization
+            # can leave a channel a kernel that is tiny compared to its bias. Such a channel gets coarser steps.
+            for_kernel = np.maximum(ranges.kernels[kernel] / MAX_WEIGHT, MIN_SCALE)
+            for_bias = np.abs(ranges.biases[bias]) / (MAX_BIAS * steps[source])
+            scales = np.maximum(for_kernel, for_bias).astype(np.float32)
+            store(f"{kernel}.scale", scales)
+            store(f"{kernel}.zero", np.zeros(len(scales), np.int8))
             result += rounding(kernel, axis=0)
             step = f"{bias}.step"
             result += [
@@ -157,9 +190,9 @@ def quantize(proto: Any, ranges: Ranges) -> None:
                 helper.make_node("DequantizeLinear", [f"{bias}.32bit", step], [f"{bias}.rounded"], axis=0),
             ]
             node.input[1], node.input[2] = f"{kernel}.rounded", f"{bias}.rounded"
-        for place, name in enumerate(node.input):
+        for index, name in enumerate(node.input):
             if name in tensors:
-                node.input[place] = f"{name}.rounded"
+                node.input[index] = f"{name}.rounded"
         result.append(node)
         for name in node.output:
             if name in tensors:
@@ -169,14 +202,18 @@ def quantize(proto: Any, ranges: Ranges) -> None:
 
 
 def quantized_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
-    """The nodes to compute in 8 bits, and the tensors that are to be rounded, in the order of the graph.
+    """Find the nodes to compute in 8 bits, and the tensors to round.
 
-    A ReLU that follows is taken along: the tensor after it is rounded instead, which ONNX Runtime makes one operator.
-    Of the convolution that reads the image the output alone is rounded. On a blank page the errors of its kernel add
-    up to the same in every cell, and what is faint there, the grain of the paper, would look like something.
+    If a ReLU follows a node, the output of the ReLU is rounded instead, because ONNX Runtime fuses both operators. For
+    the convolution that reads the image, only the output is rounded. On a blank page the errors of an 8-bit kernel
+    would add up to the same value in every cell, and the faint grain of the paper would look like a structure.
+
+    Args:
+        graph: An onnx.GraphProto.
 
     Returns:
-        nodes; {tensor that one of them reads or makes: the one to round, which is the same or comes after its ReLU}.
+        The nodes in graph order; and a dictionary from each tensor that they read or write to the tensor to round,
+        which is the same tensor or the output of its ReLU.
     """
     consumers: dict[str, list[Any]] = {}
     for node in graph.node:
@@ -190,10 +227,10 @@ def quantized_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
     for node in graph.node:
         data = node.input[:2] if node.op_type == "Add" else node.input[:1]
         if node.op_type == "Conv":
-            takes = _kernel_channels(node, producer, channels) >= LEAST_CHANNELS
+            selected = _kernel_channels(node, producer, channels) >= MIN_CHANNELS
         else:
-            takes = node.op_type in PASSING and all(name in rounded.values() for name in data)
-        if not takes:
+            selected = node.op_type in QUANTIZABLE and all(name in rounded.values() for name in data)
+        if not selected:
             continue
         if node is not first:
             nodes.append(node)
@@ -205,20 +242,20 @@ def quantized_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
     return nodes, rounded
 
 
-def _doubles(node: Any, graph: Any) -> bool:
-    """Whether a node repeats each cell of (B,C,h,w) twice in both directions, as torch's `interpolate` is exported."""
+def _doubles_cells(node: Any, graph: Any) -> bool:
+    """Return True if a node repeats each cell of (B,C,h,w) twice along both axes, as torch exports `interpolate`."""
     from onnx import helper
 
     if node.op_type != "Resize" or len(node.input) < 3:
         return False
-    how = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    scales = next((list(other.attribute[0].floats) for other in graph.node if other.output[0] == node.input[2]), [])
-    nearest = how.get("mode"), how.get("nearest_mode"), how.get("coordinate_transformation_mode")
-    return scales == [1, 1, 2, 2] and nearest == (b"nearest", b"floor", b"asymmetric")
+    options = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    scales = next((list(source.attribute[0].floats) for source in graph.node if source.output[0] == node.input[2]), [])
+    mode = options.get("mode"), options.get("nearest_mode"), options.get("coordinate_transformation_mode")
+    return scales == [1, 1, 2, 2] and mode == (b"nearest", b"floor", b"asymmetric")
 
 
 def _kernel_channels(conv: Any, producer: dict[str, Any], channels: dict[str, int]) -> int:
-    """Output channels of a convolution whose kernel is a stored one, perhaps scaled."""
+    """Return the number of output channels of a convolution, 0 if its kernel does not come from a stored one."""
     name = conv.input[1]
     while name not in channels and name in producer:
         name = producer[name].input[0]

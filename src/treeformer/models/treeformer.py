@@ -1,11 +1,11 @@
-"""TreeFormer, Sec. 4 of the paper: an image in; nodes, edges and roots out.
+"""TreeFormer, Sec. 4 of the paper: predicts nodes, edges and roots from an image.
 
 backbone → feature levels → object tokens and one relation token → decoder → node, point and root heads → relation head
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,34 +29,58 @@ from treeformer.nn.targets import Targets
 from treeformer.nn.transformer import DecoderLayer, Encoder, EncoderLayer
 from treeformer.skeleton import Skeleton
 
-FEWEST_TOKENS = 2  # sizes 0 and 1 are special cases to torch.export
-ROOT_PRIOR = 0.02  # probability of a token to be a root, before training
+MIN_TOKENS = 2  # torch.export treats the sizes 0 and 1 as special cases
+ROOT_PRIOR = 0.02  # probability that a token is a root, before training
 COMPILED_PARTS = (Bottleneck, FeaturePyramid, LevelProjections, HeatMapHead, EncoderLayer, DecoderLayer, RelationHead)
 
 
 class Features(NamedTuple):
-    """What `TreeFormer.encode` makes of images, before any token looks at them."""
+    """Image features, computed by `TreeFormer.encode`. All fields but `levels` are None if the tokens are learned.
 
-    levels: list[FeatureLevel]  # fine to coarse
-    heat: Tensor | None  # (B,h,w); None, as all that follows, where tokens are learned
-    offsets: Tensor | None  # (B,h·w,2)
-    cell: Tensor | None  # (B,tokens) of the heat map, where tokens begin, the hottest first …
-    heat_there: Tensor | None  # … and the heat of those (B,tokens), in [0,1]
+    Attributes:
+        levels: Feature levels, fine to coarse.
+        heat: (B,h,w) logits of the heat map.
+        offsets: (B,h·w,2) from the cell centers to the nodes, in cells.
+        peak_cell: (B,tokens) int64, the cells of the heat map's peaks, the hottest first.
+        peak_heat: (B,tokens) heat of those peaks, in [0,1].
+    """
+
+    levels: list[FeatureLevel]
+    heat: Tensor | None
+    offsets: Tensor | None
+    peak_cell: Tensor | None
+    peak_heat: Tensor | None
 
 
 class Detection(NamedTuple):
-    """What `TreeFormer.detect` finds: everything but the edges."""
+    """Everything but the edges, computed by `TreeFormer.detect`.
 
-    decoded: Decoded  # of the object tokens, and after them the denoising tokens
-    root_logits: Tensor  # (B,Q)
-    fine: FeatureLevel  # the finest level
-    heat: Tensor | None  # (B,h,w)
-    offsets: Tensor | None  # (B,h·w,2)
-    active: Tensor | None = None  # (B,Q) bool: tokens at a peak that is hot enough; None: all
+    Attributes:
+        decoded: The object tokens, followed by the denoising tokens.
+        root_logits: (B,Q).
+        fine: The finest feature level.
+        heat: (B,h,w) logits of the heat map. None if the tokens are learned.
+        offsets: (B,h·w,2) in cells. None if the tokens are learned.
+        active: (B,Q) bool, True for a token at a peak that is hot enough. None means all tokens.
+    """
+
+    decoded: Decoded
+    root_logits: Tensor
+    fine: FeatureLevel
+    heat: Tensor | None
+    offsets: Tensor | None
+    active: Tensor | None = None
 
 
 class TreeFormer(nn.Module):
-    """The network; `config` chooses between the paper's and ours, and sizes.
+    """The network.
+
+    Args:
+        config: Architecture, sizes and losses; by default `TreeFormerConfig.default()`.
+
+    Attributes:
+        strides: Strides of the feature levels, fine to coarse, px.
+        heat_stride: Side of a heat map cell, px.
 
     Example:
         >>> model = TreeFormer(TreeFormerConfig.tiny()).eval()
@@ -67,7 +91,7 @@ class TreeFormer(nn.Module):
         True
     """
 
-    supports_cuda_graphs = True  # on a GPU a training step never waits for the device: it can be a CUDA graph
+    supports_cuda_graphs = True  # a training step never waits for the GPU, so it can be captured as a CUDA graph
 
     def __init__(self, config: TreeFormerConfig | None = None) -> None:
         super().__init__()
@@ -136,9 +160,15 @@ class TreeFormer(nn.Module):
         """Predict nodes, edges and roots.
 
         Args:
-            images: (B,3,H,W) RGB in [0,1]; H and W are multiples of the coarsest stride (32; 64 for the paper's).
-            targets: given in training. Tokens are matched, edges are predicted only among the matched and the most
-                confident of the others, and denoising tokens are added.
+            images: (B,3,H,W) RGB in [0,1]. H and W are multiples of the coarsest stride: 32 px, or 64 px in `paper`.
+            targets: Ground truth, given in training. Tokens are matched to it, edges are predicted only among the
+                matched tokens and the most confident others, and denoising tokens are added if configured.
+
+        Returns:
+            The predictions.
+
+        Raises:
+            TreeformerError: If the image size is invalid, or the targets have more nodes than there are tokens.
         """
         if targets is None:
             found = self.detect(images)
@@ -149,7 +179,9 @@ class TreeFormer(nn.Module):
             )
         count = self.config.tokens
         if targets.points.shape[1] > count:
-            raise TreeformerError(f"targets of {targets.points.shape[1]} nodes for {count} tokens")
+            raise TreeformerError(
+                f"the targets have {targets.points.shape[1]} nodes, but there are only {count} tokens"
+            )
         noisy = noisy_mask = denoising = None
         if self.config.denoising:
             noisy = targets.points + self.config.denoising_px * torch.randn_like(targets.points)
@@ -192,30 +224,42 @@ class TreeFormer(nn.Module):
         noisy_mask: Tensor | None = None,
         min_peak_heat: float = 0.0,
     ) -> Detection:
-        """Everything up to the edges.
+        """Run the network up to the edges.
 
         Args:
-            images: (B,3,H,W).
-            noisy_points: (B,D,2) px, where denoising tokens begin; None for none.
-            noisy_mask: (B,D) bool, the real ones among them.
-            min_peak_heat: no token begins at a colder peak. There are as many as the image of the batch with the most
-                needs; those that another one does not need are seen by none of its tokens. Not with denoising.
+            images: (B,3,H,W) RGB in [0,1].
+            noisy_points: (B,D,2) px, initial points of the denoising tokens, or None.
+            noisy_mask: (B,D) bool, False for padding.
+            min_peak_heat: Smallest heat of a peak that gets a token. The number of tokens is the largest number of
+                such peaks in an image of the batch. The surplus tokens of the other images are masked in attention.
+                Not to be combined with denoising.
+
+        Returns:
+            The decoded tokens with their root logits, and the image features that the edges need.
         """
         features = self.encode(images)
         active = None
-        if min_peak_heat and features.heat_there is not None:
-            active = features.heat_there >= min_peak_heat
-            count = active.sum(1).max().clamp(min=FEWEST_TOKENS).item()
-            torch._check(count >= FEWEST_TOKENS)
-            torch._check(count <= self.config.tokens)
+        if min_peak_heat and features.peak_heat is not None:
+            active = features.peak_heat >= min_peak_heat
+            count = read_token_count(active.sum(1).max().clamp(min=MIN_TOKENS), self.config.tokens)
             active = active[:, :count]
         return self.decode_tokens(features, active, noisy_points, noisy_mask)
 
     def encode(self, images: Tensor) -> Features:
-        """The first half of `detect`: (B,3,H,W) → what the image shows, and where tokens may begin."""
+        """Run the first half of `detect`: feature levels, heat map and its peaks.
+
+        Args:
+            images: (B,3,H,W) RGB in [0,1].
+
+        Returns:
+            The features.
+
+        Raises:
+            TreeformerError: If H or W is not a multiple of the coarsest stride.
+        """
         height, width = images.shape[-2:]
         if height % self.strides[-1] or width % self.strides[-1]:
-            raise TreeformerError(f"an image of {width}×{height} px; multiples of {self.strides[-1]} are needed")
+            raise TreeformerError(f"image size must be a multiple of {self.strides[-1]} px, not {width}×{height} px")
         maps = self.neck(self.backbone(images)[-len(self.neck.widths) + 1 :])
         levels = [as_level(feature_map, stride) for feature_map, stride in zip(maps, self.strides, strict=True)]
         if self.encoder is not None:
@@ -232,25 +276,30 @@ class TreeFormer(nn.Module):
         noisy_points: Tensor | None = None,
         noisy_mask: Tensor | None = None,
     ) -> Detection:
-        """The second half of `detect`: the tokens.
+        """Run the second half of `detect`: the decoder and the root head.
 
         Args:
-            features: what `encode` gave.
-            begun: (B,Q) bool: there are Q tokens, and only these are looked at by others; None: all there are.
-            noisy_points, noisy_mask: as in `detect`.
+            features: Result of `encode`.
+            active: (B,Q) bool. The first Q peaks get a token, and tokens attend only to active tokens. None decodes
+                all tokens without a mask.
+            noisy_points: (B,D,2) px, initial points of the denoising tokens, or None.
+            noisy_mask: (B,D) bool, False for padding.
+
+        Returns:
+            The decoded tokens with their root logits, and the image features that the edges need.
         """
         levels = features.levels
         mask = None
-        if features.cell is not None and features.offsets is not None:
-            cell = features.cell
+        if features.peak_cell is not None and features.offsets is not None:
+            cell = features.peak_cell
             if active is not None:
                 cell = cell[:, : active.shape[1]]
-                mask = functional.pad(active, (0, 1), value=True)[:, None, None, :]  # and the relation token
+                mask = functional.pad(active, (0, 1), value=True)[:, None, None, :]  # the relation token is last
             width = levels[0].width * self.config.heatmap_upsampling
             points = cell_points(cell, features.offsets.detach(), width, self.heat_stride)
-            content, positions = self._content_at(levels[0], points), self._encode(points)
+            content, positions = self._content_at(levels[0], points), self._positions_at(points)
         else:
-            # Isotropic: both coordinates are fractions of the longer side.
+            # Both coordinates are fractions of the longer side, so that the scale is isotropic.
             side = max(levels[0].height, levels[0].width) * levels[0].stride
             points = self.learned_point(self.learned_position).float().sigmoid() * side
             content, positions, points = (
@@ -259,7 +308,7 @@ class TreeFormer(nn.Module):
             )
         if noisy_points is not None and noisy_mask is not None:
             content = torch.cat([content, self._content_at(levels[0], noisy_points)], dim=1)
-            positions = torch.cat([positions, self._encode(noisy_points)], dim=1)
+            positions = torch.cat([positions, self._positions_at(noisy_points)], dim=1)
             points = torch.cat([points, noisy_points], dim=1)
             mask = denoising_mask(noisy_mask, self.config.tokens)
         decoded = self.decoder(content, positions, points, levels, mask)
@@ -269,43 +318,88 @@ class TreeFormer(nn.Module):
     def predict_edges(
         self, tokens: Tensor, relation: Tensor, points: Tensor, fine: FeatureLevel, scores: Tensor
     ) -> Tensor:
-        """Edge logits (B,N,N,2) among some tokens (B,N,width) at points (B,N,2) px that are nodes at scores (B,N)."""
+        """Predict the edges among tokens.
+
+        Args:
+            tokens: (B,N,width).
+            relation: (B,width), the relation tokens.
+            points: (B,N,2) px.
+            fine: The finest feature level.
+            scores: (B,N) node probabilities.
+
+        Returns:
+            (B,N,N,2) logits of [no edge, edge], symmetric.
+        """
         logits: Tensor = self.relation_head(tokens, relation, points, fine, scores)
         return logits
 
     def match(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Matching:
-        """Which object token, of (B,K) and (B,K,2), answers for which node of the ground truth."""
+        """Match object tokens to target nodes.
+
+        Args:
+            node_logits: (B,K).
+            points: (B,K,2) px.
+            targets: Ground truth of the batch.
+
+        Returns:
+            The token of each target node.
+        """
         weights = {"score_weight": self.config.match_score, "point_weight": self.config.match_point}
         return match(node_logits, points, targets, **weights)
 
     @torch.no_grad()
     def select(self, node_logits: Tensor, matching: Matching) -> Tensor:
-        """The tokens whose edges are trained: all matched ones first, then the most confident others; (B,R) indices."""
+        """Select the tokens whose edges are trained: the matched tokens and the most confident others.
+
+        Args:
+            node_logits: (B,K).
+            matching: The token of each target node.
+
+        Returns:
+            (B,R) int64 token indices, the matched tokens first.
+        """
         size = min(self.config.tokens, matching.token.shape[1] + self.config.num_negative_tokens)
         matched = torch.zeros_like(node_logits).scatter_add(1, matching.token, matching.found.to(node_logits.dtype))
         return (2 * matched + node_logits.sigmoid()).topk(size, dim=1).indices
 
     def _content_at(self, fine: FeatureLevel, points: Tensor) -> Tensor:
-        """What tokens at points (B,Q,2) px begin with: (B,Q,width), the image there."""
+        """Return the initial content (B,Q,width) of tokens at points (B,Q,2) px, sampled from the image."""
         content: Tensor = self.token_content(sample(fine, points))
         return content
 
-    def _encode(self, points: Tensor) -> Tensor:
-        """Positions (B,Q,width) of tokens at points (B,Q,2) px."""
+    def _positions_at(self, points: Tensor) -> Tensor:
+        """Return the positional embeddings (B,Q,width) of tokens at points (B,Q,2) px."""
         positions: Tensor = self.token_position(sine_positions(points, self.config.width))
         return positions
 
     # ---- training and use ---------------------------------------------------------------------
 
     def loss(self, output: Output, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
-        """Weighted losses by name; their sum is what to minimize. See `treeformer.models.criterion.losses`."""
+        """Compute the weighted losses by name, see `treeformer.models.criterion.losses`.
+
+        Args:
+            output: Output of `forward`. It is matched to the targets if it has no matching yet.
+            targets: Ground truth of the batch.
+            node_count: Scalar that sums are divided by; by default the number of ground-truth nodes, at least 1.
+
+        Returns:
+            Scalars. Their sum is the training objective.
+        """
         if output.matching is None:
             output.matching = self.match(output.node_logits, output.points, targets)
         return self._losses(self.config, self.sfs, output, targets, node_count)
 
     @torch.no_grad()
     def decode(self, output: Output, **options: Any) -> list[Skeleton]:
-        """One skeleton an image; options as in `treeformer.decoding.decode.decode`. For outputs made without targets."""
+        """Decode an output that was computed without targets.
+
+        Args:
+            output: Output of `forward`.
+            **options: Options of `treeformer.decoding.decode.decode`.
+
+        Returns:
+            One skeleton per image.
+        """
         options.setdefault("constrained", self.config.constrained_at_inference)
         options.setdefault("distance_cost", self.config.edge_cost == "distance")
         score = output.node_logits.float().sigmoid()
@@ -314,22 +408,47 @@ class TreeFormer(nn.Module):
         return [decode(*image, **options) for image in images]
 
     def compile_parts(self, **options: Any) -> None:
-        """`torch.compile` with `options` for the parts that take the time; all have fixed shapes.
+        """Compile the expensive parts, all of which have fixed shapes, with `torch.compile(**options)`.
 
-        Part by part, not as a whole: the many bottlenecks and layers of one shape are compiled once, not each.
+        The parts are compiled separately, so that bottlenecks and layers of the same shape are compiled only once.
         """
-        options.setdefault("dynamic", False)  # the relation head sees two sizes: not one program for any size
+        options.setdefault("dynamic", False)  # the relation head gets two sizes, and neither needs a dynamic program
         for part in self.modules():
             if isinstance(part, COMPILED_PARTS):
-                part.forward = torch.compile(part.forward, **options)
+                compiled: Any = torch.compile(part.forward, **options)
+                part.forward = compiled  # type: ignore[method-assign]  # nn.Module calls the instance's forward
         self._losses = torch.compile(self._losses, **options)
 
 
-def denoising_mask(noisy_mask: Tensor, objects: int) -> Tensor:
-    """Who may look at whom, (B,1,T,T) for objects, D denoising tokens and the relation token, in this order.
+def read_token_count(count: Tensor, largest: int) -> int:
+    """Return a count from the device as a size, with the bounds that `torch.export` needs.
 
-    Objects and the relation token see each other and never a denoising token, which knows the ground truth. A denoising token
-    sees itself, the other real ones of its image and the relation token.
+    Args:
+        count: Scalar int64, at least `MIN_TOKENS`.
+        largest: Upper bound of the count.
+
+    Returns:
+        The count.
+    """
+    size = cast(int, count.item())  # not int(…): torch.export traces a symbolic number here
+    torch._check(size >= MIN_TOKENS)  # type: ignore[no-untyped-call]  # torch's stubs lack the types
+    torch._check(size <= largest)  # type: ignore[no-untyped-call]  # torch's stubs lack the types
+    return size
+
+
+def denoising_mask(noisy_mask: Tensor, objects: int) -> Tensor:
+    """Return the attention mask of object tokens, D denoising tokens and the relation token, in this order.
+
+    Object tokens and the relation token attend to each other, but never to a denoising token, because it knows the
+    ground truth. A denoising token attends to itself, to the other valid denoising tokens of its image and to the
+    relation token.
+
+    Args:
+        noisy_mask: (B,D) bool, True for a valid denoising token.
+        objects: Number of object tokens.
+
+    Returns:
+        (B,1,T,T) bool with T = objects + D + 1, True if the row's token attends to the column's token.
     """
     batch, extra = noisy_mask.shape
     yes = noisy_mask.new_ones(batch, 1)

@@ -1,4 +1,7 @@
-"""Parts of networks, from here on in torch. `SFS` and `minimum_spanning_tree` need no other part of the project."""
+"""Network layers and losses in torch.
+
+`SFS` and `minimum_spanning_tree` can be used in other models: they take plain tensors and need no other layer.
+"""
 
 from treeformer.nn.sfs import SFS
 from treeformer.nn.spanning import minimum_spanning_tree

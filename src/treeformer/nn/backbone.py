@@ -1,9 +1,10 @@
-"""The image backbone: a ResNet-50 (version 1) with frozen batch normalization, as many of its stages as are wanted."""
+"""The image backbone: the first stages of a ResNet-50 (version 1) with frozen batch normalization."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,16 +12,30 @@ from torch.nn import functional
 
 from treeformer.errors import FormatError
 from treeformer.hub import safetensors
-from treeformer.nn.in_use import is_inference_on_gpu
+from treeformer.nn.inference_mode import is_inference_on_gpu
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 BATCH_COUNTER = ".num_batches_tracked"
-EXPANSION = 4  # a bottleneck's output has four times the channels of its middle
+EXPANSION = 4  # the output of a bottleneck has four times the channels of its inner layers
 
 
 class FrozenBatchNorm(nn.Module):
-    """Batch normalization with fixed statistics and a fixed affine map: y = scale · x + shift, a channel each."""
+    """Batch normalization with fixed statistics and a fixed affine map: y = scale · x + shift per channel.
+
+    Args:
+        channels: number of channels.
+        eps: added to the variance.
+
+    Attributes:
+        folded: weight and bias of the preceding convolution with this layer folded in, if `ResNet.fold_batch_norms`
+            was called.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    running_mean: Tensor
+    running_var: Tensor
 
     def __init__(self, channels: int, eps: float = 1e-5) -> None:
         super().__init__()
@@ -29,46 +44,74 @@ class FrozenBatchNorm(nn.Module):
         self.register_buffer("bias", torch.zeros(channels))
         self.register_buffer("running_mean", torch.zeros(channels))
         self.register_buffer("running_var", torch.ones(channels))
-        self.kept: tuple[Tensor, Tensor] | None = None
+        self.folded: tuple[Tensor, Tensor] | None = None
 
     def affine(self) -> tuple[Tensor, Tensor]:
-        """(channels,) scale and shift."""
+        """Return scale and shift, (channels,) each."""
         scale = self.weight * torch.rsqrt(self.running_var + self.eps)
         return scale, self.bias - self.running_mean * scale
 
-    def folded_into(self, conv: nn.Conv2d) -> tuple[Tensor, Tensor]:
-        """Weights and biases of the convolution with this normalization after it."""
-        if self.kept is not None:
-            return self.kept
+    def fold_into(self, conv: nn.Conv2d) -> tuple[Tensor, Tensor]:
+        """Return weight and bias of a convolution that does the same as `conv` followed by this layer."""
+        if self.folded is not None:
+            return self.folded
         scale, shift = self.affine()
         return conv.weight * scale[:, None, None, None], shift
 
 
 def conv_norm(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm) -> Tensor:
-    """norm(conv(image)), the scale folded into the weights: one pass over the image instead of three."""
-    return functional.conv2d(image, *norm.folded_into(conv), conv.stride, conv.padding)
+    """Compute norm(conv(image)) in one pass over the image, with the scale folded into the weights.
+
+    Args:
+        image: (B,C,H,W).
+        conv: a convolution without bias.
+        norm: the normalization after it.
+
+    Returns:
+        (B,channels,H',W').
+    """
+    return functional.conv2d(image, *norm.fold_into(conv), conv.stride, conv.padding)
 
 
 def conv_norm_relu(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortcut: Tensor | None = None) -> Tensor:
-    """relu(norm(conv(image)) + shortcut)."""
+    """Compute relu(norm(conv(image)) + shortcut).
+
+    Args:
+        image: (B,C,H,W).
+        conv: a convolution without bias.
+        norm: the normalization after it.
+        shortcut: (B,channels,H',W'), or None for 0.
+
+    Returns:
+        (B,channels,H',W').
+    """
     if is_inference_on_gpu(image):
-        return _in_one_kernel(image, conv, norm, shortcut)
+        return _fused_conv_norm_relu(image, conv, norm, shortcut)
     inner = conv_norm(image, conv, norm)
     return functional.relu(inner if shortcut is None else inner + shortcut)
 
 
-def _in_one_kernel(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortcut: Tensor | None) -> Tensor:
-    """The same by cuDNN, for use on a GPU: adding a bias, a sum and ReLU cost as much as the convolutions do."""
-    weight, shift = norm.folded_into(conv)
+def _fused_conv_norm_relu(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortcut: Tensor | None) -> Tensor:
+    """`conv_norm_relu` as one cuDNN call: separate bias, sum and ReLU take as long as the convolutions do."""
+    weight, shift = norm.fold_into(conv)
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else image.dtype
-    rest = shift.to(dtype), conv.stride, conv.padding, conv.dilation, conv.groups
+    image, weight, bias = image.to(dtype), weight.to(dtype), shift.to(dtype)
+    padding = cast(tuple[int, ...], conv.padding)  # never given by name ("same")
     if shortcut is None:
-        return torch.cudnn_convolution_relu(image.to(dtype), weight.to(dtype), *rest)
-    return torch.cudnn_convolution_add_relu(image.to(dtype), weight.to(dtype), shortcut.to(dtype), 1.0, *rest)
+        return torch.cudnn_convolution_relu(image, weight, bias, conv.stride, padding, conv.dilation, conv.groups)
+    return torch.cudnn_convolution_add_relu(
+        image, weight, shortcut.to(dtype), 1.0, bias, conv.stride, padding, conv.dilation, conv.groups
+    )
 
 
 class Bottleneck(nn.Module):
-    """1×1, 3×3, 1×1 convolutions and a shortcut. In version 1 the stride sits on the first of them."""
+    """1×1, 3×3 and 1×1 convolutions and a shortcut. In version 1 the first convolution has the stride.
+
+    Args:
+        channels_in: channels of the input.
+        channels: channels of the inner layers; the output has `EXPANSION` times as many.
+        stride: stride of the block.
+    """
 
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -85,20 +128,35 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(shortcut, FrozenBatchNorm(channels_out))
 
     def forward(self, image: Tensor) -> Tensor:
-        """(B,channels_in,H,W) → (B,4·channels,H/stride,W/stride)."""
+        """Map (B,channels_in,H,W) to (B,4·channels,H/stride,W/stride)."""
         inner = conv_norm_relu(image, self.conv1, self.bn1)
         inner = conv_norm_relu(inner, self.conv2, self.bn2)
-        shortcut = image if self.downsample is None else conv_norm(image, self.downsample[0], self.downsample[1])
+        shortcut = image
+        if self.downsample is not None:
+            shortcut = conv_norm(image, *_shortcut_layers(self.downsample))
         return conv_norm_relu(inner, self.conv3, self.bn3, shortcut)
+
+    def conv_norm_pairs(self) -> list[tuple[nn.Conv2d, FrozenBatchNorm]]:
+        """Return every convolution with the normalization after it."""
+        pairs = [(self.conv1, self.bn1), (self.conv2, self.bn2), (self.conv3, self.bn3)]
+        return pairs if self.downsample is None else [*pairs, _shortcut_layers(self.downsample)]
+
+
+def _shortcut_layers(downsample: nn.Sequential) -> tuple[nn.Conv2d, FrozenBatchNorm]:
+    return cast(nn.Conv2d, downsample[0]), cast(FrozenBatchNorm, downsample[1])
 
 
 class ResNet(nn.Module):
     """The stem and the first stages of a ResNet; parameters are named as in torchvision.
 
     Args:
-        blocks: bottlenecks in each stage; (3, 4, 6) are the first three stages of a ResNet-50.
+        blocks: bottlenecks per stage; (3, 4, 6) are the first three stages of a ResNet-50.
         base_channels: channels of the stem.
-        frozen_stages: how many parts are not trained, from the stem on: 2 freezes the stem and `layer1`.
+        frozen_stages: how many parts are not trained, counted from the stem: 2 freezes the stem and `layer1`.
+
+    Attributes:
+        channels: output channels of the stages.
+        strides: strides of the stages in px.
     """
 
     mean: Tensor
@@ -127,8 +185,8 @@ class ResNet(nn.Module):
             part.requires_grad_(False)
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """(B,3,H,W) RGB in [0,1] → each stage's features (B,channels[i],H/strides[i],W/strides[i])."""
-        # A whole row each: with one number a channel, ONNX Runtime would take three pixels' values at a time.
+        """Map RGB images (B,3,H,W) in [0,1] to the stages' features (B,channels[i],H/strides[i],W/strides[i])."""
+        # Expanded to whole rows: with one number per channel, ONNX Runtime would process only three values at a time.
         mean, std = (number.expand(-1, -1, images.shape[-1]) for number in (self.mean, self.std))
         features = (images - mean) / std
         features = conv_norm_relu(features, self.conv1, self.bn1)
@@ -140,36 +198,40 @@ class ResNet(nn.Module):
         return stages
 
     @torch.no_grad()
-    def keep_folded(self, dtype: torch.dtype) -> None:
-        """From now on for use alone: fold the normalizations into the convolutions once, not at every call.
+    def fold_batch_norms(self, dtype: torch.dtype) -> None:
+        """Fold the normalizations into the convolutions once instead of at every call, for inference only.
 
-        Weights that are loaded or moved later count no more.
+        Weights that are loaded or moved later have no effect.
         """
-        for part in self.modules():
-            if isinstance(part, ResNet):
-                pairs = [(part.conv1, part.bn1)]
-            elif isinstance(part, Bottleneck):
-                pairs = [(part.conv1, part.bn1), (part.conv2, part.bn2), (part.conv3, part.bn3)]
-                pairs += [tuple(part.downsample)] if part.downsample is not None else []
-            else:
-                continue
-            for conv, norm in pairs:
-                weight, shift = norm.folded_into(conv)
-                norm.kept = weight.to(dtype), shift.to(dtype)
+        pairs = [(self.conv1, self.bn1)]
+        for module in self.modules():
+            if isinstance(module, Bottleneck):
+                pairs += module.conv_norm_pairs()
+        for conv, norm in pairs:
+            weight, shift = norm.fold_into(conv)
+            norm.folded = weight.to(dtype), shift.to(dtype)
 
 
 def load_backbone(backbone: ResNet, path: str | os.PathLike[str]) -> None:
-    """Fill a backbone from a safetensors file with torchvision's names; later stages in the file are left out."""
+    """Load a backbone from a safetensors file with torchvision's names; further stages in the file are ignored.
+
+    Args:
+        backbone: the network to fill.
+        path: the safetensors file.
+
+    Raises:
+        FormatError: if a weight is missing, has another shape, or is not part of a ResNet.
+    """
     stored = safetensors.read(path)
     wanted = backbone.state_dict()
     for name, tensor in wanted.items():
         if name not in stored:
             raise FormatError(f"{path}: no weights for {name}")
         if stored[name].shape != tuple(tensor.shape):
-            raise FormatError(f"{path}: {name} has shape {stored[name].shape}, not {tuple(tensor.shape)}")
+            raise FormatError(f"{path}: {name} has shape {stored[name].shape}, expected {tuple(tensor.shape)}")
     rest = stored.keys() - wanted.keys()
-    # torchvision's layers also count the batches they have seen, which changes nothing in what they see.
+    # torchvision's normalization layers also count their batches, which has no effect on their output.
     unused = sorted(name for name in rest if not name.startswith(("layer", "fc.")) and not name.endswith(BATCH_COUNTER))
     if unused:
-        raise FormatError(f"{path}: {unused[0]} has no place in this backbone")
+        raise FormatError(f"{path}: {unused[0]} is not part of a ResNet")
     backbone.load_state_dict({name: torch.tensor(stored[name]).float() for name in wanted})

@@ -1,4 +1,4 @@
-"""The decoder: rounds of tokens looking at each other and at the image, with node and point heads after them."""
+"""The decoder: layers in which tokens attend to each other and to the image, with node and point heads on top."""
 
 from __future__ import annotations
 
@@ -12,27 +12,40 @@ from treeformer.nn.deformable_attention import FeatureLevel
 from treeformer.nn.positions import cell_centers, sine_positions
 from treeformer.nn.transformer import MLP, DecoderLayer
 
-POINT_STEP_PX = 8.0  # what an output of 1 of a point head means
-NODE_PRIOR = 0.1  # probability of a token to be a node, before training
+POINT_STEP_PX = 8.0  # the step for an output of 1 of a point head
+NODE_PRIOR = 0.1  # probability that a token is a node, before training
 
 
 class Decoded(NamedTuple):
-    """What the decoder makes of Q object tokens; L is the number of supervised layers."""
+    """The decoder's output for Q object tokens; L is the number of supervised layers.
 
-    tokens: Tensor  # (B,Q,width)
-    relation: Tensor  # (B,width)
-    node_logits: Tensor  # (L,B,Q)
-    points: Tensor  # (L,B,Q,2) px
+    Attributes:
+        tokens: (B,Q,width), the object tokens after the last layer.
+        relation: (B,width), the relation token after the last layer.
+        node_logits: (L,B,Q).
+        points: (L,B,Q,2) px.
+    """
+
+    tokens: Tensor
+    relation: Tensor
+    node_logits: Tensor
+    points: Tensor
 
 
 class Decoder(nn.Module):
-    """Object tokens and the relation token through a stack of layers.
+    """A stack of decoder layers for the object tokens and the relation token.
 
     Args:
-        layers, width, heads, sampling_points, channels, feed_forward, dropout: of the decoder layers.
-        relation_min_stride: the relation token reads the levels from this stride on.
-        auxiliary: nodes and points are predicted after every layer, not only the last.
-        absolute: points are fractions of the image's longer side instead of steps from where the tokens began.
+        layers: number of layers.
+        width: channels of the tokens.
+        heads: attention heads.
+        sampling_points: sampling locations per head and level.
+        channels: channels of each level, fine to coarse.
+        feed_forward: channels of the feed-forward parts.
+        dropout: dropout of the layers.
+        relation_min_stride: the relation token reads the levels with at least this stride in px.
+        auxiliary: predict nodes and points after every layer, not only after the last.
+        absolute: predict points as fractions of the image's longer side instead of steps from the tokens' points.
     """
 
     def __init__(
@@ -57,16 +70,18 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(
             DecoderLayer(width, heads, sampling_points, channels, feed_forward, dropout) for _ in range(layers)
         )
-        # The heads belong to the last layers: to all of them, or to the very last alone.
+        # The heads belong to the last layers: all of them, or only the very last.
         supervised = layers if auxiliary else 1
-        self.node_heads = nn.ModuleList(nn.Linear(width, 1) for _ in range(supervised))
-        self.point_heads = nn.ModuleList(MLP(width, width, width, 2) for _ in range(supervised))
-        for head in self.node_heads:
-            set_prior_(head, NODE_PRIOR)
+        node_heads = [nn.Linear(width, 1) for _ in range(supervised)]
+        point_heads = [MLP(width, width, width, 2) for _ in range(supervised)]
+        for node_head in node_heads:
+            set_prior_(node_head, NODE_PRIOR)
         if not absolute:
-            for head in self.point_heads:  # that hardly moves anything at first
-                nn.init.normal_(head[-1].weight, std=1e-3)
-                nn.init.zeros_(head[-1].bias)
+            for point_head in point_heads:  # at first the points hardly move
+                nn.init.normal_(point_head.output_layer.weight, std=1e-3)
+                nn.init.zeros_(point_head.output_layer.bias)
+        self.node_heads = nn.ModuleList(node_heads)
+        self.point_heads = nn.ModuleList(point_heads)
 
     def forward(
         self,
@@ -76,31 +91,35 @@ class Decoder(nn.Module):
         levels: Sequence[FeatureLevel],
         mask: Tensor | None = None,
     ) -> Decoded:
-        """Decode.
+        """Decode the object tokens.
 
         Args:
-            content, positions: (B,Q,width) of the object tokens.
-            points: (B,Q,2) px, where they begin.
+            content: (B,Q,width), the object tokens.
+            positions: (B,Q,width), their position encodings.
+            points: (B,Q,2) px, their reference points.
             levels: the image, fine to coarse.
-            mask: (B,1,Q+1,Q+1) bool, True = may look; the relation token is the last.
+            mask: (B,1,Q+1,Q+1) bool, True = may attend; the relation token is the last. None: all may.
+
+        Returns:
+            Tokens, node logits and points.
         """
         scene, scene_positions = self._scene(levels)
         relation_shape = (content.shape[0], 1, content.shape[2])
         tokens = torch.cat([content, self.relation_content.expand(relation_shape)], dim=1)
         side = max(levels[0].height, levels[0].width) * levels[0].stride
-        placed = torch.cat([positions, self.relation_position.expand(relation_shape)], dim=1)
+        all_positions = torch.cat([positions, self.relation_position.expand(relation_shape)], dim=1)
         all_logits, all_points = [], []
         for index, layer in enumerate(self.layers):
-            tokens = layer(tokens, placed, points, levels, scene, scene_positions, mask)
-            after_last = index - len(self.layers)
-            if -after_last <= len(self.node_heads):
-                all_logits.append(self.node_heads[after_last](tokens[:, :-1]).float().squeeze(-1))
-                step = self.point_heads[after_last](tokens[:, :-1]).float()
+            tokens = layer(tokens, all_positions, points, levels, scene, scene_positions, mask)
+            from_end = index - len(self.layers)
+            if -from_end <= len(self.node_heads):
+                all_logits.append(self.node_heads[from_end](tokens[:, :-1]).float().squeeze(-1))
+                step = self.point_heads[from_end](tokens[:, :-1]).float()
                 all_points.append(step.sigmoid() * side if self.absolute else points + POINT_STEP_PX * step)
         return Decoded(tokens[:, :-1], tokens[:, -1], torch.stack(all_logits), torch.stack(all_points))
 
     def _scene(self, levels: Sequence[FeatureLevel]) -> tuple[Tensor, Tensor]:
-        """What the relation token reads: cells (B,S,width) and their positions (S,width)."""
+        """The cells that the relation token reads, (B,S,width), and their positions (S,width)."""
         coarse = [level for level in levels if level.stride >= self.relation_min_stride]
         cells = torch.cat([level.cells for level in coarse], dim=1)
         centers = [cell_centers(level.height, level.width, level.stride, cells.device) for level in coarse]
@@ -108,5 +127,10 @@ class Decoder(nn.Module):
 
 
 def set_prior_(layer: nn.Linear, probability: float) -> None:
-    """Let a logit stand for this probability before training."""
+    """Set the bias of a layer so that its logits stand for a probability before training.
+
+    Args:
+        layer: a layer that predicts logits.
+        probability: in (0,1).
+    """
     nn.init.constant_(layer.bias, torch.tensor(probability).logit().item())

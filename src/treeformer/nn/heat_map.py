@@ -1,4 +1,4 @@
-"""A heat map of nodes (as in CenterNet), whose peaks are where the object tokens begin."""
+"""A heat map of nodes, as in CenterNet; its peaks are the starting points of the object tokens."""
 
 from __future__ import annotations
 
@@ -14,38 +14,46 @@ PRIOR = 0.02  # probability of a node in a cell before training
 
 
 class HeatMapHead(nn.Module):
-    """A heat value and an offset for each cell of a map that is as fine as the finest level, or finer.
+    """Predict heat and offset for each cell of a map that is as fine as the finest level, or finer.
 
-    A peak needs a cell of its own, and its neighbors cannot be peaks: the map's cells bound how close two nodes may be
-    so that both begin a token. The finest level's features know where within their cell something is.
+    Neighbors of a peak cannot be peaks. The cell size therefore limits how close two nodes may be so that both get a
+    token. The features of the finest level contain positions within their cells, so the map can be finer than that.
 
     Args:
-        channels: of the finest level.
-        parts: along each side of a cell of the finest level there are so many cells of the map.
-        grid_px: spacing of the grid on whose lines nodes of curves lie (`Skeleton.sample_at_grid_crossings`): every cell is told
-            where in the grid it is; 0: it is not.
+        channels: channels of the finest level.
+        upsampling: cells of the map along each side of a cell of the finest level.
+        grid_px: spacing of the grid on whose lines nodes of curves lie (`Skeleton.sample_at_grid_crossings`). Every
+            cell gets its position relative to the grid as input. 0 disables it.
     """
 
-    def __init__(self, channels: int, parts: int = 1, grid_px: float = 0.0) -> None:
+    def __init__(self, channels: int, upsampling: int = 1, grid_px: float = 0.0) -> None:
         super().__init__()
-        self.parts, self.grid_px = parts, grid_px
+        self.upsampling, self.grid_px = upsampling, grid_px
         self.phase: nn.Linear | None = None
         if grid_px:
-            # Zero at first, and drawn from no random numbers: the rest of a network begins as it would without it.
-            self.phase = nn.utils.skip_init(nn.Linear, 4, channels, bias=False)
+            # Zero at first, and without random numbers: the rest of the network is initialized as without a grid.
+            self.phase = nn.utils.skip_init(  # type: ignore[no-untyped-call]  # torch does not annotate it
+                nn.Linear, 4, channels, bias=False
+            )
             nn.init.zeros_(self.phase.weight)
-        self.layers = nn.Sequential(
-            nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(), nn.Conv2d(channels, 3 * parts**2, 1)
-        )
-        last = self.layers[-1]
+        hidden = nn.Conv2d(channels, channels, 3, padding=1)
+        last = nn.Conv2d(channels, 3 * upsampling**2, 1)
+        self.layers = nn.Sequential(hidden, nn.ReLU(), last)
         nn.init.normal_(last.weight, std=0.01)
+        assert last.bias is not None
         nn.init.zeros_(last.bias)
-        nn.init.constant_(last.bias[: parts**2], torch.tensor(PRIOR).logit().item())
+        nn.init.constant_(last.bias[: upsampling**2], torch.tensor(PRIOR).logit().item())
 
     def forward(self, fine: Tensor, stride: int = 4) -> tuple[Tensor, Tensor]:
-        """The map: (B,channels,h,w) at a stride in px → heat logits (B,H,W), H = parts · h; offsets (B,H·W,2).
+        """Predict the map.
 
-        Offsets are in cells of the map, from a cell's center to its node.
+        Args:
+            fine: (B,channels,h,w), the finest level.
+            stride: distance of two of its cells in px.
+
+        Returns:
+            heat: logits (B,H,W), H = upsampling · h, W = upsampling · w.
+            offsets: (B,H·W,2), from the center of a cell to its node, in cells of the map.
         """
         first, *rest = self.layers
         hidden = first(fine)
@@ -56,48 +64,78 @@ class HeatMapHead(nn.Module):
             hidden = hidden + phase.view(1, height, width, -1).permute(0, 3, 1, 2)
         for layer in rest:
             hidden = layer(hidden)
-        heat, offsets = functional.pixel_shuffle(hidden.float(), self.parts).split([1, 2], dim=1)
+        heat, offsets = torch.split(functional.pixel_shuffle(hidden.float(), self.upsampling), [1, 2], dim=1)
         return heat[:, 0], offsets.permute(0, 2, 3, 1).flatten(1, 2)
 
 
 def peaks(heat: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The cells where tokens begin: (B,count) indices, the hottest first, and their heat (B,count) in [0,1].
+    """Return the cells with the hottest peaks.
 
-    Where there are fewer peaks, the rest are any cells, at a heat of 0.
+    A peak is at least as hot as its neighbors above, below, left and right. Diagonal neighbors are not compared: around
+    a single node they are colder than the other four, and two nodes in diagonal cells can both be peaks.
 
-    A peak is no colder than its neighbors above, below, left and right. Around a lone node the diagonal cells are
-    colder than these anyway; not comparing with them lets two nodes in diagonal cells both be peaks.
+    Args:
+        heat: (B,h,w) logits.
+        count: number of cells to return.
+
+    Returns:
+        cell: (B,count) indices, the hottest first. If there are fewer peaks, the rest are arbitrary cells.
+        heat: (B,count), their heat in [0,1]; 0 for cells that are not peaks.
     """
     probability = heat.sigmoid()[:, None]
-    parallel = functional.max_pool2d(probability, (1, 3), 1, (0, 1)).maximum(
+    hottest_neighbor = functional.max_pool2d(probability, (1, 3), 1, (0, 1)).maximum(
         functional.max_pool2d(probability, (3, 1), 1, (1, 0))
     )
-    rank = probability * (probability == parallel)  # `where` with a number would wait for the device
+    rank = probability * (probability == hottest_neighbor)  # `where` with a number would wait for the device
     hottest = rank.flatten(1).topk(count, dim=1)
     return hottest.indices, hottest.values
 
 
 def cell_points(cell: Tensor, offsets: Tensor, width: int, stride: int) -> Tensor:
-    """Where the nodes of some cells are: cell (B,K), offsets (B,h·w,2) in cells → (B,K,2) px."""
+    """Return the points of the nodes in some cells.
+
+    Args:
+        cell: (B,K) int64, indices of the cells.
+        offsets: (B,h·w,2), in cells.
+        width: columns of the map.
+        stride: distance of two cells in px.
+
+    Returns:
+        (B,K,2) px.
+    """
     corner = torch.stack([cell % width, torch.div(cell, width, rounding_mode="floor")], dim=-1)
     return (corner + 0.5 + offsets.gather(1, cell[..., None].expand(-1, -1, 2))) * stride
 
 
 def cells_of(points: Tensor, height: int, width: int, stride: int) -> tuple[Tensor, Tensor]:
-    """The cell each point lies in: column and row (…), int64; points outside count to the nearest cell."""
-    place = (points / stride).floor().long()
-    return place[..., 0].clamp(0, width - 1), place[..., 1].clamp(0, height - 1)
+    """Return the cell that contains each point, or the nearest cell if the point is outside the map.
+
+    Args:
+        points: (…,2) px.
+        height: rows of the map.
+        width: columns of the map.
+        stride: distance of two cells in px.
+
+    Returns:
+        Column and row, (…) int64 each.
+    """
+    cell = (points / stride).floor().long()
+    return cell[..., 0].clamp(0, width - 1), cell[..., 1].clamp(0, height - 1)
 
 
 def heat_targets(points: Tensor, mask: Tensor, height: int, width: int, stride: int, sigma: float) -> Tensor:
-    """The map to learn: 1 in each node's cell, a Gaussian of `sigma` cells around it, the highest where they overlap.
+    """Return the target of the heat map: 1 in the cell of each node, surrounded by a Gaussian.
 
     Args:
         points: (B,M,2) px.
-        mask: (B,M) bool, True = a real node.
+        mask: (B,M) bool, True for a real node.
+        height: rows of the map.
+        width: columns of the map.
+        stride: distance of two cells in px.
+        sigma: standard deviation of the Gaussian in cells.
 
     Returns:
-        (B,height,width) in [0,1].
+        (B,height,width) in [0,1]; the maximum if several nodes overlap.
     """
     reach = max(1, round(3 * sigma))
     step = torch.arange(-reach, reach + 1, device=points.device)

@@ -1,4 +1,4 @@
-"""The losses: heat map, nodes, points, edges (Eq. 11). The model divides them by the number of nodes."""
+"""Losses of heat map, nodes, points and edges (Eq. 11). The model divides them by the number of nodes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from treeformer.decoding.decode import ROOT_LENGTH_PX
 from treeformer.nn.sfs import SFS, edge_margin
 from treeformer.nn.spanning import spanning_forest
 
-FORCED_ROOT_COST = 1e4  # what a node without a root's score costs as a root: taken only where a tree has no other
+FORCED_ROOT_COST = 1e4  # additional cost of an unlikely root, chosen only if a tree has no other
 
 
 def heat_focal_loss(logits: Tensor, target: Tensor) -> Tensor:
-    """CenterNet's focal loss, summed: (1−p)²·log p in the cells of nodes, (1−target)⁴·p²·log(1−p) elsewhere.
+    """Compute CenterNet's focal loss: (1−p)²·log p in the cells of nodes, (1−target)⁴·p²·log(1−p) elsewhere.
 
-    Logits and target: (B,h,w); the target is exactly 1 in the cells of nodes.
+    Args:
+        logits: (B,h,w).
+        target: (B,h,w) in [0,1], exactly 1 in the cells of nodes.
+
+    Returns:
+        The sum over all cells, a scalar.
     """
     probability = logits.sigmoid()
     at_node = (1 - probability).square() * functional.logsigmoid(logits)
@@ -25,35 +30,78 @@ def heat_focal_loss(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def focal_loss(logits: Tensor, target: Tensor, *, positive_weight: float = 0.25, gamma: float = 2.0) -> Tensor:
-    """Binary focal loss of each element: w·(1−p_t)^γ·(−log p_t), p_t the probability of the right answer."""
-    right = torch.where(target, logits, -logits)
-    return -class_weights(target, positive_weight) * (-right).sigmoid().pow(gamma) * functional.logsigmoid(right)
+    """Compute the binary focal loss w·(1−p_t)^γ·(−log p_t), p_t the probability of the correct class.
+
+    Args:
+        logits: (…).
+        target: (…) bool.
+        positive_weight: class weight w of True; that of False is 1 − positive_weight.
+        gamma: γ.
+
+    Returns:
+        (…), the loss of each element.
+    """
+    correct = torch.where(target, logits, -logits)
+    return -class_weights(target, positive_weight) * (-correct).sigmoid().pow(gamma) * functional.logsigmoid(correct)
 
 
 def balanced_cross_entropy(logits: Tensor, target: Tensor, *, positive_weight: float = 0.8) -> Tensor:
-    """Binary cross entropy of each element with class weights that add up to 1."""
+    """Compute the binary cross entropy with class weights that add up to 1.
+
+    Args:
+        logits: (…).
+        target: (…) bool.
+        positive_weight: class weight of True.
+
+    Returns:
+        (…), the loss of each element.
+    """
     return -class_weights(target, positive_weight) * functional.logsigmoid(torch.where(target, logits, -logits))
 
 
 def class_weights(target: Tensor, positive_weight: float) -> Tensor:
-    """`positive_weight` where the target is True, the rest of 1 elsewhere."""
+    """Return the class weight of each element.
+
+    Args:
+        target: (…) bool.
+        positive_weight: class weight of True.
+
+    Returns:
+        (…): `positive_weight` if the target is True, 1 − `positive_weight` otherwise.
+    """
     return (1 - positive_weight) + (2 * positive_weight - 1) * target.float()
 
 
 def log_distance(points: Tensor, target: Tensor, reach_px: float) -> Tensor:
-    """L1 distance d of points (…,2) px as r·log(1 + d/r): its slope fades from 1 to 1/2 at r, and on; 0 for L1 itself.
+    """Compute r·log(1 + d/r) of the L1 distance d: its slope decreases from 1 at 0 to 1/2 at r, and further.
 
-    Where along a curve a node lies is a matter of taste, and a token far from the node it stands for will not get
-    there: both would pull as hard as a node that is a pixel off, and there are more of them.
+    Positions along a curve are ambiguous, and a token far from its node will not reach it. The logarithm keeps both
+    from dominating the gradient.
+
+    Args:
+        points: (…,2) px.
+        target: (…,2) px.
+        reach_px: r; 0 for the L1 distance itself.
+
+    Returns:
+        (…) px.
     """
     distance = (points - target).abs().sum(-1)
     return reach_px * torch.log1p(distance / reach_px) if reach_px else distance
 
 
 def box_loss(points: Tensor, target: Tensor, side_px: float) -> Tensor:
-    """1 − GIoU of two squares of one size around the points: (…,2) px → (…).
+    """Compute 1 − GIoU of two squares of one size around the points.
 
-    With a fixed size all four numbers of a box come down to its center, and the overlap to the two distances.
+    With a fixed size a box is given by its center, and the overlap by the two distances of the centers.
+
+    Args:
+        points: (…,2) px.
+        target: (…,2) px.
+        side_px: side of the squares.
+
+    Returns:
+        (…).
     """
     across, down = (points - target).abs().unbind(-1)
     overlap = (side_px - across).clamp(min=0) * (side_px - down).clamp(min=0)
@@ -63,18 +111,28 @@ def box_loss(points: Tensor, target: Tensor, side_px: float) -> Tensor:
 
 
 def root_costs(root_logits: Tensor) -> Tensor:
-    """The cost of being a root, (…): that of an edge of the same log-odds, prohibitive where no root is likely.
+    """Return the cost of being a root, (…): that of an edge with the same log-odds, prohibitive if it is unlikely.
 
-    So a further plant begins only where the network sees its root. `treeformer.decoding.decode` follows the same rule.
+    Therefore a further plant starts only if the network predicts its root. `treeformer.decoding.decode` follows the
+    same rule.
     """
     return torch.where(root_logits > 0, -root_logits, FORCED_ROOT_COST - root_logits)
 
 
 def distance_costs(edge_logits: Tensor, root_logits: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-    """The supplement's other cost of the tree: y⁻ times the distance. `treeformer.decoding.decode` follows the same rule.
+    """Return the other cost of the tree, from the supplement: y⁻ times the distance.
 
-    Logits (B,N,N,2) and (B,N), points (B,N,2) px → costs of the edges (B,N,N) px and of being a root (B,N) px. It is
-    the probability that is multiplied: a margin may be negative, and a longer edge would then be cheaper.
+    The distance is multiplied by the probability, not by the margin: a margin may be negative, and a longer edge would
+    then be cheaper. `treeformer.decoding.decode` follows the same rule.
+
+    Args:
+        edge_logits: (B,N,N,2), [no edge, edge].
+        root_logits: (B,N).
+        points: (B,N,2) px.
+
+    Returns:
+        edges: (B,N,N) px, the costs of the edges.
+        roots: (B,N) px, the costs of being a root.
     """
     step = points[:, :, None] - points[:, None]
     edges = edge_margin(edge_logits).sigmoid() * step.float().square().sum(-1).sqrt()
@@ -83,14 +141,17 @@ def distance_costs(edge_logits: Tensor, root_logits: Tensor, points: Tensor) -> 
 
 
 def pair_weights(is_true: Tensor, takes_part: Tensor) -> Tensor:
-    """What each pair of nodes counts in the edge losses, (B,N,N): 1 between true nodes, 0 between false ones.
+    """Return the weight of each pair of nodes in the edge losses: 1 between true nodes, 0 between false ones.
 
-    A pair of a true and a false node counts 1 over the number of false nodes: together these weigh as much as one true
-    node. Early in training there are many of them, and their pairs would drown the others.
+    A pair of a true and a false node has the weight 1 / (number of false nodes), so all false nodes together weigh as
+    much as one true node. Early in training there are many of them, and their pairs would dominate the others.
 
     Args:
         is_true: (B,N) bool, the nodes that are in the ground truth.
-        takes_part: (B,N) bool, these and the false ones.
+        takes_part: (B,N) bool, the true and the false nodes; the others are padding.
+
+    Returns:
+        (B,N,N), symmetric.
     """
     is_false = (takes_part & ~is_true).float()
     false = is_false / is_false.sum(1, keepdim=True).clamp(min=1)
@@ -108,16 +169,19 @@ def edge_losses(
     sfs: SFS | None,
     points: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Both terms of Eq. (11), summed over the unordered pairs: unconstrained, and constrained (0 without `sfs`).
+    """Compute both terms of Eq. (11), summed over the unordered pairs.
 
     Args:
         edge_logits: (B,N,N,2), [no edge, edge], symmetric.
-        adjacency: (B,N,N) bool, the ground truth; a node that is not in the ground truth has no edges.
-        weights: (B,N,N) what each pair counts, symmetric.
-        mask: (B,N) bool, the nodes that take part.
+        adjacency: (B,N,N) bool, the target; a node that is not in the ground truth has no edges.
+        weights: (B,N,N), the weight of each pair, symmetric.
+        mask: (B,N) bool, the true and the false nodes.
         root_logits: (B,N).
-        sfs: the layer; the tree is spanned over the nodes in `mask`, false ones too, as at inference.
-        points: (B,N,2) px, where the tree's edges are to cost `distance_costs`; None for the margin.
+        sfs: the layer. The tree spans all nodes in `mask`, including false ones, as at inference. None: no constraint.
+        points: (B,N,2) px, if the cost of the tree is that of `distance_costs`; None for the margin.
+
+    Returns:
+        The unconstrained and the constrained term, scalars. The latter is 0 without `sfs`.
     """
     upper = weights.triu(1)
 

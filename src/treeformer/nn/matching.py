@@ -1,4 +1,4 @@
-"""Hungarian matching: which token answers for which node of the ground truth."""
+"""Hungarian matching of tokens to the nodes of the ground truth."""
 
 from __future__ import annotations
 
@@ -12,30 +12,42 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from treeformer._util.arrays import BoolArray, Float32Array, IntArray
 from treeformer.nn.kernels import assignment as assignment_triton
 from treeformer.nn.targets import Targets
 
-WORST = 1e8  # stands for NaN and infinities: never chosen while anything else is left
+WORST = 1e8  # replaces NaN and infinities: chosen only if nothing else is left
 MAX_THREADS = 16
 
 
 @dataclass
 class Matching:
-    """The token of each target node."""
+    """The token of each target node.
 
-    token: Tensor  # (B,M) int64; 0 where `found` is False
-    found: Tensor  # (B,M) bool; False for padding, and for nodes that were left over when tokens ran out
+    Attributes:
+        token: (B,M) int64; 0 if `found` is False.
+        found: (B,M) bool; False for padding, and for nodes without a token because there are too few tokens.
+    """
+
+    token: Tensor
+    found: Tensor
 
 
 @torch.no_grad()
 def match(
     node_logits: Tensor, points: Tensor, targets: Targets, *, score_weight: float, point_weight: float
 ) -> Matching:
-    """The cheapest one-to-one assignment of each image, at the cost point_weight · L1 in px − score_weight · p.
+    """Return the cheapest one-to-one matching of each image, at the cost point_weight · L1 − score_weight · p.
 
     Args:
-        node_logits: (B,K).
+        node_logits: (B,K); p is their sigmoid.
         points: (B,K,2) px.
+        targets: the ground truth.
+        score_weight: weight of the probability p of being a node.
+        point_weight: weight of the L1 distance in px.
+
+    Returns:
+        The token of each target node.
     """
     distance = (targets.points[:, :, None] - points[:, None]).abs().sum(-1)  # (B,M,K)
     cost = point_weight * distance - score_weight * node_logits.float().sigmoid()[:, None]
@@ -47,14 +59,25 @@ def match(
     return Matching(token.clamp(min=0), token >= 0)
 
 
-def assign(cost: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The token of each real node, −1 where there is none: finite cost (B,M,K), mask (B,M) → (B,M).
+def assign(cost: Float32Array, mask: BoolArray) -> NDArray[np.int64]:
+    """Assign tokens to nodes at the lowest total cost, separately for each image.
 
-    Each image's tokens compete for its own nodes only. SciPy lets go of Python's lock, so threads solve them.
+    SciPy releases the global interpreter lock, so the images are solved in threads.
+
+    Args:
+        cost: (B,M,K), finite.
+        mask: (B,M), True for a real node.
+
+    Returns:
+        (B,M), the token of each real node; −1 for padding and if there are too few tokens.
+
+    Example:
+        >>> assign(np.array([[[1.0, 0.0], [5.0, 0.0]]], np.float32), np.array([[True, True]])).tolist()
+        [[0, 1]]
     """
     result = np.full(mask.shape, -1, dtype=np.int64)
 
-    def solve(images: NDArray[np.intp]) -> None:
+    def solve(images: IntArray) -> None:
         for image in images:
             real = np.flatnonzero(mask[image])
             row, column = linear_sum_assignment(cost[image, real])

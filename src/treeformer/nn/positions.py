@@ -1,4 +1,4 @@
-"""Sine encoding of points in pixels, the same along both axes (so that an image's shape does not matter)."""
+"""Sine encoding of points in pixels, with the same wavelengths along both axes, whatever the shape of the image."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ import math
 import torch
 from torch import Tensor
 
-SHORTEST_PX = 8.0  # wavelengths: from the distance of neighboring nodes …
-LONGEST_PX = 4096.0  # … to several times the size of an image
+# Wavelengths range from the distance of neighboring nodes to several times the size of an image.
+SHORTEST_PX = 8.0
+LONGEST_PX = 4096.0
 
 
 def sine_positions(points: Tensor, width: int) -> Tensor:
-    """(…,2) px → (…,width): sines and cosines of x, then of y, at width / 4 wavelengths each."""
+    """Encode points as sines and cosines of their coordinates.
+
+    Args:
+        points: (…,2) px.
+        width: number of channels, a multiple of 4: width / 4 wavelengths per axis.
+
+    Returns:
+        (…,width) float32: sines and cosines of x, then of y.
+
+    Example:
+        >>> sine_positions(torch.tensor([[0.0, 0.0]]), 4).tolist()
+        [[0.0, 1.0, 0.0, 1.0]]
+    """
     count = width // 4
     steps = torch.arange(count, device=points.device, dtype=torch.float32) / max(count - 1, 1)
     wavelengths = SHORTEST_PX * (LONGEST_PX / SHORTEST_PX) ** steps
@@ -21,6 +34,16 @@ def sine_positions(points: Tensor, width: int) -> Tensor:
 
 
 def cell_centers(height: int, width: int, stride: int, device: torch.device) -> Tensor:
-    """(height·width, 2) px: the centers of a feature map's cells, row by row."""
+    """Return the centers of a feature map's cells, row by row.
+
+    Args:
+        height: rows of the map.
+        width: columns of the map.
+        stride: distance of two cells in px.
+        device: device of the result.
+
+    Returns:
+        (height·width,2) px.
+    """
     y, x = torch.meshgrid(torch.arange(height, device=device), torch.arange(width, device=device), indexing="ij")
     return (torch.stack([x, y], dim=-1).reshape(-1, 2) + 0.5) * stride

@@ -1,4 +1,4 @@
-"""From a backbone's stages to the feature levels that the transformer reads."""
+"""Turn a backbone's stages into the feature levels that the transformer reads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from torch.nn import functional
 
 
 class FeaturePyramid(nn.Module):
-    """Coarse features flow down into finer ones; one more stride-2 convolution gives the coarsest level.
+    """Feature pyramid network: coarse features are upsampled and added to finer ones.
+
+    A stride-2 convolution on the last stage adds one more, coarsest level.
 
     Args:
-        channels: the stages' channels, fine to coarse.
-        width: channels of all levels but the finest.
-        fine_width: channels of the finest level, which has most of the cells and so most of the cost.
+        channels: channels of the stages, fine to coarse.
+        width: channels of all levels except the finest.
+        fine_width: channels of the finest level. It has most of the cells and therefore most of the cost.
+
+    Attributes:
+        widths: channels of the levels, fine to coarse.
     """
 
     def __init__(self, channels: Sequence[int], width: int, fine_width: int) -> None:
@@ -27,7 +32,7 @@ class FeaturePyramid(nn.Module):
         self.widths = [*widths, width]
 
     def forward(self, stages: Sequence[Tensor]) -> list[Tensor]:
-        """The stages (B,channels[i],h,w), fine to coarse → as many levels and a coarser one, (B,widths[i],h,w)."""
+        """Map stages (B,channels[i],h,w), fine to coarse, to levels (B,widths[i],h,w) and one coarser level."""
         above = self.coarsest(stages[-1])
         levels = [above]
         for index in reversed(range(len(stages))):
@@ -39,7 +44,18 @@ class FeaturePyramid(nn.Module):
 
 
 class LevelProjections(nn.Module):
-    """Deformable DETR's way: each stage through a 1×1 convolution and group normalization, one more by stride 2."""
+    """The levels of Deformable DETR: a 1×1 convolution and group normalization per stage.
+
+    A stride-2 convolution on the last stage adds one more, coarsest level.
+
+    Args:
+        channels: channels of the stages, fine to coarse.
+        width: channels of all levels.
+        groups: groups of the normalization.
+
+    Attributes:
+        widths: channels of the levels, fine to coarse.
+    """
 
     def __init__(self, channels: Sequence[int], width: int, groups: int = 32) -> None:
         super().__init__()
@@ -50,6 +66,6 @@ class LevelProjections(nn.Module):
         self.widths = [width] * (len(channels) + 1)
 
     def forward(self, stages: Sequence[Tensor]) -> list[Tensor]:
-        """The stages (B,channels[i],h,w), fine to coarse → as many levels and a coarser one, (B,width,h,w)."""
+        """Map stages (B,channels[i],h,w), fine to coarse, to levels (B,width,h,w) and one coarser level."""
         levels = [project(stage) for project, stage in zip(self.project, stages, strict=True)]
         return [*levels, self.coarsest(stages[-1])]

@@ -1,13 +1,14 @@
-"""The relation head: for every pair of nodes, is there an edge?
+"""The relation head: predict an edge or no edge for every pair of nodes.
 
-The paper's head is a perceptron on [h_i, h_j, r]: two object tokens and the relation token. Its first layer is linear,
-so it is W₁h_i + W₂h_j + W₃r, and the three matrices need to be applied once a token, not once a pair. Written with the
-sum and the difference of the two tokens it splits into an even part E, which stays when i and j change places, and an
-odd part O, which changes its sign; their matrices are (W₁ + W₂)/2 and (W₁ − W₂)/2. So the head looks at a pair from
-both sides, E + O and E − O, and the mean of the two answers is symmetric.
+The paper's head is an MLP on [h_i, h_j, r]: two object tokens and the relation token. Its first layer is linear, that
+is, W₁h_i + W₂h_j + W₃r, so the three matrices are applied once per token instead of once per pair. Written with the sum
+and the difference of the two tokens, it has an even part E, which stays the same if i and j are exchanged, and an odd
+part O, which changes its sign; their matrices are (W₁ + W₂)/2 and (W₁ − W₂)/2. The head computes both directions of a
+pair, E + O and E − O. The mean of the two results is symmetric.
 
-Beyond the paper, the head may look along the segment between two nodes, and may ask a second time, when the first
-answers tell which other edges leave the two nodes, and in which directions (`treeformer.nn.edge_context`).
+Beyond the paper, the head may read the image along the segment between two nodes. It may also predict a second time,
+with the first predictions as context: which other edges leave the two nodes, and in which directions
+(`treeformer.nn.edge_context`).
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from torch.nn import functional
 
 from treeformer.nn.deformable_attention import FeatureLevel, sample
 from treeformer.nn.edge_context import edge_context
-from treeformer.nn.in_use import is_inference_on_gpu
+from treeformer.nn.inference_mode import is_inference_on_gpu
 from treeformer.nn.transformer import MLP
 
 DISTANCE_SCALE_PX = 64.0
-MOST_CERTAIN = 12.0  # margins beyond this are all the same
+MOST_CERTAIN = 12.0  # margins are clamped to this
 
 
 class RelationHead(nn.Module):
@@ -30,11 +31,11 @@ class RelationHead(nn.Module):
 
     Args:
         width: channels of the tokens.
-        hidden: channels of the head's hidden layers.
-        fine_channels: channels of the finest level; 0 where the head does not look at the image.
+        hidden: channels of the hidden layers.
+        fine_channels: channels of the finest level; 0 if the head does not read the image.
         segment_channels: channels of the map that is read along the segment between two nodes.
-        segment_points: places on the segment, an even number.
-        num_harmonics: angular harmonics of the other edges at both nodes, for the second answer; 0: there is none.
+        segment_points: number of samples per segment, even.
+        num_harmonics: angular harmonics of the other edges at both nodes, for the second prediction; 0 disables it.
     """
 
     def __init__(
@@ -64,68 +65,79 @@ class RelationHead(nn.Module):
             self.pair_again = nn.Linear(hidden, hidden, bias=False)
             self.context = nn.Linear(2 * 4 * num_harmonics + 1, hidden)
             self.correction = nn.Linear(hidden, 2)
-            nn.init.zeros_(self.correction.weight)  # the second answer begins as the first
+            nn.init.zeros_(self.correction.weight)  # at first both predictions are equal
             nn.init.zeros_(self.correction.bias)
 
     def forward(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: FeatureLevel, scores: Tensor) -> Tensor:
-        """Logits [no edge, edge] of every pair.
+        """Predict the logits [no edge, edge] of every pair.
 
         Args:
-            tokens: (B,N,width), the objects.
-            relation: (B,width).
-            points: (B,N,2) px; no gradient flows through them.
+            tokens: (B,N,width), the object tokens.
+            relation: (B,width), the relation token.
+            points: (B,N,2) px; they get no gradient.
             fine: the finest level, read along the segments.
-            scores: (B,N) probabilities of being a node: what edges to it count in the context of others.
+            scores: (B,N) probabilities of being a node, the weights of edges in the context of other edges.
 
         Returns:
             (B,N,N,2) float32, symmetric in i and j; 0 on the diagonal.
         """
         count = tokens.shape[1]
-        first, second, pair_of = pairs_among(count, tokens.device)
+        first, second, pair_of = node_pairs(count, tokens.device)
         even, odd = self.even_tokens(tokens), self.odd_tokens(tokens)
         if not is_inference_on_gpu(tokens):
-            # float32 before the gathers: their backward adds a hundred rows into one.
+            # float32 before the gathers: their backward adds about a hundred rows into one.
             even, odd = even.float(), odd.float()
         even = even.index_select(1, first) + even.index_select(1, second) + self.relation(relation)[:, None]
         odd = odd.index_select(1, first) - odd.index_select(1, second)
         start, end = (points.detach().index_select(1, nodes) for nodes in (first, second))
         if self.segment_map is not None:
             step = (end - start) / DISTANCE_SCALE_PX
-            # The root of zero has no finite slope; two nodes may share a place.
+            # The slope of the square root is infinite at zero, and two nodes may have the same point.
             distance = (step.square().sum(-1, keepdim=True) + 1e-12).sqrt()
-            sums, differences = read_along(start, end, mapped(fine, self.segment_map), self.segment_points)
-            even = with_parts(even, self.even_segment, [sums, distance, torch.log1p(8 * distance)])
-            odd = with_parts(odd, self.odd_segment, [differences, step])
-        one_way, other_way = functional.relu(even + odd), functional.relu(even - odd)
-        logits = (self.tail(one_way) + self.tail(other_way)).float() / 2
+            segment_level = fine._replace(cells=self.segment_map(fine.cells))
+            sums, differences = sample_segments(start, end, segment_level, self.segment_points)
+            even = add_linear(even, self.even_segment, [sums, distance, torch.log1p(8 * distance)])
+            odd = add_linear(odd, self.odd_segment, [differences, step])
+        i_to_j, j_to_i = functional.relu(even + odd), functional.relu(even - odd)
+        logits = (self.tail(i_to_j) + self.tail(j_to_i)).float() / 2
         if self.num_harmonics:
             margin = logits[..., :1] - logits[..., 1:]
-            likely = spread(torch.sigmoid(-margin), pair_of)[..., 0] * (scores[:, :, None] * scores[:, None]).detach()
-            seen = edge_context(points.detach(), likely, self.num_harmonics).flatten(1, 2).to(one_way.dtype)
-            at_first = seen.index_select(1, first * count + second)
-            at_second = seen.index_select(1, second * count + first)
+            score_products = (scores[:, :, None] * scores[:, None]).detach()
+            likely = pairs_to_matrix(torch.sigmoid(-margin), pair_of)[..., 0] * score_products
+            context = edge_context(points.detach(), likely, self.num_harmonics).flatten(1, 2).to(i_to_j.dtype)
+            at_first = context.index_select(1, first * count + second)
+            at_second = context.index_select(1, second * count + first)
             bounded = margin.clamp(-MOST_CERTAIN, MOST_CERTAIN) / MOST_CERTAIN
-            for way, ends in ((one_way, (at_first, at_second)), (other_way, (at_second, at_first))):
-                again = with_parts(self.pair_again(way), self.context, [*ends, bounded])
+            for hidden, ends in ((i_to_j, (at_first, at_second)), (j_to_i, (at_second, at_first))):
+                again = add_linear(self.pair_again(hidden), self.context, [*ends, bounded])
                 logits = logits + self.correction(functional.relu(again)).float() / 2
-        return spread(logits, pair_of)
+        return pairs_to_matrix(logits, pair_of)
 
 
-def with_parts(total: Tensor, layer: nn.Linear, parts: list[Tensor]) -> Tensor:
-    """total + layer(all parts side by side): total (B,P,hidden), which may be overwritten, parts (B,P,…).
+def add_linear(total: Tensor, layer: nn.Linear, parts: list[Tensor]) -> Tensor:
+    """Compute total + layer(concatenation of the parts).
 
-    In use on a GPU the parts are multiplied one by one: putting them side by side would take longer than that, and a
-    width that is not a multiple of 8 keeps tensor cores from the product.
+    For inference on a GPU the parts are multiplied one by one: concatenating them would take longer, and a width that
+    is not a multiple of 8 prevents the use of tensor cores.
+
+    Args:
+        total: (B,P,hidden); it may be overwritten.
+        layer: the linear layer.
+        parts: (B,P,C_i) each; the sum of the C_i is the input width of the layer.
+
+    Returns:
+        (B,P,hidden).
     """
     if not is_inference_on_gpu(total):
-        return total + layer(torch.cat(parts, dim=-1))
-    blocks = layer.weight.split([part.shape[-1] for part in parts], dim=1)
+        result: Tensor = total + layer(torch.cat(parts, dim=-1))
+        return result
+    blocks = torch.split(layer.weight, [part.shape[-1] for part in parts], dim=1)
     aligned = [(part, block) for part, block in zip(parts, blocks, strict=True) if part.shape[-1] % 8 == 0]
     narrow = [(part, block) for part, block in zip(parts, blocks, strict=True) if part.shape[-1] % 8]
     if narrow:
         part, block = (torch.cat(both, dim=-1) for both in zip(*narrow, strict=True))
-        spare = (0, -part.shape[-1] % 8)
-        aligned.append((functional.pad(part, spare), functional.pad(block, spare)))
+        padding = (0, -part.shape[-1] % 8)
+        aligned.append((functional.pad(part, padding), functional.pad(block, padding)))
     if layer.bias is not None:
         total = total + layer.bias.to(total.dtype)
     flat = total.flatten(0, -2)
@@ -134,39 +146,56 @@ def with_parts(total: Tensor, layer: nn.Linear, parts: list[Tensor]) -> Tensor:
     return flat.view(total.shape)
 
 
-def spread(pairs: Tensor, pair_of: Tensor) -> Tensor:
-    """(B,P,C) of pairs → (B,N,N,C), symmetric, 0 on the diagonal; pair_of (N,N) as `pairs_among` gives it."""
-    # Row 0 is the diagonal's.
+def pairs_to_matrix(pairs: Tensor, pair_of: Tensor) -> Tensor:
+    """Expand values of unordered pairs to a symmetric matrix.
+
+    Args:
+        pairs: (B,P,C).
+        pair_of: (N,N), as returned by `node_pairs`.
+
+    Returns:
+        (B,N,N,C), symmetric, 0 on the diagonal.
+    """
+    # Row 0 belongs to the diagonal.
     rows = functional.pad(pairs, (0, 0, 1, 0)).index_select(1, pair_of.flatten())
     return rows.view(pairs.shape[0], *pair_of.shape, pairs.shape[-1])
 
 
-def mapped(level: FeatureLevel, layer: nn.Linear) -> FeatureLevel:
-    """The level with a layer applied to each of its cells."""
-    return level._replace(cells=layer(level.cells))
+def sample_segments(start: Tensor, end: Tensor, level: FeatureLevel, count: int) -> tuple[Tensor, Tensor]:
+    """Sample a level along segments, and split the samples into an even and an odd part.
 
+    Args:
+        start: (B,P,2) px.
+        end: (B,P,2) px.
+        level: the feature map.
+        count: number of samples per segment, even.
 
-def read_along(start: Tensor, end: Tensor, level: FeatureLevel, count: int) -> tuple[Tensor, Tensor]:
-    """What a level shows at `count` places on segments, start and end (B,P,2) px: even and odd parts.
-
-    Places at the same distance from either end are added and subtracted: (B,P,channels·count/2) each.
+    Returns:
+        Sums and differences of the samples at the same distance from either end, (B,P,channels·count/2) each.
     """
-    along = (torch.arange(count, device=start.device) + 0.5) / count
-    places = start[:, :, None] + (end - start)[:, :, None] * along[:, None]  # (B,P,T,2)
-    near, far = sample(level, places).chunk(2, dim=2)
+    fraction = (torch.arange(count, device=start.device) + 0.5) / count
+    locations = start[:, :, None] + (end - start)[:, :, None] * fraction[:, None]  # (B,P,T,2)
+    near, far = sample(level, locations).chunk(2, dim=2)
     far = far.flip(2)
     return (near + far).flatten(2), (near - far).flatten(2)
 
 
-def pairs_among(count: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """The P = count·(count−1)/2 pairs (i < j) in the order of j, in closed form: a table would bound the count.
+def node_pairs(count: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return all P = count·(count−1)/2 pairs i < j, ordered by j, in closed form.
+
+    A precomputed table would limit the number of nodes.
+
+    Args:
+        count: number of nodes.
+        device: device of the result.
 
     Returns:
-        first, second: (P,) int64, i and j of each pair.
-        pair_of: (count,count) int64, 1 + the number of the pair; 0 on the diagonal.
+        first: (P,) int64, i of each pair.
+        second: (P,) int64, j of each pair.
+        pair_of: (count,count) int64, 1 + the index of the pair; 0 on the diagonal.
     """
     number = torch.arange(count * (count - 1) // 2, device=device)
-    # j is the largest whole number with j(j−1)/2 ≤ number; the root is exact where its argument is a square.
+    # j is the largest integer with j(j−1)/2 ≤ number; the square root is exact if its argument is a square.
     second = ((1 + (1 + 8 * number.double()).sqrt()) / 2).long()
     first = number - second * (second - 1) // 2
     node = torch.arange(count, device=device)

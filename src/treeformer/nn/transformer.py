@@ -1,13 +1,14 @@
-"""The transformer: object tokens and one relation token, which look at each other and at the image.
+"""Transformer layers for object tokens and one relation token.
 
-Deformable DETR's layers (post-norm, ReLU) with RelationFormer's relation token: object tokens read the image near their
-points, the relation token reads all of it.
+The layers are those of Deformable DETR (post-norm, ReLU) with RelationFormer's relation token: object tokens read the
+image near their points, the relation token reads all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,13 @@ from treeformer.nn.positions import cell_centers, sine_positions
 
 
 class Attention(nn.Module):
-    """Dense multi-head attention."""
+    """Dense multi-head attention.
+
+    Args:
+        width: channels of queries, keys, values and output.
+        heads: attention heads; `width` is a multiple of them.
+        dropout: dropout of the attention weights in training.
+    """
 
     def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -27,27 +34,63 @@ class Attention(nn.Module):
         xavier_(self)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-        """(B,Q,width), (B,S,width), (B,S,width), mask (B,1,Q,S) bool, True = may look → (B,Q,width)."""
-        return self.attend(query, *self.remember(key, value), mask)
+        """Attend to keys and values.
 
-    def remember(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """What is looked at, as `look` takes it: (B,S,width), (B,S,width) → twice (B,heads,S,width/heads)."""
+        Args:
+            query: (B,Q,width).
+            key: (B,S,width).
+            value: (B,S,width).
+            mask: (B,1,Q,S) bool, True = may attend; None: all may.
+
+        Returns:
+            (B,Q,width).
+        """
+        return self.attend(query, *self.project(key, value), mask)
+
+    def project(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Project keys and values once, for several calls of `attend`.
+
+        Args:
+            key: (B,S,width).
+            value: (B,S,width).
+
+        Returns:
+            Keys and values, (B,heads,S,width/heads) each.
+        """
         return self._split(self.key(key)), self._split(self.value(value))
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Query (B,Q,width) at what `remember` gave → (B,Q,width)."""
+        """Attend to keys and values that `project` returned.
+
+        Args:
+            query: (B,Q,width).
+            keys: (B,heads,S,width/heads).
+            values: (B,heads,S,width/heads).
+            mask: (B,1,Q,S) bool, True = may attend; None: all may.
+
+        Returns:
+            (B,Q,width).
+        """
         dropout = self.dropout if self.training else 0.0
         mixed = functional.scaled_dot_product_attention(
             self._split(self.query(query)), keys, values, mask, dropout_p=dropout
         )
-        return self.output(mixed.transpose(1, 2).flatten(2))
+        result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return result
 
     def _split(self, tokens: Tensor) -> Tensor:
-        return tokens.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        """(B,S,width) -> (B,heads,S,width/heads)."""
+        return torch.unflatten(tokens, -1, (self.heads, -1)).transpose(1, 2)
 
 
 class FeedForward(nn.Module):
-    """Two linear layers around a ReLU, added to the input and normalized."""
+    """Two linear layers with a ReLU between them, added to the input and normalized.
+
+    Args:
+        width: channels of input and output.
+        hidden: channels between the two layers.
+        dropout: dropout after each of them.
+    """
 
     def __init__(self, width: int, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -57,12 +100,22 @@ class FeedForward(nn.Module):
         xavier_(self)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(…,width) → (…,width)."""
-        return self.norm(tokens + self.dropout(self.layers(tokens)))
+        """Map (…,width) to (…,width)."""
+        result: Tensor = self.norm(tokens + self.dropout(self.layers(tokens)))
+        return result
 
 
 class EncoderLayer(nn.Module):
-    """Every cell of every level reads a few places near itself on all levels."""
+    """Deformable self-attention of all cells: every cell reads a few locations near itself on all levels.
+
+    Args:
+        width: channels of all levels.
+        heads: attention heads.
+        points: sampling locations per head and level.
+        levels: number of levels.
+        hidden: channels of the feed-forward part.
+        dropout: dropout after attention and in the feed-forward part.
+    """
 
     def __init__(self, width: int, heads: int, points: int, levels: int, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -72,17 +125,34 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(width, hidden, dropout)
 
     def forward(self, levels: Sequence[FeatureLevel], positions: Tensor, points: Tensor) -> Tensor:
-        """The cells of all levels (B,S,width) anew.
+        """Update the cells of all levels.
 
-        Positions (S,width) are added to the queries; points (S,2) px are the cells' centers.
+        Args:
+            levels: the feature levels, S cells in total.
+            positions: (S,width), added to the queries.
+            points: (S,2) px, the centers of the cells.
+
+        Returns:
+            (B,S,width), the new cells of all levels.
         """
         cells = torch.cat([level.cells for level in levels], dim=1)
         read = self.attention(cells + positions, points.expand(cells.shape[0], -1, -1), levels)
-        return self.feed_forward(self.norm(cells + self.dropout(read)))
+        result: Tensor = self.feed_forward(self.norm(cells + self.dropout(read)))
+        return result
 
 
 class Encoder(nn.Module):
-    """A stack of encoder layers; cells know their place (sine) and their level (learned)."""
+    """A stack of encoder layers. Cells have a sine encoding of their position and a learned embedding of their level.
+
+    Args:
+        layers: number of layers.
+        width: channels of all levels.
+        heads: attention heads.
+        points: sampling locations per head and level.
+        levels: number of levels.
+        hidden: channels of the feed-forward parts.
+        dropout: dropout of the layers.
+    """
 
     def __init__(
         self, layers: int, width: int, heads: int, points: int, levels: int, hidden: int, dropout: float
@@ -92,7 +162,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(width, heads, points, levels, hidden, dropout) for _ in range(layers))
 
     def forward(self, levels: Sequence[FeatureLevel]) -> list[FeatureLevel]:
-        """Levels in, levels out, all of the same width."""
+        """Return the levels with new cells; all have the same width."""
         device, width = self.level_embedding.device, self.level_embedding.shape[1]
         centers = [cell_centers(level.height, level.width, level.stride, device) for level in levels]
         positions = torch.cat(
@@ -108,7 +178,18 @@ class Encoder(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention among all tokens, then each kind's own look at the image, then a feed-forward part."""
+    """Self-attention among all tokens, attention to the image, and a feed-forward part.
+
+    Object tokens attend to the image by deformable attention, the relation token by dense attention.
+
+    Args:
+        width: channels of the tokens.
+        heads: attention heads.
+        points: sampling locations per head and level.
+        channels: channels of each level.
+        hidden: channels of the feed-forward part.
+        dropout: dropout of all parts.
+    """
 
     def __init__(
         self, width: int, heads: int, points: int, channels: Sequence[int], hidden: int, dropout: float
@@ -132,28 +213,36 @@ class DecoderLayer(nn.Module):
         scene_positions: Tensor,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """One round.
+        """Update the tokens.
 
         Args:
             tokens: (B,Q+1,width): the object tokens, then the relation token.
-            positions: (B,Q+1,width), added wherever a token asks or is asked.
-            points: (B,Q,2) px, where the object tokens are.
+            positions: (B,Q+1,width), added to queries and keys.
+            points: (B,Q,2) px, the reference points of the object tokens.
             levels: the image for the object tokens.
-            scene: (B,S,width): the image for the relation token.
-            scene_positions: (S,width).
-            mask: (B,1,Q+1,Q+1) bool, True = may look.
+            scene: (B,S,width), the image for the relation token.
+            scene_positions: (S,width), added to the keys of the scene.
+            mask: (B,1,Q+1,Q+1) bool, True = may attend; None: all may.
+
+        Returns:
+            (B,Q+1,width).
         """
-        placed = tokens + positions
-        tokens = self.norm_tokens(tokens + self.dropout(self.among_tokens(placed, placed, tokens, mask)))
-        placed = tokens + positions
-        from_objects = self.objects_to_image(placed[:, :-1], points, levels)
-        from_relation = self.relation_to_image(placed[:, -1:], scene + scene_positions, scene)
+        positioned = tokens + positions
+        tokens = self.norm_tokens(tokens + self.dropout(self.among_tokens(positioned, positioned, tokens, mask)))
+        positioned = tokens + positions
+        from_objects = self.objects_to_image(positioned[:, :-1], points, levels)
+        from_relation = self.relation_to_image(positioned[:, -1:], scene + scene_positions, scene)
         read = torch.cat([from_objects, from_relation.to(from_objects.dtype)], dim=1)
-        return self.feed_forward(self.norm_image(tokens + self.dropout(read)))
+        result: Tensor = self.feed_forward(self.norm_image(tokens + self.dropout(read)))
+        return result
 
 
 class MLP(nn.Sequential):
-    """Linear layers with ReLU between them."""
+    """Linear layers with ReLU between them.
+
+    Args:
+        *widths: channels of the input, of the hidden layers and of the output.
+    """
 
     def __init__(self, *widths: int) -> None:
         layers: list[nn.Module] = []
@@ -161,9 +250,14 @@ class MLP(nn.Sequential):
             layers += [nn.Linear(width_in, width_out), nn.ReLU()]
         super().__init__(*layers[:-1])
 
+    @property
+    def output_layer(self) -> nn.Linear:
+        """The last linear layer."""
+        return cast(nn.Linear, self[-1])
+
 
 def xavier_(module: nn.Module) -> None:
-    """Xavier weights and zero biases for every linear layer inside."""
+    """Initialize every linear layer of a module with Xavier weights and zero biases."""
     for part in module.modules():
         if isinstance(part, nn.Linear):
             nn.init.xavier_uniform_(part.weight)

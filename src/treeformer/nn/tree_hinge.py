@@ -1,7 +1,7 @@
 """The cost-augmented hinge loss of a spanning tree (a structured support vector machine).
 
-The true tree is to score more than any other, and more by one for every edge that the other has and the ground truth has not.
-The one that violates this most is a spanning tree as well, of scores raised by one at every edge that is not true.
+The true tree should score higher than any other tree, by a margin of one per edge that is not true. The tree that
+violates this most is itself a spanning tree, with scores raised by one for every edge that is not true.
 """
 
 from __future__ import annotations
@@ -9,38 +9,45 @@ from __future__ import annotations
 from torch import Tensor
 
 from treeformer.nn.losses import FORCED_ROOT_COST, root_costs
-from treeformer.nn.spanning import need_bool, spanning_forest
+from treeformer.nn.spanning import check_bool, spanning_forest
 
-# Among the trees that have the ground truth in them true edges come first …
+# Among the forests that contain the ground truth, true edges come first …
 TRUE_EDGE_GAIN = 10 * FORCED_ROOT_COST
-# … and an edge that ties two true trees to each other comes after every likely root, but before a forced one.
+# … and an edge that connects two true trees comes after every likely root, but before a forced one.
 TIE_COST = FORCED_ROOT_COST / 10
 
 
 def hinge_loss(margin: Tensor, root_logits: Tensor, adjacency: Tensor, is_true: Tensor, mask: Tensor) -> Tensor:
-    """max over forests T of score(T) + wrong(T), less the same of the best forest with the ground truth in it; ≥ 0, summed.
+    """Compute the maximum of score(T) + wrong(T) over all forests, minus that over forests with the ground truth in it.
 
-    score(T) sums f⁺ − f⁻ over its edges and the root logits over its roots, wrong(T) counts its edges that are not
-    true. A false node has to hang on some edge, and so have the parts of a true tree of which a node was missed. The
-    ground truth is therefore completed as well as it can be, and what both forests have cancels: there is no gradient against
-    what cannot be avoided. True trees are tied to each other only where none but a forced root would be left to them.
+    score(T) sums f⁺ − f⁻ over the edges and the root logits over the roots; wrong(T) counts the edges that are not
+    true. A false node needs some edge, and so do the parts of a true tree of which a node was missed. Therefore the
+    ground truth is completed to the best forest that contains it. Edges of both forests cancel: unavoidable edges get
+    no gradient. True trees are connected to each other only if one of them had a forced root otherwise.
 
     Args:
-        margin: (B,N,N) f⁻ − f⁺; the mean of both directions counts.
-        root_logits: (B,N), without gradient: they cost what they cost at inference, `root_costs`.
-        adjacency: (B,N,N) bool, the ground truth.
+        margin: (B,N,N) f⁻ − f⁺; the mean of both directions is used.
+        root_logits: (B,N), without gradient: their costs are those at inference, `root_costs`.
+        adjacency: (B,N,N) bool, the target.
         is_true: (B,N) bool, the nodes that are in the ground truth.
-        mask: (B,N) bool, these and the false ones: all that a forest has to span.
+        mask: (B,N) bool, the true and the false nodes: those that a forest has to span.
 
-    >>> import torch
-    >>> path = torch.tensor([[[0, 1, 0], [1, 0, 1], [0, 1, 0]]]).bool()
-    >>> nodes = torch.ones(1, 3, dtype=torch.bool)
-    >>> margin = torch.tensor([[[0.0, -3.0, -1.0], [-3.0, 0.0, -1.5], [-1.0, -1.5, 0.0]]])  # 0–2 half below 1–2
-    >>> hinge_loss(margin, torch.zeros(1, 3), path, nodes, nodes).item()
-    0.5
+    Returns:
+        The sum over the batch, a scalar of at least 0.
+
+    Raises:
+        TreeformerError: if a tensor has the wrong shape or type.
+
+    Example:
+        >>> import torch
+        >>> path = torch.tensor([[[0, 1, 0], [1, 0, 1], [0, 1, 0]]]).bool()
+        >>> nodes = torch.ones(1, 3, dtype=torch.bool)
+        >>> margin = torch.tensor([[[0.0, -3.0, -1.0], [-3.0, 0.0, -1.5], [-1.0, -1.5, 0.0]]])  # 0–2 half below 1–2
+        >>> hinge_loss(margin, torch.zeros(1, 3), path, nodes, nodes).item()
+        0.5
     """
-    need_bool("adjacency", adjacency, margin.shape)
-    need_bool("is_true", is_true, margin.shape[:2])
+    check_bool("adjacency", adjacency, margin.shape)
+    check_bool("is_true", is_true, margin.shape[:2])
     root_logits = root_logits.detach()
     cost = (margin + margin.mT) / 2 - (~adjacency).to(margin.dtype)
     roots = root_costs(root_logits.to(cost.dtype))
@@ -49,5 +56,5 @@ def hinge_loss(margin: Tensor, root_logits: Tensor, adjacency: Tensor, is_true: 
     completing = cost.detach() - TRUE_EDGE_GAIN * adjacency + TIE_COST * tie
     best, best_roots = spanning_forest(completing, roots, mask)
     edges = (cost * (best.to(cost.dtype) - worst.to(cost.dtype))).triu(1).sum()
-    # Both have as many forced roots: their cost would cancel, but not to the last digit.
+    # Both forests have the same number of forced roots: their costs would cancel, but not to the last digit.
     return edges - (root_logits * (best_roots.float() - worst_roots.float())).sum()

@@ -1,0 +1,1 @@
+"""GGT, the autoregressive baseline after the Generative Graph Transformer."""

@@ -1,4 +1,4 @@
-"""A masked transformer over a sequence and an image: in one pass over all steps, or step by step with a memory."""
+"""A causal transformer decoder over a sequence and an image: all steps in one pass, or step by step with a cache."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from torch import Tensor, nn
 
 from treeformer.nn.transformer import Attention, FeedForward
 
-Remembered = tuple[Tensor, Tensor]
-"""Keys and values (B,heads,S,width/heads) of one attention."""
+KeysValues = tuple[Tensor, Tensor]
+"""Keys and values of one attention, (B,heads,S,width/heads) each."""
 
 
 class CausalLayer(nn.Module):
-    """Each step looks at itself and the steps before it, then at the image; post-norm."""
+    """Attention of each step to itself and the steps before it, then to the image; post-norm.
+
+    Args:
+        width: Channels of a step.
+        heads: Attention heads.
+        hidden: Hidden channels of the feed-forward block.
+        dropout: Dropout probability.
+    """
 
     def __init__(self, width: int, heads: int, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -23,9 +30,18 @@ class CausalLayer(nn.Module):
         self.feed_forward = FeedForward(width, hidden, dropout)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, tokens: Tensor, image: Remembered, past: Remembered | None) -> tuple[Tensor, Remembered]:
-        """The last S of T steps, (B,S,width), and what is remembered of the T − S before them → both anew."""
-        keys, values = self.among_steps.remember(tokens, tokens)
+    def forward(self, tokens: Tensor, image: KeysValues, past: KeysValues | None) -> tuple[Tensor, KeysValues]:
+        """Process the last S of T steps.
+
+        Args:
+            tokens: (B,S,width).
+            image: Keys and values of the image.
+            past: Keys and values of the first T − S steps, None if S = T.
+
+        Returns:
+            (B,S,width), and the keys and values of all T steps.
+        """
+        keys, values = self.among_steps.project(tokens, tokens)
         if past is not None:
             keys, values = torch.cat([past[0], keys], dim=2), torch.cat([past[1], values], dim=2)
         steps, known = tokens.shape[1], keys.shape[2]
@@ -38,9 +54,16 @@ class CausalLayer(nn.Module):
 class CausalDecoder(nn.Module):
     """A stack of causal layers.
 
+    Args:
+        layers: Number of layers.
+        width: Channels of a step.
+        heads: Attention heads.
+        hidden: Hidden channels of the feed-forward blocks.
+        dropout: Dropout probability.
+
     Example:
         >>> decoder = CausalDecoder(layers=2, width=8, heads=2, hidden=16, dropout=0.0)
-        >>> image = decoder.remember(torch.rand(1, 5, 8), torch.rand(5, 8))
+        >>> image = decoder.project_image(torch.rand(1, 5, 8), torch.rand(5, 8))
         >>> steps = torch.rand(1, 3, 8)
         >>> together, _ = decoder(steps, image)
         >>> first, past = decoder(steps[:, :1], image)
@@ -53,16 +76,37 @@ class CausalDecoder(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(CausalLayer(width, heads, hidden, dropout) for _ in range(layers))
 
-    def remember(self, cells: Tensor, positions: Tensor) -> list[Remembered]:
-        """The image's cells (B,C,width) at positions (C,width), for each layer: once an image, not once a step."""
-        return [layer.to_image.remember(cells + positions, cells) for layer in self.layers]
+    def project_image(self, cells: Tensor, positions: Tensor) -> list[KeysValues]:
+        """Compute the keys and values of an image, once per image instead of once per step.
+
+        Args:
+            cells: (B,C,width).
+            positions: (C,width), positional embeddings of the cells.
+
+        Returns:
+            Keys and values for each layer.
+        """
+        result = []
+        for layer in self.layers:
+            assert isinstance(layer, CausalLayer)
+            result.append(layer.to_image.project(cells + positions, cells))
+        return result
 
     def forward(
-        self, tokens: Tensor, image: list[Remembered], past: list[Remembered] | None = None
-    ) -> tuple[Tensor, list[Remembered]]:
-        """Steps (B,S,width) that follow those of `past` → (B,S,width), and the past of the steps after them."""
+        self, tokens: Tensor, image: list[KeysValues], past: list[KeysValues] | None = None
+    ) -> tuple[Tensor, list[KeysValues]]:
+        """Process steps.
+
+        Args:
+            tokens: (B,S,width), the steps that follow those in `past`.
+            image: Result of `project_image`.
+            past: The second result of the call for the previous steps, None at the start.
+
+        Returns:
+            (B,S,width), and the `past` of the following steps.
+        """
         present = []
         for index, layer in enumerate(self.layers):
-            tokens, kept = layer(tokens, image[index], past[index] if past is not None else None)
-            present.append(kept)
+            tokens, keys_values = layer(tokens, image[index], past[index] if past is not None else None)
+            present.append(keys_values)
         return tokens, present

@@ -1,23 +1,23 @@
-"""GGT, the autoregressive baseline: an image in; a graph told node by node, breadth-first, out.
+"""GGT, the autoregressive baseline: generates a graph from an image, node by node in breadth-first order.
 
-backbone → cells; at each step the last node told → masked decoder → is there a node more, where, joined to whom before
-After the Generative Graph Transformer of Belli and Kipf (2019); docs/ggt.md says what differs, and why.
+backbone → cells; per step: previous node → causal decoder → end or not, point, edges to earlier nodes
+Based on the Generative Graph Transformer of Belli and Kipf (2019). docs/lab/ggt.md explains the differences.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treeformer.baselines.ggt.breadth_first import told_in_order
-from treeformer.baselines.ggt.causal import CausalDecoder, Remembered
+from treeformer.baselines.ggt.breadth_first import sort_breadth_first
+from treeformer.baselines.ggt.causal import CausalDecoder, KeysValues
 from treeformer.decoding.decode import decode
 from treeformer.errors import TreeformerError
-from treeformer.models.config import Constraint, Regime
+from treeformer.models.config import Constraint, Regime, check_choices
 from treeformer.nn.backbone import ResNet
 from treeformer.nn.losses import edge_losses
 from treeformer.nn.positions import cell_centers, sine_positions
@@ -29,71 +29,119 @@ from treeformer.skeleton import Skeleton
 
 @dataclass(frozen=True)
 class GGTConfig(Regime):
-    """Architecture and loss of a GGT; about as many parameters as the default TreeFormer has."""
+    """Architecture and losses of a GGT. Its number of parameters is about that of the default TreeFormer."""
 
-    # ---- image features: the TreeFormer's own trunk, so that both start from the same weights
-    backbone_blocks: tuple[int, ...] = (3, 4, 6)  # bottlenecks of each ResNet stage; the last stage is what is read
-    backbone_channels: int = 64  # channels of the backbone's stem
-    frozen_stages: int = 1  # parts of the backbone that are not trained: 1 the stem, 2 also layer1, …
+    # ---- image features: the backbone of TreeFormer, so that both start from the same weights
+
+    backbone_blocks: tuple[int, ...] = (3, 4, 6)
+    """Bottlenecks per ResNet stage. The decoder attends to the last stage."""
+
+    backbone_channels: int = 64
+    """Channels of the backbone's stem."""
+
+    frozen_stages: int = 1
+    """Number of backbone parts that are not trained: 1 is the stem, 2 adds layer1, and so on."""
 
     # ---- decoder
-    max_nodes: int = 160  # the most nodes it can tell
-    width: int = 256  # channels of a step, as GGT's
-    layers: int = 6  # GGT has 12, without attention to the image in them
-    heads: int = 8  # as GGT's
-    feed_forward: int = 1024  # hidden channels between attentions; GGT has 2048
-    dropout: float = 0.0  # as GGT's
-    relation_hidden: int = 128  # hidden channels of the adjacency head, half the width as GGT's
 
-    # ---- the tree constraint
-    constraint: Constraint = "both"  # when edges are projected onto a tree: never, at inference, in training, in both
-    suppression: float = 10.0  # Λ of the SFS layer
+    max_nodes: int = 160
+    """Largest number of nodes per image."""
 
-    # ---- training; all losses are sums over nodes divided by the number of nodes
-    end_weight: float = 1.0  # of the cross entropy of "a node more or the end"; GGT has no such loss
-    point_weight: float = 0.05  # a pixel of L1 distance; GGT weighs coordinates and adjacency 1 : 1 in its own units
-    root_weight: float = 1.0  # as the TreeFormer's
-    edge_weight: float = 1.0  # of both terms of Eq. (11)
+    width: int = 256
+    """Channels of a step, as in GGT."""
+
+    layers: int = 6
+    """Layers of the decoder. GGT has 12, without attention to the image."""
+
+    heads: int = 8
+    """Attention heads, as in GGT."""
+
+    feed_forward: int = 1024
+    """Hidden channels of the feed-forward blocks. GGT has 2048."""
+
+    dropout: float = 0.0
+    """Dropout probability, as in GGT."""
+
+    relation_hidden: int = 128
+    """Hidden channels of the adjacency head, half the width as in GGT."""
+
+    # ---- tree constraint
+
+    constraint: Constraint = "both"
+    """When edges are projected onto a tree: never, at inference, in training, or in both."""
+
+    suppression: float = 10.0
+    """Λ of the SFS layer, Eq. (8), a logit."""
+
+    # ---- training; all losses are sums over nodes, divided by the number of nodes
+
+    end_weight: float = 1.0
+    """Weight of the cross entropy of "another node or the end". GGT has no such loss."""
+
+    point_weight: float = 0.05
+    """Weight of the point loss, per px of L1 distance. GGT weights coordinates and adjacency 1 : 1 in its own units."""
+
+    root_weight: float = 1.0
+    """Weight of the root loss, as in TreeFormer."""
+
+    edge_weight: float = 1.0
+    """Weight of both terms of Eq. (11)."""
 
     def __post_init__(self) -> None:
-        if self.constraint not in get_args(Constraint):
-            choices = ", ".join(get_args(Constraint))
-            raise TreeformerError(f"constraint is {self.constraint!r}, one of {choices} is needed")
+        check_choices(self)
         object.__setattr__(self, "backbone_blocks", tuple(self.backbone_blocks))
         if self.width % self.heads or self.width % 4:
             raise TreeformerError(f"width {self.width} is not a multiple of 4 and of the {self.heads} heads")
 
     @property
     def edge_term_weights(self) -> tuple[float, float]:
-        """Weights of the unconstrained and of the constrained term of Eq. (11), of the same sum in every regime.
+        """Weights of the unconstrained and of the constrained term of Eq. (11), with the same sum in every regime.
 
-        So are the released code's of TreeFormer: 3 and 3 with the constraint, 6 without.
+        The released code of TreeFormer does the same: 3 and 3 with the constraint, 6 without it.
         """
         return (1.0, 1.0) if self.constrained_in_training else (2.0, 0.0)
 
 
 @dataclass
-class Told:
-    """What a GGT answers for B images: N nodes each, in the order in which they are told."""
+class GGTOutput:
+    """Output of a GGT for B images: N nodes each, in the order in which they are generated.
 
-    node_logits: Tensor  # (B,N) log-odds that there is a node more; -inf after the end
-    points: Tensor  # (B,N,2) px
-    root_logits: Tensor  # (B,N) log-odds of being the root of a plant
-    edge_logits: Tensor  # (B,N,N,2) [no edge, edge], symmetric, 0 on the diagonal
-    end_logits: Tensor | None = None  # (B,) in training: log-odds that there is a node after the N nodes
-    target: Targets | None = None  # in training: the targets in the order in which they are told
+    Attributes:
+        node_logits: (B,N) log-odds that another node follows. −inf after the end of the sequence.
+        points: (B,N,2) px.
+        root_logits: (B,N) log-odds of being the root of a plant.
+        edge_logits: (B,N,N,2) logits of [no edge, edge], symmetric, 0 on the diagonal.
+        end_logits: (B,) log-odds that another node follows after the N nodes. Only in training.
+        target: The targets in breadth-first order. Only in training.
+    """
+
+    node_logits: Tensor
+    points: Tensor
+    root_logits: Tensor
+    edge_logits: Tensor
+    end_logits: Tensor | None = None
+    target: Targets | None = None
 
 
-class Said(NamedTuple):
-    """What the heads make of S steps."""
+class StepPrediction(NamedTuple):
+    """Predictions of S steps for the next node.
 
-    node_logits: Tensor  # (B,S)
-    points: Tensor  # (B,S,2) px
-    root_logits: Tensor  # (B,S)
+    Attributes:
+        node_logits: (B,S).
+        points: (B,S,2) px.
+        root_logits: (B,S).
+    """
+
+    node_logits: Tensor
+    points: Tensor
+    root_logits: Tensor
 
 
 class GGT(nn.Module):
     """The network.
+
+    Args:
+        config: Architecture and losses.
 
     Example:
         >>> small = GGTConfig(backbone_blocks=(1, 1), backbone_channels=8, width=32, layers=1, max_nodes=4)
@@ -109,7 +157,7 @@ class GGT(nn.Module):
         self.backbone = ResNet(config.backbone_blocks, config.backbone_channels, config.frozen_stages)
         self.project = nn.Conv2d(self.backbone.channels[-1], width, 1)
         self.norm_cells = nn.LayerNorm(width)
-        # Row 0 is the beginning; row i + 1 stands for node i, as a step of the sequence and as a neighbor.
+        # Row 0 is the start token. Row i + 1 stands for node i, as a step of the sequence and as a neighbor.
         self.steps = nn.Parameter(torch.randn(config.max_nodes + 1, width))
         self.place = nn.Linear(width, width)
         self.neighbors = nn.Linear(width, width, bias=False)
@@ -126,146 +174,227 @@ class GGT(nn.Module):
 
     # ---- forward ------------------------------------------------------------------------------
 
-    def forward(self, images: Tensor, targets: Targets | None = None) -> Told:
-        """Tell the graphs of images.
+    def forward(self, images: Tensor, targets: Targets | None = None) -> GGTOutput:
+        """Predict the graphs of images.
 
         Args:
-            images: (B,3,H,W) RGB in [0,1]; H and W are multiples of the backbone's stride (16).
-            targets: given in training: every step is told the true nodes before it, and all steps run at once.
+            images: (B,3,H,W) RGB in [0,1]. H and W are multiples of the backbone's stride, 16 px.
+            targets: Ground truth, given in training. Each step gets the true nodes before it; all steps run at once.
+
+        Returns:
+            The predictions.
+
+        Raises:
+            TreeformerError: If the image size is invalid, or the targets have more than `max_nodes` nodes.
         """
         if targets is None:
-            return self.tell(images)
-        if targets.points.shape[1] > self.config.max_nodes:
-            raise TreeformerError(f"targets of {targets.points.shape[1]} nodes for at most {self.config.max_nodes}")
-        return self.follow(images, told_in_order(targets))
+            return self.generate(images)
+        count, largest = targets.points.shape[1], self.config.max_nodes
+        if count > largest:
+            raise TreeformerError(f"the targets have {count} nodes, but max_nodes is {largest}")
+        return self.forward_teacher_forced(images, sort_breadth_first(targets))
 
-    def follow(self, images: Tensor, target: Targets) -> Told:
-        """All steps at once, each after the true nodes before it: (B,3,H,W), targets in order → what is said then."""
+    def forward_teacher_forced(self, images: Tensor, target: Targets) -> GGTOutput:
+        """Predict all steps at once, each from the true nodes before it.
+
+        Args:
+            images: (B,3,H,W) RGB in [0,1].
+            target: Ground truth in breadth-first order.
+
+        Returns:
+            The predictions, one node per target node.
+        """
         count = target.points.shape[1]
         image = self.encode(images)
-        begin = self.begin(len(images))
-        tokens = torch.cat([begin, self.step(target.points, target.adjacency.tril(-1), first=0)], dim=1)
+        start = self.start_token(len(images))
+        tokens = torch.cat([start, self.embed_nodes(target.points, target.adjacency.tril(-1), first=0)], dim=1)
         hidden, _ = self.decoder(tokens, image)
-        said = self.say(hidden, side_px=max(images.shape[-2:]))
-        # Node i is asked about at step i, before it is known, and is itself known from step i + 1 on.
-        edge_logits = self.join(hidden[:, :count], hidden[:, 1:])
-        return Told(
-            said.node_logits[:, :count],
-            said.points[:, :count],
-            said.root_logits[:, :count],
+        predicted = self.predict_nodes(hidden, side_px=max(images.shape[-2:]))
+        # Step i predicts node i, which is an input from step i + 1 on.
+        edge_logits = self.predict_edges(hidden[:, :count], hidden[:, 1:])
+        return GGTOutput(
+            predicted.node_logits[:, :count],
+            predicted.points[:, :count],
+            predicted.root_logits[:, :count],
             symmetric(edge_logits),
-            said.node_logits[:, count],
+            predicted.node_logits[:, count],
             target,
         )
 
     @torch.no_grad()
-    def tell(self, images: Tensor) -> Told:
-        """Node by node, each step after what was said before, until all images have ended."""
-        batch, most = len(images), self.config.max_nodes
-        told = Told(
-            node_logits=images.new_full((batch, most), -torch.inf),
-            points=images.new_zeros(batch, most, 2),
-            root_logits=images.new_zeros(batch, most),
-            edge_logits=images.new_zeros(batch, most, most, 2),
+    def generate(self, images: Tensor) -> GGTOutput:
+        """Predict node by node, each step from the predictions before it, until the graphs of all images have ended.
+
+        Args:
+            images: (B,3,H,W) RGB in [0,1].
+
+        Returns:
+            The predictions. N is the largest number of nodes in an image.
+        """
+        batch, largest = len(images), self.config.max_nodes
+        output = GGTOutput(
+            node_logits=images.new_full((batch, largest), -torch.inf),
+            points=images.new_zeros(batch, largest, 2),
+            root_logits=images.new_zeros(batch, largest),
+            edge_logits=images.new_zeros(batch, largest, largest, 2),
         )
-        image, past, token = self.encode(images), None, self.begin(batch)
+        image, past, token = self.encode(images), None, self.start_token(batch)
         known = token[:, :0]
-        going = torch.ones(batch, dtype=torch.bool, device=images.device)
+        unfinished = torch.ones(batch, dtype=torch.bool, device=images.device)
         count = 0
-        while count < most:
+        while count < largest:
             hidden, past = self.decoder(token, image, past)
             if count:
                 known = torch.cat([known, hidden], dim=1)
-            said = self.say(hidden, side_px=max(images.shape[-2:]))
-            going = going & (said.node_logits[:, 0] > 0)
-            if not going.any():
+            predicted = self.predict_nodes(hidden, side_px=max(images.shape[-2:]))
+            unfinished = unfinished & (predicted.node_logits[:, 0] > 0)
+            if not unfinished.any():
                 break
-            row = self.join(hidden, known)
-            told.node_logits[:, count] = said.node_logits[:, 0].masked_fill(~going, -torch.inf)
-            told.points[:, count] = said.points[:, 0]
-            told.root_logits[:, count] = said.root_logits[:, 0]
-            told.edge_logits[:, count, :count] = row[:, 0]
-            token = self.step(said.points, edge_margin(row) < 0, first=count)
+            row = self.predict_edges(hidden, known)
+            output.node_logits[:, count] = predicted.node_logits[:, 0].masked_fill(~unfinished, -torch.inf)
+            output.points[:, count] = predicted.points[:, 0]
+            output.root_logits[:, count] = predicted.root_logits[:, 0]
+            output.edge_logits[:, count, :count] = row[:, 0]
+            token = self.embed_nodes(predicted.points, edge_margin(row) < 0, first=count)
             count += 1
-        edge_logits = symmetric(told.edge_logits[:, :count, :count])
-        return Told(told.node_logits[:, :count], told.points[:, :count], told.root_logits[:, :count], edge_logits)
+        edge_logits = symmetric(output.edge_logits[:, :count, :count])
+        return GGTOutput(
+            output.node_logits[:, :count], output.points[:, :count], output.root_logits[:, :count], edge_logits
+        )
 
     # ---- parts --------------------------------------------------------------------------------
 
-    def encode(self, images: Tensor) -> list[Remembered]:
-        """The image (B,3,H,W) as each decoder layer remembers it."""
+    def encode(self, images: Tensor) -> list[KeysValues]:
+        """Compute the keys and values of images (B,3,H,W) for each decoder layer.
+
+        Raises:
+            TreeformerError: If H or W is not a multiple of the backbone's stride.
+        """
         stride = self.backbone.strides[-1]
         height, width = images.shape[-2:]
         if height % stride or width % stride:
-            raise TreeformerError(f"an image of {width}×{height} px; multiples of {stride} are needed")
+            raise TreeformerError(f"image size must be a multiple of {stride} px, not {width}×{height} px")
         cells = self.norm_cells(self.project(self.backbone(images)[-1]).flatten(2).transpose(1, 2))
         centers = cell_centers(height // stride, width // stride, stride, images.device)
-        return self.decoder.remember(cells, sine_positions(centers, self.config.width))
+        return self.decoder.project_image(cells, sine_positions(centers, self.config.width))
 
-    def begin(self, batch: int) -> Tensor:
-        """The step before the first node: (B,1,width)."""
-        return self.norm_steps(self.steps[:1]).expand(batch, 1, -1)
+    def start_token(self, batch: int) -> Tensor:
+        """Return the input of the first step, (B,1,width)."""
+        start: Tensor = self.norm_steps(self.steps[:1])
+        return start.expand(batch, 1, -1)
 
-    def step(self, points: Tensor, rows: Tensor, *, first: int) -> Tensor:
-        """The steps that hear of nodes `first`, `first` + 1, …
+    def embed_nodes(self, points: Tensor, rows: Tensor, *, first: int) -> Tensor:
+        """Return the inputs of the steps that follow consecutive nodes.
 
         Args:
             points: (B,n,2) px, the nodes.
-            rows: (B,n,k) bool, whether they are joined to the nodes 0 … k − 1.
-            first: the number of the first of them.
+            rows: (B,n,k) bool, their edges to the nodes 0 … k − 1.
+            first: Index of the first of these nodes.
 
         Returns:
             (B,n,width).
         """
-        joined = self.neighbors(rows.to(self.steps.dtype) @ self.steps[1 : rows.shape[2] + 1])
+        neighbors = self.neighbors(rows.to(self.steps.dtype) @ self.steps[1 : rows.shape[2] + 1])
         own = self.steps[first + 1 : first + 1 + points.shape[1]]
-        return self.norm_steps(self.place(sine_positions(points, self.config.width)) + joined + own)
+        tokens: Tensor = self.norm_steps(self.place(sine_positions(points, self.config.width)) + neighbors + own)
+        return tokens
 
-    def say(self, hidden: Tensor, side_px: float) -> Said:
-        """What (B,S,width) steps say of the node to come; points are fractions of the image's longer side."""
+    def predict_nodes(self, hidden: Tensor, side_px: float) -> StepPrediction:
+        """Predict the next node of each step.
+
+        Args:
+            hidden: (B,S,width), output of the decoder.
+            side_px: Longer side of the image, px. The point head predicts fractions of it.
+
+        Returns:
+            Node logits, points and root logits.
+        """
         points = self.point_head(hidden).float().sigmoid() * side_px
-        return Said(self.node_head(hidden).float().squeeze(-1), points, self.root_head(hidden).float().squeeze(-1))
+        node_logits = self.node_head(hidden).float().squeeze(-1)
+        return StepPrediction(node_logits, points, self.root_head(hidden).float().squeeze(-1))
 
-    def join(self, asking: Tensor, known: Tensor) -> Tensor:
-        """Edge logits (B,S,K,2) between the nodes to come at S steps (B,S,width) and K known ones (B,K,width)."""
-        pairs = self.edge_from(asking)[:, :, None] + self.edge_to(known)[:, None]
-        return self.edge_head(functional.relu(pairs)).float()
+    def predict_edges(self, hidden: Tensor, known: Tensor) -> Tensor:
+        """Predict the edges between the next nodes and known nodes.
+
+        Args:
+            hidden: (B,S,width), the steps that predict the next nodes.
+            known: (B,K,width), the steps whose inputs are the known nodes.
+
+        Returns:
+            (B,S,K,2) logits of [no edge, edge].
+        """
+        pairs = self.edge_from(hidden)[:, :, None] + self.edge_to(known)[:, None]
+        logits: Tensor = self.edge_head(functional.relu(pairs))
+        return logits.float()
 
     # ---- training and use ---------------------------------------------------------------------
 
-    def loss(self, output: Told, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
-        """Weighted losses by name; their sum is what to minimize. See `losses`."""
+    def loss(self, output: GGTOutput, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
+        """Compute the weighted losses by name, see `losses`.
+
+        Args:
+            output: Output of `forward` with these targets.
+            targets: Ground truth of the batch.
+            node_count: Scalar that sums are divided by; by default the number of ground-truth nodes, at least 1.
+
+        Returns:
+            Scalars. Their sum is the training objective.
+        """
         if node_count is None:
             node_count = targets.mask.sum().clamp(min=1)
         return self._losses(self.config, self.sfs, output, node_count)
 
     @torch.no_grad()
-    def decode(self, output: Told, **options: Any) -> list[Skeleton]:
-        """One skeleton an image; options as in `treeformer.decoding.decode.decode`. For outputs made without targets."""
+    def decode(self, output: GGTOutput, **options: Any) -> list[Skeleton]:
+        """Decode an output that was computed without targets.
+
+        Args:
+            output: Output of `forward`.
+            **options: Options of `treeformer.decoding.decode.decode`.
+
+        Returns:
+            One skeleton per image.
+        """
         options.setdefault("constrained", self.config.constrained_at_inference)
         arrays = (output.node_logits.sigmoid(), output.points, edge_margin(output.edge_logits), output.root_logits)
         images = zip(*(array.float().cpu().numpy() for array in arrays), strict=True)
         return [decode(*image, **options) for image in images]
 
     def compile_parts(self, **options: Any) -> None:
-        """`torch.compile` with `options` for all that has fixed shapes: the training pass and the losses."""
+        """Compile the parts with fixed shapes, the training pass and the losses, with `torch.compile(**options)`."""
         options.setdefault("dynamic", False)
-        self.follow = torch.compile(self.follow, **options)  # type: ignore[method-assign]
+        compiled: Any = torch.compile(self.forward_teacher_forced, **options)
+        self.forward_teacher_forced = compiled  # type: ignore[method-assign]  # for this instance only
         self._losses = torch.compile(self._losses, **options)
 
 
-def losses(config: GGTConfig, sfs: SFS, output: Told, node_count: Tensor) -> dict[str, Tensor]:
-    """Weighted losses by name: end, point, root, edge, edge_constrained; sums over nodes, over `node_count`."""
-    target = output.target
+def losses(config: GGTConfig, sfs: SFS, output: GGTOutput, node_count: Tensor) -> dict[str, Tensor]:
+    """Compute the weighted losses by name: end, point, root, edge, edge_constrained.
+
+    Args:
+        config: Weights of the losses.
+        sfs: The SFS layer.
+        output: Output of `GGT.forward` with targets.
+        node_count: Scalar that the sums over nodes are divided by.
+
+    Returns:
+        Scalars. Their sum is the training objective.
+
+    Raises:
+        TreeformerError: If the output was computed without targets.
+    """
+    target, end_logits = output.target, output.end_logits
+    if target is None or end_logits is None:
+        raise TreeformerError("the output has no targets: pass them to the model")
     mask = target.mask
-    # An image of n nodes asks n + 1 times whether there is one more.
-    more = functional.pad(mask, (0, 1))
-    asked = functional.pad(mask, (1, 0), value=True)
-    answers = torch.cat([output.node_logits, output.end_logits[:, None]], dim=1)
-    end = functional.binary_cross_entropy_with_logits(answers, more.float(), reduction="none")
+    # For an image of n nodes, n + 1 steps predict whether another node follows.
+    node_follows = functional.pad(mask, (0, 1))
+    is_supervised = functional.pad(mask, (1, 0), value=True)
+    node_logits = torch.cat([output.node_logits, end_logits[:, None]], dim=1)
+    end = functional.binary_cross_entropy_with_logits(node_logits, node_follows.float(), reduction="none")
     distance = (output.points - target.points).abs().sum(-1)
     root = functional.binary_cross_entropy_with_logits(output.root_logits, target.root.float(), reduction="none")
-    says_roots = target.root.any(1, keepdim=True) & mask
+    has_root = target.root.any(1, keepdim=True) & mask
     layer = sfs if config.constrained_in_training else None
     pairs = (mask[:, :, None] & mask[:, None, :]).float()
     unconstrained, constrained = edge_losses(
@@ -273,9 +402,9 @@ def losses(config: GGTConfig, sfs: SFS, output: Told, node_count: Tensor) -> dic
     )
     first, second = config.edge_term_weights
     result = {
-        "end": config.end_weight * (end * asked).sum() / node_count,
+        "end": config.end_weight * (end * is_supervised).sum() / node_count,
         "point": config.point_weight * (distance * mask).sum() / node_count,
-        "root": config.root_weight * (root * says_roots).sum() / node_count,
+        "root": config.root_weight * (root * has_root).sum() / node_count,
         "edge": config.edge_weight * first * unconstrained / node_count,
     }
     if layer is not None:
@@ -284,6 +413,6 @@ def losses(config: GGTConfig, sfs: SFS, output: Told, node_count: Tensor) -> dic
 
 
 def symmetric(rows: Tensor) -> Tensor:
-    """(B,N,N,C), of which only the part below the diagonal counts, mirrored to above it; 0 on the diagonal."""
+    """Mirror the lower triangle of (B,N,N,C) to the upper one and set the diagonal to 0."""
     lower = rows * torch.ones(rows.shape[1:3], device=rows.device).tril(-1)[..., None]
     return lower + lower.transpose(1, 2)

@@ -1,4 +1,4 @@
-"""From node confidence and branch direction maps to a Skeleton: the second stage of the two-stage method, in NumPy."""
+"""The second stage of the two-stage method, in NumPy: decodes confidence and direction maps into a Skeleton."""
 
 from __future__ import annotations
 
@@ -14,18 +14,24 @@ from treeformer.skeleton import Skeleton
 from treeformer.skeleton.traversal import traverse_forest
 
 MapArray = NDArray[np.floating[Any]]
-# The alignment below which a pair counts as not aligned at all: resistivity stays finite, and nearer pairs cost less.
-LEAST_ALIGNMENT = 1e-3
-LARGEST = 1e6  # bound of confidences, which a network need not keep below 1
-LARGEST_COST = 1e300  # bound of resistivities, which high powers of long distances exceed
+# Lower bound of the alignment. It keeps resistivities finite, and among unaligned pairs the closer ones cost less.
+MIN_ALIGNMENT = 1e-3
+MAX_CONFIDENCE = 1e6  # upper bound of confidences, because a network may predict more than 1
+MAX_COST = 1e300  # upper bound of resistivities, because high powers of long distances overflow
 
 
 class Nodes(NamedTuple):
-    """Nodes found in a confidence map."""
+    """Nodes extracted from a confidence map.
 
-    points: FloatArray  # (N,2) px
-    score: FloatArray  # (N,) in [0,1]
-    kind: IntArray  # (N,) the class whose map is highest there
+    Attributes:
+        points: (N,2) px.
+        score: (N,) confidence in [0,1].
+        kind: (N,) class with the highest confidence at the node.
+    """
+
+    points: FloatArray
+    score: FloatArray
+    kind: IntArray
 
 
 def decode_maps(
@@ -43,30 +49,39 @@ def decode_maps(
     edges: Literal["mst", "dijkstra"] = "mst",
     image_size: tuple[int, int] | None = None,
 ) -> Skeleton:
-    """The skeleton that the maps of one image describe: one tree, whatever the numbers. NaN counts as 0.
+    """Decode the maps of one image into a tree. Any numbers give a valid tree; NaN counts as 0.
 
-    The tree is rooted where the direction map flows from. Dijkstra's tree has the shortest ways to the root of the
-    minimum spanning tree.
+    The root is the node from which the direction map flows. The tree "dijkstra" has the shortest paths to the root of
+    the minimum spanning tree.
 
     Args:
-        node_map: (C,h,w) confidence for each class; a cell is `stride` px.
+        node_map: (C,h,w) confidence per class.
         direction_map: (C,2,h,w) x and y of the direction away from the root.
-        search_px, peak_share, node_threshold, max_nodes: see `extract_nodes`.
-        segment_points: places at which the direction map is read between two nodes.
-        distance_power, alignment_power: see `resistivity`.
-        edges: the minimum spanning tree of the resistivities (the paper's), or the shortest ways (ViNet's).
-        image_size: (width, height) px; points outside are moved to the image's border.
+        stride: Side of a map cell, px.
+        search_px: d, distance along both axes within which a node must be a maximum, px.
+        peak_share: τ_m, smallest ratio of a node's confidence to the highest confidence within `search_px`.
+        node_threshold: τ_n, smallest confidence of a node.
+        max_nodes: Largest number of nodes. The most confident are kept.
+        segment_points: Samples of the direction map between two nodes.
+        distance_power: Power of the distance in `resistivity`.
+        alignment_power: Power of the alignment in `resistivity`.
+        edges: "mst" for the minimum spanning tree of the resistivities (the paper's method), "dijkstra" for the
+            shortest paths (ViNet's method).
+        image_size: (width, height) px. Points outside are moved to the border of the image.
 
     Returns:
-        With node scores (confidence), edge scores (alignment) and the root; where there are several classes,
-        `metadata` holds "node_kind" and "edge_kind". Empty where no cell is confident enough.
+        A skeleton with node scores (confidence), edge scores (alignment) and the root. With several classes, its
+        `metadata` holds "node_kind" and "edge_kind". It is empty if no cell is confident enough.
+
+    Raises:
+        TreeformerError: If `edges` is unknown or the shapes of the maps do not match.
     """
     if edges not in ("mst", "dijkstra"):
-        raise TreeformerError(f"edges is {edges!r}, one of mst, dijkstra is needed")
-    confidence = np.clip(np.nan_to_num(np.asarray(node_map, dtype=np.float32)), 0.0, LARGEST)
+        raise TreeformerError(f"edges must be one of mst, dijkstra, not {edges!r}")
+    confidence = np.clip(np.nan_to_num(np.asarray(node_map, dtype=np.float32)), 0.0, MAX_CONFIDENCE)
     flow = np.clip(np.nan_to_num(np.asarray(direction_map, dtype=np.float32)), -1.0, 1.0)
     if confidence.ndim != 3 or flow.shape != (confidence.shape[0], 2, *confidence.shape[1:]):
-        raise TreeformerError(f"maps of the shapes {confidence.shape} and {flow.shape} do not belong together")
+        raise TreeformerError(f"the shapes of the maps do not match: {confidence.shape} and {flow.shape}")
     nodes = extract_nodes(
         confidence,
         stride=stride,
@@ -80,7 +95,7 @@ def decode_maps(
     pairs = minimum_spanning_tree(cost)
     root = source_of_flow(pairs, alignment) if len(cost) else None
     if edges == "dijkstra" and root is not None:
-        pairs = shortest_ways(cost, root)
+        pairs = shortest_path_tree(cost, root)
     metadata: dict[str, Any] = {}
     if len(confidence) > 1:
         metadata = {"node_kind": nodes.kind.tolist(), "edge_kind": kind[pairs[:, 0], pairs[:, 1]].tolist()}
@@ -104,28 +119,35 @@ def extract_nodes(
     node_threshold: float,
     max_nodes: int,
 ) -> Nodes:
-    """Nodes are where the highest of the classes' maps is about as high as anywhere near.
+    """Extract nodes: the local maxima of the highest confidence of all classes.
 
-    A cell is a candidate where its confidence is at least `node_threshold` (τ_n) and at least `peak_share` (τ_m) of
-    the highest within `search_px` (d) along both axes. Candidates that touch, also at corners, are one node, at
-    their mean place, weighted by confidence.
+    A cell is a candidate if its confidence is at least `node_threshold` (τ_n), and at least `peak_share` (τ_m) times
+    the highest confidence within `search_px` (d) along both axes. Candidates that touch, corners included, are one node
+    at their mean position, weighted by confidence.
 
     Args:
         confidence: (C,h,w), finite.
-        max_nodes: only so many, the most confident.
+        stride: Side of a cell, px.
+        search_px: d, px.
+        peak_share: τ_m.
+        node_threshold: τ_n.
+        max_nodes: Largest number of nodes. The most confident are kept.
+
+    Returns:
+        The nodes.
     """
     from scipy import ndimage
 
     highest = confidence.max(axis=0, initial=0.0)
     reach = int(search_px / stride)
-    near = ndimage.maximum_filter(highest, 2 * reach + 1, mode="constant", cval=0.0)
-    candidate = (highest >= node_threshold) & (highest > 0) & (highest >= peak_share * near)
+    local_maximum = ndimage.maximum_filter(highest, 2 * reach + 1, mode="constant", cval=0.0)
+    candidate = (highest >= node_threshold) & (highest > 0) & (highest >= peak_share * local_maximum)
     group, count = ndimage.label(candidate, np.ones((3, 3)))
     row, column = np.nonzero(group)
     member = group[row, column] - 1
     weight = highest[row, column].astype(np.float64)
     total = np.bincount(member, weight, count)
-    x, y = (np.bincount(member, weight * (place + 0.5), count) / total * stride for place in (column, row))
+    x, y = (np.bincount(member, weight * (cell + 0.5), count) / total * stride for cell in (column, row))
     order = np.lexsort((weight, member))
     top = order[np.cumsum(np.bincount(member, minlength=count)) - 1]  # the highest cell of each group
     kept = np.sort(np.argsort(-weight[top], kind="stable")[:max_nodes])
@@ -137,18 +159,20 @@ def extract_nodes(
 def alignments(
     points: FloatArray, direction_map: NDArray[np.float32], *, stride: int, segment_points: int
 ) -> tuple[FloatArray, IntArray]:
-    """How well the direction map runs along the segment of each pair of nodes.
+    """Compute how well the direction map follows the segment between each pair of nodes.
 
-    The mean over places on the segment i–j of v·u, where v is the map there and u the unit vector from i to j: 1 for a
-    branch that runs from i to j, −1 from j to i. Of several classes, the one with the largest magnitude.
+    The alignment of i and j is the mean of v·u over samples on the segment, where v is the map at the sample and u the
+    unit vector from i to j. It is 1 for a branch from i to j and −1 for a branch from j to i. With several classes, the
+    class with the largest magnitude counts.
 
     Args:
         points: (N,2) px.
         direction_map: (C,2,h,w).
-        segment_points: places, in the middles of equal parts of the segment.
+        stride: Side of a map cell, px.
+        segment_points: Number of samples, at the centers of equal parts of the segment.
 
     Returns:
-        (N,N) antisymmetric, and the classes (N,N).
+        (N,N) alignments, antisymmetric, and (N,N) classes.
     """
     count, (height, width) = len(points), direction_map.shape[2:]
     i, j = np.triu_indices(count, k=1)
@@ -169,38 +193,63 @@ def alignments(
 
 
 def resistivity(points: FloatArray, alignment: FloatArray, distance_power: float, alignment_power: float) -> FloatArray:
-    """(N,N) distance^distance_power / |alignment|^alignment_power, the alignment kept within [0.001, 1].
+    """Compute the cost of each pair: distance^distance_power / |alignment|^alignment_power.
 
-    A distance power above 1 makes two steps over a node on the way cheaper than the direct one: at 1 they cost the
-    same along a straight branch, and shortest ways jump over nodes as the noise will have it.
+    The alignment is clipped to [0.001, 1]. With a distance power above 1, two edges over an intermediate node cost less
+    than the direct edge. With a power of 1 both cost the same along a straight branch, so that noise would decide
+    whether shortest paths skip nodes.
+
+    Args:
+        points: (N,2) px.
+        alignment: (N,N), see `alignments`.
+        distance_power: Power of the distance.
+        alignment_power: Power of the alignment.
+
+    Returns:
+        (N,N), finite.
     """
     step = points[:, None] - points[None]
     distance = np.hypot(step[..., 0], step[..., 1])
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        cost = distance**distance_power / np.clip(np.abs(alignment), LEAST_ALIGNMENT, 1.0) ** alignment_power
-    # An infinite cost would forbid an edge, and the tree would fall apart; the sum along a way has to be finite, too.
-    return np.nan_to_num(cost, nan=0.0, posinf=LARGEST_COST).clip(max=LARGEST_COST)
+        cost = distance**distance_power / np.clip(np.abs(alignment), MIN_ALIGNMENT, 1.0) ** alignment_power
+    # An infinite cost would forbid an edge and could disconnect the tree. Sums along a path have to be finite, too.
+    return np.nan_to_num(cost, nan=0.0, posinf=MAX_COST).clip(max=MAX_COST)
 
 
 def source_of_flow(edges: IntArray, alignment: FloatArray) -> int:
-    """The node of a tree as whose root most of the directions point outwards.
+    """Find the root of a tree for which most directions point outwards.
 
-    Walking an edge adds its alignment, so the sum rises along the flow: the root is where it is lowest.
+    The sum of alignments along a path increases with the flow. The root is the node with the lowest sum.
+
+    Args:
+        edges: (E,2), the edges of the tree.
+        alignment: (N,N), see `alignments`.
+
+    Returns:
+        Index of the root.
     """
     traversal = traverse_forest(edges, len(alignment), np.zeros(1, dtype=np.intp))
     step = np.zeros(len(edges))
     child = np.flatnonzero(traversal.edge >= 0)
     step[traversal.edge[child]] = alignment[traversal.parents[child], child]
-    return int(np.argmin(traversal.summed(step.tolist())))
+    return int(np.argmin(traversal.sum_from_root(step.tolist())))
 
 
-def shortest_ways(cost: FloatArray, root: int) -> IntArray:
-    """The edges (E,2), i < j in rising order, of the tree of shortest paths from all nodes to the root."""
+def shortest_path_tree(cost: FloatArray, root: int) -> IntArray:
+    """Compute the tree of shortest paths from all nodes to the root.
+
+    Args:
+        cost: (N,N), symmetric and finite.
+        root: Index of the root.
+
+    Returns:
+        (E,2) edges with i < j, sorted.
+    """
     from scipy.sparse.csgraph import dijkstra
 
-    # In a dense matrix a cost below 1e-8 is no edge to SciPy.
-    _, before = dijkstra(np.maximum(cost, 1e-6), directed=False, indices=root, return_predecessors=True)
-    child = np.flatnonzero(before >= 0)
-    edges = np.sort(np.stack([before[child], child], axis=1), axis=1).astype(np.intp)
+    # In a dense matrix, SciPy treats a cost below 1e-8 as a missing edge.
+    _, predecessor = dijkstra(np.maximum(cost, 1e-6), directed=False, indices=root, return_predecessors=True)
+    child = np.flatnonzero(predecessor >= 0)
+    edges = np.sort(np.stack([predecessor[child], child], axis=1), axis=1).astype(np.intp)
     ordered: IntArray = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
     return ordered

@@ -1,4 +1,4 @@
-"""A stacked hourglass network: features at stride 4 that have been down to coarse levels and back several times."""
+"""A stacked hourglass network, which computes features at stride 4 by repeated down- and upsampling."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from torch.nn import functional
 from treeformer.nn.backbone import IMAGENET_MEAN, IMAGENET_STD
 
 STEM_CHANNELS = 64
-GROUP_CHANNELS = 8  # channels a group of the normalization
+GROUP_CHANNELS = 8  # channels per normalization group
 
 
 class Residual(nn.Module):
-    """Three convolutions, each after normalization and ReLU, and a shortcut.
+    """Three convolutions, each preceded by normalization and ReLU, and a shortcut.
 
-    Groups instead of batches are normalized: the same in training and use, and on any number of devices.
+    Group normalization behaves the same in training and at inference, and on any number of devices.
+
+    Args:
+        channels_in: Input channels.
+        channels: Output channels.
     """
 
     def __init__(self, channels_in: int, channels: int) -> None:
@@ -27,17 +31,24 @@ class Residual(nn.Module):
         self.shortcut = nn.Identity() if channels_in == channels else nn.Conv2d(channels_in, channels, 1)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B,channels_in,h,w) → (B,channels,h,w)."""
-        return self.layers(features) + self.shortcut(features)
+        """Map (B,channels_in,h,w) to (B,channels,h,w)."""
+        result: Tensor = self.layers(features) + self.shortcut(features)
+        return result
 
 
 def _convolution(channels_in: int, channels: int, size: int) -> list[nn.Module]:
+    """Return normalization, ReLU and a size×size convolution."""
     normalize = nn.GroupNorm(channels_in // GROUP_CHANNELS, channels_in)
     return [normalize, nn.ReLU(), nn.Conv2d(channels_in, channels, size, padding=size // 2)]
 
 
 class Hourglass(nn.Module):
-    """Halves the resolution `depth` times and doubles it again, with a branch across at every resolution."""
+    """Halve the resolution `depth` times and double it again, with a skip connection at every resolution.
+
+    Args:
+        width: Channels.
+        depth: Number of halvings.
+    """
 
     def __init__(self, width: int, depth: int) -> None:
         super().__init__()
@@ -47,19 +58,20 @@ class Hourglass(nn.Module):
         self.up = Residual(width, width)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B,width,h,w), h and w multiples of 2^depth → the same shape."""
+        """Map (B,width,h,w) to the same shape. h and w are multiples of 2^depth."""
         coarse = self.up(self.inside(self.down(functional.max_pool2d(features, 2))))
-        return self.across(features) + functional.interpolate(coarse, scale_factor=2.0, mode="nearest")
+        result: Tensor = self.across(features) + functional.interpolate(coarse, scale_factor=2.0, mode="nearest")
+        return result
 
 
 class StackedHourglass(nn.Module):
-    """Residual blocks down to stride 4, then hourglasses, each but the last with a prediction that the next one sees.
+    """Residual blocks down to stride 4, then hourglasses. Each but the last makes a prediction that the next one reads.
 
     Args:
-        stacks: hourglasses.
-        depth: halvings in each; images have sides that are multiples of 4 · 2^depth.
-        width: channels, a multiple of 32.
-        predicted: channels of the predictions between hourglasses.
+        stacks: Number of hourglasses.
+        depth: Halvings per hourglass. The sides of images are multiples of 4 · 2^depth px.
+        width: Channels, a multiple of 32.
+        predicted: Channels of the predictions between hourglasses.
     """
 
     mean: Tensor
@@ -85,12 +97,19 @@ class StackedHourglass(nn.Module):
         self.return_prediction = nn.ModuleList(nn.Conv2d(predicted, width, 1) for _ in range(stacks - 1))
 
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """(B,3,H,W) in [0,1] → features (B,width,H/4,W/4), and the predictions (B,predicted,H/4,W/4) on the way."""
-        inward = self.stem((images - self.mean) / self.std)
+        """Compute features.
+
+        Args:
+            images: (B,3,H,W) RGB in [0,1].
+
+        Returns:
+            Features (B,width,H/4,W/4), and the intermediate predictions (B,predicted,H/4,W/4).
+        """
+        hidden = self.stem((images - self.mean) / self.std)
         predictions = []
         for index, hourglass in enumerate(self.hourglasses):
-            features = self.finish[index](hourglass(inward))
+            features = self.finish[index](hourglass(hidden))
             if index < len(self.predict):
                 predictions.append(self.predict[index](features))
-                inward = inward + self.return_features[index](features) + self.return_prediction[index](predictions[-1])
+                hidden = hidden + self.return_features[index](features) + self.return_prediction[index](predictions[-1])
         return features, predictions

@@ -1,12 +1,12 @@
-"""The two-stage baseline: ViNet as the paper re-implements it (supplement, "Two-stage baseline").
+"""The two-stage baseline: ViNet as re-implemented in the paper (supplement, "Two-stage baseline").
 
-image → node confidence and branch direction maps → nodes → resistivities → a tree; see docs/two-stage.md
+image → node confidence and branch direction maps → nodes → resistivities → a tree; see docs/lab/two-stage.md
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,15 +14,16 @@ from torch.nn import functional
 
 from treeformer.baselines.two_stage.decode import decode_maps
 from treeformer.baselines.two_stage.hourglass import StackedHourglass
-from treeformer.baselines.two_stage.map_head import CHANNELS_A_CLASS, FEATURE_STRIDE, MapHead, split_maps
+from treeformer.baselines.two_stage.map_head import CHANNELS_PER_CLASS, FEATURE_STRIDE, MapHead, split_maps
 from treeformer.baselines.two_stage.target_maps import Maps, map_errors, target_maps
 from treeformer.errors import TreeformerError
+from treeformer.models.config import check_choices
 from treeformer.nn.backbone import ResNet
 from treeformer.nn.pyramid import FeaturePyramid
 from treeformer.nn.targets import Targets
 from treeformer.skeleton import Skeleton
 
-# The rows of the supplement's parameter table; the column "image size" is the data's.
+# Rows of the supplement's parameter table. The column "image size" belongs to the data.
 PAPER_PARAMETERS: dict[str, dict[str, Any]] = {
     "synthetic": {
         "map_stride": 1,
@@ -49,89 +50,151 @@ PAPER_PARAMETERS: dict[str, dict[str, Any]] = {
         "node_threshold": 0.5,
     },
 }
-# With a larger one resistivities would leave the range of numbers.
-LARGEST_POWER = 50
+MAX_POWER = 50  # with larger powers, resistivities would overflow
 
 
 @dataclass(frozen=True)
 class TwoStageConfig:
-    """Network, maps and decoding. The values given here are the paper's for its synthetic set, where it gives any."""
+    """Network, maps and decoding. The default values are those of the paper for its synthetic set, if it gives any."""
 
-    # ---- the network
-    network: Literal["fpn", "hourglass"] = "fpn"  # the paper's, or ViNet's
-    backbone_blocks: tuple[int, ...] = (3, 4, 6, 3)  # of the feature pyramid: a ResNet-50
+    # ---- network
+
+    network: Literal["fpn", "hourglass"] = "fpn"
+    """Feature pyramid as in the paper, or stacked hourglasses as in ViNet."""
+
+    backbone_blocks: tuple[int, ...] = (3, 4, 6, 3)
+    """Bottlenecks per ResNet stage of the feature pyramid. The default is a ResNet-50."""
+
     backbone_channels: int = 64
-    frozen_stages: int = 1  # parts of the backbone that are not trained, as in TreeFormer
-    width: int = 256  # channels of the pyramid's levels and of the hourglasses
-    fine_width: int = 128  # channels of the pyramid's finest level
-    hourglass_stacks: int = 2
-    hourglass_depth: int = 4  # halvings in each hourglass
+    """Channels of the backbone's stem."""
 
-    # ---- the maps: columns of the supplement's parameter table
-    map_stride: int = 1  # image px a cell: "map size"; 1, 2 or 4
-    node_diameter_px: float = 4.0  # "node confidence diameter": width at half height of a node's Gaussian
-    edge_width_px: float = 5.0  # "edge direction width"
-    classes: int = 1  # of nodes and edges; 1 is the paper's "binary", for which an image needs no classes
+    frozen_stages: int = 1
+    """Number of backbone parts that are not trained, as in TreeFormer."""
+
+    width: int = 256
+    """Channels of the pyramid's levels and of the hourglasses."""
+
+    fine_width: int = 128
+    """Channels of the finest level of the pyramid."""
+
+    hourglass_stacks: int = 2
+    """Number of hourglasses."""
+
+    hourglass_depth: int = 4
+    """Halvings of the resolution per hourglass."""
+
+    # ---- maps: columns of the supplement's parameter table
+
+    map_stride: int = 1
+    """Side of a map cell ("map size"), px: 1, 2 or 4."""
+
+    node_diameter_px: float = 4.0
+    """Full width at half maximum of a node's Gaussian ("node confidence diameter"), px."""
+
+    edge_width_px: float = 5.0
+    """Width of the band around an edge ("edge direction width"), px."""
+
+    classes: int = 1
+    """Classes of nodes and edges. 1 is the paper's "binary", for which images need no class labels."""
 
     # ---- node extraction: the other columns
-    node_search_px: float = 9.0  # "node search distance" d
-    node_peak_share: float = 0.97  # τ_m
-    node_threshold: float = 0.5  # τ_n
-    max_nodes: int = 300  # ours: a bound of what a poor map can cost
+
+    node_search_px: float = 9.0
+    """Distance within which a node must be a maximum ("node search distance" d), px."""
+
+    node_peak_share: float = 0.97
+    """τ_m, smallest ratio of a node's confidence to the highest confidence within d."""
+
+    node_threshold: float = 0.5
+    """τ_n, smallest confidence of a node."""
+
+    max_nodes: int = 300
+    """Largest number of nodes. Not in the paper; bounds the time to decode a poor map."""
 
     # ---- edges
-    edges: Literal["mst", "dijkstra"] = "mst"  # the paper's, or ViNet's
-    segment_points: int = 32  # places at which the direction map is read between two nodes
-    distance_power: float = 1.1  # resistivity = distance^1.1 / alignment^4
+
+    edges: Literal["mst", "dijkstra"] = "mst"
+    """Minimum spanning tree as in the paper, or shortest paths as in ViNet."""
+
+    segment_points: int = 32
+    """Samples of the direction map between two nodes."""
+
+    distance_power: float = 1.1
+    """Power of the distance in resistivity = distance^1.1 / alignment^4."""
+
     alignment_power: float = 4.0
+    """Power of the alignment in the resistivity."""
 
     # ---- training: squared errors of the maps
-    node_weight: float = 10.0  # a node covers about 9 px of its map, an edge about 300 of the other
+
+    node_weight: float = 10.0
+    """Weight of the node map. A node covers about 9 px of its map, an edge about 300 px of the other."""
+
     direction_weight: float = 1.0
+    """Weight of the direction map."""
 
     def __post_init__(self) -> None:
-        for name, allowed in get_type_hints(type(self)).items():
-            choices = get_args(allowed) if getattr(allowed, "__origin__", None) is Literal else ()
-            if choices and getattr(self, name) not in choices:
-                raise TreeformerError(f"{name} is {getattr(self, name)!r}, one of {', '.join(choices)} is needed")
+        check_choices(self)
         object.__setattr__(self, "backbone_blocks", tuple(self.backbone_blocks))
         if self.map_stride not in (1, 2, 4):
-            raise TreeformerError(f"map_stride is {self.map_stride}, one of 1, 2, 4 is needed")
+            raise TreeformerError(f"map_stride must be one of 1, 2, 4, not {self.map_stride}")
         for name in ("classes", "hourglass_stacks", "hourglass_depth", "segment_points", "max_nodes"):
             if getattr(self, name) < 1:
-                raise TreeformerError(f"{name} is {getattr(self, name)}, at least 1 is needed")
+                raise TreeformerError(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("node_diameter_px", "edge_width_px"):
             if not getattr(self, name) > 0:
-                raise TreeformerError(f"{name} is {getattr(self, name)}, a positive number is needed")
+                raise TreeformerError(f"{name} must be positive, not {getattr(self, name)}")
         for name in ("distance_power", "alignment_power"):
-            if not 0 <= getattr(self, name) <= LARGEST_POWER:
-                raise TreeformerError(f"{name} is {getattr(self, name)}, a number from 0 to {LARGEST_POWER} is needed")
+            if not 0 <= getattr(self, name) <= MAX_POWER:
+                raise TreeformerError(f"{name} must be from 0 to {MAX_POWER}, not {getattr(self, name)}")
         if self.network == "hourglass" and self.width % 32:
-            raise TreeformerError(f"width {self.width} is not a multiple of 32, which the hourglass needs")
+            raise TreeformerError(f"width {self.width} is not a multiple of 32, as the hourglass requires")
 
     @classmethod
     def paper(cls, domain: Literal["synthetic", "root", "grapevine"] = "synthetic", **changes: Any) -> TwoStageConfig:
-        """With the row of the supplement's parameter table for one of the paper's domains."""
+        """Return the configuration of one of the paper's domains, from the supplement's parameter table.
+
+        Args:
+            domain: The domain.
+            **changes: Fields to change.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            TreeformerError: If the domain is unknown.
+        """
         if domain not in PAPER_PARAMETERS:
-            raise TreeformerError(f"no parameters for {domain!r}: choose one of {', '.join(PAPER_PARAMETERS)}")
+            raise TreeformerError(f"domain must be one of {', '.join(PAPER_PARAMETERS)}, not {domain!r}")
         return cls(**(PAPER_PARAMETERS[domain] | changes))
 
     @classmethod
     def hourglass(cls, **changes: Any) -> TwoStageConfig:
-        """With ViNet's kind of network."""
+        """Return a configuration with ViNet's network, stacked hourglasses."""
         return cls(**({"network": "hourglass"} | changes))
 
 
 @dataclass
 class MapOutput:
-    """The answer of `TwoStage.forward`."""
+    """Output of `TwoStage.forward`.
 
-    maps: Maps  # of cells of `map_stride` px
-    early: tuple[Maps, ...] = ()  # at stride 4, of all hourglasses but the last
+    Attributes:
+        maps: Maps with cells of `map_stride` px.
+        early: Maps at stride 4 from all hourglasses but the last.
+    """
+
+    maps: Maps
+    early: tuple[Maps, ...] = ()
 
 
 class TwoStage(nn.Module):
-    """A network for the two maps, and the second stage behind `decode`.
+    """A network that predicts the two maps. Its `decode` runs the second stage.
+
+    Args:
+        config: Network, maps and decoding.
+
+    Attributes:
+        coarsest_stride: The sides of images are multiples of this, px.
 
     Example:
         >>> config = TwoStageConfig(backbone_blocks=(1, 1), backbone_channels=8, width=16, fine_width=16)
@@ -150,7 +213,7 @@ class TwoStage(nn.Module):
             self.coarsest_stride = 2 * self.backbone.strides[-1]
             channels = config.fine_width
         else:
-            predicted = CHANNELS_A_CLASS * config.classes
+            predicted = CHANNELS_PER_CLASS * config.classes
             self.hourglass = StackedHourglass(config.hourglass_stacks, config.hourglass_depth, config.width, predicted)
             self.coarsest_stride = FEATURE_STRIDE * 2**config.hourglass_depth
             channels = config.width
@@ -158,14 +221,26 @@ class TwoStage(nn.Module):
         self._losses = map_losses
 
     def forward(self, images: Tensor, targets: Targets | None = None) -> MapOutput:
-        """(B,3,H,W) RGB in [0,1], sides multiples of the coarsest stride → maps. The targets are not looked at."""
+        """Predict the maps of images.
+
+        Args:
+            images: (B,3,H,W) RGB in [0,1]. H and W are multiples of `coarsest_stride`.
+            targets: Not used. All models of the training loop have this parameter.
+
+        Returns:
+            The maps.
+
+        Raises:
+            TreeformerError: If the image size is invalid.
+        """
         height, width = images.shape[-2:]
-        if height % self.coarsest_stride or width % self.coarsest_stride:
-            raise TreeformerError(f"an image of {width}×{height} px; multiples of {self.coarsest_stride} are needed")
+        stride = self.coarsest_stride
+        if height % stride or width % stride:
+            raise TreeformerError(f"image size must be a multiple of {stride} px, not {width}×{height} px")
         return self.predict_maps(images)
 
     def predict_maps(self, images: Tensor) -> MapOutput:
-        """The first stage."""
+        """Run the network on images (B,3,H,W) RGB in [0,1], without checking their size."""
         if self.config.network == "hourglass":
             features, early = self.hourglass(images)
             return MapOutput(self.head(features, images), tuple(split_maps(channels) for channels in early))
@@ -177,7 +252,15 @@ class TwoStage(nn.Module):
         return MapOutput(self.head(features, images))
 
     def target(self, targets: Targets, like: Maps) -> Maps:
-        """What the maps `like` should have been: (B,C,h,w) and (B,C,2,h,w)."""
+        """Draw the target maps.
+
+        Args:
+            targets: Ground truth of the batch.
+            like: Maps of the size of the result.
+
+        Returns:
+            Maps of shape (B,C,h,w) and (B,C,2,h,w).
+        """
         config = self.config
         height, width = like.nodes.shape[-2:]
         stride = config.map_stride
@@ -186,26 +269,52 @@ class TwoStage(nn.Module):
         )
 
     def loss(self, output: MapOutput, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
-        """Weighted losses by name; their sum is what to minimize. See `map_losses`."""
+        """Compute the weighted losses by name, see `map_losses`.
+
+        Args:
+            output: Output of `forward`.
+            targets: Ground truth of the batch.
+            node_count: Scalar that sums are divided by; by default the number of ground-truth nodes, at least 1.
+
+        Returns:
+            Scalars. Their sum is the training objective.
+        """
         if node_count is None:
             node_count = targets.mask.sum().clamp(min=1)
         target = self.target(targets, output.maps)
         early = None
         if output.early:
-            config, size = self.config, tuple(output.early[0].nodes.shape[-2:])
-            drawn = (config.node_diameter_px, config.edge_width_px)
-            early = target_maps(targets, config.classes, size, FEATURE_STRIDE, *drawn)
+            config = self.config
+            height, width = output.early[0].nodes.shape[-2:]
+            sizes_px = (config.node_diameter_px, config.edge_width_px)
+            early = target_maps(targets, config.classes, (height, width), FEATURE_STRIDE, *sizes_px)
         return self._losses(self.config, output, target, early, node_count)
 
     @torch.no_grad()
     def map_errors(self, output: MapOutput, targets: Targets) -> dict[str, float]:
-        """Mean squared errors of the maps of a batch, as in the supplement's table: of "nodes" and "directions"."""
+        """Compute the mean squared errors of the maps of a batch, as in the supplement's table.
+
+        Args:
+            output: Output of `forward`.
+            targets: Ground truth of the batch.
+
+        Returns:
+            The errors of "nodes" and "directions".
+        """
         nodes, directions = map_errors(output.maps, self.target(targets, output.maps))
         return {"nodes": float(nodes), "directions": float(directions)}
 
     @torch.no_grad()
     def decode(self, output: MapOutput, **options: Any) -> list[Skeleton]:
-        """One skeleton an image, one tree each; options as in `treeformer.baselines.two_stage.decode.decode_maps`."""
+        """Decode the maps, each image into one tree.
+
+        Args:
+            output: Output of `forward`.
+            **options: Options of `treeformer.baselines.two_stage.decode.decode_maps` that replace those of the config.
+
+        Returns:
+            One skeleton per image.
+        """
         config = self.config
         chosen: dict[str, Any] = {
             "stride": config.map_stride,
@@ -222,31 +331,44 @@ class TwoStage(nn.Module):
         return [decode_maps(nodes, flow, **(chosen | options)) for nodes, flow in zip(*maps, strict=True)]
 
     def compile_parts(self, **options: Any) -> None:
-        """`torch.compile` with `options` for the network and the losses; the true maps are drawn outside."""
+        """Compile the network and the losses, but not the drawing of targets, with `torch.compile(**options)`."""
         options.setdefault("dynamic", False)
-        self.predict_maps = torch.compile(self.predict_maps, **options)  # type: ignore[method-assign]
+        compiled: Any = torch.compile(self.predict_maps, **options)
+        self.predict_maps = compiled  # type: ignore[method-assign]  # for this instance only
         self._losses = torch.compile(self._losses, **options)
 
 
 def map_losses(
     config: TwoStageConfig, output: MapOutput, target: Maps, early_target: Maps | None, node_count: Tensor
 ) -> dict[str, Tensor]:
-    """Squared errors of both maps, summed over the image's area in px, for each true node.
+    """Compute the squared errors of both maps, summed over the image area in px² and divided by the number of nodes.
 
-    Up to the number of nodes that is the mean squared error. Losses named `early_…` are those of the hourglasses before
+    Except for that divisor this is the mean squared error. Losses named `early_…` are those of the hourglasses before
     the last.
+
+    Args:
+        config: Weights of the losses.
+        output: Output of `TwoStage.forward`.
+        target: Target of `output.maps`.
+        early_target: Target of each of `output.early`, None if there are none.
+        node_count: Scalar that the sums are divided by.
+
+    Returns:
+        Scalars. Their sum is the training objective.
     """
     result = _squared_errors(config, output.maps, target, config.map_stride, node_count)
-    for maps in output.early:
-        early = _squared_errors(config, maps, early_target, FEATURE_STRIDE, node_count)
-        for name, value in early.items():
-            result[f"early_{name}"] = result.get(f"early_{name}", 0.0) + value
+    if early_target is not None:
+        for maps in output.early:
+            early = _squared_errors(config, maps, early_target, FEATURE_STRIDE, node_count)
+            for name, value in early.items():
+                result[f"early_{name}"] = result.get(f"early_{name}", 0.0) + value
     return result
 
 
 def _squared_errors(
     config: TwoStageConfig, maps: Maps, target: Maps, stride: int, node_count: Tensor
 ) -> dict[str, Tensor]:
+    """Compute the weighted squared errors of maps with cells of `stride` px."""
     nodes, directions = ((ours - true).square().sum() for ours, true in zip(maps, target, strict=True))
     area = stride**2 / node_count
     return {"node": config.node_weight * area * nodes, "direction": config.direction_weight * area * directions}

@@ -1,4 +1,4 @@
-"""The maps that the two-stage method learns, drawn on the device: node confidence and branch direction."""
+"""Target maps of the two-stage method, drawn on the device: node confidence and branch direction."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from treeformer.errors import TreeformerError
 from treeformer.nn.heat_map import heat_targets
 from treeformer.nn.targets import Targets
 
-# A Gaussian's standard deviation, for a width at half its height of 1.
+# Standard deviation of a Gaussian whose full width at half maximum is 1.
 SIGMA_OF_DIAMETER = 1 / (2 * math.sqrt(2 * math.log(2)))
 
 
 class Maps(NamedTuple):
-    """Node confidence (B,C,h,w) and branch direction (B,C,2,h,w; x, y) of C classes, predicted or true."""
+    """Maps of C classes, predicted or target.
+
+    Attributes:
+        nodes: (B,C,h,w) node confidence.
+        directions: (B,C,2,h,w) x and y of the branch direction, which points away from the root.
+    """
 
     nodes: Tensor
     directions: Tensor
@@ -27,14 +33,24 @@ class Maps(NamedTuple):
 def target_maps(
     targets: Targets, classes: int, size: tuple[int, int], stride: int, node_diameter_px: float, edge_width_px: float
 ) -> Maps:
-    """What a network should say about images with these targets.
+    """Draw the target maps of a batch.
 
     Args:
-        targets: with `parent` and `kind`; kinds from classes − 1 on are one class.
-        size: (h, w) of the maps; a cell is `stride` px.
-        node_diameter_px: the confidence around a node is at least 1/2 within a disc of this diameter.
-        edge_width_px: full width of the band around an edge in which the direction is given.
+        targets: Ground truth with `parent` and `kind`. Kinds from classes − 1 on form one class.
+        classes: Number of classes.
+        size: (h, w) of the maps in cells.
+        stride: Side of a cell, px.
+        node_diameter_px: Diameter of the disc around a node in which the confidence is at least 1/2, px.
+        edge_width_px: Full width of the band around an edge in which the direction is given, px.
+
+    Returns:
+        Maps of shape (B,classes,h,w) and (B,classes,2,h,w).
+
+    Raises:
+        TreeformerError: If the targets have no parents or kinds.
     """
+    if targets.parent is None or targets.kind is None:
+        raise TreeformerError("the targets have no parents and kinds: make them with Targets.from_skeletons")
     kind = targets.kind.clamp(max=classes - 1)
     sigma = max(node_diameter_px / stride, 1.0) * SIGMA_OF_DIAMETER
     nodes = [heat_targets(targets.points, targets.mask & (kind == c), *size, stride, sigma) for c in range(classes)]
@@ -51,17 +67,21 @@ def direction_targets(
     stride: int,
     edge_width_px: float,
 ) -> Tensor:
-    """Unit vectors away from the root in a band around each edge, their mean where bands overlap, 0 elsewhere.
+    """Draw unit vectors that point away from the root in a band around each edge.
 
-    A cell belongs to an edge where its center is within half the width of the segment (and at least half a cell, so
-    that no edge falls between the cells). Only cells near an edge are looked at: along the axis on which the edge
-    is longer, a row of cells across it at every step. The number of steps differs from edge to edge, so the device is
-    asked once how many there are; everything else stays there.
+    Overlapping bands are averaged, and all other cells are 0. A cell belongs to an edge if the distance of its center
+    from the segment is at most half the width, and at least half a cell, so that no edge falls between the cells. Only
+    cells near an edge are visited: at every step along the axis on which the edge is longer, a row of cells across it.
+    The number of steps differs between edges, so the host waits once for the device to read their sum.
 
     Args:
         points: (B,M,2) px.
-        parent: (B,M), −1 for none.
-        kind: (B,M) in 0 … classes − 1, of the edge from the parent.
+        parent: (B,M) int64, index of the parent, −1 for a node without parent.
+        kind: (B,M) int64, class of the edge from the parent, in 0 … classes − 1.
+        classes: Number of classes.
+        size: (h, w) of the map in cells.
+        stride: Side of a cell, px.
+        edge_width_px: Full width of the band, px.
 
     Returns:
         (B,classes,2,h,w).
@@ -72,7 +92,7 @@ def direction_targets(
     layer = (torch.arange(len(points), device=points.device)[:, None] * classes + kind).flatten()
     half = max(edge_width_px / stride / 2, 0.5)
 
-    # u runs along the axis on which an edge is longer, v along the other; the line rises by at most 1 a step.
+    # u is the axis along which an edge is longer, v the other one. v changes by at most 1 per step of u.
     step = end - start
     steep = step[:, 1].abs() > step[:, 0].abs()
     u0, v0 = torch.where(steep[:, None], start.flip(-1), start).unbind(-1)
@@ -110,6 +130,14 @@ def direction_targets(
 
 
 def map_errors(predicted: Maps, target: Maps) -> tuple[Tensor, Tensor]:
-    """Mean squared errors of the node confidence and of the branch direction, over all cells, channels and images."""
+    """Compute the mean squared errors over all cells, channels and images.
+
+    Args:
+        predicted: Predicted maps.
+        target: Target maps of the same shapes.
+
+    Returns:
+        Scalars: the errors of the node confidence and of the branch direction.
+    """
     nodes, directions = ((ours.float() - true).square().mean() for ours, true in zip(predicted, target, strict=True))
     return nodes, directions

@@ -1,4 +1,4 @@
-"""Where a network is used, not trained, some parts have a faster way on a GPU."""
+"""Detect when the faster, inference-only GPU code paths may be used."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from torch import Tensor
 
 
 def is_inference_on_gpu(tensor: Tensor) -> bool:
-    """Whether a tensor is on a GPU and nobody wants a gradient, nor a program of the operations."""
+    """Return True if the tensor is on CUDA, gradients are disabled and `torch.compile` is not tracing."""
     return tensor.is_cuda and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
