@@ -1,10 +1,10 @@
-"""Fixtures shared by all tests: small named skeletons, and the real data where it is to be had."""
+"""Fixtures shared by all tests: small named skeletons, and real data if available."""
 
 from __future__ import annotations
 
 import os
 
-# Test processes run side by side, one a core: more threads would only be in each other's way. Set before torch loads.
+# Test processes run in parallel, one per core: more threads would slow each other down. Set before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Callable
@@ -15,25 +15,36 @@ from hypothesis import settings
 
 from treeformer import Skeleton
 
-# Times on shared machines say nothing. A run that decides over a change must come out the same when it is repeated.
-settings.register_profile("here", deadline=None)
+# No deadlines, because times on shared machines are unreliable. In continuous integration a run must be repeatable.
+settings.register_profile("random", deadline=None)
 settings.register_profile("repeatable", deadline=None, derandomize=True)
-settings.load_profile("repeatable" if os.environ.get("CI") else "here")
+settings.load_profile("repeatable" if os.environ.get("CI") else "random")
 
 DATA_FOLDER = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
 @pytest.fixture(scope="session")
 def real_data() -> Callable[[str], Path]:
-    """The folder of a real data set, by name; the test is skipped, visibly, where it is not there."""
+    """Return the folder of a real data set by name; skip the test if it is missing."""
 
     def folder(name: str) -> Path:
         path = DATA_FOLDER / name
         if not path.is_dir():
-            pytest.skip(f"no real data: {path} is not there (set TREEFORMER_DATA)")
+            pytest.skip(f"no real data: {path} is missing (set TREEFORMER_DATA)")
         return path
 
     return folder
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Limit torch to one thread: parallel tests with more threads take ten times as long."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -52,5 +63,5 @@ def comb() -> Skeleton:
 
 @pytest.fixture
 def ring() -> Skeleton:
-    """A square of four nodes and a tail: the smallest graph that is no tree."""
+    """A square of four nodes and a tail: the smallest graph that is not a tree."""
     return Skeleton([(0, 0), (4, 0), (4, 4), (0, 4), (8, 4)], [(0, 1), (1, 2), (2, 3), (3, 0), (2, 4)])

@@ -1,4 +1,4 @@
-"""The `treeformer` command from its first line on: Ctrl-C is one line, however little is imported yet."""
+"""The `treeformer` command: Ctrl-C prints one line, even while modules are imported."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a pr
 
 ROOT = Path(__file__).parents[1]
 
-# What `pip` makes of the entry point, after the start of Python itself, in which nothing of ours can be said. A shell
-# that starts the tests in the background may have SIGINT ignored, and processes inherit that.
+# The script that `pip` creates for the entry point. A shell that starts the tests in the background may ignore SIGINT,
+# and processes inherit that.
 START = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from treeformer.__main__ import main
 """
-# An import that takes long, and three places where it may be just then.
+# A slow import, and three situations in which it may be interrupted.
 SLOW_IMPORT = """
 class SlowImport:
     def find_spec(self, name, *_):
@@ -31,21 +31,21 @@ class SlowImport:
             print("started", flush=True)
             PLACE()
 
-def plainly():
+def in_a_function():
     for _ in range(6000):
-        time.sleep(0.01)  # a signal just before a long sleep would not wake it
+        time.sleep(0.01)  # a signal just before one long sleep would not interrupt it
 
-def where_exceptions_are_only_reported():
+def in_a_finalizer():
     class Garbage:
         def __del__(self):
-            plainly()
+            in_a_function()
     Garbage()
 
-def where_a_class_is_made():
+def in_a_class_definition():
     class Field:
         def __set_name__(self, *_):
-            plainly()
-    class Made:
+            in_a_function()
+    class Owner:
         field = Field()
 
 sys.meta_path.insert(0, SlowImport())
@@ -54,7 +54,7 @@ main()
 
 
 def interrupted(program: str, *arguments: object, delay_s: float = 0.0) -> str:
-    """What a program that prints a line and goes on says on standard error when Ctrl-C comes that much later."""
+    """Send Ctrl-C `delay_s` after a program has printed a line; return its standard error."""
     process = subprocess.Popen(
         [sys.executable, "-c", program, *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
@@ -70,13 +70,13 @@ def interrupted(program: str, *arguments: object, delay_s: float = 0.0) -> str:
         errors = interrupt(process)
     finally:
         process.kill()
-    # Where it came inside of exec(), as in the making of a dataclass, Python ends by the signal: 130 to a shell, too.
+    # Inside exec(), which creates dataclasses, Python ends by the signal; a shell reports 130 for it, too.
     assert process.returncode in (130, -signal.SIGINT), errors
     return errors
 
 
 def interrupt(process: subprocess.Popen[str], times: int = 3) -> str:
-    """Compiled modules of SciPy swallow about one Ctrl-C in a hundred while they are imported: one presses again."""
+    """Send Ctrl-C up to three times: compiled modules of SciPy ignore about one in a hundred during their import."""
     process.send_signal(signal.SIGINT)
     try:
         return process.communicate(timeout=10)[1]
@@ -86,9 +86,9 @@ def interrupt(process: subprocess.Popen[str], times: int = 3) -> str:
         return interrupt(process, times - 1)
 
 
-@pytest.mark.parametrize("place", ["plainly", "where_exceptions_are_only_reported", "where_a_class_is_made"])
+@pytest.mark.parametrize("place", ["in_a_function", "in_a_finalizer", "in_a_class_definition"])
 @pytest.mark.parametrize("module", ["treeformer.cli", "rich.progress", "numpy"])
-def test_ctrl_c_in_an_import_is_one_line(module, place):
+def test_ctrl_c_in_an_import_prints_one_line(module, place):
     program = START + SLOW_IMPORT.replace("MODULE", repr(module)).replace("PLACE", place)
     errors = interrupted(program, "formats")
     assert errors.startswith("treeformer: stopped")
@@ -96,13 +96,13 @@ def test_ctrl_c_in_an_import_is_one_line(module, place):
 
 
 @pytest.mark.parametrize("delay_s", [0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5])
-def test_ctrl_c_at_any_moment_is_one_line(tmp_path, delay_s):
+def test_ctrl_c_at_any_moment_prints_one_line(tmp_path, delay_s):
     program = START + "print('started', flush=True)\nmain()"
     errors = interrupted(program, "generate", tmp_path / "out", "--count", 100_000, "--workers", 0, delay_s=delay_s)
     assert errors.startswith("treeformer: stopped")
     assert len(errors.splitlines()) == 1
 
 
-def test_the_command_that_is_installed_is_the_one_tested_here():
+def test_the_installed_command_is_the_tested_one():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["scripts"] == {"treeformer": "treeformer.__main__:main"}

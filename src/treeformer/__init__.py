@@ -1,11 +1,12 @@
-"""From a single image of a plant to its skeleton: a tree of nodes and edges, never a broken graph."""
+"""Turn an image of a plant into its skeleton: a tree of nodes and edges."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing has it, too, but is longer in coming than all else here
+TYPE_CHECKING = False  # not imported from typing, which would take longer than everything else here
 if TYPE_CHECKING:
     from typing import Any
 
+    from treeformer.draw import plot
     from treeformer.errors import FormatError, SkeletonError, TreeformerError
     from treeformer.formats import read, read_all, write
     from treeformer.inference.predictor import load_model, predict
@@ -25,13 +26,15 @@ __all__ = [
     "__version__",
     "load_model",
     "measure",
+    "plot",
     "predict",
     "read",
     "read_all",
     "write",
 ]
 
-_NAMES_OF = {
+_NAMES_BY_MODULE = {
+    "draw": ("plot",),
     "errors": ("FormatError", "SkeletonError", "TreeformerError"),
     "formats": ("read", "read_all", "write"),
     "inference.predictor": ("load_model", "predict"),
@@ -41,13 +44,13 @@ _NAMES_OF = {
 
 
 def __getattr__(name: str) -> Any:
-    """A name is imported when it is first asked for: reading a file should not wait for what predicts.
+    """Import public names on first use, so that reading a file does not import the code for prediction.
 
-    And nothing at all is imported before the command line is ready for Ctrl-C, see `treeformer.__main__`.
+    Nothing is imported before the command line can handle Ctrl-C, see `treeformer.__main__`.
     """
     from importlib import import_module
 
-    for module, names in _NAMES_OF.items():
+    for module, names in _NAMES_BY_MODULE.items():
         if name in names:
             return getattr(import_module(f"treeformer.{module}"), name)
     raise AttributeError(f"module 'treeformer' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The `treeformer` command, also as `python -m treeformer`: nothing is imported before Ctrl-C is one line."""
+"""The `treeformer` command, also `python -m treeformer`; Ctrl-C prints one line, even while modules are imported."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Entry point."""
-    sys.unraisablehook = _once_more
+    """Run the command line."""
+    sys.unraisablehook = _interrupt_again
     try:
         from treeformer.cli import main as run
 
@@ -20,20 +20,22 @@ def main() -> None:
     except KeyboardInterrupt:
         _stop()
     except RuntimeError as error:
-        if not isinstance(error.__cause__, KeyboardInterrupt):  # as where a class was being made, until Python 3.12
+        if not isinstance(
+            error.__cause__, KeyboardInterrupt
+        ):  # until Python 3.12: interrupted while a class was created
             raise
         _stop()
 
 
 def _stop() -> NoReturn:
     print("treeformer: stopped", file=sys.stderr)
-    sys.exit(130)  # as treeformer.cli does once it is imported
+    sys.exit(130)  # the same exit status as in treeformer.cli
 
 
-def _once_more(unraisable: sys.UnraisableHookArgs) -> None:
-    """Where Python could only report an exception and go on, as in parts of an import, Ctrl-C comes a second time."""
+def _interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
+    """Raise Ctrl-C again if Python could only report it and continue, as in parts of an import."""
     if unraisable.exc_type is KeyboardInterrupt:
-        _thread.start_new_thread(_thread.interrupt_main, ())  # a moment later: it is not to be raised in here
+        _thread.start_new_thread(_thread.interrupt_main, ())  # from a thread: it must not be raised in this hook
     else:
         sys.__unraisablehook__(unraisable)
 

@@ -1,13 +1,13 @@
-"""The one family of errors a user can cause; the command line prints them as a single line."""
+"""Errors that users can cause; the command line prints them as a single line."""
 
 
 class TreeformerError(ValueError):
-    """Something in the input is wrong; the message is one line and names what."""
+    """Invalid input; the message is one line and identifies the file, key or value."""
 
 
 class SkeletonError(TreeformerError):
-    """A skeleton that cannot be: the message names the node, edge or axis at fault."""
+    """An invalid skeleton; the message identifies the node, edge or axis."""
 
 
 class FormatError(TreeformerError):
-    """A file that cannot be read or a skeleton that a format cannot hold."""
+    """A file that cannot be read or written, or a skeleton that a format cannot store."""

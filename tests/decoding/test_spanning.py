@@ -1,4 +1,4 @@
-"""Spanning trees against Kruskal walked by hand, NetworkX and brute force."""
+"""Spanning trees against a plain Kruskal, NetworkX and brute force."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def random_costs(kind: str, graphs: int, nodes: int, seed: int, dtype=np.float32
 
 
 def kruskal(cost: np.ndarray, real: np.ndarray) -> list[list[int]]:
-    """The slow twin: edges by (mean cost, i, j), each taken unless its ends are joined already."""
+    """Reference: edges by (mean cost, i, j), each taken unless its ends are joined already."""
     with np.errstate(invalid="ignore"):
         mean = cost / 2 + cost.T / 2
     edges = sorted((mean[i, j], i, j) for i, j in combinations(np.flatnonzero(real).tolist(), 2) if mean[i, j] < np.inf)
@@ -45,7 +45,7 @@ def kruskal(cost: np.ndarray, real: np.ndarray) -> list[list[int]]:
     for _, i, j in edges:
         if component[i] != component[j]:
             tree.append([i, j])
-            component = [component[i] if other == component[j] else other for other in component]
+            component = [component[i] if label == component[j] else label for label in component]
     return sorted(tree)
 
 
@@ -87,13 +87,13 @@ def test_total_weight_equals_networkx_on_thousands_of_graphs(kind):
         cost = random_costs(kind, 200, nodes, seed=nodes, dtype=np.float64)
         trees = spanning_trees(cost, np.ones(cost.shape[:2], bool))
         i, j = np.triu_indices(nodes, 1)
-        for one, tree in zip(cost, trees, strict=True):
+        for matrix, tree in zip(cost, trees, strict=True):
             graph = nx.Graph()
             graph.add_nodes_from(range(nodes))
-            graph.add_weighted_edges_from(edge for edge in zip(i, j, one[i, j], strict=True) if edge[2] < np.inf)
+            graph.add_weighted_edges_from(edge for edge in zip(i, j, matrix[i, j], strict=True) if edge[2] < np.inf)
             expected = nx.minimum_spanning_tree(graph)
             assert tree.sum() == 2 * expected.number_of_edges()
-            assert one[tree].sum() / 2 == pytest.approx(expected.size(weight="weight"), abs=1e-9)
+            assert matrix[tree].sum() / 2 == pytest.approx(expected.size(weight="weight"), abs=1e-9)
             # Its edges come in the order of (i, j), and its Kruskal sorts stably: the very same tree.
             assert as_edges(tree) == sorted(map(list, expected.edges()))
 
@@ -125,7 +125,7 @@ def test_float16_and_whole_numbers_are_taken_exactly(kind):
     assert minimum_spanning_tree(big).tolist() == [[0, 1], [0, 2]]
 
 
-def test_the_input_is_left_as_it_was():
+def test_the_input_is_not_modified():
     cost = random_costs("wild", 1, 7, seed=4)[0]
     before = cost.copy()
     minimum_spanning_tree(cost)
@@ -166,8 +166,8 @@ def test_a_forest_is_the_cheapest_of_all(nodes):
         ] * len(roots)
         found = cost[edges[:, 0], edges[:, 1]].sum() + root_cost[roots].sum()
         cheapest = min(
-            sum(cost[i, j] for i, j in pairs) + sum(root_cost[list(component)].min() for component in pieces)
-            for pairs, pieces in every
+            sum(cost[i, j] for i, j in pairs) + sum(root_cost[list(component)].min() for component in groups)
+            for pairs, groups in every
         )
         assert found == pytest.approx(cheapest)
 
@@ -188,7 +188,7 @@ def test_root_costs_decide_how_many_plants():
     assert [part.shape for part in spanning_forest([], [])] == [(0, 2), (0,)]
 
 
-def test_wrong_shapes_are_one_clear_line():
+def test_wrong_shapes_raise_a_one_line_error():
     with pytest.raises(TreeformerError, match=r"cost has the shape \(2, 3\), a square matrix is needed"):
         minimum_spanning_tree(np.zeros((2, 3)))
     with pytest.raises(TreeformerError, match=r"root_cost has the shape \(3,\), \(2,\) is needed"):

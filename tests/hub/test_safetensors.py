@@ -1,4 +1,4 @@
-"""Reading and writing weights."""
+"""Reading and writing safetensors files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def raw(header: dict, data: bytes) -> bytes:
 
 
 @given(arrays=ARRAYS, metadata=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2))
-def test_what_is_written_is_read(arrays, metadata, tmp_path_factory):
+def test_written_arrays_are_read(arrays, metadata, tmp_path_factory):
     path = tmp_path_factory.mktemp("weights") / "a.safetensors"
     safetensors.write(path, arrays, metadata)
     back = safetensors.read(path)
@@ -62,12 +62,12 @@ def test_bfloat16_is_read_as_float32(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "does not fit"),
         (b"\xff" * 20, "does not fit"),
-        (b"\x02" + b"\0" * 7 + b"{]", "no JSON"),
-        (raw([], b""), "no table"),
+        (b"\x02" + b"\0" * 7 + b"{]", "not JSON"),
+        (raw([], b""), "not a table"),
         (raw({"__metadata__": {"a": 1}}, b""), "metadata"),
         (raw({"x": 3}, b""), "'x' is not described"),
         (raw({"x": {"dtype": "F8", "shape": [1], "data_offsets": [0, 1]}}, b"0"), "unknown type 'F8'"),
@@ -75,19 +75,35 @@ def test_bfloat16_is_read_as_float32(tmp_path):
         (raw({"x": {"dtype": "U8", "shape": [1], "data_offsets": [1]}}, b"0"), "shape"),
         (raw({"x": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}}, b"0"), "does not fit in the file"),
         (raw({"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 1]}}, b"0000"), "does not fit in the file"),
+        (raw({"x": {"dtype": "U8", "shape": [0, 2**62, 4], "data_offsets": [0, 0]}}, b""), "does not fit in the file"),
+        (raw({"x": {"dtype": "U8", "shape": [1] * 9, "data_offsets": [0, 1]}}, b"0"), "shape"),
+        (b"\x88\x13" + b"\0" * 6 + b"9" * 5000, "not JSON"),
+        (raw({"n" * 5000: 3}, b""), "array 'n{30,}… is not described"),
+        (raw({"x": {"dtype": "F" * 5000, "shape": [1], "data_offsets": [0, 1]}}, b"0"), "unknown type 'F{30,}…"),
+        (raw({str(n): 0 for n in range(10_001)}, b""), "has 10,001 arrays, more than 10,000"),
+        (b"\x41\x42\x0f" + b"\0" * 5 + b" " * 1_000_001, "its header has 1,000,001 bytes, more than 1,000,000"),
     ],
 )
-def test_a_bad_file_is_one_line_that_names_it(tmp_path, content, said):
+def test_an_invalid_file_raises_a_one_line_error(tmp_path, content, message):
     path = tmp_path / "bad.safetensors"
     path.write_bytes(content)
-    with pytest.raises(FormatError, match=said) as caught:
+    with pytest.raises(FormatError, match=message) as caught:
         safetensors.read(path)
     assert "bad.safetensors" in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < len(str(path)) + 100
+
+
+def test_what_cannot_be_read_is_not_written(tmp_path):
+    with pytest.raises(FormatError, match="10,001 arrays are too many"):
+        safetensors.write(tmp_path / "a", {str(n): np.zeros(0, np.uint8) for n in range(10_001)})
+    with pytest.raises(FormatError, match="names are too long"):
+        safetensors.write(tmp_path / "a", {"n" * 1_000_000: np.zeros(0, np.uint8)})
+    assert list(tmp_path.iterdir()) == []
 
 
 @given(content=st.binary(max_size=60))
-def test_any_bytes_are_refused_politely(content, tmp_path_factory):
+def test_any_bytes_are_read_or_raise_a_format_error(content, tmp_path_factory):
     path = tmp_path_factory.mktemp("fuzz") / "a"
     path.write_bytes(content)
     try:
@@ -97,7 +113,7 @@ def test_any_bytes_are_refused_politely(content, tmp_path_factory):
     assert content[8:9] == b"{"
 
 
-def test_a_missing_file_and_a_type_without_a_name(tmp_path):
+def test_a_missing_file_and_an_unsupported_type(tmp_path):
     with pytest.raises(FormatError, match="nowhere"):
         safetensors.read(tmp_path / "nowhere")
     with pytest.raises(FormatError, match="complex"):

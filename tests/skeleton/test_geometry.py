@@ -1,4 +1,4 @@
-"""Skeleton: re-spacing, cropping and moving, each against a slow twin."""
+"""Skeleton: resampling, cropping and moving, each against a slow reference."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from treeformer import Axis, AxisFunction, Skeleton, SkeletonError
 
 
 def branches_of(skeleton):
-    """The slow twin of `Skeleton.branches`: walk a NetworkX graph from keypoint to keypoint."""
+    """Reference for `Skeleton.branches`: follow a NetworkX graph from keypoint to keypoint."""
     graph = skeleton.to_networkx()
-    key = {node for node in graph if graph.degree[node] != 2} | set(skeleton.roots.tolist())
+    keypoints = {node for node in graph if graph.degree[node] != 2} | set(skeleton.roots.tolist())
     found = []
-    for start in key:
+    for start in keypoints:
         for first in graph[start]:
             path = [start, first]
-            while path[-1] not in key:
-                path.append(next(other for other in graph[path[-1]] if other != path[-2]))
+            while path[-1] not in keypoints:
+                path.append(next(node for node in graph[path[-1]] if node != path[-2]))
             if path[0] < path[-1]:
                 found.append(path)
     return sorted(found, key=str)
 
 
 @given(forests())
-def test_branches_agree_with_a_slow_twin(skeleton):
+def test_branches_agree_with_the_reference(skeleton):
     fast = skeleton.branches
     paths = [fast.nodes[a:b].tolist() for a, b in zip(fast.start[:-1], fast.start[1:], strict=True)]
     assert sorted((p if p[0] < p[-1] else p[::-1] for p in paths), key=str) == branches_of(skeleton)
 
 
 @given(forests(), st.floats(0.5, 60))
-def test_resample_agrees_with_a_slow_twin(skeleton, spacing):
+def test_resample_agrees_with_the_reference(skeleton, spacing):
     expected = [tuple(skeleton.nodes[node]) for node in np.flatnonzero(skeleton.is_keypoint)]
     edge_count = 0
     for path in branches_of(skeleton):
         line = shapely.LineString(skeleton.nodes[path])
-        # Half way between two counts the twin may round the other way: such cases say nothing.
+        # Halfway between two counts the reference may round the other way.
         assume(abs(line.length / spacing % 1 - 0.5) > 1e-6)
         intervals = max(1, round(line.length / spacing))
         edge_count += intervals
@@ -60,35 +60,35 @@ def test_resample_agrees_with_a_slow_twin(skeleton, spacing):
 
 
 def crossings_of(points, spacing):
-    """The slow twin of one branch's grid crossings: distances along it, step by step and line by line."""
-    found, walked = [], 0.0
+    """Reference for the grid crossings of one branch: distances along it, step by step and line by line."""
+    found, arc = [], 0.0
     for begin, end in pairwise(points):
         length = math.dist(begin, end)
-        for one, other in zip(begin, end, strict=True):
-            low, high = sorted((one / spacing - 0.5, other / spacing - 0.5))
+        for first, second in zip(begin, end, strict=True):
+            low, high = sorted((first / spacing - 0.5, second / spacing - 0.5))
             for line in range(math.floor(low) + 1, math.floor(high) + 1):
-                found.append(walked + length * ((line + 0.5) * spacing - one) / (other - one))
-        walked += length
+                found.append(arc + length * ((line + 0.5) * spacing - first) / (second - first))
+        arc += length
     groups = []
-    for place in sorted(found):
-        if groups and place - groups[-1][-1] < spacing / 4:
-            groups[-1].append(place)
+    for distance in sorted(found):
+        if groups and distance - groups[-1][-1] < spacing / 4:
+            groups[-1].append(distance)
         else:
-            groups.append([place])
+            groups.append([distance])
     means = [sum(group) / len(group) for group in groups]
-    near = [abs(gap - spacing / 4) < 1e-6 for gap in [*np.diff(sorted(found)), *means, *(walked - m for m in means)]]
-    return [mean for mean in means if spacing / 4 <= mean <= walked - spacing / 4], any(near)
+    near = [abs(gap - spacing / 4) < 1e-6 for gap in [*np.diff(sorted(found)), *means, *(arc - m for m in means)]]
+    return [mean for mean in means if spacing / 4 <= mean <= arc - spacing / 4], any(near)
 
 
 @given(forests(), st.floats(2, 90))
-def test_grid_crossings_agree_with_a_slow_twin(skeleton, spacing):
+def test_grid_crossings_agree_with_the_reference(skeleton, spacing):
     expected = [tuple(skeleton.nodes[node]) for node in np.flatnonzero(skeleton.is_keypoint)]
     edge_count = 0
     for path in branches_of(skeleton):
-        distances, doubtful = crossings_of(skeleton.nodes[path].tolist(), spacing)
-        assume(not doubtful)  # by a rounding, two crossings may be one or not
+        distances, is_ambiguous = crossings_of(skeleton.nodes[path].tolist(), spacing)
+        assume(not is_ambiguous)  # rounding decides whether two crossings are merged
         edge_count += len(distances) + 1
-        expected += [shapely.LineString(skeleton.nodes[path]).interpolate(place).coords[0] for place in distances]
+        expected += [shapely.LineString(skeleton.nodes[path]).interpolate(distance).coords[0] for distance in distances]
     crossed = skeleton.sample_at_grid_crossings(spacing)
     assert len(crossed.edges) == edge_count
     assert len(crossed) == len(expected)
@@ -97,7 +97,7 @@ def test_grid_crossings_agree_with_a_slow_twin(skeleton, spacing):
     assert sorted_rows(crossed.nodes[crossed.roots]).tolist() == sorted_rows(skeleton.nodes[skeleton.roots]).tolist()
 
 
-def test_grid_crossings_are_where_the_image_says_not_where_the_branch_began():
+def test_grid_crossings_do_not_depend_on_where_the_branch_begins():
     curve = [(x, 50 + 30 * math.sin(x / 40)) for x in range(0, 200, 5)]
     line = Skeleton(curve, [(k, k + 1) for k in range(len(curve) - 1)])
     part = Skeleton(curve[7:], [(k, k + 1) for k in range(len(curve) - 8)])
@@ -110,11 +110,12 @@ def test_grid_crossings_are_where_the_image_says_not_where_the_branch_began():
 
 
 def sorted_rows(points):
-    points = np.round(np.asarray(points, dtype=float), 6) + 0.0
-    return points[np.lexsort(points.T)]
+    """Points in the order along an irrational direction, which rounding does not change."""
+    points = np.asarray(points, dtype=float)
+    return np.round(points[np.argsort(points @ (1.0, np.pi / 7))], 6) + 0.0
 
 
-def test_resample_keeps_key_points_and_spaces_equally(comb):
+def test_resample_keeps_keypoints_and_spaces_equally(comb):
     fine = comb.resample(8)
     for point in comb.nodes[comb.is_keypoint]:
         assert fine.nearest(point)[1] == 0
@@ -131,16 +132,16 @@ def test_resample_interpolates_radii_and_takes_the_nearest_edge_score():
     fine = line.resample(5)
     order = np.argsort(fine.nodes[:, 0])
     assert fine.radius[order].tolist() == [0, 0.5, 1, 2, 3]
-    by_place = np.argsort(fine.nodes[fine.edges].mean(axis=1)[:, 0])
-    assert fine.edge_score[by_place].tolist() == [0.25, 0.25, 0.75, 0.75]
+    by_position = np.argsort(fine.nodes[fine.edges].mean(axis=1)[:, 0])
+    assert fine.edge_score[by_position].tolist() == [0.25, 0.25, 0.75, 0.75]
     assert line.contract().edge_score.tolist() == [0.25]
 
 
 @given(graphs(), st.floats(1, 80))
-def test_respacing_keeps_cycles(skeleton, spacing):
+def test_resampling_keeps_cycles(skeleton, spacing):
     cycles = len(skeleton.edges) - len(skeleton) + skeleton.component.max() + 1
     for changed in (skeleton.resample(spacing), skeleton.contract(), skeleton.simplify(spacing)):
-        again = changed.replace()  # validates: no loops, no doubles
+        again = changed.replace()  # validates: no loops, no duplicates
         assert len(again.edges) - len(again) + again.component.max() + 1 == cycles
         assert again.component.max() == skeleton.component.max()
 
@@ -202,7 +203,7 @@ def test_crop_agrees_with_shapely(skeleton, box):
     assert skeleton.crop(left, top, left + width, top + height, keep="largest").component.max(initial=0) == 0
 
 
-def test_crop_cuts_at_the_frame_and_roots_the_pieces(comb):
+def test_crop_cuts_at_the_frame_and_gives_each_component_a_root(comb):
     cut = comb.crop(12, 5, 18, 35)
     assert len(cut.plants) == 3
     assert set(map(tuple, cut.nodes.tolist())) == {(0, 5), (6, 5), (0, 15), (6, 15), (0, 25), (6, 25)}
@@ -211,12 +212,12 @@ def test_crop_cuts_at_the_frame_and_roots_the_pieces(comb):
         comb.crop(5, 5, 5, 9)
 
 
-# ---- axes through changes ------------------------------------------------------------------------
+# ---- axes after changes --------------------------------------------------------------------------
 
 
 @pytest.fixture
-def rooted_file() -> Skeleton:
-    """A main axis and a lateral whose file begins 1 px off it: node 4 is the junction that a reader adds."""
+def with_axes() -> Skeleton:
+    """A main axis and a lateral that begins 1 px off it: node 4 is the junction that a reader adds."""
     axes = [
         Axis((0, 1, 2), id="main", functions=(AxisFunction("diameter", (4.0, 3.0, 2.0)),)),
         Axis((3, 5), id="side", label="lateral", parent=0, properties={"a": "b"}),
@@ -226,8 +227,8 @@ def rooted_file() -> Skeleton:
     return Skeleton(nodes, edges, root=0, axes=axes, edge_axis=[0, 0, 0, 1, 1])
 
 
-def test_resampled_axes_follow_the_edges(rooted_file):
-    fine = rooted_file.resample(5)
+def test_resampled_axes_follow_the_edges(with_axes):
+    fine = with_axes.resample(5)
     main, side = fine.axes
     assert (main.id, side.id, side.label, side.properties, side.parent) == ("main", "side", "lateral", {"a": "b"}, 0)
     assert fine.nodes[list(main.nodes)][:, 1].tolist() == list(range(0, 41, 5))
@@ -235,15 +236,15 @@ def test_resampled_axes_follow_the_edges(rooted_file):
     assert main.functions == ()
 
 
-def test_cropped_axes_keep_their_names_where_they_are_whole(rooted_file):
-    cut = rooted_file.crop(0, 0, 50, 30)
+def test_cropped_axes_keep_their_ids(with_axes):
+    cut = with_axes.crop(0, 0, 50, 30)
     assert [(axis.id, len(axis.nodes), axis.parent) for axis in cut.axes] == [("main", 4, None), ("side", 3, 0)]
-    severed = rooted_file.crop(9, 5, 50, 15)
+    severed = with_axes.crop(9, 5, 50, 15)
     assert [axis.id for axis in severed.axes] == ["main", "side"]
     assert severed.nodes[severed.roots].tolist() == [[1, 0]]
 
 
-def test_a_severed_axis_has_one_heir():
+def test_one_part_of_a_severed_axis_keeps_the_id():
     bow = Skeleton(
         [(0, 0), (10, 0), (10, 10), (0, 10)], [(0, 1), (1, 2), (2, 3)], root=0, axes=[Axis((0, 1, 2, 3), id="bow")],
         edge_axis=[0, 0, 0],
@@ -253,8 +254,8 @@ def test_a_severed_axis_has_one_heir():
     assert cut.nodes[cut.axes[[a.id for a in cut.axes].index("bow")].nodes[0]].tolist() == [0, 1]
 
 
-def test_transform_scales_radii_and_diameters(rooted_file):
-    moved = rooted_file.replace(radius=[1.0] * 6).transform([[0, 2, 1], [2, 0, 0]], image_size=(90, 90))
+def test_transform_scales_radii_and_diameters(with_axes):
+    moved = with_axes.replace(radius=[1.0] * 6).transform([[0, 2, 1], [2, 0, 0]], image_size=(90, 90))
     assert moved.nodes[5].tolist() == [21, 60]
     assert moved.radius.tolist() == [2.0] * 6
     assert moved.axes[0].functions[0].samples == (8.0, 6.0, 4.0)
@@ -262,7 +263,7 @@ def test_transform_scales_radii_and_diameters(rooted_file):
     assert moved.image_size == (90, 90)
     for bad in (np.eye(2), [[1, 0, 0], [0, 1, math.nan]], [[1, 0, 0], [0, 1, 0], [0, 1, 1]]):
         with pytest.raises(SkeletonError, match="affine"):
-            rooted_file.transform(bad)
+            with_axes.transform(bad)
 
 
 @given(forests(min_nodes=1))

@@ -1,4 +1,4 @@
-"""What is handed on from skeleton to skeleton is what would be found anew; quick ways find what slow ones do."""
+"""Topology that skeletons share equals a newly computed one; fast algorithms agree with slow references."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ from treeformer.data.augmentation import move
 from treeformer.skeleton.branches import clip
 from treeformer.skeleton.resampling import apply_resampling
 
-TOPOLOGY = ("degree", "piece", "is_forest", "bases", "walk", "depth", "is_keypoint", "branches")
+TOPOLOGY = ("degree", "component", "is_forest", "component_root", "traversal", "depth", "is_keypoint", "branches")
 
 boxes = st.tuples(st.integers(-60, 150), st.integers(-60, 150), st.integers(1, 300), st.integers(1, 300))
 
 
-def known(skeleton: Skeleton) -> list[object]:
-    """All that follows from edges and roots, in a form that can be compared."""
-    names = TOPOLOGY if skeleton.is_forest else [name for name in TOPOLOGY if name not in ("walk", "depth")]
+def topology_of(skeleton: Skeleton) -> list[object]:
+    """Everything that depends on edges and roots only, as lists that can be compared."""
+    names = TOPOLOGY if skeleton.is_forest else [name for name in TOPOLOGY if name not in ("traversal", "depth")]
     values = [getattr(skeleton, name) for name in names]
-    fields = [vars(value) if hasattr(value, "__dict__") else {"itself": value} for value in values]
-    return [{name: np.asarray(value).tolist() for name, value in one.items()} for one in fields]
+    fields = [vars(value) if hasattr(value, "__dict__") else {"value": value} for value in values]
+    return [{name: np.asarray(value).tolist() for name, value in items.items()} for items in fields]
 
 
 @given(forests() | graphs(), boxes, st.booleans())
-def test_every_change_leaves_what_a_new_skeleton_would_find(skeleton, box, one_axis):
+def test_every_change_keeps_the_topology_of_a_new_skeleton(skeleton, box, one_axis):
     if one_axis and len(skeleton.edges) and skeleton.is_forest:
         axis = Axis(tuple(skeleton.edges[0].tolist()), plant=int(skeleton.plant_of_node[skeleton.edges[0, 0]]))
         skeleton = skeleton.replace(axes=[axis], edge_axis=[0] + [-1] * (len(skeleton.edges) - 1))
     left, top, width, height = box
-    known(skeleton)
-    turned = skeleton.transform([[0, 2, 1], [-2, 0, 5]])
+    topology_of(skeleton)
     for changed in (
-        turned,
+        skeleton.transform([[0, 2, 1], [-2, 0, 5]]),
         skeleton.crop(left, top, left + width, top + height),
         skeleton.resample(9.0),
         skeleton.contract(),
@@ -44,7 +43,7 @@ def test_every_change_leaves_what_a_new_skeleton_would_find(skeleton, box, one_a
         move(skeleton, [[1, 0, 0], [0, 1, 0]], (200, 200)),
         *skeleton.plants,
     ):
-        assert known(changed) == known(changed.replace())
+        assert topology_of(changed) == topology_of(changed.replace())
 
 
 def test_a_moved_skeleton_is_not_traced_again(comb):
@@ -56,21 +55,20 @@ def test_a_moved_skeleton_is_not_traced_again(comb):
 
 
 @given(forests(), boxes)
-def test_a_crop_that_cuts_nothing_equals_the_long_way(skeleton, box):
+def test_a_crop_that_cuts_nothing_equals_clipping(skeleton, box):
     low, high = skeleton.nodes.min(axis=0, initial=0.0), skeleton.nodes.max(axis=0, initial=1.0)
     frame = (*(low - box[2:]).tolist(), *(high + box[2:]).tolist())
     cut = skeleton.crop(*frame)
-    long_way = apply_resampling(skeleton, clip(skeleton.nodes, skeleton.edges, *frame))
-    assert cut == long_way.replace(nodes=np.clip(cut.nodes, 0, None), image_size=cut.image_size)
-    assert np.array_equal(cut.nodes, np.clip(long_way.nodes - frame[:2], 0, np.subtract(frame[2:], frame[:2])))
+    clipped = apply_resampling(skeleton, clip(skeleton.nodes, skeleton.edges, *frame))
+    assert cut == clipped.replace(nodes=np.clip(cut.nodes, 0, None), image_size=cut.image_size)
+    assert np.array_equal(cut.nodes, np.clip(clipped.nodes - frame[:2], 0, np.subtract(frame[2:], frame[:2])))
 
 
-def walk_by_scipy(skeleton: Skeleton) -> tuple[list[int], list[int], list[int]]:
-    """The order, parents and edges to them of a breadth-first walk over a sparse matrix."""
+def scipy_traversal(skeleton: Skeleton) -> tuple[list[int], list[int], list[int]]:
+    """Order, parents and edges to the parents of SciPy's breadth-first traversal."""
     count = len(skeleton)
-    virtual = np.stack(
-        [np.full(len(skeleton.component_root), count), skeleton.component_root], axis=1
-    )  # joins all bases to one tree
+    roots = skeleton.component_root
+    virtual = np.stack([np.full(len(roots), count), roots], axis=1)  # joins all component roots to one tree
     pairs = np.concatenate([skeleton.edges, virtual])
     graph = csr_array((np.ones(len(pairs), dtype=np.int8), (pairs[:, 0], pairs[:, 1])), shape=(count + 1,) * 2)
     order, before = breadth_first_order(graph, count, directed=False)
@@ -81,27 +79,27 @@ def walk_by_scipy(skeleton: Skeleton) -> tuple[list[int], list[int], list[int]]:
 
 
 @given(forests(), st.randoms(use_true_random=False))
-def test_the_walk_is_that_of_scipy(skeleton, random):
+def test_the_traversal_equals_scipy(skeleton, random):
     edges = [pair if random.random() < 0.5 else pair[::-1] for pair in skeleton.edges.tolist()]
     random.shuffle(edges)
     skeleton = Skeleton(skeleton.nodes, edges, root=skeleton.roots)
     traversal = skeleton.traversal
-    assert (traversal.order, traversal.parents.tolist(), traversal.edge.tolist()) == walk_by_scipy(skeleton)
+    assert (traversal.order, traversal.parents.tolist(), traversal.edge.tolist()) == scipy_traversal(skeleton)
 
 
 @given(forests(), boxes, st.sets(st.integers(0, 2)))
-def test_each_piece_begins_nearest_to_the_root_it_had(skeleton, box, rootless):
+def test_each_component_gets_the_root_nearest_to_its_old_one(skeleton, box, rootless):
     roots = [root for number, root in enumerate(skeleton.roots.tolist()) if number not in rootless]
     skeleton = skeleton.replace(root=roots)
     left, top, width, height = box
     frame = (left, top, left + width, top + height)
-    made = clip(skeleton.nodes, skeleton.edges, *frame)
-    cut = apply_resampling(skeleton, made)
-    far = skeleton.distance_from_root
-    away = far[made.i] + made.t * (far[made.j] - far[made.i])
+    resampling = clip(skeleton.nodes, skeleton.edges, *frame)
+    cut = apply_resampling(skeleton, resampling)
+    old = skeleton.distance_from_root
+    distance = old[resampling.i] + resampling.t * (old[resampling.j] - old[resampling.i])
     expected = []
     for component in range(cut.component.max(initial=-1) + 1):
         nodes = np.flatnonzero(cut.component == component).tolist()
-        if set(skeleton.component[made.i[nodes]].tolist()) <= set(skeleton.component[roots].tolist()):
-            expected.append(min(nodes, key=lambda node: (away[node], skeleton.depth[made.i[node]], node)))
+        if set(skeleton.component[resampling.i[nodes]].tolist()) <= set(skeleton.component[roots].tolist()):
+            expected.append(min(nodes, key=lambda node: (distance[node], skeleton.depth[resampling.i[node]], node)))
     assert cut.roots.tolist() == sorted(expected)

@@ -1,28 +1,42 @@
-"""Files appear whole or not at all."""
+"""Atomic writes and the check for writable folders."""
 
 from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from treeformer._util.files import atomic_write, check_writable
-from treeformer.errors import TreeformerError
+from treeformer._util import files
+from treeformer._util.files import (
+    TEMPORARY_NAME,
+    atomic_write,
+    atomic_write_bytes,
+    check_is_regular_file,
+    check_writable,
+    remove_leftovers,
+)
+from treeformer._util.images import encode_image, write_image
+from treeformer.errors import FormatError, TreeformerError
 
 
-def test_a_file_appears_when_it_is_done(tmp_path):
+def test_a_file_appears_when_it_is_complete(tmp_path):
     target = tmp_path / "new folder" / "ä b.txt"
     with atomic_write(target) as temporary:
-        temporary.write_text("one")
+        temporary.write_text("text")
         assert not target.exists()
         assert temporary.suffix == ".txt"
-    assert target.read_text() == "one"
+    assert target.read_text() == "text"
     assert target.stat().st_mode & 0o777 == 0o666 & ~_umask()
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_nothing_is_left_of_a_failure(tmp_path):
+def test_a_failure_leaves_nothing_behind(tmp_path):
     target = tmp_path / "a.txt"
     target.write_text("old")
     with pytest.raises(KeyboardInterrupt), atomic_write(target) as temporary:
@@ -32,24 +46,24 @@ def test_nothing_is_left_of_a_failure(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_an_error_names_the_file_that_was_meant(tmp_path):
+def test_an_error_names_the_target_file(tmp_path):
     (tmp_path / "file").write_text("in the way of a folder")
     target = tmp_path / "file" / "a.txt"
     with pytest.raises(OSError, match=r"a\.txt") as error, atomic_write(target):
         pass
     assert error.value.filename == str(target)
-    assert isinstance(error.value, NotADirectoryError), "not that a file of this name exists"
+    assert isinstance(error.value, NotADirectoryError), "not FileExistsError"
 
 
-def test_an_error_while_writing_names_the_file_that_was_meant(tmp_path):
+def test_an_error_while_writing_names_the_target_file(tmp_path):
     target = tmp_path / "a.txt"
     with pytest.raises(OSError, match="No space") as full, atomic_write(target):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert full.value.filename == str(target)
     target.mkdir()
-    with pytest.raises(IsADirectoryError) as in_the_way, atomic_write(target):
+    with pytest.raises(IsADirectoryError) as is_folder, atomic_write(target):
         pass
-    assert in_the_way.value.filename == str(target), "not the temporary file"
+    assert is_folder.value.filename == str(target), "not the temporary file"
     with pytest.raises(FileNotFoundError) as another, atomic_write(target):
         (tmp_path / "other").read_text()
     assert another.value.filename == str(tmp_path / "other")
@@ -57,15 +71,180 @@ def test_an_error_while_writing_names_the_file_that_was_meant(tmp_path):
         raise OSError("encoder error")
 
 
-def test_a_folder_is_checked_before_the_work(tmp_path):
+def test_a_folder_is_checked_without_creating_anything(tmp_path):
     (tmp_path / "file").write_text("in the way of a folder")
-    for place in (tmp_path, tmp_path / "new" / "newer"):
-        check_writable(place)
+    for path in (tmp_path, tmp_path / "new" / "newer"):
+        check_writable(path)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-    for place in (tmp_path / "file", tmp_path / "file" / "new"):
+    for path in (tmp_path / "file", tmp_path / "file" / "new"):
         with pytest.raises(TreeformerError, match="cannot be written to") as error:
-            check_writable(place)
-        assert str(error.value).startswith(str(place))
+            check_writable(path)
+        assert str(error.value).startswith(str(path))
+
+
+def test_a_file_is_on_the_disk_before_it_is_renamed(tmp_path, monkeypatch):
+    events = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (events.append("fsync"), fsync(handle)))
+    monkeypatch.setattr(Path, "replace", lambda self, target: (events.append("rename"), replace(self, target)))
+    atomic_write_bytes(tmp_path / "a", b"content")
+    assert events == ["fsync", "rename"]
+    assert (tmp_path / "a").read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_an_error_of_the_disk_leaves_nothing_behind(tmp_path, monkeypatch, code):
+    def failing(_handle):
+        raise OSError(code, os.strerror(code))
+
+    (tmp_path / "a").write_bytes(b"old")
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OSError, match=os.strerror(code)) as error:
+        atomic_write_bytes(tmp_path / "a", b"new")
+    assert error.value.filename == str(tmp_path / "a")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
+
+
+def test_a_file_system_without_synchronization_is_accepted(tmp_path, monkeypatch):
+    def unsupported(_handle):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, "fsync", unsupported)
+    atomic_write_bytes(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
+def soft_noise(side: int = 450) -> Image.Image:
+    """An image whose JPEG file has about 60 kB. Pillow writes so much at once, and ignores that less was written."""
+    return Image.effect_noise((side // 3, side // 3), 200).convert("RGB").resize((side, side))
+
+
+LIMITED = """
+import resource, signal, sys
+from PIL import Image
+from treeformer._util.images import encode_image, write_image
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+image = Image.open(sys.argv[2])
+limit = len(encode_image(image, sys.argv[1][-4:])) - 100
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+write_image(image, sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a limit on the size of files")
+@pytest.mark.parametrize("suffix", [".jpg", ".png"])
+def test_a_short_write_is_an_error(tmp_path, suffix):
+    """The kernel writes all but the last 100 bytes, as on a full disk."""
+    target = tmp_path / "out" / f"a{suffix}"
+    soft_noise().save(tmp_path / "noise.png")
+    command = [sys.executable, "-c", LIMITED, str(target), str(tmp_path / "noise.png")]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert f"FormatError: a{suffix}: cannot be written (File too large)" in result.stderr
+    assert list(target.parent.iterdir()) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 256 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if mounted.returncode:
+        pytest.skip(f"mounting is not permitted: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_nothing_is_left_on_a_full_disk(small_disk):
+    image = soft_noise()
+    needed = len(encode_image(image, ".jpg"))
+    (small_disk / "filler").write_bytes(bytes(262_144 - needed // 4096 * 4096))  # the last page of the JPEG is missing
+    for name in ("a.jpg", "a.png"):
+        with pytest.raises(FormatError, match=rf"^{name}: cannot be written \(No space left on device\)$"):
+            write_image(image, small_disk / name)
+    with pytest.raises(OSError, match="No space left") as error:
+        atomic_write_bytes(small_disk / "a.bin", bytes(needed))
+    assert error.value.filename == str(small_disk / "a.bin")
+    assert [path.name for path in small_disk.iterdir()] == ["filler"]
+    (small_disk / "filler").unlink()
+    write_image(image, small_disk / "a.jpg")
+    with Image.open(small_disk / "a.jpg") as written:
+        written.load()
+
+
+KILLED = """
+import os, signal, sys
+from treeformer._util.files import atomic_write
+with atomic_write(sys.argv[1]) as temporary:
+    temporary.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="process numbers are checked on POSIX only")
+def test_leftovers_of_killed_processes_are_removed(tmp_path):
+    for name in ("a.jpg", "deep/er/no suffix", "deep/ä.b.json"):
+        killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path / name])
+        assert killed.returncode == -signal.SIGKILL
+    assert len([path for path in tmp_path.rglob(".*") if path.is_file()]) == 3
+    assert remove_leftovers(tmp_path) == 3
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert remove_leftovers(tmp_path) == 0
+    assert remove_leftovers(tmp_path / "missing") == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="process numbers are checked on POSIX only")
+def test_other_files_stay(tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    kept = [
+        f".a-{gone.pid}-0123456789abcde.jpg",  # too short
+        f".a-{gone.pid}-0123456789abcdeg.jpg",  # not hexadecimal
+        f".a-{gone.pid}-0123456789abcdef.jpg.bak",
+        f"a-{gone.pid}-0123456789abcdef.jpg",
+        ".a-x-0123456789abcdef.jpg",
+        ".a-0-0123456789abcdef.jpg",  # process 0 is this process group
+        f".a-{os.getppid()}-0123456789abcdef.jpg",
+        f".old-{gone.pid}-drawings",
+    ]
+    for name in kept:
+        (tmp_path / name).write_text("")
+    (tmp_path / f".folder-{gone.pid}-0123456789abcdef").mkdir()
+    (tmp_path / f".link-{gone.pid}-0123456789abcdef").symlink_to(tmp_path / kept[0])
+    before = set(tmp_path.iterdir())
+    assert remove_leftovers(tmp_path) == 0
+    assert set(tmp_path.iterdir()) == before
+    (tmp_path / f".a-{gone.pid}-0123456789abcdef.jpg").write_text("")
+    assert remove_leftovers(tmp_path) == 1
+
+
+def test_files_that_are_being_written_stay(tmp_path):
+    with atomic_write(tmp_path / "a.txt") as temporary:
+        assert TEMPORARY_NAME.fullmatch(temporary.name)[1] == str(os.getpid())
+        temporary.write_text("text")
+        assert remove_leftovers(tmp_path) == 0
+    assert (tmp_path / "a.txt").read_text() == "text"
+    # Of an earlier process with the same number, as in a container.
+    temporary.write_text("half")
+    assert remove_leftovers(tmp_path) == 1
+    assert not files._in_use
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes need POSIX")
+def test_only_regular_files_are_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    check_is_regular_file(tmp_path / "file")
+    with pytest.raises(OSError, match="Not a regular file"):
+        check_is_regular_file(tmp_path / "pipe")
+    with pytest.raises(IsADirectoryError):
+        check_is_regular_file(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        check_is_regular_file(tmp_path / "missing")
 
 
 def _umask() -> int:

@@ -1,4 +1,4 @@
-"""Opening images of every kind, upright and in RGB, and refusing the rest in one line."""
+"""Opening images of every kind upright and as RGB, and one-line errors for everything else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from PIL import Image
 
 from treeformer import FormatError, TreeformerError
 from treeformer._util import images as module
-from treeformer._util.images import open_image, open_lazy
+from treeformer._util.images import encode_image, open_image, open_lazy, write_image
 
 GRAY = np.tile(np.arange(0, 240, 10, dtype=np.uint8), (5, 1))
 
@@ -31,7 +31,7 @@ def test_sixteen_bits_are_scaled_to_eight(tmp_path):
 
 
 @pytest.mark.parametrize("bits", [8, 10, 12, 14, 16])
-def test_the_brightest_value_tells_the_bit_depth(tmp_path, bits):
+def test_the_brightest_value_determines_the_bit_depth(tmp_path, bits):
     values = np.linspace(0, (1 << bits) - 1, 120).astype(np.uint16).reshape(5, 24)
     Image.fromarray(values).save(tmp_path / "a.tif")
     gray = np.asarray(open_image(tmp_path / "a.tif"))[..., 0]
@@ -40,7 +40,7 @@ def test_the_brightest_value_tells_the_bit_depth(tmp_path, bits):
     assert np.abs(open_lazy(np.dstack([values] * 3)).part((0, 0, 24, 5))[..., 1].astype(int) - gray).max() <= 1
 
 
-def test_of_several_pages_or_frames_the_first_counts(tmp_path):
+def test_the_first_of_several_pages_or_frames_is_used(tmp_path):
     pages = [Image.new("RGB", (9, 7), color) for color in ("red", "blue")]
     for name in ("a.tif", "a.gif", "a.webp", "a.png"):
         lossless = {"lossless": True} if name.endswith("webp") else {}
@@ -48,18 +48,18 @@ def test_of_several_pages_or_frames_the_first_counts(tmp_path):
         assert open_image(tmp_path / name).getpixel((3, 3)) == (255, 0, 0), name
 
 
-def test_floats_with_holes(tmp_path):
+def test_floats_with_nan(tmp_path):
     values = np.array([[np.nan, -2.0], [0.0, 6.0]], dtype=np.float32)
     Image.fromarray(values).save(tmp_path / "a.tif")
     assert np.asarray(open_image(tmp_path / "a.tif"))[..., 0].tolist() == [[0, 0], [64, 255]]
 
 
-def test_transparency_lies_over_white(tmp_path):
+def test_transparent_images_are_put_on_white(tmp_path):
     Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(tmp_path / "a.png")
     assert np.asarray(open_image(tmp_path / "a.png")).min() == 255
 
 
-def test_exif_turns_it_upright(tmp_path):
+def test_exif_orientation_turns_the_image_upright(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new("RGB", (20, 10)).save(tmp_path / "a.jpg", exif=exif)
@@ -67,7 +67,7 @@ def test_exif_turns_it_upright(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 100, b"\x89PNG\r\n\x1a\n"])
-def test_what_is_no_image_is_refused_in_one_line(tmp_path, content):
+def test_invalid_files_raise_a_one_line_error(tmp_path, content):
     path = tmp_path / "mümmel 1.png"
     path.write_bytes(content)
     with pytest.raises(FormatError, match=r"mümmel 1\.png") as error:
@@ -75,7 +75,7 @@ def test_what_is_no_image_is_refused_in_one_line(tmp_path, content):
     assert "\n" not in str(error.value)
 
 
-def test_a_truncated_or_missing_image_is_refused(tmp_path):
+def test_a_truncated_or_missing_image_is_rejected(tmp_path):
     whole = tmp_path / "whole.jpg"
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (99, 99, 3), dtype=np.uint8)).save(whole)
     (tmp_path / "half.jpg").write_bytes(whole.read_bytes()[:2000])
@@ -89,7 +89,7 @@ def test_a_truncated_or_missing_image_is_refused(tmp_path):
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("name", ["a.jpg", "a.png"])
-def test_a_image_reduced_while_it_is_read_is_that_image_reduced(tmp_path, monkeypatch, orientation, name):
+def test_reducing_while_reading_equals_reducing_afterwards(tmp_path, monkeypatch, orientation, name):
     monkeypatch.setattr(module, "STRIP_PIXELS", 30_000)
     x, y = np.meshgrid(np.arange(1203), np.arange(907))
     waves = np.stack([127 + 120 * np.sin(x / 60), 127 + 120 * np.cos(y / 40 + x / 90), y / 4], axis=2)
@@ -122,15 +122,15 @@ def test_parts_are_parts_of_the_whole(tmp_path, mode):
     assert open_lazy(tmp_path / "a.tif", lambda _: 0.1).size == (12, 9)
 
 
-def test_too_many_pixels_are_refused_before_they_are_read(tmp_path, monkeypatch):
+def test_too_many_pixels_are_rejected_before_they_are_read(tmp_path, monkeypatch):
     Image.new("1", (30_000, 20_000)).save(tmp_path / "huge.png")
     with pytest.raises(FormatError, match=r"huge\.png: has more than 450 million pixels"):
         open_image(tmp_path / "huge.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     for name in ("small.png", "small.tif", "small.jpg", "small.webp", "small.gif", "small.bmp"):
         Image.new("L", (30, 20)).save(tmp_path / name)
-        assert open_image(tmp_path / name).size == (30, 20), "our limit counts"
-    assert Image.MAX_IMAGE_PIXELS == 100, "and Pillow's stays as it was"
+        assert open_image(tmp_path / name).size == (30, 20), "the limit of this package applies"
+    assert Image.MAX_IMAGE_PIXELS == 100, "Pillow's limit is restored"
 
 
 @pytest.mark.parametrize(
@@ -146,39 +146,65 @@ def test_too_many_pixels_are_refused_before_they_are_read(tmp_path, monkeypatch)
     ],
     ids=repr,
 )
-def test_arrays_that_are_no_images(array):
+def test_invalid_arrays_are_rejected(array):
     with pytest.raises(TreeformerError):
         open_lazy(array)
 
 
 @pytest.mark.parametrize("source", [None, 3, b"a.png", [[1, 2], [3, 4]]], ids=repr)
-def test_what_is_neither_path_nor_image_is_named(source):
-    """A camera that has no frame gives None."""
+def test_the_error_names_the_type_of_an_invalid_source(source):
+    """A camera without a frame returns None, for example."""
     with pytest.raises(TreeformerError, match=f"not {type(source).__name__}"):
         open_lazy(source)
 
 
-def test_a_pillow_image_whose_file_is_broken_is_refused_in_one_line(tmp_path):
+def test_a_pillow_image_of_a_broken_file_raises_a_one_line_error(tmp_path):
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (99, 99, 3), dtype=np.uint8)).save(tmp_path / "a.jpg")
     (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:2000])
     with Image.open(tmp_path / "a.jpg") as image, pytest.raises(TreeformerError, match="cannot be read: image file is"):
         open_lazy(image)
 
 
-def test_a_pillow_image_without_pixels_is_refused_in_one_line():
-    with pytest.raises(TreeformerError, match="no pixels, being 0×5"):
+def test_a_pillow_image_without_pixels_raises_a_one_line_error():
+    with pytest.raises(TreeformerError, match="no pixels: its size is 0×5"):
         open_lazy(Image.new("RGB", (9, 9)).crop((3, 1, 3, 6)))
 
 
 @pytest.mark.parametrize("kind", ["u2", "f4"])
-def test_the_order_of_bytes_changes_nothing(kind):
+def test_the_byte_order_does_not_matter(kind):
     values = np.linspace(0, 4095 if kind == "u2" else 1, 60).reshape(5, 12)
     little, big = (open_lazy(values.astype(order + kind)).part((0, 0, 12, 5)) for order in "<>")
     assert np.array_equal(little, big)
 
 
-def test_a_users_image_is_not_changed(tmp_path):
+def test_the_given_image_is_not_modified(tmp_path):
     Image.fromarray(np.zeros((800, 800, 3), np.uint8)).save(tmp_path / "a.jpg")
     with Image.open(tmp_path / "a.jpg") as image:
         assert open_lazy(image, lambda _: 0.1).size == (80, 80)
         assert image.size == (800, 800)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".JPG", ".webp", ".gif", ".tif", ".bmp"])
+def test_an_encoded_image_is_the_written_file(tmp_path, suffix):
+    image = Image.fromarray(GRAY).convert("RGB")
+    path = tmp_path / f"a{suffix}"
+    write_image(image, path)
+    assert path.read_bytes() == encode_image(image, suffix)
+    assert open_image(path).size == image.size
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_options_reach_the_encoder():
+    image = Image.effect_noise((64, 64), 100).convert("RGB")
+    assert len(encode_image(image, ".jpg", quality=20)) < len(encode_image(image, ".jpg", quality=90))
+
+
+@pytest.mark.parametrize(
+    ("size", "name", "message"),
+    [((4, 4), "a.xyz", "not the suffix"), ((4, 4), "a", "not the suffix"), ((70_000, 1), "a.gif", "stored as GIF")],
+)
+def test_an_image_that_cannot_be_encoded_is_an_error_of_one_line(tmp_path, size, name, message):
+    with pytest.raises(FormatError, match=f"^{name}: .*{message}") as error:
+        write_image(Image.new("RGB", size), tmp_path / name)
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Pools: in order, ahead, and silent on Ctrl-C."""
+"""Pools: results in order, prefetching, and no output on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from treeformer._util.pools import batches, prefetch_map, process_pool, shared_b
 from treeformer.errors import TreeformerError
 
 
-def test_results_come_in_order_whatever_is_ready_first():
+def test_results_come_in_the_order_of_the_items():
     with thread_pool(3) as pool:
         assert list(prefetch_map(pool, lambda number: number**2, range(20), count=5)) == [
             number**2 for number in range(20)
         ]
 
 
-def test_processes_work_and_what_has_not_begun_never_does():
+def test_processes_return_results():
     with process_pool(1) as pool:
         assert list(pool.map(abs, [-3, 2])) == [3, 2]
 
 
-def remember(memory):
-    remember.memory = memory
+def store(memory):
+    store.memory = memory
 
 
 def write_sevens(first, count):
-    remember.memory[first : first + count] = count * [7]
+    store.memory[first : first + count] = count * [7]
 
 
-def test_a_process_that_is_ended_from_outside_is_one_line():
-    """As the system does where memory runs out; workers of `treeformer predict` and of all others."""
+def test_a_killed_process_raises_a_one_line_error():
+    """The operating system kills processes if memory runs out."""
     with pytest.raises(TreeformerError, match="fewer workers"), process_pool(1) as pool:
         list(prefetch_map(pool, end_this_process, [1, 2, 3], 1))
 
@@ -44,30 +44,30 @@ def end_this_process(_: int) -> None:
     os._exit(1)
 
 
-def test_a_script_without_a_guard_is_told_so(tmp_path):
+def test_a_script_without_a_main_guard_gets_a_hint(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "from treeformer._util.pools import process_pool\nwith process_pool(1) as p: p.submit(abs, 1).result()"
     )
-    said = subprocess.run([sys.executable, script], capture_output=True, text=True).stderr
-    assert "__main__" in said.splitlines()[-1]
+    errors = subprocess.run([sys.executable, script], capture_output=True, text=True).stderr
+    assert "__main__" in errors.splitlines()[-1]
 
 
-def test_processes_write_where_this_one_reads():
+def test_processes_share_memory():
     memory = shared_bytes(6)
-    with process_pool(1, remember, memory) as pool:
+    with process_pool(1, store, memory) as pool:
         pool.submit(write_sevens, 2, 3).result()
     assert list(memory) == [0, 0, 7, 7, 7, 0]
 
 
-def test_batches_lose_nothing():
+def test_batches_contain_all_items():
     assert list(batches(range(5), 2)) == [[0, 1], [2, 3], [4]]
     assert list(batches([], 3)) == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")
 @pytest.mark.parametrize("delay_s", [0.02, 0.05, 0.1])
-def test_processes_that_are_only_starting_say_nothing_on_ctrl_c(tmp_path, delay_s):
+def test_starting_processes_print_nothing_on_ctrl_c(tmp_path, delay_s):
     script = tmp_path / "program.py"
     script.write_text(
         "import sys, time\n"
@@ -83,7 +83,7 @@ def test_processes_that_are_only_starting_say_nothing_on_ctrl_c(tmp_path, delay_
     )
     try:
         assert process.stdout.readline() == "started\n"
-        time.sleep(delay_s)  # somewhere in the imports of the new processes
+        time.sleep(delay_s)  # while the new processes import modules
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     finally:

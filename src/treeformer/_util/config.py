@@ -1,41 +1,72 @@
-"""Dataclasses from nested tables (YAML, JSON), checked key by key; a mistake is one line that names the key."""
+"""Build dataclasses from nested tables (YAML, JSON), checked key by key. A mistake is one line with the key."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from treeformer._util.text import short_repr
 from treeformer.errors import TreeformerError
 
 T = TypeVar("T")
 
+# PyYAML reads numbers with an exponent but without a decimal point, such as 1e-4, as text.
+DECIMAL_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
 
 class ConfigError(TreeformerError):
-    """A key that is unknown, or a value that cannot be."""
+    """A configuration has an unknown key or an invalid value."""
 
 
 def build(kind: type[T], table: Any, where: str) -> T:
-    """A dataclass from nested tables, strictly: unknown keys and wrong types are errors that name the key."""
+    """Build a dataclass from nested tables. Unknown keys and wrong types are errors.
+
+    Whole numbers are accepted for float fields, and so is text that is a decimal number, because PyYAML reads `1e-4`
+    as text.
+
+    Args:
+        kind: the dataclass. Fields may be dataclasses, tuples, dictionaries, literals and unions with None.
+        table: a mapping from field names to values. Missing fields have their default values.
+        where: prefix of error messages, such as the file name.
+
+    Returns:
+        An object of the dataclass.
+
+    Raises:
+        ConfigError: if a key is unknown or a value has the wrong type.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass
+        ... class Optimizer:
+        ...     learning_rate: float = 0.1
+        >>> build(Optimizer, {"learning_rate": "1e-4"}, "run.yaml").learning_rate
+        0.0001
+    """
     if not isinstance(table, Mapping):
-        raise ConfigError(f"{where}: must be a table of keys and values, not {table!r}")
+        raise ConfigError(f"{where}: must be a table of keys and values, not {short_repr(table)}")
     hints = get_type_hints(kind)
     for key in table:
         if key not in hints:
-            raise ConfigError(f"{where}: unknown key {key!r}; known are {', '.join(hints)}")
+            raise ConfigError(f"{where}: unknown key {short_repr(key)}; known are {', '.join(hints)}")
     return kind(**{key: _convert(hints[key], value, f"{where}: {key}") for key, value in table.items()})
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
+    """Return a value as the type of its field, or raise `ConfigError`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if dataclasses.is_dataclass(hint):
         return build(hint, value, where)  # type: ignore[arg-type]
     if origin is Literal:
         if isinstance(value, int) and str(value) in arguments:
-            return str(value)  # precision: 32 is a number to YAML
+            return str(value)  # YAML reads `precision: 32` as a number
         if value not in arguments:
-            raise ConfigError(f"{where} must be one of {', '.join(map(str, arguments))}, not {value!r}")
+            raise ConfigError(f"{where} must be one of {', '.join(map(str, arguments))}, not {short_repr(value)}")
         return value
     if origin in (Union, types.UnionType):
         if value is None and type(None) in arguments:
@@ -43,21 +74,22 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return _convert(next(a for a in arguments if a is not type(None)), value, where)
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ConfigError(f"{where} must be a list, not {value!r}")
+            raise ConfigError(f"{where} must be a list, not {short_repr(value)}")
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             return tuple(_convert(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
         if len(value) != len(arguments):
             raise ConfigError(f"{where} must have {len(arguments)} values, not {len(value)}")
         return tuple(_convert(a, item, where) for a, item in zip(arguments, value, strict=True))
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if origin is dict or hint is dict:
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if hint is float and (is_integer or (isinstance(value, str) and DECIMAL_NUMBER.fullmatch(value))):
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError(f"{where} is {short_repr(value)}, which is too large") from None
+    if origin in (dict, Mapping) or hint is dict:
         if not isinstance(value, dict):
-            raise ConfigError(f"{where} must be a table of keys and values, not {value!r}")
+            raise ConfigError(f"{where} must be a table of keys and values, not {short_repr(value)}")
         return value
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise ConfigError(f"{where} must be {_NAMES.get(hint, hint.__name__)}, not {value!r}")
+        raise ConfigError(f"{where} must be {TYPE_NAMES.get(hint, hint.__name__)}, not {short_repr(value)}")
     return value
-
-
-_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}

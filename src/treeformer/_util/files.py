@@ -1,9 +1,11 @@
-"""Files: found below a folder, and written so that nothing is ever left by half, nor found impossible after hours."""
+"""Recursive file listing, atomic writes, removal of leftovers, and an early check for a writable output folder."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,46 +18,138 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# `.NAME-PID-RANDOM.SUFFIX`: the temporary files of `atomic_write`, and nothing else.
+TEMPORARY_NAME = re.compile(r"\..{1,40}-(\d{1,9})-[0-9a-f]{16}(\.[^.]*)?", re.DOTALL)
+# File systems that cannot synchronize a file report one of these.
+NO_FSYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+
+# Names of the temporary files that this process is writing.
+_in_use: set[str] = set()
+
+
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary file beside `path` to write to; renamed to `path` when the block ends, gone if it fails.
+    """Write a file atomically: to a temporary file that is renamed to `path` if the block succeeds, deleted otherwise.
 
-    Missing parent folders are made. Where the system says no, the error names `path`.
+    The temporary file is flushed to the disk before it is renamed, so that a full disk or a power failure never leaves
+    an incomplete file under the final name. Missing parent folders are created.
 
-    >>> with atomic_write("table.csv") as temporary:  # doctest: +SKIP
-    ...     temporary.write_text("a,b")
+    The block must notice errors while it writes. Pillow does not if it writes JPEG to a file: use `write_image`.
+
+    Yields:
+        The path of the temporary file, in the same folder and with the same suffix. Its name has the form
+        `.NAME-PID-RANDOM.SUFFIX`; a killed process leaves it behind, see `remove_leftovers`.
+
+    Raises:
+        OSError: if the file cannot be written; its `filename` is `path`.
+
+    Example:
+        >>> with atomic_write("table.csv") as temporary:  # doctest: +SKIP
+        ...     temporary.write_text("a,b")
     """
     target = Path(path)
+    temporary = target.parent / f".{target.stem[:40]}-{os.getpid()}-{os.urandom(8).hex()}{target.suffix}"
+    _in_use.add(temporary.name)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.stem[:40]}-", suffix=target.suffix, dir=target.parent)
-    except FileExistsError:  # what stands where a folder has to be
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(target)) from None
-    except OSError as error:
-        error.filename = str(target)  # the user knows this name, and not that of a temporary file
-        raise
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        # mkstemp makes files private; a result should get the rights any new file would have.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:  # a file is in the place of a parent folder
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(target)) from None
+        except OSError as error:
+            error.filename = str(target)
+            raise
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield temporary
+        _flush_to_disk(temporary)
         temporary.replace(target)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
-        # A full disk names no file, a folder in the way the temporary one. (Where there is no errno, a name would take
-        # the place of what the error says.)
-        if isinstance(error, OSError) and error.errno is not None and str(error.filename) in ("None", name):
+        # Users know `path`, not the name of the temporary file. If the disk is full, the error has no file name.
+        # Without an errno, a file name would replace the error's message.
+        if isinstance(error, OSError) and error.errno is not None and str(error.filename) in ("None", str(temporary)):
             error.filename = str(target)
         raise
+    finally:
+        _in_use.discard(temporary.name)
+
+
+def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write bytes to a file atomically.
+
+    Args:
+        path: the file.
+        data: its content.
+
+    Raises:
+        OSError: if the file cannot be written completely; its `filename` is `path`.
+    """
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def remove_leftovers(folder: str | os.PathLike[str]) -> int:
+    """Remove the temporary files that killed processes left in a folder and its subfolders.
+
+    Only regular files whose name `atomic_write` could have chosen are removed, and only if no process with the number
+    in the name is running. This assumes that all processes that write to the folder run on this computer: on a network
+    drive, call it only if no other computer is writing.
+
+    Args:
+        folder: the folder; it need not exist.
+
+    Returns:
+        The number of removed files.
+    """
+    removed = 0
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            match = TEMPORARY_NAME.fullmatch(name)
+            path = Path(parent, name)
+            if match is None or path.is_symlink() or not path.is_file() or _is_being_written(name, int(match[1])):
+                continue
+            with suppress(OSError):
+                path.unlink()
+                removed += 1
+    return removed
+
+
+def _is_being_written(name: str, process: int) -> bool:
+    """Return True if the process that created a temporary file may still be writing it."""
+    if process == os.getpid():  # in a container, every run may have the same process number
+        return name in _in_use
+    if os.name != "posix":  # on Windows, `os.kill` would interrupt the process
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def _flush_to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in NO_FSYNC:
+            raise
+    finally:
+        os.close(handle)
 
 
 @contextmanager
 def atomic_write_checked(path: Path) -> Iterator[Path]:
-    """A temporary file that takes the name `path` when all went well (see `atomic_write`); errors are one line."""
+    """Write a file as `atomic_write` does, with one-line errors.
+
+    Yields:
+        The path of the temporary file.
+
+    Raises:
+        FormatError: if the file cannot be written.
+    """
     try:
         with atomic_write(path) as temporary:
             yield temporary
@@ -64,16 +158,38 @@ def atomic_write_checked(path: Path) -> Iterator[Path]:
 
 
 def write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
-    """Write a table without its index as CSV, always UTF-8: bytes in a file's name that are none stand as `\\udce4`."""
+    r"""Write a table as CSV in UTF-8, without its index. Bytes of file names that are not UTF-8 become `\udce4`.
+
+    Args:
+        table: the table.
+        path: the file.
+    """
     with atomic_write(path) as temporary:
         table.to_csv(temporary, index=False, errors="backslashreplace")
 
 
+def check_is_regular_file(path: str | os.PathLike[str]) -> None:
+    """Check that a path is a regular file, because opening a pipe blocks.
+
+    Raises:
+        OSError: if there is no such file, or it is a folder, a pipe or a device.
+    """
+    mode = Path(path).stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+
+
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """An error, in one line, where no file can be written to a folder, whether it exists yet or not; leaves nothing."""
+    """Check that files can be written to a folder, which need not exist; nothing is created.
+
+    Raises:
+        TreeformerError: if the folder, or its nearest existing parent, is not writable.
+    """
     folder = Path(path).absolute()
     try:
-        nearest = next(place for place in (folder, *folder.parents) if place.exists())
+        nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
         with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:
@@ -81,17 +197,28 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def list_files(folder: Path, without: Path | None = None) -> Iterator[Path]:
-    """The files in a folder and, after them, those in its folders, at any depth, in order of name.
+    """List the files in a folder and its subfolders at any depth, ordered by name, those of a folder first.
 
-    Names that begin with a dot are passed over. without: a folder that is passed over where it lies within.
-    A folder that may not be looked into is an error of one line.
+    Names that begin with a dot are ignored.
+
+    Args:
+        folder: the folder.
+        without: a subfolder to leave out.
+
+    Yields:
+        The files.
+
+    Raises:
+        FormatError: if a folder cannot be read.
     """
-    for name, folders, files in os.walk(folder, onerror=_unreadable):
-        here = Path(name)
-        inside = sorted(one for one in folders if not one.startswith("."))
-        folders[:] = [one for one in inside if without is None or (here / one).absolute() != without.absolute()]
-        yield from (here / file for file in sorted(files) if not file.startswith("."))
+    for name, folders, files in os.walk(folder, onerror=_raise_unreadable):
+        parent = Path(name)
+        visible = sorted(child for child in folders if not child.startswith("."))
+        folders[:] = [
+            child for child in visible if without is None or (parent / child).absolute() != without.absolute()
+        ]
+        yield from (parent / file for file in sorted(files) if not file.startswith("."))
 
 
-def _unreadable(error: OSError) -> NoReturn:
+def _raise_unreadable(error: OSError) -> NoReturn:
     raise FormatError(f"{error.filename}: cannot be read ({error.strerror})")

@@ -1,17 +1,19 @@
-"""Opening images: any file Pillow reads, any array; upright, 8-bit RGB, and whole or in parts where they are huge.
+"""Open images from files that Pillow can read or from arrays, upright and as 8-bit RGB, as a whole or in parts.
 
-What becomes of the kinds of images:
+Conversions:
 
-- EXIF orientation turns an image upright, and sizes and coordinates are those of the upright one;
-- transparency lies over white; palettes, grays and CMYK become RGB; of several pages or frames the first counts;
-- grays of 16 bits are divided by the range of their bit depth, the least of 8, 10, 12, 14 and 16 bits that holds the
-  brightest value (cameras store 12 bits in 16); wider integers and floats have no agreed range and are stretched over
-  their own;
-- colors of 16 bits keep their upper byte, as Pillow reads them.
+- images are turned upright by their EXIF orientation; sizes and coordinates are those of the upright image;
+- transparent images are put on white; palettes, grayscale and CMYK become RGB; of several pages or frames the first one
+  is used;
+- 16-bit grayscale is divided by the range of its bit depth, the least of 8, 10, 12, 14 and 16 bits that holds the
+  brightest value (cameras store 12 bits in 16); wider integers and floats have no standard range and are stretched from
+  their minimum to their maximum;
+- 16-bit colors keep their upper byte, as Pillow reads them.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -25,20 +27,21 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from treeformer._util.arrays import ImageArray
+from treeformer._util.files import atomic_write_checked
 from treeformer.errors import FormatError, TreeformerError
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif"})
-# 20,000×20,000 with some room; Pillow's own limit is 179 million.
-MOST_PIXELS = 450_000_000
-# An image that is reduced is converted to RGB so many pixels at a time.
+# 20,000×20,000 and some more; Pillow's own limit is 179 million.
+MAX_PIXELS = 450_000_000
+# Number of pixels that are converted to RGB at a time while an image is reduced.
 STRIP_PIXELS = 16_000_000
 BIT_DEPTHS = (8, 10, 12, 14, 16)
-# What Pillow raises for files that are broken or out of reach.
+# The exceptions that Pillow raises for broken or inaccessible files.
 UNREADABLE = (OSError, ValueError, SyntaxError, EOFError)
 
 ORIENTATION_TAG = 0x0112
-# What makes an image upright, by its EXIF orientation.
-TURNS = {
+# The operation that makes an image upright, by its EXIF orientation.
+UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -47,18 +50,21 @@ TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-SIDEWAYS = {TURNS[orientation] for orientation in (5, 6, 7, 8)}
+SIDEWAYS = {UPRIGHT[orientation] for orientation in (5, 6, 7, 8)}
 
 ImageSource = str | os.PathLike[str] | Image.Image | NDArray[Any]
+"""A path, a Pillow image, or an array (H,W), (H,W,1), (H,W,3) or (H,W,4)."""
+
 Box = tuple[int, int, int, int]
+"""left, top, right, bottom, px."""
 
 
 class _PillowLimit:
-    """How many threads are reading, and the limit to put back when none is."""
+    """The number of threads that are reading, and the limit to restore when none is."""
 
     def __init__(self) -> None:
         self.lock, self.users = threading.Lock(), 0
-        self.usual: int | None = None
+        self.saved: int | None = None
 
 
 _pillow_limit = _PillowLimit()
@@ -66,10 +72,10 @@ _pillow_limit = _PillowLimit()
 
 @dataclass(frozen=True)
 class LazyImage:
-    """An image, upright, whose parts are converted to RGB when they are asked for.
+    """An upright image whose parts are converted to RGB on demand.
 
     Attributes:
-        original_size: (width, height) px of the file's image, upright.
+        original_size: (width, height) px of the upright image in the file, before scaling.
     """
 
     original_size: tuple[int, int]
@@ -78,50 +84,68 @@ class LazyImage:
 
     @property
     def size(self) -> tuple[int, int]:
-        """(width, height) px of this image, which is the original's unless it was scaled when it was opened."""
+        """(width, height) px of this image; differs from `original_size` if the image was scaled."""
         return self._image.size
 
     def part(self, box: Box) -> ImageArray:
-        """(height, width, 3) RGB of the pixels from left, top to right, bottom, which lie within the image."""
+        """Return the RGB pixels, (H,W,3), of a box inside the image."""
         image = self._image if box == (0, 0, *self.size) else self._image.crop(box)
         return np.asarray(_as_rgb(image, self._range))
 
     def whole(self) -> Image.Image:
-        """All of it as RGB."""
+        """Return the whole image as RGB."""
         return _as_rgb(self._image, self._range)
 
 
 def open_image(path: str | os.PathLike[str], *, longest_px: int | None = None) -> Image.Image:
-    """An image as RGB, upright; where it is longer than `longest_px`, reduced to that length while it is read."""
+    """Open an image file upright and as RGB.
+
+    Args:
+        path: the file.
+        longest_px: a longer image is reduced to this length while it is read, px; None keeps the size.
+
+    Returns:
+        The image.
+
+    Raises:
+        FormatError: if the file cannot be read.
+    """
     return open_lazy(path, lambda size: 1.0 if longest_px is None else min(1.0, longest_px / max(size))).whole()
 
 
 def open_lazy(source: ImageSource, scale: Callable[[tuple[int, int]], float] = lambda _: 1.0) -> LazyImage:
-    """An image from a file, from Pillow or from an array, scaled.
+    """Open an image from a file, from Pillow or from an array, and scale it.
 
-    An image that is reduced never exists as RGB in its full size: it is converted in strips, and a JPEG is read at
-    a half, a quarter or an eighth from the start where that is enough.
+    An image that is reduced never exists as RGB at full size: it is converted in strips, and JPEG files are decoded at
+    a half, a quarter or an eighth of their size if that is enough.
 
     Args:
         source: a path; or a Pillow image; or an array (H,W), (H,W,1), (H,W,3) or (H,W,4), of bool, uint8, uint16, or
             floats in [0, 1].
-        scale: from the upright image's (width, height) px to the factor by which its sides are multiplied; they come
-            out as the nearest whole number of pixels.
+        scale: function from the upright image's (width, height) px to the factor by which its sides are multiplied;
+            the results are rounded to whole pixels.
+
+    Returns:
+        The scaled image.
+
+    Raises:
+        FormatError: if the file cannot be read.
+        TreeformerError: if `source` is not an image.
     """
     if isinstance(source, np.ndarray):
         return _scaled(_from_array(source), scale)
     if isinstance(source, Image.Image):
         try:
             return _scaled(source, scale)
-        except UNREADABLE as error:  # Pillow reads a file's pixels when they are first needed: now
+        except UNREADABLE as error:  # Pillow reads the pixels of a file only when they are needed
             raise TreeformerError(f"the image cannot be read: {_reason(error)}") from None
     if not isinstance(source, str | os.PathLike):
-        raise TreeformerError(f"an image is a path, a Pillow image or an array, not {type(source).__name__}")
+        raise TreeformerError(f"an image must be a path, a Pillow image or an array, not {type(source).__name__}")
     path = Path(source)
     try:
-        with _without_pillows_limit(), Image.open(path) as image:
-            if image.width * image.height > MOST_PIXELS:
-                raise FormatError(f"{path}: has more than {MOST_PIXELS // 10**6} million pixels")
+        with _without_pillow_limit(), Image.open(path) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise FormatError(f"{path}: has more than {MAX_PIXELS // 10**6} million pixels")
             return _scaled(image, scale, is_file=True)
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file") from None
@@ -133,18 +157,69 @@ def open_lazy(source: ImageSource, scale: Callable[[tuple[int, int]], float] = l
         raise FormatError(f"{path}: the image cannot be read: {_reason(error)}") from None
 
 
+def encode_image(image: Image.Image, suffix: str, **options: Any) -> bytes:
+    """Return an image as the content of a file.
+
+    Pillow takes an incomplete write for success if it writes JPEG to a file. Bytes in memory are always complete.
+
+    Args:
+        image: the image.
+        suffix: suffix of the file, such as ".jpg"; it selects the format.
+        **options: options of the format, see `PIL.Image.Image.save`.
+
+    Returns:
+        The encoded image.
+
+    Raises:
+        FormatError: if the suffix is unknown, or the format cannot store the image.
+
+    Example:
+        >>> encode_image(Image.new("RGB", (4, 4)), ".png")[1:4]
+        b'PNG'
+    """
+    name = Image.registered_extensions().get(suffix.lower())
+    if name is None:
+        raise FormatError(f"{suffix!r} is not the suffix of an image format; use .png")
+    buffer = io.BytesIO()
+    try:
+        image.save(buffer, name, **options)
+    except (*UNREADABLE, OverflowError, KeyError) as error:
+        raise FormatError(f"the image cannot be stored as {name}: {_reason(error)}") from None
+    return buffer.getvalue()
+
+
+def write_image(image: Image.Image, path: str | os.PathLike[str], **options: Any) -> None:
+    """Write an image atomically. On a full disk, nothing is left under the name of the file.
+
+    Args:
+        image: the image.
+        path: the file; its suffix selects the format.
+        **options: options of the format, see `PIL.Image.Image.save`.
+
+    Raises:
+        FormatError: if the file cannot be written, the suffix is unknown, or the format cannot store the image.
+    """
+    target = Path(path)
+    try:
+        data = encode_image(image, target.suffix, **options)
+    except FormatError as error:
+        raise FormatError(f"{target.name}: {error}") from None
+    with atomic_write_checked(target) as temporary:
+        temporary.write_bytes(data)
+
+
 def _reason(error: Exception) -> str:
-    """What an error says, without the path that stands in front of it anyway."""
-    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(said).splitlines()[0]
+    """Return the message of an error without the path, which the caller adds."""
+    message = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(message).splitlines()[0]
 
 
 @contextmanager
-def _without_pillows_limit() -> Iterator[None]:
-    """Pillow's guard against files that unpack without end, one number for the whole process, is off in here."""
+def _without_pillow_limit() -> Iterator[None]:
+    """Disable Pillow's guard against decompression bombs, which is one number for the whole process."""
     with _pillow_limit.lock:
         if _pillow_limit.users == 0:
-            _pillow_limit.usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+            _pillow_limit.saved, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
         _pillow_limit.users += 1
     try:
         yield
@@ -152,38 +227,38 @@ def _without_pillows_limit() -> Iterator[None]:
         with _pillow_limit.lock:
             _pillow_limit.users -= 1
             if _pillow_limit.users == 0:
-                Image.MAX_IMAGE_PIXELS = _pillow_limit.usual
+                Image.MAX_IMAGE_PIXELS = _pillow_limit.saved
 
 
 def _scaled(image: Image.Image, scale: Callable[[tuple[int, int]], float], is_file: bool = False) -> LazyImage:
-    """What `open_lazy` returns for an image whose pixels may still have to be read."""
-    turn = TURNS.get(image.getexif().get(ORIENTATION_TAG, 1))
-    lying = image.size
-    if 0 in lying:  # no file has such an image, but Pillow's crop of nothing is one
-        raise ValueError(f"it has no pixels, being {lying[0]}×{lying[1]}")
-    original = lying[::-1] if turn in SIDEWAYS else lying
+    """Scale an image whose pixels may not have been read yet, for `open_lazy`."""
+    turn = UPRIGHT.get(image.getexif().get(ORIENTATION_TAG, 1))
+    stored = image.size  # before it is turned upright
+    if 0 in stored:  # not possible in a file, but an empty Pillow crop has such a size
+        raise ValueError(f"it has no pixels: its size is {stored[0]}×{stored[1]}")
+    original = stored[::-1] if turn in SIDEWAYS else stored
     factor = scale(original)
-    target = (max(1, round(lying[0] * factor)), max(1, round(lying[1] * factor)))
+    target = (max(1, round(stored[0] * factor)), max(1, round(stored[1] * factor)))
     if is_file and factor < 1:
         image.draft(None, target)
     image.load()
-    drafted = max(lying[0] / image.width, lying[1] / image.height)
+    drafted = max(stored[0] / image.width, stored[1] / image.height)
     value_range = _value_range(image)
-    # To about twice the size by averaging blocks, which is quick, and the rest of the way by a better filter.
+    # Average blocks down to about twice the size, which is fast, then use a better filter.
     block = int(max(image.size) / (2 * max(target)))
     if block > 1:
         image, value_range = _reduced(image, value_range, block), None
     if image.size != target:
-        # The last block of a row or column may be a part of one: the image ends within it.
+        # The last block of a row or column may be incomplete: the image ends inside it.
         side = next(d for d in (1, 2, 4, 8) if d >= drafted) * max(1, block)
-        box = (0.0, 0.0, min(lying[0] / side, image.width), min(lying[1] / side, image.height))
+        box = (0.0, 0.0, min(stored[0] / side, image.width), min(stored[1] / side, image.height))
         image = _as_rgb(image, value_range).resize(target, Image.Resampling.LANCZOS, box=box)
         value_range = None
     return LazyImage(original, image if turn is None else image.transpose(turn), value_range)
 
 
 def _reduced(image: Image.Image, value_range: tuple[float, float] | None, block: int) -> Image.Image:
-    """Every block of pixels as one, in RGB, converted a strip at a time."""
+    """Average blocks of block×block pixels, converting one strip to RGB at a time."""
     width, height = image.size
     reduced = Image.new("RGB", (-(-width // block), -(-height // block)))
     rows = block * max(1, STRIP_PIXELS // (width * block))
@@ -197,23 +272,23 @@ def _from_array(array: NDArray[Any]) -> Image.Image:
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
-        raise TreeformerError(f"an array of the shape {array.shape} is no image: (H,W), (H,W,3) or (H,W,4) is needed")
-    array = array.astype(array.dtype.newbyteorder("="), copy=False)  # of a TIFF they may come the other way round
+        raise TreeformerError(f"an array of shape {array.shape} is not an image: (H,W), (H,W,3) or (H,W,4) is needed")
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)  # arrays from TIFF files may be big-endian
     if array.dtype == np.uint16 and array.ndim == 3:
         array = array / _full_scale(int(array.max()))
     if array.dtype == bool:
         array = array * np.uint8(255)
     if array.dtype.kind == "f":
         if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
-            raise TreeformerError("an image in floats must lie between 0 and 1")
+            raise TreeformerError("an image of floats must have values between 0 and 1")
         array = np.rint(array * 255).astype(np.uint8)
     if array.dtype not in (np.uint8, np.uint16):
-        raise TreeformerError(f"an array of {array.dtype} is no image: bool, uint8, uint16 or floats are needed")
+        raise TreeformerError(f"an array of {array.dtype} is not an image: bool, uint8, uint16 or floats are needed")
     return Image.fromarray(np.ascontiguousarray(array))
 
 
 def _value_range(image: Image.Image) -> tuple[float, float] | None:
-    """Which values become black and white; None for modes whose range is known."""
+    """Return the values that become black and white; None for modes of a fixed range."""
     if not (image.mode.startswith("I") or image.mode == "F"):
         return None
     values = np.asarray(image)
@@ -227,7 +302,7 @@ def _value_range(image: Image.Image) -> tuple[float, float] | None:
 
 
 def _full_scale(brightest: int) -> int:
-    """The largest value of the least bit depth that holds the brightest value of an image of 16 bits."""
+    """Return the largest value of the least bit depth that holds the brightest value of a 16-bit image."""
     return next((1 << bits) - 1 for bits in BIT_DEPTHS if brightest < 1 << bits)
 
 

@@ -1,4 +1,4 @@
-"""Threads and processes that work ahead, and stop at once with what has not begun."""
+"""Thread and process pools that prefetch, and that cancel pending work at once if they are stopped."""
 
 from __future__ import annotations
 
@@ -19,13 +19,23 @@ Result = TypeVar("Result")
 
 
 def check_workers(workers: int) -> None:
-    """An error where no number of helpers is meant; 0 leaves all the work to the process, or thread, that asks."""
+    """Raise `TreeformerError` if `workers < 0`. 0 runs everything in the calling process or thread."""
     if workers < 0:
-        raise TreeformerError(f"workers must be 0, which leaves all the work to this process, or more, not {workers}")
+        raise TreeformerError(f"workers must be 0 (all work is done in this process) or more, not {workers}")
 
 
 def prefetch_map(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], count: int) -> Iterator[Result]:
-    """`work` of each item in order, done by a pool that is up to `count` items ahead."""
+    """Apply a function to items in a pool that works ahead.
+
+    Args:
+        pool: the pool.
+        work: the function.
+        items: its arguments; they are taken from the iterable as the pool needs them.
+        count: how many items the pool may be ahead.
+
+    Yields:
+        The results, in the order of the items.
+    """
     futures: deque[Future[Result]] = deque()
     for item in items:
         futures.append(pool.submit(work, item))
@@ -36,7 +46,15 @@ def prefetch_map(pool: Executor, work: Callable[[Item], Result], items: Iterable
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of `size` items, the last one shorter."""
+    """Split items into lists.
+
+    Args:
+        items: the items.
+        size: items per list.
+
+    Yields:
+        Lists of `size` items; the last one may be shorter.
+    """
     iterator = iter(items)
     while batch := list(itertools.islice(iterator, size)):
         yield batch
@@ -44,7 +62,7 @@ def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 @contextmanager
 def thread_pool(workers: int) -> Iterator[Executor]:
-    """Threads; where the block ends early, what has not begun never does."""
+    """Open a pool of threads; if the block ends early, pending tasks are canceled."""
     pool = ThreadPoolExecutor(workers)
     try:
         yield pool
@@ -54,53 +72,71 @@ def thread_pool(workers: int) -> Iterator[Executor]:
 
 @contextmanager
 def process_pool(workers: int, start: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
-    """Processes that leave Ctrl-C to this one. Fresh ones: forking a process that has threads or a GPU is not safe.
+    """Open a pool of processes that ignore Ctrl-C; if the block ends early, pending tasks are canceled.
+
+    The processes are spawned: forking a process that has threads or uses a GPU is not safe.
 
     Args:
-        workers: how many, at most; they are started as there is work.
-        start: what each process calls first, with the arguments, which may hold memory from `shared_bytes`.
+        workers: greatest number of processes; they are started as there is work.
+        start: function that each process calls first, if any.
+        *arguments: its arguments, which may hold memory from `shared_bytes`.
+
+    Yields:
+        The pool.
+
+    Raises:
+        TreeformerError: if a process was killed, or the script has no `__main__` guard.
     """
     pool = quiet_process_pool(workers, start, *arguments)
     try:
         yield pool
     except BrokenProcessPool:
         raise TreeformerError(
-            "a worker process was ended before its work was done, most likely for want of memory: fewer workers need"
-            " less; or its script has no `if __name__ == '__main__':`"
+            "a worker process ended before its work was done: either memory ran out (use fewer workers), or the script"
+            " has no `if __name__ == '__main__':`"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def quiet_process_pool(workers: int, start: Callable[..., None] | None = None, *arguments: Any) -> Executor:
-    """`process_pool` for whoever shuts it down: left to the end of Python, it may print a traceback."""
+    """Return the pool of `process_pool`, which the caller must shut down; otherwise it may print a traceback at exit.
+
+    Args:
+        workers: greatest number of processes.
+        start: function that each process calls first, if any.
+        *arguments: its arguments.
+
+    Returns:
+        The pool.
+    """
     context = multiprocessing.get_context("spawn")
-    return _SilentPool(workers, mp_context=context, initializer=_start, initargs=(start, arguments))
+    return _QuietPool(workers, mp_context=context, initializer=_initialize, initargs=(start, arguments))
 
 
 def shared_bytes(count: int) -> Any:
-    """Zeros that this process and those of a pool share. The memory has no name, so that nothing can stay behind."""
+    """Return zeros in memory that this process shares with those of a pool. It has no name, so nothing can leak."""
     return multiprocessing.RawArray("B", count)
 
 
-def _start(start: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+def _initialize(start: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if start is not None:
         start(*arguments)
 
 
-class _SilentPool(ProcessPoolExecutor):
-    """Processes are started when tasks are given: they inherit that interrupts are held back."""
+class _QuietPool(ProcessPoolExecutor):
+    """A pool whose processes never see Ctrl-C: they start when tasks are submitted and inherit the signal mask."""
 
     def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
-        """As in any pool."""
-        with _interrupts_held_back():
+        """Submit a task with SIGINT blocked; see `concurrent.futures.Executor.submit`."""
+        with _interrupts_blocked():
             return super().submit(fn, *args, **kwargs)
 
 
 @contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """What is started here never sees Ctrl-C, not even while it imports; this process sees it afterwards."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Block SIGINT: processes started inside never see Ctrl-C, not even in their imports; this one sees it later."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

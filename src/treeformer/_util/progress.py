@@ -9,4 +9,9 @@ ProgressCallback = Callable[[int, int], None]
 
 
 def no_progress(done: int, total: int) -> None:
-    """Report to nobody."""
+    """Ignore progress reports: the default `ProgressCallback`.
+
+    Args:
+        done: number of items done so far.
+        total: total number of items.
+    """

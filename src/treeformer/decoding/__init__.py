@@ -1,0 +1,1 @@
+"""Decode network outputs into skeletons: duplicate suppression, spanning trees and post-processing."""

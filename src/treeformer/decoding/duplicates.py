@@ -1,82 +1,90 @@
-"""Nodes that a network names twice: where it is unsure of a place, it puts several unlikely nodes around it."""
+"""Suppress duplicate nodes: uncertain locations often yield clusters of low-score candidates."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
-from treeformer._util.arrays import FloatArray, IntArray
+from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 
-RADIUS_PX = 6.0  # of the image as the network sees it
-SURE = 0.5  # a node from this probability on stays: drawings have nodes that near
-UNLIKELY_EDGE = 1.0  # f⁻ − f⁺ above which two nodes so near to each other are one; below, a tip and its junction
+RADIUS_PX = 6.0  # in px of the image at the network's working size
+MIN_CONFIDENT_SCORE = 0.5  # nodes with at least this score are kept: some drawings have nodes this close together
+# Two nodes within the radius are duplicates if the cost f⁻ − f⁺ of their edge is higher; otherwise they may be a tip
+# and its junction.
+MIN_DUPLICATE_EDGE_COST = 1.0
 
 
 def suppress_duplicates(
     score: FloatArray, points: FloatArray, pairs: IntArray, pair_cost: FloatArray, node_threshold: float
 ) -> FloatArray:
-    """The scores, 0 for each node that is less likely than not and a double of a likelier one that stays.
+    """Set the scores of duplicate nodes to 0.
 
-    Several nodes for one make the tree run back and forth between them: lengths come out too long. Both of two doubles
-    are tied to the same neighbors; where two branches pass each other, each node has neighbors of its own.
+    Duplicates make the tree run back and forth between them, so that lengths come out too long. A node is a duplicate
+    if its score is below `MIN_CONFIDENT_SCORE`, a kept node of a higher score is within `RADIUS_PX`, the edge between
+    them is unlikely, and both have likely edges to the same neighbor (or the node has no likely edge). If two branches
+    pass each other, each node has its own neighbors and both are kept.
 
     Args:
         score: (K,) probabilities.
-        points: (K,2) finite, px of the image as the network sees it.
-        pairs: (E,2) the pairs of nodes whose edges are known, i < j, rising.
-        pair_cost: (E,) f⁻ − f⁺ of those.
-        node_threshold: nodes below are nobody's neighbors.
+        points: (K,2) finite, px of the image at the network's working size.
+        pairs: (E,2) pairs of nodes with a known edge cost, i < j, ascending.
+        pair_cost: (E,) f⁻ − f⁺ of these pairs.
+        node_threshold: nodes with a lower score do not count as neighbors.
 
-    >>> nodes, pairs = np.array([(0.0, 0), (3, 0), (50, 0)]), np.array([(0, 1), (0, 2), (1, 2)])
-    >>> suppress_duplicates(np.array([0.7, 0.4, 0.4]), nodes, pairs, np.array([2.0, -3, -1]), 0.3).tolist()
-    [0.7, 0.0, 0.4]
-    >>> suppress_duplicates(np.array([0.7, 0.4, 0.4]), nodes, pairs, np.array([2.0, 3, -1]), 0.3).tolist()
-    [0.7, 0.4, 0.4]
+    Returns:
+        (K,) the scores, 0 for duplicates.
+
+    Example:
+        >>> nodes, pairs = np.array([(0.0, 0), (3, 0), (50, 0)]), np.array([(0, 1), (0, 2), (1, 2)])
+        >>> suppress_duplicates(np.array([0.7, 0.4, 0.4]), nodes, pairs, np.array([2.0, -3, -1]), 0.3).tolist()
+        [0.7, 0.0, 0.4]
+        >>> suppress_duplicates(np.array([0.7, 0.4, 0.4]), nodes, pairs, np.array([2.0, 3, -1]), 0.3).tolist()
+        [0.7, 0.4, 0.4]
     """
     result = score.copy()
     order = np.argsort(-score, kind="stable")
     rank = np.empty(len(score), dtype=np.intp)
     rank[order] = np.arange(len(score))
     close = _close_pairs(points)
-    one, other = close[_costs_among(close, pairs, pair_cost, len(score)) > UNLIKELY_EDGE].T
-    swap = rank[one] > rank[other]
-    likelier, double = np.where(swap, other, one), np.where(swap, one, other)
+    first, second = close[_lookup_costs(close, pairs, pair_cost, len(score)) > MIN_DUPLICATE_EDGE_COST].T
+    swap = rank[first] > rank[second]
+    better, worse = np.where(swap, second, first), np.where(swap, first, second)
     likely = pairs[(pair_cost < 0) & (score[pairs] >= node_threshold).all(axis=1)]
-    same = _tied_alike(likelier, double, likely, len(score))
-    likelier, double = likelier[same], double[same]
-    # From the likeliest on, so that whether the likelier one stays is known.
-    for pair in np.argsort(rank[double], kind="stable"):
-        if score[double[pair]] < SURE and result[likelier[pair]] > 0:
-            result[double[pair]] = 0.0
+    is_candidate = _share_neighbor(better, worse, likely, len(score))
+    better, worse = better[is_candidate], worse[is_candidate]
+    # By descending score, so that it is known whether the better node of each pair is kept.
+    for pair in np.argsort(rank[worse], kind="stable"):
+        if score[worse[pair]] < MIN_CONFIDENT_SCORE and result[better[pair]] > 0:
+            result[worse[pair]] = 0.0
     return result
 
 
-def _tied_alike(likelier: IntArray, double: IntArray, likely: IntArray, count: int) -> NDArray[np.bool_]:
-    """(P,) whether `double` has a neighbor by a likely edge (E,2) in common with `likelier`, or none at all."""
-    if not len(double):
+def _share_neighbor(better: IntArray, worse: IntArray, likely: IntArray, count: int) -> BoolArray:
+    """Return (P,) True if likely edges (E,2) join `worse` to a neighbor of `better`, or to no node at all."""
+    if not len(worse):
         return np.empty(0, dtype=bool)
-    one, other = likely.T
-    ends = np.concatenate([one, other]), np.concatenate([other, one])
-    tied = csr_array((np.ones(len(ends[0]), dtype=np.int32), ends), shape=(count, count))
-    common = (tied[likelier] * tied[double]).sum(axis=1)
-    alike: NDArray[np.bool_] = (common > 0) | (np.bincount(ends[0], minlength=count)[double] == 0)
-    return alike
+    tails, heads = likely.T
+    ends = np.concatenate([tails, heads]), np.concatenate([heads, tails])
+    adjacent = csr_array((np.ones(len(ends[0]), dtype=np.int32), ends), shape=(count, count))
+    common = (adjacent[better] * adjacent[worse]).sum(axis=1)
+    degree = np.bincount(ends[0], minlength=count)
+    shared: BoolArray = (common > 0) | (degree[worse] == 0)
+    return shared
 
 
 def _close_pairs(points: FloatArray) -> IntArray:
-    """(P,2) the pairs of nodes at finite points (K,2) that are within `RADIUS_PX` of each other."""
+    """Return (P,2) the pairs of finite points (K,2) within `RADIUS_PX` of each other."""
     if not len(points):
         return np.empty((0, 2), dtype=np.intp)
     pairs: IntArray = cKDTree(points).query_pairs(RADIUS_PX, output_type="ndarray").astype(np.intp)
     return pairs
 
 
-def _costs_among(close: IntArray, pairs: IntArray, pair_cost: FloatArray, count: int) -> FloatArray:
-    """(P,) what close pairs (P,2) of `count` nodes cost among the known pairs (E,2), i < j, rising; else infinity."""
+def _lookup_costs(close: IntArray, pairs: IntArray, pair_cost: FloatArray, count: int) -> FloatArray:
+    """Return (P,) the costs of close pairs (P,2) among known pairs (E,2), i < j, ascending; infinity if unknown."""
     known = pairs[:, 0] * count + pairs[:, 1]
     wanted = close.min(axis=1) * count + close.max(axis=1)
-    place = np.searchsorted(known, wanted)
-    found = np.append(known, -1)[place] == wanted
-    return np.where(found, np.append(pair_cost, np.inf)[place], np.inf)
+    row = np.searchsorted(known, wanted)
+    is_known = np.append(known, -1)[row] == wanted
+    return np.where(is_known, np.append(pair_cost, np.inf)[row], np.inf)

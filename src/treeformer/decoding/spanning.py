@@ -1,16 +1,16 @@
-"""Minimum spanning trees and forests, NumPy and SciPy only.
+"""Minimum spanning trees and forests with NumPy and SciPy only.
 
-The rules, the same here, in `treeformer.nn.spanning` and in its CUDA kernel, so that all of them give the same *tree*
+The same rules hold here, in `treeformer.nn.spanning` and in its CUDA kernel, so that all of them return the same *tree*
 and not only the same total cost:
 
-- the cost of the undirected edge {i, j} is the mean of cost[i, j] and cost[j, i]; the diagonal is not looked at;
-- +inf or NaN (in either direction) forbids an edge; -inf is a cost like any other, below all numbers;
-- where a graph cannot be connected, every connected piece gets its own tree;
+- the cost of the undirected edge {i, j} is the mean of cost[i, j] and cost[j, i]; the diagonal is ignored;
+- +inf or NaN (in either direction) forbids an edge; -inf is a valid cost, below all numbers;
+- if a graph cannot be connected, every connected component gets its own tree;
 - equal costs are ordered by (lower node, higher node), which makes the tree unique: it is the one that Kruskal's
-  algorithm finds when it walks the edges by (cost, i, j) with i < j.
+  algorithm finds if it visits the edges by (cost, i, j) with i < j.
 
-Dense graphs: Prim's algorithm over a whole batch at once. One integer key an edge holds its cost and its two nodes, so
-that a step is one row of keys, a minimum and an argmin. Graphs given by their edges: SciPy's Kruskal.
+Dense graphs use Prim's algorithm on a whole batch at once. One integer key per edge holds its cost and its two nodes,
+so that a step consists of one row of keys, a minimum and an argmin. Graphs given by their edges use SciPy's Kruskal.
 """
 
 from __future__ import annotations
@@ -20,26 +20,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from treeformer._util.arrays import BoolArray, IntArray
+from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 from treeformer.errors import TreeformerError
 
 # A key is (level << 32 | lower node << 16 | higher node); `level` is an int32 in the order of the costs.
-INFINITE_LEVEL = 0x7F800000  # the bits of +inf as float32: from here on an edge is forbidden
+INFINITE_LEVEL = 0x7F800000  # the bits of +inf as float32; edges of this level or a higher one are forbidden
 MAX_NODES = 1 << 15
-_NOTHING = np.iinfo(np.int64).max
+_NOTHING = np.iinfo(np.int64).max  # above every key
 
 
 def minimum_spanning_tree(cost: ArrayLike) -> IntArray:
-    """The edges (E,2) of the minimum spanning tree of one graph, each as i < j, in rising order.
+    """Return the edges of the minimum spanning tree of one graph.
 
     Args:
-        cost: (N,N), any numbers; see the top of this module for directions, infinities and ties.
+        cost: (N,N), any numbers; see the module's docstring for directions, infinities and ties.
 
     Returns:
-        (N-1,2) node indices, or fewer rows where +inf leaves the graph in several pieces.
+        (N-1,2) node indices i < j, ascending; fewer rows if +inf leaves several connected components.
 
-    >>> minimum_spanning_tree([[0, 1, 5], [1, 0, 2], [5, 2, 0]]).tolist()
-    [[0, 1], [1, 2]]
+    Raises:
+        TreeformerError: if `cost` is not a square matrix or has too many nodes.
+
+    Example:
+        >>> minimum_spanning_tree([[0, 1, 5], [1, 0, 2], [5, 2, 0]]).tolist()
+        [[0, 1], [1, 2]]
     """
     costs = _cost_matrix(cost)
     tree = spanning_trees(costs[None], np.ones((1, len(costs)), dtype=bool))[0]
@@ -47,23 +51,27 @@ def minimum_spanning_tree(cost: ArrayLike) -> IntArray:
 
 
 def spanning_forest(cost: ArrayLike, root_cost: ArrayLike) -> tuple[IntArray, IntArray]:
-    """The cheapest forest in which every tree has one root, and the roots.
+    """Return the cheapest forest in which every tree has one root.
 
-    A virtual node, numbered N, is joined to every node at the cost of being a root; the minimum spanning tree of that
-    graph, without the virtual node, leaves one tree a plant. A further plant begins where a root costs less
-    than the edge that would tie it to the rest. Lower root costs give more trees; -inf, each node its own.
+    A virtual node, numbered N, is joined to every node at the cost of being a root. The minimum spanning tree of that
+    graph, without the virtual node, is one tree per plant. A further plant begins where a root costs less than the edge
+    that would join it to the rest. Lower root costs give more trees; with -inf, each node is a tree.
 
     Args:
         cost: (N,N) as in `minimum_spanning_tree`.
-        root_cost: (N,); +inf or NaN for a node that may not be a root. A piece without any possible root gets a
-            tree without one.
+        root_cost: (N,); +inf or NaN for a node that must not be a root. A component without a possible root gets a tree
+            without one.
 
     Returns:
-        edges (E,2) as in `minimum_spanning_tree`; roots (R,) in rising order, one for each tree.
+        Edges (E,2) as in `minimum_spanning_tree`, and roots (R,), one per tree, ascending.
 
-    >>> edges, roots = spanning_forest([[0, 1, 9], [1, 0, 9], [9, 9, 0]], root_cost=[4, 5, 6])
-    >>> edges.tolist(), roots.tolist()
-    ([[0, 1]], [0, 2])
+    Raises:
+        TreeformerError: if a shape is wrong.
+
+    Example:
+        >>> edges, roots = spanning_forest([[0, 1, 9], [1, 0, 9], [9, 9, 0]], root_cost=[4, 5, 6])
+        >>> edges.tolist(), roots.tolist()
+        ([[0, 1]], [0, 2])
     """
     costs, root_costs = _cost_matrix(cost), _floating(root_cost)
     if root_costs.shape != (len(costs),):
@@ -75,40 +83,44 @@ def spanning_forest(cost: ArrayLike, root_cost: ArrayLike) -> tuple[IntArray, In
     return edges[~to_virtual], edges[to_virtual, 0]
 
 
-def spanning_tree_of_pairs(pairs: IntArray, cost: NDArray[np.float64], count: int) -> IntArray:
-    """The minimum spanning tree, or forest, of a graph that is given by its edges; same rules as all others here.
+def spanning_tree_of_pairs(pairs: IntArray, cost: FloatArray, count: int) -> IntArray:
+    """Return the minimum spanning tree, or forest, of a graph given by its edges, by the rules of this module.
 
     Args:
-        pairs: (E,2) nodes i < j, each pair once, in rising order.
-        cost: (E,).
+        pairs: (E,2) nodes i < j, each pair once, ascending.
+        cost: (E,) cost of each pair.
         count: number of nodes.
 
     Returns:
-        rows of `pairs`, rising.
+        Indices of the chosen rows of `pairs`, ascending.
 
-    >>> spanning_tree_of_pairs(np.array([(0, 1), (0, 2), (1, 2)]), np.array([1.0, 5.0, 2.0]), 3).tolist()
-    [0, 2]
+    Example:
+        >>> spanning_tree_of_pairs(np.array([(0, 1), (0, 2), (1, 2)]), np.array([1.0, 5.0, 2.0]), 3).tolist()
+        [0, 2]
     """
     from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import minimum_spanning_tree as tree_of
+    from scipy.sparse.csgraph import minimum_spanning_tree as scipy_spanning_tree
 
     allowed = np.flatnonzero(cost < np.inf)
     order = allowed[np.argsort(cost[allowed], kind="stable")]
-    # By rank, counted from 1: costs may be equal, negative or 0, which SciPy takes for no edge.
+    # Ranks from 1 instead of costs: these may be equal, negative or 0, and SciPy takes 0 for no edge.
     rank = np.arange(1.0, len(order) + 1)
     graph = coo_array((rank, (pairs[order, 0], pairs[order, 1])), shape=(count, count))
-    return np.sort(order[tree_of(graph.tocsr()).data.astype(np.intp) - 1])
+    return np.sort(order[scipy_spanning_tree(graph.tocsr()).data.astype(np.intp) - 1])
 
 
 def spanning_trees(cost: NDArray[Any], mask: BoolArray) -> BoolArray:
-    """The minimum spanning trees of a batch of graphs as symmetric adjacency matrices.
+    """Return the minimum spanning trees of a batch of graphs as symmetric adjacency matrices.
 
     Args:
         cost: (B,N,N), float32 or float64.
-        mask: (B,N), True for a real node; the others get no edge.
+        mask: (B,N), True for a node, False for padding, which gets no edge.
 
     Returns:
         (B,N,N) bool.
+
+    Raises:
+        TreeformerError: if N is above `MAX_NODES`.
     """
     graphs, nodes = mask.shape
     tree = np.zeros((graphs, nodes, nodes), dtype=bool)
@@ -116,16 +128,16 @@ def spanning_trees(cost: NDArray[Any], mask: BoolArray) -> BoolArray:
     if steps < 1:
         return tree
     if nodes > MAX_NODES:
-        raise TreeformerError(f"a graph of {nodes} nodes, at most {MAX_NODES} are possible")
+        raise TreeformerError(f"the graph has {nodes} nodes, at most {MAX_NODES} are possible")
     key = _edge_keys(cost).reshape(graphs * nodes, nodes)
     graph = np.arange(graphs)
     reach = np.full((graphs, nodes), _NOTHING)  # the lowest key between a node and the tree so far
-    barred = np.where(mask, -_NOTHING, _NOTHING)  # nodes in the tree, and padding: never to be chosen
+    barred = np.where(mask, -_NOTHING, _NOTHING)  # _NOTHING for nodes in the tree and for padding: never chosen
     candidate = np.empty_like(reach)
     chosen = np.empty((steps, graphs), dtype=np.int64)
     newest = mask.argmax(axis=1)
-    # Every step takes in one node a graph. In a graph that is not connected that may be a node without a permitted
-    # edge, in one that is complete already none: both show as a key from INFINITE_LEVEL on, which is no edge.
+    # Every step adds one node per graph. In a disconnected graph this may be a node without an allowed edge; in a graph
+    # that is complete already there is none. In both cases the key is at least INFINITE_LEVEL, which is no edge.
     for step in range(steps):
         barred[graph, newest] = _NOTHING
         key.take(graph * nodes + newest, axis=0, out=candidate, mode="clip")
@@ -141,13 +153,13 @@ def spanning_trees(cost: NDArray[Any], mask: BoolArray) -> BoolArray:
 
 
 def _floating(values: ArrayLike) -> NDArray[Any]:
-    """As float32 where the numbers come so, or smaller; otherwise as float64."""
+    """Convert to float32 if the numbers are float16 or float32, to float64 otherwise."""
     numbers = np.asarray(values)
     return numbers.astype(np.float32 if numbers.dtype in (np.float16, np.float32) else np.float64, copy=False)
 
 
 def _cost_matrix(cost: ArrayLike) -> NDArray[Any]:
-    """One graph's costs, checked; [] is a graph without nodes."""
+    """Return the costs of one graph after checking their shape; [] is a graph without nodes."""
     costs = _floating(cost)
     if costs.shape == (0,):
         costs = costs.reshape(0, 0)
@@ -157,13 +169,13 @@ def _cost_matrix(cost: ArrayLike) -> NDArray[Any]:
 
 
 def _edge_keys(cost: NDArray[Any]) -> NDArray[np.int64]:
-    """(B,N,N) keys in the order of (cost, lower node, higher node), the same in both directions."""
+    """Return (B,N,N) keys, symmetric and in the order of (cost, lower node, higher node)."""
     node = np.arange(cost.shape[-1])
     ends = np.minimum(node[:, None], node) << 16 | np.maximum(node[:, None], node)
     key = np.empty(cost.shape, dtype=np.int64)
     half = np.empty(cost.shape[1:], dtype=cost.dtype)
     mean = np.empty_like(half)
-    # Graph by graph, in two buffers: a matrix of 200 nodes then stays in the cache from one line to the next.
+    # Graph by graph, in two buffers: a matrix of 200 nodes then stays in the CPU cache.
     with np.errstate(invalid="ignore"):
         for graph in range(len(cost)):
             np.multiply(cost[graph], 0.5, out=half)  # before the sum, which could overflow
@@ -176,14 +188,14 @@ def _edge_keys(cost: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _bit_levels(cost: NDArray[np.float32]) -> NDArray[np.int32]:
-    """The bits of float32 as int32, those of negative numbers turned round: the order of the numbers."""
+    """Return integers in the order of the numbers: the bits of float32, inverted for negative numbers."""
     cost += 0.0  # -0.0 to 0.0
     bits = cost.view(np.int32)
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 def _rank_levels(cost: NDArray[np.float64]) -> NDArray[np.int32]:
-    """The rank of each edge among all: a float64 does not fit into a key beside its nodes."""
+    """Return the rank of each edge, because a float64 and two nodes do not fit into one key."""
     upper = np.triu_indices(len(cost), k=1)
     values = cost[upper]
     rank = np.empty(len(values), dtype=np.int32)

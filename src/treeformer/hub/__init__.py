@@ -1,0 +1,1 @@
+"""Model folders: open, check and write them, and read and write their weights as safetensors."""

@@ -1,17 +1,18 @@
-"""The folder that a trained model is: settings, weights, graph and card; opened, checked, and nothing unpickled.
+"""Open, check and write model folders. Nothing is unpickled.
 
-config.json        what kind of network, which input it takes, the thresholds tuned on validation, hashes
-model.safetensors  the weights: matrices and kernels float16, vectors float32
-model.onnx         the graph; its weights are bytes of model.safetensors, so that they are stored once
-model-int8.onnx    the same with convolutions in 8 bits, of the same weights; not every model has it
-card.md            what it was trained on, figures, limits, license
+A trained model is a folder of these files:
+
+config.json        architecture, input size, thresholds tuned on validation data, hashes
+model.safetensors  weights: matrices and kernels as float16, vectors as float32
+model.onnx         graph; its weights are bytes of model.safetensors, so that they are stored once
+model-int8.onnx    graph with 8-bit convolutions, made from the same weights; optional
+card.md            training data, figures, limits, license; optional
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -19,8 +20,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from treeformer._util.files import atomic_write
-from treeformer.errors import TreeformerError
+from treeformer._util.config import ConfigError, build
+from treeformer._util.files import atomic_write, check_is_regular_file
+from treeformer._util.text import short_repr
+from treeformer.errors import FormatError, TreeformerError
 from treeformer.hub import safetensors
 
 FORMAT_VERSION = 1
@@ -29,44 +32,78 @@ GRAPH, INT8_GRAPH = "model.onnx", "model-int8.onnx"
 Precision = Literal["auto", "float32", "int8"]
 DEFAULT = "default"
 DEFAULT_FOLDER = Path(__file__).parents[1] / "weights" / DEFAULT
-LARGEST_CONFIG_BYTES = 1_000_000
-# Settings that folders of earlier versions call differently.
+MAX_CONFIG_BYTES = 1_000_000
+MAX_ARCHITECTURE_LETTERS = 100
+# The coarsest feature map of the networks has a stride of 32 px.
+INPUT_STRIDE = 32
+MAX_INPUT_SIZE = 8192
+MAX_WORKING_SIZE = 100_000
+# Settings that had other names in earlier versions: former name to current name.
 FORMER_NAMES = {"candidate_score": "candidate_threshold", "peak_heat": "min_peak_heat"}
-HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")  # "owner/model"
+HUB_NAME = re.compile(r"\w[\w.-]{0,95}/\w[\w.-]{0,95}")  # "owner/model"
+# Longer names of models are shortened in error messages.
+LONGEST_SHOWN = 300
 
 
 class ModelFolderError(TreeformerError):
-    """A model that is missing, incomplete or damaged."""
+    """A missing, incomplete or damaged model."""
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """What config.json says."""
+    """The contents of config.json.
 
-    architecture: str  # the kind of network: "TreeFormer"
-    settings: Mapping[str, Any]  # of the network, as its config dataclass gives them
-    input_size: int = 512  # side of the square image that the graph takes, px
-    working_size: int = 512  # the longer side that an image is scaled to before it is cut into tiles, px
-    node_threshold: float = 0.5  # least probability of a node …
-    root_threshold: float = 0.5  # … and of a further plant's root
-    candidate_threshold: float = 0.25  # tokens of a lower node score do not leave the network; at most node_threshold
-    min_peak_heat: float = 0.0  # no token begins at a colder peak of the heat map; 0: there are always as many
+    Raises:
+        ModelFolderError: if a value is out of range.
+    """
+
+    architecture: str
+    """Class of the network, such as "TreeFormer"."""
+
+    settings: Mapping[str, Any]
+    """Settings of the network: the fields of its configuration dataclass."""
+
+    input_size: int = 512
+    """Side of the square image that the graph takes, px: a multiple of 32 from 32 to 8192."""
+
+    working_size: int = 512
+    """Length that the longer side of an image is scaled to before the image is cut into tiles, px: 32 to 100,000."""
+
+    node_threshold: float = 0.5
+    """Least probability of a node."""
+
+    root_threshold: float = 0.5
+    """Least probability of a further plant's root."""
+
+    candidate_threshold: float = 0.25
+    """Least node score of the candidates that the network returns; at most `node_threshold`."""
+
+    min_peak_heat: float = 0.0
+    """Least value of the heat map at a token's starting point; 0 always uses the same number of tokens."""
 
     @property
     def tile_step(self) -> int:
-        """Tiles of a large image begin at multiples of this, px: the spacing of the network's grid, if it has one."""
+        """Grid that the tiles of a large image begin on, px: the spacing of the network's grid, 1 if it has none."""
         spacing = self.settings.get("grid_px", 0)
-        return max(1, round(spacing)) if isinstance(spacing, int | float) and math.isfinite(spacing) else 1
+        return round(spacing) if isinstance(spacing, int | float) and 1 <= spacing <= MAX_INPUT_SIZE else 1
 
     def __post_init__(self) -> None:
         if not self.architecture:
             raise ModelFolderError("architecture is empty")
-        for name in ("input_size", "working_size"):
-            if getattr(self, name) < 1:
-                raise ModelFolderError(f"{name} is {getattr(self, name)}, at least 1 px is needed")
+        if len(self.architecture) > MAX_ARCHITECTURE_LETTERS:
+            raise ModelFolderError(f"architecture {short_repr(self.architecture)} is too long")
+        if not (INPUT_STRIDE <= self.input_size <= MAX_INPUT_SIZE and self.input_size % INPUT_STRIDE == 0):
+            raise ModelFolderError(
+                f"input_size is {short_repr(self.input_size)}, "
+                f"a multiple of {INPUT_STRIDE} from {INPUT_STRIDE} to {MAX_INPUT_SIZE} px is needed"
+            )
+        if not INPUT_STRIDE <= self.working_size <= MAX_WORKING_SIZE:
+            raise ModelFolderError(
+                f"working_size is {short_repr(self.working_size)}, {INPUT_STRIDE} to {MAX_WORKING_SIZE} px is needed"
+            )
         for name in ("node_threshold", "root_threshold", "candidate_threshold", "min_peak_heat"):
-            if not 0 <= getattr(self, name) <= 1:  # NaN is not
-                raise ModelFolderError(f"{name} is {getattr(self, name)}, a probability is needed")
+            if not 0 <= getattr(self, name) <= 1:  # true for NaN
+                raise ModelFolderError(f"{name} is {short_repr(getattr(self, name))}, a probability is needed")
         if self.candidate_threshold > self.node_threshold:
             raise ModelFolderError(
                 f"candidate_threshold {self.candidate_threshold} is above node_threshold {self.node_threshold}"
@@ -75,24 +112,34 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """An opened model: where it lies and what its config.json says. Made by `open_model`."""
+    """An opened model, as `open_model` returns it.
+
+    Attributes:
+        path: the folder.
+        config: the contents of its config.json.
+        hashes: SHA-256 of its files by name, hexadecimal.
+    """
 
     path: Path
     config: ModelSettings
-    hashes: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of files, hexadecimal
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def weights(self) -> Path:
-        """The file of the weights."""
+        """File of the weights."""
         return self.path / WEIGHTS
 
     @property
     def has_int8(self) -> bool:
-        """Whether there is a graph in 8 bits."""
+        """True if there is an 8-bit graph."""
         return INT8_GRAPH in self.hashes
 
     def graph(self, precision: Precision = "auto") -> Path:
-        """The file of an ONNX graph; "auto" is the one in 8 bits where there is one."""
+        """Return the file of an ONNX graph; "auto" selects the 8-bit graph if there is one.
+
+        Raises:
+            ModelFolderError: if `precision` is unknown, or "int8" and there is no 8-bit graph.
+        """
         if precision not in get_args(Precision):
             raise ModelFolderError(f"precision is {precision!r}, one of {', '.join(get_args(Precision))} is needed")
         if precision == "int8" and not self.has_int8:
@@ -101,52 +148,66 @@ class ModelFolder:
 
     @property
     def card(self) -> str:
-        """The text of the card; empty where there is none."""
+        """Text of the model card, empty if there is none."""
         path = self.path / CARD
-        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def open_model(name: str | os.PathLike[str] = DEFAULT, *, check_hashes: bool = True) -> ModelFolder:
     """Find a model and check it.
 
     Args:
-        name: "default", the model that comes with the package; a folder; or the name "owner/model" of one on the
-            Hugging Face hub, which needs `huggingface_hub` and, if it was downloaded before, no network.
+        name: "default", the model that comes with the package; a folder; or the name "owner/model" of a model on the
+            Hugging Face hub. The hub needs `huggingface_hub`; models downloaded before need no network.
         check_hashes: compare the files with the SHA-256 in config.json.
 
-    >>> open_model("no/such/model/here")
-    Traceback (most recent call last):
-    treeformer.hub.model_folder.ModelFolderError: no/such/model/here: no such folder
+    Returns:
+        The opened model.
+
+    Raises:
+        ModelFolderError: if the model is missing, incomplete or damaged.
+
+    Example:
+        >>> open_model("no/such/model/here")
+        Traceback (most recent call last):
+        treeformer.hub.model_folder.ModelFolderError: no/such/model/here: no such folder
     """
     folder = _find(name)
     model = read_folder(folder)
     if check_hashes:
         for file, expected in model.hashes.items():
             if sha256(folder / file) != expected:
-                raise ModelFolderError(f"{folder / file}: damaged: its SHA-256 is not the one in {CONFIG}")
+                raise ModelFolderError(f"{folder / file}: damaged: its SHA-256 differs from the one in {CONFIG}")
     return model
 
 
 def read_folder(folder: Path) -> ModelFolder:
-    """The model in a folder, its config.json and the header of its weights checked, without hashes."""
+    """Open the model in a folder; check its config.json and the header of its weights, but not the hashes.
+
+    Raises:
+        ModelFolderError: if a file is missing, or config.json or the header of the weights is invalid.
+    """
     path = folder / CONFIG
     try:
+        check_is_regular_file(path)
         size = path.stat().st_size
-        content = path.read_bytes() if size <= LARGEST_CONFIG_BYTES else b""
+        content = path.read_bytes() if size <= MAX_CONFIG_BYTES else b""
     except FileNotFoundError:
-        hint = "; `treeformer export` makes one from trained weights" if any(folder.glob("*.safetensors")) else ""
+        hint = "; `treeformer export` creates one from trained weights" if any(folder.glob("*.safetensors")) else ""
         raise ModelFolderError(f"{folder}: not a model folder: there is no {CONFIG} in it{hint}") from None
     except OSError as error:
         raise ModelFolderError(f"{path}: {error.strerror or error}") from None
+    if size > MAX_CONFIG_BYTES:
+        raise ModelFolderError(f"{path}: has {size:,} bytes, more than {MAX_CONFIG_BYTES:,}")
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
         raise ModelFolderError(f"{path}: not JSON") from None
     try:
-        settings, hashes = _parse(document)
-    except ModelFolderError as error:
-        raise ModelFolderError(f"{path}: {error}") from None
-    safetensors.read_header(folder / WEIGHTS)
+        settings, hashes = _parse(document, str(path))
+        safetensors.read_header(folder / WEIGHTS)
+    except (ConfigError, FormatError) as error:
+        raise ModelFolderError(str(error)) from None
     for file in hashes:
         if not (folder / file).is_file():
             raise ModelFolderError(f"{folder / file}: No such file")
@@ -154,7 +215,15 @@ def read_folder(folder: Path) -> ModelFolder:
 
 
 def write_config(folder: Path, settings: ModelSettings) -> ModelFolder:
-    """Write config.json for a folder whose weights and graph are in place, with their hashes."""
+    """Write config.json, with hashes, to a folder that has weights and graph already.
+
+    Args:
+        folder: the folder.
+        settings: the settings of the model.
+
+    Returns:
+        The model in the folder.
+    """
     hashes = {file: sha256(folder / file) for file in (WEIGHTS, GRAPH, INT8_GRAPH) if (folder / file).exists()}
     document = {"format_version": FORMAT_VERSION, **asdict(settings), "sha256": hashes}
     with atomic_write(folder / CONFIG) as temporary:
@@ -163,7 +232,11 @@ def write_config(folder: Path, settings: ModelSettings) -> ModelFolder:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, hexadecimal."""
+    """Return the SHA-256 of a file, hexadecimal.
+
+    Raises:
+        ModelFolderError: if the file cannot be read.
+    """
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -172,69 +245,60 @@ def sha256(path: Path) -> str:
 
 
 def _find(name: str | os.PathLike[str]) -> Path:
-    """The folder of a model, downloaded where it is one of the hub."""
+    """Return the folder of a model; download it if it is on the hub."""
     if name == DEFAULT:
         if not DEFAULT_FOLDER.is_dir():
-            raise ModelFolderError("this copy of treeformer has no default model: name a model folder")
+            raise ModelFolderError("this copy of treeformer has no default model: give a model folder")
         return DEFAULT_FOLDER
-    path = Path(name)
-    if path.is_dir():
+    path, text = Path(name), os.fspath(name)
+    shown = text if len(text) <= LONGEST_SHOWN and text.isprintable() else short_repr(text, LONGEST_SHOWN)
+    try:
+        is_folder, exists = path.is_dir(), path.exists()
+    except (OSError, ValueError):  # a name that is too long, or contains a zero byte
+        raise ModelFolderError(f"{shown}: no such folder") from None
+    if is_folder:
         return path
-    text = os.fspath(name)
-    if path.exists():
-        raise ModelFolderError(f"{text}: not a folder; `treeformer export` makes one from trained weights")
+    if exists:
+        raise ModelFolderError(f"{shown}: not a folder; `treeformer export` creates one from trained weights")
     if not HUB_NAME.fullmatch(text):
-        raise ModelFolderError(f"{text}: no such folder")
+        raise ModelFolderError(f"{shown}: no such folder")
     return _download(text)
 
 
 def _download(name: str) -> Path:
-    """A model of the Hugging Face hub; from the cache where it was downloaded before and there is no network."""
+    """Download a model from the Hugging Face hub; without network, use the cached copy."""
     try:
         from huggingface_hub import snapshot_download
     except ModuleNotFoundError:
         raise ModelFolderError(
-            f"{name}: no such folder, and models of the hub need huggingface_hub: pip install 'treeformer[hub]'"
+            f"{name}: no such folder, and models on the hub need huggingface_hub: pip install 'treeformer[hub]'"
         ) from None
     try:
         return Path(snapshot_download(name, allow_patterns=[CONFIG, WEIGHTS, GRAPH, INT8_GRAPH, CARD]))
-    except Exception as error:  # its errors share no base class: HTTP, missing repository, offline, bad name
+    except Exception as error:  # errors of the hub library have no common base class
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelFolderError(f"{name}: no such folder, and not to be had from the hub ({reason})") from None
+        raise ModelFolderError(f"{name}: no such folder, and not available from the hub ({reason})") from None
 
 
-def _parse(document: object) -> tuple[ModelSettings, dict[str, str]]:
-    """Settings and hashes from the parsed config.json; every key known, present and of its type."""
+def _parse(document: object, where: str) -> tuple[ModelSettings, dict[str, str]]:
+    """Return settings and hashes from the parsed config.json; `where` is the prefix of error messages."""
     if not isinstance(document, dict):
-        raise ModelFolderError("not a table of settings")
-    version = document.get("format_version")
+        raise ModelFolderError(f"{where}: not a table of settings")
+    version = document.pop("format_version", None)
     if version != FORMAT_VERSION or isinstance(version, bool):
-        raise ModelFolderError(f"format_version is {version!r}, this treeformer reads {FORMAT_VERSION}")
-    document = {FORMER_NAMES.get(str(name), str(name)): value for name, value in document.items()}
-    names = {entry.name for entry in fields(ModelSettings)}
-    for name in sorted(document.keys() - names - {"format_version", "sha256"}):
-        raise ModelFolderError(f"unknown setting {name!r}")
-    for name in sorted((names | {"sha256"}) - document.keys()):
-        raise ModelFolderError(f"{name} is missing")
-    values = {name: _typed(name, document[name]) for name in names}
-    hashes = document["sha256"]
+        raise ModelFolderError(
+            f"{where}: format_version is {short_repr(version)}, this treeformer reads {FORMAT_VERSION}"
+        )
+    table = {FORMER_NAMES.get(name, name): value for name, value in document.items()}
+    for name in ("sha256", *(entry.name for entry in fields(ModelSettings))):
+        if name not in table:
+            raise ModelFolderError(f"{where}: {name} is missing")
+    hashes = table.pop("sha256")
     if not (isinstance(hashes, dict) and hashes.keys() - {INT8_GRAPH} == {WEIGHTS, GRAPH}):
-        raise ModelFolderError(f"sha256 does not name {WEIGHTS} and {GRAPH}")
+        raise ModelFolderError(f"{where}: sha256 does not list {WEIGHTS} and {GRAPH}")
     if not all(isinstance(value, str) for value in hashes.values()):
-        raise ModelFolderError("sha256 has values that are not text")
-    return ModelSettings(**values), hashes
-
-
-def _typed(name: str, value: Any) -> Any:
-    """The value of a setting, if it is of the right type."""
-    if name == "architecture":
-        good, wanted = isinstance(value, str), "text"
-    elif name == "settings":
-        good, wanted = isinstance(value, dict), "a table"
-    elif name in ("input_size", "working_size"):
-        good, wanted = type(value) is int, "a whole number"
-    else:
-        good, wanted = type(value) in (int, float) and math.isfinite(value), "a number"
-    if not good:
-        raise ModelFolderError(f"{name} is {value!r}, {wanted} is needed")
-    return value
+        raise ModelFolderError(f"{where}: sha256 has values that are not text")
+    try:
+        return build(ModelSettings, table, where), hashes
+    except ModelFolderError as error:
+        raise ModelFolderError(f"{where}: {error}") from None

@@ -1,4 +1,4 @@
-"""`Skeleton`: a plant's skeleton as a graph of points, with its axes, plants and roots."""
+"""`Skeleton`: the skeleton of one or several plants as a graph of points, with axes, plants and roots."""
 
 from treeformer.skeleton.axes import Axis, AxisFunction, Plant
 from treeformer.skeleton.skeleton import Skeleton

@@ -1,12 +1,12 @@
-"""Axes (a tap root, a lateral, a limb) and plants: the records a file gives, and the rule where it gives none.
+"""Axes (a tap root, a lateral, a limb) and plants: the records that files give, and a rule that infers missing axes.
 
-The rule: walking away from the root, at each branch the axis goes on along the straightest
-continuation, ties to the longer one; every other edge there begins a new axis of the next order.
-A root node has no incoming direction, so every edge that leaves it begins an axis of order 0.
+The rule: going away from the root, an axis continues at each branching along the straightest continuation; ties go to
+the longer one. Every other edge there begins a new axis of the next order. A root node has no incoming direction, so
+every edge that leaves it begins an axis of order 0.
 
-Of a graph that is not exact, such as a prediction, short edges at a crown or between two laterals point anywhere, and
-the straightest way may be a lateral's. With `min_reach_fraction` it must lead that share as far as the farthest one, or is no
-candidate.
+In graphs that are not exact, such as predictions, short edges at a crown or between two laterals point in any
+direction, and the straightest continuation may be a lateral. With `min_reach_fraction`, a continuation is a candidate
+only if the longest path along it is at least that fraction of the longest path along any of them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,18 @@ STRAIGHTNESS_TIE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class AxisFunction:
-    """A value along an axis, as RSML has it (`diameter`, `confidence`, ...).
+    """A value along an axis, as in RSML (`diameter`, `confidence`, …).
 
-    `samples` are numbers; `positions` (the same count) only where the file places each sample itself,
-    otherwise sample k belongs to point k of the axis (`domain="polyline"`) or to equal steps (`"uniform"`).
+    Attributes:
+        name: name of the value.
+        samples: the values.
+        domain: "polyline" if sample k belongs to point k of the axis, "uniform" for equal steps along the axis.
+        origin: the `origin` attribute in the file.
+        positions: position of each sample if the file states it, None otherwise.
+
+    Example:
+        >>> AxisFunction("diameter", (4.0, 3.0, 2.0)).is_by_point
+        True
     """
 
     name: str
@@ -40,19 +48,30 @@ class AxisFunction:
 
     @property
     def is_by_point(self) -> bool:
-        """Whether sample k belongs to point k of the axis."""
+        """True if sample k belongs to point k of the axis."""
         return self.domain == "polyline" and self.positions is None
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis: its nodes from base to tip, and what the file says of it.
+    """One axis: its nodes from base to tip, and its record in the file.
 
-    `nodes` are the points the file's own line has, in order. They need not cover every edge that
-    carries this axis in `Skeleton.edge_axis`: where a lateral's first point lies off its parent's
-    line, the reader adds a junction node on that line and an edge to it, and neither is in `nodes`.
-    `parent` is the index of the parent axis in `Skeleton.axes`, None for order 0.
-    `plant` is the index into `Skeleton.plant_records`.
+    Attributes:
+        nodes: the points of the file's own polyline, in order. They need not cover every edge that carries this axis in
+            `Skeleton.edge_axis`: if the first point of a lateral lies off its parent's polyline, the reader adds a
+            junction node on that polyline and an edge to it, and neither is in `nodes`.
+        id: identifier in the file.
+        label: name in the file.
+        accession: ontology term in the file.
+        parent: index of the parent axis in `Skeleton.axes`, None for order 0.
+        plant: index into `Skeleton.plant_records`.
+        properties: further properties in the file.
+        functions: values along the axis.
+        metadata: anything that JSON can hold.
+
+    Example:
+        >>> Axis(nodes=(1, 5), label="lateral", parent=0).nodes
+        (1, 5)
     """
 
     nodes: tuple[int, ...]
@@ -68,7 +87,18 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """What a file says of one plant; its nodes are those whose `Skeleton.plant` is this plant's index."""
+    """The record of one plant in a file; its nodes are those whose `Skeleton.plant` is this plant's index.
+
+    Attributes:
+        id: identifier in the file.
+        label: name in the file.
+        properties: further properties in the file.
+        metadata: anything that JSON can hold.
+
+    Example:
+        >>> Plant(id="1", label="barley").label
+        'barley'
+    """
 
     id: str = ""
     label: str = ""
@@ -77,7 +107,15 @@ class Plant:
 
 
 def with_scaled_diameter(axis: Axis, scale: float) -> Axis:
-    """The axis with its `diameter` functions, which are in pixels, scaled along with the image."""
+    """Return an axis whose `diameter` functions, which are in pixels, are multiplied by a factor.
+
+    Args:
+        axis: the axis.
+        scale: the factor.
+
+    Returns:
+        The axis with scaled samples.
+    """
     functions = tuple(
         replace(f, samples=tuple(scale * sample for sample in f.samples)) if f.name == "diameter" else f
         for f in axis.functions
@@ -86,7 +124,11 @@ def with_scaled_diameter(axis: Axis, scale: float) -> Axis:
 
 
 def axis_orders(axes: Sequence[Axis]) -> list[int]:
-    """The order of each axis: 0 without a parent, else its parent's + 1. An error where one is its own ancestor."""
+    """Return the order of each axis: 0 without a parent, otherwise one more than its parent's.
+
+    Raises:
+        SkeletonError: if an axis is its own ancestor.
+    """
     unknown, pending_mark = -1, -2
     orders: list[int] = [unknown] * len(axes)
     for start in range(len(axes)):
@@ -112,9 +154,17 @@ def continuation(
     is_root: Sequence[bool],
     min_reach_fraction: FloatArray,
 ) -> list[int]:
-    """The child along which the axis through each node goes on, -1 at tips and at roots.
+    """Find the child along which the axis through each node continues.
 
-    nodes (N,2) px; parents (N,), -1 at roots; walk: all nodes, parents before children; min_reach_fraction (N,).
+    Args:
+        nodes: (N,2) px.
+        parents: (N,) parent of each node, -1 at roots.
+        traversal: all nodes, parents before children.
+        is_root: (N,) True at roots.
+        min_reach_fraction: (N,) in [0, 1]; see the module's docstring.
+
+    Returns:
+        One child per node, -1 at tips and at roots.
     """
     count = len(nodes)
     child = np.flatnonzero(parents >= 0)
@@ -125,55 +175,63 @@ def continuation(
     direction = step / np.where(length > 0, length, 1.0)[:, None]
     straightness = (direction[child] * direction[parent]).sum(axis=1)
 
-    reach = [0.0] * count  # the longest way down from each node, px
+    reach = [0.0] * count  # length of the longest path from each node to a tip below it, px
     lengths = length.tolist()
-    up = parents.tolist()
+    parent_of = parents.tolist()
     for node in reversed(traversal):
-        if up[node] >= 0:
-            reach[up[node]] = max(reach[up[node]], reach[node] + lengths[node])
-    down = np.asarray(reach)[child] + length[child]
+        if parent_of[node] >= 0:
+            reach[parent_of[node]] = max(reach[parent_of[node]], reach[node] + lengths[node])
+    reach_through = np.asarray(reach)[child] + length[child]
 
     farthest = np.zeros(count)
-    np.maximum.at(farthest, parent, down)
-    leads_far = down >= min_reach_fraction[parent] * farthest[parent]
-    child, parent, straightness, down = (of[leads_far] for of in (child, parent, straightness, down))
+    np.maximum.at(farthest, parent, reach_through)
+    leads_far = reach_through >= min_reach_fraction[parent] * farthest[parent]
+    child, parent, straightness, reach_through = (
+        values[leads_far] for values in (child, parent, straightness, reach_through)
+    )
 
-    ongoing = [-1] * count
+    continues_at = [-1] * count
     straightest = np.full(count, -np.inf)
     np.maximum.at(straightest, parent, straightness)
     tied = straightness >= straightest[parent] - STRAIGHTNESS_TIE
     candidates = np.flatnonzero(tied)
-    # Sorted so that the longest tied continuation (then the lowest index) is written last and stays.
-    order = candidates[np.lexsort((-child[candidates], down[candidates]))]
+    # Sorted so that the longest tied continuation (then the lowest index) is written last and remains.
+    order = candidates[np.lexsort((-child[candidates], reach_through[candidates]))]
     for at, to in zip(parent[order].tolist(), child[order].tolist(), strict=True):
         if not is_root[at]:
-            ongoing[at] = to
-    return ongoing
+            continues_at[at] = to
+    return continues_at
 
 
-def axes_by_rule(
+def infer_axes(
     nodes: FloatArray,
     parents: IntArray,
     traversal: Sequence[int],
     plant: Sequence[int],
     min_reach_fraction: FloatArray,
 ) -> tuple[list[Axis], IntArray]:
-    """Split a rooted forest into axes by the rule above.
+    """Split a rooted forest into axes by the rule in the module's docstring.
 
-    nodes (N,2) px; parents (N,), -1 at roots; walk: all nodes, parents before children;
-    plant (N,) the plant index of each node; min_reach_fraction (N,) in [0, 1], 1: the farthest always.
-    Returns the axes, parents before laterals, and for each node the axis of the edge to its parent (-1 at roots).
+    Args:
+        nodes: (N,2) px.
+        parents: (N,) parent of each node, -1 at roots.
+        traversal: all nodes, parents before children.
+        plant: (N,) plant index of each node.
+        min_reach_fraction: (N,) in [0, 1]; 1 always takes the farthest continuation.
+
+    Returns:
+        The axes, parents before laterals, and (N,) the axis of the edge between each node and its parent, -1 at roots.
     """
-    up = parents.tolist()
-    ongoing = continuation(nodes, parents, traversal, [p < 0 for p in up], min_reach_fraction)
+    parent_of = parents.tolist()
+    continues_at = continuation(nodes, parents, traversal, [p < 0 for p in parent_of], min_reach_fraction)
     axis_of_node = [-1] * len(nodes)
     lines: list[list[int]] = []
     axis_parent: list[int | None] = []
     for node in traversal:
-        above = up[node]
+        above = parent_of[node]
         if above < 0:
             continue
-        if ongoing[above] == node:
+        if continues_at[above] == node:
             axis_of_node[node] = axis_of_node[above]
             lines[axis_of_node[node]].append(node)
         else:

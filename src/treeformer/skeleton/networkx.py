@@ -1,21 +1,32 @@
-"""Skeletons to and from NetworkX graphs."""
+"""Convert skeletons to and from NetworkX graphs.
+
+Explicit axes travel as scalars: each edge has the number of its axis, -1 for none, and the graph has the records of all
+axes as JSON text, together with a digest of the edges. If the digest still matches, the axes are restored exactly. If
+the graph was edited but every edge still has an axis, the axes are rebuilt from the edges. Otherwise they are inferred.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
+import numpy as np
 
 from treeformer.errors import SkeletonError
+from treeformer.skeleton.axes import Axis, AxisFunction
+from treeformer.skeleton.resampling import rebuild_axes
 
 if TYPE_CHECKING:
     from treeformer.skeleton.skeleton import Skeleton
 
 
-def graph_of(skeleton: Skeleton) -> nx.Graph[int]:
-    """See `Skeleton.to_networkx`."""
+def to_networkx(skeleton: Skeleton) -> nx.Graph[int]:
+    """Return the graph of a skeleton; see `Skeleton.to_networkx`."""
     graph: nx.Graph[int] = nx.Graph()
     if skeleton.image_size is not None:
         graph.graph.update(width=skeleton.image_size[0], height=skeleton.image_size[1])
@@ -32,12 +43,110 @@ def graph_of(skeleton: Skeleton) -> nx.Graph[int]:
     scores = None if skeleton.edge_score is None else skeleton.edge_score.tolist()
     for edge, ((u, v), length) in enumerate(zip(skeleton.edges.tolist(), skeleton.edge_length.tolist(), strict=True)):
         graph.add_edge(u, v, length=length, **({} if scores is None else {"score": scores[edge]}))
+    if skeleton.has_explicit_axes:
+        for (u, v), axis in zip(skeleton.edges.tolist(), skeleton.edge_axis.tolist(), strict=True):
+            graph.edges[u, v]["axis"] = axis
+        document = {"digest": _digest(graph), "records": skeleton.axes}
+        graph.graph["axes"] = json.dumps(document, default=_to_plain, skipkeys=True)
     return graph
 
 
-def arguments_from(graph: nx.Graph[Any]) -> dict[str, Any]:
-    """The arguments of `Skeleton(...)` that a graph gives; see `Skeleton.from_networkx`."""
-    number: dict[Hashable, int] = {name: index for index, name in enumerate(graph.nodes)}
+def from_networkx(graph: nx.Graph[Any], attributes: Mapping[str, Any]) -> Skeleton:
+    """Return the skeleton of a graph; see `Skeleton.from_networkx`.
+
+    Args:
+        graph: the graph.
+        attributes: arguments of the constructor that take precedence over the graph's.
+
+    Returns:
+        The skeleton.
+
+    Raises:
+        SkeletonError: if a node has no coordinates, or the graph is not a valid skeleton.
+    """
+    from treeformer.skeleton.skeleton import Skeleton
+
+    skeleton = Skeleton(**{**constructor_arguments(graph), **attributes})
+    if "axes" in attributes or "edges" in attributes or "axes" not in graph.graph:
+        return skeleton
+    try:
+        return _with_axes(skeleton, graph)
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):  # not the axes that `to_networkx` wrote
+        return skeleton
+
+
+def _with_axes(skeleton: Skeleton, graph: nx.Graph[Any]) -> Skeleton:
+    """Return the skeleton with the axes of the graph, or raise an error if they are missing or invalid."""
+    edge_axis = [data["axis"] for _, _, data in graph.edges(data=True)]
+    document = json.loads(graph.graph["axes"])
+    axes = [_axis(record) for record in document["records"]]
+    if document["digest"] == _digest(graph):
+        index_of = {str(name): index for index, name in enumerate(graph.nodes)}
+        axes = [replace(axis, nodes=tuple(index_of[str(node)] for node in axis.nodes)) for axis in axes]
+        return skeleton.replace(axes=axes, edge_axis=edge_axis)
+    # Without nodes, the records say nothing about the old graph; this checks the numbers of axes and parents.
+    records = [replace(axis, nodes=()) for axis in axes]
+    return rebuild_axes(skeleton.replace(axes=records, edge_axis=edge_axis))
+
+
+def _axis(record: Mapping[str, Any]) -> Axis:
+    """Return an axis from its record, or raise an error if a field is missing or has the wrong type."""
+    functions = tuple(
+        AxisFunction(
+            name=_text(function["name"]),
+            samples=tuple(float(sample) for sample in function["samples"]),
+            domain=_text(function["domain"]),
+            origin=_text(function["origin"]),
+            positions=None if function["positions"] is None else tuple(float(p) for p in function["positions"]),
+        )
+        for function in record["functions"]
+    )
+    return Axis(
+        nodes=tuple(record["nodes"]),
+        id=_text(record["id"]),
+        label=_text(record["label"]),
+        accession=_text(record["accession"]),
+        parent=None if record["parent"] is None else _number(record["parent"]),
+        plant=_number(record["plant"]),
+        properties={_text(name): _text(value) for name, value in dict(record["properties"]).items()},
+        functions=functions,
+        metadata=dict(record["metadata"]),
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError("not an index")
+    return value
+
+
+def _digest(graph: nx.Graph[Any]) -> str:
+    """Return a digest of the nodes and of the edges with their axes, by name and in any order."""
+    edges = sorted([*sorted((str(u), str(v))), str(data["axis"])] for u, v, data in graph.edges(data=True))
+    return hashlib.sha256(json.dumps([sorted(map(str, graph.nodes)), edges]).encode()).hexdigest()
+
+
+def _to_plain(value: object) -> object:
+    if isinstance(value, Axis | AxisFunction):
+        return {entry.name: getattr(value, entry.name) for entry in fields(value)}
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def constructor_arguments(graph: nx.Graph[Any]) -> dict[str, Any]:
+    """Return the arguments of `Skeleton(...)` that describe a graph; see `Skeleton.from_networkx`.
+
+    Raises:
+        SkeletonError: if a node has no coordinates.
+    """
+    index_of: dict[Hashable, int] = {name: index for index, name in enumerate(graph.nodes)}
     points = []
     for name, data in graph.nodes(data=True):
         if "x" in data and "y" in data:
@@ -50,10 +159,10 @@ def arguments_from(graph: nx.Graph[Any]) -> dict[str, Any]:
     edge_data = [data for _, _, data in graph.edges(data=True)]
     roots = [index for index, data in enumerate(node_data) if data.get("root")]
     if not roots and isinstance(graph, nx.DiGraph):
-        roots = [number[name] for name, degree in graph.in_degree() if degree == 0]
+        roots = [index_of[name] for name, degree in graph.in_degree() if degree == 0]
     arguments: dict[str, Any] = {
         "nodes": points,
-        "edges": [(number[u], number[v]) for u, v in graph.edges],
+        "edges": [(index_of[u], index_of[v]) for u, v in graph.edges],
         "root": roots or None,
         "radius": _column(node_data, "radius"),
         "node_score": _column(node_data, "score"),
@@ -67,6 +176,7 @@ def arguments_from(graph: nx.Graph[Any]) -> dict[str, Any]:
 
 
 def _column(rows: Iterable[Mapping[str, Any]], key: str) -> list[Any] | None:
+    """Return one value per row, NaN if it is missing; None if no row has one."""
     values = [row.get(key) for row in rows]
     if all(value is None for value in values):
         return None

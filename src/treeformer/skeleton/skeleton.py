@@ -1,4 +1,4 @@
-"""Skeleton: the one currency. Every reader makes it, every model ends in it, everything else starts from it."""
+"""`Skeleton`: the central data structure. Readers and models produce it; writers, traits and metrics consume it."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
+from treeformer._util.text import short_repr
 from treeformer.errors import SkeletonError
 from treeformer.skeleton import branches as br
-from treeformer.skeleton.axes import Axis, Plant, axes_by_rule, axis_orders
-from treeformer.skeleton.resampling import apply_resampling, component_lengths, split_plants, subgraph, transformed
+from treeformer.skeleton.axes import Axis, Plant, axis_orders, infer_axes
+from treeformer.skeleton.resampling import apply_affine, apply_resampling, component_lengths, split_plants, subgraph
 from treeformer.skeleton.topology import Topology
 from treeformer.skeleton.traversal import Traversal, node_on_a_cycle
 from treeformer.skeleton.validation import (
+    MAX_PX,
     check_axes,
     check_roots,
     edge_array,
+    fraction_array,
     frozen,
     image_size_pair,
     index_array,
+    integer_array,
     node_array,
-    node_shares,
-    places,
+    point_array,
     root_array,
     value_array,
-    whole_numbers,
 )
 
 if TYPE_CHECKING:
@@ -38,24 +40,42 @@ if TYPE_CHECKING:
 
 
 class Skeleton:
-    """A plant's skeleton in one image: a graph of points, in use a tree, or a forest where there are several plants.
+    """The skeleton of the plants in one image: a tree of points, or a forest if there are several plants.
 
-    Arrays are copied and read-only; every method returns a new Skeleton. Any simple graph is accepted
-    (an unconstrained model may predict cycles): `is_tree` and `is_forest` tell.
+    Arrays are copied and read-only; every method returns a new Skeleton. Any simple graph is accepted, because an
+    unconstrained model may predict cycles; see `is_tree` and `is_forest`.
 
     Args:
-        nodes: (N,2) x, y in pixels, x to the right, y down; the center of the top left pixel is (0.5, 0.5).
-        edges: (E,2) node indices; undirected, no loops, no doubles.
-        root: the node, or nodes (at most one a connected piece), where plants begin.
-        radius: (N,) px, NaN where unknown.
-        node_score, edge_score: (N,), (E,) confidences.
-        axes: what a file says of its axes; None leaves them to the rule in `treeformer.skeleton.axes`.
-        edge_axis: (E,) index into `axes`, -1 for none; needed where `axes` is given.
-        plant: (N,) plant index of each node; None: one plant a connected piece, numbered left to right.
-        plant_records: what a file says of each plant.
-        image_size: (width, height) px.
-        image_name: the image's file name.
-        metadata: anything that JSON can hold; survives every change and round trip.
+        nodes: (N,2) x, y in px, x to the right, y down; the center of the top left pixel is (0.5, 0.5). No coordinate
+            may exceed 10,000,000 px.
+        edges: (E,2) node indices; undirected, no loops, no duplicates.
+        root: the node, or nodes (at most one per connected component), where plants begin.
+        radius: (N,) px, at most 10,000,000; NaN if unknown.
+        node_score: (N,) confidences.
+        edge_score: (E,) confidences.
+        axes: the axes that a file gives; None infers them by the rule in `treeformer.skeleton.axes`.
+        edge_axis: (E,) index into `axes`, -1 for none; required if `axes` is given.
+        plant: (N,) plant index of each node; None for one plant per connected component, numbered left to right.
+        plant_records: the plants that a file gives.
+        image_size: (width, height) px, at most 10,000,000 each.
+        image_name: file name of the image.
+        metadata: anything that JSON can hold; kept by all methods and by formats that can store it.
+
+    Attributes:
+        nodes: (N,2) px.
+        edges: (E,2) node indices.
+        roots: (R,) node indices, ascending.
+        radius: (N,) px, or None.
+        node_score: (N,) confidences, or None.
+        edge_score: (E,) confidences, or None.
+        plant: (N,) plant indices as given, or None.
+        plant_records: the plants as given.
+        image_size: (width, height) px, or None.
+        image_name: file name of the image, or None.
+        metadata: read-only mapping.
+
+    Raises:
+        SkeletonError: if an argument is invalid; the message identifies the node, edge or axis.
 
     Example:
         >>> y_shape = Skeleton([(5, 9), (5, 5), (2, 1), (8, 1)], [(0, 1), (1, 2), (1, 3)], root=0)
@@ -102,7 +122,7 @@ class Skeleton:
             "nodes": points,
             "edges": pairs,
             "roots": root_array(root, len(points)),
-            "radius": value_array(radius, len(points), "radius", "node", allow_nan=True, minimum=0.0),
+            "radius": value_array(radius, len(points), "radius", "node", allow_nan=True, minimum=0.0, maximum=MAX_PX),
             "node_score": value_array(node_score, len(points), "node_score", "node"),
             "edge_score": value_array(edge_score, len(pairs), "edge_score", "edge"),
             "plant": index_array(plant, len(points), "plant", "node", minimum=0),
@@ -119,7 +139,7 @@ class Skeleton:
 
     @classmethod
     def _trusted(cls, fields: dict[str, Any]) -> Skeleton:
-        """A Skeleton from fields that are known to be right (made from another one's)."""
+        """Make a Skeleton from fields that are known to be valid, because they come from another one."""
         skeleton = cls.__new__(cls)
         for value in fields.values():
             if isinstance(value, np.ndarray):
@@ -129,23 +149,37 @@ class Skeleton:
 
     @classmethod
     def from_parents(cls, nodes: ArrayLike, parents: ArrayLike, **attributes: Any) -> Skeleton:
-        """Build from each node's parent index, -1 (or any negative number) at roots; attributes as in the constructor.
+        """Make a skeleton from the parent of each node.
 
-        >>> Skeleton.from_parents([(0, 0), (0, 1), (0, 2)], [-1, 0, 1]).root
-        0
+        Args:
+            nodes: (N,2) px.
+            parents: (N,) node indices, -1 (or any negative number) at roots.
+            **attributes: further arguments of the constructor.
+
+        Returns:
+            A forest.
+
+        Raises:
+            SkeletonError: if a node is its own ancestor, or an argument is invalid.
+
+        Example:
+            >>> Skeleton.from_parents([(0, 0), (0, 1), (0, 2)], [-1, 0, 1]).root
+            0
         """
-        up = whole_numbers(parents, "parents")
-        child = np.flatnonzero(up >= 0)
-        # A ring of one or two is no valid pair of edges; longer ones are found below.
-        small_ring = child[(up[child] < len(up)) & (up[np.minimum(up[child], len(up) - 1)] == child)]
-        if len(small_ring):
-            raise SkeletonError(f"node {small_ring[0]} is its own ancestor")
-        attributes.setdefault("root", np.flatnonzero(up < 0))
-        skeleton = cls(nodes, np.stack([up[child], child], axis=1), **attributes)
-        if len(up) != len(skeleton.nodes):
-            raise SkeletonError(f"{len(up)} parents for {len(skeleton.nodes)} nodes")
+        parent_of = integer_array(parents, "parents")
+        child = np.flatnonzero(parent_of >= 0)
+        # Cycles of one or two nodes would be reported as invalid edges; longer ones are found below.
+        exists = parent_of[child] < len(parent_of)
+        grandparent = parent_of[np.minimum(parent_of[child], len(parent_of) - 1)]
+        short_cycle = child[exists & (grandparent == child)]
+        if len(short_cycle):
+            raise SkeletonError(f"node {short_cycle[0]} is its own ancestor")
+        attributes.setdefault("root", np.flatnonzero(parent_of < 0))
+        skeleton = cls(nodes, np.stack([parent_of[child], child], axis=1), **attributes)
+        if len(parent_of) != len(skeleton.nodes):
+            raise SkeletonError(f"{len(parent_of)} parents for {len(skeleton.nodes)} nodes")
         if not skeleton.is_forest:
-            raise SkeletonError(f"node {node_on_a_cycle(skeleton.edges, len(up))} is its own ancestor")
+            raise SkeletonError(f"node {node_on_a_cycle(skeleton.edges, len(parent_of))} is its own ancestor")
         return skeleton
 
     # ---- shape --------------------------------------------------------------------------------
@@ -162,10 +196,15 @@ class Skeleton:
         size = "" if self.image_size is None else f", image {self.image_size[0]}×{self.image_size[1]}"
         return f"<Skeleton: {kind}, {len(self.nodes)} nodes, {len(self.edges)} edges{size}>"
 
+    def _repr_html_(self) -> str:
+        from treeformer.skeleton.svg import to_svg
+
+        return to_svg(self)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Skeleton):
             return NotImplemented
-        return all(_same(self.__dict__[name], other.__dict__[name]) for name in Skeleton.__annotations__)
+        return all(_are_equal(self.__dict__[name], other.__dict__[name]) for name in Skeleton.__annotations__)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -183,128 +222,140 @@ class Skeleton:
         self.__dict__.update(state | {"metadata": MappingProxyType(state["metadata"])})
 
     def replace(self, **changes: Any) -> Skeleton:
-        """The same skeleton with some constructor arguments changed, checked anew."""
+        """Return a copy with some constructor arguments changed; everything is validated again.
+
+        Raises:
+            SkeletonError: if the result is invalid.
+
+        Example:
+            >>> Skeleton([(0, 0), (3, 4)], [(0, 1)]).replace(root=1).root
+            1
+        """
         stored = {name: self.__dict__[name] for name in Skeleton.__annotations__}
         arguments = {"root" if name == "roots" else name.lstrip("_"): value for name, value in stored.items()}
         return Skeleton(**(arguments | changes))
 
     @property
     def root(self) -> int | None:
-        """The stated root, the first where there are several (`roots` has all), None where none is stated."""
+        """The given root, the first if there are several (see `roots`), None if there is none."""
         return int(self.roots[0]) if len(self.roots) else None
 
     @property
     def degree(self) -> IntArray:
-        """(N,) number of edges at each node."""
+        """Number of edges at each node, (N,)."""
         return self._topology.degree
 
     @property
     def component(self) -> IntArray:
-        """(N,) the connected piece of each node, numbered by lowest node index."""
+        """Connected component of each node, (N,), numbered by lowest node index."""
         return self._topology.component
 
     @property
     def is_forest(self) -> bool:
-        """No cycles. True for an empty skeleton."""
+        """True if there is no cycle. True for an empty skeleton."""
         return self._topology.is_forest
 
     @property
     def is_tree(self) -> bool:
-        """No cycles and one connected piece (isolated nodes count as pieces). False for an empty skeleton."""
+        """True if there is no cycle and one connected component. False for an empty skeleton."""
         return self.is_forest and len(self.nodes) > 0 and len(self.edges) == len(self.nodes) - 1
 
     @cached_property
     def edge_length(self) -> FloatArray:
-        """(E,) px."""
+        """Length of each edge, (E,) px."""
         step = self.nodes[self.edges[:, 1]] - self.nodes[self.edges[:, 0]]
         return frozen(np.hypot(step[:, 0], step[:, 1]))
 
     @property
     def length(self) -> float:
-        """The sum of all edge lengths, px."""
+        """Sum of all edge lengths, px."""
         return float(self.edge_length.sum())
 
-    # ---- the rooted forest --------------------------------------------------------------------
+    # ---- rooted forest ------------------------------------------------------------------------
 
     @property
     def component_root(self) -> IntArray:
-        """One node a connected piece, where walks begin: the stated root, else the piece's lowest node index."""
+        """Node where the traversal of each connected component begins, (C,): its root, or else its lowest node."""
         return self._topology.component_root
 
     @property
     def traversal(self) -> Traversal:
-        """The nodes from the bases outwards, parents before children. An error where there is a cycle."""
+        """Nodes from the component roots outwards, parents before children. Raises `SkeletonError` for cycles."""
         return self._topology.traversal
 
     @property
     def parents(self) -> IntArray:
-        """(N,) each node's parent, -1 at bases. An error where there is a cycle."""
+        """Parent of each node, (N,), -1 at component roots. Raises `SkeletonError` for cycles."""
         return self.traversal.parents
 
     @property
     def depth(self) -> IntArray:
-        """(N,) number of edges between each node and its base."""
+        """Number of edges between each node and its component root, (N,)."""
         return self._topology.depth
 
     @cached_property
     def distance_from_root(self) -> FloatArray:
-        """(N,) path length between each node and its base, px."""
-        return frozen(np.asarray(self.traversal.summed(self.edge_length.tolist()), dtype=np.float64))
+        """Path length between each node and its component root, (N,) px."""
+        return frozen(np.asarray(self.traversal.sum_from_root(self.edge_length.tolist()), dtype=np.float64))
 
     # ---- axes and plants ----------------------------------------------------------------------
 
     @property
     def has_explicit_axes(self) -> bool:
-        """Whether the axes were given, rather than found by the rule."""
+        """True if the axes were given, False if they are inferred."""
         return self._axes is not None
 
     @cached_property
-    def _ruled(self) -> tuple[tuple[Axis, ...], IntArray]:
-        return self._axes_by_rule(np.zeros(len(self)))
+    def _inferred_axes(self) -> tuple[tuple[Axis, ...], IntArray]:
+        return self._infer_axes(np.zeros(len(self)))
 
-    def _axes_by_rule(self, min_reach_fraction: FloatArray) -> tuple[tuple[Axis, ...], IntArray]:
+    def _infer_axes(self, min_reach_fraction: FloatArray) -> tuple[tuple[Axis, ...], IntArray]:
         traversal, plant = self.traversal, self.plant_of_node.tolist()
-        axes, axis_of_node = axes_by_rule(self.nodes, traversal.parents, traversal.order, plant, min_reach_fraction)
+        axes, axis_of_node = infer_axes(self.nodes, traversal.parents, traversal.order, plant, min_reach_fraction)
         edge_axis = np.full(len(self.edges), -1, dtype=np.intp)
         edge_axis[traversal.edge[traversal.edge >= 0]] = axis_of_node[traversal.edge >= 0]
         return tuple(axes), frozen(edge_axis)
 
     def infer_axes(self, min_reach_fraction: ArrayLike) -> Skeleton:
-        """With axes found anew, as if a file had given them; for graphs that are not exact, as predictions are.
+        """Return a skeleton whose axes are inferred and then explicit, as if a file had given them.
 
-        At a branch an axis passes over continuations that lead less than `min_reach_fraction` as far as the farthest one;
-        0 to 1, a number or one a node, (N,).
+        This is for graphs that are not exact, such as predictions: at a branching, an axis ignores continuations that
+        reach less than `min_reach_fraction` (0 to 1, one number or (N,)) as far as the farthest one.
 
-        >>> bent = Skeleton([(0, 0), (0, 2), (0, 4), (9, 3)], [(0, 1), (1, 2), (1, 3)], root=0)
-        >>> [bent.axes[0].nodes, bent.infer_axes(min_reach_fraction=0.5).axes[0].nodes]
-        [(0, 1, 2), (0, 1, 3)]
+        Raises:
+            SkeletonError: if `min_reach_fraction` is invalid or the graph has a cycle.
+
+        Example:
+            >>> bent = Skeleton([(0, 0), (0, 2), (0, 4), (9, 3)], [(0, 1), (1, 2), (1, 3)], root=0)
+            >>> [bent.axes[0].nodes, bent.infer_axes(min_reach_fraction=0.5).axes[0].nodes]
+            [(0, 1, 2), (0, 1, 3)]
         """
-        axes, edge_axis = self._axes_by_rule(node_shares(min_reach_fraction, len(self), "min_reach_fraction"))
+        axes, edge_axis = self._infer_axes(fraction_array(min_reach_fraction, len(self), "min_reach_fraction"))
         return self._with(_axes=axes, _edge_axis=edge_axis)
 
     @cached_property
     def with_inferred_axes(self) -> Skeleton:
-        """With its axes left to the rule; kept, with all that is found out about it, as long as this one is."""
+        """This skeleton without explicit axes; cached, together with everything computed on it."""
         return self._with(_axes=None, _edge_axis=None) if self.has_explicit_axes else self
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """The axes the file gave; where there are none, those of the rule in `treeformer.skeleton.axes`."""
-        return self._axes if self._axes is not None else self._ruled[0]
+        """The given axes, or those inferred by the rule in `treeformer.skeleton.axes`."""
+        return self._axes if self._axes is not None else self._inferred_axes[0]
 
     @property
     def edge_axis(self) -> IntArray:
-        """(E,) the index in `axes` of the axis each edge belongs to, -1 for none."""
-        return self._edge_axis if self._edge_axis is not None else self._ruled[1]
+        """Index into `axes` of the axis of each edge, (E,), -1 for none."""
+        return self._edge_axis if self._edge_axis is not None else self._inferred_axes[1]
 
     @cached_property
     def axis_order(self) -> IntArray:
-        """(len(axes),) 0 for a main axis, 1 for its laterals, and so on."""
+        """Order of each axis, (A,): 0 for a main axis, 1 for its laterals, and so on."""
         return frozen(np.asarray(axis_orders(self.axes), dtype=np.intp))
 
     @cached_property
     def plant_of_node(self) -> IntArray:
-        """(N,) the plant of each node: as given, else one plant a connected piece, from left to right by its base."""
+        """Plant of each node, (N,): as given, or one per connected component, left to right by component root."""
         if self.plant is not None:
             return self.plant
         rank = np.empty(len(self.component_root), dtype=np.intp)
@@ -313,93 +364,121 @@ class Skeleton:
 
     @cached_property
     def plants(self) -> tuple[Skeleton, ...]:
-        """One Skeleton a plant, in plant order; a plant without nodes has none."""
+        """One Skeleton per plant, in plant order; plants without nodes are left out."""
         return split_plants(self)
 
-    # ---- new spacings -------------------------------------------------------------------------
+    # ---- resampling ---------------------------------------------------------------------------
 
     @property
     def is_keypoint(self) -> BoolArray:
-        """(N,) the nodes that re-spacing keeps: degree ≠ 2, roots, and where one axis passes into another."""
+        """True for the nodes that resampling keeps, (N,): degree ≠ 2, roots, and nodes where the axis changes."""
         return self._topology.is_keypoint
 
     @property
     def branches(self) -> br.Branches:
-        """The stretches between keypoints, running away from the bases where there is no cycle."""
+        """The paths between keypoints; they run away from the component roots if there is no cycle."""
         return self._topology.branches
 
     def resample(self, spacing_px: float) -> Skeleton:
-        """Nodes at equal intervals along each branch, as near to `spacing_px` as a whole number of them comes.
+        """Place nodes at equal intervals along each branch, as near to `spacing_px` as a whole number of them allows.
 
-        Keypoints (degree ≠ 2), roots and ends of axes stay where they are, as in the paper, which uses 8 px.
+        Keypoints (degree ≠ 2), roots and ends of axes stay where they are. The paper uses 8 px.
 
-        >>> line = Skeleton([(0, 0), (3, 0), (18, 0)], [(0, 1), (1, 2)])
-        >>> sorted(line.resample(8).nodes[:, 0].tolist())
-        [0.0, 9.0, 18.0]
+        Raises:
+            SkeletonError: if `spacing_px` is not a positive number, or so small that there would be more than ten
+                million nodes.
+
+        Example:
+            >>> line = Skeleton([(0, 0), (3, 0), (18, 0)], [(0, 1), (1, 2)])
+            >>> sorted(line.resample(8).nodes[:, 0].tolist())
+            [0.0, 9.0, 18.0]
         """
-        if not (math.isfinite(spacing_px) and spacing_px > 0):
-            raise SkeletonError(f"spacing must be a positive number of pixels, not {spacing_px}")
-        return self._respaced(br.respace(self.nodes[self.branches.nodes], self.branches, spacing_px))
+        spacing = _checked_spacing(spacing_px)
+        return self._resampled(br.respace(self.nodes[self.branches.nodes], self.branches, spacing))
 
     def sample_at_grid_crossings(self, spacing_px: float) -> Skeleton:
-        """Nodes where branches cross a grid of lines, x or y = (k + ½)·`spacing_px` for whole k; keypoints stay.
+        """Place nodes where branches cross the grid lines x or y = (k + ½)·`spacing_px`, k integer; keypoints stay.
 
-        Where along a curve its nodes lie is then told by the place alone, for whoever sees only a part of it.
-        Crossings less than a quarter of the spacing apart are one; nearer than that to a keypoint there is none.
+        The position of the nodes along a curve then depends on the image alone, even if only a part of the curve is
+        visible. Crossings less than a quarter of the spacing apart are merged; those nearer than that to a keypoint
+        are dropped.
 
-        >>> line = Skeleton([(0, 5), (30, 5)], [(0, 1)])
-        >>> line.sample_at_grid_crossings(16).nodes[:, 0].tolist()
-        [0.0, 30.0, 8.0, 24.0]
+        Raises:
+            SkeletonError: if `spacing_px` is not a positive number, or so small that there would be more than ten
+                million nodes.
+
+        Example:
+            >>> line = Skeleton([(0, 5), (30, 5)], [(0, 1)])
+            >>> line.sample_at_grid_crossings(16).nodes[:, 0].tolist()
+            [0.0, 30.0, 8.0, 24.0]
         """
-        if not (math.isfinite(spacing_px) and spacing_px > 0):
-            raise SkeletonError(f"spacing must be a positive number of pixels, not {spacing_px}")
+        spacing = _checked_spacing(spacing_px)
         points = self.nodes[self.branches.nodes]
-        return self._respaced(br.grid_crossings(points, self.branches, spacing_px, spacing_px / 4))
+        return self._resampled(br.grid_crossings(points, self.branches, spacing, spacing / 4))
 
     def contract(self) -> Skeleton:
-        """Without the nodes of degree 2: each branch becomes one straight edge between its keypoints."""
-        return self._respaced(br.thin(self.branches, np.zeros(len(self.branches.nodes), dtype=bool)))
+        """Remove the nodes between keypoints: each branch becomes one straight edge."""
+        return self._resampled(br.thin(self.branches, np.zeros(len(self.branches.nodes), dtype=bool)))
 
     def simplify(self, tolerance: float) -> Skeleton:
-        """Without inner nodes within `tolerance` px of the line through those that stay (Ramer-Douglas-Peucker)."""
+        """Remove nodes within `tolerance` px of the simplified branch (Ramer-Douglas-Peucker); keypoints stay.
+
+        Raises:
+            SkeletonError: if `tolerance` is negative.
+        """
         if not tolerance >= 0:
             raise SkeletonError(f"tolerance must be zero or more pixels, not {tolerance}")
-        keep = br.farthest_points(self.nodes[self.branches.nodes], self.branches, tolerance)
-        return self._respaced(br.thin(self.branches, keep))
+        keep = br.douglas_peucker(self.nodes[self.branches.nodes], self.branches, tolerance)
+        return self._resampled(br.thin(self.branches, keep))
 
     def crop(
         self, left: float, top: float, right: float, bottom: float, *, keep: Literal["forest", "largest"] = "forest"
     ) -> Skeleton:
-        """The part inside a frame, in the frame's own coordinates; edges are cut at its border.
+        """Return the part inside a frame, in the frame's coordinates; edges are cut at its border.
 
-        keep: every piece, or the longest one alone. A piece that lost its root begins at the node nearest to it.
-        `image_size` becomes the frame's, rounded up.
+        A component that lost its root gets a new one: its node nearest to the old root. `image_size` becomes the size
+        of the frame, rounded up.
+
+        Args:
+            left: least x, px.
+            top: least y, px.
+            right: greatest x, px.
+            bottom: greatest y, px.
+            keep: "forest" for all connected components, "largest" for the longest one only.
+
+        Returns:
+            The cropped skeleton.
+
+        Raises:
+            SkeletonError: if the frame is empty or infinite, or a coordinate in it would exceed 10,000,000 px.
         """
         if not (left < right and top < bottom):
             raise SkeletonError(f"an empty crop: {left}, {top} to {right}, {bottom}")
+        if not (math.isfinite(right - left) and math.isfinite(bottom - top)):
+            raise SkeletonError(f"an infinite crop: {left}, {top} to {right}, {bottom}")
         frame = (left, top, right, bottom)
         if br.inside(self.nodes, *frame).all() and not self.has_explicit_axes:
-            cut = self  # whose topology is known already
+            cut = self  # keeps the topology that is computed already
         else:
             cut = apply_resampling(self, br.clip(self.nodes, self.edges, *frame))
         size = (math.ceil(right - left), math.ceil(bottom - top))
-        inside = np.clip(cut.nodes - (left, top), 0.0, (right - left, bottom - top))
-        cut = cut._with(nodes=inside, image_size=size)
+        nodes = np.clip(cut.nodes - (left, top), 0.0, (right - left, bottom - top))
+        cut = cut._with(nodes=node_array(nodes), image_size=image_size_pair(size))
         return cut.largest() if keep == "largest" and len(cut) else cut
 
     def largest(self) -> Skeleton:
-        """The connected piece with the greatest length (the most nodes, where lengths are equal)."""
+        """Return the longest connected component; of equally long ones, the one with most nodes."""
         if len(self.component_root) <= 1:
             return self
         length, size = component_lengths(self), np.bincount(self.component)
         best = max(range(len(length)), key=lambda component: (length[component], size[component]))
         return subgraph(self, self.component == best)
 
-    def _respaced(self, made: br.Resampling) -> Skeleton:
-        return apply_resampling(self, br.with_lone_nodes(made, np.flatnonzero(self.degree == 0)))
+    def _resampled(self, resampling: br.Resampling) -> Skeleton:
+        return apply_resampling(self, br.with_isolated_nodes(resampling, np.flatnonzero(self.degree == 0)))
 
     def _with(self, **fields: Any) -> Skeleton:
-        """The same skeleton with some stored fields exchanged, not checked again."""
+        """Return a copy with some stored fields replaced, without validation."""
         other = Skeleton._trusted({name: self.__dict__[name] for name in Skeleton.__annotations__} | fields)
         if fields.keys().isdisjoint({"edges", "roots", "_edge_axis"}):
             other.__dict__["_topology"] = self._topology
@@ -408,52 +487,98 @@ class Skeleton:
     # ---- geometry -----------------------------------------------------------------------------
 
     def transform(self, affine: ArrayLike, *, image_size: tuple[int, int] | None = None) -> Skeleton:
-        """Moved by an affine map, a (2,3) or (3,3) matrix that acts on (x, y, 1).
+        """Move the skeleton by an affine map; radii and `diameter` functions are scaled by √|det|.
 
-        Radii and `diameter` functions are scaled by √|det|. `image_size`: that of the image the map leads to.
+        Args:
+            affine: (2,3) or (3,3) matrix that acts on (x, y, 1).
+            image_size: (width, height) px of the image that the map leads to.
+
+        Returns:
+            The moved skeleton.
+
+        Raises:
+            SkeletonError: if `affine` is not an affine matrix, or a coordinate or radius would exceed 10,000,000 px.
+
+        Example:
+            >>> Skeleton([(1, 2)], []).transform([[2, 0, 5], [0, 2, 0]]).nodes.tolist()
+            [[7.0, 4.0]]
         """
-        return transformed(self, affine, image_size)
+        return apply_affine(self, affine, image_size)
 
     def nearest(self, points: ArrayLike) -> tuple[Any, Any]:
-        """The nearest node to one point (2,) or to many (M,2): its index and the distance in px.
+        """Find the nearest node to one point, (2,) px, or to several, (M,2) px.
 
-        >>> Skeleton([(0, 0), (10, 0)], [(0, 1)]).nearest((9, 0))
-        (1, 1.0)
+        Returns:
+            The node index and its distance in px: two numbers for one point, two arrays (M,) for several.
+
+        Raises:
+            SkeletonError: if the skeleton is empty or a point is invalid.
+
+        Example:
+            >>> Skeleton([(0, 0), (10, 0)], [(0, 1)]).nearest((9, 0))
+            (1, 1.0)
         """
         from scipy.spatial import cKDTree
 
         if len(self.nodes) == 0:
             raise SkeletonError("an empty skeleton has no nearest node")
-        wanted = places(points)
-        distance, index = cKDTree(self.nodes).query(wanted)
-        if wanted.ndim == 1:
+        queries = point_array(points)
+        distance, index = cKDTree(self.nodes).query(queries)
+        if queries.ndim == 1:
             return int(index), float(distance)
         return index.astype(np.intp), distance
 
     # ---- NetworkX -----------------------------------------------------------------------------
 
     def to_networkx(self) -> nx.Graph[int]:
-        """An undirected graph: nodes with x, y and, where known, radius, score, plant, root; edges with length, score.
+        """Return an undirected NetworkX graph.
 
-        Only scalars, so that every NetworkX writer takes it. Axes and metadata do not fit and stay behind.
+        Nodes have x, y and, if known, radius, score, plant and root; edges have length and, if known, score. If axes
+        were given, each edge has the number of its `axis` and the graph has their records as JSON text in `axes`.
+
+        All attributes are scalars, which every NetworkX writer accepts. Metadata and plant records are left out.
         """
-        from treeformer.skeleton.networkx import graph_of
+        from treeformer.skeleton.networkx import to_networkx
 
-        return graph_of(self)
+        return to_networkx(self)
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph[Any], **attributes: Any) -> Skeleton:
-        """From any NetworkX graph whose nodes have `x` and `y`, or `pos`; attributes as in the constructor win.
+        """Make a skeleton from a NetworkX graph whose nodes have `x` and `y`, or `pos`.
 
-        Nodes are numbered in the graph's order, whatever they are called. A node attribute `root` that is
-        true marks a root; so does having no predecessor where the graph is directed.
+        Nodes are numbered in the graph's order, whatever their names. A node is a root if its attribute `root` is true;
+        if no node has it and the graph is directed, nodes without a predecessor are roots.
+
+        Axes from `to_networkx` are restored if every edge still has its `axis`. In a graph that was edited, they follow
+        the remaining edges and lose their functions. If an edge has no axis, or the graph has a cycle, all axes are
+        inferred, as for a file without axes.
+
+        Args:
+            graph: the graph.
+            **attributes: arguments of the constructor; they take precedence over the graph's.
+
+        Returns:
+            The skeleton.
+
+        Raises:
+            SkeletonError: if a node has no coordinates, or the graph is not a valid skeleton.
         """
-        from treeformer.skeleton.networkx import arguments_from
+        from treeformer.skeleton.networkx import from_networkx
 
-        return cls(**(arguments_from(graph) | attributes))
+        return from_networkx(graph, attributes)
 
 
-def _same(a: Any, b: Any) -> bool:
+def _checked_spacing(spacing_px: float) -> float:
+    try:
+        spacing = float(spacing_px)
+    except (TypeError, ValueError, OverflowError):
+        spacing = math.nan
+    if not (math.isfinite(spacing) and spacing > 0):
+        raise SkeletonError(f"spacing must be a positive number of pixels, not {short_repr(spacing_px)}")
+    return spacing
+
+
+def _are_equal(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         if a is None or b is None:
             return False

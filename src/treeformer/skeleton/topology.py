@@ -1,6 +1,6 @@
-"""What follows from a skeleton's edges and roots alone, worked out once for all skeletons that share them.
+"""Properties that depend on a skeleton's edges and roots only, computed once for all skeletons that share them.
 
-A plant that is moved, turned or scaled keeps its pieces, its walk and its branches: `Skeleton` hands them on.
+Moving, rotating or scaling a plant keeps its components, its traversal and its branches: `Skeleton` passes them on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from treeformer.skeleton.validation import frozen
 
 
 class Topology:
-    """Edges (E,2) over `count` nodes, roots (R,) and, where a file gave axes, the axis (E,) of each edge."""
+    """The lazily computed topology of a graph.
+
+    Args:
+        edges: (E,2) node indices.
+        count: number of nodes.
+        roots: (R,) node indices, at most one per connected component.
+        edge_axis: (E,) axis of each edge if a file gave axes, None otherwise.
+    """
 
     def __init__(self, edges: IntArray, count: int, roots: IntArray, edge_axis: IntArray | None) -> None:
         self.edges = edges
@@ -32,47 +39,47 @@ class Topology:
 
     @cached_property
     def component(self) -> IntArray:
-        """See `Skeleton.piece`."""
+        """See `Skeleton.component`."""
         return frozen(br.components(self.edges, self.count))
 
     @cached_property
     def is_forest(self) -> bool:
         """See `Skeleton.is_forest`."""
-        pieces = int(self.component.max()) + 1 if self.count else 0
-        return len(self.edges) == self.count - pieces
+        component_count = int(self.component.max()) + 1 if self.count else 0
+        return len(self.edges) == self.count - component_count
 
     @cached_property
     def component_root(self) -> IntArray:
-        """See `Skeleton.bases`."""
+        """See `Skeleton.component_root`."""
         if self.count == 0:
             return frozen(np.zeros(0, dtype=np.intp))
-        base = np.unique(self.component, return_index=True)[1].astype(np.intp)
-        base[self.component[self.roots]] = self.roots
-        return frozen(base)
+        root = np.unique(self.component, return_index=True)[1].astype(np.intp)
+        root[self.component[self.roots]] = self.roots
+        return frozen(root)
 
     @cached_property
     def traversal(self) -> Traversal:
-        """See `Skeleton.walk`."""
+        """See `Skeleton.traversal`."""
         if not self.is_forest:
             node = node_on_a_cycle(self.edges, self.count)
-            raise SkeletonError(f"node {node} lies on a cycle: this needs a tree or a forest")
+            raise SkeletonError(f"node {node} lies on a cycle: this operation needs a tree or a forest")
         return traverse_forest(self.edges, self.count, self.component_root)
 
     @cached_property
     def depth(self) -> IntArray:
         """See `Skeleton.depth`."""
-        return frozen(np.asarray(self.traversal.summed([1] * len(self.edges)), dtype=np.intp))
+        return frozen(np.asarray(self.traversal.sum_from_root([1] * len(self.edges)), dtype=np.intp))
 
     @cached_property
     def is_keypoint(self) -> BoolArray:
         """See `Skeleton.is_keypoint`."""
-        key = self.degree != 2
-        key[self.roots] = True
+        is_keypoint = self.degree != 2
+        is_keypoint[self.roots] = True
         if self.edge_axis is not None:
-            key |= br.changes_at(self.edge_axis, self.edges, self.count)
+            is_keypoint |= br.changes_at(self.edge_axis, self.edges, self.count)
         if not self.is_forest:
-            key[br.cycle_breakers(br.trace(self.edges, self.count, key))] = True
-        return frozen(key)
+            is_keypoint[br.cycle_breakers(br.trace(self.edges, self.count, is_keypoint))] = True
+        return frozen(is_keypoint)
 
     @cached_property
     def branches(self) -> br.Branches:

@@ -1,4 +1,4 @@
-"""Walking a rooted forest: parents before children, sums along the way, and the cycle that makes it none."""
+"""Traverse rooted forests: parents before children, sums along paths, and detection of cycles."""
 
 from __future__ import annotations
 
@@ -14,57 +14,76 @@ from treeformer.skeleton.validation import frozen
 
 @dataclass(frozen=True)
 class Traversal:
-    """Breadth-first from the bases.
+    """A breadth-first traversal from the component roots.
 
-    order: all nodes, parents before children; parents (N,), -1 at bases; edge (N,) the edge to the parent, -1 at bases.
+    Attributes:
+        order: all nodes, parents before children.
+        parents: (N,) parent of each node, -1 at component roots.
+        edge: (N,) edge between each node and its parent, -1 at component roots.
     """
 
     order: list[int]
     parents: IntArray
     edge: IntArray
 
-    def summed(self, step: Sequence[float]) -> list[float]:
-        """For each node the sum of `step` (E,) over the edges between it and its base."""
+    def sum_from_root(self, edge_values: Sequence[float]) -> list[float]:
+        """Return, for each node, the sum of `edge_values` (E,) over the edges between it and its component root."""
         parents, edge = self.parents.tolist(), self.edge.tolist()
         total: list[float] = [0] * len(self.order)
         for node in self.order:
             if parents[node] >= 0:
-                total[node] = total[parents[node]] + step[edge[node]]
+                total[node] = total[parents[node]] + edge_values[edge[node]]
         return total
 
 
 def traverse_forest(edges: IntArray, count: int, component_root: IntArray) -> Traversal:
-    """Walk a graph without cycles from one base a connected piece; edges (E,2) over `count` nodes.
+    """Traverse a graph without cycles, breadth first.
 
-    The bases come in rising order, and so do the neighbors of a node: first those to which an edge leads, then those
-    from which one comes.
+    Component roots are visited in ascending order. So are the neighbors of a node: first those that its edges lead to,
+    then those that edges to it come from.
+
+    Args:
+        edges: (E,2) node indices; the graph has no cycle.
+        count: number of nodes.
+        component_root: (C,) one node per connected component.
+
+    Returns:
+        The traversal of all components.
     """
-    # Lists, not scipy's breadth_first_order: to build its sparse matrix costs more than to walk the few hundred nodes
-    # of a plant.
+    # Lists instead of scipy's breadth_first_order: building its sparse matrix costs more than visiting the few hundred
+    # nodes of a plant.
     by_ends = np.lexsort((edges[:, 1], edges[:, 0]))
     row_, to_, at_ = adjacency(edges[by_ends], count)
     row, to, at = row_.tolist(), to_.tolist(), by_ends[at_].tolist()
     order = np.sort(component_root).tolist()
     parents, edge = [-1] * count, [-1] * count
-    for node in order:  # which grows on the way
+    for node in order:  # the loop appends to the list it iterates over
         for slot in range(row[node], row[node + 1]):
-            other = to[slot]
-            if other != parents[node]:
-                parents[other], edge[other] = node, at[slot]
-                order.append(other)
+            neighbor = to[slot]
+            if neighbor != parents[node]:
+                parents[neighbor], edge[neighbor] = node, at[slot]
+                order.append(neighbor)
     return Traversal(order, *(frozen(np.asarray(values, dtype=np.intp)) for values in (parents, edge)))
 
 
 def node_on_a_cycle(edges: IntArray, count: int) -> int:
-    """The lowest node left when leaves are taken off again and again: on a cycle, or between two. There must be one."""
+    """Return the lowest node that remains after repeatedly removing leaves: one on a cycle, or between two cycles.
+
+    Args:
+        edges: (E,2) node indices; the graph has at least one cycle.
+        count: number of nodes.
+
+    Returns:
+        The node index.
+    """
     row, to, _ = adjacency(edges, count)
     degree = np.diff(row)
     leaves = np.flatnonzero(degree == 1).tolist()
     while leaves:
         leaf = leaves.pop()
         degree[leaf] = 0
-        for other in to[row[leaf] : row[leaf + 1]].tolist():
-            degree[other] -= 1
-            if degree[other] == 1:
-                leaves.append(other)
+        for neighbor in to[row[leaf] : row[leaf + 1]].tolist():
+            degree[neighbor] -= 1
+            if degree[neighbor] == 1:
+                leaves.append(neighbor)
     return int(np.flatnonzero(degree >= 2)[0])

@@ -1,4 +1,4 @@
-"""The checks behind `Skeleton(...)`: each argument to a read-only array, or one line that names what is at fault."""
+"""Checks behind `Skeleton(...)`: convert each argument to a read-only array, or raise a one-line `SkeletonError`."""
 
 from __future__ import annotations
 
@@ -10,70 +10,118 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treeformer._util.arrays import FloatArray, IntArray
+from treeformer._util.text import short_repr
 from treeformer.errors import SkeletonError
 from treeformer.skeleton.axes import Axis, axis_orders
+
+MAX_PX = 1e7
+"""Greatest coordinate, radius and image side, px; far beyond any image, small enough for exact arithmetic."""
 
 AnyArray = TypeVar("AnyArray", bound=NDArray[np.generic])
 
 
 def frozen(array: AnyArray) -> AnyArray:
-    """The same array, read-only from here on."""
+    """Make an array read-only and return it."""
     array.setflags(write=False)
     return array
 
 
 def node_array(nodes: ArrayLike) -> FloatArray:
-    """(N,2) finite coordinates."""
+    """Return node coordinates as an (N,2) array, px.
+
+    Raises:
+        SkeletonError: if the shape is wrong, or a coordinate is not finite or its absolute value exceeds `MAX_PX`.
+    """
     try:
         points = np.array(nodes, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SkeletonError("nodes must be an array of N×2 numbers") from None
     if points.size == 0:
         points = points.reshape(0, 2)
     if points.ndim != 2 or points.shape[1] != 2:
         raise SkeletonError(f"nodes must be an array of N×2 numbers, not of shape {points.shape}")
-    bad = np.flatnonzero(~np.isfinite(points).all(axis=1))
-    if len(bad):
-        x, y = points[bad[0]]
-        raise SkeletonError(f"node {bad[0]} is at ({x}, {y}): coordinates must be finite")
+    is_valid = (np.abs(points) <= MAX_PX).all(axis=1)  # False for NaN
+    if not is_valid.all():
+        node = int(np.flatnonzero(~is_valid)[0])
+        x, y = points[node].tolist()
+        expected = f"within ±{MAX_PX:,.0f} px" if math.isfinite(x) and math.isfinite(y) else "finite"
+        raise SkeletonError(f"node {node} is at ({x}, {y}): coordinates must be {expected}")
     return frozen(points)
 
 
-def places(points: ArrayLike) -> FloatArray:
-    """(2,) or (M,2) finite coordinates that need not be nodes."""
+def point_array(points: ArrayLike) -> FloatArray:
+    """Return coordinates that need not be nodes as an array (2,) or (M,2), px.
+
+    Raises:
+        SkeletonError: if the shape is wrong or a coordinate is not finite.
+    """
     try:
-        wanted = np.asarray(points, dtype=np.float64)
-    except (TypeError, ValueError):
-        wanted = np.empty(0)
-    if wanted.shape[-1:] != (2,) or not np.isfinite(wanted).all():
+        array = np.asarray(points, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        array = np.empty(0)
+    if array.shape[-1:] != (2,) or not np.isfinite(array).all():
         raise SkeletonError("points must be two finite numbers, or an array of M×2 of them")
-    return wanted
+    return array
 
 
-def node_shares(values: ArrayLike, count: int, what: str) -> FloatArray:
-    """(N,) numbers from 0 to 1, given as one for all nodes or one a node."""
-    shares = np.asarray(values, dtype=np.float64)
-    if shares.shape not in ((), (count,)) or not ((shares >= 0) & (shares <= 1)).all():
-        raise SkeletonError(f"{what} must be within 0 and 1, one number or one a node")
-    return np.broadcast_to(shares, count)
+def fraction_array(values: ArrayLike, count: int, name: str) -> FloatArray:
+    """Return one number from 0 to 1 per node.
+
+    Args:
+        values: one number for all nodes, or (N,).
+        count: number of nodes.
+        name: name of the argument, for the error message.
+
+    Returns:
+        (N,) fractions.
+
+    Raises:
+        SkeletonError: if the shape is wrong or a value is not from 0 to 1.
+    """
+    fractions = np.asarray(values, dtype=np.float64)
+    if fractions.shape not in ((), (count,)) or not ((fractions >= 0) & (fractions <= 1)).all():
+        raise SkeletonError(f"{name} must be between 0 and 1, either one number or one number per node")
+    return np.broadcast_to(fractions, count)
 
 
-def whole_numbers(values: ArrayLike, what: str) -> IntArray:
-    """Integers of any shape, given as integers or as floats without a fraction."""
+def integer_array(values: ArrayLike, name: str) -> IntArray:
+    """Return integers of any shape, given as integers or as floats without a fraction.
+
+    Args:
+        values: the numbers.
+        name: name of the argument, for the error message.
+
+    Returns:
+        An array of the same shape.
+
+    Raises:
+        SkeletonError: if a value is not a whole number.
+    """
     try:
         array = np.array(values)
         if array.size and array.dtype.kind not in "iu":
             as_float = array.astype(np.float64)
             if not (as_float == np.floor(as_float)).all() or not (np.abs(as_float) < 2**53).all():
                 raise ValueError
-    except (TypeError, ValueError):
-        raise SkeletonError(f"{what} must be whole numbers") from None
+    except (TypeError, ValueError, OverflowError):
+        raise SkeletonError(f"{name} must be whole numbers") from None
     return array.astype(np.intp)
 
 
 def edge_array(edges: ArrayLike, count: int) -> IntArray:
-    """(E,2) indices below `count`, without loops or doubles."""
-    pairs = whole_numbers(edges, "edges")
+    """Return edges as an (E,2) array of node indices.
+
+    Args:
+        edges: pairs of node indices.
+        count: number of nodes.
+
+    Returns:
+        (E,2) node indices.
+
+    Raises:
+        SkeletonError: if the shape is wrong, a node does not exist, or an edge is a loop or a duplicate.
+    """
+    pairs = integer_array(edges, "edges")
     if pairs.size == 0:
         pairs = pairs.reshape(0, 2)
     if pairs.ndim != 2 or pairs.shape[1] != 2:
@@ -82,25 +130,36 @@ def edge_array(edges: ArrayLike, count: int) -> IntArray:
     if len(outside):
         u, v = pairs[outside[0]]
         missing = v if 0 <= u < count else u
-        raise SkeletonError(f"edge {outside[0]} ({u}, {v}) names node {missing}, but there are {count} nodes")
+        raise SkeletonError(f"edge {outside[0]} ({u}, {v}) refers to node {missing}, but there are {count} nodes")
     loops = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
     if len(loops):
         raise SkeletonError(f"edge {loops[0]} joins node {pairs[loops[0], 0]} to itself")
     code = pairs.min(axis=1) * count + pairs.max(axis=1)
     order = np.argsort(code, kind="stable")
-    doubled = np.flatnonzero(np.diff(code[order]) == 0)
-    if len(doubled):
-        first, second = order[doubled[0]], order[doubled[0] + 1]
+    duplicates = np.flatnonzero(np.diff(code[order]) == 0)
+    if len(duplicates):
+        first, second = order[duplicates[0]], order[duplicates[0] + 1]
         raise SkeletonError(f"edge {second} ({pairs[second, 0]}, {pairs[second, 1]}) repeats edge {first}")
     return frozen(pairs)
 
 
 def root_array(root: int | Iterable[int] | None, count: int) -> IntArray:
-    """The root indices, sorted."""
+    """Return the roots as a sorted array.
+
+    Args:
+        root: one node index, several, or None.
+        count: number of nodes.
+
+    Returns:
+        (R,) node indices, ascending.
+
+    Raises:
+        SkeletonError: if a root is not a node.
+    """
     if root is None:
         return frozen(np.zeros(0, dtype=np.intp))
     values = np.atleast_1d(np.asarray(list(root) if isinstance(root, Iterable) else root))
-    roots = np.unique(whole_numbers(values, "roots"))
+    roots = np.unique(integer_array(values, "roots"))
     outside = roots[(roots < 0) | (roots >= count)]
     if len(outside):
         raise SkeletonError(f"root {outside[0]} is not a node: there are {count} nodes")
@@ -108,63 +167,125 @@ def root_array(root: int | Iterable[int] | None, count: int) -> IntArray:
 
 
 def value_array(
-    values: ArrayLike | None, count: int, name: str, what: str, *, allow_nan: bool = False, minimum: float = -math.inf
+    values: ArrayLike | None,
+    count: int,
+    name: str,
+    item: str,
+    *,
+    allow_nan: bool = False,
+    minimum: float = -math.inf,
+    maximum: float = math.inf,
 ) -> FloatArray | None:
-    """(count,) numbers, or None."""
+    """Return one number per node or edge.
+
+    Args:
+        values: (count,) numbers, or None.
+        count: number of items.
+        name: name of the argument, for the error message.
+        item: what a value belongs to ("node" or "edge"), for the error message.
+        allow_nan: accept NaN.
+        minimum: lowest valid number.
+        maximum: greatest valid number.
+
+    Returns:
+        (count,) numbers, or None.
+
+    Raises:
+        SkeletonError: if the shape is wrong or a value is invalid.
+    """
     if values is None:
         return None
     try:
         array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SkeletonError(f"{name} must be numbers") from None
     if array.shape != (count,):
-        raise SkeletonError(f"{name} has shape {array.shape}, but there are {count} {what}s")
-    fine = np.isfinite(array) & (array >= minimum)
+        raise SkeletonError(f"{name} has shape {array.shape}, but there are {count} {item}s")
+    is_valid = np.isfinite(array) & (array >= minimum) & (array <= maximum)
     if allow_nan:
-        fine |= np.isnan(array)
-    if not fine.all():
-        at = int(np.flatnonzero(~fine)[0])
-        raise SkeletonError(f"{name} of {what} {at} is {array[at]}")
+        is_valid |= np.isnan(array)
+    if not is_valid.all():
+        at = int(np.flatnonzero(~is_valid)[0])
+        limit = f", more than {maximum:,.0f}" if maximum < array[at] < math.inf else ""
+        raise SkeletonError(f"{name} of {item} {at} is {array[at]}{limit}")
     return frozen(array)
 
 
-def index_array(values: ArrayLike | None, count: int, name: str, what: str, *, minimum: int) -> IntArray | None:
-    """(count,) whole numbers not below `minimum`, or None."""
+def index_array(values: ArrayLike | None, count: int, name: str, item: str, *, minimum: int) -> IntArray | None:
+    """Return one index per node or edge.
+
+    Args:
+        values: (count,) whole numbers, or None.
+        count: number of items.
+        name: name of the argument, for the error message.
+        item: what a value belongs to ("node" or "edge"), for the error message.
+        minimum: lowest valid index.
+
+    Returns:
+        (count,) indices, or None.
+
+    Raises:
+        SkeletonError: if the shape is wrong or an index is too low.
+    """
     if values is None:
         return None
-    array = whole_numbers(values, name)
+    array = integer_array(values, name)
     if array.shape != (count,):
-        raise SkeletonError(f"{name} has shape {array.shape}, but there are {count} {what}s")
+        raise SkeletonError(f"{name} has shape {array.shape}, but there are {count} {item}s")
     low = np.flatnonzero(array < minimum)
     if len(low):
-        raise SkeletonError(f"{name} of {what} {low[0]} is {array[low[0]]}")
+        raise SkeletonError(f"{name} of {item} {low[0]} is {array[low[0]]}")
     return frozen(array)
 
 
 def image_size_pair(size: tuple[int, int] | None) -> tuple[int, int] | None:
-    """(width, height), both positive, or None."""
+    """Return (width, height) in px as two positive integers, or None.
+
+    Raises:
+        SkeletonError: if `size` is not a pair of positive numbers up to `MAX_PX`.
+    """
     if size is None:
         return None
     try:
         width, height = (int(side) for side in size)
     except (TypeError, ValueError, OverflowError):
-        raise SkeletonError(f"image_size must be (width, height), not {size!r}") from None
+        raise SkeletonError(f"image_size must be (width, height), not {short_repr(size)}") from None
     if width <= 0 or height <= 0:
-        raise SkeletonError(f"image_size must be positive, not {width}×{height}")
+        raise SkeletonError(f"image_size must be positive, not {short_repr(width)}×{short_repr(height)}")
+    if max(width, height) > MAX_PX:
+        raise SkeletonError(f"image_size has {short_repr(max(width, height))} px, more than {MAX_PX:,.0f}")
     return width, height
 
 
 def check_roots(roots: IntArray, component: IntArray) -> None:
-    """At most one root a connected piece; piece (N,) the piece of each node."""
-    owner: dict[int, int] = {}
-    for root, where in zip(roots.tolist(), component[roots].tolist(), strict=True):
-        if where in owner:
-            raise SkeletonError(f"nodes {owner[where]} and {root} are both roots of one connected piece")
-        owner[where] = root
+    """Check that each connected component has at most one root.
+
+    Args:
+        roots: (R,) node indices.
+        component: (N,) connected component of each node.
+
+    Raises:
+        SkeletonError: if two roots are in one component.
+    """
+    root_of_component: dict[int, int] = {}
+    for root, index in zip(roots.tolist(), component[roots].tolist(), strict=True):
+        if index in root_of_component:
+            first = root_of_component[index]
+            raise SkeletonError(f"nodes {first} and {root} are both roots of one connected component")
+        root_of_component[index] = root
 
 
-def check_axes(axes: tuple[Axis, ...] | None, edge_axis: IntArray | None, nodes: int) -> None:
-    """Axes and edge_axis go together, and name only what is there."""
+def check_axes(axes: tuple[Axis, ...] | None, edge_axis: IntArray | None, count: int) -> None:
+    """Check that `axes` and `edge_axis` are given together and refer only to existing axes and nodes.
+
+    Args:
+        axes: the axes, or None.
+        edge_axis: (E,) index into `axes`, -1 for none; or None.
+        count: number of nodes.
+
+    Raises:
+        SkeletonError: if one is given without the other, an index is out of range, or an axis is its own ancestor.
+    """
     if axes is None and edge_axis is not None:
         raise SkeletonError("edge_axis is given without axes")
     if axes is None:
@@ -175,8 +296,8 @@ def check_axes(axes: tuple[Axis, ...] | None, edge_axis: IntArray | None, nodes:
         raise SkeletonError(f"edge {edge} is on axis {edge_axis[edge]}, but there are {len(axes)} axes")
     for number, axis in enumerate(axes):
         if axis.parent is not None and not 0 <= axis.parent < len(axes):
-            raise SkeletonError(f"axis {number} has parent {axis.parent}, which is not there")
+            raise SkeletonError(f"axis {number} has parent {axis.parent}, which does not exist")
         for node in axis.nodes:
-            if not 0 <= node < nodes:
-                raise SkeletonError(f"axis {number} goes through node {node}, which is not there")
+            if not 0 <= node < count:
+                raise SkeletonError(f"axis {number} goes through node {node}, which does not exist")
     axis_orders(axes)

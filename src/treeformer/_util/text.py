@@ -1,0 +1,26 @@
+"""Values in error messages."""
+
+from __future__ import annotations
+
+
+def short_repr(value: object, longest: int = 40) -> str:
+    """Return a value as quoted in error messages: short, on one line.
+
+    Args:
+        value: any value, of any size.
+        longest: greatest number of characters.
+
+    Returns:
+        The beginning of its `repr`.
+
+    Example:
+        >>> short_repr([1.5] * 50)
+        '[1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5…'
+    """
+    if isinstance(value, str):
+        value = value[: longest + 1]  # the rest is not shown
+    try:
+        text = " ".join(repr(value).split())
+    except (ValueError, RecursionError):  # an integer with thousands of digits, or a deeply nested list
+        text = f"a value of type {type(value).__name__}"
+    return text if len(text) <= longest else text[: longest - 1] + "…"
