@@ -1,4 +1,4 @@
-"""The command line as a user meets it: what works, and one clear line for each mistake."""
+"""The command line: every command works, and every mistake is one clear line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from PIL import Image
 import treeformer
 from tests.inference.fake_engine import line_engine, predictor
 from treeformer import Skeleton, synthetic
+from treeformer._util.images import IMAGE_SUFFIXES
 from treeformer.examples import EXAMPLE, IMAGES, SEEDS
+from treeformer.traits import COMPACT_COLUMNS
 
 
 @pytest.fixture
 def run(capfd, monkeypatch):
-    """Run `treeformer ARGUMENTS`; gives (exit code, standard output, standard error)."""
+    """Return a function that runs `treeformer ARGUMENTS` and returns exit code, standard output and error."""
     from treeformer.cli import main
 
     def call(*arguments: object) -> tuple[int, str, str]:
@@ -38,7 +40,7 @@ def run(capfd, monkeypatch):
 
 @pytest.fixture
 def plants(tmp_path, comb, y_shape) -> Path:
-    """A folder with two skeleton files, one with a space and an umlaut in its name, and an image."""
+    """Return a folder with two skeleton files, one with a space and an umlaut in its name, and an image."""
     folder = tmp_path / "Mühle 1"
     folder.mkdir()
     treeformer.write(comb, folder / "käm m.rsml")
@@ -53,7 +55,7 @@ def one_line(err: str) -> str:
     return lines[0]
 
 
-# ---- what works ----------------------------------------------------------------------------------
+# ---- commands ------------------------------------------------------------------------------------
 
 
 def test_version_and_help(run):
@@ -68,16 +70,23 @@ def test_version_and_help(run):
     for command in commands:
         code, text, _ = run(command, "--help")
         assert code == 0
-        assert "Examples" in text or command == "formats"
+        assert "examples" in text.lower()
+        assert f"treeformer {command}" in text[text.lower().rindex("examples") :]
 
 
-def test_it_starts_as_a_program_of_its_own():
+def test_the_help_of_predict_lists_all_image_types(run):
+    text = run("predict", "--help")[1].lower()
+    for suffix in IMAGE_SUFFIXES - {".jpg", ".tif"}:
+        assert suffix.removeprefix(".") in text
+
+
+def test_it_starts_as_a_program():
     done = subprocess.run([sys.executable, "-m", "treeformer", "formats"], capture_output=True, text=True, check=True)
     assert "rsml-smartroot" in done.stdout
 
 
 def test_on_a_narrow_screen_nothing_is_cut(run, plants, monkeypatch):
-    """A format's name is to be typed, a figure to be read to its end, a path to be gone to."""
+    """Names of formats, figures and paths must be complete."""
     monkeypatch.setenv("COLUMNS", "40")
     _, formats, _ = run("formats")
     _, figures, _ = run("evaluate", plants, plants, "--image-size", 40, 50)
@@ -87,7 +96,7 @@ def test_on_a_narrow_screen_nothing_is_cut(run, plants, monkeypatch):
         assert "…" not in table
 
 
-def test_a_screen_without_a_letter_shows_its_number():
+def test_characters_that_the_terminal_cannot_show_are_escaped():
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "treeformer", "info", "default"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -106,12 +115,51 @@ def test_convert_a_file_and_a_folder(run, plants, tmp_path, comb):
     assert '"links"' in (tmp_path / "b.json").read_text() or '"edges"' in (tmp_path / "b.json").read_text()
 
 
+def test_convert_after_a_prediction_in_two_formats(run, tmp_path, y_shape):
+    """`treeformer predict photos/ -o results --format rsml` writes a.json and a.rsml for each image."""
+    for name in ("a", "b"):
+        for suffix in ("json", "rsml"):
+            treeformer.write(y_shape, tmp_path / "results" / f"{name}.{suffix}")
+    code, out, err = run("convert", tmp_path / "results", tmp_path / "out", "--format", "swc")
+    assert (code, out) == (0, "")
+    assert err.splitlines() == [
+        "treeformer: 2 names in several formats: json preferred, 2 other files passed over (rsml)",
+        f"2 files written to {tmp_path / 'out'}",
+    ]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.swc", "b.swc"]
+    code, _, err = run("convert", tmp_path / "results" / "a.rsml", tmp_path / "one.swc")
+    assert (code, len(err.splitlines())) == (0, 1)
+
+
+def test_convert_to_rsml_leaves_out_what_rsml_does_not_allow(run, tmp_path):
+    for name, spline in (("a", "<rootnavspline/>"), ("b", "<rootnavspline/>"), ("c", "")):
+        (tmp_path / f"{name}.rsml").write_text(
+            "<rsml><scene><plant><root><geometry><polyline><point x='0' y='0'/><point x='0' y='9'/></polyline>"
+            f"{spline}</geometry></root></plant></scene></rsml>"
+        )
+    code, _, err = run("convert", tmp_path, tmp_path / "out", "--format", "rsml")
+    assert code == 0
+    line = "treeformer: 2 files: elements that RSML does not allow were left out (rootnavspline); --preserve keeps them"
+    assert err.splitlines() == [line, f"3 files written to {tmp_path / 'out'}"]
+    assert "rootnavspline" not in (tmp_path / "out" / "a.rsml").read_text()
+    code, _, err = run("convert", tmp_path / "a.rsml", tmp_path / "new" / "kept.rsml", "--preserve")
+    assert (code, len(err.splitlines())) == (0, 1)
+    assert "<rootnavspline" in (tmp_path / "new" / "kept.rsml").read_text()
+
+
 def test_traits_of_a_folder(run, plants, tmp_path):
     code, _, err = run("traits", plants, "-o", tmp_path / "traits.csv")
     assert code == 0
     assert "2 rows from 2 files" in err
     table = pd.read_csv(tmp_path / "traits.csv")
     assert sorted(table["total_length"]) == [14.0, 70.0]
+    assert list(table) == list(COMPACT_COLUMNS)
+    assert sorted(table["image"]) == ["käm m.rsml", "y.json"]
+    code, _, _ = run("traits", plants, "--all", "-o", tmp_path / "all.csv")
+    assert code == 0
+    table = pd.read_csv(tmp_path / "all.csv")
+    assert list(table)[:3] == ["image", "file", "plant"]
+    assert "scanline_counts_p95" in table
     code, out, _ = run("traits", plants / "y.json", "--px-per-mm", 2, "--column-names", "sleap-roots")
     assert code == 0
     assert "network_length" in out
@@ -119,7 +167,7 @@ def test_traits_of_a_folder(run, plants, tmp_path):
 
 
 def test_traits_of_folders_in_folders_and_of_one_skeleton_in_two_formats(run, plants, tmp_path, y_shape):
-    """As `treeformer predict photos/ --format rsml` leaves them."""
+    """`treeformer predict photos/ --format rsml` writes such folders."""
     for name in ("y.json", "y.rsml", "2024.05.json", "2024.06.json", ".hidden.json"):
         treeformer.write(y_shape, plants / "day 2" / name)
     treeformer.write(y_shape, plants / "day 2" / "y.coco.json", format="coco")
@@ -130,7 +178,7 @@ def test_traits_of_folders_in_folders_and_of_one_skeleton_in_two_formats(run, pl
     assert "y.coco.json and .json and .rsml, …" in err.splitlines()[0]
 
 
-def test_its_own_table_in_the_folder_is_no_skeleton(run, plants):
+def test_a_table_of_traits_in_the_folder_is_not_taken_for_a_skeleton(run, plants):
     for _ in range(2):
         code, _, err = run("traits", plants, "-o", plants / "traits.csv")
         assert code == 0, err
@@ -146,7 +194,7 @@ def test_draw_and_compare(run, plants, tmp_path):
     assert Image.open(tmp_path / "new" / "a.png").size == Image.open(tmp_path / "b.jpg").size == (40, 50)
 
 
-def test_no_drawing_and_no_table_takes_the_place_of_what_it_is_made_from(run, plants):
+def test_drawings_and_tables_do_not_overwrite_their_input(run, plants):
     image, skeleton, table = plants / "käm m.png", plants / "käm m.rsml", plants / "käm m.csv"
     assert run("convert", skeleton, table)[0] == 0
     before = image.read_bytes(), table.read_bytes()
@@ -157,7 +205,7 @@ def test_no_drawing_and_no_table_takes_the_place_of_what_it_is_made_from(run, pl
     assert (image.read_bytes(), table.read_bytes()) == before
 
 
-def test_the_demo_leaves_things_to_look_at(run, tmp_path, monkeypatch):
+def test_the_demo_writes_files_without_a_model(run, tmp_path, monkeypatch):
     monkeypatch.setattr("treeformer.hub.model_folder.DEFAULT_FOLDER", tmp_path / "no model")
     code, out, _ = run("demo", "-o", tmp_path)
     assert code == 0
@@ -165,10 +213,10 @@ def test_the_demo_leaves_things_to_look_at(run, tmp_path, monkeypatch):
         assert Path(line.split()[-1]).stat().st_size > 0
 
 
-def test_the_demo_predicts_where_there_is_a_model(run, tmp_path, monkeypatch):
-    sees_a_line = predictor(line_engine(side=512))
+def test_the_demo_predicts_if_there_is_a_model(run, tmp_path, monkeypatch):
+    finds_a_line = predictor(line_engine(side=512))
     monkeypatch.setattr("treeformer.hub.model_folder.DEFAULT_FOLDER", tmp_path)
-    monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: sees_a_line)
+    monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: finds_a_line)
     code, out, _ = run("demo", "-o", tmp_path / "out")
     assert code == 0
     for image in IMAGES:
@@ -179,7 +227,7 @@ def test_the_demo_predicts_where_there_is_a_model(run, tmp_path, monkeypatch):
     assert Image.open(tmp_path / "out" / "comparison.png").size[0] > 400
 
 
-def test_the_examples_are_what_their_recipes_say():
+def test_the_examples_match_their_seeds():
     for preset, (style, seed) in SEEDS.items():
         image, skeleton = synthetic.make_image(preset, style, seed)
         path = EXAMPLE.with_name(f"{preset}.jpg")
@@ -235,7 +283,7 @@ def test_two_hundred_megabytes_of_garbage_are_refused_quickly(run, tmp_path):
         (tmp_path / name).unlink()
 
 
-def test_the_rest_of_a_batch_is_done_and_counted(run, plants, tmp_path):
+def test_a_broken_file_does_not_stop_a_batch(run, plants, tmp_path):
     (plants / "broken.rsml").write_text("<rsml>")
     code, _, err = run("convert", plants, tmp_path / "out", "--format", "swc")
     assert code == 2
@@ -261,7 +309,7 @@ def test_the_rest_of_a_batch_is_done_and_counted(run, plants, tmp_path):
         (("traits", "none.swc"), "none.swc"),
         (("traits", "y.json", "--px-per-mm", "0"), "px_per_mm"),
         (("traits", "y.json", "--px-per-mm", "nan"), "px_per_mm"),
-        (("traits", "y.json", "-o", "a.xlsx"), "a.xlsx: a table of traits ends in .csv"),
+        (("traits", "y.json", "-o", "a.xlsx"), "a.xlsx: a table of traits must end in .csv"),
         (("traits", "y.json", "-o", "y.json/a.csv"), "y.json: cannot be written to"),
         (("draw", "none.png", "y.json", "-o", "a.png"), "none.png"),
         (("draw", "käm m.png", "y.json", "-o", "a.png"), "10×10"),
@@ -279,7 +327,7 @@ def test_a_mistake_is_one_line(run, plants, monkeypatch, arguments, message):
     assert not list(plants.glob("a.*"))
 
 
-def test_a_folder_without_rights_is_one_line(run, plants, tmp_path):
+def test_a_folder_without_write_permission_is_one_line(run, plants, tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
     if os.access(closed, os.W_OK):
@@ -289,23 +337,23 @@ def test_a_folder_without_rights_is_one_line(run, plants, tmp_path):
     assert "a.swc" in one_line(err)
 
 
-def test_a_file_in_the_way_of_a_folder_is_one_line(run, plants, tmp_path):
-    (tmp_path / "file").write_text("in the way")
+def test_a_file_instead_of_a_folder_is_one_line(run, plants, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
     code, _, err = run("convert", plants / "y.json", tmp_path / "file" / "a.swc")
     assert code == 2
     assert "Traceback" not in err
 
 
-def test_the_demo_says_before_the_work_that_a_file_is_in_the_way(run, tmp_path, monkeypatch):
+def test_the_demo_checks_its_output_folder_before_the_work(run, tmp_path, monkeypatch):
     monkeypatch.setattr("treeformer.inference.predictor.Predictor", None)  # not even loaded
-    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "file").write_text("not a folder")
     code, _, err = run("demo", "-o", tmp_path / "file")
     assert code == 2
     assert one_line(err) == f"treeformer: {tmp_path / 'file'}: cannot be written to (Not a directory)"
 
 
-def test_a_image_without_plants_goes_through_every_command(run, tmp_path):
-    """As `treeformer predict` leaves it where no plant was found."""
+def test_an_empty_skeleton_works_with_every_command(run, tmp_path):
+    """`treeformer predict` writes it if no plant was found."""
     json, rsml = tmp_path / "json", tmp_path / "rsml"
     treeformer.write(Skeleton([], [], image_size=(40, 50), image_name="bare.png"), json / "bare.json")
     Image.new("RGB", (40, 50), "white").save(json / "bare.png")
@@ -315,7 +363,10 @@ def test_a_image_without_plants_goes_through_every_command(run, tmp_path):
         assert len(treeformer.read(target / f"bare.{suffix}")) == 0
         for level in ("plant", "axis", "segment"):
             code, out, err = run("traits", target, "--level", level)
-            assert (code, one_line(err), len(out.splitlines())) == (0, "0 rows from 1 file", 1)
+            rows = 1 if level == "plant" else 0
+            assert (code, one_line(err)) == (0, f"{rows} row{'s' if rows == 0 else ''} from 1 file")
+            assert len(out.splitlines()) == 1 + rows
+            assert ("no plant" in out) is (level == "plant")
     code, out, err = run("evaluate", rsml, json, "--workers", 0, "-o", tmp_path / "report")
     assert (code, "1 image evaluated" in err) == (0, True), err
     assert pd.read_csv(tmp_path / "report" / "images.csv")["topo_f1"].tolist() == [1.0]

@@ -1,4 +1,4 @@
-"""An engine that finds the nodes of drawn images by their colors, so that what comes after it can be proven."""
+"""Engines with known output: one finds the nodes of drawn images by their colors, one returns fixed numbers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from treeformer.hub.model_folder import ModelFolder, ModelSettings
 from treeformer.inference.engine import RawPrediction
 from treeformer.inference.predictor import Predictor
 
-LIKELY = 5.0
+LIKELY = 5.0  # cost of an edge that does not exist; an existing one has the negative of it
 
 
 def drawn(ground_truth: Skeleton) -> np.ndarray:
-    """(H,W,3): white, and one pixel a node whose color is its number; nodes lie at pixel centers."""
+    """Draw a skeleton: white, with one pixel per node whose color encodes its number. Nodes lie at pixel centers."""
     width, height = ground_truth.image_size
     image = np.full((height, width, 3), 255, dtype=np.uint8)
     column, row = np.floor(ground_truth.nodes).astype(int).T
@@ -25,10 +25,13 @@ def drawn(ground_truth: Skeleton) -> np.ndarray:
 
 
 class ColorEngine:
-    """Sees the nodes of one drawn skeleton in any part of its image, knows its edges and roots, and nothing else.
+    """Find the nodes of one drawn skeleton in any tile of its image, with its edges and roots.
 
-    An edge that leaves the part ends in a node on the border of the part, as it does for a network.
-    `jitter_px`: how far each part displaces what it sees, in a direction of its own.
+    Args:
+        ground_truth: the drawn skeleton.
+        side: side of the input, px.
+        jitter_px: distance by which all nodes of a tile are displaced, in a direction that depends on the tile.
+        sees_lines: end an edge that leaves the tile in a node on the border of the tile, as a network does.
     """
 
     def __init__(self, ground_truth: Skeleton, side: int, jitter_px: float = 0.0, sees_lines: bool = False) -> None:
@@ -38,10 +41,10 @@ class ColorEngine:
 
     def __call__(self, images: np.ndarray) -> RawPrediction:
         self.calls.append(len(images))
-        seen = [self._one(image) for image in images]
-        count = max(2, *(len(score) for score, *_ in seen))
+        outputs = [self._predict(image) for image in images]
+        count = max(2, *(len(score) for score, *_ in outputs))
         padded = []
-        for score, points, cost, logit in seen:
+        for score, points, cost, logit in outputs:
             more = count - len(score)
             padded.append(
                 (
@@ -53,7 +56,7 @@ class ColorEngine:
             )
         return RawPrediction(*(np.stack(arrays).astype(np.float32) for arrays in zip(*padded, strict=True)))
 
-    def _one(self, image: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _predict(self, image: np.ndarray) -> tuple[np.ndarray, ...]:
         row, column = np.nonzero(image[..., 2] == 77)
         number = image[row, column, 0].astype(int) * 200 + image[row, column, 1]
         points = np.stack([column, row], axis=1) + 0.5
@@ -62,7 +65,7 @@ class ColorEngine:
         names = number.tolist()
         joined = [[frozenset((a, b)) in edges for b in names] for a in names]
         cost = np.where(np.reshape(joined, (len(names), len(names))), -LIKELY, LIKELY)
-        # Unlikely edges get likelier the shorter they are, for trees without ties.
+        # Shorter edges are more likely among the unlikely ones, so that trees have no ties.
         cost = np.where(cost > 0, cost + np.hypot(*(points[:, None] - points).transpose(2, 0, 1)) / 1000, cost)
         logit = np.where(np.isin(number, ground_truth.roots), 3.0, -6.0)
         if self.sees_lines and len(names):
@@ -76,13 +79,11 @@ class ColorEngine:
         for a, b in self.ground_truth.edges.tolist():
             inner, outer = (a, b) if a in names else (b, a)
             if inner in names and outer not in names:
-                begin, along = (
-                    points[names.index(inner)],
-                    self.ground_truth.nodes[outer] - self.ground_truth.nodes[inner],
-                )
-                walls = np.where(along > 0, self.input_size - begin, -begin)
+                start = points[names.index(inner)]
+                along = self.ground_truth.nodes[outer] - self.ground_truth.nodes[inner]
+                walls = np.where(along > 0, self.input_size - start, -start)
                 with np.errstate(divide="ignore"):
-                    ends.append((names.index(inner), begin + along * np.min(walls / along)))
+                    ends.append((names.index(inner), start + along * np.min(walls / along)))
         size = len(points) + len(ends)
         wide = np.full((size, size), 2 * LIKELY)
         wide[: len(points), : len(points)] = cost
@@ -96,7 +97,7 @@ class ColorEngine:
 
 
 class NumbersEngine:
-    """Answers with the same numbers, whatever it sees."""
+    """Return the same numbers for every image."""
 
     def __init__(self, score, points, cost, logit, side: int = 64) -> None:
         self.name, self.device, self.preferred_batch, self.input_size = "numbers", "cpu", 1, side
@@ -109,7 +110,7 @@ class NumbersEngine:
 def line_engine(
     scores=(0.9, 0.9, 0.9, 0.9), costs=(-4.0, -4.0, -4.0), logits=(3.0, -3.0, -3.0, -3.0), side=64
 ) -> NumbersEngine:
-    """Four nodes in a row, 10 px apart, with the costs of the three edges between neighbors."""
+    """Return an engine with four nodes in a row, 10 px apart, and the costs of the edges between neighbors."""
     cost = np.full((4, 4), 9.0)
     for i, value in enumerate(costs):
         cost[i, i + 1] = cost[i + 1, i] = value
@@ -117,13 +118,14 @@ def line_engine(
 
 
 def predictor(engine, **settings: float) -> Predictor:
-    """A predictor around any engine; settings as in config.json."""
-    config = ModelSettings("fake", {}, input_size=engine.input_size, working_size=engine.input_size, **settings)
+    """Return a predictor with an engine. Settings are those of config.json."""
+    # The engine decides about the input size, which need not be valid for config.json.
+    config = ModelSettings("fake", {}, working_size=engine.input_size, **settings)
     return Predictor(ModelFolder(Path("fake"), config), engine=engine)
 
 
 def random_tree(seed: int, count: int, size: tuple[int, int], longest_edge: float, plants: int = 1) -> Skeleton:
-    """A forest at pixel centers, no two nodes within 12 px, edges no longer than so many px."""
+    """Return a forest at pixel centers, with nodes at least 12 px apart and edges of at most `longest_edge` px."""
     random = np.random.default_rng(seed)
     nodes, parents = [], []
     for _ in range(40 * count):

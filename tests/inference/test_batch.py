@@ -1,4 +1,4 @@
-"""`treeformer predict` as a user meets it: files where they should be, whole, counted, and resumed."""
+"""`treeformer predict`: the right files, complete, counted, and resumed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 
 @pytest.fixture
 def photos(tmp_path, monkeypatch) -> Path:
-    """A folder of images, two of them of the same name, with a default model that reads colors."""
+    """Return a folder of images, two of them with the same name. The default model is replaced by a `ColorEngine`."""
     monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: predictor(ColorEngine(TREE, 128)))
     folder = tmp_path / "pho tös"
     (folder / "day 2").mkdir(parents=True)
@@ -86,9 +86,9 @@ def test_no_prediction_takes_the_place_of_an_annotation(run, photos, tmp_path, a
     before = (photos / annotation).read_bytes()
     code, _, err = run("predict", photos, "-o", photos, *options)
     assert code == 2
-    assert one_line(err).startswith(f"treeformer: {photos / annotation}: is there, and no prediction")
+    assert one_line(err).startswith(f"treeformer: {photos / annotation}: exists and is not a prediction")
     assert (photos / annotation).read_bytes() == before
-    assert run("predict", photos, "-o", tmp_path / "out", *options)[0] == 0, "elsewhere it is in nobody's way"
+    assert run("predict", photos, "-o", tmp_path / "out", *options)[0] == 0, "another folder is allowed"
 
 
 def test_the_broken_is_skipped_and_counted_and_the_empty_is_named(run, photos, tmp_path):  # noqa: F811
@@ -102,7 +102,7 @@ def test_the_broken_is_skipped_and_counted_and_the_empty_is_named(run, photos, t
     assert "5 images predicted" in lines[-1]
     assert "1 failed" in lines[-1]
     assert len(treeformer.read(tmp_path / "out" / "blank.json")) == 0
-    assert len(pd.read_csv(tmp_path / "traits.csv")) == 4
+    assert len(pd.read_csv(tmp_path / "traits.csv")) == 5  # one row is that of the image without a plant
 
 
 def test_resume_does_what_is_missing_and_measures_all(run, photos, tmp_path):  # noqa: F811
@@ -112,11 +112,11 @@ def test_resume_does_what_is_missing_and_measures_all(run, photos, tmp_path):  #
     code, _, err = run("predict", photos, "-o", out, "--resume", "--traits", tmp_path / "traits.csv")
     assert code == 0
     assert "2 images predicted" in err
-    assert "2 were there" in err
+    assert "2 skipped" in err
     assert (out / "a.json").stat().st_mtime_ns == before
     assert len(pd.read_csv(tmp_path / "traits.csv")) == 4
     code, _, err = run("predict", photos, "-o", out, "--resume", "--overlay")
-    assert "4 images predicted" in err, "the overlays were not there"
+    assert "4 images predicted" in err, "the overlays were missing"
     code, _, err = run("predict", photos, "-o", out, "--resume", "--overlay")
     assert code == 0
     assert "0 images predicted" in err
@@ -128,7 +128,7 @@ def test_resume_does_what_is_missing_and_measures_all(run, photos, tmp_path):  #
         (("none.png",), "none.png: no such file"),
         (("empty",), "empty: no image in this folder"),
         (("a.png", "--format", "jpeg"), "jpeg"),
-        (("a.png", "--format", "single-guyot"), "only read"),
+        (("a.png", "--format", "single-guyot"), "read-only"),
         (("a.png", "--working-size", "big"), "big"),
         (("a.png", "--min-confidence", "7"), "confidence"),
         (("a.png", "--traits", "traits.txt"), "traits.txt"),
@@ -155,7 +155,7 @@ def test_an_output_that_is_a_file_is_one_line_before_the_work(run, photos, monke
     assert one_line(err).startswith("treeformer: notes.txt: cannot be written to")
 
 
-def test_a_image_without_a_plant_is_no_failure_in_any_format(run, photos, tmp_path):  # noqa: F811
+def test_an_image_without_a_plant_is_no_failure_in_any_format(run, photos, tmp_path):  # noqa: F811
     Image.new("RGB", (128, 128), "white").save(photos / "blank.png")
     others = ["rsml", "rsml-smartroot", "swc", "graphml", "node-link", "geojson", "labelme", "coco", "csv"]
     options = [word for name in others for word in ("--format", name)]
@@ -164,7 +164,7 @@ def test_a_image_without_a_plant_is_no_failure_in_any_format(run, photos, tmp_pa
     code, _, err = run(*command)
     assert code == 0
     assert err.splitlines() == [
-        f"treeformer: {photos / 'blank.png'}: no plant was found: its skeleton is empty",
+        f"treeformer: {photos / 'blank.png'}: no plant was found, the skeleton is empty",
         f"1 image predicted in {out}, traits of 0 plants in {out / 'traits.csv'}",
     ]
     files = [path for path in out.iterdir() if path.name not in ("traits.csv", "blank.overlay.jpg")]
@@ -173,7 +173,7 @@ def test_a_image_without_a_plant_is_no_failure_in_any_format(run, photos, tmp_pa
     assert "0 images predicted" in run(*command, "--resume")[2]
 
 
-def test_where_one_file_cannot_be_written_the_others_are(run, photos, tmp_path):  # noqa: F811
+def test_if_one_file_cannot_be_written_the_others_are(run, photos, tmp_path):  # noqa: F811
     out = tmp_path / "out"
     (out / "a.rsml").mkdir(parents=True)
     code, _, err = run("predict", photos / "a.png", "-o", out, "--format", "rsml", "--format", "coco", "--overlay")
@@ -207,7 +207,7 @@ def test_a_result_of_an_earlier_run_that_cannot_be_measured_is_named(run, photos
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
 def test_a_name_that_is_no_utf_8_is_in_tables_and_reports(run, photos, tmp_path):  # noqa: F811
-    """As of an image from an old disk: the byte is shown as its number, in files that are UTF-8 all the same."""
+    """The byte is written as an escape sequence. The files themselves stay valid UTF-8."""
     out, odd = tmp_path / "out", os.fsdecode(b"gr\xfcn")
     (photos / "a.png").rename(photos / f"{odd}.png")
     code, _, err = run("predict", photos / f"{odd}.png", "-o", out, "--traits", tmp_path / "traits.csv")
@@ -229,7 +229,7 @@ def test_each_mistake_is_one_line_whatever_the_file_is_called(run, photos, tmp_p
     assert len(err.splitlines()) == 2
 
 
-def test_a_image_without_rights_is_one_of_the_failures(run, photos, tmp_path):  # noqa: F811
+def test_an_image_without_read_permission_is_one_of_the_failures(run, photos, tmp_path):  # noqa: F811
     (photos / "a.png").chmod(0)
     if os.access(photos / "a.png", os.R_OK):
         pytest.skip("this user may read everything")
@@ -278,8 +278,8 @@ main()
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_ctrl_c_leaves_whole_files_and_says_so(photos, tmp_path, device):
-    """With a GPU, `treeformer predict` has processes of its own, which get the Ctrl-C of a terminal, too."""
+def test_ctrl_c_leaves_complete_files_and_says_so(photos, tmp_path, device):
+    """With a GPU, `treeformer predict` starts worker processes, which also receive the Ctrl-C of a terminal."""
     for number in range(300):
         os.link(photos / "a.png", photos / f"copy {number}.png")
     out = tmp_path / "out"
@@ -295,10 +295,10 @@ def test_ctrl_c_leaves_whole_files_and_says_so(photos, tmp_path, device):
     while len(list(out.glob("[!.]*.json"))) < 3 and process.poll() is None:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)  # ends when no process is left that could write to it
+    _, err = process.communicate(timeout=60)  # returns when no process is left
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "every file that was finished is whole" in err
+    assert "all files written so far are complete" in err
     files = [path for path in out.rglob("*") if path.is_file()]
     assert 3 <= len(files) < 300
     for path in files:
@@ -310,8 +310,8 @@ def test_processes_write_the_same_files_and_report_the_same(photos, tmp_path):
     (photos / "broken.jpg").write_bytes(b"no image")
     Image.new("RGB", (128, 128), "white").save(photos / "blank.png")
     reports = []
-    for name, processes in (("here", False), ("there", True)):
-        (tmp_path / name / "b.tif.json").mkdir(parents=True)  # no file can be written here
+    for name, processes in (("threads", False), ("processes", True)):
+        (tmp_path / name / "b.tif.json").mkdir(parents=True)  # the file cannot be written
         jobs = plan([photos], tmp_path / name, overlay=True)
         done = []
         engine = predictor(ColorEngine(TREE, 128))
@@ -323,9 +323,9 @@ def test_processes_write_the_same_files_and_report_the_same(photos, tmp_path):
             [report.predicted, report.empty, [line.replace(str(tmp_path / name), "") for line in report.failures]]
         )
     assert reports[0] == reports[1]
-    assert names(tmp_path / "here") == names(tmp_path / "there")
-    for file in names(tmp_path / "here"):
-        assert (tmp_path / "here" / file).read_bytes() == (tmp_path / "there" / file).read_bytes()
+    assert names(tmp_path / "threads") == names(tmp_path / "processes")
+    for file in names(tmp_path / "threads"):
+        assert (tmp_path / "threads" / file).read_bytes() == (tmp_path / "processes" / file).read_bytes()
 
 
 def test_the_same_files_for_any_batch_and_number_of_workers(run, photos, tmp_path):  # noqa: F811

@@ -1,4 +1,4 @@
-"""The model that ships: nothing in images of nothing, and the plants of the examples."""
+"""The default model: no plant in empty images, and the right plants in synthetic images."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def model() -> Predictor:
 
 @pytest.mark.parametrize("gray", [0, 5, 20, 128, 255])
 @pytest.mark.parametrize("deviation", [0, 3, 10])
-def test_nothing_is_seen_in_darkness_light_and_noise(model, gray, deviation):
+def test_no_plant_is_found_in_uniform_images_and_noise(model, gray, deviation):
     noise = np.random.default_rng(gray).normal(gray, deviation, (256, 320, 3))
     with pytest.warns(UserWarning, match="no plant was found"):
         assert len(model.predict(np.clip(noise, 0, 255).astype(np.uint8))) == 0
 
 
-@pytest.mark.parametrize(("preset", "style", "least"), [("paper", "paper", 0.95), ("plate", "photo", 0.85)])
-def test_plants_are_found(model, preset, style, least):
+@pytest.mark.parametrize(("preset", "style", "min_f1"), [("paper", "paper", 0.95), ("plate", "photo", 0.85)])
+def test_plants_are_found(model, preset, style, min_f1):
     rows = []
-    for seed in range(140_000, 140_003):  # in none of the splits
+    for seed in range(140_000, 140_003):  # not in any split
         ground_truth = synthetic.generate(preset, seed)
         found = model.predict(synthetic.render(ground_truth, style, seed))
         assert found.is_forest
         rows.append(evaluate_pair(found, ground_truth)["topo_paper_f1"])
-    assert np.mean(rows) > least
+    assert np.mean(rows) > min_f1

@@ -1,4 +1,4 @@
-"""A model judged on a data set: the figures of its predictions, whatever the data set."""
+"""Evaluation of a model on folder and synthetic data sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 
 @pytest.fixture
 def dataset(tmp_path):
-    """A folder data set of one split: an image that the engine knows, one that it does not, and a broken one."""
+    """Return a folder data set of one split: an image that the engine knows, an empty one, and a broken one."""
     folder = tmp_path / "set" / "test"
     folder.mkdir(parents=True)
     for name in ("known", "unknown", "broken"):
@@ -55,7 +55,7 @@ def test_synthetic_sets_have_names():
         ("paper", 5, "style"),
         ("paper:paper:exam", 5, "exam"),
         ("paper:paper:test:more", 5, "PRESET:STYLE:SPLIT"),
-        ("paper:paper:test", 0, "1 image or more"),
+        ("paper:paper:test", 0, "between 1 and 20000, not 0"),
     ):
         with pytest.raises(TreeformerError, match=message):
             synthetic_set(name, count)
@@ -73,22 +73,22 @@ def test_evaluate_a_model_from_the_command_line(run, dataset, tmp_path, monkeypa
     code, out, err = run("evaluate", "--model", "default", "--synthetic", "paper:paper:test", "--count", 1)
     assert code == 0, err
     assert "1 image evaluated" in err
-    asked = []
+    single_plant = []
 
-    def spy(*given, **options):
-        asked.append(options["single_plant"])
-        return evaluate_model(*given, **options)
+    def spy(*arguments, **options):
+        single_plant.append(options["single_plant"])
+        return evaluate_model(*arguments, **options)
 
     monkeypatch.setattr("treeformer.inference.evaluate.evaluate_model", spy)
     assert run(*arguments, "--single-plant")[0] == run(*arguments)[0] == 0
-    assert asked == [1, None]
+    assert single_plant == [True, False]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "PRED and TRUTH"),
-        (("somewhere",), "PRED and TRUTH"),
+        ((), "PRED and GROUND_TRUTH"),
+        (("somewhere",), "PRED and GROUND_TRUTH"),
         (("somewhere", "elsewhere", "--split", "test"), "--model is missing"),
         (("--synthetic", "paper:paper:test"), "--model is missing"),
         (("somewhere", "elsewhere", "--single-plant"), "--model is missing"),

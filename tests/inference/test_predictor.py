@@ -1,4 +1,4 @@
-"""Prediction from the outside: any image in, a valid forest in its own pixels out, however it is run."""
+"""`Predictor`: any image becomes a valid forest in its own pixels, with the same result in every mode."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from treeformer.errors import FormatError
 from treeformer.hub.model_folder import ModelFolder, ModelSettings
 from treeformer.inference.options import PredictionOptions
 from treeformer.inference.predictor import load_model
-from treeformer.inference.prepare import TooLargeError, begin, try_prepare
-from treeformer.inference.workers import MOST_SENT_PIXELS
+from treeformer.inference.prepare import TooLargeError, prepare, try_prepare
+from treeformer.inference.workers import MAX_SENT_PIXELS
 
 TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 
@@ -53,12 +53,12 @@ def test_a_larger_image_comes_back_in_its_own_pixels():
     assert skeleton.image_size == (256, 128)
     assert skeleton.nodes.tolist() == [[40, 120], [80, 120], [120, 120], [160, 120]]
     small = predictor(line_engine()).predict(np.zeros((32, 16), np.uint8))
-    assert small.nodes.tolist() == [[5, 15], [10, 15], [15, 15]], "what lies in the padding is no node"
+    assert small.nodes.tolist() == [[5, 15], [10, 15], [15, 15]], "nodes in the padding are dropped"
     assert small.image_size == (16, 32)
 
 
-def test_each_side_has_the_scale_that_its_whole_pixels_make():
-    """33 px become 21.12, and so 21: what is at the lower border of one is at that of the other."""
+def test_each_side_has_the_scale_of_its_rounded_length():
+    """33 px become 21.12, rounded to 21. Both lower borders must coincide."""
     nodes = NumbersEngine([0.9, 0.9], [(32, 21), (64, 7)], np.full((2, 2), -4.0), [3, -3])
     skeleton = predictor(nodes).predict(np.zeros((33, 100), np.uint8))
     assert skeleton.nodes.tolist() == [[50, 33], [100, 11]]
@@ -66,13 +66,13 @@ def test_each_side_has_the_scale_that_its_whole_pixels_make():
 
 def test_small_differences_between_engines_are_rounded_away():
     scores, costs = np.array([0.9, 0.8, 0.7, 0.6]), np.array([-4.0, -3.0, -2.0])
-    one, other = line_engine(scores, costs), line_engine(scores + 1e-6, costs + 1e-6)
-    other.numbers[1] += np.float32(1e-4)
+    exact, inexact = line_engine(scores, costs), line_engine(scores + 1e-6, costs + 1e-6)
+    inexact.numbers[1] += np.float32(1e-4)
     blank = np.zeros((64, 64), np.uint8)
-    assert predictor(one).predict(blank) == predictor(other).predict(blank)
+    assert predictor(exact).predict(blank) == predictor(inexact).predict(blank)
 
 
-def test_a_photograph_that_lies_on_its_side(tmp_path):
+def test_exif_orientation_is_applied(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     turned = Image.fromarray(drawn(TREE)).transpose(Image.Transpose.ROTATE_90)
@@ -89,26 +89,26 @@ def test_a_blank_image_is_an_empty_skeleton_and_a_warning(tmp_path):
 
 
 @settings(max_examples=60)
-@given(data=st.data(), plants=st.sampled_from([None, 1]), confidence=st.none() | st.floats(0, 1))
-def test_any_numbers_become_a_valid_forest(data, plants, confidence):
+@given(data=st.data(), single_plant=st.booleans(), confidence=st.none() | st.floats(0, 1))
+def test_any_numbers_become_a_valid_forest(data, single_plant, confidence):
     count = data.draw(st.integers(2, 9))
     anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
-    places = st.floats(-5, 70, width=32) | anything | st.just(20.0)
+    coordinates = st.floats(-5, 70, width=32) | anything | st.just(20.0)
     scores = st.floats(0, 1, width=32) | anything
     numbers = [
         data.draw(hnp.arrays(np.float32, shape, elements=elements))
         for shape, elements in (
             ((count,), scores),
-            ((count, 2), places),
+            ((count, 2), coordinates),
             ((count, count), anything),
             ((count,), anything),
         )
     ]
     size = data.draw(st.sampled_from([(64, 64), (50, 20), (150, 90)]))
-    options = {"working_size": "full", "single_plant": plants, "min_confidence": confidence}
+    options = {"working_size": "full", "single_plant": single_plant, "min_confidence": confidence}
     (skeleton,) = predictor(NumbersEngine(*numbers)).predict_many([np.zeros(size[::-1], np.uint8)], **options)
     assert skeleton.is_forest
-    assert skeleton.is_tree or plants is None or len(skeleton) == 0
+    assert skeleton.is_tree or not single_plant or len(skeleton) == 0
     assert len(skeleton.roots) == len(skeleton) - len(skeleton.edges)
     assert ((skeleton.nodes >= 0) & (skeleton.nodes <= size)).all()
     for values in (skeleton.node_score, skeleton.edge_score):
@@ -121,7 +121,7 @@ def test_any_numbers_become_a_valid_forest(data, plants, confidence):
 # ---- options -------------------------------------------------------------------------------------
 
 
-def test_plants_are_numbered_from_left_to_right_and_one_can_be_forced():
+def test_plants_are_numbered_from_left_to_right_and_a_single_one_can_be_forced():
     two = line_engine(costs=(-4, 6, -4), logits=(-3, 2, -3, 3))
     forest = predictor(two).predict(np.zeros((64, 64), np.uint8))
     assert forest.roots.tolist() == [1, 3]
@@ -131,21 +131,21 @@ def test_plants_are_numbered_from_left_to_right_and_one_can_be_forced():
     assert tree.roots.tolist() == [3]
 
 
-def test_min_confidence_leaves_out_nodes_and_cuts_edges():
+def test_min_confidence_drops_nodes_and_cuts_edges():
     engine = line_engine(scores=(0.9, 0.6, 0.9, 0.9), costs=(-4, -4, 2))
     blank = np.zeros((64, 64), np.uint8)
     assert len(predictor(engine).predict(blank)) == 4
     assert len(predictor(engine).predict(blank, min_confidence=0.05)) == 4
     sure = predictor(engine).predict(blank, min_confidence=0.5)
-    assert sure.nodes[:, 0].tolist() == [10, 20, 30], "the last edge is unlikely, and its node is left alone"
+    assert sure.nodes[:, 0].tolist() == [10, 20, 30], "the last edge is unlikely, so its node is cut off and dropped"
     with pytest.warns(UserWarning, match="no plant"):
-        assert len(predictor(engine).predict(blank, min_confidence=0.7)) == 0, "no likely edge is left"
+        assert len(predictor(engine).predict(blank, min_confidence=0.7)) == 0, "no node has a likely edge"
     forced = predictor(engine).predict(blank, min_confidence=0.5, single_plant=True)
-    assert len(forced) == 4, "one tree is one tree"
+    assert len(forced) == 4, "a single tree is never cut"
 
 
-def test_what_is_as_likely_as_asked_stays_and_so_does_a_seedling():
-    """ "Least" is not "more than"; and a root without an edge has lost none."""
+def test_the_minimum_confidence_is_inclusive_and_an_isolated_root_is_kept():
+    """A root without an edge has not lost one to the threshold."""
     engine = line_engine(costs=(-4, 0, 9), logits=(3, -3, -3, 3))
     found = predictor(engine).predict(np.zeros((64, 64), np.uint8), min_confidence=0.5)
     assert found.nodes[:, 0].tolist() == [10, 20, 30, 40]
@@ -153,7 +153,7 @@ def test_what_is_as_likely_as_asked_stays_and_so_does_a_seedling():
     assert found.roots.tolist() == [0, 3]
 
 
-def test_the_models_own_thresholds_are_the_ones_that_count():
+def test_the_thresholds_of_the_model_are_the_defaults():
     blank = np.zeros((64, 64), np.uint8)
     two = line_engine(costs=(-4, 6, -4), logits=(3, -3, -1, -3))
     assert predictor(two).predict(blank).roots.tolist() == [0]
@@ -161,27 +161,29 @@ def test_the_models_own_thresholds_are_the_ones_that_count():
     weak = line_engine(scores=(0.9, 0.9, 0.45, 0.2))
     assert len(predictor(weak).predict(blank)) == 2
     assert len(predictor(weak, node_threshold=0.4).predict(blank)) == 3
-    assert len(predictor(weak).predict(blank, min_confidence=0.1)) == 3, "below the candidate score nothing is said"
+    assert len(predictor(weak).predict(blank, min_confidence=0.1)) == 3, (
+        "candidates below the candidate threshold do not exist"
+    )
     assert len(predictor(weak, candidate_threshold=0.2).predict(blank, min_confidence=0.1)) == 4
 
 
 @pytest.mark.parametrize("size", [(64, 64), (150, 90)])
-def test_what_a_batch_is_filled_up_with_is_no_node_whatever_the_threshold(size):
+def test_padding_of_a_batch_never_becomes_a_node(size):
     plain = line_engine()
     score, points, cost, logit = (array[0] for array in plain.numbers)
-    more = NumbersEngine(
+    padded = NumbersEngine(
         np.pad(score, (0, 3)), np.pad(points, ((0, 3), (0, 0))), np.pad(cost, (0, 3)), np.pad(logit, (0, 3))
     )
     options = {"min_confidence": 0.0, "working_size": "full"}
-    filled, expected = (
+    found, expected = (
         predictor(engine, candidate_threshold=0.0, node_threshold=0.0).predict(np.zeros(size, np.uint8), **options)
-        for engine in (more, plain)
+        for engine in (padded, plain)
     )
-    assert filled == expected
+    assert found == expected
 
 
-def test_a_node_named_twice_is_in_the_tree_once():
-    """The last node is less likely than not, 2 px beside the second and tied to the same neighbors."""
+def test_a_duplicate_node_is_suppressed():
+    """The last node is less likely than not, 2 px beside the second, and has likely edges to the same neighbors."""
     cost = np.full((4, 4), 9.0)
     for i, j, value in ((0, 1, -4), (1, 2, -4), (0, 3, -2), (2, 3, -2)):
         cost[i, j] = cost[j, i] = value
@@ -194,17 +196,16 @@ def test_a_node_named_twice_is_in_the_tree_once():
         assert found.nodes[:, 0].tolist() == [10, 20, 30]
 
 
-def test_tiles_begin_on_the_grid_of_the_network():
-    """As `tile_grid` does with a step; here it is the model's."""
+def test_tiles_start_on_the_grid_of_the_network():
+    """The step of `tile_grid` is the model's grid spacing."""
     config = ModelSettings("fake", {"grid_px": 44.0}, input_size=512, working_size=512)
-    task = begin(
-        np.zeros((1100, 1300), np.uint8), PredictionOptions(ModelFolder(Path("fake"), config), "full", None, None), 512
-    )
-    assert len(task.decoding.tiles) > 4
-    assert all(tile.left % 44 == tile.top % 44 == 0 for tile in task.decoding.tiles)
+    options = PredictionOptions(ModelFolder(Path("fake"), config), "full", False, None)
+    tiles = prepare(np.zeros((1100, 1300), np.uint8), options, 512).accumulator.tiles
+    assert len(tiles) > 4
+    assert all(tile.left % 44 == tile.top % 44 == 0 for tile in tiles)
 
 
-def test_darkness_gives_nothing_unless_less_certain_nodes_are_asked_for():
+def test_unsure_plants_are_dropped_unless_a_confidence_is_requested():
     unsure = predictor(line_engine(scores=(0.4, 0.45, 0.4, 0.35)), node_threshold=0.3)
     with pytest.warns(UserWarning, match="no plant"):
         assert len(unsure.predict(np.zeros((64, 64), np.uint8))) == 0
@@ -229,7 +230,7 @@ def test_a_wrong_option_is_one_line(options, message):
 
 
 def stream(tmp_path) -> list:
-    """Images of one tree whole, cropped and tiled, and a file that is no image."""
+    """Return images of one tree: whole, cropped and tiled, and a file that is not an image."""
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no image")
     whole = drawn(TREE)
@@ -239,45 +240,45 @@ def stream(tmp_path) -> list:
 
 
 @pytest.mark.parametrize(("batch", "workers"), [(1, 0), (1, 1), (3, 2), (64, 5)])
-def test_many_are_each_as_alone_in_order_and_errors_are_values(tmp_path, batch, workers):
+def test_predict_many_gives_the_results_of_predict_in_order_and_returns_errors(tmp_path, batch, workers):
     images = stream(tmp_path)
     engine = ColorEngine(TREE, 128)
     results = list(predictor(engine).predict_many(images, batch=batch, workers=workers, working_size="full"))
     assert max(engine.calls) <= batch
     assert isinstance(results[1], TreeformerError)
     assert "broken.png" in str(results[1])
-    for place in (0, 2, 3, 4, 5, 6):
-        assert results[place] == predictor(engine).predict(images[place], working_size="full")
+    for index in (0, 2, 3, 4, 5, 6):
+        assert results[index] == predictor(engine).predict(images[index], working_size="full")
 
 
 @pytest.mark.parametrize("processes", [False, True])
-def test_no_workers_read_where_the_call_is_made(tmp_path, monkeypatch, processes):
+def test_without_workers_images_are_read_in_the_calling_thread(tmp_path, monkeypatch, processes):
     readers = []
 
-    def begin_here(*arguments, **options):
+    def spy(*arguments, **options):
         readers.append((os.getpid(), threading.current_thread()))
         return try_prepare(*arguments, **options)
 
-    monkeypatch.setattr("treeformer.inference.predictor.try_prepare", begin_here)
+    monkeypatch.setattr("treeformer.inference.predictor.try_prepare", spy)
     images = stream(tmp_path)
     results = predictor(ColorEngine(TREE, 128)).predict_many(images, workers=0, processes=processes)
     assert len(list(results)) == len(images)
     assert readers == [(os.getpid(), threading.main_thread())] * len(images)
 
 
-def test_less_than_no_workers_is_one_line():
+def test_a_negative_number_of_workers_is_an_error():
     with pytest.raises(TreeformerError, match="workers must be 0"):
         list(predictor(ColorEngine(TREE, 128)).predict_many([], workers=-1))
 
 
-@pytest.mark.parametrize("one", [drawn(TREE), drawn(TREE)[..., 0], "a.png", Path("a.png"), Image.new("RGB", (9, 9))])
-def test_one_image_is_not_taken_for_many(one):
-    """The rows of an array would be images, too, 3 px wide."""
+@pytest.mark.parametrize("image", [drawn(TREE), drawn(TREE)[..., 0], "a.png", Path("a.png"), Image.new("RGB", (9, 9))])
+def test_predict_many_rejects_a_single_image(image):
+    """The rows of an array would otherwise be taken for images, 3 px wide."""
     with pytest.raises(TreeformerError, match="this is one"):
-        list(predictor(ColorEngine(TREE, 128)).predict_many(one))
+        list(predictor(ColorEngine(TREE, 128)).predict_many(image))
 
 
-def test_an_array_of_images_is_many():
+def test_predict_many_accepts_an_array_of_images():
     frames = np.stack([drawn(TREE), drawn(TREE)[::-1]])
     by_color = predictor(ColorEngine(TREE, 128))
     assert list(by_color.predict_many(frames)) == [by_color.predict(frame) for frame in frames]
@@ -285,52 +286,55 @@ def test_an_array_of_images_is_many():
 
 
 @pytest.mark.parametrize(("batch", "chunk"), [(2, 8), (16, 3)])
-def test_other_processes_give_the_same(tmp_path, monkeypatch, batch, chunk):
+def test_worker_processes_give_the_same_results(tmp_path, monkeypatch, batch, chunk):
     in_memory = stream(tmp_path)
     files = []
     for number, image in enumerate(in_memory):
         files.append(image if number == 1 else tmp_path / f"{number}.png")
         if number != 1:
             Image.fromarray(image).save(files[-1])
-    # More errors than images, more images than there are rows in the shared memory, and images of all kinds.
+    # Several errors, more images than rows in the shared memory, and images of all kinds.
     images = [*in_memory, *(2 * [tmp_path / "missing.png"]), Image.open(files[2]), *files, *(5 * [files[1], *files])]
     monkeypatch.setattr("treeformer.inference.workers.CHUNK", chunk)
     options = {"batch": batch, "working_size": "full"}
-    here = list(predictor(ColorEngine(TREE, 128)).predict_many(images, workers=2, **options))
-    there = list(predictor(ColorEngine(TREE, 128)).predict_many(images, workers=1, processes=True, **options))
-    assert [one if isinstance(one, Skeleton) else str(one) for one in here] == [
-        one if isinstance(one, Skeleton) else str(one) for one in there
-    ]
-    assert {type(one) for one in there} == {Skeleton, FormatError}
+    by_threads = list(predictor(ColorEngine(TREE, 128)).predict_many(images, workers=2, **options))
+    by_processes = list(predictor(ColorEngine(TREE, 128)).predict_many(images, workers=1, processes=True, **options))
+    expected, found = (
+        [result if isinstance(result, Skeleton) else str(result) for result in results]
+        for results in (by_threads, by_processes)
+    )
+    assert found == expected
+    assert {type(result) for result in by_processes} == {Skeleton, FormatError}
 
 
-def test_a_image_that_is_too_large_to_send_is_opened_here(tmp_path):
+def test_an_image_that_is_too_large_to_send_is_opened_in_the_calling_process(tmp_path):
     ground_truth = random_tree(seed=3, count=40, size=(2100, 2000), longest_edge=400)
     Image.fromarray(drawn(ground_truth)).save(tmp_path / "large.png")
     large = predictor(ColorEngine(ground_truth, 512))
     with pytest.raises(TooLargeError):
-        begin(
+        prepare(
             tmp_path / "large.png",
-            PredictionOptions(large.model, "full", None, None),
+            PredictionOptions(large.model, "full", False, None),
             512,
-            most_pixels=MOST_SENT_PIXELS,
+            max_pixels=MAX_SENT_PIXELS,
         )
     (found,) = large.predict_many([tmp_path / "large.png"], working_size="full", workers=1, processes=True)
     assert found == large.predict(tmp_path / "large.png", working_size="full")
     assert len(found) > 10
 
 
-def test_all_edges_are_kept_of_a_few_tiles_only(monkeypatch):
+def test_all_edges_are_kept_for_a_few_tiles_only(monkeypatch):
     whole = predictor(ColorEngine(TREE, 64)).predict(drawn(TREE), working_size="full")
-    monkeypatch.setattr("treeformer.inference.prepare.MOST_WITH_ALL_EDGES", 2)
+    monkeypatch.setattr("treeformer.inference.accumulator.MAX_PENDING_TILES", 2)
     assert predictor(ColorEngine(TREE, 64)).predict(drawn(TREE), working_size="full") == whole
-    options = PredictionOptions(predictor(ColorEngine(TREE, 64)).model, "full", None, None)
-    task, engine = begin(drawn(TREE), options, 64), ColorEngine(TREE, 64)
-    assert len(task.decoding.tiles) == 9
-    for pixels in task.inputs():
-        task.decoding.add(engine(pixels[None]), 0)
-        assert len(task.decoding.numbers) <= 2
-    assert task.decoding.is_complete
+    options = PredictionOptions(predictor(ColorEngine(TREE, 64)).model, "full", False, None)
+    prepared, engine = prepare(drawn(TREE), options, 64), ColorEngine(TREE, 64)
+    accumulator = prepared.accumulator
+    assert len(accumulator.tiles) == 9
+    for pixels in prepared.inputs():
+        accumulator.add(engine(pixels[None]), 0)
+        assert len(accumulator.pending) <= 2
+    assert accumulator.is_complete
 
 
 def test_images_are_taken_as_they_are_needed():
@@ -347,24 +351,24 @@ def test_images_are_taken_as_they_are_needed():
     assert len(taken) < 20
 
 
-def test_nothing_in_nothing_out_and_no_batch_of_nothing():
+def test_no_images_give_no_results_and_an_empty_batch_is_an_error():
     assert list(predictor(line_engine()).predict_many([])) == []
     with pytest.raises(TreeformerError, match="batch"):
         list(predictor(line_engine()).predict_many([np.zeros((9, 9), np.uint8)], batch=0))
 
 
-def test_threads_that_ask_for_a_model_at_once_share_it(monkeypatch):
-    def slowly(*_, **__):
+def test_threads_that_load_a_model_at_the_same_time_share_it(monkeypatch):
+    def load_slowly(*_, **__):
         time.sleep(0.05)
         return object()
 
-    monkeypatch.setattr("treeformer.inference.predictor.Predictor", slowly)
+    monkeypatch.setattr("treeformer.inference.predictor.Predictor", load_slowly)
     with ThreadPoolExecutor(4) as pool:
-        models = list(pool.map(lambda _: load_model("asked for by four threads"), range(4)))
+        models = list(pool.map(lambda _: load_model("loaded by four threads"), range(4)))
     assert len({id(model) for model in models}) == 1
 
 
-def test_the_public_names_come_when_they_are_asked_for():
+def test_the_public_names_are_imported_on_demand():
     code = (
         "import sys, treeformer; assert 'treeformer.inference.predictor' not in sys.modules;"
         "treeformer.predict, treeformer.load_model; assert 'treeformer.inference.predictor' in sys.modules;"

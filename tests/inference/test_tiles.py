@@ -1,4 +1,4 @@
-"""Tiles: the grid covers, the padding is neutral, and what tiles say together is what the whole would have said."""
+"""Tiles: the grid covers the image, padding is neutral, and merged tiles give the tree of the whole image."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from treeformer.inference.tiles import OVERLAP_PX, TileGraph, cut, merge, tile_g
 
 
 def as_sets(skeleton: Skeleton, digits: int = 2) -> tuple[set, set, set]:
-    """Nodes, edges and roots by place, whatever the numbering."""
-    place = [tuple(point) for point in skeleton.nodes.round(digits).tolist()]
-    edges = {frozenset((place[a], place[b])) for a, b in skeleton.edges.tolist()}
-    return set(place), edges, {place[root] for root in skeleton.roots}
+    """Return nodes, edges and roots by position, independent of the order of the nodes."""
+    position = [tuple(point) for point in skeleton.nodes.round(digits).tolist()]
+    edges = {frozenset((position[a], position[b])) for a, b in skeleton.edges.tolist()}
+    return set(position), edges, {position[root] for root in skeleton.roots}
 
 
-def assert_same_but_for_places(found: Skeleton, ground_truth: Skeleton, tolerance_px: float) -> None:
+def assert_same_within(found: Skeleton, ground_truth: Skeleton, tolerance_px: float) -> None:
     index, distance = ground_truth.nearest(found.nodes)
     assert sorted(index) == list(range(len(ground_truth)))
     assert distance.max() <= tolerance_px
@@ -40,33 +40,33 @@ def assert_same_but_for_places(found: Skeleton, ground_truth: Skeleton, toleranc
     side=st.sampled_from([64, 512]),
     step=st.sampled_from([1, 11, 44]),
 )
-def test_the_grid_covers_the_image_and_every_place_has_one_owner(width, height, side, step):
+def test_the_grid_covers_the_image_and_every_point_is_in_one_core(width, height, side, step):
     grid = tile_grid((width, height), side, step)
     step = min(step, side // 4)
     assert all(tile.left % step == tile.top % step == 0 for tile in grid)
-    for one, other in pairwise(sorted({(tile.left, tile.right) for tile in grid})):
-        assert one[1] - other[0] >= min(OVERLAP_PX, side // 2), "tiles share enough"
+    for (_, right), (left, _) in pairwise(sorted({(tile.left, tile.right) for tile in grid})):
+        assert right - left >= min(OVERLAP_PX, side // 2), "the overlap is large enough"
     x = np.linspace(0, width, 37)
     y = np.linspace(0, height, 31)
     points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    owners = np.zeros(len(points), dtype=int)
+    cores = np.zeros(len(points), dtype=int)
     for tile in grid:
         assert 0 <= tile.left < tile.right <= width
         assert 0 <= tile.top < tile.bottom <= height
         assert max(tile.right - tile.left, tile.bottom - tile.top) <= side
-        own = tile.owns(points)
-        owners += own
+        in_core = tile.in_core(points)
+        cores += in_core
         inside = (points >= tile[:2]).all(axis=1) & (points <= tile[2:4]).all(axis=1)
-        assert inside[own].all(), "a tile sees all of its own part"
-    assert (owners == 1).all()
+        assert inside[in_core].all(), "a tile contains its core"
+    assert (cores == 1).all()
 
 
-def test_images_are_reduced_or_enlarged_to_what_the_network_wants():
+def test_images_are_reduced_to_the_working_size_or_enlarged_to_the_input_size():
     assert working_scale((4000, 2000), 1000, 512) == 0.25
     assert working_scale((4000, 2000), None, 512) == 1
     assert working_scale((100, 50), None, 512) == 5.12
     assert working_scale((600, 600), 1000, 512) == 1
-    assert working_scale((600, 600), 300, 512) == pytest.approx(512 / 600), "never below the input"
+    assert working_scale((600, 600), 300, 512) == pytest.approx(512 / 600), "never below the input size"
 
 
 def test_padding_has_the_color_of_the_border():
@@ -82,7 +82,7 @@ def test_padding_has_the_color_of_the_border():
 @pytest.mark.parametrize("size", [(300, 290), (128, 700), (500, 90)])
 @pytest.mark.parametrize("plants", [1, 3])
 @pytest.mark.parametrize("jitter_px", [0.0, 1.0])
-def test_tiles_give_the_tree_that_the_whole_gives(size, plants, jitter_px):
+def test_tiles_give_the_tree_of_the_whole_image(size, plants, jitter_px):
     ground_truth = random_tree(seed=sum(size), count=150, size=size, longest_edge=45, plants=plants)
     image = drawn(ground_truth)
     whole = predictor(ColorEngine(ground_truth, max(size))).predict(image)
@@ -93,15 +93,15 @@ def test_tiles_give_the_tree_that_the_whole_gives(size, plants, jitter_px):
         assert as_sets(tiled) == as_sets(whole)
         assert tiled.plant.max() == plants - 1
         return
-    assert_same_but_for_places(tiled, ground_truth, jitter_px + 0.01)
+    assert_same_within(tiled, ground_truth, jitter_px + 0.01)
 
 
-def test_an_edge_that_no_tile_sees_both_ends_of_is_found():
+def test_an_edge_is_found_if_no_tile_contains_both_ends():
     ground_truth = Skeleton([(20.5, 40.5), (150.5, 60.5)], [(0, 1)], root=0, image_size=(300, 100))
     lines = predictor(ColorEngine(ground_truth, 128, sees_lines=True)).predict(drawn(ground_truth), working_size="full")
     assert as_sets(lines) == as_sets(ground_truth)
     blind = predictor(ColorEngine(ground_truth, 128)).predict(drawn(ground_truth), working_size="full")
-    assert len(blind) == 1, "without the cut line nothing ties the second node to the plant"
+    assert len(blind) == 1, "without the cut line the second node has no edge"
     forced = predictor(ColorEngine(ground_truth, 128)).predict(
         drawn(ground_truth), working_size="full", single_plant=True
     )
@@ -109,10 +109,10 @@ def test_an_edge_that_no_tile_sees_both_ends_of_is_found():
     assert forced.edge_score.tolist() == [0]
 
 
-def test_lines_that_end_at_borders_leave_no_nodes_there():
+def test_lines_that_are_cut_at_borders_leave_no_nodes_there():
     ground_truth = random_tree(seed=5, count=60, size=(400, 300), longest_edge=60)
     tiled = predictor(ColorEngine(ground_truth, 128, sees_lines=True)).predict(drawn(ground_truth), working_size="full")
-    assert_same_but_for_places(tiled, ground_truth, 1.0)
+    assert_same_within(tiled, ground_truth, 1.0)
 
 
 anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
@@ -133,7 +133,7 @@ def outputs(draw, count: int | None = None, points=anything):
 
 
 @given(numbers=outputs(count=20, points=st.floats(0, 64, width=32)), threshold=st.floats(0.1, 1))
-def test_the_edges_kept_of_a_tile_give_the_tree_of_all_edges(numbers, threshold):
+def test_the_kept_edges_of_a_tile_give_the_tree_of_all_edges(numbers, threshold):
     (tile,) = tile_grid((64, 64), 64)
     graph = tile_graph(tile, *numbers, min_score=0.1, node_threshold=threshold)
     assert len(graph.pairs) < 20 * 19 / 2 or len(graph.node_score) < 20 or np.isnan(numbers[2]).any()
@@ -141,16 +141,16 @@ def test_the_edges_kept_of_a_tile_give_the_tree_of_all_edges(numbers, threshold)
     assert decode_pairs(*merge([tile], [graph]), **options) == decode(*numbers, **options)
 
 
-def test_two_crowds_of_a_tile_stay_joined():
-    """Each node's cheapest edges are all within its own crowd: the one between them is kept as a part of the tree.
+def test_two_clusters_of_a_tile_stay_joined():
+    """The cheapest edges of each node are in its own cluster. The edge between clusters is kept as part of the tree.
 
-    Over the last node, which is too unlikely for the tree, all would be joined at a lower cost.
+    The last node would join all nodes at a lower cost, but it is too unlikely for the tree.
     """
     random = np.random.default_rng(0)
-    crowd = np.arange(41) // 20
-    cost = random.normal(-3, 1, (41, 41)) + 9 * (crowd[:, None] != crowd)
+    cluster = np.arange(41) // 20
+    cost = random.normal(-3, 1, (41, 41)) + 9 * (cluster[:, None] != cluster)
     cost[40], cost[:, 40] = -9, -9
-    score, root = np.where(crowd < 2, 0.9, 0.2), np.where(np.arange(41) == 0, 3.0, -3.0)
+    score, root = np.where(cluster < 2, 0.9, 0.2), np.where(np.arange(41) == 0, 3.0, -3.0)
     numbers = score, random.uniform(0, 64, (41, 2)), cost + cost.T, root
     (tile,) = tile_grid((64, 64), 64)
     graph = tile_graph(tile, *numbers, min_score=0.1, node_threshold=0.5)
@@ -160,30 +160,32 @@ def test_two_crowds_of_a_tile_stay_joined():
     assert len(tree) == 40
 
 
-def test_a_node_in_the_padding_lies_on_the_border():
+def test_a_node_in_the_padding_is_moved_to_the_border():
     (tile,) = tile_grid((60, 50), 64)
     points = np.array([(-3.0, 20), (63, 53), (30, 55)])
     graph = tile_graph(tile, np.ones(3), points, np.zeros((3, 3)), np.zeros(3), min_score=0.1, node_threshold=0.5)
-    assert graph.points.tolist() == [[0, 20], [60, 50]], "and one farther out is none"
+    assert graph.points.tolist() == [[0, 20], [60, 50]], "nodes farther out are dropped"
 
 
 def two_half_edges(inner: tuple[float, float], outer: tuple[float, float]) -> TileGraph:
-    """Of two tiles: the left one sees a line from (30, 50) to its border, the right one a line between these places."""
+    """Merge two tiles: the left one has an edge from (30, 50) to its border, the right one from inner to outer."""
     grid = tile_grid((140, 100), 100)
     edge, cost = np.array([(0, 1)]), np.array([-4.0])
     views = (np.array([(30.0, 50), (98, 50)]), np.array([inner, outer], dtype=float))
     return merge(grid, [TileGraph(np.full(2, 0.9), points, edge, cost, np.zeros(2)) for points in views])
 
 
-def test_two_views_are_one_edge_only_where_each_end_lies_on_the_other_line():
+def test_two_views_are_one_edge_only_if_each_end_lies_on_the_other_line():
     assert two_half_edges((110, 50), (42, 50)).pairs.tolist() == [[0, 1]]
-    across = two_half_edges((110, 38), (42, 95))  # the left view ends on it, but it ends 45 px below the left one
+    across = two_half_edges(
+        (110, 38), (42, 95)
+    )  # the left end lies on it, but its own end is 45 px below the left edge
     assert len(across.points) == 2
     assert across.pairs.tolist() == []
 
 
-def test_what_two_tiles_say_of_a_node_and_of_an_edge_is_weighed():
-    """A tile's word counts the more, the farther its border is: of an edge as of a node."""
+def test_nodes_and_edges_of_two_tiles_are_weighted_means():
+    """The weight of a tile grows with the distance from its border, for edges as for nodes."""
     left, right = grid = tile_grid((140, 100), 100)
     points = np.array([(80.0, 50), (84, 60)])
     graphs = [
@@ -220,7 +222,7 @@ def test_any_numbers_of_any_tiles_give_a_forest_inside_the_image(data, width, he
 
 @given(seed=st.integers(0, 10**6), count=st.integers(0, 40), size=st.sampled_from([(150, 64), (110, 110)]))
 @example(seed=0, count=0, size=(150, 64))
-def test_merging_against_its_slow_twin(seed, count, size):
+def test_merging_agrees_with_a_slow_reference(seed, count, size):
     random = np.random.default_rng(seed)
     grid = tile_grid(size, 64)
     centers = random.uniform(0, size, (count, 2))
@@ -237,7 +239,7 @@ def test_merging_against_its_slow_twin(seed, count, size):
 
 
 def slow_merge(grid, points_of_tiles) -> list[list[float]]:
-    """All pairs by distance, each joined if they are mutually nearest in their tiles and no tile comes twice."""
+    """Join pairs in order of distance, if both are nearest to each other and no tile occurs twice in a group."""
     nodes = [(t, tuple(p)) for t, points in enumerate(points_of_tiles) for p in points.tolist()]
     gap = {
         (a, b): np.hypot(*np.subtract(nodes[a][1], nodes[b][1])) for a in range(len(nodes)) for b in range(len(nodes))
@@ -246,7 +248,7 @@ def slow_merge(grid, points_of_tiles) -> list[list[float]]:
     def nearest(a: int, tile: int) -> int:
         return min((b for b in range(len(nodes)) if nodes[b][0] == tile), key=lambda b: gap[a, b])
 
-    def trusted(a: int) -> bool:
+    def reliable(a: int) -> bool:
         tile, (x, y) = grid[nodes[a][0]], nodes[a][1]
         right, bottom = max(t.right for t in grid), max(t.bottom for t in grid)
         return (
@@ -266,10 +268,10 @@ def slow_merge(grid, points_of_tiles) -> list[list[float]]:
                     group[c] = joined
     result = []
     for members in {frozenset(g) for g in group.values()}:
-        places = np.array([nodes[c][1] for c in members])
+        points = np.array([nodes[c][1] for c in members])
         tiles = [grid[nodes[c][0]] for c in members]
-        own = [tile.owns(place[None])[0] for tile, place in zip(tiles, places, strict=True)]
-        if sum(map(trusted, members)) > 1 or any(own):
-            weight = np.array([tile.weight(place[None])[0] for tile, place in zip(tiles, places, strict=True)])
-            result.append((weight @ places / weight.sum()).tolist())
+        in_core = [tile.in_core(point[None])[0] for tile, point in zip(tiles, points, strict=True)]
+        if sum(map(reliable, members)) > 1 or any(in_core):
+            weight = np.array([tile.weight(point[None])[0] for tile, point in zip(tiles, points, strict=True)])
+            result.append((weight @ points / weight.sum()).tolist())
     return result

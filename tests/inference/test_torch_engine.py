@@ -1,4 +1,4 @@
-"""The torch engine's network for a GPU: weights that are rounded once say what autocast's say."""
+"""The network of the torch engine on a GPU: weights cast once give the same results as weights cast by autocast."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import torch
 
 from tests.inference.test_cuda_graphs import random_images
 from tests.models.untrained import THRESHOLDS, network
-from treeformer.inference.torch_engine import keep_rounded
+from treeformer.inference.torch_engine import cast_weights_to_bfloat16
 from treeformer.models import InferenceModel
 from treeformer.nn.deformable_attention import DeformableAttention
 
 
 @torch.inference_mode()
-def test_rounding_weights_once_changes_nothing(one_thread, monkeypatch):
-    # The other order, which only a CPU takes, has a bias that autocast leaves as it is.
+def test_casting_weights_once_changes_nothing(one_thread, monkeypatch):
+    # The other order, which is used only on a CPU, has a bias that autocast does not cast.
     monkeypatch.setattr(DeformableAttention, "_read_then_project", DeformableAttention._project_then_read)
     images, names = random_images(3, seed=2), network().state_dict().keys()
-    plain, rounded = network(), network()
-    keep_rounded(rounded)
-    assert rounded.state_dict().keys() == names
+    plain, cast = network(), network()
+    cast_weights_to_bfloat16(cast)
+    assert cast.state_dict().keys() == names
     with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
-        one, other = (InferenceModel(model, 0.2, THRESHOLDS["min_peak_heat"])(images) for model in (plain, rounded))
-    assert one[0].count_nonzero() > 10
-    for mine, theirs in zip(one, other, strict=True):
-        assert mine.dtype == theirs.dtype == torch.float32
-        assert torch.equal(mine, theirs)
+        expected, found = (InferenceModel(model, 0.2, THRESHOLDS["min_peak_heat"])(images) for model in (plain, cast))
+    assert expected[0].count_nonzero() > 10
+    for first, second in zip(expected, found, strict=True):
+        assert first.dtype == second.dtype == torch.float32
+        assert torch.equal(first, second)

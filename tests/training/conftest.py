@@ -1,4 +1,4 @@
-"""A training run of a few pixels, for the tests of the loop and of its ends."""
+"""A training run on tiny images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIDE = 64
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Four drawings of a stem with two arms, 64×64, and their skeletons."""
+    """Return a folder with four drawings of a stem with two branches, 64×64 px, and their skeletons."""
     out = tmp_path_factory.mktemp("trees")
     rng = np.random.default_rng(0)
     for number in range(4):
@@ -37,6 +37,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def config_file(tmp_path, folder) -> Path:
+    """Return a configuration that trains a tiny model on `folder` for 8 steps."""
     source = {"path": str(folder), "split": ""}
     settings = {
         "name": "test",

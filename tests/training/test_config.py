@@ -1,8 +1,8 @@
-"""Configurations: everything that can be wrong with one is a line that names the key."""
+"""Configurations: every mistake is an error message of one line with the key."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
@@ -24,13 +24,51 @@ def test_an_empty_file_gives_the_defaults(tmp_path):
     assert load_config(write(tmp_path, "")) == TrainingConfig()
 
 
-def test_values_and_overrides_arrive(tmp_path):
+def test_values_and_overrides_are_used(tmp_path):
     path = write(tmp_path, "steps: 7\ndata:\n  train:\n  - {presets: [vine], styles: [photo], weight: 2}\n")
     config = load_config(path, ["optimizer.learning_rate=1", "data.workers=3", "model_options={tokens: 40}"])
     assert (config.steps, config.data.workers, config.model_options) == (7, 3, {"tokens": 40})
     assert config.data.train[0].presets == ("vine",)
     assert config.data.train[0].weight == 2.0
     assert config.optimizer.learning_rate == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1e-4", 1e-4), ("1E+2", 100.0), ("-5e0", -5.0), ("'.5'", 0.5), ("2e3", 2e3)]
+)
+def test_a_number_that_yaml_reads_as_text_is_a_number_in_a_float_field(tmp_path, text, value):
+    """PyYAML reads numbers with an exponent but without a decimal point as text."""
+    weight = load_config(write(tmp_path, f"data: {{train: [{{weight: {text}}}]}}")).data.train[0].weight
+    assert weight == value
+    assert type(weight) is float
+    if value >= 0:
+        path = write(tmp_path, f"optimizer: {{learning_rate: {text}}}")
+        assert load_config(path).optimizer.learning_rate == value
+        config = load_config(write(tmp_path, ""), [f"optimizer.learning_rate={text}"])
+        assert config.optimizer.learning_rate == value
+
+
+@pytest.mark.parametrize(
+    "text", ["fast", "1e", "e4", "'0x10'", "1_0e2", "nan", "inf", "'1e-4 '", "1e-4px", "''", "true"]
+)
+def test_other_text_is_no_number(tmp_path, text):
+    with pytest.raises(ConfigError, match="learning_rate must be a number, not"):
+        load_config(write(tmp_path, f"optimizer: {{learning_rate: {text}}}"))
+
+
+def test_text_is_no_whole_number_and_stays_text_in_a_text_field(tmp_path):
+    with pytest.raises(ConfigError, match="steps must be a whole number, not '1e3'"):
+        load_config(write(tmp_path, "steps: 1e3"))
+    assert load_config(write(tmp_path, "name: 1e3")).name == "1e3"
+
+
+def test_text_in_an_optional_float_field_is_a_number():
+    @dataclass
+    class Optional:
+        radius: float | None = None
+        sizes: tuple[float, ...] = ()
+
+    assert build(Optional, {"radius": "1e2", "sizes": ["1e1", 2]}, "test") == Optional(100.0, (10.0, 2.0))
 
 
 @pytest.mark.parametrize(
@@ -81,8 +119,8 @@ def test_the_models_of_the_shipped_configurations_can_be_built(path):
     config = load_config(path)
     settings = MODELS[config.model].settings()
     chosen = build(type(settings), asdict(settings) | config.model_options, path.name)
-    most = getattr(chosen, "tokens", getattr(chosen, "max_nodes", None))  # the two-stage model has no limit
-    assert most is None or config.data.max_nodes <= most
+    max_nodes = getattr(chosen, "tokens", getattr(chosen, "max_nodes", None))  # the two-stage model has no limit
+    assert max_nodes is None or config.data.max_nodes <= max_nodes
     for source in config.data.train + config.data.valid:
         assert bool(source.presets) != bool(source.path)
         assert set(source.presets) <= set(synthetic.PRESETS)

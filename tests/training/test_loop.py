@@ -1,4 +1,4 @@
-"""The training loop on images of a few pixels: it learns, agrees with itself over two processes, names mistakes."""
+"""The training loop on tiny images: output files, two processes, time limits, and error messages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from treeformer.hub.model_folder import open_model
 from treeformer.models import TreeFormer
 from treeformer.training import checkpoint
 from treeformer.training.config import TrainingConfig, load_config
-from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, train
+from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, train, uses_cuda_graphs
 from treeformer.training.setup import make_model
 
 
@@ -36,49 +37,49 @@ def losses(out: Path) -> dict[int, float]:
         return {int(row["step"]): float(row["value"]) for row in csv.DictReader(file) if row["figure"] == "loss"}
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bf16 of its own
-def test_half_precision_leaves_the_target_alone(config_file, tmp_path, monkeypatch):
-    """Near 512 px a bf16 number is a multiple of 2: places in it would be learned wrong by pixels."""
-    seen = []
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bf16 instructions
+def test_half_precision_does_not_round_the_targets(config_file, tmp_path, monkeypatch):
+    """Near 512 px a bfloat16 number is a multiple of 2, so rounded targets would be wrong by whole pixels."""
+    calls = []
 
     def spy(model, output, targets, node_count, loss=TreeFormer.loss):
-        seen.append((torch.is_autocast_enabled("cpu"), targets.points, node_count))
+        calls.append((torch.is_autocast_enabled("cpu"), targets.points, node_count))
         return loss(model, output, targets, node_count)
 
     monkeypatch.setattr(TreeFormer, "loss", spy)
     config = replace(load_config(config_file), precision="bf16", steps=1)
     train(config, tmp_path / "out", accelerator="cpu", measure=lambda _model: {"edge_f1": 0.0, "images": 1.0})
-    halved, points, node_count = seen[0]
-    assert halved
+    is_autocast, points, node_count = calls[0]
+    assert is_autocast
     assert points.dtype == node_count.dtype == torch.float32
     assert (points != points.bfloat16()).any()
 
 
-def test_it_writes_what_it_promises(config_file, tmp_path):
-    seen = []
-    progress = train(load_config(config_file), tmp_path / "out", accelerator="cpu", show=lambda *a: seen.append(a))
-    assert progress.step == 8
-    assert progress.position == 32
+def test_the_output_files_and_figures(config_file, tmp_path):
+    shown = []
+    state = train(load_config(config_file), tmp_path / "out", accelerator="cpu", show=lambda *a: shown.append(a))
+    assert state.step == 8
+    assert state.position == 32
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {
         "checkpoint.safetensors",
         "best.safetensors",
         "log.csv",
     }
-    assert any("valid_edge_f1" in figures for _, _, figures in seen)
-    waiting = [figures["waiting_for_images"] for _, _, figures in seen if "waiting_for_images" in figures]
+    assert any("valid_edge_f1" in figures for _, _, figures in shown)
+    waiting = [figures["waiting_for_images"] for _, _, figures in shown if "waiting_for_images" in figures]
     assert waiting
     assert all(0 < share < 1 for share in waiting)
     assert all(np.isfinite(value) for value in losses(tmp_path / "out").values())
 
 
-def test_a_validation_between_two_reports_leaves_the_mean_loss_alone(config_file, tmp_path, monkeypatch):
-    monkeypatch.setattr("treeformer.training.loop._Run._step", lambda *_: {"loss": torch.ones(())})
+def test_a_validation_between_two_reports_does_not_change_the_mean_loss(config_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("treeformer.training.loop.TrainingRun._step", lambda *_: {"loss": torch.ones(())})
     config = load_config(config_file, [f"steps={2 * LOG_EVERY}", f"validate_every={LOG_EVERY // 2 + 1}"])
     train(config, tmp_path / "out", accelerator="cpu", measure=lambda model: {"edge_f1": 0.5})
     assert losses(tmp_path / "out") == {LOG_EVERY: 1.0, 2 * LOG_EVERY: 1.0}
 
 
-def test_two_processes_do_what_one_does(config_file, tmp_path):
+def test_two_processes_give_the_weights_of_one(config_file, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for out, devices in ((one, "1"), (two, "2")):
         subprocess.run(
@@ -89,10 +90,10 @@ def test_two_processes_do_what_one_does(config_file, tmp_path):
             timeout=300,
         )
     expected, got = (safetensors.read(out / "checkpoint.safetensors") for out in (one, two))
-    assert checkpoint.read_progress(two / "checkpoint.safetensors").step == 3, "the steps after a validation count"
+    assert checkpoint.read_run_state(two / "checkpoint.safetensors").step == 3, "the steps after a validation count"
     for name in expected:
         if name.startswith("model/"):
-            # AdamW divides by the size of the gradient: what is zero but for rounding moves by a whole step.
+            # AdamW divides by the size of the gradient, so rounding errors of zero gradients become whole steps.
             assert np.abs(expected[name] - got[name]).max() < 2e-2, name
     difference = [
         np.abs(expected[n] - got[n]).mean() for n in expected if n.startswith("model/") and expected[n].size > 99
@@ -100,7 +101,7 @@ def test_two_processes_do_what_one_does(config_file, tmp_path):
     assert np.mean(difference) < 2e-4
 
 
-def test_a_loss_that_is_no_number_ends_in_one_line(config_file, tmp_path):
+def test_a_loss_that_is_not_a_number_ends_the_run(config_file, tmp_path):
     settings = ["optimizer.learning_rate=1.0e+30", "optimizer.warmup_steps=0", "steps=40", "validate_every=1000"]
     with pytest.raises(TreeformerError, match="not a number"):
         train(load_config(config_file, settings), tmp_path / "out", accelerator="cpu")
@@ -130,10 +131,10 @@ def test_a_mistake_is_one_line(config_file, tmp_path, override, message):
     with pytest.raises(TreeformerError, match=message) as error:
         train(load_config(config_file, [override]), tmp_path / "runs" / "out", accelerator="cpu")
     assert "\n" not in str(error.value)
-    assert not (tmp_path / "runs").exists(), "nothing is left of a run that did not begin"
+    assert not (tmp_path / "runs").exists(), "a run that did not start leaves no files"
 
 
-def test_a_mistake_that_a_worker_process_finds_is_one_line_too(config_file, folder, tmp_path):
+def test_a_mistake_found_by_a_worker_process_is_one_line(config_file, folder, tmp_path):
     source = {"path": str(folder), "split": "", "spacing_px": 1}
     config = load_config(config_file, [f"data.train={json.dumps([source])}", "data.workers=1"])
     with pytest.raises(TreeformerError, match=r"^50 images in a row cannot be used.*max_nodes = 8$") as error:
@@ -142,8 +143,8 @@ def test_a_mistake_that_a_worker_process_finds_is_one_line_too(config_file, fold
     assert not (tmp_path / "out").exists()
 
 
-def test_images_to_validate_on_are_looked_at_before_the_first_step(config_file, folder, tmp_path):
-    """A source whose first image is no good will do, one that has no good image will not."""
+def test_validation_images_are_checked_before_the_first_step(config_file, folder, tmp_path):
+    """A source with some unusable images is accepted, a source without any usable image is not."""
     good = tmp_path / "good"
     shutil.copytree(folder, good)
     (good / "0.png").write_bytes(b"no image")
@@ -161,23 +162,23 @@ def test_images_to_validate_on_are_looked_at_before_the_first_step(config_file, 
         assert not (tmp_path / "none").exists()
 
 
-def test_a_large_source_is_looked_at_here_and_there(config_file, monkeypatch):
-    seen = []
+def test_a_large_source_is_checked_at_regular_intervals(config_file, monkeypatch):
+    indices = []
 
-    def load(_source, place, *_rest):
-        seen.append(place)
+    def load(_source, index, *_rest):
+        indices.append(index)
         return Skipped("a", "a: none")
 
-    monkeypatch.setattr("treeformer.data.loader.load", load)
+    monkeypatch.setattr("treeformer.data.mixture.load", load)
     source = SourceConfig(presets=("paper",), split="valid", count=1000)
     with pytest.raises(ConfigError, match="none of 50 images"):
         EvalDataset([source], load_config(config_file).data).check_sources()
-    assert seen == list(range(0, 1000, 20))
+    assert indices == list(range(0, 1000, 20))
 
 
 @pytest.mark.parametrize("variable", ["WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
-def test_processes_that_do_not_know_of_each_other_train_nothing(config_file, tmp_path, monkeypatch, variable):
-    """torchrun or srun has started two, and each would train alone, into the same folder."""
+def test_an_unexpected_number_of_processes_is_an_error(config_file, tmp_path, monkeypatch, variable):
+    """If torchrun or srun has started two processes, each would train alone, into the same folder."""
     monkeypatch.setenv(variable, "2")
     with pytest.raises(ConfigError, match="2 processes were started, but devices times machines is 1"):
         train(load_config(config_file), tmp_path / "out", accelerator="cpu")
@@ -185,22 +186,22 @@ def test_processes_that_do_not_know_of_each_other_train_nothing(config_file, tmp
     assert train(load_config(config_file, ["steps=1"]), tmp_path / "out", accelerator="cpu").step == 1
 
 
-def test_the_model_that_ships_can_be_gone_on_with():
-    shipped = safetensors.read(open_model("default").weights)
+def test_training_can_start_from_the_default_model():
+    expected = safetensors.read(open_model("default").weights)
     model = make_model(TrainingConfig(start_from="default"))
     for name, tensor in model.state_dict().items():
-        np.testing.assert_array_equal(tensor.numpy(), shipped[name].astype(np.float32), err_msg=name)
+        np.testing.assert_array_equal(tensor.numpy(), expected[name].astype(np.float32), err_msg=name)
 
 
-def test_what_it_keeps_says_which_folder_it_was_fine_tuned_from(config_file, tmp_path, monkeypatch):
-    """Under a name that is right from any working directory: export takes its thresholds over."""
-    (tmp_path / "begun").mkdir()
+def test_the_best_weights_state_the_model_folder_they_started_from(config_file, tmp_path, monkeypatch):
+    """The path is absolute. Export takes over sizes and thresholds of that folder."""
+    (tmp_path / "start").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         "treeformer.training.loop.make_model", lambda config, **_options: make_model(replace(config, start_from=""))
     )
     for number, (name, expected) in enumerate(
-        [("default", "default"), ("begun", str(tmp_path / "begun")), ("weights.safetensors", None), ("", None)]
+        [("default", "default"), ("start", str(tmp_path / "start")), ("weights.safetensors", None), ("", None)]
     ):
         out = tmp_path / str(number)
         config = load_config(config_file, ["steps=1", f"start_from={name!r}"])
@@ -209,11 +210,11 @@ def test_what_it_keeps_says_which_folder_it_was_fine_tuned_from(config_file, tmp
 
 
 def test_patience_never_ends_before_a_validation(config_file, tmp_path):
-    """Otherwise all would be lost: there is nothing in the folder until then."""
+    """Otherwise the run would end without any weights: the first are written at a validation."""
     settings = ["steps=100", "validate_every=6", "patience_epochs=1", "epoch_images=4"]
-    progress = train(load_config(config_file, settings), tmp_path, accelerator="cpu")
-    assert progress.step % 6 == 0
-    assert 0 < progress.step < 100
+    state = train(load_config(config_file, settings), tmp_path, accelerator="cpu")
+    assert state.step % 6 == 0
+    assert 0 < state.step < 100
     assert (tmp_path / "best.safetensors").exists()
 
 
@@ -222,7 +223,7 @@ def test_patience_never_ends_before_a_validation(config_file, tmp_path):
     [
         ({"accelerator": "toaster"}, "toaster"),
         pytest.param(
-            {"accelerator": "gpu"}, "gpu", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
+            {"accelerator": "gpu"}, "gpu", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
         ),
         ({"devices": 0}, "0 devices"),
         ({"machines": 0}, "0 machines"),
@@ -237,14 +238,14 @@ def test_a_wrong_option_is_one_line(config_file, tmp_path, option, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_gpu_that_is_not_there_is_one_line(config_file, tmp_path):
+def test_a_missing_gpu_is_an_error(config_file, tmp_path):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(ConfigError, match="no GPU"):
         train(load_config(config_file), tmp_path / "out", accelerator="cuda")
 
 
-def test_minutes_of_training_leave_out_the_first_steps_validation_and_writing(config_file, tmp_path, monkeypatch):
+def test_training_minutes_exclude_warm_up_validation_and_writing(config_file, tmp_path, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("treeformer.training.loop.time.monotonic", lambda: clock[0])
 
@@ -258,16 +259,28 @@ def test_minutes_of_training_leave_out_the_first_steps_validation_and_writing(co
         return {"edge_f1": 0.5}
 
     steps: list[float] = []
-    monkeypatch.setattr("treeformer.training.loop._Run._step", lambda self, *arguments: slow_step(*arguments))
+    monkeypatch.setattr("treeformer.training.loop.TrainingRun._step", lambda self, *arguments: slow_step(*arguments))
     config = load_config(config_file, ["steps=1000", "validate_every=4"])
     out = tmp_path / "out"
-    progress = train(config, out, accelerator="cpu", training_minutes=0.25, measure=slow_measure)
-    assert progress.step == WARM_UP_STEPS + 6, "the sixth step of 3 s is the one that passes 15 s"
-    assert progress.training_seconds == 18.0
-    assert progress.seconds > 2500
-    assert progress.best_score == 0.5
+    state = train(config, out, accelerator="cpu", training_minutes=0.25, measure=slow_measure)
+    assert state.step == WARM_UP_STEPS + 6, "the sixth step of 3 s passes 15 s"
+    assert state.training_seconds == 18.0
+    assert state.seconds > 2500
+    assert state.best_score == 0.5
     with (out / "log.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["figure"] == "training_seconds"]
     assert [(row["step"], row["value"]) for row in rows] == [("4", "0"), ("8", "9"), ("11", "18")]
-    assert checkpoint.read_progress(out / "checkpoint.safetensors") == progress
-    assert checkpoint.read_progress(out / "none.safetensors") is None
+    assert checkpoint.read_run_state(out / "checkpoint.safetensors") == state
+    assert checkpoint.read_run_state(out / "none.safetensors") is None
+
+
+def test_cuda_graphs_need_a_single_gpu_and_triton_and_a_model_that_supports_them(monkeypatch):
+    available = {"triton"}
+    monkeypatch.setattr("treeformer.training.loop.importlib.util.find_spec", lambda name: name in available or None)
+    gpu = SimpleNamespace(device=torch.device("cuda"), world_size=1)
+    assert uses_cuda_graphs(gpu, TreeFormer)
+    assert not uses_cuda_graphs(gpu, torch.nn.Module)
+    assert not uses_cuda_graphs(SimpleNamespace(device=torch.device("cuda"), world_size=2), TreeFormer)
+    assert not uses_cuda_graphs(SimpleNamespace(device=torch.device("cpu"), world_size=1), TreeFormer)
+    available.clear()
+    assert not uses_cuda_graphs(gpu, TreeFormer)

@@ -1,4 +1,4 @@
-"""A step as CUDA graphs against the same step, kernel by kernel. Needs a GPU."""
+"""A training step as a CUDA graph gives the losses and gradients of a plain step. Needs a GPU."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def test_graphs_give_the_losses_and_gradients_of_plain_steps(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     torch.manual_seed(0)
     model = TreeFormer(TreeFormerConfig.tiny(width=128, heads=4)).cuda().train()
-    given = batches(3)
-    cuda_graph_step = CudaGraphStep(model, given[0], bf16=False)
-    for batch in given:  # what was recorded with the first holds for the others
+    examples = batches(3)
+    cuda_graph_step = CudaGraphStep(model, examples[0], bf16=False)
+    for batch in examples:  # the graph captured with the first batch is valid for the others
         count = batch.targets.mask.sum().float()
         figures = {name: value.clone() for name, value in cuda_graph_step(batch, count).items()}
         gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad}
-        kept = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
+        buffers = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
         model.zero_grad(set_to_none=True)
         pixels = (batch.images.float() / 255.0).contiguous(memory_format=torch.channels_last)
         parts = model.loss(model(pixels, batch.targets), batch.targets, count)
@@ -40,4 +40,4 @@ def test_graphs_give_the_losses_and_gradients_of_plain_steps(monkeypatch):
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 torch.testing.assert_close(gradients[name], parameter.grad, atol=1e-2, rtol=1e-2, msg=name)
-                parameter.grad = kept[name]
+                parameter.grad = buffers[name]

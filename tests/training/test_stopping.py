@@ -1,4 +1,4 @@
-"""Runs that are ended, killed or finished, and how they go on: nothing is lost, nothing is made twice."""
+"""Runs that are stopped, killed or finished, and then resumed: no work is lost or repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.training.processes import ONE_THREAD, command, end_all, wait_for
+from tests.training.processes import ONE_THREAD, command, signal_group, wait_for
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 from treeformer.training import checkpoint
@@ -24,7 +24,7 @@ from treeformer.training.config import load_config
 from treeformer.training.loop import train
 
 
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(config_file, tmp_path):
+def test_a_killed_and_resumed_run_gives_the_same_weights(config_file, tmp_path):
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     settings = ["steps=9", "validate_every=3"]
     subprocess.run(command(config_file, straight, *settings), check=True, env=ONE_THREAD, stdout=subprocess.DEVNULL)
@@ -48,33 +48,33 @@ def test_ctrl_c_ends_the_step_and_leaves_a_checkpoint(config_file, tmp_path):
     wait_for(lambda: (out / "log.csv").exists() and "loss" in (out / "log.csv").read_text(), started)
     started.send_signal(signal.SIGINT)
     assert started.wait(timeout=120) == 130
-    progress = checkpoint.read_progress(out / "checkpoint.safetensors")
-    assert progress.step >= 20
-    assert progress.position == 4 * progress.step
+    state = checkpoint.read_run_state(out / "checkpoint.safetensors")
+    assert state.step >= 20
+    assert state.position == 4 * state.step
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals to a process group")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_the_last_validation_loses_nothing(config_file, tmp_path, number):
-    """Terminals and schedulers send it to the processes that make and judge the images, too."""
+    """Terminals and schedulers also send it to the worker processes that load images and compute metrics."""
     out = tmp_path / "out"
     run = command(config_file, out, "steps=20", "validate_every=1000", "data.workers=1")
-    end_all(number, (out / "checkpoint.safetensors").exists, run)
-    assert checkpoint.read_progress(out / "checkpoint.safetensors").step == 20
+    signal_group(number, (out / "checkpoint.safetensors").exists, run)
+    assert checkpoint.read_run_state(out / "checkpoint.safetensors").step == 20
     assert "valid_edge_f1" in (out / "log.csv").read_text()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process group")
-def test_a_scheduler_that_ends_all_processes_gets_a_checkpoint(config_file, tmp_path):
+def test_sigterm_to_all_processes_leaves_a_checkpoint(config_file, tmp_path):
     out = tmp_path / "out"
     run = command(config_file, out, "steps=100000", "validate_every=100000", "data.workers=1")
-    end_all(signal.SIGTERM, (out / "log.csv").exists, run)
-    assert checkpoint.read_progress(out / "checkpoint.safetensors").step >= 20
+    signal_group(signal.SIGTERM, (out / "log.csv").exists, run)
+    assert checkpoint.read_run_state(out / "checkpoint.safetensors").step >= 20
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process")
-def test_a_worker_passes_over_one_sigterm_and_not_over_two():
-    """Otherwise Python would wait for ever, at its end, for a worker that has not gone by itself."""
+def test_a_worker_ignores_the_first_sigterm_only():
+    """Otherwise Python would wait forever, at its exit, for a worker that does not end by itself."""
     code = "from treeformer.data.loader import ignore_signals as f; f(); print(flush=True); import time; time.sleep(99)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
         worker.stdout.readline()
@@ -91,11 +91,11 @@ def test_a_validation_that_fails_loses_nothing(config_file, tmp_path):
 
     with pytest.raises(RuntimeError, match="no figures"):
         train(load_config(config_file, ["steps=3"]), tmp_path / "out", accelerator="cpu", measure=broken)
-    assert checkpoint.read_progress(tmp_path / "out" / "checkpoint.safetensors").step == 3
+    assert checkpoint.read_run_state(tmp_path / "out" / "checkpoint.safetensors").step == 3
 
 
 @pytest.mark.parametrize("file", ["best", "checkpoint"])
-def test_a_full_disk_is_one_line_that_names_the_file(config_file, tmp_path, monkeypatch, file):
+def test_a_full_disk_is_one_line_with_the_file(config_file, tmp_path, monkeypatch, file):
     def full(path, *content, write=safetensors.write):
         if path.stem == file:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -119,7 +119,7 @@ def contents(folder: Path) -> dict[str, bytes]:
         (["steps=9", "validate_every=1", "patience_epochs=1", "epoch_images=4"], {}),
     ],
 )
-def test_a_finished_run_says_so_and_stays_as_it_is(config_file, tmp_path, capsys, settings, limits):
+def test_a_finished_run_is_reported_and_not_changed(config_file, tmp_path, capsys, settings, limits):
     config, out = load_config(config_file, settings), tmp_path / "out"
     first = train(config, out, accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5}, **limits)
     before = contents(out)
@@ -127,13 +127,13 @@ def test_a_finished_run_says_so_and_stays_as_it_is(config_file, tmp_path, capsys
     assert again == first
     assert contents(out) == before
     assert capsys.readouterr().out.splitlines() == [
-        f"{out}: finished at step {first.step}; with more steps or time it would go on"
+        f"{out}: finished at step {first.step}; allow more steps or time to continue"
     ]
     longer = replace(config, steps=first.step + 1, patience_epochs=0)
     assert train(longer, out, accelerator="cpu", resume=True).step == first.step + 1
 
 
-def test_a_run_that_goes_on_needs_its_first_weights_no_more(config_file, tmp_path):
+def test_a_resumed_run_does_not_need_its_initial_weights(config_file, tmp_path):
     def measure(_model):
         return {"edge_f1": 0.5}
 
@@ -149,8 +149,8 @@ def test_a_run_that_goes_on_needs_its_first_weights_no_more(config_file, tmp_pat
 
 
 @pytest.mark.parametrize("steps", [4, 5])
-def test_a_validation_that_a_kill_cut_off_is_made_up_for(config_file, tmp_path, steps):
-    """Whether it was the last one or one on the way: the weights that it would have kept may be the best."""
+def test_an_interrupted_validation_is_repeated(config_file, tmp_path, steps):
+    """This holds for the last validation and for earlier ones: their weights may be the best."""
 
     def killed(_model):
         raise RuntimeError("killed")
@@ -158,15 +158,15 @@ def test_a_validation_that_a_kill_cut_off_is_made_up_for(config_file, tmp_path, 
     config, out, validated = load_config(config_file, [f"steps={steps}"]), tmp_path / "out", []
 
     def measure(_model):
-        validated.append(checkpoint.read_progress(out / "checkpoint.safetensors").step)
+        validated.append(checkpoint.read_run_state(out / "checkpoint.safetensors").step)
         return {"edge_f1": 1 / len(validated)}
 
     with pytest.raises(RuntimeError, match="killed"):
         train(config, out, accelerator="cpu", measure=killed)
-    progress = train(config, out, accelerator="cpu", resume=True, measure=measure)
+    state = train(config, out, accelerator="cpu", resume=True, measure=measure)
     assert validated == [4, 5][: steps - 3]
-    assert (progress.step, progress.best_step) == (steps, 4)
-    assert checkpoint.read_progress(out / "checkpoint.safetensors") == progress
+    assert (state.step, state.best_step) == (steps, 4)
+    assert checkpoint.read_run_state(out / "checkpoint.safetensors") == state
 
 
 def test_a_checkpoint_of_another_architecture_is_refused(config_file, tmp_path):
@@ -187,8 +187,8 @@ def test_a_damaged_checkpoint_is_one_line(config_file, tmp_path):
     damaged = [
         (arrays | {part: arrays[part][:, :3]}, metadata, "optimizer's state of root_head.weight does not fit"),
         ({name: arrays[name] for name in arrays if name != part}, metadata, "state of root_head.weight does not fit"),
-        (arrays, metadata | {"progress": '{"step": "one"}'}, "its progress cannot be read"),
-        (arrays, {"config": "{}"}, "its progress cannot be read"),
+        (arrays, metadata | {"progress": '{"step": "one"}'}, "the state of the run cannot be read"),
+        (arrays, {"config": "{}"}, "the state of the run cannot be read"),
     ]
     for *content, message in damaged:
         safetensors.write(path, *content)
@@ -200,14 +200,14 @@ def test_a_damaged_checkpoint_is_one_line(config_file, tmp_path):
     without = {name: arrays[name] for name in arrays if not name.startswith("optimizer/root_head")}
     safetensors.write(path, without, metadata)
     again = train(replace(config, steps=2), tmp_path, accelerator="cpu", resume=True)
-    assert again.step == 2, "a part that was not trained before begins anew"
+    assert again.step == 2, "parameters without a stored state start anew"
 
 
-def test_an_earlier_run_is_not_written_over(config_file, tmp_path):
+def test_an_earlier_run_is_not_overwritten(config_file, tmp_path):
     config, out = load_config(config_file, ["steps=1"]), tmp_path / "out"
     train(config, out, accelerator="cpu")
     before = (out / "checkpoint.safetensors").read_bytes()
-    with pytest.raises(TreeformerError, match="out: holds a run already: resume it"):
+    with pytest.raises(TreeformerError, match="out: already contains a run: resume it"):
         train(config, out, accelerator="cpu")
     assert (out / "checkpoint.safetensors").read_bytes() == before
     with pytest.raises(TreeformerError, match=r"test\.yaml: cannot be written to"):

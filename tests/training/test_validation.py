@@ -23,7 +23,7 @@ class Settings:
 
 
 class Line(torch.nn.Module):
-    """Answers every image with a line of `config.node_count` nodes."""
+    """A model that predicts a line of `config.node_count` nodes for every image."""
 
     def __init__(self):
         super().__init__()
@@ -40,12 +40,12 @@ class Line(torch.nn.Module):
         return [Skeleton([(i, i) for i in range(count)], edges, image_size=image_size)] * output
 
 
-def test_one_pass_and_a_row_a_image_for_every_decoding():
+def test_one_pass_and_one_row_per_image_for_every_decoding():
     source = SourceConfig(presets=("paper",), split="valid", count=3)
     config = TrainingConfig(data=DataConfig(valid=(source,), image_size=64, max_nodes=1000), precision="32")
     model = Line().train()
     validator = Validator(config, torch.device("cpu"), batch=2)
-    rows = validator.judge(model, {"one": {"node_count": 1}, "none": {"node_count": 0}, "own": {}})
+    rows = validator.evaluate(model, {"one": {"node_count": 1}, "none": {"node_count": 0}, "own": {}})
     assert model.passes == 2
     assert model.training
     assert model.config == Settings()
@@ -56,14 +56,14 @@ def test_one_pass_and_a_row_a_image_for_every_decoding():
     assert means([]) == {"images": 0.0}
 
 
-def test_without_a_usable_image_it_is_one_line():
+def test_validation_without_a_usable_image_is_an_error():
     source = SourceConfig(presets=("paper",), split="valid", count=2)
     config = TrainingConfig(data=DataConfig(valid=(source,), image_size=64, max_nodes=1), precision="32")
     with pytest.raises(ConfigError, match="none of the 2 images to validate on can be used"):
         Validator(config, torch.device("cpu")).measure(Line())
 
 
-def test_settings_come_back_also_after_an_error():
+def test_settings_are_restored_after_an_error():
     model = Line()
     with pytest.raises(ZeroDivisionError), changed_settings(model, {"node_count": 9}):
         assert model.config.node_count == 9

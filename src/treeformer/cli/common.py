@@ -1,10 +1,10 @@
-"""What all commands share: the app, progress bars, one line for a mistake, counts at the end of a batch."""
+"""Shared by all commands: the app, progress bars, error messages, and the summary of a batch."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, NoReturn
 
@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import treeformer
+from treeformer._util.progress import ProgressCallback
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
 ALL_CORES = os.cpu_count() or 1
 
-Workers = Annotated[int, typer.Option(help="Processes that work at the same time; 0 or 1: this one alone.")]
+Workers = Annotated[int, typer.Option(help="Number of parallel processes. 0 and 1 use a single process.")]
 BAR = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 app = typer.Typer(
@@ -33,32 +34,38 @@ app = typer.Typer(
 
 
 def examples(*lines: str) -> str:
-    """The epilog of a command's help; typer keeps paragraphs apart only where an empty line parts them."""
+    """Return the epilog of a command's help. Typer needs an empty line between the examples to keep them apart."""
     return "\n\n".join(["[bold]Examples[/bold]", *lines])
 
 
 def say(line: str) -> None:
-    """One plain line on standard error, whatever line ends a file name has."""
+    """Print one line on standard error. Line breaks, as in a file name, become spaces."""
     print(" ".join(line.splitlines()), file=sys.stderr)
 
 
 def fail(line: str) -> NoReturn:
-    """One line on standard error, and out."""
+    """Print an error message of one line on standard error and exit."""
     say(f"treeformer: {line}")
     sys.exit(USAGE_ERROR)
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error; yields a function of (done, total). Hidden where no one is watching."""
-    screen = Console(stderr=True)
-    with Progress(*BAR, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
+def progress(title: str) -> Iterator[ProgressCallback]:
+    """Show a progress bar on standard error, if that is a terminal. Yield a function of (done, total)."""
+    console = Console(stderr=True)
+    with Progress(*BAR, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def finish(done: str, failures: Sequence[str], *, total: int) -> None:
-    """Say what was done of `total`; where some of a batch failed, name each and leave with exit code 2."""
+    """Print the summary of a batch. If some items failed, print each failure and exit with code 2.
+
+    Args:
+        done: the summary.
+        failures: one line per item that failed.
+        total: number of items.
+    """
     for line in failures:
         say(f"treeformer: {line}")
     if total > 1 or not failures:
@@ -67,13 +74,25 @@ def finish(done: str, failures: Sequence[str], *, total: int) -> None:
         sys.exit(USAGE_ERROR)
 
 
-def counted(number: int, what: str) -> str:
-    """'1 file', '2 files'."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Args:
+        number: how many.
+        noun: the noun in the singular.
+
+    Returns:
+        The number and the noun, in the plural if needed.
+
+    Example:
+        >>> counted(1, "file"), counted(2, "file")
+        ('1 file', '2 files')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"treeformer {treeformer.__version__}")
         raise typer.Exit
 
@@ -81,7 +100,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """What stands before any command."""
+    """Options before the command."""

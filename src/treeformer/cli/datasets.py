@@ -1,4 +1,4 @@
-"""Commands that make data sets: generate, prepare."""
+"""The commands `generate` and `prepare`, which make data sets."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from treeformer.cli.common import ALL_CORES, Workers, app, examples, progress
     )
 )
 def generate(
-    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write.")],
     preset: Annotated[
-        str, typer.Option(help="What grows: paper, taproot, seedling, vine, orchard, several or plate.")
+        str, typer.Option(help="Kind of plant: paper, taproot, seedling, vine, orchard, several or plate.")
     ] = "paper",
-    style: Annotated[str, typer.Option(help="How it is drawn: paper (plain lines) or photo.")] = "paper",
-    count: Annotated[int, typer.Option(help="How many images.")] = 100,
-    seed: Annotated[int, typer.Option(help="The seed of the first one; the next have the next seeds.")] = 0,
+    style: Annotated[str, typer.Option(help="Style of the images: paper (black lines on white) or photo.")] = "paper",
+    count: Annotated[int, typer.Option(help="Number of images.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the first image; the others have the following seeds.")] = 0,
     size: Annotated[int, typer.Option(help="Side of the square images, px.")] = 512,
     workers: Workers = ALL_CORES,
 ) -> None:
-    """Make synthetic images with exact skeletons: a PNG and a JSON file each, and dataset.yaml. Resumes."""
+    """Generate synthetic images with exact skeletons: one PNG and one JSON file per image. Can be resumed."""
     from treeformer.data.generate import generate as run
 
     with progress("drawing") as show:
@@ -45,21 +45,24 @@ def generate(
 )
 def prepare(
     name: Annotated[str, typer.Argument(metavar="SET", help="osr-roots, barley-roots, branch-trees or single-guyot.")],
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="The folder of the set, as it is published.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
-    size: Annotated[int | None, typer.Option(help="Longer side of an image, px; by default the set's own.")] = None,
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="Folder of the data set, as published.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
+    size: Annotated[
+        int | None, typer.Option(help="Longer side of the images, px. By default chosen per data set.")
+    ] = None,
     spacing: Annotated[
-        float | None, typer.Option(help="Pixels between nodes; 0 keeps the annotation's own nodes.")
+        float | None,
+        typer.Option(help="Node spacing, px. 0 keeps the annotated nodes. By default chosen per data set."),
     ] = None,
     one_image_per_plant: Annotated[
         bool, typer.Option("--one-image-per-plant", help="Crop one image per plant instead of keeping whole images.")
     ] = False,
     merge_overlaps: Annotated[
-        bool, typer.Option(help="Let two roots of a plant that are drawn over each other share one line.")
+        bool, typer.Option(help="Merge roots of a plant that are annotated on top of each other.")
     ] = True,
     workers: Workers = ALL_CORES,
 ) -> None:
-    """Turn a public set into a folder data set with splits, and say what was dropped and why."""
+    """Convert a public data set to a folder with splits, and report what was dropped and why."""
     from treeformer.data.prepare import prepare as run
 
     with progress("preparing") as show:

@@ -1,4 +1,4 @@
-"""The command that shows the main job on the examples that ship: demo."""
+"""The command `demo`, which predicts the example images of the package."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import typer
 from treeformer.cli.common import app, examples
 
 
-@app.command(epilog=examples("treeformer demo", "treeformer demo -o somewhere/else"))
+@app.command(epilog=examples("treeformer demo", "treeformer demo -o results/demo"))
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the results.")] = Path("demo"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")] = Path("demo"),
 ) -> None:
-    """Predict the example images that ship, draw and measure them, and compare them with the ground truth."""
+    """Predict the example images of the package, draw and measure them, and compare them with the ground truth."""
     from treeformer._util.files import check_writable
     from treeformer.hub.model_folder import DEFAULT_FOLDER
 
@@ -27,7 +27,8 @@ def demo(
 
 def _predict_examples(output: Path) -> None:
     from treeformer import formats
-    from treeformer._util.files import atomic_write, write_table
+    from treeformer._util.files import write_table
+    from treeformer._util.images import write_image
     from treeformer.examples import IMAGES
     from treeformer.inference.batch import plan, predict_files, traits_of
     from treeformer.inference.predictor import Predictor
@@ -40,22 +41,23 @@ def _predict_examples(output: Path) -> None:
     report = evaluate_cases(
         Case(job.image.stem, job.skeletons["json"], job.image.with_suffix(".rsml"), job.image) for job in jobs
     )
-    with atomic_write(comparison) as temporary:
-        report.worst_sheet().save(temporary)
+    write_image(report.worst_sheet(), comparison)
     print(f"{'image':10} {'nodes':>6} {'plants':>7} {'length, px':>11} {'TOPO F1':>8}")
     for job, row in zip(jobs, report.rows, strict=True):
-        found = formats.read(job.skeletons["json"])
-        print(f"{job.image.stem:10} {len(found):6} {len(found.plants):7} {found.length:11.0f} {row['topo_f1']:8.3f}")
+        skeleton = formats.read(job.skeletons["json"])
+        counts = f"{len(skeleton):6} {len(skeleton.plants):7}"
+        print(f"{job.image.stem:10} {counts} {skeleton.length:11.0f} {row['topo_f1']:8.3f}")
     print(f"skeletons:  {output}/*.json and *.rsml")
     print(f"overlays:   {output}/*.overlay.jpg")
     print(f"traits:     {traits}")
-    print(f"with ground truth: {comparison} (red: predicted, blue: true)")
+    print(f"comparison: {comparison} (red: predicted, blue: ground truth)")
 
 
 def _show_ground_truth(output: Path) -> None:
-    """What there is to see without a model: one example with its true skeleton."""
+    """Show one example with its ground truth, for copies of the package without a model."""
     from treeformer import formats
-    from treeformer._util.files import atomic_write, write_table
+    from treeformer._util.files import write_table
+    from treeformer._util.images import write_image
     from treeformer.draw import draw as overlay
     from treeformer.examples import EXAMPLE, example_image
     from treeformer.traits import measure
@@ -67,15 +69,14 @@ def _show_ground_truth(output: Path) -> None:
         "skeleton, SWC": output / "skeleton.swc",
         "traits": output / "traits.csv",
     }
-    with atomic_write(results["overlay"]) as temporary:
-        overlay(example_image(), skeleton).save(temporary)
+    write_image(overlay(example_image(), skeleton), results["overlay"])
     formats.write(skeleton, results["skeleton, RSML"])
     formats.write(skeleton, results["skeleton, SWC"])
     table = measure(skeleton)
     write_table(table, results["traits"])
     plant = table.iloc[0]
-    print(f"this copy has no default model; a true skeleton instead: {skeleton}: {len(skeleton.axes)} axes")
+    print(f"no default model in this copy; showing the ground truth: {skeleton}: {len(skeleton.axes)} axes")
     for name in ("total_length", "primary_length", "lateral_count", "tip_count", "branch_point_count"):
         print(f"  {name:20} {plant[name]:.0f}")
-    for what, path in results.items():
-        print(f"{what + ':':16} {path}")
+    for title, path in results.items():
+        print(f"{title + ':':16} {path}")

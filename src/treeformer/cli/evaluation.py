@@ -1,4 +1,4 @@
-"""Commands that judge: evaluate."""
+"""The command `evaluate`, which compares predictions with the ground truth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treeformer.errors import TreeformerError
 if TYPE_CHECKING:
     from treeformer.metrics.report import Report
 
-NAMED = 10  # of the images that have no partner
+MAX_LISTED = 10  # names of unpaired images in a message
 
 
 @app.command(
@@ -27,33 +27,39 @@ NAMED = 10  # of the images that have no partner
 )
 def evaluate(
     prediction: Annotated[
-        Path | None, typer.Argument(metavar="PRED", help="A folder of predicted skeletons; with --model, a data set.")
+        Path | None, typer.Argument(metavar="PRED", help="Folder of predicted skeletons; with --model, a data set.")
     ] = None,
     ground_truth: Annotated[
-        Path | None, typer.Argument(metavar="TRUTH", help="A folder of true skeletons, laid out and named alike.")
+        Path | None,
+        typer.Argument(metavar="GROUND_TRUTH", help="Folder of true skeletons, with the same folders and file names."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A folder for CSV and JSON tables and the worst ten, drawn.")
+        Path | None,
+        typer.Option("--output", "-o", help="Folder for CSV and JSON tables and a drawing of the ten worst images."),
     ] = None,
-    images: Annotated[Path | None, typer.Option(help="The images, where they are not beside the skeletons.")] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of the images, if they are not beside the skeletons.")
+    ] = None,
     image_size: Annotated[
-        tuple[int, int] | None, typer.Option(metavar="W H", help="Where neither files nor images tell the size.")
+        tuple[int, int] | None,
+        typer.Option(metavar="W H", help="Size of the images, px, if neither skeleton files nor images state it."),
     ] = None,
     radius: Annotated[
-        float | None, typer.Option(help="How far apart matched nodes may be, px; by default 8/512 of the longer side.")
+        float | None, typer.Option(help="Maximum distance of matched nodes, px. By default 8/512 of the longer side.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Predict with this model: default, a folder, or a name on the hub.")
+        str | None, typer.Option(help="Model to evaluate: default, a model folder, or a name on the Hugging Face hub.")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Of the data set: train, valid or test.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split of the data set: train, valid or test.")] = None,
     synthetic: Annotated[
-        str | None, typer.Option(metavar="PRESET:STYLE:SPLIT", help="A synthetic data set in place of a folder.")
+        str | None,
+        typer.Option(metavar="PRESET:STYLE:SPLIT", help="Evaluate on a synthetic data set instead of a folder."),
     ] = None,
-    count: Annotated[int, typer.Option(help="Images of the synthetic data set.")] = 500,
+    count: Annotated[int, typer.Option(help="Number of images of the synthetic data set.")] = 500,
     single_plant: Annotated[bool, typer.Option("--single-plant", help="Predict one tree per image.")] = False,
     workers: Workers = ALL_CORES,
 ) -> None:
-    """Judge skeletons, or a model, against the ground truth: SMD, TOPO, nodes, edges, tree rate, with 95 % intervals."""
+    """Compare skeletons, or a model, with the ground truth: SMD, TOPO, nodes, edges, tree rate; 95 % intervals."""
     from rich.console import Console
 
     from treeformer._util.files import check_writable
@@ -62,18 +68,16 @@ def evaluate(
     if output is not None:
         check_writable(output)
     if model is not None:
-        report, remarks = _of_model(
+        report, remarks = _evaluate_model(
             model, prediction, ground_truth, split, synthetic, count, single_plant, radius, workers
         )
     elif split is not None or synthetic is not None or single_plant:
-        raise TreeformerError(
-            "--split, --synthetic and --single-plant are for the judgement of a model: --model is missing"
-        )
+        raise TreeformerError("--split, --synthetic and --single-plant need a model: --model is missing")
     elif prediction is None or ground_truth is None:
-        raise TreeformerError("evaluate needs two folders, PRED and TRUTH, or --model and a data set")
+        raise TreeformerError("evaluate needs two folders, PRED and GROUND_TRUTH, or --model and a data set")
     elif prediction.is_file() or ground_truth.is_file():
         raise TreeformerError(
-            f"{prediction if prediction.is_file() else ground_truth}: a file; evaluate compares two folders"
+            f"{prediction if prediction.is_file() else ground_truth}: is a file; evaluate compares two folders"
         )
     else:
         cases, without_ground_truth = folder_cases(prediction, ground_truth, images)
@@ -95,15 +99,15 @@ def evaluate(
     )
 
 
-def _unpaired(what: str, fate: str, names: Sequence[str]) -> list[str]:
-    """One line, however many they are; none where there are none."""
+def _unpaired(noun: str, consequence: str, names: Sequence[str]) -> list[str]:
+    """Return one line about unpaired files, no line if there are none."""
     if not names:
         return []
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return [f"{counted(len(names), what)} {fate}: {', '.join(names[:NAMED])}{more}"]
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return [f"{counted(len(names), noun)} {consequence}: {', '.join(names[:MAX_LISTED])}{more}"]
 
 
-def _of_model(
+def _evaluate_model(
     model: str,
     folder: Path | None,
     ground_truth: Path | None,
@@ -114,17 +118,17 @@ def _of_model(
     radius: float | None,
     workers: int,
 ) -> tuple[Report, list[str]]:
-    """The report of a model on a data set, and a line for each image that was left out."""
+    """Return the report of a model on a data set, and one line per image that was skipped."""
     from treeformer.data import FolderDataset
     from treeformer.inference.evaluate import evaluate_model, synthetic_set
     from treeformer.inference.predictor import Predictor
 
     if ground_truth is not None or (folder is None) == (synthetic is None):
-        raise TreeformerError("a model is judged on one data set: a folder, or --synthetic PRESET:STYLE:SPLIT")
+        raise TreeformerError("a model is evaluated on one data set: a folder, or --synthetic PRESET:STYLE:SPLIT")
     dataset = synthetic_set(synthetic, count) if synthetic is not None else FolderDataset(folder or Path(), split)
     predictor = Predictor(model)
     with progress("predicting") as show:
         report, skipped = evaluate_model(
             predictor, dataset, radius_px=radius, workers=workers, progress=show, single_plant=single_plant
         )
-    return report, [f"{one.reason}; left out" for one in skipped]
+    return report, [f"{item.reason}; left out" for item in skipped]

@@ -1,4 +1,4 @@
-"""Commands that predict: predict."""
+"""The command `predict`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from treeformer.cli.common import ALL_CORES, app, counted, examples, finish, pro
 from treeformer.cli.skeletons import check_table
 from treeformer.errors import TreeformerError
 
-# Reading is quicker than predicting: more threads would only hold more images.
-MOST_READERS = 16
-# Processes take about a second to start.
-MANY_IMAGES = 256
+# Reading is faster than predicting. More threads would only keep more images in memory.
+MAX_READERS = 16
+# Worker processes take about a second to start. They are used from this many images on.
+MIN_IMAGES_FOR_PROCESSES = 256
 
 
 class EngineChoice(StrEnum):
@@ -27,7 +27,7 @@ class EngineChoice(StrEnum):
 
 
 class PrecisionChoice(StrEnum):
-    """In what numbers ONNX Runtime calculates."""
+    """Number format of ONNX Runtime."""
 
     auto = "auto"
     float32 = "float32"
@@ -44,48 +44,69 @@ class PrecisionChoice(StrEnum):
 )
 def predict(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="IMAGES_OR_FOLDERS", readable=False, help="Images, or folders of them.")
+        list[Path],
+        typer.Argument(
+            metavar="IMAGES_OR_FOLDERS",
+            readable=False,
+            help="Images (PNG, JPEG, TIFF, BMP, WebP, GIF), or folders, which are searched recursively.",
+        ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the results.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")],
     formats: Annotated[
         list[str] | None,
-        typer.Option("--format", "-f", help="Also write this one of `treeformer formats`; repeatable."),
+        typer.Option("--format", "-f", help="Also write this format; see `treeformer formats`. Repeatable."),
     ] = None,
     overlay: Annotated[bool, typer.Option("--overlay", help="Also draw each skeleton over its image.")] = False,
-    traits: Annotated[Path | None, typer.Option(help="Write one table of traits of all images, CSV.")] = None,
-    px_per_mm: Annotated[float | None, typer.Option(help="Pixels per millimeter, for the traits.")] = None,
-    model: Annotated[str, typer.Option(help="A model folder, or a name on the Hugging Face hub.")] = "default",
+    traits: Annotated[
+        Path | None, typer.Option(help="CSV file for the traits of all images, one row per plant.")
+    ] = None,
+    px_per_mm: Annotated[
+        float | None, typer.Option(help="Resolution of the images for the traits, pixels per millimeter.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="default, a model folder, or a name on the Hugging Face hub.")] = "default",
     working_size: Annotated[
         str | None,
-        typer.Option(metavar="PX", help="Reduce longer images to this length, or 'full'; by default the model's."),
+        typer.Option(
+            metavar="PX",
+            help="Reduce longer images to this length, or 'full' for no reduction. By default the model's value.",
+        ),
     ] = None,
     single_plant: Annotated[bool, typer.Option("--single-plant", help="Predict one tree per image.")] = False,
     min_confidence: Annotated[
-        float | None, typer.Option(help="Least confidence of nodes and edges; by default the model's, of nodes.")
+        float | None,
+        typer.Option(help="Minimum confidence of nodes and edges. By default the model's threshold for nodes."),
     ] = None,
-    engine: Annotated[EngineChoice, typer.Option(help="What runs the network.")] = EngineChoice.auto,
+    engine: Annotated[
+        EngineChoice, typer.Option(help="What runs the network. auto is torch if it sees a GPU.")
+    ] = EngineChoice.auto,
     precision: Annotated[
-        PrecisionChoice, typer.Option(help="Of ONNX Runtime; auto is int8, which is quicker, where the model has it.")
+        PrecisionChoice,
+        typer.Option(help="Number format of ONNX Runtime. auto is int8 if the model has it, which is faster."),
     ] = PrecisionChoice.auto,
-    threads: Annotated[int | None, typer.Option(help="CPU threads of the network; by default all cores.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of the network. By default all cores.")] = None,
     workers: Annotated[
-        int, typer.Option(help="Threads that read images ahead or, for many on a GPU, processes; 0: none.")
-    ] = min(MOST_READERS, ALL_CORES),
-    batch: Annotated[int | None, typer.Option(help="Images or tiles at once; by default as suits the engine.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Pass over images whose results are there.")] = False,
+        int,
+        typer.Option(
+            help="Threads that read images ahead; processes for many images on a GPU. 0 reads no image ahead."
+        ),
+    ] = min(MAX_READERS, ALL_CORES),
+    batch: Annotated[
+        int | None, typer.Option(help="Images or tiles per batch. By default chosen by the engine.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Skip images whose results exist.")] = False,
 ) -> None:
-    """Predict the skeletons of images: JSON files, and by option other formats, overlays and a table of traits."""
-    from treeformer._util.files import check_writable, write_table
+    """Predict the skeletons of images: JSON files, and optionally other formats, overlays and a table of traits."""
+    from treeformer._util.files import check_writable, remove_leftovers, write_table
     from treeformer.inference.batch import BatchReport, check_no_annotation_is_lost, plan, predict_files, traits_of
     from treeformer.inference.predictor import Predictor
 
-    # What is wrong with a number or with a place ends it before the work, not after.
+    # Find invalid options and unwritable folders before the work, not after.
     if traits is not None:
         check_table(traits)
         check_writable(traits.parent)
     elif px_per_mm is not None:
-        raise TreeformerError("--px-per-mm is for the table of traits: --traits is missing")
-    traits_of([], px_per_mm=px_per_mm)
+        raise TreeformerError("--px-per-mm needs a table of traits: --traits is missing")
+    traits_of([], px_per_mm=px_per_mm)  # checks px_per_mm
     check_writable(output)
     options: dict[str, Any] = {
         "working_size": _working_size(working_size),
@@ -94,20 +115,22 @@ def predict(
     }
     jobs = plan(sources, output, formats or (), overlay)
     check_no_annotation_is_lost(jobs)
+    if resume:
+        remove_leftovers(output)
     to_do = [job for job in jobs if not (resume and job.is_done())]
     report = BatchReport(0, (), ())
     if to_do:
         predictor = Predictor(model, engine=engine.value, threads=threads, precision=precision.value)
-        # A GPU is quicker than one process can read images and make trees.
-        processes = predictor.engine.device.startswith("cuda") and len(to_do) >= MANY_IMAGES
+        # A GPU is faster than one process can read images and decode skeletons.
+        processes = predictor.engine.device.startswith("cuda") and len(to_do) >= MIN_IMAGES_FOR_PROCESSES
         options |= {"batch": batch, "workers": workers, "processes": processes}
         with progress("predicting") as show:
             report = predict_files(to_do, predictor, progress=show, **options)
     for image in report.empty:
-        say(f"treeformer: {image}: no plant was found: its skeleton is empty")
+        say(f"treeformer: {image}: no plant was found, the skeleton is empty")
     done = f"{counted(report.predicted, 'image')} predicted in {output}"
     if len(to_do) < len(jobs):
-        done += f", {len(jobs) - len(to_do)} were there"
+        done += f", {len(jobs) - len(to_do)} skipped"
     failures = [*report.failures]
     if traits is not None:
         with progress("measuring") as show:
@@ -115,8 +138,9 @@ def predict(
         failures += unmeasured
         try:
             write_table(table, traits)
-            done += f", traits of {counted(len(table), 'plant')} in {traits}"
-        except OSError as error:  # one of the failures: the others are still to be named
+            plants = int(table["plant"].notna().sum())  # an image without a plant also has a row
+            done += f", traits of {counted(plants, 'plant')} in {traits}"
+        except OSError as error:  # reported with the other failures
             failures.append(f"{traits}: cannot be written ({error.strerror or error})")
     finish(done, failures, total=len(jobs))
 
@@ -127,4 +151,4 @@ def _working_size(size: str | None) -> int | Literal["full"] | None:
     try:
         return int(size)
     except ValueError:
-        raise TreeformerError(f"--working-size is a number of pixels or 'full', not {size!r}") from None
+        raise TreeformerError(f"--working-size must be a number of pixels or 'full', not {size!r}") from None

@@ -1,4 +1,4 @@
-"""Commands on skeleton files: convert, formats, traits, draw."""
+"""The commands `convert`, `formats`, `traits` and `draw` for skeleton files."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from treeformer.cli.common import app, counted, examples, finish, progress, say
 from treeformer.errors import FormatError
 
 
-class Level(StrEnum):
-    """What one row of a traits table is."""
+class TableLevel(StrEnum):
+    """What one row of a table of traits describes."""
 
     plant = "plant"
     axis = "axis"
     segment = "segment"
 
 
-class Names(StrEnum):
-    """Whose column names a traits table has."""
+class ColumnNames(StrEnum):
+    """The tool whose column names a table of traits has."""
 
     treeformer = "treeformer"
     sleap_roots = "sleap-roots"
@@ -36,27 +36,48 @@ class Names(StrEnum):
         "treeformer convert roots.rsml roots.swc",
         "treeformer convert plates/ converted/ --format geojson",
         "treeformer convert annotations.json skeletons/ --from coco --format rsml",
+        "treeformer convert rootnav.rsml copy.rsml --preserve",
     )
 )
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A skeleton file, or a folder of them.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file, or the folder, to write.")],
-    to: Annotated[str | None, typer.Option("--format", "-f", help="Write this one of `treeformer formats`.")] = None,
-    from_: Annotated[str | None, typer.Option("--from", help="Read this format, whatever the suffix says.")] = None,
+    source: Annotated[Path, typer.Argument(metavar="IN", help="Skeleton file, or folder of skeleton files.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="File or folder to write.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--format", "-f", help="Format to write; see `treeformer formats`. By default given by the suffix."
+        ),
+    ] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="Format to read. By default given by suffix and content.")
+    ] = None,
+    preserve: Annotated[
+        bool,
+        typer.Option("--preserve", help="Write elements that RSML does not allow, such as rootnavspline, to RSML too."),
+    ] = False,
 ) -> None:
     """Convert skeleton files from one format to another."""
     from treeformer.formats.convert import convert as run
 
     with progress("converting") as show:
-        report = run(source, target, to=to, from_=from_, progress=show)
+        report = run(source, target, to=to, from_=from_, preserve=preserve, progress=show)
     total = len(report.written) + len(report.failures)
     if total == 0:
         raise FormatError(f"{source}: no skeleton file in this folder")
-    passed = f", {counted(report.skipped, 'other file')} passed over" if report.skipped else ""
-    finish(f"{counted(len(report.written), 'file')} written to {target}{passed}", report.failures, total=total)
+    if report.passed_over:
+        names = counted(sum(report.preferred.values()), "name")
+        others = (
+            f"{counted(sum(report.passed_over.values()), 'other file')} passed over ({', '.join(report.passed_over)})"
+        )
+        say(f"treeformer: {names} in several formats: {' and '.join(report.preferred)} preferred, {others}")
+    if report.left_out:
+        what = f"elements that RSML does not allow were left out ({', '.join(report.left_out)})"
+        say(f"treeformer: {counted(report.incomplete, 'file')}: {what}; --preserve keeps them")
+    skipped = f", {counted(report.skipped, 'other file')} skipped" if report.skipped else ""
+    finish(f"{counted(len(report.written), 'file')} written to {target}{skipped}", report.failures, total=total)
 
 
-@app.command()
+@app.command(epilog=examples("treeformer formats"))
 def formats() -> None:
     """List the formats that can be read and written."""
     from rich.console import Console
@@ -65,8 +86,8 @@ def formats() -> None:
     from treeformer.formats import FORMATS
 
     table = Table(box=None, pad_edge=False)
-    for heading in ("format", "suffixes", "write", "what it is"):
-        table.add_column(heading, overflow="fold")  # a name that is cut cannot be typed
+    for heading in ("format", "suffixes", "write", "description"):
+        table.add_column(heading, overflow="fold")  # show names in full on a narrow screen
     for entry in FORMATS.values():
         table.add_row(entry.name, " ".join(entry.suffixes), "yes" if entry.write else "no", entry.description)
     Console().print(table)
@@ -75,19 +96,36 @@ def formats() -> None:
 @app.command(
     epilog=examples(
         "treeformer traits plates/*.rsml -o traits.csv --px-per-mm 11.8",
+        "treeformer traits plates/ --all -o all-traits.csv",
         "treeformer traits plates/ --level axis -o axes.csv",
         "treeformer traits plant.json --column-names sleap-roots",
     )
 )
 def traits(
-    files: Annotated[list[Path], typer.Argument(readable=False, help="Skeleton files, or folders of them.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV file; without it, on the screen.")] = None,
-    level: Annotated[Level, typer.Option(help="What a row is.")] = Level.plant,
+    files: Annotated[
+        list[Path], typer.Argument(readable=False, help="Skeleton files, or folders, which are searched recursively.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="CSV file to write. By default the table is printed.")
+    ] = None,
+    level: Annotated[TableLevel, typer.Option(help="What a row describes.")] = TableLevel.plant,
     px_per_mm: Annotated[
         float | None,
-        typer.Option(help="Pixels per millimeter; otherwise the file's own resolution, otherwise pixels."),
+        typer.Option(
+            help="Resolution, pixels per millimeter. By default as stored in the file, otherwise lengths are in px."
+        ),
     ] = None,
-    column_names: Annotated[Names, typer.Option(help="The tool whose column names are used.")] = Names.treeformer,
+    column_names: Annotated[
+        ColumnNames, typer.Option(help="Tool whose column names are used.")
+    ] = ColumnNames.treeformer,
+    all_columns: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Write all traits in full precision. By default about 20 columns with 6 significant digits; "
+            "the names of other tools imply all.",
+        ),
+    ] = False,
 ) -> None:
     """Measure skeletons: one table of traits for all files."""
     from treeformer._util.files import check_writable, write_table
@@ -96,12 +134,17 @@ def traits(
     if output is not None:
         check_table(output)
         check_writable(output.parent)
-    paths = skeleton_files(files, besides=output)
+    paths = skeleton_files(files, exclude=output)
     if copies := in_several_formats(paths):
-        say(f"treeformer: {counted(len(copies), 'name')} in several formats, each with rows of its own: {copies[0]}, …")
+        say(f"treeformer: {counted(len(copies), 'name')} in several formats, each measured separately: {copies[0]}, …")
     with progress("measuring") as show:
         table, failures = measure_files(
-            paths, level=level.value, px_per_mm=px_per_mm, column_names=column_names.value, progress=show
+            paths,
+            level=level.value,
+            px_per_mm=px_per_mm,
+            column_names=column_names.value,
+            columns="all" if all_columns else "compact",
+            progress=show,
         )
     if len(failures) == len(paths):
         finish("nothing measured", failures, total=len(paths))
@@ -115,31 +158,38 @@ def traits(
 
 
 def check_table(path: Path) -> None:
-    """An error where a table of traits would go by a wrong name, or take the place of a skeleton."""
+    """Raise `FormatError` if a table of traits would have a wrong suffix or overwrite a skeleton."""
     from treeformer.formats.csv_table import looks_like
 
     if path.suffix.lower() != ".csv":
-        raise FormatError(f"{path.name}: a table of traits ends in .csv")
+        raise FormatError(f"{path.name}: a table of traits must end in .csv")
     if path.is_file() and looks_like(path.read_bytes()):
         raise FormatError(f"{path.name}: is a skeleton, and the table of traits would overwrite it")
 
 
 def in_several_formats(paths: Sequence[Path]) -> list[str]:
-    """Names that several files have, as `treeformer predict --format` leaves them: a.json, a.rsml, a.coco.json."""
-    from treeformer.formats import FORMATS
+    """Return names that occur in several formats, as `treeformer predict --format` writes them: a.json, a.rsml."""
+    from treeformer.formats.convert import base_name
 
     suffixes: dict[Path, list[str]] = {}
     for path in dict.fromkeys(paths):
-        stem, _, last = path.stem.rpartition(".")
-        name = path.with_name(stem if stem and last in FORMATS else path.stem)
+        name = base_name(path)
         suffixes.setdefault(name, []).append(path.name.removeprefix(name.name))
-    return [f"{name}{' and '.join(found)}" for name, found in suffixes.items() if len(found) > 1]
+    return [f"{name}{' and '.join(shared)}" for name, shared in suffixes.items() if len(shared) > 1]
 
 
-def skeleton_files(paths: Sequence[Path], besides: Path | None = None) -> list[Path]:
-    """The files named, and those below the folders named that hold a skeleton; `besides`: one that does not.
+def skeleton_files(paths: Sequence[Path], exclude: Path | None = None) -> list[Path]:
+    """List skeleton files. Folders are searched recursively, without hidden files.
 
-    Names that begin with a dot are passed over in folders.
+    Args:
+        paths: files and folders.
+        exclude: a file to leave out of folders.
+
+    Returns:
+        The files.
+
+    Raises:
+        FormatError: if a folder contains no skeleton file.
     """
     from treeformer._util.files import list_files
     from treeformer.formats import SUFFIXES, is_skeleton_file
@@ -147,7 +197,7 @@ def skeleton_files(paths: Sequence[Path], besides: Path | None = None) -> list[P
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            known = [file for file in list_files(path) if file.suffix.lower() in SUFFIXES and file != besides]
+            known = [file for file in list_files(path) if file.suffix.lower() in SUFFIXES and file != exclude]
             skeletons = [file for file in known if is_skeleton_file(file)]
             if not skeletons:
                 raise FormatError(f"{path}: no skeleton file in this folder")
@@ -164,28 +214,29 @@ def skeleton_files(paths: Sequence[Path], besides: Path | None = None) -> list[P
     )
 )
 def draw(
-    image: Annotated[Path, typer.Argument(help="The image.")],
-    skeleton: Annotated[Path, typer.Argument(help="Its skeleton, in any format that is known.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The image to write.")],
+    image: Annotated[Path, typer.Argument(help="Image.")],
+    skeleton: Annotated[Path, typer.Argument(help="Skeleton of the image, in any format of `treeformer formats`.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Image to write.")],
     compare: Annotated[
-        Path | None, typer.Option(help="A second skeleton, the ground truth: blue and yellow beside red and cyan.")
+        Path | None,
+        typer.Option(
+            help="Ground truth to draw as well, with blue edges and yellow nodes; the skeleton is then red and cyan."
+        ),
     ] = None,
 ) -> None:
-    """Draw a skeleton over its image: edges red, nodes yellow, keypoints cyan, roots ringed in magenta."""
+    """Draw a skeleton over its image: edges red (dashed orange if unlikely), keypoints cyan, roots circled."""
     from treeformer import draw as drawing
-    from treeformer._util.files import atomic_write
-    from treeformer._util.images import IMAGE_SUFFIXES, open_image
+    from treeformer._util.images import IMAGE_SUFFIXES, open_image, write_image
     from treeformer.formats import read
 
     if output.suffix.lower() not in IMAGE_SUFFIXES:
-        raise FormatError(f"{output.name}: not a suffix of an image; try .png")
+        raise FormatError(f"{output.name}: not the suffix of an image; use .png")
     opened = open_image(image)
     if output.exists() and output.samefile(image):
-        raise FormatError(f"{output.name}: is the image itself, and the drawing would overwrite it")
+        raise FormatError(f"{output.name}: is the input image, and the drawing would overwrite it")
     if compare is None:
         drawn = drawing.draw(opened, read(skeleton))
     else:
         drawn = drawing.draw_comparison(opened, read(skeleton), read(compare))
-    with atomic_write(output) as temporary:
-        drawn.save(temporary)
-    say(f"drawn in {output}")
+    write_image(drawn, output)
+    say(f"drawing written to {output}")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from treeformer.cli.common import BAR, app, say
-from treeformer.training.command import Show, run, shown_figures
+from treeformer.training.command import Show, format_figures, run
 
 
 @app.command(
@@ -18,19 +18,19 @@ from treeformer.training.command import Show, run, shown_figures
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
 def train(context: typer.Context) -> None:
-    """Train a model. It can be killed at any moment and resumed."""
-    run(context.args, prog="treeformer train", display=_bar)
+    """Train a model. A run can be killed at any moment and resumed."""
+    run(context.args, prog="treeformer train", display=_progress_bar)
 
 
 @contextmanager
-def _bar(steps: int) -> Iterator[Show]:
-    """A progress bar on a terminal, one line per report otherwise."""
+def _progress_bar(steps: int) -> Iterator[Show]:
+    """Show a progress bar on a terminal, one line per report otherwise."""
     console = Console(stderr=True)
     with Progress(*BAR, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("training", total=steps)
 
         def show(step: int, _steps: int, figures: dict[str, float]) -> None:
-            text = shown_figures(figures)
+            text = format_figures(figures)
             bar.update(task, completed=step, description=text)
             if not console.is_terminal:
                 say(f"step {step}: {text}")

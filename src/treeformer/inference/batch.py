@@ -1,4 +1,7 @@
-"""Many images: which files are to be made of each, made one image at a time, so that a stop leaves whole files."""
+"""Predict many image files: plan the result files, then predict and write one image at a time.
+
+Every file is written atomically. A run that is stopped leaves only complete files and can be resumed.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treeformer import formats
-from treeformer._util.files import atomic_write_checked, list_files
-from treeformer._util.images import IMAGE_SUFFIXES, open_image
+from treeformer._util.files import list_files
+from treeformer._util.images import IMAGE_SUFFIXES, open_image, write_image
 from treeformer._util.pools import batches, prefetch_map, process_pool
 from treeformer._util.progress import ProgressCallback
 from treeformer.draw import draw
@@ -27,67 +30,85 @@ if TYPE_CHECKING:
 OVERLAY_ENDING = ".overlay.jpg"
 OVERLAY_LONGEST_PX = 2048
 OVERLAY_QUALITY = 90
-# Images whose files one process writes at a time.
-AT_ONCE = 4
+# Number of images whose files a writer process receives in one message.
+IMAGES_PER_MESSAGE = 4
 
 Result = Skeleton | TreeformerError
-Outcome = tuple[bool, str | None]  # of an image: whether there is no plant in it, and a line where it failed
+Outcome = tuple[bool, str | None]
+"""Whether the skeleton of an image is empty, and the error message if the image failed."""
 
 
 @dataclass(frozen=True)
 class ImageJob:
-    """An image and the files that are to be made of it: skeletons by format, our own JSON first, and an overlay."""
+    """An image and the files that are made from it.
+
+    Attributes:
+        image: the image file.
+        skeletons: one file per format, by format name. The first is "json", the native format.
+        overlay: file of the skeleton drawn over the image, None if it is not requested.
+    """
 
     image: Path
     skeletons: dict[str, Path]
     overlay: Path | None
 
     def is_done(self) -> bool:
-        """Whether an earlier run has made them all."""
+        """Return True if all files exist."""
         return all(path.is_file() for path in self.skeletons.values()) and (
             self.overlay is None or self.overlay.is_file()
         )
 
     def write(self, skeleton: Skeleton) -> None:
-        """Write every file, each whole or not at all; what cannot be written is an error at the end."""
-        refused = []
+        """Write every file atomically. If some cannot be written, write the others and then raise `FormatError`."""
+        errors = []
         for name, path in self.skeletons.items():
             try:
                 formats.write(skeleton, path, format=name)
             except FormatError as error:
-                refused.append(str(error))
+                errors.append(str(error))
         if self.overlay is not None:
             try:
                 drawn = draw(open_image(self.image, longest_px=OVERLAY_LONGEST_PX), skeleton)
-                with atomic_write_checked(self.overlay) as temporary:
-                    drawn.save(temporary, quality=OVERLAY_QUALITY)
+                write_image(drawn, self.overlay, quality=OVERLAY_QUALITY)
             except FormatError as error:
-                refused.append(str(error))
-        if refused:
-            raise FormatError("; ".join(refused))
+                errors.append(str(error))
+        if errors:
+            raise FormatError("; ".join(errors))
 
 
 def plan(
     sources: Sequence[Path], output: Path, other_formats: Sequence[str] = (), overlay: bool = False
 ) -> list[ImageJob]:
-    """What is to be made of the images named and of those in the folders named, at any depth.
+    """Choose the result files of all images.
 
-    Results lie in `output` as the images lie below the folder that all of them share, so that two images of the
-    same name never meet; where two differ in their suffix alone, or the results of two would have one name for another
-    reason, the suffix stays in the names of their results. Names are compared as file systems do that ignore letter
-    case, whether this one does or not.
+    Results have the same folder structure in `output` as the images below their common folder, so that results of
+    images with the same name do not collide. If two images differ only in their suffix, or two results would get the
+    same name for another reason, the result names keep the suffix of the image. Names that differ only in letter case
+    count as the same, on every file system.
+
+    Args:
+        sources: images, and folders that are searched recursively.
+        output: folder for the results.
+        other_formats: names of formats to write in addition to JSON; see `treeformer.formats.FORMATS`.
+        overlay: also draw each skeleton over its image.
+
+    Returns:
+        One job per image.
+
+    Raises:
+        FormatError: if a source does not exist, a folder contains no image, or a format cannot be written.
     """
     suffixes = {"json": ".json"}
     for name in other_formats:
         suffix = formats.format_for_writing(Path(), name).suffixes[0]
         suffixes.setdefault(name, suffix if suffix not in suffixes.values() else f".{name}{suffix}")
-    named = (image for source in sources for image in _images(source, output))
-    # By their full names: one image may be named in two ways, and ".." must not lead out of the output.
-    images = {os.path.normpath(image.absolute()): image for image in named}
+    listed = (image for source in sources for image in _list_images(source, output))
+    # By absolute path: one image may be listed in two ways, and ".." must not lead out of the output folder.
+    images = {os.path.normpath(image.absolute()): image for image in listed}
     roots = [source if source.is_dir() else source.parent for source in sources]
-    shared = os.path.commonpath([os.path.normpath(root.absolute()) for root in roots])
-    places = [output / os.path.relpath(image, shared) for image in images]
-    stems = _distinct_stems(places, [*suffixes.values(), *([OVERLAY_ENDING] if overlay else [])])
+    common = os.path.commonpath([os.path.normpath(root.absolute()) for root in roots])
+    targets = [output / os.path.relpath(image, common) for image in images]
+    stems = _distinct_stems(targets, [*suffixes.values(), *([OVERLAY_ENDING] if overlay else [])])
     return [
         ImageJob(
             image,
@@ -98,35 +119,35 @@ def plan(
     ]
 
 
-def _distinct_stems(places: Sequence[Path], endings: Sequence[str]) -> list[str]:
-    """What comes before the endings: the places without their suffixes, but with them where two results would meet.
+def _distinct_stems(targets: Sequence[Path], endings: Sequence[str]) -> list[str]:
+    """Return one stem per target: the path without its suffix, or with it if two results would get the same name.
 
-    With its suffix in it, a name may meet a further one: `b.png` beside `b.tif` is in the way of `b.png.jpg`. Names
-    that differ in letter case alone get a number, since they are one name to the disks of many.
+    A name that keeps its suffix may collide with another one: `b.png` beside `b.tif` collides with `b.png.jpg`. Names
+    that differ only in letter case get a number, because many file systems ignore case.
     """
-    alike = Counter[str]()
+    seen = Counter[str]()
     full = []
-    for place in places:
-        alike[_folded(str(place))] += 1
-        number = alike[_folded(str(place))]
-        full.append(str(place) if number == 1 else f"{place}-{number}")
-    stems = [str(place.with_suffix("")) for place in places]
+    for target in targets:
+        seen[_folded(str(target))] += 1
+        number = seen[_folded(str(target))]
+        full.append(str(target) if number == 1 else f"{target}-{number}")
+    stems = [str(target.with_suffix("")) for target in targets]
     while True:
         count = Counter(_folded(stem + ending) for stem in stems for ending in endings)
-        meets = [any(count[_folded(stem + ending)] > 1 for ending in endings) for stem in stems]
-        longer = [whole if met else stem for whole, stem, met in zip(full, stems, meets, strict=True)]
+        collides = [any(count[_folded(stem + ending)] > 1 for ending in endings) for stem in stems]
+        longer = [long if collision else stem for long, stem, collision in zip(full, stems, collides, strict=True)]
         if longer == stems:
             return stems
         stems = longer
 
 
 def _folded(name: str) -> str:
-    """A name as file systems compare it that ignore letter case and how umlauts are put together."""
+    """Return a name as file systems compare it that ignore letter case and Unicode composition."""
     return unicodedata.normalize("NFC", name.casefold())
 
 
-def _images(source: Path, output: Path) -> Iterator[Path]:
-    """The image itself, or those in a folder at any depth, in order of name; never our own overlays."""
+def _list_images(source: Path, output: Path) -> Iterator[Path]:
+    """Yield the image itself, or all images below a folder, sorted by name, without results and overlays."""
     if not source.is_dir():
         if not source.exists():
             raise FormatError(f"{source}: no such file")
@@ -142,15 +163,15 @@ def _images(source: Path, output: Path) -> Iterator[Path]:
 
 
 def check_no_annotation_is_lost(jobs: Sequence[ImageJob]) -> None:
-    """An error where a result would replace a file beside its image that no earlier run has left there.
+    """Raise `FormatError` if a result would overwrite a file beside its image that is not a prediction.
 
-    Programs for annotation put `a.json` or `a.rsml` beside `a.jpg`, and so do data sets: with the images' own folder
-    as output a prediction would take the place of the ground truth.
+    Annotation tools and data sets store `a.json` or `a.rsml` beside `a.jpg`. If the output folder is the folder of the
+    images, a prediction would overwrite the ground truth.
     """
     for job in jobs:
-        there = [path for path in job.skeletons.values() if path.exists() and path.parent.samefile(job.image.parent)]
-        if there and not _is_prediction(job.skeletons["json"]):
-            raise FormatError(f"{there[0]}: is there, and no prediction: choose another folder for the results")
+        existing = [path for path in job.skeletons.values() if path.exists() and path.parent.samefile(job.image.parent)]
+        if existing and not _is_prediction(job.skeletons["json"]):
+            raise FormatError(f"{existing[0]}: exists and is not a prediction: choose another output folder")
 
 
 def _is_prediction(path: Path) -> bool:
@@ -162,7 +183,13 @@ def _is_prediction(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What came of it: images predicted now, those of them without a plant, and a line for each failure."""
+    """The result of `predict_files`.
+
+    Attributes:
+        predicted: number of images that were predicted and written.
+        empty: images without a plant.
+        failures: one line per image that failed.
+    """
 
     predicted: int
     empty: tuple[Path, ...]
@@ -178,20 +205,28 @@ def predict_files(
     progress: ProgressCallback | None = None,
     **options: Any,
 ) -> BatchReport:
-    """Predict each image and write its files before the next one's; what fails is counted and the rest still done.
+    """Predict all images and write their files. An image that fails does not stop the others.
 
     Args:
-        workers, processes: as for `Predictor.predict_many`. With processes, as many others write the files, of several
-            images at the same time.
-        progress: called with the number of images done and of all.
-        options: further ones of `Predictor.predict_many`.
+        jobs: the images and their result files; see `plan`.
+        predictor: the model.
+        workers: as for `Predictor.predict_many`.
+        processes: as for `Predictor.predict_many`. Another `workers` processes then write the files.
+        progress: called with the number of finished images and the total.
+        options: further keyword arguments of `Predictor.predict_many`.
+
+    Returns:
+        The numbers of predicted and empty images, and the failures.
+
+    Raises:
+        TreeformerError: if an option is invalid.
     """
     empty: list[Path] = []
     failures: list[str] = []
     images = [job.image for job in jobs]
     with closing(predictor.predict_many(images, workers=workers, processes=processes, **options)) as results:
-        written = _written(zip(jobs, results, strict=True), workers if processes else 0)
-        for done, (job, (is_empty, failure)) in enumerate(zip(jobs, written, strict=True), start=1):
+        outcomes = _write_results(zip(jobs, results, strict=True), workers if processes else 0)
+        for done, (job, (is_empty, failure)) in enumerate(zip(jobs, outcomes, strict=True), start=1):
             if is_empty:
                 empty.append(job.image)
             if failure is not None:
@@ -201,18 +236,18 @@ def predict_files(
     return BatchReport(len(jobs) - len(failures), tuple(empty), tuple(failures))
 
 
-def _written(predicted: Iterable[tuple[ImageJob, Result]], writers: int) -> Iterator[Outcome]:
-    """Write the files of each image, here or in processes; the outcomes in order."""
+def _write_results(predicted: Iterable[tuple[ImageJob, Result]], writers: int) -> Iterator[Outcome]:
+    """Write the files of each image, in this process or in others. Yield the outcomes in order."""
     if writers == 0:
         yield from map(_write, predicted)
         return
     with process_pool(writers) as pool:
-        for outcomes in prefetch_map(pool, _write_all, batches(predicted, AT_ONCE), writers):
+        for outcomes in prefetch_map(pool, _write_all, batches(predicted, IMAGES_PER_MESSAGE), writers):
             yield from outcomes
 
 
 def _write_all(predicted: list[tuple[ImageJob, Result]]) -> list[Outcome]:
-    return [_write(one) for one in predicted]
+    return [_write(pair) for pair in predicted]
 
 
 def _write(predicted: tuple[ImageJob, Result]) -> Outcome:
@@ -230,7 +265,20 @@ def _write(predicted: tuple[ImageJob, Result]) -> Outcome:
 def traits_of(
     jobs: Sequence[ImageJob], *, px_per_mm: float | None = None, progress: ProgressCallback | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """One table of all skeletons that are there, those of earlier runs included, a row a plant; a line a failure."""
+    """Measure all skeletons that exist, including those of earlier runs.
+
+    Args:
+        jobs: the images and their result files.
+        px_per_mm: resolution of the images, pixels per millimeter. None uses the resolution stored in
+            each file, or pixels.
+        progress: called with the number of measured files and the total.
+
+    Returns:
+        One table with one row per plant, and one line per file that could not be measured.
+
+    Raises:
+        TreeformerError: if `px_per_mm` is not positive.
+    """
     from treeformer.traits import measure_files
 
     paths = [path for job in jobs if (path := job.skeletons["json"]).is_file()]

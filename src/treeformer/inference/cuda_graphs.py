@@ -1,21 +1,22 @@
-"""Inference on a GPU as CUDA graphs, so that Python starts a few recordings instead of some three thousand kernels.
+"""Inference on a GPU with CUDA graphs: Python launches a few graphs instead of about three thousand kernels.
 
-A recording is for one shape, and always reads and writes the same memory. So that there are few of them, batches are
-filled up to a power of two, and the numbers of tokens and of candidates are rounded up: tokens beyond those that are
-needed are looked at by none, candidates beyond have a score of 0, and both are cut off again. Nothing that is recorded
-may wait for the device; between the three stages of `InferenceModel` the host does.
+A CUDA graph is captured for one shape and always reads and writes the same memory. To keep the number of graphs small,
+batches are padded to a power of two, and the numbers of tokens and of candidates are rounded up. Surplus tokens are
+masked in attention, surplus candidates have a score of 0, and both are removed from the result. Captured code must not
+wait for the device. The host reads the numbers that it needs between the three stages of `InferenceModel`.
 
-All recordings of an engine share one pool of memory and run in one stream, one after the other. A recording may thus
-overwrite what later ones gave, since their memory was free when it was made, but never what earlier ones gave, which is
-held. That is safe: `encode` is recorded before the `decode_tokens` and `predict_edges` that read its levels, `decode_tokens` writes into memory of
-its own outside the pool, and what `predict_edges` gives is copied before the next recording starts.
+All graphs of an engine share one memory pool and run one after the other in one stream. Replaying a graph may overwrite
+the outputs of graphs that were captured after it, because their memory was free during its capture. It never overwrites
+the outputs of graphs that were captured before it, because those are still referenced. This is safe here: `encode` is
+captured before the `decode_tokens` and `predict_edges` that read its levels, `decode_tokens` writes to memory outside
+the pool, and the outputs of `predict_edges` are copied before the next graph is replayed.
 """
 
 from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
 from typing import Any, Protocol
 
@@ -23,200 +24,254 @@ import torch
 from torch import Tensor
 
 from treeformer.models.inference_model import (
-    GROUP,
+    GROUP_SIZE,
     Candidates,
     InferenceModel,
-    Ranked,
+    RankedTokens,
     candidate_count,
-    groups,
-    picked,
+    group_by_count,
+    select_images,
 )
-from treeformer.models.treeformer import FEWEST_TOKENS, Features
+from treeformer.models.treeformer import MIN_TOKENS, Features
 
-PLAIN_USES = 2  # of a shape before it is recorded: recording takes as long as several of them
-WARM_UP = 2  # runs before a recording: what is chosen or allocated on first use has to be there
-MOST_RECORDINGS = 160  # further shapes are not recorded
-# Tokens and candidates are multiples of these; pairs grow with the square of the candidates. The first is a multiple of
-# the second, so that there are never more candidates than tokens. A few images do not keep a GPU busy: coarser steps
-# cost them nothing, and a camera has all its recordings sooner.
+EAGER_USES = 2  # uses of a shape before it is captured: a capture takes as long as several eager runs
+WARM_UP_RUNS = 2  # runs before a capture: everything that is selected or allocated on first use has to exist
+MAX_GRAPHS = 160  # further shapes run eagerly
+# Tokens and candidates are rounded up to multiples of these; pairs grow with the square of the candidates. The first
+# number is a multiple of the second, so that there are never more candidates than tokens. Small batches do not fill a
+# GPU: coarser steps cost them nothing, and fewer graphs have to be captured.
 STEPS, COARSE_STEPS = (16, 8), (32, 32)
-WHOLE_BATCH = 64  # batches up to this are filled up to a power of two, larger ones to a multiple
+FULL_BATCH = 64  # smaller batches are padded to a power of two, larger ones to a multiple of this
 
 
 class CudaGraph:
-    """A stage as a CUDA graph, on the current device.
+    """A function captured as a CUDA graph on the current device.
 
     Args:
-        stage: reads and writes tensors that stay where they are.
-        before: a recording to share memory with; what one stream has set free can only be had by the same one.
+        stage: The function. It reads and writes tensors whose memory does not move.
+        share_with: A graph to share memory and stream with. Memory freed by a stream can only be reused by that stream.
+
+    Attributes:
+        stream: The stream of the capture.
+        graph: torch's graph.
+        outputs: The result of `stage`, in memory that every replay overwrites.
     """
 
-    def __init__(self, stage: Callable[[], Any], before: CudaGraph | None) -> None:
-        self.stream = stream = before.stream if before else torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):
+    def __init__(self, stage: Callable[[], Any], share_with: CudaGraph | None) -> None:
+        self.stream: torch.cuda.Stream
+        if share_with:
+            self.stream = share_with.stream
+        else:
+            self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's stubs lack the types
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            for _ in range(WARM_UP_RUNS):
                 stage()
-        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.current_stream().wait_stream(self.stream)
         self.graph = torch.cuda.CUDAGraph()
-        pool = before.graph.pool() if before else None
-        with ExitStack() as recording:
-            # torch now makes tensors that all graphs of a process share: those of inference mode would keep training
-            # from recording later. Other threads, which gather the next images, may go on meanwhile.
+        pool = share_with.graph.pool() if share_with else None
+        with ExitStack() as capture:
+            # Entering a capture creates tensors that all graphs of a process share. If they were created in inference
+            # mode, a later capture in training would fail. Other threads, which load the next images, may go on.
             with torch.inference_mode(False):
-                recording.enter_context(
-                    torch.cuda.graph(self.graph, pool=pool, stream=stream, capture_error_mode="thread_local")
+                capture.enter_context(
+                    torch.cuda.graph(self.graph, pool=pool, stream=self.stream, capture_error_mode="thread_local")
                 )
             self.outputs = stage()
 
     def replay(self) -> Any:
-        """Run the stage on what its inputs hold now; the same tensors as ever, filled anew."""
+        """Run the function on the current values of its inputs; return the same output tensors with new values."""
         self.graph.replay()
         return self.outputs
 
 
-class _Replayable(Protocol):
-    def replay(self) -> Any: ...
+class Replayable(Protocol):
+    """What `CudaGraphCache` needs of a graph."""
+
+    def replay(self) -> Any:
+        """Run the captured function again."""
 
 
 class CudaGraphCache:
-    """The recordings of an engine: of every stage and shape, from its third use on.
+    """The graphs of an engine, one per stage and shape, captured at the third use.
 
     Args:
-        record: makes a recording, from a stage and an earlier recording; tests have one for the CPU.
+        capture: Captures a function, given the first graph of the cache or None. Tests pass a stand-in for the CPU.
     """
 
-    def __init__(self, record: Callable[[Callable[[], Any], Any], _Replayable] = CudaGraph) -> None:
-        self._record = record
-        self._uses: Counter[Any] = Counter()
-        self._kept: dict[Any, _Replayable] = {}
-        self._too_large: set[Any] = set()
+    def __init__(self, capture: Callable[[Callable[[], Any], Any], Replayable] = CudaGraph) -> None:
+        self._capture = capture
+        self._uses: Counter[Hashable] = Counter()
+        self._graphs: dict[Hashable, Replayable] = {}
+        self._too_large: set[Hashable] = set()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._graphs)
 
-    def has(self, key: Any, stage: Callable[[], Any]) -> bool:
-        """Whether there is a recording of the shape `key`; at its third use `stage` becomes one."""
-        if key in self._kept:
+    def has(self, key: Hashable, stage: Callable[[], Any]) -> bool:
+        """Count a use and return True if there is a graph for it. The third use captures one.
+
+        Args:
+            key: Stage and shape.
+            stage: The function to capture.
+
+        Returns:
+            False if the shape has to run eagerly.
+        """
+        if key in self._graphs:
             return True
         self._uses[key] += 1
-        if self._uses[key] <= PLAIN_USES or key in self._too_large or len(self) >= MOST_RECORDINGS:
+        if self._uses[key] <= EAGER_USES or key in self._too_large or len(self) >= MAX_GRAPHS:
             return False
         try:
-            self._kept[key] = self._record(stage, next(iter(self._kept.values()), None))
+            self._graphs[key] = self._capture(stage, next(iter(self._graphs.values()), None))
         except RuntimeError as error:
-            # Ending a recording that ran out of memory may fail in its turn.
+            # After a capture ran out of memory, ending it may raise another error.
             if not any(isinstance(reason, torch.OutOfMemoryError) for reason in (error, error.__context__)):
                 raise
             self._too_large.add(key)
-        return key in self._kept
+        return key in self._graphs
 
-    def run(self, key: Any, stage: Callable[[], Any]) -> Any:
-        """What `stage` gives, by a recording where there is one: until the next recording is run."""
-        return self._kept[key].replay() if self.has(key, stage) else stage()
+    def run(self, key: Hashable, stage: Callable[[], Any]) -> Any:
+        """Run a function, with its graph if there is one.
+
+        Args:
+            key: Stage and shape.
+            stage: The function.
+
+        Returns:
+            The result of `stage`, valid until the next graph is replayed.
+        """
+        return self._graphs[key].replay() if self.has(key, stage) else stage()
 
 
 class CudaGraphInference:
-    """`InferenceModel.in_groups` by recordings.
+    """`InferenceModel.predict_in_groups` with CUDA graphs.
 
     Args:
-        model: to be called in inference mode, always with the same precision (autocast without its cache).
-        recorder: keeps the recordings.
+        model: The model. Call it in inference mode and always in the same precision (autocast without its cache).
+        cache: Holds the graphs.
     """
 
-    def __init__(self, model: InferenceModel, recorder: CudaGraphCache | None = None) -> None:
-        self.model, self.recorder = model, CudaGraphCache() if recorder is None else recorder
+    def __init__(self, model: InferenceModel, cache: CudaGraphCache | None = None) -> None:
+        self.model, self.cache = model, CudaGraphCache() if cache is None else cache
         self._batches: dict[tuple[int, ...], _Batch] = {}
 
-    def in_groups(self, images: Tensor) -> Iterator[tuple[list[int], Candidates]]:
-        """As `InferenceModel.in_groups`; what is given for a group is overwritten by the next one."""
+    def predict_in_groups(self, images: Tensor) -> Iterator[tuple[list[int], Candidates]]:
+        """Predict groups of images, see `InferenceModel.predict_in_groups`.
+
+        Args:
+            images: (B,S,S,3) uint8 RGB.
+
+        Yields:
+            The indices of a group's images, and their candidates. The next group overwrites them.
+        """
         count = len(images)
-        shape = (full_size(count), *images.shape[1:])
+        shape = (padded_batch_size(count), *images.shape[1:])
         batch = self._batches.get(shape)
         if batch is None:
-            batch = self._batches[shape] = _Batch(self.model, self.recorder, images.new_zeros(shape))
-        if not batch.is_recorded():
-            yield from self.model.in_groups(images)
+            batch = self._batches[shape] = _Batch(self.model, self.cache, images.new_zeros(shape))
+        if not batch.is_captured():
+            yield from self.model.predict_in_groups(images)
             return
         batch.images[:count].copy_(images)
         token_count = max(batch.encode()[:count])
         candidates = batch.decode_tokens(token_count)[:count]
-        yield from batch.predict_edges(groups(candidates))
+        yield from batch.predict_edges(group_by_count(candidates))
 
 
 class _Batch:
-    """The memory of batches of one shape, and the three stages; the others read what the recorded first one gave.
+    """The memory of batches of one shape, and their three stages. The later stages read the outputs of the first graph.
 
     Args:
-        images: (B,S,S,3) uint8, to be filled; rows that are not needed may hold any images.
+        model: The model.
+        cache: Holds the graphs.
+        images: (B,S,S,3) uint8, the input memory. Rows beyond the actual images may hold any images.
     """
 
-    def __init__(self, model: InferenceModel, recorder: CudaGraphCache, images: Tensor) -> None:
-        self.model, self.recorder, self.images = model, recorder, images
-        self.most = model.model.config.tokens
-        self.token_step, self.candidate_step = STEPS if len(images) >= GROUP else COARSE_STEPS
-        self.rows = torch.zeros(min(len(images), GROUP), dtype=torch.int64, device=images.device)
-        self.ranked: list[Tensor] = []  # as in `Ranked`, for as many tokens as there can be; filled by `decode_tokens`
+    def __init__(self, model: InferenceModel, cache: CudaGraphCache, images: Tensor) -> None:
+        self.model, self.cache, self.images = model, cache, images
+        self.max_tokens = model.model.config.tokens
+        self.token_step, self.candidate_step = STEPS if len(images) >= GROUP_SIZE else COARSE_STEPS
+        self.rows = torch.zeros(min(len(images), GROUP_SIZE), dtype=torch.int64, device=images.device)
+        self.ranked: list[Tensor] = []  # fields of RankedTokens for `max_tokens` tokens, filled by `decode_tokens`
         self.relation = self.count = torch.empty(0)
+        self.features: Features
+        self.active: Tensor | None
 
-    def is_recorded(self) -> bool:
-        return self.recorder.has(("encode", self.images.shape), self._encode)
+    def is_captured(self) -> bool:
+        """Return True if there is a graph of the first stage."""
+        return self.cache.has(("encode", self.images.shape), self._encode)
 
     def encode(self) -> list[int]:
-        """The first stage; how many tokens each image needs."""
-        (self.features, self.active), needed = self.recorder.run(("encode", self.images.shape), self._encode)
-        return [self.most] * len(self.images) if needed is None else needed.tolist()
+        """Run the first stage; return the number of tokens that each image needs."""
+        (self.features, self.active), needed = self.cache.run(("encode", self.images.shape), self._encode)
+        return [self.max_tokens] * len(self.images) if needed is None else needed.tolist()
 
     def _encode(self) -> tuple[tuple[Features, Tensor | None], Tensor | None]:
         features, active = self.model.encode(self.images)
-        return (features, active), None if active is None else active.sum(1).clamp(min=FEWEST_TOKENS)
+        return (features, active), None if active is None else active.sum(1).clamp(min=MIN_TOKENS)
 
     def decode_tokens(self, token_count: int) -> list[int]:
-        """The second stage, for that many tokens at least; how many candidates each image has."""
-        token_count = rounded(token_count, self.token_step, self.most)
+        """Run the second stage for at least `token_count` tokens; return the number of candidates of each image."""
+        token_count = round_up(token_count, self.token_step, self.max_tokens)
         key = ("decode_tokens", self.images.shape, token_count)
-        self.recorder.run(key, functools.partial(self._decode_tokens, token_count))
+        self.cache.run(key, functools.partial(self._decode_tokens, token_count))
         return self.count.tolist()
 
     def _decode_tokens(self, token_count: int) -> None:
-        ranked, relation = self.model.decode_tokens(
-            self.features, None if self.active is None else self.active[:, :token_count]
-        )
+        active = None if self.active is None else self.active[:, :token_count]
+        ranked, relation = self.model.decode_tokens(self.features, active)
         count = candidate_count(ranked.score)
-        if not self.ranked:  # never while it is recorded: a shape is not recorded at its first use
-            self.ranked = [part.new_zeros(len(part), self.most, *part.shape[2:]) for part in ranked]
+        if not self.ranked:  # never during a capture, because a shape is not captured at its first use
+            self.ranked = [part.new_zeros(len(part), self.max_tokens, *part.shape[2:]) for part in ranked]
             self.relation, self.count = torch.empty_like(relation), torch.empty_like(count)
         for whole, part in zip(self.ranked, ranked, strict=True):
             whole[:, :token_count].copy_(part)
         self.relation.copy_(relation)
         self.count.copy_(count)
 
-    def predict_edges(self, grouped: list[tuple[list[int], int]]) -> Iterator[tuple[list[int], Candidates]]:
-        """The third stage, group by group: the numbers of its images, and the most candidates that one has."""
+    def predict_edges(self, groups: list[tuple[list[int], int]]) -> Iterator[tuple[list[int], Candidates]]:
+        """Run the third stage per group, given the indices of its images and their largest number of candidates."""
         size = len(self.rows)
-        filled = torch.tensor([rows + rows[:1] * (size - len(rows)) for rows, _ in grouped])
-        for (rows, count), on_device in zip(grouped, filled.to(self.rows.device), strict=True):
-            self.rows.copy_(on_device)
-            wide = rounded(count, self.candidate_step, self.most)
-            key = ("predict_edges", self.images.shape, wide)
-            score, points, cost, root = self.recorder.run(key, functools.partial(self._predict_edges, wide))
+        padded = torch.tensor([rows + rows[:1] * (size - len(rows)) for rows, _ in groups])
+        for (rows, count), rows_on_device in zip(groups, padded.to(self.rows.device), strict=True):
+            self.rows.copy_(rows_on_device)
+            padded_count = round_up(count, self.candidate_step, self.max_tokens)
+            key = ("predict_edges", self.images.shape, padded_count)
+            stage = functools.partial(self._predict_edges, padded_count)
+            score, points, cost, root = self.cache.run(key, stage)
             own = slice(len(rows)), slice(count)
             yield rows, (score[own], points[own], cost[(*own, own[1])], root[own])
 
     def _predict_edges(self, count: int) -> Candidates:
+        ranked = RankedTokens(*self.ranked)
         return self.model.predict_edges(
-            *picked(Ranked(*self.ranked), self.relation, self.features.levels[0], self.rows, count)
+            *select_images(ranked, self.relation, self.features.levels[0], self.rows, count)
         )
 
 
-def full_size(count: int) -> int:
-    """The size of the batch that `count` images are filled up to."""
-    if count <= WHOLE_BATCH:
+def padded_batch_size(count: int) -> int:
+    """Return the batch size that `count` images are padded to.
+
+    >>> [padded_batch_size(count) for count in (1, 3, 64, 65)]
+    [1, 4, 64, 128]
+    """
+    if count <= FULL_BATCH:
         return 1 << (count - 1).bit_length()
-    return rounded(count, WHOLE_BATCH)
+    return round_up(count, FULL_BATCH)
 
 
-def rounded(count: int, step: int, most: int | None = None) -> int:
-    """The next multiple of a step, but not more than `most`."""
-    up = -(-count // step) * step
-    return up if most is None else min(up, most)
+def round_up(count: int, step: int, largest: int | None = None) -> int:
+    """Round up to a multiple of a step.
+
+    Args:
+        count: The number to round.
+        step: The step.
+        largest: Upper bound of the result, or None.
+
+    Returns:
+        The next multiple of `step`, or `largest` if that is smaller.
+    """
+    rounded = -(-count // step) * step
+    return rounded if largest is None else min(rounded, largest)

@@ -1,4 +1,4 @@
-"""The engine protocol: what runs a model, and the arrays that come back from it."""
+"""The engine protocol: what runs a model, and the arrays that it returns."""
 
 from __future__ import annotations
 
@@ -7,42 +7,59 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from treeformer._util.arrays import ImageArray
+from treeformer._util.arrays import Float32Array, ImageArray
 from treeformer.errors import TreeformerError
 
 
 class RawPrediction(NamedTuple):
-    """A network's numbers for B images: K candidates each, the likeliest first. K differs from call to call.
+    """Output of a network for B images, with K node candidates each, sorted by descending score.
 
-    K is the largest number of nodes above the model's candidate score in an image of the batch (at least 2); what
-    follows after an image's own candidates has a lower score and means nothing.
+    K is the largest number of candidates above the model's `candidate_threshold` in any image of the batch, at least 2.
+    It differs from call to call. Rows beyond an image's own candidates are padding (score below `candidate_threshold`).
+
+    Attributes:
+        node_score: (B,K) probabilities.
+        points: (B,K,2) px of the input.
+        edge_cost: (B,K,K) f⁻ − f⁺, symmetric. Negative for edges that are more likely than not.
+        root_logit: (B,K) log-odds.
     """
 
-    node_score: NDArray[np.float32]  # (B,K) probabilities
-    points: NDArray[np.float32]  # (B,K,2) px of the input
-    edge_cost: NDArray[np.float32]  # (B,K,K) f⁻ − f⁺, symmetric
-    root_logit: NDArray[np.float32]  # (B,K) log-odds
+    node_score: Float32Array
+    points: Float32Array
+    edge_cost: Float32Array
+    root_logit: Float32Array
 
 
 class Engine(Protocol):
-    """A model that is ready to run."""
+    """A loaded model that is ready to run.
+
+    Attributes:
+        name: what runs the model and how, for people to read: "onnx int8", "torch cuda".
+        device: where it runs: "cpu", or a torch device such as "cuda:0".
+        preferred_batch: number of images per call that gives the best throughput.
+        input_size: side of the square input images, px.
+    """
 
     name: str
-    """What runs the model and how, for people to read: "onnx int8", "torch cuda"."""
     device: str
-    """Where it runs: "cpu", or a torch device such as "cuda:0"."""
     preferred_batch: int
-    """Images per call that give the best throughput."""
     input_size: int
-    """Side of the square images it takes, px."""
 
     def __call__(self, images: ImageArray) -> RawPrediction:
         """Predict images, (B,S,S,3) RGB."""
 
 
 def check_input(images: NDArray[Any], side: int) -> None:
-    """Complain about anything but (B,side,side,3) uint8."""
+    """Check the shape and type of a batch of input images.
+
+    Args:
+        images: must be (B,side,side,3) uint8, with B at least 1.
+        side: side of the engine's input, px.
+
+    Raises:
+        TreeformerError: if shape or type differ.
+    """
     if images.ndim != 4 or images.shape[1:] != (side, side, 3) or images.dtype != np.uint8 or not len(images):
         raise TreeformerError(
-            f"images of shape {images.shape} and type {images.dtype}; (B,{side},{side},3) of uint8 is needed"
+            f"images of shape {images.shape} and type {images.dtype}: (B,{side},{side},3) of uint8 is needed"
         )

@@ -1,4 +1,4 @@
-"""A model judged on a data set: every image predicted, the figures those of any other prediction."""
+"""Evaluate a model on a data set: predict every image and compare it with the ground truth."""
 
 from __future__ import annotations
 
@@ -28,33 +28,39 @@ def evaluate_model(
     progress: ProgressCallback | None = None,
     **options: Any,
 ) -> tuple[Report, SkipReport]:
-    """Predict every image of a data set and judge what comes out.
+    """Predict every image of a data set and compare the skeletons with the ground truth.
 
     Args:
-        radius_px: how far apart matched nodes may be.
-        workers: processes that read or draw images, and then judge; 0 or 1: this one alone.
-        progress: called with the number of images predicted and of all.
-        options: as for `Predictor.predict_many`.
+        predictor: the model.
+        dataset: images with their skeletons.
+        radius_px: largest distance between matched nodes, px. None uses the default of the metrics.
+        workers: number of processes that read or generate images and then compute the metrics. 0 and 1 run everything
+            in the calling process.
+        progress: called with the number of predicted images and the total.
+        options: keyword arguments of `Predictor.predict_many`.
 
     Returns:
-        The report, and the images that could not be read, which are not in it.
+        The report, and the images that could not be read, which the report does not contain.
+
+    Raises:
+        TreeformerError: if `workers` is negative or an option is invalid.
     """
     check_workers(workers)
     skipped = SkipReport(getattr(dataset, "skipped", ()))
-    ground_truths: deque[tuple[int, str, Skeleton]] = deque()  # of the images on their way
+    in_flight: deque[tuple[int, str, Skeleton]] = deque()  # index, name and ground truth of images being predicted
 
     def images() -> Iterator[ImageArray]:
-        for index, loaded in enumerate(_loaded(dataset, workers)):
+        for index, loaded in enumerate(_load_all(dataset, workers)):
             if isinstance(loaded, Sample):
-                ground_truths.append((index, loaded.name, loaded.skeleton))
+                in_flight.append((index, loaded.name, loaded.skeleton))
                 yield loaded.image
             else:
                 skipped.add(loaded)
 
     cases = []
     for number, prediction in enumerate(predictor.predict_many(images(), **options)):
-        assert isinstance(prediction, Skeleton), "an array of pixels is always an image"
-        index, name, ground_truth = ground_truths.popleft()
+        assert isinstance(prediction, Skeleton), "only images from files can fail to open"
+        index, name, ground_truth = in_flight.popleft()
         path = dataset.pairs[index][0] if isinstance(dataset, FolderDataset) else None
         cases.append(Case(name, prediction, ground_truth, path))
         if progress is not None:
@@ -62,8 +68,8 @@ def evaluate_model(
     return evaluate_cases(cases, radius_px=radius_px, workers=workers), skipped
 
 
-def _loaded(dataset: Dataset, workers: int) -> Iterator[Any]:
-    """What `dataset.load` gives for each index, in order."""
+def _load_all(dataset: Dataset, workers: int) -> Iterator[Any]:
+    """Yield `dataset.load(index)` for every index, in order."""
     with ExitStack() as stack:
         if workers <= 1:
             yield from map(dataset.load, range(len(dataset)))
@@ -73,21 +79,36 @@ def _loaded(dataset: Dataset, workers: int) -> Iterator[Any]:
 
 
 def synthetic_set(name: str, count: int) -> SyntheticDataset:
-    """The first `count` images of `PRESETS:STYLES:SPLIT`, as `paper:photo:test` or `taproot,vine:photo,paper:valid`.
+    """Return a synthetic data set from its name `PRESETS:STYLES:SPLIT`.
 
-    >>> len(synthetic_set("paper:photo:test", 200))
-    200
+    Args:
+        name: for example `paper:photo:test`, or `taproot,vine:photo,paper:valid` for a mixture. The split is `test` if
+            it is left out.
+        count: number of images, taken from the beginning of the split.
+
+    Returns:
+        The data set. Images are generated when they are accessed.
+
+    Raises:
+        TreeformerError: if the name is malformed, a preset, style or split is unknown, or the split has fewer images.
+
+    Example:
+        >>> len(synthetic_set("paper:photo:test", 200))
+        200
     """
     presets, styles, split = (*name.split(":"), "", "")[:3]
     split = split or "test"
-    for what, given, known in (
+    for what, chosen, known in (
         ("preset", presets.split(","), synthetic.PRESETS),
         ("style", styles.split(","), synthetic.STYLES),
         ("split", [split], tuple(synthetic.SPLITS)),
     ):
-        for one in given:
-            if one not in known:
-                raise TreeformerError(f"{name}: no {what} {one!r}: choose one of {', '.join(known)}")
-    if name.count(":") > 2 or not 1 <= count <= len(synthetic.SPLITS[split]):
-        raise TreeformerError(f"{name} with {count} images: PRESET:STYLE:SPLIT is needed, and 1 image or more")
+        for value in chosen:
+            if value not in known:
+                raise TreeformerError(f"{name}: unknown {what} {value!r}: choose one of {', '.join(known)}")
+    if name.count(":") > 2:
+        raise TreeformerError(f"{name}: too many parts: write PRESET:STYLE:SPLIT")
+    available = len(synthetic.SPLITS[split])
+    if not 1 <= count <= available:
+        raise TreeformerError(f"{name}: the number of images must be between 1 and {available}, not {count}")
     return SyntheticDataset(synthetic.SPLITS[split][:count], tuple(presets.split(",")), tuple(styles.split(",")))

@@ -1,24 +1,25 @@
-"""Prediction with ONNX Runtime on the CPU; needs no torch."""
+"""Prediction with ONNX Runtime on the CPU. Needs no torch."""
 
 from __future__ import annotations
 
 import os
 
-import numpy as np
-from numpy.typing import NDArray
-
+from treeformer._util.arrays import ImageArray
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import INT8_GRAPH, ModelFolder, Precision
 from treeformer.inference.engine import RawPrediction, check_input
 
 
 class OnnxEngine:
-    """ONNX Runtime on the CPU.
+    """Run a model folder with ONNX Runtime on the CPU; see `treeformer.inference.engine.Engine`.
 
     Args:
-        folder: an opened model.
-        threads: that work on one image; by default as many as the process may use.
-        precision: of the convolutions; "auto" is int8 where the model has it.
+        folder: an opened model folder.
+        threads: number of threads that work on one image. None uses all cores that the process may use.
+        precision: number format of the convolutions. "auto" uses int8 if the model has it.
+
+    Raises:
+        TreeformerError: if the graph cannot be loaded or the model lacks the requested precision.
     """
 
     def __init__(self, folder: ModelFolder, threads: int | None = None, precision: Precision = "auto") -> None:
@@ -32,17 +33,18 @@ class OnnxEngine:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or _usable_cores()
         options.log_severity_level = 3
-        # Looking for buffers to reuse is quadratic in the nodes: two thirds of the loading time, and nothing saved.
+        # The search for reusable buffers is quadratic in the number of graph nodes. It takes two thirds of the loading
+        # time and saves no memory.
         options.enable_mem_reuse = False
-        # Threads that wait sleep: on a machine with other work, spinning made an image take a third longer.
+        # Waiting threads sleep. On a machine with other work, spinning made an image take a third longer.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # ONNX Runtime has a dozen unrelated classes of its own
+        except Exception as error:  # the exception classes of ONNX Runtime have no common base class
             raise TreeformerError(f"{graph}: {_first_line(error)}") from None
 
-    def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
-        """Predict (B,S,S,3) RGB images."""
+    def __call__(self, images: ImageArray) -> RawPrediction:
+        """Predict images, (B,S,S,3) RGB."""
         check_input(images, self.input_size)
         return RawPrediction(*self._session.run(None, {"images": images}))
 

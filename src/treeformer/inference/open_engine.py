@@ -21,20 +21,27 @@ def open_engine(
     device: str | None = None,
     precision: Precision = "auto",
 ) -> Engine:
-    """An engine for a model.
+    """Load a model into an engine.
 
     Args:
-        folder: an opened model.
-        engine: "auto" is torch where it is installed and sees a GPU, else ONNX Runtime.
-        threads: of ONNX Runtime, or of torch on the CPU.
-        device: of torch, such as "cuda:1" or "cpu"; by default a GPU where there is one.
-        precision: of ONNX Runtime's convolutions: float32, int8, or auto, which is int8 where the model has it.
+        folder: an opened model folder.
+        engine: "onnx", "torch", or "auto": torch if it is installed and sees a GPU, ONNX Runtime otherwise.
+        threads: number of CPU threads. None uses all cores.
+        device: torch device, such as "cuda:1" or "cpu". None uses a GPU if there is one. Ignored by ONNX Runtime.
+        precision: number format of ONNX Runtime's convolutions: "float32", "int8", or "auto": int8 if the model has
+            it. Ignored by torch.
+
+    Returns:
+        The engine, ready to run.
+
+    Raises:
+        TreeformerError: if an argument is invalid, a package is missing, or the model cannot be loaded.
     """
     if engine not in ("auto", "onnx", "torch"):
-        raise TreeformerError(f"engine is {engine!r}, one of auto, onnx, torch is needed")
+        raise TreeformerError(f"engine must be auto, onnx or torch, not {engine!r}")
     if threads is not None and threads < 1:
-        raise TreeformerError(f"threads must be one or more, not {threads}")
-    if engine == "onnx" or (engine == "auto" and not _gpu_for_torch()):
+        raise TreeformerError(f"threads must be at least 1, not {threads}")
+    if engine == "onnx" or (engine == "auto" and not _torch_sees_gpu()):
         return OnnxEngine(folder, threads, precision)
     try:
         from treeformer.inference.torch_engine import TorchEngine
@@ -44,7 +51,7 @@ def open_engine(
     return torch_engine
 
 
-def _gpu_for_torch() -> bool:
+def _torch_sees_gpu() -> bool:
     if importlib.util.find_spec("torch") is None:
         return False
     import torch

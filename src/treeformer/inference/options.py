@@ -1,4 +1,4 @@
-"""What a caller asks of a prediction, checked, with the model's own values as defaults."""
+"""The options of a prediction: checked, with the model's own values as defaults."""
 
 from __future__ import annotations
 
@@ -9,22 +9,36 @@ import numpy as np
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder
 
-# What an engine leaves out, or fills up with, has a score of 0, and is no node whatever the threshold.
-LEAST_SCORE = float(np.finfo(np.float32).tiny)
+# Padding in an engine's output has a score of 0. It must not become a node, whatever the threshold.
+SMALLEST_SCORE = float(np.finfo(np.float32).tiny)
 
 WorkingSize = int | Literal["full"] | None
+"""Longest side of an image at its working size, px; "full" keeps the original size, None uses the model's value."""
 
 
 class PredictionOptions:
-    """What was asked for, checked, with the model's own values where nothing was.
+    """Checked options of a prediction.
+
+    Args:
+        model: the model, which supplies the defaults.
+        working_size: longest side of an image at its working size, px; "full" keeps the original size.
+        single_plant: predict one tree per image.
+        min_confidence: minimum confidence of nodes and edges, in [0, 1]. None uses the model's node threshold and
+            keeps all edges.
 
     Attributes:
-        working_px: the length that longer images are reduced to; None: never.
-        node_threshold: least confidence of a node in the tree; the model's candidates have no lower one.
-        min_score: least score of a candidate in one tile.
-        edge_threshold: least confidence of an edge; 0 keeps the spanning tree whole.
-        unsure_plants: whether a plant may stay without a single node that is likelier than not.
-        tile_step: tiles begin at multiples of it, px.
+        working_px: length that longer images are reduced to, px. None reduces no image.
+        min_score: minimum score of a candidate in one tile.
+        node_threshold: minimum confidence of a node in the tree, at least `min_score`.
+        root_threshold: minimum probability of the root of a further plant.
+        edge_threshold: minimum confidence of an edge. 0 keeps the whole spanning tree.
+        single_plant: predict one tree per image.
+        unsure_plants: keep plants without any node that is more likely than not.
+        tile_step: tiles start at multiples of this, px.
+        model_name: name of the model folder, for the metadata of the skeletons.
+
+    Raises:
+        TreeformerError: if a value is out of range.
     """
 
     def __init__(
@@ -34,14 +48,14 @@ class PredictionOptions:
         if isinstance(working_size, int) and working_size < 1:
             raise TreeformerError(f"the working size must be a positive number of pixels, not {working_size}")
         if isinstance(working_size, str) and working_size != "full":
-            raise TreeformerError(f"the working size is a number of pixels or 'full', not {working_size!r}")
+            raise TreeformerError(f"the working size must be a number of pixels or 'full', not {working_size!r}")
         if min_confidence is not None and not 0 <= min_confidence <= 1:
-            raise TreeformerError(f"the least confidence must lie between 0 and 1, not {min_confidence}")
-        wanted = settings.working_size if working_size is None else working_size
-        self.working_px = None if isinstance(wanted, str) else wanted
-        asked = settings.node_threshold if min_confidence is None else min_confidence
-        self.min_score = max(settings.candidate_threshold, LEAST_SCORE)
-        self.node_threshold = max(asked, self.min_score)
+            raise TreeformerError(f"the minimum confidence must be between 0 and 1, not {min_confidence}")
+        size = settings.working_size if working_size is None else working_size
+        self.working_px = None if isinstance(size, str) else size
+        threshold = settings.node_threshold if min_confidence is None else min_confidence
+        self.min_score = max(settings.candidate_threshold, SMALLEST_SCORE)
+        self.node_threshold = max(threshold, self.min_score)
         self.root_threshold = settings.root_threshold
         self.single_plant = single_plant
         self.tile_step = settings.tile_step

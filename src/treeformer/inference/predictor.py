@@ -1,8 +1,9 @@
 """From images to skeletons: `Predictor`, for one image of any size or for many, with any engine.
 
-An image is opened at its working size, cut into tiles where it is larger than the network's input, and predicted in
-batches of tiles, which may belong to several images. What the network says of an image becomes one spanning tree,
-or a forest where there are several plants, in the pixels of the original image. The rules are in docs/prediction.md.
+An image is opened at its working size. If it is larger than the network's input, it is cut into tiles. Tiles are
+predicted in batches, which may contain tiles of several images. The network's output for an image is decoded into one
+spanning tree, or into a forest if there are several plants, in pixels of the original image. docs/prediction.md
+describes the rules.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -30,19 +30,27 @@ from treeformer.inference.accumulator import TileAccumulator
 from treeformer.inference.engine import Engine, RawPrediction
 from treeformer.inference.open_engine import EngineName, open_engine
 from treeformer.inference.options import PredictionOptions, WorkingSize
-from treeformer.inference.prepare import PreparedImage, begin, try_prepare
+from treeformer.inference.prepare import PreparedImage, prepare, try_prepare
 from treeformer.inference.workers import ImageWorkers, image_workers
 from treeformer.skeleton import Skeleton
 
 
 class Predictor:
-    """A model, ready to predict.
+    """A loaded model that predicts skeletons.
 
     Args:
-        model: "default", a model folder, or a name on the Hugging Face hub; or a folder that is open already.
-        engine: "auto" is torch where it is installed and sees a GPU, else ONNX Runtime; or an engine of one's own.
-        threads: that work on one image on a CPU; by default all cores.
-        precision: of ONNX Runtime: "float32", "int8", or "auto", which is int8 where the model has it.
+        model: "default", a model folder, a name on the Hugging Face hub, or an opened `ModelFolder`.
+        engine: "onnx", "torch", or "auto": torch if it is installed and sees a GPU, ONNX Runtime otherwise. An object
+            with the `Engine` protocol is used as it is.
+        threads: number of CPU threads. None uses all cores.
+        precision: number format of ONNX Runtime: "float32", "int8", or "auto": int8 if the model has it.
+
+    Attributes:
+        model: the opened model folder.
+        engine: what runs the network.
+
+    Raises:
+        TreeformerError: if the model is missing or damaged, or an argument is invalid.
 
     Example:
         >>> predictor = Predictor()  # doctest: +SKIP
@@ -71,28 +79,33 @@ class Predictor:
         single_plant: bool = False,
         min_confidence: float | None = None,
     ) -> Skeleton:
-        """The skeleton of one image, in its own pixels, upright; empty, with a warning, where there is no plant.
+        """Predict the skeleton of one image. Warn if no plant is found.
 
         Args:
             image: a path, a Pillow image, or an array (H,W) or (H,W,3 or 4) of uint8, uint16 or floats in [0, 1].
-            working_size: px; a longer image is reduced to this, "full" never; None is what the model wants.
-            single_plant: make one tree of everything. By default the model decides how many plants there are.
-            min_confidence: in place of the model's threshold for nodes; edges below it are cut, too, and the pieces
-                that come off are trees of their own.
+                EXIF orientation is applied.
+            working_size: length to which longer images are reduced, px; "full" reduces no image, None uses the model's
+                value.
+            single_plant: join everything into one tree. By default the model decides how many plants there are.
+            min_confidence: minimum confidence of nodes, instead of the model's threshold, in [0, 1]. Edges below it
+                are cut, too, and the parts that are cut off become trees of their own.
 
         Returns:
-            A tree, or a forest with one root a plant and plants numbered from left to right, with `node_score`,
-            `edge_score` and `image_size`.
+            A tree, or a forest with one root per plant, in px of the upright original image. Plants are numbered from
+            left to right. `node_score`, `edge_score` and `image_size` are set. Empty if no plant is found.
+
+        Raises:
+            TreeformerError: if the image cannot be read or an option is invalid.
         """
         options = PredictionOptions(self.model, working_size, single_plant, min_confidence)
-        task = begin(image, options, self.engine.input_size)
-        for batch in batches(task.inputs(), self._batch(None)):
+        prepared = prepare(image, options, self.engine.input_size)
+        for batch in batches(prepared.inputs(), self._batch_size(None)):
             raw = self.engine(np.stack(batch))
             for row in range(len(batch)):
-                task.decoding.add(raw, row)
-        skeleton = task.decoding.skeleton()
+                prepared.accumulator.add(raw, row)
+        skeleton = prepared.accumulator.skeleton()
         if len(skeleton) == 0:
-            warnings.warn(f"{skeleton.image_name or 'the image'}: no plant was found in it", stacklevel=2)
+            warnings.warn(f"{skeleton.image_name or 'the image'}: no plant was found", stacklevel=2)
         return skeleton
 
     def predict_many(
@@ -106,57 +119,66 @@ class Predictor:
         workers: int = 2,
         processes: bool = False,
     ) -> Generator[Skeleton | TreeformerError, None, None]:
-        """The skeletons of many images, in order; for an image that cannot be read, the error, as a value.
+        """Predict the skeletons of many images, in order.
 
-        Results are the same for every number of `workers`, with `processes` or without, and but for their last digit
-        for every `batch`. No more images are held in memory than these ask for.
+        Results do not depend on `workers` and `processes`, and only in their last digit on `batch`. The number of
+        images in memory is limited by `batch` and `workers`.
 
         Args:
-            images: any number, taken as they are needed and read ahead, so that an array must not change after it was
-                handed over; an array (B,H,W) or (B,H,W,3 or 4) is B images; further arguments as for `predict`.
-            batch: tiles that are predicted at once; by default 64 with torch, 1 with ONNX Runtime.
-            workers: threads that read images ahead; 0: each is read when its turn has come.
-            processes: the workers are processes, which also make the trees: for many files and a fast GPU. A script
-                that asks for them needs the usual `if __name__ == "__main__":`.
+            images: any number of images, as for `predict`, or an array (B,H,W) or (B,H,W,3 or 4) of B images. They are
+                read ahead, so an array must not change after it has been passed on.
+            working_size: as for `predict`.
+            single_plant: as for `predict`.
+            min_confidence: as for `predict`.
+            batch: number of tiles predicted at once. None uses 64 with torch and 1 with ONNX Runtime.
+            workers: number of threads that read images ahead. 0 reads each image when it is needed.
+            processes: use processes instead of threads, which also decode the skeletons. Worthwhile for many files
+                and a fast GPU. The calling script needs `if __name__ == "__main__":`.
+
+        Yields:
+            One skeleton per image, or the error if the image cannot be read.
+
+        Raises:
+            TreeformerError: if an option is invalid, or `images` is a single image.
         """
         check_workers(workers)
-        _check_several(images)
+        _reject_single_image(images)
         options = PredictionOptions(self.model, working_size, single_plant, min_confidence)
-        at_once, side = self._batch(batch), self.engine.input_size
+        batch_size, side = self._batch_size(batch), self.engine.input_size
         with ExitStack() as stack:
             runner = stack.enter_context(thread_pool(1))
             if processes and workers:
-                others = stack.enter_context(image_workers(workers, options, side, at_once))
-                yield from _Stream(self.engine, at_once, runner, others).results(others.opened(images))
+                pool = stack.enter_context(image_workers(workers, options, side, batch_size))
+                yield from _Stream(self.engine, batch_size, runner, pool).results(pool.prepare(images))
             else:
-                opened = functools.partial(try_prepare, options=options, side=side)
-                tasks: Iterator[PreparedImage | TreeformerError] = map(opened, images)
+                prepare_one = functools.partial(try_prepare, options=options, side=side)
+                prepared: Iterator[PreparedImage | TreeformerError] = map(prepare_one, images)
                 if workers:
                     readers = stack.enter_context(thread_pool(workers))
-                    tasks = prefetch_map(readers, opened, images, 2 * at_once + workers)
-                yield from _Stream(self.engine, at_once, runner).results(tasks)
+                    prepared = prefetch_map(readers, prepare_one, images, 2 * batch_size + workers)
+                yield from _Stream(self.engine, batch_size, runner).results(prepared)
 
-    def _batch(self, wanted: int | None) -> int:
-        if wanted is not None and wanted < 1:
-            raise TreeformerError(f"batch must be one image or more, not {wanted}")
-        return wanted or self.engine.preferred_batch
+    def _batch_size(self, batch: int | None) -> int:
+        if batch is not None and batch < 1:
+            raise TreeformerError(f"batch must be at least 1, not {batch}")
+        return batch or self.engine.preferred_batch
 
 
-def _check_several(images: object) -> None:
-    """One image is no list of images, though an array gives its rows and a path its letters, one by one."""
-    one = isinstance(images, str | os.PathLike | Image.Image)
+def _reject_single_image(images: object) -> None:
+    """Raise an error for a single image, whose rows or letters would otherwise be taken for images."""
+    is_single = isinstance(images, str | os.PathLike | Image.Image)
     if isinstance(images, np.ndarray):
-        one = images.ndim < 3 or (images.ndim == 3 and images.shape[2] <= 4)
-    if one:
-        raise TreeformerError("predict_many takes several images, and this is one: predict is for that")
+        is_single = images.ndim < 3 or (images.ndim == 3 and images.shape[2] <= 4)
+    if is_single:
+        raise TreeformerError("predict_many takes several images, and this is one: use predict")
 
 
 @functools.cache
-def _loaded(model: str, engine: EngineName, threads: int | None, precision: Precision) -> Predictor:
+def _load_cached(model: str, engine: EngineName, threads: int | None, precision: Precision) -> Predictor:
     return Predictor(model, engine=engine, threads=threads, precision=precision)
 
 
-_loading = threading.Lock()  # threads that ask for a model at the same time are to share it, not to load it each
+_load_lock = threading.Lock()  # threads that request a model at the same time share it instead of loading it each
 
 
 def load_model(
@@ -166,12 +188,25 @@ def load_model(
     threads: int | None = None,
     precision: Precision = "auto",
 ) -> Predictor:
-    """A model, ready to predict; loaded once and kept. Arguments as for `Predictor`.
+    """Load a model. Further calls with the same arguments return the same object.
 
-    >>> load_model("default").predict("plant.jpg").plants  # doctest: +SKIP
+    Args:
+        model: "default", a model folder, or a name on the Hugging Face hub.
+        engine: "onnx", "torch", or "auto": torch if it is installed and sees a GPU, ONNX Runtime otherwise.
+        threads: number of CPU threads. None uses all cores.
+        precision: number format of ONNX Runtime: "float32", "int8", or "auto": int8 if the model has it.
+
+    Returns:
+        The model, ready to predict.
+
+    Raises:
+        TreeformerError: if the model is missing or damaged, or an argument is invalid.
+
+    Example:
+        >>> load_model("default").predict("plant.jpg").plants  # doctest: +SKIP
     """
-    with _loading:
-        return _loaded(os.fspath(model), engine, threads, precision)
+    with _load_lock:
+        return _load_cached(os.fspath(model), engine, threads, precision)
 
 
 def predict(
@@ -181,91 +216,109 @@ def predict(
     single_plant: bool = False,
     min_confidence: float | None = None,
 ) -> Skeleton:
-    """The skeleton of one image by the default model; arguments as for `Predictor.predict`.
+    """Predict the skeleton of one image with the default model.
 
-    >>> predict("plant.jpg").is_forest  # doctest: +SKIP
-    True
+    Args:
+        image: a path, a Pillow image, or an array (H,W) or (H,W,3 or 4) of uint8, uint16 or floats in [0, 1].
+        working_size: length to which longer images are reduced, px; "full" reduces no image, None uses the model's
+            value.
+        single_plant: join everything into one tree. By default the model decides how many plants there are.
+        min_confidence: minimum confidence of nodes and edges, in [0, 1]; see `Predictor.predict`.
+
+    Returns:
+        A tree, or a forest with one root per plant, in px of the upright original image.
+
+    Raises:
+        TreeformerError: if the image cannot be read or an option is invalid.
+
+    Example:
+        >>> predict("plant.jpg").is_forest  # doctest: +SKIP
+        True
     """
-    options: dict[str, Any] = {
-        "working_size": working_size,
-        "single_plant": single_plant,
-        "min_confidence": min_confidence,
-    }
-    return load_model().predict(image, **options)
+    return load_model().predict(
+        image, working_size=working_size, single_plant=single_plant, min_confidence=min_confidence
+    )
 
 
 @dataclass
 class _Slot:
-    """The place of an image in the order of results; `result` is there once all its tiles are."""
+    """The position of an image in the order of results.
 
-    decoding: TileAccumulator | None = None
+    Attributes:
+        accumulator: collects the output for the image's tiles, None after the last one.
+        result: returns the result. Set after the last tile.
+    """
+
+    accumulator: TileAccumulator | None = None
     result: Callable[[], Skeleton | TreeformerError] | None = None
 
 
 class _Stream:
-    """Tiles of one image after the other through the engine, in batches, while results come out in order.
+    """Send the tiles of many images through the engine in batches, and yield results in order.
 
-    The engine works in a thread of its own: while it has a batch, the next is gathered and the last one decoded.
+    The engine runs in a thread of its own: meanwhile the next batch is filled and the previous one decoded.
     """
 
-    def __init__(self, engine: Engine, at_once: int, runner: Executor, others: ImageWorkers | None = None) -> None:
-        self.engine, self.at_once, self.runner, self.others = engine, at_once, runner, others
+    def __init__(self, engine: Engine, batch_size: int, runner: Executor, workers: ImageWorkers | None = None) -> None:
+        self.engine, self.batch_size, self.runner, self.workers = engine, batch_size, runner, workers
         self.slots: deque[_Slot] = deque()
         self.running: deque[tuple[Future[RawPrediction], list[_Slot]]] = deque()
 
-    def results(self, tasks: Iterable[PreparedImage | TreeformerError]) -> Iterator[Skeleton | TreeformerError]:
-        # Other processes need time: their results are waited for two batches later.
-        lag = 2 * self.at_once if self.others else 0
-        for slots, pixels in self._filled(self._inputs(tasks)):
+    def results(self, images: Iterable[PreparedImage | TreeformerError]) -> Iterator[Skeleton | TreeformerError]:
+        # Worker processes need time to decode. Their results are collected two batches later.
+        lag = 2 * self.batch_size if self.workers else 0
+        for slots, pixels in self._batches(self._inputs(images)):
             self.running.append((self.runner.submit(self.engine, pixels), slots))
             self._collect(still_running=1)
             yield from self._finished(lag)
         self._collect(still_running=0)
         yield from self._finished(0)
 
-    def _filled(self, inputs: Iterable[tuple[_Slot, ImageArray]]) -> Iterator[tuple[list[_Slot], ImageArray]]:
-        """Batches, in two buffers in turn: the engine has one while the other is filled."""
-        buffers = np.empty((2, self.at_once, *2 * (self.engine.input_size,), 3), dtype=np.uint8)
+    def _batches(self, inputs: Iterable[tuple[_Slot, ImageArray]]) -> Iterator[tuple[list[_Slot], ImageArray]]:
+        """Yield batches. Two buffers alternate: the engine reads one while the other is filled."""
+        buffers = np.empty((2, self.batch_size, *2 * (self.engine.input_size,), 3), dtype=np.uint8)
         slots: list[_Slot] = []
         for slot, pixels in inputs:
             buffers[0, len(slots)] = pixels
             slots.append(slot)
-            if len(slots) == self.at_once:
+            if len(slots) == self.batch_size:
                 yield slots, buffers[0]
                 slots, buffers = [], buffers[::-1]
         if slots:
             yield slots, buffers[0, : len(slots)]
 
-    def _inputs(self, tasks: Iterable[PreparedImage | TreeformerError]) -> Iterator[tuple[_Slot, ImageArray]]:
-        for task in tasks:
-            if isinstance(task, TreeformerError):
-                self.slots.append(_Slot(result=functools.partial(_itself, task)))
+    def _inputs(self, images: Iterable[PreparedImage | TreeformerError]) -> Iterator[tuple[_Slot, ImageArray]]:
+        for image in images:
+            if isinstance(image, TreeformerError):
+                self.slots.append(_Slot(result=functools.partial(_identity, image)))
                 continue
-            slot = _Slot(task.decoding)
+            slot = _Slot(image.accumulator)
             self.slots.append(slot)
-            for pixels in task.inputs():
+            for pixels in image.inputs():
                 yield slot, pixels
 
     def _collect(self, still_running: int) -> None:
+        """Distribute the output of finished batches, until only `still_running` batches are left."""
         while len(self.running) > still_running:
             future, slots = self.running.popleft()
             raw = future.result()
             complete = []
             for row, slot in enumerate(slots):
-                assert slot.decoding is not None
-                slot.decoding.add(raw, row)
-                if slot.decoding.is_complete:
-                    complete.append((slot, slot.decoding))
-            decodings = [decoding for _, decoding in complete]
-            results = self.others.skeletons(decodings) if self.others else (one.skeleton for one in decodings)
+                assert slot.accumulator is not None
+                slot.accumulator.add(raw, row)
+                if slot.accumulator.is_complete:
+                    complete.append((slot, slot.accumulator))
+            accumulators = [accumulator for _, accumulator in complete]
+            results = self.workers.skeletons(accumulators) if self.workers else (a.skeleton for a in accumulators)
             for (slot, _), result in zip(complete, results, strict=True):
-                slot.decoding, slot.result = None, result
+                slot.accumulator, slot.result = None, result
 
     def _finished(self, lag: int) -> Iterator[Skeleton | TreeformerError]:
+        """Yield results in order, up to the first that is not there; leave the last `lag` images for later."""
         while len(self.slots) > lag and (result := self.slots[0].result) is not None:
             self.slots.popleft()
             yield result()
 
 
-def _itself(error: TreeformerError) -> TreeformerError:
+def _identity(error: TreeformerError) -> TreeformerError:
     return error

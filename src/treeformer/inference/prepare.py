@@ -1,4 +1,4 @@
-"""An image on its way to the network: opened at its working size and cut into tiles."""
+"""Open an image at its working size and divide it into tiles."""
 
 from __future__ import annotations
 
@@ -18,47 +18,81 @@ from treeformer.inference.options import PredictionOptions
 
 @dataclass
 class PreparedImage:
-    """An image that is to be predicted; `first` is the first tile's input, ready."""
+    """An image that is ready to be predicted.
 
-    image: LazyImage | None  # None where the first tile is all of it
-    decoding: TileAccumulator
-    side: int  # of the engine's input
-    first: ImageArray
+    Attributes:
+        image: the opened image, None if it has only one tile.
+        accumulator: collects the network's output for the tiles.
+        side: side of the engine's input, px.
+        first_input: (side,side,3) RGB, the input for the first tile.
+    """
+
+    image: LazyImage | None
+    accumulator: TileAccumulator
+    side: int
+    first_input: ImageArray
 
     def inputs(self) -> Iterator[ImageArray]:
-        """(side, side, 3) of each tile, one at a time."""
-        yield self.first
-        for tile in self.decoding.tiles[1:]:
+        """Yield the input for each tile, (side,side,3) RGB."""
+        yield self.first_input
+        for tile in self.accumulator.tiles[1:]:
             assert self.image is not None
             yield tiles.cut(self.image, tile, self.side)
 
 
 class TooLargeError(Exception):
-    """An image is larger than was asked for; none of its pixels has been read."""
+    """The image has more pixels than the caller accepts. None of its pixels has been read."""
 
 
-def begin(image: ImageSource, options: PredictionOptions, side: int, most_pixels: float = math.inf) -> PreparedImage:
-    """Open an image and plan its tiles of `side` px; TooLargeError where it has more pixels at its working size."""
+def prepare(image: ImageSource, options: PredictionOptions, side: int, max_pixels: float = math.inf) -> PreparedImage:
+    """Open an image at its working size and plan its tiles.
+
+    Args:
+        image: a path, a Pillow image or an array; see `Predictor.predict`.
+        options: the caller's options.
+        side: side of the engine's input, px.
+        max_pixels: largest accepted number of pixels at the working size.
+
+    Returns:
+        The image with its tiles.
+
+    Raises:
+        TreeformerError: if the image cannot be read.
+        TooLargeError: if the image has more than `max_pixels` pixels at its working size.
+    """
 
     def scale(size: tuple[int, int]) -> float:
         factor = tiles.working_scale(size, options.working_px, side)
-        if size[0] * size[1] * factor**2 > most_pixels:
+        if size[0] * size[1] * factor**2 > max_pixels:
             raise TooLargeError
         return factor
 
     opened = open_lazy(image, scale)
     name = Path(image).name if isinstance(image, str | os.PathLike) else None
     grid = tiles.tile_grid(opened.size, side, options.tile_step)
-    decoding = TileAccumulator(options, opened.original_size, opened.size, grid, name)
-    first = tiles.cut(opened, grid[0], side)
-    return PreparedImage(opened if len(grid) > 1 else None, decoding, side, first)
+    accumulator = TileAccumulator(options, opened.original_size, opened.size, grid, name)
+    first_input = tiles.cut(opened, grid[0], side)
+    return PreparedImage(opened if len(grid) > 1 else None, accumulator, side, first_input)
 
 
 def try_prepare(
-    image: ImageSource, options: PredictionOptions, side: int, most_pixels: float = math.inf
+    image: ImageSource, options: PredictionOptions, side: int, max_pixels: float = math.inf
 ) -> PreparedImage | TreeformerError:
-    """As `begin`, with the error as a value where the image cannot be read."""
+    """Call `prepare`, but return the error if the image cannot be read.
+
+    Args:
+        image: a path, a Pillow image or an array.
+        options: the caller's options.
+        side: side of the engine's input, px.
+        max_pixels: largest accepted number of pixels at the working size.
+
+    Returns:
+        The image with its tiles, or the error.
+
+    Raises:
+        TooLargeError: if the image has more than `max_pixels` pixels at its working size.
+    """
     try:
-        return begin(image, options, side, most_pixels)
+        return prepare(image, options, side, max_pixels)
     except TreeformerError as error:
         return error

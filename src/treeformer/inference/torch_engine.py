@@ -1,10 +1,11 @@
-"""The engine that runs a model folder with torch: a GPU in bfloat16, or the CPU in float32."""
+"""The torch engine: runs a model folder on a GPU in bfloat16, or on the CPU in float32."""
 
 from __future__ import annotations
 
 import os
 import threading
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,65 +20,85 @@ from treeformer.models.export import load_weights
 from treeformer.models.inference_model import InferenceModel
 from treeformer.models.treeformer import TreeFormer
 
-# Images per call: smaller batches do not fill a GPU.
-BATCH = 64
+PREFERRED_BATCH = 64  # images per call; smaller batches do not fill a GPU
 
 
 class TorchEngine:
-    """A model folder on a torch device; see `treeformer.inference.engine.Engine`.
+    """A model folder on a torch device, see `treeformer.inference.engine.Engine`.
 
     Args:
-        folder: an opened model.
-        device: such as "cuda:1" or "cpu"; by default a GPU where there is one.
-        threads: of the CPU; by default torch's own choice.
+        folder: The opened model folder.
+        device: A torch device such as "cuda:1" or "cpu"; by default a GPU if there is one.
+        threads: Number of CPU threads; by default torch's own choice.
+
+    Attributes:
+        name: The engine and its device, such as "torch cuda".
+        device: The torch device.
+        preferred_batch: Images per call that give the best throughput.
+        input_size: Side of the square input images, px.
+
+    Raises:
+        TreeformerError: If the device does not exist.
     """
 
     def __init__(self, folder: ModelFolder, device: str | None = None, threads: int | None = None) -> None:
         try:
             self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-            model = load_weights(folder).to(self._device, memory_format=torch.channels_last)
+            model = load_weights(folder).to(self._device)
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
         except RuntimeError as error:
             raise TreeformerError(f"device {device!r}: {str(error).splitlines()[0]}") from None
         if threads:
             torch.set_num_threads(threads)
         self.device = str(self._device)
         self.name, self.input_size = f"torch {self.device}", folder.config.input_size
-        self.preferred_batch = BATCH
+        self.preferred_batch = PREFERRED_BATCH
         self._model: InferenceModel | CudaGraphInference
         self._model = InferenceModel(model.eval(), folder.config.candidate_threshold, folder.config.min_peak_heat)
         self._on_gpu = self._device.type == "cuda"
         if self._on_gpu:
-            keep_rounded(model)
+            cast_weights_to_bfloat16(model)
             self._model = CudaGraphInference(self._model)
-        self._one_at_a_time = threading.Lock()  # recordings always use the same memory
+        self._lock = threading.Lock()  # CUDA graphs always use the same memory
         self._process = os.getpid()
 
     def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
-        """Predict (B,S,S,3) RGB images."""
+        """Predict images.
+
+        Args:
+            images: (B,S,S,3) uint8 RGB.
+
+        Returns:
+            The candidates of all images.
+
+        Raises:
+            TreeformerError: If the images have another shape or type, or this is a forked process.
+        """
         check_input(images, self.input_size)
-        if os.getpid() != self._process:  # torch would wait for ever for threads that were not forked, CUDA refuses
-            raise TreeformerError("torch does not work in a forked process: spawn it, or use ONNX Runtime")
-        groups = self._on_device(torch.from_numpy(np.ascontiguousarray(images)))
-        count = max(numbers[0].shape[1] for _, numbers in groups)
+        if os.getpid() != self._process:  # torch would wait forever for threads that were not forked; CUDA raises
+            raise TreeformerError("the torch engine does not work in a forked process: use spawn or ONNX Runtime")
+        groups = self._predict_groups(torch.from_numpy(np.ascontiguousarray(images)))
+        count = max(candidates[0].shape[1] for _, candidates in groups)
         batch = len(images)
         shapes = (batch, count), (batch, count, 2), (batch, count, count), (batch, count)
         result = RawPrediction(*(np.zeros(shape, dtype=np.float32) for shape in shapes))
-        for rows, numbers in groups:
-            for whole, part in zip(result, numbers, strict=True):
-                whole[(rows, *(slice(size) for size in part.shape[1:]))] = part.numpy()
+        for rows, candidates in groups:
+            for whole, part in zip(result, candidates, strict=True):
+                index: tuple[Any, ...] = (rows, *(slice(size) for size in part.shape[1:]))
+                whole[index] = part.numpy()
         return result
 
     @torch.inference_mode()
-    def _on_device(self, images: Tensor) -> list[tuple[list[int], list[Tensor]]]:
-        """What `in_groups` gives, in memory of the host."""
+    def _predict_groups(self, images: Tensor) -> list[tuple[list[int], list[Tensor]]]:
+        """Return the result of `predict_in_groups` in host memory."""
         bfloat16 = torch.autocast(self._device.type, torch.bfloat16, enabled=self._on_gpu, cache_enabled=False)
         device = torch.cuda.device(self._device) if self._on_gpu else nullcontext()
-        with self._one_at_a_time, device, bfloat16:
+        with self._lock, device, bfloat16:
             groups = [
-                # Into locked memory, without waiting: the device goes on with the next group meanwhile. What is not
-                # contiguous would be copied twice, the second time by the host, which does not wait for the first.
-                (rows, [part.contiguous().to("cpu", non_blocking=True, copy=True) for part in numbers])
-                for rows, numbers in self._model.in_groups(images.to(self._device))
+                # Copy to pinned memory without waiting, while the device computes the next group. A tensor that is not
+                # contiguous would be copied twice, the second time by the host, which does not wait for the first copy.
+                (rows, [part.contiguous().to("cpu", non_blocking=True, copy=True) for part in candidates])
+                for rows, candidates in self._model.predict_in_groups(images.to(self._device))
             ]
             if self._on_gpu:
                 torch.cuda.current_stream().synchronize()
@@ -85,9 +106,9 @@ class TorchEngine:
 
 
 @torch.no_grad()
-def keep_rounded(model: TreeFormer) -> None:
-    """Hold in bfloat16 what autocast would round at every call: a network for use with autocast alone."""
-    model.backbone.keep_folded(torch.bfloat16)  # before its weights are rounded
+def cast_weights_to_bfloat16(model: TreeFormer) -> None:
+    """Cast the weights that autocast would cast at every call. The network is then only usable with autocast."""
+    model.backbone.fold_batch_norms(torch.bfloat16)  # before its weights are cast
     for part in model.modules():
         if isinstance(part, nn.Linear | nn.Conv2d):
             for name, tensor in part.named_parameters(recurse=False):

@@ -1,8 +1,7 @@
-"""Processes beside the network that open images and make skeletons, so that its own process only moves batches.
+"""Worker processes that open images and decode skeletons, so that the main process only runs the network.
 
-Python runs one thread at a time, and a network on a GPU is started from Python: threads that open images or make
-trees would hold it up. ImageArray come back in memory that all processes share. Everything else is sent, in messages
-about several images each.
+Python runs one thread at a time, and a network on a GPU is started from Python. Threads that open images or decode
+trees would delay it. Pixels come back in shared memory. Everything else is sent in messages, several images each.
 """
 
 from __future__ import annotations
@@ -28,41 +27,62 @@ from treeformer.inference.options import PredictionOptions
 from treeformer.inference.prepare import PreparedImage, TooLargeError, try_prepare
 from treeformer.skeleton import Skeleton
 
-# Images a message.
+# Images per message.
 CHUNK = 8
-# An image of several tiles is sent as a whole, at its working size; a larger one is opened where it is needed.
-MOST_SENT_PIXELS = 4_000_000
+# An image of several tiles is sent as a whole, at its working size. A larger one is opened in the main process.
+MAX_SENT_PIXELS = 4_000_000
 
-Sent = tuple[TileAccumulator, LazyImage | None]  # what a process sends of a PreparedImage
+SentImage = tuple[TileAccumulator, LazyImage | None]
+"""The parts of a `PreparedImage` that a worker sends as a message."""
 
 
 @contextmanager
-def image_workers(count: int, options: PredictionOptions, side: int, at_once: int) -> Iterator[ImageWorkers]:
-    """So many processes for the images of an engine that takes `at_once` inputs of `side` px."""
-    chunk = min(CHUNK, at_once)
-    # Enough to fill the next batch while every process has its hands full.
-    chunks_ahead = -(-at_once // chunk) + count
-    # As many chunks are on their way, and one more is being taken out.
+def image_workers(count: int, options: PredictionOptions, side: int, batch: int) -> Iterator[ImageWorkers]:
+    """Start worker processes for the images of one engine. They end with the `with` block.
+
+    Args:
+        count: number of processes.
+        options: the caller's options.
+        side: side of the engine's input, px.
+        batch: number of inputs that the engine predicts at once.
+
+    Yields:
+        The workers.
+    """
+    chunk = min(CHUNK, batch)
+    # Enough to fill the next batch while every process is busy.
+    chunks_ahead = -(-batch // chunk) + count
+    # One more chunk than are on their way is being read by the main process.
     memory = shared_bytes((chunks_ahead + 1) * chunk * side * side * 3)
     with process_pool(count, _start, memory, options, side) as pool:
-        yield ImageWorkers(pool, options, side, chunk, chunks_ahead, _inputs(memory, side))
+        yield ImageWorkers(pool, options, side, chunk, chunks_ahead, _as_inputs(memory, side))
 
 
 @dataclass(frozen=True)
 class ImageWorkers:
-    """Processes at work; see `image_workers`."""
+    """Running worker processes; see `image_workers`.
+
+    Attributes:
+        pool: the processes.
+        options: the caller's options.
+        side: side of the engine's input, px.
+        chunk: images per message.
+        chunks_ahead: number of messages that may be on their way.
+        inputs: (R,side,side,3) RGB in shared memory, one row for the first tile of each image on its way.
+    """
 
     pool: Executor
     options: PredictionOptions
     side: int
     chunk: int
     chunks_ahead: int
-    inputs: ImageArray  # (rows, side, side, 3), shared: one row for the first tile of each image on its way
+    inputs: ImageArray
 
-    def opened(self, images: Iterable[ImageSource]) -> Iterator[PreparedImage | TreeformerError]:
-        """The images in order, ready to be predicted. The first tile of each is gone when the next is asked for.
+    def prepare(self, images: Iterable[ImageSource]) -> Iterator[PreparedImage | TreeformerError]:
+        """Yield the images in order, ready to be predicted, or the error if one cannot be read.
 
-        Images that are in memory are opened here, and so are very large ones: they would take longer to send.
+        The first tile of an image is overwritten after the next image has been requested. Images in memory and very
+        large images are opened in the calling process, because sending them would take longer.
         """
         in_memory: deque[ImageSource] = deque()
 
@@ -76,69 +96,70 @@ class ImageWorkers:
 
         first_rows = itertools.cycle(range(0, len(self.inputs), self.chunk))
         chunks = zip(first_rows, batches(paths(), self.chunk), strict=False)
-        for row, opened in prefetch_map(self.pool, _open, chunks, self.chunks_ahead):
-            for place, one in enumerate(opened, start=row):
-                if one is None or isinstance(one, str):
-                    image = in_memory.popleft() if one is None else one
+        for first_row, answers in prefetch_map(self.pool, _open_chunk, chunks, self.chunks_ahead):
+            for row, answer in enumerate(answers, start=first_row):
+                if answer is None or isinstance(answer, str):
+                    image = in_memory.popleft() if answer is None else answer
                     yield try_prepare(image, self.options, self.side)
-                elif isinstance(one, TreeformerError):
-                    yield one
+                elif isinstance(answer, TreeformerError):
+                    yield answer
                 else:
-                    decoding, opened_image = one
-                    yield PreparedImage(opened_image, decoding, self.side, self.inputs[place])
+                    accumulator, opened = answer
+                    yield PreparedImage(opened, accumulator, self.side, self.inputs[row])
 
-    def skeletons(self, decodings: Iterable[TileAccumulator]) -> Iterator[Callable[[], Skeleton]]:
-        """For each complete one a function that waits for its skeleton."""
-        for chunk in batches(decodings, self.chunk):
-            future = self.pool.submit(_skeletons, chunk)
-            for place in range(len(chunk)):
-                yield functools.partial(_one_of, future, place)
+    def skeletons(self, accumulators: Iterable[TileAccumulator]) -> Iterator[Callable[[], Skeleton]]:
+        """Decode complete accumulators; yield one function each that waits for the skeleton and returns it."""
+        for chunk in batches(accumulators, self.chunk):
+            future = self.pool.submit(_decode_chunk, chunk)
+            for index in range(len(chunk)):
+                yield functools.partial(_wait_for, future, index)
 
 
-def _inputs(memory: Any, side: int) -> ImageArray:
+def _as_inputs(memory: Any, side: int) -> ImageArray:
     return np.frombuffer(memory, dtype=np.uint8).reshape(-1, side, side, 3)
 
 
-def _one_of(future: Future[list[Skeleton]], place: int) -> Skeleton:
-    return future.result()[place]
+def _wait_for(future: Future[list[Skeleton]], index: int) -> Skeleton:
+    return future.result()[index]
 
 
-# ---- in the processes ----------------------------------------------------------------------------
+# ---- in the worker processes ---------------------------------------------------------------------
 
 
 @dataclass
-class _Known:
-    """What a process was told when it was started."""
+class _WorkerState:
+    """Values that a worker process receives when it starts."""
 
     inputs: ImageArray
     options: PredictionOptions
     side: int
 
 
-_known: list[_Known] = []
+_state: list[_WorkerState] = []
 
 
 def _start(memory: Any, options: PredictionOptions, side: int) -> None:
-    _known.append(_Known(_inputs(memory, side), options, side))
+    _state.append(_WorkerState(_as_inputs(memory, side), options, side))
 
 
-def _open(chunk: tuple[int, list[str | None]]) -> tuple[int, list[Sent | TreeformerError | str | None]]:
-    """The first row and the images of a chunk; what is not opened here comes back as it was."""
-    row, paths = chunk
-    return row, [None if path is None else _open_one(path, place) for place, path in enumerate(paths, start=row)]
+def _open_chunk(chunk: tuple[int, list[str | None]]) -> tuple[int, list[SentImage | TreeformerError | str | None]]:
+    """Open the images of a chunk. Return the first row and one answer per image: unopened items unchanged."""
+    first_row, paths = chunk
+    answers = [None if path is None else _open_one(path, row) for row, path in enumerate(paths, start=first_row)]
+    return first_row, answers
 
 
-def _open_one(path: str, row: int) -> Sent | TreeformerError | str:
-    known = _known[0]
+def _open_one(path: str, row: int) -> SentImage | TreeformerError | str:
+    state = _state[0]
     try:
-        task = try_prepare(path, known.options, known.side, max(MOST_SENT_PIXELS, known.side**2))
+        prepared = try_prepare(path, state.options, state.side, max(MAX_SENT_PIXELS, state.side**2))
     except TooLargeError:
         return path
-    if isinstance(task, TreeformerError):
-        return task
-    known.inputs[row] = task.first
-    return task.decoding, task.image
+    if isinstance(prepared, TreeformerError):
+        return prepared
+    state.inputs[row] = prepared.first_input
+    return prepared.accumulator, prepared.image
 
 
-def _skeletons(decodings: list[TileAccumulator]) -> list[Skeleton]:
-    return [decoding.skeleton() for decoding in decodings]
+def _decode_chunk(accumulators: list[TileAccumulator]) -> list[Skeleton]:
+    return [accumulator.skeleton() for accumulator in accumulators]

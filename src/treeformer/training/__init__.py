@@ -1,1 +1,1 @@
-"""Training: a checked configuration, an endless stream of images, a loop that survives a kill."""
+"""Training: a checked configuration, a stream of images, and a loop that can be killed and resumed at any time."""

@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on, in one safetensors file that appears whole or not at all."""
+"""Checkpoints: everything that is needed to resume a run, in one safetensors file that is written atomically."""
 
 from __future__ import annotations
 
@@ -16,24 +16,30 @@ from treeformer.hub import safetensors
 
 
 class CheckpointError(TreeformerError):
-    """A checkpoint that is missing, broken or of another architecture."""
+    """A checkpoint is missing or damaged, does not fit the model, or cannot be written."""
 
 
 @dataclass
 class RunState:
-    """Where a run stands."""
+    """How far a training run has come.
+
+    Attributes:
+        step: number of completed steps.
+        position: number of images of the stream that have been used.
+        seconds: time since the start, over all calls of the run, s.
+        training_seconds: time of the steps alone, without compiling, validating and writing, s.
+        best_score: highest validation score, -1 before the first validation.
+        best_step: step of the highest validation score.
+        validated_step: step of the last validation. A run that is killed during a validation repeats it.
+    """
 
     step: int = 0
     position: int = 0
-    """Images of the stream that were used."""
     seconds: float = 0.0
-    """Time since the start, over all pieces of the run."""
     training_seconds: float = 0.0
-    """Time of the steps alone: without compiling, validating and writing."""
     best_score: float = -1.0
     best_step: int = 0
     validated_step: int = 0
-    """The step of the last validation; a run that was killed in one makes up for it."""
 
 
 def save(
@@ -41,32 +47,66 @@ def save(
     model: nn.Module,
     average: dict[str, Tensor],
     optimizer: torch.optim.Optimizer,
-    progress: RunState,
+    state: RunState,
     config: Any,
 ) -> None:
-    """Write model, averaged weights, optimizer state and progress; an old file stays until the new one is whole."""
+    """Write a checkpoint. An older file is kept until the new one is complete.
+
+    Args:
+        path: the file to write.
+        model: the model with its current weights.
+        average: averaged weights by name.
+        optimizer: optimizer of the model's parameters.
+        state: how far the run has come.
+        config: configuration of the run, a dataclass.
+
+    Raises:
+        CheckpointError: if the file cannot be written.
+    """
     arrays = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     arrays |= {f"average/{name}": tensor for name, tensor in average.items()}
-    for name, state in _optimizer_state(model, optimizer).items():
-        arrays |= {f"optimizer/{name}/{key}": torch.as_tensor(value) for key, value in state.items()}
-    metadata = {"progress": json.dumps(asdict(progress)), "config": json.dumps(asdict(config))}
+    for name, parameter_state in _optimizer_state(model, optimizer).items():
+        arrays |= {f"optimizer/{name}/{key}": torch.as_tensor(value) for key, value in parameter_state.items()}
+    metadata = {"progress": json.dumps(asdict(state)), "config": json.dumps(asdict(config))}
     write_tensors(path, arrays, metadata)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """A safetensors file; one line where there is no room for it."""
+    """Write a safetensors file atomically.
+
+    Args:
+        path: the file to write.
+        tensors: tensors by name, on any device.
+        metadata: text by key.
+
+    Raises:
+        CheckpointError: if the file cannot be written.
+    """
     try:
         safetensors.write(path, {name: _numpy(tensor) for name, tensor in tensors.items()}, metadata)
     except OSError as error:
         raise CheckpointError(
-            f"{path}: cannot be written ({error.strerror or error}); the one before is kept"
+            f"{path}: cannot be written ({error.strerror or error}); the previous file is kept"
         ) from None
 
 
 def restore(path: Path, model: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer) -> RunState:
-    """Load a checkpoint into a model, its average and its optimizer, in place."""
+    """Load a checkpoint into a model, its averaged weights and its optimizer, in place.
+
+    Args:
+        path: the checkpoint.
+        model: receives the weights.
+        average: receives the averaged weights, by name.
+        optimizer: receives the state of the model's parameters.
+
+    Returns:
+        How far the run has come.
+
+    Raises:
+        CheckpointError: if the file is missing, damaged or of another architecture.
+    """
     if not path.exists():
-        raise CheckpointError(f"{path}: no checkpoint to go on from")
+        raise CheckpointError(f"{path}: no checkpoint to resume from")
     arrays = safetensors.read(path)
     _, metadata = safetensors.read_header(path)
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "optimizer": {}}
@@ -80,32 +120,42 @@ def restore(path: Path, model: nn.Module, average: dict[str, Tensor], optimizer:
         if name not in parts["average"] or parts["average"][name].shape != tensor.shape:
             raise CheckpointError(f"{path}: of another architecture ({name} does not fit)")
         tensor.copy_(parts["average"][name])
-    state = {
-        index: _state_of(name, parameter, parts["optimizer"], path)
+    states = {
+        index: _parameter_state(name, parameter, parts["optimizer"], path)
         for index, (name, parameter) in enumerate(_parameters_in_order(model, optimizer))
     }
     groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": {i: s for i, s in state.items() if s}, "param_groups": groups})
-    return _parse_progress(metadata, path)
+    trained = {index: state for index, state in states.items() if state}
+    optimizer.load_state_dict({"state": trained, "param_groups": groups})
+    return _parse_run_state(metadata, path)
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
-    """Load strictly: every weight is there, none is left over, every shape fits; else one line names the misfit."""
-    own = model.state_dict()
-    for name, tensor in own.items():
+    """Load weights strictly: the names and shapes must be those of the model.
+
+    Args:
+        model: receives the weights.
+        weights: tensors by name.
+        path: the file they come from, for error messages.
+
+    Raises:
+        CheckpointError: if a weight is missing, has another shape, or is unknown to the model.
+    """
+    expected = model.state_dict()
+    for name, tensor in expected.items():
         if name not in weights:
             raise CheckpointError(f"{path}: of another architecture ({name} is missing)")
         if weights[name].shape != tensor.shape:
             shapes = f"{tuple(weights[name].shape)} instead of {tuple(tensor.shape)}"
             raise CheckpointError(f"{path}: of another architecture ({name} is {shapes})")
     for name in weights:
-        if name not in own:
-            raise CheckpointError(f"{path}: of another architecture ({name} is left over)")
+        if name not in expected:
+            raise CheckpointError(f"{path}: of another architecture (the model has no {name})")
     model.load_state_dict(weights)
 
 
 def _parameters_in_order(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[str, Tensor]]:
-    """The optimizer's parameters in its own order, with the names the model gives them."""
+    """Return the optimizer's parameters in its own order, with their names in the model."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     return [(names[id(p)], p) for group in optimizer.param_groups for p in group["params"]]
 
@@ -114,20 +164,20 @@ def _optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict
     return {name: optimizer.state[p] for name, p in _parameters_in_order(model, optimizer) if p in optimizer.state}
 
 
-def _state_of(name: str, parameter: Tensor, stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """What AdamW remembers of a parameter; nothing where it was not trained before.
+def _parameter_state(name: str, parameter: Tensor, stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """Return AdamW's state of a parameter, empty if the parameter was not trained before.
 
-    Checked, for the fused optimizer is not: what does not fit would be written to beyond its end.
+    Shapes are checked here, because the fused optimizer does not: it would write beyond the end of a smaller tensor.
     """
     shapes = {"step": torch.Size(), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}
     state = {key: stored[f"{name}/{key}"] for key in shapes if f"{name}/{key}" in stored}
     if state and any(key not in state or state[key].shape != shape for key, shape in shapes.items()):
         raise CheckpointError(f"{path}: of another architecture (the optimizer's state of {name} does not fit)")
-    return {key: value if key == "step" else _laid_out_as(parameter, value) for key, value in state.items()}
+    return {key: value if key == "step" else _with_layout_of(parameter, value) for key, value in state.items()}
 
 
-def _laid_out_as(parameter: Tensor, state: Tensor) -> Tensor:
-    """The same numbers in the parameter's order in memory, which the fused optimizer asks for."""
+def _with_layout_of(parameter: Tensor, state: Tensor) -> Tensor:
+    """Return the same values in the parameter's memory layout, which the fused optimizer requires."""
     return torch.empty_like(parameter, device=state.device).copy_(state)
 
 
@@ -137,7 +187,7 @@ def _numpy(tensor: Tensor) -> Any:
 
 
 def averaged_weights(path: Path) -> dict[str, Any]:
-    """The averaged weights of a checkpoint of a run, or the weights of a file that holds nothing else."""
+    """Return the averaged weights of a checkpoint, or all weights if the file contains nothing else, by name."""
     if not path.exists():
         raise CheckpointError(f"{path}: no such file")
     arrays = safetensors.read(path)
@@ -145,17 +195,17 @@ def averaged_weights(path: Path) -> dict[str, Any]:
     return average or arrays
 
 
-def read_progress(path: Path) -> RunState | None:
-    """Where the run that wrote a checkpoint stands; None where there is no checkpoint yet."""
-    return _parse_progress(safetensors.read_header(path)[1], path) if path.exists() else None
+def read_run_state(path: Path) -> RunState | None:
+    """Return how far the run that wrote a checkpoint has come, None if there is no checkpoint yet."""
+    return _parse_run_state(safetensors.read_header(path)[1], path) if path.exists() else None
 
 
-def _parse_progress(metadata: dict[str, str], path: Path) -> RunState:
+def _parse_run_state(metadata: dict[str, str], path: Path) -> RunState:
     try:
-        progress = RunState(**json.loads(metadata["progress"]))
-        readable = all(type(value) in (int, float) for value in asdict(progress).values())
+        state = RunState(**json.loads(metadata["progress"]))
+        is_valid = all(type(value) in (int, float) for value in asdict(state).values())
     except (KeyError, TypeError, ValueError):
-        readable = False
-    if not readable:
-        raise CheckpointError(f"{path}: its progress cannot be read")
-    return progress
+        is_valid = False
+    if not is_valid:
+        raise CheckpointError(f"{path}: the state of the run cannot be read")
+    return state

@@ -13,10 +13,12 @@ from pathlib import Path
 
 from treeformer.errors import TreeformerError
 
-Show = Callable[[int, int, dict[str, float]], None]  # (step, steps, figures by name)
-Display = Callable[[int], AbstractContextManager[Show]]  # from the number of steps
+Show = Callable[[int, int, dict[str, float]], None]
+"""Shows progress. Called with the step, the number of steps, and figures by name."""
+Display = Callable[[int], AbstractContextManager[Show]]
+"""Makes a `Show` for a number of steps, for the duration of a `with` block."""
 
-SHOWN = ("loss", "images_per_s", "valid_topo_paper_f1", "valid_edge_f1", "valid_tree_rate")
+SHOWN_FIGURES = ("loss", "images_per_s", "valid_topo_paper_f1", "valid_edge_f1", "valid_tree_rate")
 
 EXAMPLES = """\
 examples:
@@ -27,41 +29,55 @@ examples:
 
 
 def parser(prog: str) -> argparse.ArgumentParser:
-    """Return the parser of the training command, which calls itself `prog`."""
+    """Return the parser of the training command. `prog` is the program's name in the help."""
     arguments = argparse.ArgumentParser(
         prog=prog,
-        description="Train a model. It can be killed at any moment and resumed.",
+        description="Train a model. A run can be killed at any moment and resumed.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    arguments.add_argument("config", type=Path, metavar="CONFIG", help="a YAML file, such as those in configs/")
-    arguments.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values to change, e.g. data.workers=8")
-    arguments.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="by default runs/NAME")
-    arguments.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
+    arguments.add_argument("config", type=Path, metavar="CONFIG", help="YAML file, such as those in configs/")
     arguments.add_argument(
-        "--max-minutes", type=float, metavar="M", help="stop after M minutes; with --training-time, of this call alone"
+        "overrides", nargs="*", metavar="KEY=VALUE", help="change values of the file, such as data.workers=8"
     )
     arguments.add_argument(
-        "--training-time", type=float, metavar="M", help="minutes of training steps alone, over all calls of the run"
+        "-o", "--output", type=Path, metavar="FOLDER", help="folder for checkpoints and logs (default: runs/NAME)"
     )
-    arguments.add_argument("--accelerator", default="auto", help="auto (default), cpu or cuda")
-    arguments.add_argument("--devices", type=int, default=1, metavar="N", help="GPUs or CPU processes per machine")
-    arguments.add_argument("--machines", type=int, default=1, metavar="N", help="machines, under torchrun or SLURM")
+    arguments.add_argument("--resume", action="store_true", help="continue from the checkpoint in the output folder")
+    arguments.add_argument(
+        "--max-minutes",
+        type=float,
+        metavar="M",
+        help="stop after M minutes in total; with --training-time, pause this call after M minutes",
+    )
+    arguments.add_argument(
+        "--training-time",
+        type=float,
+        metavar="M",
+        help="stop after M minutes of training steps, over all calls of the run",
+    )
+    arguments.add_argument("--accelerator", default="auto", help="auto, cpu or cuda (default: auto)")
+    arguments.add_argument(
+        "--devices", type=int, default=1, metavar="N", help="number of GPUs or CPU processes per machine (default: 1)"
+    )
+    arguments.add_argument(
+        "--machines", type=int, default=1, metavar="N", help="number of machines, under torchrun or SLURM (default: 1)"
+    )
     return arguments
 
 
 @contextmanager
-def lines(_steps: int) -> Iterator[Show]:
+def print_lines(_steps: int) -> Iterator[Show]:
     """Show progress as one line per report on standard error."""
-    yield lambda step, steps, figures: _say(f"step {step} of {steps}: {shown_figures(figures)}")
+    yield lambda step, steps, figures: _say(f"step {step} of {steps}: {format_figures(figures)}")
 
 
-def shown_figures(figures: dict[str, float]) -> str:
-    """Return the figures that a person follows during training, as text."""
-    return ", ".join(f"{name} {figures[name]:.4g}" for name in SHOWN if name in figures)
+def format_figures(figures: dict[str, float]) -> str:
+    """Return the most important figures as text."""
+    return ", ".join(f"{name} {figures[name]:.4g}" for name in SHOWN_FIGURES if name in figures)
 
 
-def run(argv: Sequence[str], *, prog: str, display: Display = lines) -> None:
+def run(argv: Sequence[str], *, prog: str, display: Display = print_lines) -> None:
     """Parse the arguments and train.
 
     Args:
@@ -84,7 +100,7 @@ def run(argv: Sequence[str], *, prog: str, display: Display = lines) -> None:
         raise TreeformerError(f"training needs {error.name}: pip install 'treeformer[train]'") from None
     folder = arguments.output or Path("runs") / config.name
     with display(config.steps) as show:
-        progress = train(
+        state = train(
             config,
             folder,
             resume=arguments.resume,
@@ -95,12 +111,12 @@ def run(argv: Sequence[str], *, prog: str, display: Display = lines) -> None:
             machines=arguments.machines,
             show=show,
         )
-    best = f"best {config.score} {progress.best_score:.4g} at step {progress.best_step}"
-    rank_zero_only(_say)(f"step {progress.step}, {best}: {folder}")
+    best = f"best {config.score} {state.best_score:.4g} at step {state.best_step}"
+    rank_zero_only(_say)(f"step {state.step}, {best}: {folder}")
 
 
 def main() -> None:
-    """Run `python -m treeformer.training`: a mistake is one line and exit code 2."""
+    """Run `python -m treeformer.training`. A mistake is one line on standard error and exit code 2."""
     try:
         run(sys.argv[1:], prog="python -m treeformer.training")
     except TreeformerError as error:

@@ -1,4 +1,4 @@
-"""The configuration of a training run: YAML into checked dataclasses; a mistake is one line that names the key."""
+"""The configuration of a training run: YAML into checked dataclasses. A mistake is one line with the key."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Literal
 from treeformer._util.config import ConfigError, build
 from treeformer.data.config import DataConfig
 
-# The least that a number may be, by its key.
-LEAST = {
+# Minimum values of numbers, by key.
+MINIMUM = {
     "batch_size": 1,
     "steps": 1,
     "validate_every": 1,
@@ -34,55 +34,75 @@ LEAST = {
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """AdamW with warm-up and a cosine down to zero."""
+    """AdamW with linear warm-up and cosine decay to zero."""
 
     learning_rate: float = 5e-4
+    """Peak learning rate, reached after the warm-up. No unit."""
     backbone_factor: float = 0.1
-    """The backbone starts from trained weights: it moves this many times slower."""
+    """Factor on the learning rate of the backbone, which usually starts from trained weights. No unit."""
     weight_decay: float = 1e-4
+    """Weight decay of AdamW for matrices and kernels. One-dimensional parameters (biases, norms) have none. No unit."""
     warmup_steps: int = 300
+    """Steps over which the learning rate rises linearly from zero."""
     clip_norm: float = 1.0
-    """Gradients with a larger norm are scaled down to it."""
+    """Maximum norm of the gradient of all parameters together. Larger gradients are scaled down. No unit."""
     ema_decay: float = 0.999
-    """Weights are averaged with this memory; the average is what is validated and kept."""
+    """Decay per step of the moving average of the weights, which is what is validated and kept. No unit."""
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """A whole run."""
+    """A complete training run."""
 
     name: str = "run"
+    """Name of the run. The default output folder is `runs/NAME`."""
     model: str = "default"
-    """A name of treeformer.training.registry.MODELS: `default`, `paper`, `tiny`, `two_stage`, `hourglass` or `ggt`."""
+    """Name in `treeformer.training.registry.MODELS`: `default`, `paper`, `tiny`, `two_stage`, `hourglass` or `ggt`."""
     model_options: dict[str, Any] = field(default_factory=dict)
-    """Fields of that configuration to change."""
+    """Fields of the model's configuration to change, by name."""
     backbone_weights: str = ""
-    """A safetensors file with ImageNet weights for the backbone; empty starts from random ones."""
+    """Path of a safetensors file with ImageNet weights for the backbone. Empty starts from random weights."""
     start_from: str = ""
-    """Weights of a whole model to start from: a safetensors file, a model folder, or `default`, the one that ships."""
+    """Weights of a whole model to start from: a safetensors file, a model folder, or `default`. Empty for none."""
     data: DataConfig = field(default_factory=DataConfig)
+    """Images for training and validation."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    """Optimizer and learning rate."""
     batch_size: int = 64
-    """Images a step, over all devices together."""
+    """Images per step, over all devices together."""
     steps: int = 10_000
+    """Number of training steps."""
     validate_every: int = 1_000
-    """Steps between validations, each of which also writes a checkpoint."""
+    """Steps between validations. Each validation also writes a checkpoint."""
     checkpoint_minutes: float = 5.0
-    """Minutes between checkpoints; a kill loses no more."""
+    """Maximum time between checkpoints, minutes. A run that is killed loses no more than that."""
     patience_epochs: int = 30
-    """Stop after so many epochs without improvement, as the paper does; 0 never stops early."""
+    """Epochs without improvement after which the run stops, as in the paper. 0 disables early stopping."""
     epoch_images: int = 100_000
-    """What counts as an epoch where images are made on the fly."""
+    """Images per epoch. Images are generated or augmented on the fly, so an epoch is only a unit of patience."""
     score: Literal["topo_f1", "edge_f1"] = "topo_f1"
-    """What has to improve for a model to be the best."""
+    """Validation metric that selects the best weights, in [0, 1]."""
     precision: Literal["32", "bf16"] = "bf16"
+    """Number format of the forward pass: float32, or bfloat16 autocast."""
     compile: bool = False
-    """torch.compile: pays from a few minutes of training on."""
+    """Compile the model with `torch.compile`. Worthwhile for runs of more than a few minutes."""
     seed: int = 0
+    """Seed of the initial weights, the order of the images, augmentation and dropout."""
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConfig:
-    """Read a YAML file, apply `key=value` overrides (`data.workers=8`), check every key and type."""
+    """Read a configuration from YAML and check every key and type.
+
+    Args:
+        path: the YAML file.
+        overrides: values to change, written `key=value`, such as `data.workers=8`.
+
+    Returns:
+        The configuration. Keys that are missing in the file have their default values.
+
+    Raises:
+        ConfigError: if the file cannot be read, a key is unknown, or a value has the wrong type or is too small.
+    """
     import yaml
 
     path = Path(path)
@@ -93,8 +113,8 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error})") from None
     except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        raise ConfigError(f"{path}: not YAML" + (f" (line {where.line + 1})" if where else "")) from None
+        mark = getattr(error, "problem_mark", None)
+        raise ConfigError(f"{path}: not YAML" + (f" (line {mark.line + 1})" if mark else "")) from None
     if not isinstance(table, dict):
         raise ConfigError(f"{path}: must be a table of keys and values")
     for override in overrides:
@@ -107,10 +127,10 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
             raise ConfigError(f"{override}: the value is not YAML") from None
         _set(table, key.split("."), value, override)
     config = build(TrainingConfig, table, where=path.name)
-    for key, least in LEAST.items():
+    for key, minimum in MINIMUM.items():
         value = attrgetter(key)(config)
-        if not value >= least:  # NaN is not
-            raise ConfigError(f"{path.name}: {key} must be at least {least}, not {value}")
+        if not value >= minimum:  # also true for NaN
+            raise ConfigError(f"{path.name}: {key} must be at least {minimum}, not {value}")
     return config
 
 

@@ -1,4 +1,4 @@
-"""What a training run writes down on the way."""
+"""The log of a training run: a CSV file, and TensorBoard if it is installed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ LOG = "log.csv"
 
 
 class RunLog:
-    """log.csv, a row a report, and TensorBoard where it is installed.
+    """Write log.csv, one row per figure, and TensorBoard events if TensorBoard is installed.
 
-    Nothing is written before the first row: a run that fails at its start, or is finished, leaves all as it was.
+    Nothing is written before the first row. A run that fails at its start, or is already finished, changes no file.
+
+    Args:
+        out: output folder of the run.
+        step: step from which the run continues, 0 for a new run.
     """
 
     def __init__(self, out: Path, step: int) -> None:
@@ -28,7 +32,7 @@ class RunLog:
         path = self.out / LOG
         rows = []
         if self.step and path.exists():
-            # What a killed run logged after its last checkpoint happens again.
+            # Steps that a killed run logged after its last checkpoint are repeated, so their rows are dropped.
             with path.open(newline="") as file:
                 rows = [row for row in csv.reader(file) if row and row[0].isdigit() and int(row[0]) <= self.step]
         file = path.open("w", newline="")
@@ -39,18 +43,23 @@ class RunLog:
             self.events = SummaryWriter(str(self.out))
         return file
 
-    def row(self, progress: RunState, figures: dict[str, float]) -> None:
-        """Figures by name, at this step."""
+    def row(self, state: RunState, figures: dict[str, float]) -> None:
+        """Log figures at the current step.
+
+        Args:
+            state: the current step and time.
+            figures: values by name.
+        """
         self.file = self.file or self._open()
         writer = csv.writer(self.file)
         for name, value in figures.items():
-            writer.writerow((progress.step, f"{progress.seconds:.1f}", name, f"{value:.6g}"))
+            writer.writerow((state.step, f"{state.seconds:.1f}", name, f"{value:.6g}"))
             if self.events is not None:
-                self.events.add_scalar(name, value, progress.step)
+                self.events.add_scalar(name, value, state.step)
         self.file.flush()
 
     def close(self) -> None:
-        """At the end of the run."""
+        """Close the files."""
         if self.file is not None:
             self.file.close()
         if self.events is not None:
@@ -58,10 +67,15 @@ class RunLog:
 
 
 class NoLog:
-    """The log of all processes but the first."""
+    """Log nothing: the log of all processes except the first."""
 
-    def row(self, progress: RunState, figures: dict[str, float]) -> None:
-        """Nothing."""
+    def row(self, state: RunState, figures: dict[str, float]) -> None:
+        """Do nothing.
+
+        Args:
+            state: ignored.
+            figures: ignored.
+        """
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""

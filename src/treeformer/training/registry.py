@@ -1,4 +1,4 @@
-"""The models that can be trained, by the names that configurations use."""
+"""The models that can be trained, by their names in configurations."""
 
 from __future__ import annotations
 
@@ -11,23 +11,28 @@ from treeformer.models.config import TreeFormerConfig
 from treeformer.models.treeformer import TreeFormer
 
 
-class Kind(NamedTuple):
-    """A kind of model: a function that makes its configuration, and the module that takes it.
+class TrainableModel(NamedTuple):
+    """A model that the training loop can train.
 
-    The training loop asks of a module, beside being a torch module: `config`, a frozen dataclass;
-    `forward(images, targets)`; `loss(output, targets, node_count)`; `decode(output, image_size=…)`;
-    `compile_parts()`. A submodule called `backbone` starts from trained weights and learns at its own rate.
+    The loop needs a torch module with `config`, a frozen dataclass; `forward(images, targets)`;
+    `loss(output, targets, node_count)`; `decode(output, image_size=…)`; and `compile_parts()`. A submodule named
+    `backbone` may start from trained weights and has its own learning rate. A true attribute `supports_cuda_graphs`
+    states that the training step never waits for the device.
+
+    Attributes:
+        settings: makes the default configuration.
+        module: makes the module from a configuration.
     """
 
     settings: Callable[[], Any]
     module: Callable[[Any], Any]
 
 
-MODELS: dict[str, Kind] = {
-    "default": Kind(TreeFormerConfig.default, TreeFormer),
-    "paper": Kind(TreeFormerConfig.paper, TreeFormer),
-    "tiny": Kind(TreeFormerConfig.tiny, TreeFormer),
-    "two_stage": Kind(TwoStageConfig, TwoStage),
-    "hourglass": Kind(TwoStageConfig.hourglass, TwoStage),
-    "ggt": Kind(GGTConfig, GGT),
+MODELS: dict[str, TrainableModel] = {
+    "default": TrainableModel(TreeFormerConfig.default, TreeFormer),
+    "paper": TrainableModel(TreeFormerConfig.paper, TreeFormer),
+    "tiny": TrainableModel(TreeFormerConfig.tiny, TreeFormer),
+    "two_stage": TrainableModel(TwoStageConfig, TwoStage),
+    "hourglass": TrainableModel(TwoStageConfig.hourglass, TwoStage),
+    "ggt": TrainableModel(GGTConfig, GGT),
 }

@@ -1,4 +1,4 @@
-"""What a run is made of before its first step: devices, a model with its first weights, parameters and their rates."""
+"""Set up a run before its first step: devices, the model with its initial weights, and parameter groups."""
 
 from __future__ import annotations
 
@@ -23,44 +23,69 @@ from treeformer.training.registry import MODELS
 
 
 def make_fabric(accelerator: str, devices: int, machines: int) -> Fabric:
-    """The devices to train on, and how their processes find each other."""
+    """Choose the devices to train on.
+
+    Args:
+        accelerator: "auto", "cpu" or "cuda".
+        devices: number of GPUs or CPU processes per machine.
+        machines: number of machines.
+
+    Returns:
+        A Fabric, not yet launched.
+
+    Raises:
+        ConfigError: if the devices do not exist, or do not match the number of processes that were started.
+    """
     _check_processes(devices * machines)
     if accelerator == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("no GPU: CUDA is asked for, but torch sees no CUDA device")
+        raise ConfigError("no GPU: CUDA was requested, but torch sees no CUDA device")
     strategy = "ddp" if devices * machines > 1 else "auto"
     try:
         return Fabric(accelerator=accelerator, devices=devices, num_nodes=machines, strategy=strategy)
-    except (ValueError, RuntimeError, MisconfigurationException) as error:  # an unknown accelerator, no or too few GPUs
-        asked = f"{accelerator}, {devices} devices, {machines} machines"
-        raise ConfigError(f"cannot train on {asked}: {' '.join(str(error).split())}") from None
+    except (ValueError, RuntimeError, MisconfigurationException) as error:  # an unknown accelerator, or too few GPUs
+        requested = f"{accelerator}, {devices} devices, {machines} machines"
+        raise ConfigError(f"cannot train on {requested}: {' '.join(str(error).split())}") from None
 
 
 def _check_processes(expected: int) -> None:
-    """Those that torchrun or srun has started must know of each other, else each trains alone, into the same folder."""
+    """Check that torchrun or srun started the expected processes; otherwise each would train alone in one folder."""
     started = next((os.environ[name] for name in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS") if name in os.environ), "1")
     if started.isdigit() and int(started) > 1 and int(started) != expected:
-        raise ConfigError(f"{started} processes were started, but devices times machines is {expected}: let them agree")
+        raise ConfigError(
+            f"{started} processes were started, but devices times machines is {expected}: both must be equal"
+        )
 
 
 def _weights_file(name: str) -> Path:
-    """What `start_from` names: a file of weights, or the one in a model folder."""
+    """Return the file of weights that `start_from` refers to: the file itself, or the one in a model folder."""
     return Path(name) if Path(name).suffix == ".safetensors" else open_model(name).weights
 
 
 def model_folder_of(start_from: str) -> str:
-    """The model folder that `start_from` names, as it is found from any working directory; empty for anything else."""
+    """Return the model folder that `start_from` refers to, with an absolute path. Empty if it is a file or empty."""
     if not start_from or Path(start_from).suffix == ".safetensors":
         return ""
     return str(Path(start_from).resolve()) if start_from != DEFAULT and Path(start_from).is_dir() else start_from
 
 
 def make_model(config: TrainingConfig, *, with_weights: bool = True) -> Any:
-    """The model of a run; `with_weights`: those that it starts from, which a run that goes on does not need."""
+    """Make the model of a run.
+
+    Args:
+        config: the configuration of the run.
+        with_weights: load the weights that the run starts from. A resumed run does not need them.
+
+    Returns:
+        The model, on the CPU.
+
+    Raises:
+        TreeformerError: if the model or one of its options is unknown, or the weights do not fit.
+    """
     if config.model not in MODELS:
         raise ConfigError(f"model must be one of {', '.join(MODELS)}, not {config.model!r}")
-    settings = MODELS[config.model].settings()
-    chosen = build(type(settings), asdict(settings) | config.model_options, "model_options")
-    model = MODELS[config.model].module(chosen)
+    defaults = MODELS[config.model].settings()
+    settings = build(type(defaults), asdict(defaults) | config.model_options, "model_options")
+    model = MODELS[config.model].module(settings)
     if not with_weights:
         return model
     if config.start_from:
@@ -69,13 +94,21 @@ def make_model(config: TrainingConfig, *, with_weights: bool = True) -> Any:
         checkpoint.load_weights(model, weights, path)
     elif config.backbone_weights:
         if not hasattr(model, "backbone"):
-            raise ConfigError(f"backbone_weights: the model {config.model!r} has no backbone that takes them")
+            raise ConfigError(f"backbone_weights: the model {config.model!r} has no backbone that uses them")
         load_backbone(model.backbone, config.backbone_weights)
     return model
 
 
 def parameter_groups(model: nn.Module, settings: OptimizerConfig) -> list[dict[str, Any]]:
-    """Backbone and the rest at their own rates; no decay for biases, norms and embeddings."""
+    """Group parameters by learning rate and weight decay.
+
+    Args:
+        model: the model. Parameters of the submodule `backbone` have their own learning rate.
+        settings: learning rate and weight decay. One-dimensional parameters (biases, norms) have no weight decay.
+
+    Returns:
+        Parameter groups for a torch optimizer.
+    """
     groups: dict[tuple[float, float], list[Tensor]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:

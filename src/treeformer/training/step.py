@@ -1,8 +1,8 @@
 """One training step: forward and loss, called directly or replayed as a CUDA graph.
 
-A graph lets Python start one recording instead of about two thousand kernels. Nothing inside it may wait for the
-device: no `item`, no `nonzero`, no `torch.where` with a Python number, which is first copied there. The Hungarian
-matching therefore also runs on the device.
+With a graph, Python starts one replay instead of about two thousand kernels. Nothing inside the graph may wait for the
+device: no `item`, no `nonzero`, no `torch.where` with a Python number, which would be copied to the device first. The
+Hungarian matching therefore also runs on the device.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from torch import Tensor, nn
 from treeformer.data.loader import Batch
 from treeformer.nn.targets import Targets
 
-# Steps before the capture: what is compiled, chosen or allocated on first use has to be there.
+# Steps before the capture. Whatever is compiled, selected or allocated on first use must exist by then.
 WARM_UP_STEPS = 3
 
 
 class TrainingStep(nn.Module):
-    """Forward pass and loss of a model as one module, so that DDP, which may wrap it, sees a single call.
+    """Forward pass and loss of a model as one module, so that DDP sees a single call.
 
-    Autocast is entered here, not by Fabric, which would also round the target nodes to bfloat16, by whole pixels.
+    Autocast is entered here and not by Fabric, which would also round the target nodes to bfloat16, that is by whole
+    pixels.
 
     Args:
         model: the network, with a method `loss`.
         bf16: run the forward pass under bfloat16 autocast.
-        cache_casts: keep cast weights for the rest of the pass. Must be False inside a CUDA graph, which would
-            record them.
+        cache_casts: keep cast weights for the rest of the pass. Must be False inside a CUDA graph, which would capture
+            them.
     """
 
     def __init__(self, model: Any, *, bf16: bool, cache_casts: bool = True) -> None:
@@ -36,17 +37,20 @@ class TrainingStep(nn.Module):
         self.model, self.bf16, self.cache_casts = model, bf16, cache_casts
 
     def forward(self, images: Tensor, targets: Targets, node_count: Tensor) -> dict[str, Tensor]:
-        """Return the losses by name, with their sum as `loss`.
+        """Compute the losses of a batch.
 
         Args:
             images: (B,3,H,W) uint8.
-            targets: ground truth of the batch.
-            node_count: scalar that the sums over nodes are divided by.
+            targets: targets of the batch.
+            node_count: scalar by which sums over nodes are divided.
+
+        Returns:
+            The losses by name, with their sum as `loss`.
         """
         with torch.autocast(
             images.device.type, dtype=torch.bfloat16, enabled=self.bf16, cache_enabled=self.cache_casts
         ):
-            # Channels last is the layout in which convolutions are fastest on a GPU.
+            # Convolutions on a GPU are fastest with channels last.
             pixels = (images.float() / 255.0).contiguous(memory_format=torch.channels_last)
             parts = self.model.loss(self.model(pixels, targets), targets, node_count)
             return {"loss": torch.stack(list(parts.values())).sum(), **parts}
@@ -55,7 +59,7 @@ class TrainingStep(nn.Module):
 class CudaGraphStep:
     """Forward, loss and backward of one model as a CUDA graph, for batches of one shape.
 
-    After a call, every parameter's `grad` holds the gradient of that batch. Gradients must not be set to None.
+    After a call, every parameter's `grad` contains the gradient of that batch. Gradients must not be set to None.
 
     Args:
         model: network on a GPU whose forward pass and `loss` never wait for the device.
@@ -76,12 +80,20 @@ class CudaGraphStep:
                 model.zero_grad(set_to_none=True)
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
-        # Other threads, which pin memory for the next batches, may go on meanwhile.
+        # Other threads may continue to pin memory for the next batches during the capture.
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             self.losses = self._forward_backward()
 
     def __call__(self, batch: Batch, node_count: Tensor) -> dict[str, Tensor]:
-        """Replay the graph on a batch; the returned losses are overwritten by the next call."""
+        """Replay the graph on a batch.
+
+        Args:
+            batch: a batch with the shapes of the example, on the same GPU.
+            node_count: scalar by which sums over nodes are divided.
+
+        Returns:
+            The losses by name. The next call overwrites them.
+        """
         self.images.copy_(batch.images)
         self.targets.copy_(batch.targets)
         self.node_count.copy_(node_count)

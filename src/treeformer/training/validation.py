@@ -1,4 +1,4 @@
-"""Validation while training: the averaged model on fixed images, judged by the project's own metrics."""
+"""Validation during training: predict fixed images with the averaged model and compute the metrics."""
 
 from __future__ import annotations
 
@@ -24,10 +24,29 @@ from treeformer.training.config import TrainingConfig
 BATCH = 32
 
 Rows = list[dict[str, float]]
+"""Metrics by name, one dictionary per image."""
 
 
 class Validator:
-    """Predicts every image of the validation sources and judges it; in a `with` block, which ends its processes."""
+    """Predict every image of the validation sources and compare it with its target.
+
+    A `with` block ends its worker processes.
+
+    Args:
+        config: the configuration of the run.
+        device: where the model runs.
+        batch: images per forward pass.
+
+    Attributes:
+        images: the validation images.
+        workers: number of worker processes.
+        device: where the model runs.
+        bf16: whether the forward pass runs under bfloat16 autocast.
+        batch: images per forward pass.
+
+    Raises:
+        ConfigError: if there is no validation image, or a source is invalid.
+    """
 
     def __init__(self, config: TrainingConfig, device: torch.device, batch: int = BATCH) -> None:
         self.images = EvalDataset(config.data.valid, config.data)
@@ -48,19 +67,25 @@ class Validator:
             self._pool = None
 
     def measure(self, model: Any) -> dict[str, float]:
-        """The mean of every metric over the images; `images` is how many there were."""
-        rows = self.judge(model)[""]
+        """Return the mean of every metric over the images, and the number of images as `images`."""
+        rows = self.evaluate(model)[""]
         if not rows:
             raise ConfigError(f"data: none of the {len(self.images)} images to validate on can be used")
         return means(rows)
 
-    def judge(
+    def evaluate(
         self, model: Any, decodings: Mapping[str, Mapping[str, Any]] | None = None, **options: Any
     ) -> dict[str, Rows]:
-        """Every metric of every usable image, in order, for each way to decode.
+        """Compute every metric of every usable image, for one or several ways to decode. The network runs once.
 
-        decodings: by name, the settings of the model's configuration to change while it decodes (the network runs
-        once); by default its own, under the name "". options: of the model's `decode`, for all of them.
+        Args:
+            model: the model.
+            decodings: by name, the settings of the model's configuration to change for decoding. None decodes once
+                with the model's own settings, under the name "".
+            options: keyword arguments of the model's `decode`.
+
+        Returns:
+            One row per usable image, in order, by the name of the decoding.
         """
         was_training = model.training
         model.eval()
@@ -69,20 +94,21 @@ class Validator:
             if not samples:
                 continue
             output, size = self._predict(model, samples)
-            for name, found in pairs.items():
+            for name, decoded in pairs.items():
                 with changed_settings(model, (decodings or {}).get(name, {})):
                     predictions = model.decode(output, image_size=size, **options)
-                found += [(one, sample.skeleton) for one, sample in zip(predictions, samples, strict=True)]
+                targets = [sample.skeleton for sample in samples]
+                decoded += zip(predictions, targets, strict=True)
         model.train(was_training)
-        return {name: self._judge(found) for name, found in pairs.items()}
+        return {name: self._evaluate_pairs(decoded) for name, decoded in pairs.items()}
 
-    def _judge(self, pairs: list[tuple[Skeleton, Skeleton]]) -> Rows:
+    def _evaluate_pairs(self, pairs: list[tuple[Skeleton, Skeleton]]) -> Rows:
         predictions, targets = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         if not self.workers:
-            return [_plain(evaluate_pair(*pair)) for pair in pairs]
+            return [_to_floats(evaluate_pair(*pair)) for pair in pairs]
         if self._pool is None:
             self._pool = quiet_process_pool(self.workers, ignore_signals)
-        return [_plain(row) for row in self._pool.map(evaluate_pair, predictions, targets, chunksize=4)]
+        return [_to_floats(row) for row in self._pool.map(evaluate_pair, predictions, targets, chunksize=4)]
 
     def _batches(self) -> list[list[Sample]] | DataLoader[list[Sample]]:
         return DataLoader(
@@ -95,9 +121,9 @@ class Validator:
 
     @torch.no_grad()
     def _predict(self, model: Any, samples: list[Sample]) -> tuple[Any, tuple[int, int]]:
-        """What the model says about images of one size, and that size (width, height)."""
+        """Return the model's output for images of one size, and that size (width, height) px."""
         images = torch.from_numpy(np.stack([sample.image for sample in samples])).to(self.device)
-        # Compiling anew for a few batches of other shapes would take longer than they do.
+        # Recompiling for a few batches of other shapes would take longer than running them.
         eager = torch.compiler.set_stance("force_eager")
         with eager, torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
             output = model(images.permute(0, 3, 1, 2).float() / 255.0)
@@ -105,25 +131,33 @@ class Validator:
 
 
 def means(rows: Rows) -> dict[str, float]:
-    """The mean of every metric; `images` is the number of rows."""
+    """Return the mean of every metric, ignoring NaN, and the number of rows as `images`."""
     figures = {name: float(np.nanmean([row[name] for row in rows])) for name in rows[0]} if rows else {}
     return figures | {"images": float(len(rows))}
 
 
 @contextmanager
 def changed_settings(model: Any, settings: Mapping[str, Any]) -> Iterator[None]:
-    """While the block lasts, the model decodes as if its configuration had these settings."""
-    before = model.config
-    model.config = replace(before, **settings)
+    """Change settings of a model's configuration for the duration of a `with` block.
+
+    Args:
+        model: a model with a frozen dataclass `config`.
+        settings: values by field name.
+
+    Yields:
+        Nothing.
+    """
+    original = model.config
+    model.config = replace(original, **settings)
     try:
         yield
     finally:
-        model.config = before
+        model.config = original
 
 
 def _usable(items: list[tuple[Sample | None, list[object]]]) -> list[Sample]:
     return [sample for sample, _ in items if sample is not None]
 
 
-def _plain(row: dict[str, float]) -> dict[str, float]:
+def _to_floats(row: dict[str, float]) -> dict[str, float]:
     return {name: float(value) for name, value in row.items()}
