@@ -1,21 +1,29 @@
-# make demo   sets everything up and runs the main job on the example that ships
-# make test   sets everything up, lints, and passes the tests
-# make lint   ruff and mypy alone
+# make demo       set up .venv, predict, draw and measure the example images
+# make test       set up .venv for development, lint, run all tests
+# make test-fast  lint, run the tests that are not marked slow
+# make lint       ruff and mypy only
+# make fuzz       10,000 mutated files, images and model folders; not part of make test
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# uv installs several times faster than pip; it does not read pip's settings, so it is told of local wheels.
+# uv installs several times faster than pip; it does not read pip's settings, so local wheels are passed on.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
-.PHONY: demo test lint format clean
+.PHONY: demo test test-fast fuzz lint format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/treeformer demo --output demo
 
 test: lint
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.fuzz $(FUZZ)
+
+test-fast: lint
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

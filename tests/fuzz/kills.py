@@ -1,0 +1,246 @@
+"""Kill batch predictions and training runs at random moments, resume them, and check that nothing is lost.
+
+`python -m tests.fuzz.kills --count 100` kills processes with SIGKILL, two of five in a training run. Every process
+resumes the work of the one before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import yaml
+from PIL import Image, ImageDraw
+
+import treeformer
+from tests.inference.fake_engine import drawn, random_tree
+from tests.training.processes import ONE_THREAD, command
+from treeformer import Skeleton
+from treeformer._util.files import remove_leftovers
+
+ROOT = Path(__file__).parents[2]
+TREE_ARGUMENTS = {"seed": 1, "count": 30, "size": (128, 128), "longest_edge": 60}
+IMAGES_PER_KILL = 15
+ENDINGS = (".json", ".rsml", ".overlay.jpg")
+STEPS_PER_KILL = 6
+# Seconds after which a process is killed even if it has written nothing.
+LONGEST_WAIT = 120.0
+
+PREDICT = f"""
+import sys, time
+from tests.inference.fake_engine import ColorEngine, predictor, random_tree
+import treeformer.inference.predictor
+engine = ColorEngine(random_tree(**{TREE_ARGUMENTS!r}), 128)
+class Slow:
+    name, device, preferred_batch, input_size = "slow", sys.argv[3], 1, 128
+    def __call__(self, images):
+        time.sleep(0.02)
+        return engine(images)
+if __name__ == "__main__":
+    treeformer.inference.predictor.Predictor = lambda *_, **__: predictor(Slow())
+    from treeformer.cli import main
+    sys.argv = ["treeformer", "predict", sys.argv[1], "-o", sys.argv[2], "--resume", "--format", "rsml", "--overlay"]
+    main()
+"""
+
+
+def kill_after(arguments: Sequence[str | Path], progress: Path, files: int, delay: float, fast: bool = False) -> bool:
+    """Run a command and kill its process group a moment after it has written some files.
+
+    Args:
+        arguments: the command.
+        progress: folder in which it writes.
+        files: number of changes in the folder to wait for.
+        delay: seconds to wait after that.
+        fast: count seconds from the start of the process instead, whether it has written files or not.
+
+    Returns:
+        False if the process ended before it was killed.
+    """
+    before = snapshot(progress)
+    with subprocess.Popen(
+        list(arguments),
+        env=ONE_THREAD | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        end = time.monotonic() + LONGEST_WAIT
+        while not fast and process.poll() is None and time.monotonic() < end:
+            if len(snapshot(progress).items() - before.items()) >= files:
+                break
+            time.sleep(0.003)
+        time.sleep(delay)
+        was_running = process.poll() is None
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            was_running = False
+        _, error = process.communicate()
+    assert was_running or process.returncode in (0, -signal.SIGKILL), error
+    return was_running
+
+
+def snapshot(folder: Path) -> dict[str, int]:
+    """Return the modification time of every file in a folder, temporary files included."""
+    times = {}
+    for path in folder.rglob("*") if folder.is_dir() else ():
+        try:
+            if path.is_file():
+                times[str(path)] = path.stat().st_mtime_ns
+        except FileNotFoundError:  # a temporary file that was renamed meanwhile
+            continue
+    return times
+
+
+def visible(folder: Path) -> dict[str, bytes]:
+    """Return the content of the result files, without temporary files."""
+    files = folder.rglob("[!.]*") if folder.is_dir() else ()
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file()}
+
+
+def leftovers(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob(".*") if path.is_file())
+
+
+def kill_predictions(folder: Path, count: int, seed: int) -> int:
+    """Kill a batch prediction `count` times, resume it and check the files. Return how often it was really killed."""
+    rng = np.random.default_rng(seed)
+    tree = random_tree(**TREE_ARGUMENTS)
+    images, out = folder / "images", folder / "out"
+    images.mkdir(parents=True)
+    Image.fromarray(drawn(tree)).save(images / "0.png")
+    for number in range(1, IMAGES_PER_KILL * count):
+        os.link(images / "0.png", images / f"{number}.png")
+    kills = 0
+    for _ in range(count):
+        before = visible(out)
+        device = "cuda" if rng.random() < 0.3 else "cpu"  # with a GPU, processes write the files
+        fast, files, delay = rng.random() < 0.1, int(rng.integers(1, 3 * IMAGES_PER_KILL // 2)), rng.uniform(0, 0.05)
+        kills += kill_after(
+            predict_command(folder, images, out, device), out, files, 40 * delay if fast else delay, fast
+        )
+        after = visible(out)
+        assert before.keys() <= after.keys(), "a file was lost"
+        # An image that lacks one of its files is predicted again.
+        kept = {name for name in before if all(name.split(".")[0] + ending in before for ending in ENDINGS)}
+        assert all(before[name] == after[name] for name in kept), "a complete result was changed"
+        check_results(out, tree)
+    finish(predict_command(folder, images, out, "cpu"))
+    check_results(out, tree)
+    expected = {f"{n}{ending}" for n in range(IMAGES_PER_KILL * count) for ending in ENDINGS}
+    assert set(visible(out)) == expected, "results are missing"
+    assert leftovers(out) == [], "temporary files were left behind"
+    return kills
+
+
+def predict_command(folder: Path, images: Path, out: Path, device: str) -> list[str | Path]:
+    script = folder / "predict.py"
+    script.write_text(PREDICT)
+    return [sys.executable, script, images, out, device]
+
+
+def finish(arguments: Sequence[str | Path]) -> None:
+    environment = ONE_THREAD | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    done = subprocess.run(list(arguments), env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def check_results(out: Path, tree: Skeleton) -> None:
+    """Read every result file completely."""
+    for name in visible(out):
+        path = out / name
+        if path.suffix == ".jpg":
+            with Image.open(path) as image:
+                image.load()
+        else:
+            assert len(treeformer.read(path)) == len(tree), path
+
+
+def kill_training(folder: Path, count: int, seed: int) -> int:
+    """Kill a training run `count` times, resume it and check it. Return how often it was really killed."""
+    from treeformer.hub import safetensors
+    from treeformer.training import checkpoint
+
+    rng = np.random.default_rng(seed)
+    config = training_config(folder)
+    straight, broken = folder / "straight", folder / "broken"
+    settings = [f"steps={STEPS_PER_KILL * (count + 1)}", "validate_every=2"]
+    finish(command(config, straight, *settings))
+    state, kills = broken / "checkpoint.safetensors", 0
+    for _ in range(count):
+        step = checkpoint.read_run_state(state).step if state.exists() else 0
+        run = command(config, broken, *settings, *(["--resume"] if state.exists() else []))
+        files = int(rng.integers(1, 5))  # log, checkpoint, best weights, temporary files
+        kills += kill_after(run, broken, files, rng.uniform(0, 0.2))
+        if state.exists():
+            safetensors.read(state)
+            assert checkpoint.read_run_state(state).step >= step, "steps were lost"
+    finish(command(config, broken, *settings, *(["--resume"] if state.exists() else [])))
+    expected, found = (safetensors.read(out / state.name) for out in (straight, broken))
+    assert expected.keys() == found.keys()
+    assert all(np.array_equal(expected[name], found[name]) for name in expected), "the resumed run differs"
+    remove_leftovers(broken)  # a training run does not do this by itself
+    assert leftovers(broken) == [], "temporary files were left behind"
+    return kills
+
+
+def training_config(folder: Path) -> Path:
+    """Write four images of a stem with a branch, and a configuration that trains a tiny model on them."""
+    side = 64
+    images = folder / "trees"
+    images.mkdir(parents=True)
+    for number in range(4):
+        nodes = [(32, 60), (28 + 3 * number, 32), (12, 12 + number), (50, 10)]
+        edges = [(0, 1), (1, 2), (1, 3)]
+        image = Image.new("RGB", (side, side), "white")
+        for u, v in edges:
+            ImageDraw.Draw(image).line([nodes[u], nodes[v]], fill="black", width=2)
+        image.save(images / f"{number}.png")
+        skeleton = Skeleton(nodes, edges, root=0, image_size=(side, side))
+        treeformer.write(skeleton, images / f"{number}.json")
+    source = {"path": str(images), "split": ""}
+    settings = {
+        "name": "kills",
+        "model": "tiny",
+        "model_options": {"tokens": 8, "denoising": False},
+        "data": {"train": [source], "valid": [source], "image_size": side, "max_nodes": 8},
+        "optimizer": {"learning_rate": 2e-3, "backbone_factor": 1.0, "warmup_steps": 5, "ema_decay": 0.9},
+        "batch_size": 4,
+        "score": "edge_f1",
+        "precision": "32",
+    }
+    path = folder / "kills.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.kills", description=__doc__)
+    parser.add_argument("--count", type=int, default=100, help="number of kills")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    training = 2 * options.count // 5
+    with tempfile.TemporaryDirectory(prefix="treeformer-kills-") as name:
+        for kind, kill, count in (
+            ("prediction", kill_predictions, options.count - training),
+            ("training", kill_training, training),
+        ):
+            if count:
+                kills = kill(Path(name) / kind, count, options.seed)
+                print(f"{kind}: {count} processes, {kills} of them killed: nothing lost", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
