@@ -1,12 +1,12 @@
-"""Deformable attention in training on a GPU: plain torch, compiled, against the kernels; prints a table.
+"""Compare deformable attention in training on a GPU: compiled plain torch and the Triton kernels.
 
     PYTHONPATH=src python benchmarks/deformable_attention.py
-    PYTHONPATH=src python benchmarks/deformable_attention.py --variants    # and other sizes of the kernels' blocks
+    PYTHONPATH=src python benchmarks/deformable_attention.py --variants    # other block sizes, too
 
-An encoder layer's attention of the configuration `paper` and a decoder layer's of `default`, 512×512 images,
-bfloat16, forward and backward, all its linear layers included, recorded as a CUDA graph; medians. Then the kernels
-alone: bytes of the values read (bfloat16, every corner counted), additions into the gradients of values that the
-corners would take one by one, and each kernel's own time.
+Measures the attention of an encoder layer of the configuration `paper` and of a decoder layer of `default`: 512×512
+images, bfloat16, forward and backward pass, linear layers included, as a CUDA graph. Times are medians. Then measures
+the kernels alone: bytes of values read (bfloat16, every corner counted), additions into the gradients of values (one
+per corner), and the time of each kernel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from treeformer.nn.positions import cell_centers
 IMAGE = 512
 REPEATS = 15
 VARIANTS: dict[str, dict[str, int]] = {
-    "as it is": {},
+    "current": {},
     "read 32 rows": {"READ_NUMBERS": 512},
     "add 64 rows": {"ADD_NUMBERS": 1024},
     "add 16 rows, 2 warps": {"ADD_NUMBERS": 256, "ADD_WARPS": 2},
@@ -37,17 +37,17 @@ VARIANTS: dict[str, dict[str, int]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One layer's attention: its shape, and where its queries lie."""
+    """The attention of one layer: its shape and the positions of its queries."""
 
     name: str
     config: TreeFormerConfig
     strides: tuple[int, ...]
     channels: tuple[int, ...]
-    queries: int | None  # at random places; None: every cell is a query
+    queries: int | None  # number of queries at random positions; None: one query per cell
     batch: int
 
     def make(self) -> tuple[DeformableAttention, list[Tensor], list[FeatureLevel]]:
-        """The attention, query and points, and levels; places spread by about a cell, as after some training."""
+        """Return the attention, query and points, and levels. Offsets are about one cell, as after some training."""
         torch.manual_seed(0)
         config = self.config
         module = DeformableAttention(config.width, config.heads, config.sampling_points, self.channels).cuda().train()
@@ -77,8 +77,8 @@ def cases(batches: Sequence[int]) -> list[Case]:
     ]
 
 
-def recorded_ms(call: Callable[[], object]) -> float:
-    """The device's own time for a call."""
+def graph_ms(call: Callable[[], object]) -> float:
+    """Return the median device time of a call, replayed as a CUDA graph."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -102,7 +102,7 @@ def recorded_ms(call: Callable[[], object]) -> float:
 
 @contextmanager
 def plain() -> Iterator[None]:
-    """Attention without the kernels."""
+    """Disable the kernels."""
     choose = deformable_triton.can_read
     deformable_triton.can_read = lambda query: False
     try:
@@ -113,7 +113,7 @@ def plain() -> Iterator[None]:
 
 @contextmanager
 def constants(changes: dict[str, int]) -> Iterator[None]:
-    """Other sizes of the kernels' blocks."""
+    """Change constants of the kernels."""
     before = {name: getattr(deformable_triton, name) for name in changes}
     try:
         for name, value in changes.items():
@@ -125,7 +125,7 @@ def constants(changes: dict[str, int]) -> Iterator[None]:
 
 
 def training_step(case: Case) -> tuple[Callable[[], list[Tensor]], list[str]]:
-    """A call that gives what attention gives and all its gradients, compiled, and their names."""
+    """Return a compiled call that gives output and all gradients, and their names."""
     module, tensors, levels = case.make()
     attention = torch.compile(module, fullgraph=True, dynamic=False)
     learned = dict(module.named_parameters()) | {"query": tensors[0]}
@@ -135,14 +135,14 @@ def training_step(case: Case) -> tuple[Callable[[], list[Tensor]], list[str]]:
     def step() -> list[Tensor]:
         with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
             result = attention(*tensors, levels)
-        # Without its history, which would belong to the stream of this call and could not be recorded in another.
+        # Detached: the autograd history belongs to the stream of this call and cannot be captured in another.
         return [result.detach(), *torch.autograd.grad(result, list(learned.values()), gradient.to(result.dtype))]
 
     return step, ["output", *learned]
 
 
-def furthest(found: list[Tensor], expected: list[Tensor], names: list[str]) -> tuple[float, str]:
-    """The largest difference, as a part of the largest number of its tensor, and where."""
+def largest_difference(found: list[Tensor], expected: list[Tensor], names: list[str]) -> tuple[float, str]:
+    """Return the largest difference relative to the maximum of its tensor, and the name of that tensor."""
     apart = [
         ((mine.float() - other.float()).abs().max() / other.float().abs().max()).item()
         for mine, other in zip(found, expected, strict=True)
@@ -155,49 +155,49 @@ def whole_attention(case: Case) -> None:
     with plain():
         step, names = training_step(case)
         expected = step()
-        before = recorded_ms(step)
+        before = graph_ms(step)
     step, _ = training_step(case)
     found = step()
-    after = recorded_ms(step)
-    apart, where = furthest(found, expected, names)
+    after = graph_ms(step)
+    difference, where = largest_difference(found, expected, names)
     print(
         f"{case.name:17} {case.batch:>5} {expected[0].shape[1]:>7} {before:>9.2f} {after:>10.2f} {before / after:>6.2f}"
-        f"   {apart:.4f} ({where})",
+        f"   {difference:.4f} ({where})",
         flush=True,
     )
 
 
 class Kernels:
-    """The two operators with the inputs that one layer gives them."""
+    """The two operators with the inputs of one layer."""
 
     def __init__(self, case: Case) -> None:
-        taken: list[tuple[Tensor, Tensor, Tensor, list[tuple[int, int, int]]]] = []
+        recorded: list[tuple[Tensor, Tensor, Tensor, list[tuple[int, int, int]]]] = []
         module, tensors, levels = case.make()
         read = deformable_triton.read
 
-        def listen(values, places, weights, shapes):
-            taken.append((values.detach(), places.detach().float(), weights.detach().float(), shapes))
+        def record(values, places, weights, shapes):
+            recorded.append((values.detach(), places.detach().float(), weights.detach().float(), shapes))
             return read(values, places, weights, shapes)
 
-        deformable_triton.read = listen
+        deformable_triton.read = record
         try:
             with torch.autocast("cuda", torch.bfloat16):
                 module(*tensors, levels)
         finally:
             deformable_triton.read = read
-        *self.inputs, shapes = taken[0]
+        *self.inputs, shapes = recorded[0]
         self.shapes = [number for shape in shapes for number in shape]
         self.gradient = torch.randn_like(self.forward())
         self.corners = self.gradient.numel() * self.inputs[2].shape[3] * self.inputs[2].shape[4] * 4
 
     def forward(self) -> Tensor:
-        return torch.ops.treeformer.read_places(*self.inputs, self.shapes)
+        return torch.ops.treeformer.read_locations(*self.inputs, self.shapes)
 
     def backward(self) -> tuple[Tensor, Tensor, Tensor]:
-        return torch.ops.treeformer.read_places_backward(self.gradient, *self.inputs, self.shapes)
+        return torch.ops.treeformer.read_locations_backward(self.gradient, *self.inputs, self.shapes)
 
     def parts(self) -> str:
-        """Milliseconds of each kernel, by the profiler."""
+        """Return the milliseconds of each kernel, measured by the profiler."""
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             for _ in range(3):
                 self.forward()
@@ -210,13 +210,13 @@ class Kernels:
 def kernels_alone(case: Case, variants: dict[str, dict[str, int]]) -> None:
     kernels = Kernels(case)
     print(f"\n{case.name}, batch {case.batch}: the kernels alone")
-    print(f"{'variant':23} {'forward ms':>10} {'GB/s':>7} {'backward ms':>11} {'10⁹ additions/s':>16}   ms of each")
+    print(f"{'variant':23} {'forward ms':>10} {'GB/s':>7} {'backward ms':>11} {'10⁹ additions/s':>16}   ms per kernel")
     for name, changes in variants.items():
         try:
             with constants(changes):
-                forward, backward = recorded_ms(kernels.forward), recorded_ms(kernels.backward)
+                forward, backward = graph_ms(kernels.forward), graph_ms(kernels.backward)
                 parts = kernels.parts()
-        except Exception as error:  # a block too large for the device says so, and the others still run
+        except Exception as error:  # a block may be too large for the device; continue with the others
             print(f"{name:23} {type(error).__name__}: {str(error).splitlines()[0][:90]}", flush=True)
             continue
         print(
@@ -228,22 +228,22 @@ def kernels_alone(case: Case, variants: dict[str, dict[str, int]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=int, nargs=2, default=(64, 128), help="images, of paper and of default")
-    parser.add_argument("--variants", action="store_true", help="other block sizes, on the paper's encoder")
+    parser.add_argument("--batch", type=int, nargs=2, default=(64, 128), help="batch sizes for paper and default")
+    parser.add_argument("--variants", action="store_true", help="measure other block sizes on the paper's encoder")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
-        print("Nothing measured: it needs a GPU (CUDA, and Triton).")
+        print("Nothing measured: this benchmark needs a GPU with CUDA and Triton.")
         return
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Triton {deformable_triton.triton.__version__}")
     print(
-        f"{'attention of':17} {'batch':>5} {'queries':>7} {'plain, ms':>9} {'kernel, ms':>10} {'ratio':>6}   apart by"
+        f"{'attention of':17} {'batch':>5} {'queries':>7} {'plain, ms':>9} {'kernel, ms':>10} {'ratio':>6}   difference"
     )
     all_cases = cases(arguments.batch)
     for case in all_cases:
         whole_attention(case)
     for case in all_cases:
         several = arguments.variants and case is all_cases[0]
-        kernels_alone(case, VARIANTS if several else {"as it is": {}})
+        kernels_alone(case, VARIANTS if several else {"current": {}})
 
 
 if __name__ == "__main__":

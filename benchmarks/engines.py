@@ -1,12 +1,12 @@
-"""What one image costs with each engine: processor time, time on two cores, loading, memory; and which part takes it.
+"""Measure the cost of one image with each engine: processor time, time on two cores, loading and memory.
 
 python benchmarks/engines.py MODEL [--repeat 5] [--parts] [--accuracy 40]
 
-Times are the lowest of several runs. "CPU" is processor time with one thread, which other programs on the machine
-hardly change. With two threads, "busier of two" is the mean processor time of the one that works longer, about what the
-clock of a machine with nothing else to do would show (Linux only), and "clock" what it did show. Each engine has its
-own process, so that the memory is its own. On x86 ONNX Runtime renames the convolutions of the float32 graph, which
-therefore count to "the rest" of its parts.
+Times are minima over several runs. "CPU" is processor time with one thread, which hardly depends on other programs on
+the machine. With two threads, "busier of two" is the mean processor time of the busier thread, close to the wall time
+on an idle machine (Linux only), and "clock" is the measured wall time. Each engine runs in its own process, so that
+memory is measured separately. On x86, ONNX Runtime renames the convolutions of the float32 graph, so that they count
+as "the rest".
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from treeformer.metrics import evaluate_pair
 from treeformer.synthetic import make_image
 
 ENGINES = (("onnx", "float32"), ("onnx", "int8"), ("torch", "auto"))
-SEED = 120_000  # of the first test image
+SEED = 120_000  # seed of the first test image
 METRICS = ("topo_paper_f1", "node_f1", "edge_f1", "tree_rate")
 PARTS = ("backbone", "neck", "heat_map", "decoder", "relation_head")
 
 
 def measure(model: str, engine: str, precision: str, repeat: int) -> dict[str, float]:
-    """Seconds and megabytes of one engine, in this process."""
+    """Measure seconds and megabytes of one engine in this process."""
     folder = open_model(model)
     image = test_image(folder.config.input_size)
     options = {"engine": engine, "precision": precision, "device": "cpu"}
@@ -61,7 +61,7 @@ def seconds(clock, engine, image: np.ndarray) -> float:
 
 
 def thread_seconds() -> dict[str, float]:
-    """Processor time of each thread of this process so far."""
+    """Return the processor time of each thread of this process so far."""
     return {
         task.name: int((task / "schedstat").read_text().split()[0]) / 1e9 for task in Path("/proc/self/task").iterdir()
     }
@@ -72,15 +72,15 @@ def test_image(side: int) -> np.ndarray:
 
 
 def parts(model: str, precision: str, repeat: int) -> dict[str, float]:
-    """Milliseconds of each part of the network, by ONNX Runtime's own profile with one thread."""
+    """Return the milliseconds of each part of the network, from ONNX Runtime's profile with one thread."""
     import onnxruntime
 
     folder = open_model(model)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
     options.enable_mem_reuse, options.enable_profiling = False, True
-    with tempfile.TemporaryDirectory() as place:
-        options.profile_file_prefix = str(Path(place) / "profile")
+    with tempfile.TemporaryDirectory() as folder_name:
+        options.profile_file_prefix = str(Path(folder_name) / "profile")
         session = onnxruntime.InferenceSession(folder.graph(precision), options, providers=["CPUExecutionProvider"])
         for _ in range(repeat + 1):
             session.run(None, {"images": test_image(folder.config.input_size)})
@@ -97,11 +97,11 @@ def parts(model: str, precision: str, repeat: int) -> dict[str, float]:
 
 
 def accuracy(model: str, count: int) -> None:
-    """How good the trees of each engine are on drawings, and how far they agree with the first engine's."""
+    """Print the accuracy of each engine on drawings, and its agreement with the first engine."""
     folder = open_model(model)
     side = folder.config.input_size
     images = [make_image("paper", "paper", SEED + index, (side, side)) for index in range(count)]
-    print(f"\n| engine | {' | '.join(METRICS)} | edge_f1 against the first |\n| --- | --- | --- | --- | --- | --- |")
+    print(f"\n| engine | {' | '.join(METRICS)} | edge_f1 to the first engine |\n| --- | --- | --- | --- | --- | --- |")
     first = None
     for engine, precision in ENGINES:
         run = open_engine(folder, engine, precision=precision, device="cpu")
@@ -121,8 +121,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--parts", action="store_true", help="also where the time goes")
-    parser.add_argument("--accuracy", type=int, default=0, metavar="IMAGES", help="also how good the trees are")
+    parser.add_argument("--parts", action="store_true", help="also measure the parts of the network")
+    parser.add_argument(
+        "--accuracy", type=int, default=0, metavar="IMAGES", help="also measure the accuracy on this many images"
+    )
     parser.add_argument("--only", nargs=2, metavar=("ENGINE", "PRECISION"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
@@ -140,7 +142,7 @@ def main() -> None:
             f"| {name} | {found['cpu']:.2f} | {found['cpu'] / reference:.2f} | {found['busier']:.2f} "
             f"| {found['clock']:.2f} | {found['load']:.1f} | {found['memory']:.0f} |"
         )
-    print(f"\nnodes that left the network: {found['candidates']}")
+    print(f"\ncandidates in the network's output: {found['candidates']}")
     if options.parts:
         columns = [parts(options.model, precision, options.repeat) for precision in ("float32", "int8")]
         print("\n| part | float32, ms | int8, ms |\n| --- | --- | --- |")

@@ -1,10 +1,10 @@
-"""What a model's errors are made of: nodes or edges, and where they lie.
+"""Analyze a model's errors: are they in nodes or edges, and where do they occur?
 
-PYTHONPATH=src python benchmarks/where_it_errs.py --synthetic paper:paper:valid --count 60
+PYTHONPATH=src python benchmarks/error_analysis.py --synthetic paper:paper:valid --count 60
 
-One part of the model is replaced by the ground truth at a time, and the rest judged: what the F1 rises to is what that part
-costs. Then, which nodes are missed by the distance of their nearest neighbor, and which edges between found nodes are
-missed by the distance of the nearest other node from them.
+One part of the model at a time is replaced by the ground truth, and the rest is evaluated. The increase of F1 is the
+cost of that part. Missed nodes are then listed by the distance to their nearest neighbor, and missed edges between
+found nodes by the distance to the nearest other node.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from treeformer.inference.open_engine import open_engine
 from treeformer.metrics import topo_paper
 from treeformer.skeleton import Skeleton
 
-RADIUS_PX = 8.0  # as far as a found node may be from the true one
+RADIUS_PX = 8.0  # largest distance between a found node and its ground truth
 FAR = 1e4
 SPACINGS_PX = (0.0, 4.0, 8.0, 16.0, np.inf)
 
 
 class Case(NamedTuple):
-    """An image's ground truth and what the network says of it; `found` maps true nodes to candidates."""
+    """The ground truth of an image and the network's output. `found` maps true nodes to candidates."""
 
     ground_truth: Skeleton
     size: tuple[int, int]
@@ -52,7 +52,15 @@ def cases(model: str, dataset: str, count: int, precision: str) -> Iterator[Case
 
 
 def without_nodes(ground_truth: Skeleton, kept: list[int]) -> np.ndarray:
-    """The ground truth's edges among some of its nodes, (E,2) places in `kept`; a missing node's neighbors are joined."""
+    """Return the edges of the ground truth among the nodes `kept`; neighbors of a removed node are joined.
+
+    Args:
+        ground_truth: the skeleton.
+        kept: node numbers.
+
+    Returns:
+        (E,2) indices into `kept`.
+    """
     neighbors = {node: set() for node in range(len(ground_truth))}
     for left, right in ground_truth.edges.tolist():
         neighbors[left].add(right)
@@ -64,10 +72,9 @@ def without_nodes(ground_truth: Skeleton, kept: list[int]) -> np.ndarray:
         for other in around[1:]:
             neighbors[around[0]].add(other)
             neighbors[other].add(around[0])
-    place = {node: index for index, node in enumerate(kept)}
-    return np.array([(place[a], place[b]) for a in kept for b in sorted(neighbors[a]) if a < b], dtype=np.intp).reshape(
-        -1, 2
-    )
+    index_of = {node: index for index, node in enumerate(kept)}
+    edges = [(index_of[a], index_of[b]) for a in kept for b in sorted(neighbors[a]) if a < b]
+    return np.array(edges, dtype=np.intp).reshape(-1, 2)
 
 
 def tree_of(numbers: tuple[np.ndarray, ...], size: tuple[int, int]) -> Skeleton:
@@ -91,44 +98,44 @@ def main() -> None:
         only_true = (score[chosen], points[chosen], cost[np.ix_(chosen, chosen)], root[chosen])
         edges = without_nodes(ground_truth, kept)
         guesses = {
-            "as it is": tree_of(case.numbers, case.size),
+            "as predicted": tree_of(case.numbers, case.size),
             "false nodes left out": tree_of(only_true, case.size),
             "false nodes left out, edges from the ground truth": Skeleton(points[chosen], edges),
         }
         for name, guess in guesses.items():
-            judged = topo_paper(guess, ground_truth, image_size=case.size)
-            scores.setdefault(name, []).append((judged.precision, judged.recall))
+            topo = topo_paper(guess, ground_truth, image_size=case.size)
+            scores.setdefault(name, []).append((topo.precision, topo.recall))
         nodes = ground_truth.nodes
         apart = np.hypot(*(nodes[:, None] - nodes).transpose(2, 0, 1)) + np.diag(np.full(len(nodes), np.inf))
         node_gap += [(float(apart[node].min()), node in case.found) for node in range(len(nodes))]
-        made = {tuple(sorted(edge)) for edge in guesses["false nodes left out"].edges.tolist()}
+        predicted = {tuple(sorted(edge)) for edge in guesses["false nodes left out"].edges.tolist()}
         for left, right in edges.tolist():
-            edge_gap.append((gap(nodes, kept[left], kept[right]), tuple(sorted((left, right))) in made))
+            edge_gap.append((gap(nodes, kept[left], kept[right]), tuple(sorted((left, right))) in predicted))
     print(f"{arguments.model} on {arguments.count} images of {arguments.synthetic}")
     print(f"\n{'TOPO (paper)':45} precision  recall      F1")
     for name, rows in scores.items():
         precision, recall = np.mean(rows, axis=0)
         print(f"{name:45} {precision:9.3f} {recall:7.3f} {2 * precision * recall / (precision + recall):7.3f}")
-    show("nodes, by the distance of the nearest other one", node_gap)
-    show("edges between found nodes, by the distance of the nearest other node from them", edge_gap)
+    show("nodes, by distance to the nearest other node", node_gap)
+    show("edges between found nodes, by distance to the nearest other node", edge_gap)
 
 
 def gap(nodes: np.ndarray, left: int, right: int) -> float:
-    """How far from the segment between two nodes the nearest other node lies, px."""
-    way = nodes[right] - nodes[left]
-    along = np.clip((nodes - nodes[left]) @ way / max(way @ way, 1e-9), 0, 1)
-    apart = np.hypot(*(nodes - nodes[left] - along[:, None] * way).T)
-    apart[[left, right]] = np.inf
-    return float(apart.min())
+    """Return the distance from the segment between two nodes to the nearest other node, px."""
+    segment = nodes[right] - nodes[left]
+    along = np.clip((nodes - nodes[left]) @ segment / max(segment @ segment, 1e-9), 0, 1)
+    distance = np.hypot(*(nodes - nodes[left] - along[:, None] * segment).T)
+    distance[[left, right]] = np.inf
+    return float(distance.min())
 
 
 def show(title: str, rows: list[tuple[float, bool]]) -> None:
     distance, right = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
     print(f"\n{title}")
     for low, high in pairwise(SPACINGS_PX):
-        here = (distance >= low) & (distance < high)
-        if here.any():
-            print(f"  {low:4g} to {high:4g} px: {right[here].mean():6.3f} found of {here.sum()}")
+        in_range = (distance >= low) & (distance < high)
+        if in_range.any():
+            print(f"  {low:4g} to {high:4g} px: {right[in_range].mean():6.3f} found of {in_range.sum()}")
     print(f"  all: {right.mean():6.3f} found of {len(right)}")
 
 

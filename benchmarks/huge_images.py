@@ -1,9 +1,9 @@
-"""Memory that huge images take: 20,000×20,000 px through all of prediction but the network.
+"""Measure the memory of prediction, without the network, for images of 20,000×20,000 px.
 
 PYTHONPATH=src python benchmarks/huge_images.py
 
-In place of a network, an engine that says of every tile what came to its mind, the same for the same tile, so that
-merging and the spanning tree have as much to do as they could have. Each row is a process of its own.
+The engine gives random output, the same for the same tile, so that merging and the spanning tree have realistic work.
+Each row runs in its own process.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ SIDE = 20_000
 KINDS = {"jpg": "RGB", "png": "L", "tif": "RGB"}
 
 
-class Dreamer:
-    """Twenty nodes a tile."""
+class RandomEngine:
+    """Random output with 20 nodes per tile."""
 
-    name, device, preferred_batch, input_size = "dreamer", "cpu", 1, 512
+    name, device, preferred_batch, input_size = "random", "cpu", 1, 512
 
     def __call__(self, images: np.ndarray) -> RawPrediction:
         random = np.random.default_rng(int(images.sum()))
@@ -52,7 +52,7 @@ def draw(path: Path, mode: str) -> None:
 
 
 def measure(path: str, size: str) -> None:
-    predictor = Predictor(ModelFolder(Path("dream"), ModelSettings("dream", {})), engine=Dreamer())
+    predictor = Predictor(ModelFolder(Path("random"), ModelSettings("random", {})), engine=RandomEngine())
     before = peak_mb()
     began = time.perf_counter()
     skeleton = predictor.predict(path, working_size="full" if size == "full" else int(size))
@@ -63,7 +63,7 @@ def measure(path: str, size: str) -> None:
 
 
 def peak_mb() -> float:
-    """The most memory this process has held; what `getrusage` says would count the process that started it, too."""
+    """Return the peak memory of this process. On Linux, `getrusage` would include the parent process."""
     status = Path("/proc/self/status")
     if status.exists():
         return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
@@ -77,7 +77,7 @@ def main() -> None:
     if arguments.child:
         measure(*arguments.child)
         return
-    print(f"{'file':5} {'mode':5} {'--size':>6} {'peak, MB':>9} {'at start, MB':>14} {'seconds':>9}")
+    print(f"{'file':5} {'mode':5} {'size':>6} {'peak, MB':>9} {'at start, MB':>14} {'seconds':>9}")
     with tempfile.TemporaryDirectory() as folder:
         for kind, mode in KINDS.items():
             path = Path(folder) / f"huge.{kind}"

@@ -1,11 +1,11 @@
-"""How long the metrics take on trees of many nodes; prints a table in Markdown.
+"""Measure the time of the metrics on large trees; prints a Markdown table.
 
     python benchmarks/metrics.py
 
-Each time is the least of several repeats, in seconds of the processor: what else the machine does is not counted, but
-the work of all threads is. "released code" is what the paper's code took for the same metric on trees of
-100 and 200 nodes (SMD 256 and 773 ms, TOPO about 1.8 s), and the ratio is how many times faster ours is. The last
-column is the exponent of the number of nodes with which the time grows between the smallest and the largest tree.
+Each time is the minimum over several repeats of the processor time of all threads, which hardly depends on other
+programs on the machine. "released code" is the time of the paper's code for the same metric on trees of 100 and 200
+nodes (SMD 256 and 773 ms, TOPO about 1.8 s), and the ratio is the speedup. The last column is the exponent with which
+the time grows with the number of nodes, from the smallest to the largest tree.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RELEASED_MS = {"street_mover_distance": (256, 773), "topo": (1800, 1800)}
 
 
 def grown_tree(nodes: int, rng: np.random.Generator) -> Skeleton:
-    """A tree that grows upwards from the bottom and fills the image."""
+    """Grow a random tree upward from the bottom of the image until it has `nodes` nodes."""
     step = 0.45 * min(SIZE) / math.sqrt(nodes)
     points, heading, children, edges = [(SIZE[0] / 2, 0.95 * SIZE[1])], [-math.pi / 2], [0], []
     while len(points) < nodes:
@@ -49,7 +49,7 @@ def grown_tree(nodes: int, rng: np.random.Generator) -> Skeleton:
 
 
 def prediction_of(ground_truth: Skeleton, rng: np.random.Generator) -> Skeleton:
-    """Every node a little off, and some of the tips missing."""
+    """Return the tree with noise on its nodes and some tips removed."""
     tips = np.flatnonzero(ground_truth.degree == 1)[1:]
     gone = rng.choice(tips, size=min(len(tips), math.ceil(MISSING * len(ground_truth))), replace=False)
     kept = np.setdiff1d(np.arange(len(ground_truth)), gone)
@@ -60,8 +60,8 @@ def prediction_of(ground_truth: Skeleton, rng: np.random.Generator) -> Skeleton:
     return Skeleton(nodes, edges[(edges >= 0).all(axis=1)], image_size=SIZE)
 
 
-def least_ms(call: Callable[[], object], repeats: int) -> float:
-    """The least processor time of a call."""
+def minimum_ms(call: Callable[[], object], repeats: int) -> float:
+    """Return the minimum processor time of a call."""
     best = math.inf
     for _ in range(repeats):
         begin = time.process_time()
@@ -73,7 +73,7 @@ def least_ms(call: Callable[[], object], repeats: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--trees", type=int, default=5, help="trees of each size; times are the mean over them")
+    parser.add_argument("--trees", type=int, default=5, help="trees per size; times are means over them")
     options = parser.parse_args()
     metrics: dict[str, Callable[[Skeleton, Skeleton], object]] = {
         "street_mover_distance": street_mover_distance,
@@ -95,7 +95,7 @@ def main() -> None:
     print("| --- " * (len(NODES) + 4) + "|")
     for name, metric in metrics.items():
         times = [
-            float(np.mean([least_ms(partial(metric, *pair), options.repeats) for pair in pairs[nodes]]))
+            float(np.mean([minimum_ms(partial(metric, *pair), options.repeats) for pair in pairs[nodes]]))
             for nodes in NODES
         ]
         released = next((ms for start, ms in RELEASED_MS.items() if name.startswith(start)), None)

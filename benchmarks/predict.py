@@ -1,18 +1,17 @@
-"""Speed and memory of prediction: images a second from JPEG files to skeletons, and what a part of it takes.
+"""Measure speed and memory of prediction, from JPEG files to skeletons, and of its parts.
 
 PYTHONPATH=src python benchmarks/predict.py                          # random weights, `default` and `paper`
 PYTHONPATH=src python benchmarks/predict.py --models runs/export paper --cpu-images 20
-PYTHONPATH=src python benchmarks/predict.py --without-network       # what reading and making trees alone allow
+PYTHONPATH=src python benchmarks/predict.py --without-network       # reading and decoding only
 
-For each model: one 512×512 image after the other with ONNX Runtime on two CPU cores, in a process of its own, whose
-peak memory is given; and, where there is a GPU, many images with torch. A name is a configuration with random
-weights, which find an odd number of nodes (given as nodes an image); a folder is a trained model. Everything but the
-column `network` includes reading the JPEG and making the tree. On the GPU also the time of one camera frame after the
-other, from an array to the skeleton: its median and what 95 of 100 frames stay below.
+For each model, single 512×512 images are predicted with ONNX Runtime on two CPU cores, in a separate process whose peak
+memory is reported. If there is a GPU, many images are predicted with torch. A name is a configuration with random
+weights, which finds an arbitrary number of nodes (reported as nodes per image); a folder is a trained model. All
+columns but `network` include reading the JPEG and decoding the tree. On the GPU, the time of single camera frames,
+from array to skeleton, is measured too: the median and the 95th percentile.
 
-`--without-network` needs neither model nor GPU: an engine that answers at once, with numbers like those of a network,
-shows how many images a second the rest allows, with threads and with processes, and what an image costs the
-process of the network.
+`--without-network` needs neither model nor GPU. An engine with instant random output shows how many images per second
+the rest allows, with threads and with processes, and the cost of an image for the process of the network.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ from treeformer.inference.engine import RawPrediction
 from treeformer.inference.open_engine import open_engine
 from treeformer.inference.options import PredictionOptions
 from treeformer.inference.predictor import Predictor
-from treeformer.inference.prepare import begin
+from treeformer.inference.prepare import prepare
 
 CORES = 2
-WARM_UP = 4  # batches before the clock starts: processes and kernels are warm then
-RECORDED = 8  # uses of the same batch after which nothing of it is still to be recorded (`models/recorded.py`)
-FRAMES = 200  # of which the time of one is taken
+WARM_UP = 4  # batches before the measurement, for processes and kernels to start
+GRAPH_WARM_UP = 8  # uses of a batch after which all its CUDA graphs exist (`inference/cuda_graphs.py`)
+FRAMES = 200  # number of measured frames
 
 
 def write_images(folder: Path, count: int) -> list[Path]:
-    """JPEG files of synthetic plants, the looks in turn."""
+    """Write JPEG files of synthetic plants, alternating between styles."""
     paths = []
     for number in range(count):
         image, _ = synthetic.make_image("paper", synthetic.STYLES[number % 2], synthetic.SPLITS["test"][number])
@@ -59,7 +58,7 @@ def write_images(folder: Path, count: int) -> list[Path]:
 
 
 def export_random(name: str, folder: Path, graphs: bool) -> Path:
-    """A model folder of a configuration with random weights; without `graphs` for torch alone."""
+    """Write a model folder of a configuration with random weights; without `graphs`, only for torch."""
     import torch
 
     from treeformer.models import TreeFormer, TreeFormerConfig
@@ -78,7 +77,7 @@ def export_random(name: str, folder: Path, graphs: bool) -> Path:
 
 
 def measure_cpu(model: str, paths: list[str], rounds: int) -> dict[str, float]:
-    """Seconds of each part for one image at a time; the median over the images. Runs in a process of its own."""
+    """Measure the seconds of each part for single images (median). Runs in its own process."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     began = time.perf_counter()
@@ -90,13 +89,13 @@ def measure_cpu(model: str, paths: list[str], rounds: int) -> dict[str, float]:
     nodes = []
     for number in range(rounds):
         marks, busy = [time.perf_counter()], time.process_time()
-        task = begin(paths[number % len(paths)], options, predictor.engine.input_size)
+        task = prepare(paths[number % len(paths)], options, predictor.engine.input_size)
         pixels = np.stack(list(task.inputs()))
         marks.append(time.perf_counter())
         raw = predictor.engine(pixels)
         marks.append(time.perf_counter())
-        task.decoding.add(raw, 0)
-        skeleton = task.decoding.skeleton()
+        task.accumulator.add(raw, 0)
+        skeleton = task.accumulator.skeleton()
         marks.append(time.perf_counter())
         for name, value in zip(("read", "network", "tree"), np.diff(marks), strict=True):
             parts[name].append(float(value))
@@ -108,7 +107,7 @@ def measure_cpu(model: str, paths: list[str], rounds: int) -> dict[str, float]:
 
 
 def peak_mb() -> float:
-    """The most memory this process has held; what `getrusage` says would count the process that started it, too."""
+    """Return the peak memory of this process. On Linux, `getrusage` would include the parent process."""
     status = Path("/proc/self/status")
     if status.exists():
         return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
@@ -121,7 +120,7 @@ def measure_gpu(model: str, paths: list[Path], count: int, batch: int, workers: 
     folder = open_model(model)
     engine = open_engine(folder, "torch")
     pixels = np.stack([np.asarray(Image.open(paths[k % len(paths)])) for k in range(batch)])
-    for _ in range(RECORDED):
+    for _ in range(GRAPH_WARM_UP):
         engine(pixels)
     began = time.perf_counter()
     for _ in range(10):
@@ -134,9 +133,9 @@ def measure_gpu(model: str, paths: list[Path], count: int, batch: int, workers: 
 
 
 def measure_frames(predictor: Predictor, paths: list[Path], count: int = FRAMES) -> dict[str, float]:
-    """Seconds from an array to its skeleton, one after the other: the median, and what 95 of 100 stay below."""
+    """Measure the seconds from array to skeleton for single frames: median and 95th percentile."""
     frames = [np.asarray(Image.open(path)) for path in paths]
-    for number in range(RECORDED * len(frames)):
+    for number in range(GRAPH_WARM_UP * len(frames)):
         predictor.predict(frames[number % len(frames)])
     taken = []
     for number in range(count):
@@ -147,7 +146,7 @@ def measure_frames(predictor: Predictor, paths: list[Path], count: int = FRAMES)
 
 
 def measure_many(predictor: Predictor, paths: list[Path], count: int, **options: int) -> dict[str, float]:
-    """Images a second, and seconds of processor time that an image costs this process and the others."""
+    """Measure images per second, and processor seconds per image of this process and of the others."""
     warm_up = WARM_UP * options["batch"]
     others = resource.getrusage(resource.RUSAGE_CHILDREN)
     nodes = []
@@ -166,7 +165,7 @@ def many(paths: list[Path], count: int) -> Iterable[Path]:
 
 
 class StandIn:
-    """In place of a network: 52 nodes an image, 256 candidates, whatever it sees."""
+    """Replaces a network: always 52 nodes and 256 candidates per image."""
 
     name, device, preferred_batch, input_size = "stand-in", "cpu", 64, 512
 
@@ -186,7 +185,9 @@ class StandIn:
 def print_without_network(paths: list[Path], count: int, batch: int, workers: int) -> None:
     folder = ModelFolder(Path("stand-in"), ModelSettings("stand-in", {}, input_size=512, working_size=512))
     predictor = Predictor(folder, engine=StandIn(batch))
-    print(f"no network, batch {batch}, {workers} workers, {count} images; CPU ms an image, others' with their start")
+    print(
+        f"no network, batch {batch}, {workers} workers, {count} images; CPU ms per image, others including their start"
+    )
     print(f"{'workers':12} {'images/s':>11} {'own CPU, ms':>12} {'others, ms':>11}")
     for name in ("threads", "processes"):
         options = {"batch": batch, "workers": workers, "processes": name == "processes"}
@@ -200,8 +201,10 @@ def main() -> None:
     parser.add_argument("--cpu-images", type=int, default=10, help="0: no CPU table")
     parser.add_argument("--gpu-images", type=int, default=8192)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--workers", type=int, default=min(16, os.cpu_count() or 1), help="that read and make trees")
-    parser.add_argument("--without-network", action="store_true", help="reading and making trees alone")
+    parser.add_argument(
+        "--workers", type=int, default=min(16, os.cpu_count() or 1), help="processes that read images and decode trees"
+    )
+    parser.add_argument("--without-network", action="store_true", help="measure only reading and decoding")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -245,7 +248,7 @@ def main() -> None:
             return
         print(
             f"torch on {torch.cuda.get_device_name()}, batch {arguments.batch}, {arguments.workers} processes, "
-            f"{arguments.gpu_images} images; CPU ms an image, others' with their start"
+            f"{arguments.gpu_images} images; CPU ms per image, others including their start"
         )
         print(
             f"{'model':12} {'images/s':>11} {'network alone':>14} {'own CPU, ms':>12} {'others, ms':>11} "

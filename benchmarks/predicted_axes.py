@@ -1,12 +1,11 @@
-"""How long a model's main axes are, beside the true ones, by the share of the farthest way that an axis must lead.
+"""Length of a model's main axes relative to the ground truth, for several values of `min_reach_fraction`.
 
 PYTHONPATH=src python benchmarks/predicted_axes.py --sets osr-roots barley-roots --split train valid
 PYTHONPATH=src python benchmarks/predicted_axes.py --sets --synthetic taproot vine --count 10
 
-First with the axes that the prediction has, then with one share for all: 0 is the rule for files without axes, the
-straightest way; 1 is the longest way. Of each image the length of all axes of order 0 (the trait `primary_length`,
-summed over plants) is divided by that of the ground truth, whose axes were given by hand or by a grammar. `TREEFORMER_DATA`
-names the folder of the public sets.
+The first column uses the axes of the prediction, the others one fraction for all plants: 0 follows the straightest
+path, as for files without axes, 1 the longest path. The length of all axes of order 0 (the trait `primary_length`,
+summed over plants) is divided by that of the ground truth. `TREEFORMER_DATA` is the folder of the public sets.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from treeformer.inference.predictor import Predictor
 from treeformer.skeleton import Skeleton
 
 SOURCES = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[2] / "shared" / "data"))
-SHARES = (0.0, 0.25, 1 / 3, 0.5, 1.0)
+FRACTIONS = (0.0, 0.25, 1 / 3, 0.5, 1.0)
 
 Pair = tuple[Skeleton, Skeleton]
 
 
 def pairs_of_files(model: Predictor, folder: Path, splits: list[str]) -> Iterator[Pair]:
-    """True and predicted skeleton of every image that has its RSML beside it."""
+    """Yield ground truth and prediction of every image with an RSML file of the same name."""
     for image in sorted(path for split in splits for path in (folder / split).rglob("*")):
         ground_truth = image.with_suffix(".rsml")
         if image.suffix.lower() in IMAGE_SUFFIXES and ground_truth.exists():
@@ -40,7 +39,7 @@ def pairs_of_files(model: Predictor, folder: Path, splits: list[str]) -> Iterato
 
 
 def pairs_of_synthetic(model: Predictor, preset: str, count: int) -> Iterator[Pair]:
-    """The same of rendered images, of those seeds that nothing is trained or tested on."""
+    """Yield ground truth and prediction of validation images of a preset."""
     style = "paper" if preset == "paper" else "photo"
     for sample in synthetic_set(f"{preset}:{style}:valid", count):
         yield sample.skeleton, model.predict(sample.image)
@@ -54,13 +53,13 @@ def report(name: str, pairs: Iterator[Pair]) -> None:
     ratios = []
     for ground_truth, found in pairs:
         if not ground_truth.has_explicit_axes:
-            raise SystemExit(f"{name}: its ground truth has no axes")
+            raise SystemExit(f"{name}: the ground truth has no axes")
         length = primary_length(ground_truth)
-        ways = [found, *(found.infer_axes(share) for share in SHARES)]
-        ratios.append([primary_length(one) / length if len(one) else 0.0 for one in ways])
+        variants = [found, *(found.infer_axes(fraction) for fraction in FRACTIONS)]
+        ratios.append([primary_length(v) / length if len(v) else 0.0 for v in variants])
     if not ratios:
-        raise SystemExit(f"{name}: no images with RSML beside them in {SOURCES}")
-    cells = [f"{one.mean():.2f}, {np.abs(one - 1).mean():.2f}" for one in np.array(ratios).T]
+        raise SystemExit(f"{name}: no images with RSML files in {SOURCES}")
+    cells = [f"{ratio.mean():.2f}, {np.abs(ratio - 1).mean():.2f}" for ratio in np.array(ratios).T]
     print(f"| {name} | {len(ratios)} | {' | '.join(cells)} |", flush=True)
 
 
@@ -70,12 +69,12 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*", default=["osr-roots", "barley-roots"])
     parser.add_argument("--split", nargs="+", default=["test"])
     parser.add_argument("--synthetic", nargs="*", default=[], metavar="PRESET")
-    parser.add_argument("--count", type=int, default=10, help="images of each synthetic preset")
+    parser.add_argument("--count", type=int, default=10, help="images per synthetic preset")
     options = parser.parse_args()
     model = Predictor(options.model, engine="onnx")
-    shares = " | ".join(f"{share:.2f}" for share in SHARES)
-    print(f"| set | images | as predicted: mean, mean error | share {shares} |")
-    print(f"|{' --- |' * (3 + len(SHARES))}")
+    fractions = " | ".join(f"{fraction:.2f}" for fraction in FRACTIONS)
+    print(f"| set | images | as predicted: mean, mean error | fraction {fractions} |")
+    print(f"|{' --- |' * (3 + len(FRACTIONS))}")
     for name in options.sets:
         report(f"{name}, {' and '.join(options.split)}", pairs_of_files(model, SOURCES / name, options.split))
     for preset in options.synthetic:

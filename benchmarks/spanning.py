@@ -1,10 +1,10 @@
-"""Minimum spanning trees: are all implementations right, and how fast are they?
+"""Check all implementations of minimum spanning trees and measure their speed.
 
-    PYTHONPATH=src python benchmarks/spanning.py            # CPU, and CUDA where there is one
+    PYTHONPATH=src python benchmarks/spanning.py            # CPU, and CUDA if available
     PYTHONPATH=src python benchmarks/spanning.py --quick    # fewer checks and repetitions
 
-Everything is timed from the cost matrix on, in one run, so the ratios hold on a busy machine too. The CPU rows take
-turns (one call of each, again and again) and give the median. It ends with 1 if any tree is wrong.
+All times start from the cost matrix. CPU implementations are called in turn within one run and medians are reported,
+so that ratios hold on a busy machine too. The exit code is 1 if any tree is wrong.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INPUT_SETS = 5
 
 
 def random_batch(kind: str, graphs: int, nodes: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Costs (B,N,N) and masks (B,N); "wild" mixes NaN, infinities, zeros of both signs and numbers near the largest."""
+    """Return costs (B,N,N) and masks (B,N); "wild" mixes NaN, infinities, signed zeros and very large numbers."""
     rng = np.random.default_rng(seed)
     shape = (graphs, nodes, nodes)
     cost = rng.normal(size=shape)
@@ -54,7 +54,7 @@ def random_batch(kind: str, graphs: int, nodes: int, seed: int) -> tuple[torch.T
 
 
 def by_networkx(cost: np.ndarray) -> list[tuple[int, int]]:
-    """Kruskal as the paper calls it, by the fastest way to build the graph: a list of edges."""
+    """Compute the tree with Kruskal's algorithm as the paper does; the graph is built from a list of edges."""
     i, j = np.triu_indices(len(cost), 1)
     graph = nx.Graph()
     graph.add_weighted_edges_from(zip(i.tolist(), j.tolist(), cost[i, j].tolist(), strict=True))
@@ -62,7 +62,7 @@ def by_networkx(cost: np.ndarray) -> list[tuple[int, int]]:
 
 
 def by_scipy(cost: np.ndarray) -> list[tuple[int, int]]:
-    """SciPy reads 0 as no edge, so the costs are moved above it first."""
+    """Compute the tree with SciPy, which reads 0 as no edge; costs are shifted above 0 first."""
     tree = scipy.sparse.csgraph.minimum_spanning_tree(cost - (cost.min() - 1)).tocoo()
     return list(zip(tree.row.tolist(), tree.col.tolist(), strict=True))
 
@@ -71,20 +71,20 @@ def weight(cost: np.ndarray, edges) -> float:
     return float(sum(cost[i, j] for i, j in edges))
 
 
-def check_cpu(graphs_a_size: int) -> tuple[int, int]:
-    """Total weights against NetworkX: (graphs, wrong ones)."""
+def check_cpu(graphs_per_size: int) -> tuple[int, int]:
+    """Compare total weights with NetworkX. Returns the numbers of checked and wrong graphs."""
     checked = wrong = 0
     for nodes in (2, 3, 5, 8, 13, 24):
         for kind in ("distinct", "ties"):
-            cost, _ = random_batch(kind, graphs_a_size, nodes, seed=nodes)
-            for one, tree in zip(cost.double().numpy(), minimum_spanning_tree(cost).numpy(), strict=True):
+            cost, _ = random_batch(kind, graphs_per_size, nodes, seed=nodes)
+            for matrix, tree in zip(cost.double().numpy(), minimum_spanning_tree(cost).numpy(), strict=True):
                 checked += 1
-                wrong += abs(weight(one, np.argwhere(np.triu(tree))) - weight(one, by_networkx(one))) > 1e-6
+                wrong += abs(weight(matrix, np.argwhere(np.triu(tree))) - weight(matrix, by_networkx(matrix))) > 1e-6
     return checked, wrong
 
 
 def check_kernel(device: str, rounds: int) -> tuple[int, int]:
-    """The kernel's trees against the CPU's, edge for edge: (graphs, wrong ones)."""
+    """Compare the kernel's edges with those of the CPU. Returns the numbers of checked and wrong graphs."""
     checked = wrong = 0
     sizes = (2, 3, 17, 32, 33) if device == "cpu" else (2, 3, 17, 32, 33, 64, 100, 129, 205, 256, 300, 513, 1024)
     for round_ in range(rounds):
@@ -106,9 +106,7 @@ def milliseconds(call: Callable[[], object]) -> float:
 
 
 def cpu_table(repeats: int) -> None:
-    print(
-        f"\nCPU, float32, ms a graph, and how many times faster than NetworkX (batch {CPU_BATCH}, medians of {repeats})"
-    )
+    print(f"\nCPU, float32, ms per graph, and speedup over NetworkX (batch {CPU_BATCH}, medians of {repeats})")
     print(
         f"{'nodes':>6} {'NetworkX':>10} {'SciPy':>16} {'treeformer.decoding.spanning':>22} {'treeformer.nn, batch':>22}"
     )
@@ -119,10 +117,10 @@ def cpu_table(repeats: int) -> None:
             cost = rng.normal(size=(CPU_BATCH, nodes, nodes)).astype(np.float32)
             cost = np.maximum(cost, cost.transpose(0, 2, 1))
             tensor = torch.from_numpy(cost)
-            times["networkx"].append(milliseconds(lambda one=cost[0]: by_networkx(one)))
-            times["scipy"].append(milliseconds(lambda one=cost[0]: by_scipy(one)))
-            times["single"].append(milliseconds(lambda one=cost[0]: single.minimum_spanning_tree(one)))
-            times["batch"].append(milliseconds(lambda all_=tensor: minimum_spanning_tree(all_)) / CPU_BATCH)
+            times["networkx"].append(milliseconds(lambda matrix=cost[0]: by_networkx(matrix)))
+            times["scipy"].append(milliseconds(lambda matrix=cost[0]: by_scipy(matrix)))
+            times["single"].append(milliseconds(lambda matrix=cost[0]: single.minimum_spanning_tree(matrix)))
+            times["batch"].append(milliseconds(lambda batch=tensor: minimum_spanning_tree(batch)) / CPU_BATCH)
         middle = {name: median(values) for name, values in times.items()}
         cells = [
             f"{middle[name]:8.3f} ({middle['networkx'] / middle[name]:4.0f}×)" for name in ("scipy", "single", "batch")
@@ -131,7 +129,7 @@ def cpu_table(repeats: int) -> None:
 
 
 def call_ms(inputs: list[tuple[torch.Tensor, torch.Tensor]], call: Callable, repeats: int) -> float:
-    """Median of CUDA events round single calls on an idle device: launches and Python included."""
+    """Return the median time of single calls on an idle device, Python and launches included."""
     times = []
     for repeat in range(repeats * len(inputs)):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -145,7 +143,7 @@ def call_ms(inputs: list[tuple[torch.Tensor, torch.Tensor]], call: Callable, rep
 
 
 def device_ms(inputs: list[tuple[torch.Tensor, torch.Tensor]], call: Callable, repeats: int) -> float:
-    """Median of CUDA events round replays of a CUDA graph, one a set of inputs: the device's own time."""
+    """Return the median time of replays of a CUDA graph, one graph per set of inputs."""
     times = []
     for cost, mask in inputs:
         graph = torch.cuda.CUDAGraph()
@@ -163,9 +161,11 @@ def device_ms(inputs: list[tuple[torch.Tensor, torch.Tensor]], call: Callable, r
 
 def cuda_table(repeats: int) -> None:
     print(
-        f"\n{torch.cuda.get_device_name()}, float32, ms a batch, medians over {INPUT_SETS} sets of inputs × {repeats}"
+        f"\n{torch.cuda.get_device_name()}, float32, ms per batch, medians over {INPUT_SETS} sets of inputs × {repeats}"
     )
-    print("call: one call on an idle device, Python and launches included; device: the kernels alone, by warps a graph")
+    print(
+        "call: one call on an idle device, Python and launches included; device: the kernels alone, by warps per graph"
+    )
     print(f"{'graphs':>6} {'nodes':>6} {'call':>8} {'device':>8} {'1 warp':>8} {'2':>8} {'4':>8} {'8':>8}")
     for graphs, nodes in CUDA_SIZES:
         inputs = []
@@ -197,14 +197,14 @@ def main() -> int:
     print(f"NetworkX {nx.__version__}, SciPy {scipy.__version__}")
     interpreted = os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None
     checked, wrong = check_cpu(20 if quick else 250)
-    print(f"CPU against NetworkX, total weight: {checked} graphs, {wrong} wrong")
+    print(f"CPU compared with NetworkX, total weight: {checked} graphs, {wrong} wrong")
     failures = wrong
     if torch.cuda.is_available() or interpreted:
         checked, wrong = check_kernel("cuda" if torch.cuda.is_available() else "cpu", rounds=1 if quick else 3)
-        print(f"kernel against CPU, edge for edge: {checked} graphs, {wrong} wrong")
+        print(f"kernel compared with CPU, edges: {checked} graphs, {wrong} wrong")
         failures += wrong
     else:
-        print("kernel against CPU: SKIPPED, no CUDA device (TRITON_INTERPRET=1 with Triton runs it on the CPU)")
+        print("kernel compared with CPU: SKIPPED, no CUDA device (TRITON_INTERPRET=1 with Triton runs it on the CPU)")
     cpu_table(repeats=3 if quick else 9)
     if torch.cuda.is_available():
         cuda_table(repeats=10 if quick else 50)

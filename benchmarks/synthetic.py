@@ -1,7 +1,7 @@
-"""How many synthetic images a second, by preset and look, on one core and on all; and where the time goes.
+"""Measure synthetic images per second by preset and style, on one core and on all, and profile them.
 
 Run as: PYTHONPATH=src python benchmarks/synthetic.py [--count 60] [--processes 16] [--size 512]
-or, for a contact sheet of all presets and looks: PYTHONPATH=src python benchmarks/synthetic.py --sheet sheet.jpg
+or, for a contact sheet of all presets and styles: PYTHONPATH=src python benchmarks/synthetic.py --sheet sheet.jpg
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIRST_SEED = 1000
 
 
 def one_core(preset: str, style: str, count: int, size: tuple[int, int]) -> tuple[float, float]:
-    """Milliseconds of processor time an image: in all, and for the skeleton alone."""
+    """Measure milliseconds of processor time per image: in total, and for the skeleton alone."""
     begin = time.process_time()
     for seed in range(count):
         generate(preset, FIRST_SEED + seed, size=size)
@@ -37,7 +37,7 @@ def one_core(preset: str, style: str, count: int, size: tuple[int, int]) -> tupl
 
 
 def warm_up(size: tuple[int, int]) -> None:
-    """Make the noise tiles before the clock starts: each is made when an image first needs it."""
+    """Create the cached noise tiles before the measurement. Each is created on first use."""
     for preset in PRESETS:
         for seed in range(60):
             make_image(preset, "photo", seed, size)
@@ -51,16 +51,16 @@ def work(job: tuple[str, str, int, int, tuple[int, int]]) -> int:
 def all_cores(
     pool: multiprocessing.pool.Pool, processes: int, preset: str, style: str, count: int, size: tuple[int, int]
 ) -> float:
-    """Images a second of wall time, in as many processes."""
+    """Measure images per second of wall time in a pool of processes."""
     chunk = 10
     jobs = [(preset, style, FIRST_SEED + k * chunk, chunk, size) for k in range(max(1, count // chunk) * processes)]
     begin = time.perf_counter()
-    made = sum(pool.imap_unordered(work, jobs))
-    return made / (time.perf_counter() - begin)
+    images = sum(pool.imap_unordered(work, jobs))
+    return images / (time.perf_counter() - begin)
 
 
 def print_profile(size: tuple[int, int], count: int) -> None:
-    """The functions that take most of the time of look "photo" over all presets."""
+    """Print the functions that take most of the time of style "photo" over all presets."""
     profile = cProfile.Profile()
     profile.enable()
     for preset in PRESETS:
@@ -72,14 +72,14 @@ def print_profile(size: tuple[int, int], count: int) -> None:
         rows.append((own, whole, calls, f"{Path(file).name}:{name}" if "synthetic" in file else name))
     total = sum(row[0] for row in rows)
     images = len(PRESETS) * count
-    print(f"\nwhere the time of look photo goes ({images} images; the profiler slows small calls down)")
-    print(f"{'own':>5} {'with its callees':>17} {'calls a image':>16}   function")
+    print(f"\nprofile of style photo ({images} images; the profiler slows small calls down)")
+    print(f"{'own':>5} {'with callees':>17} {'calls per image':>16}   function")
     for own, whole, calls, name in sorted(rows, reverse=True)[:18]:
         print(f"{own / total:5.1%} {whole / total:17.1%} {calls / images:16.1f}   {name[:70]}")
 
 
 def write_sheet(path: Path) -> None:
-    """A row a preset: one image of look "paper", then six of look "photo"."""
+    """Write a contact sheet: one row per preset, one image of style "paper" and six of style "photo"."""
     columns, side = 7, 200
     sheet = Image.new("RGB", (columns * side, len(PRESETS) * side))
     for row, preset in enumerate(PRESETS):
@@ -90,15 +90,15 @@ def write_sheet(path: Path) -> None:
             )
     with atomic_write(path) as temporary:
         sheet.save(temporary, quality=85)
-    print(f"{path}: rows {', '.join(PRESETS)}; look paper first, then photo; seeds {FIRST_SEED} to {FIRST_SEED + 6}")
+    print(f"{path}: rows {', '.join(PRESETS)}; style paper first, then photo; seeds {FIRST_SEED} to {FIRST_SEED + 6}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=60, help="images a preset and look, in each process")
+    parser.add_argument("--count", type=int, default=60, help="images per preset and style, in each process")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--size", type=int, default=512, help="side of the square images, px")
-    parser.add_argument("--sheet", type=Path, help="write a contact sheet there and measure nothing")
+    parser.add_argument("--sheet", type=Path, help="write a contact sheet to this file and measure nothing")
     options = parser.parse_args()
     if options.sheet:
         write_sheet(options.sheet)
@@ -108,12 +108,12 @@ def main() -> None:
         f"{platform.machine()}, Python {platform.python_version()}, NumPy {numpy.__version__}, Pillow {PIL.__version__}"
     )
     print(f"{options.size}×{options.size}, {options.count} images each, {options.processes} processes\n")
-    head = f"{'preset':10s} {'look':6s} {'CPU ms a image':>17} {'skeleton alone':>15} {'one core':>10} {'all':>10}"
-    print(head + "   images a second")
+    head = f"{'preset':10s} {'style':6s} {'CPU ms per image':>17} {'skeleton alone':>15} {'one core':>10} {'all':>10}"
+    print(head + "   images per second")
     totals: dict[str, list[tuple[float, float]]] = {style: [] for style in STYLES}
     warm_up(size)
     with multiprocessing.get_context("spawn").Pool(options.processes, warm_up, (size,)) as pool:
-        pool.map(warm_up, [(64, 64)] * options.processes, chunksize=1)  # every process has come up
+        pool.map(warm_up, [(64, 64)] * options.processes, chunksize=1)  # wait until every process has started
         for style in STYLES:
             for preset in PRESETS:
                 whole, skeleton = one_core(preset, style, options.count, size)

@@ -1,10 +1,9 @@
-"""Training speed: images a second of whole steps, with images made on the fly, and what the tree constraint costs.
+"""Measure training speed in images per second, with images rendered on the fly, and the cost of SFS.
 
 PYTHONPATH=src python benchmarks/train_step.py --models default paper --batch 64 --steps 40 --workers 14
 
-For each model: the step alone (one batch, again and again), the step with SFS against the same step without, and the
-step fed by worker processes that make 512×512 images of the style `paper`. On a GPU in bf16 and compiled, on a CPU
-in float32.
+For each model, measures the step on one repeated batch, with and without SFS, and the step fed by worker processes that
+render 512×512 images of style `paper`. A GPU runs bf16 and compiled code, a CPU float32.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def make(settings: dict[str, Any], device: torch.device, compiled: bool) -> tupl
 
 
 class Step:
-    """A whole update for one batch after the other; on a GPU as CUDA graphs, as in training."""
+    """A complete update step; on a GPU as CUDA graphs, as in training."""
 
     def __init__(self, settings: dict[str, Any], example: Batch, device: torch.device, graphs: bool) -> None:
         self.model, self.optimizer = make(settings, device, compiled=device.type == "cuda")
@@ -57,7 +56,7 @@ class Step:
 
 
 def seconds(work: Callable[[], None], steps: int, device: torch.device) -> float:
-    """Seconds a call, the median of three rounds."""
+    """Return seconds per call, the median of three rounds."""
     rounds = []
     for _ in range(3):
         _wait(device)
@@ -81,9 +80,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--max-nodes", type=int, default=100)
-    parser.add_argument("--tokens", type=int, help="object tokens; by default those of the configuration")
-    parser.add_argument("--profile", type=Path, metavar="FOLDER", help="write there where the time of a step goes")
-    parser.add_argument("--no-graphs", action="store_true", help="let Python start every kernel")
+    parser.add_argument("--tokens", type=int, help="object tokens; default: as configured")
+    parser.add_argument("--profile", type=Path, metavar="FOLDER", help="write a profile of the step into this folder")
+    parser.add_argument("--no-graphs", action="store_true", help="run without CUDA graphs")
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
@@ -99,7 +98,7 @@ def main() -> None:
     batches = on_device(loader, device)
     fixed = next(batches)
     nodes = float(fixed.targets.mask.sum() / arguments.batch)
-    print(f"{device}, batch {arguments.batch}, {nodes:.0f} nodes an image, torch {torch.__version__}")
+    print(f"{device}, batch {arguments.batch}, {nodes:.0f} nodes per image, torch {torch.__version__}")
     print(f"{'model':10} {'without SFS':>12} {'with SFS':>12} {'ratio':>7} {'with data':>12}   compile   memory")
     for name in arguments.models:
         rates, compile_s = {}, {}
@@ -127,7 +126,7 @@ def main() -> None:
 
 
 def write_profile(path: Path, work: Callable[[], None], device: torch.device) -> None:
-    """A table of the kernels of three calls, the longest first."""
+    """Write a table of the kernels of three calls, the longest first."""
     from torch.profiler import ProfilerActivity, profile
 
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])

@@ -1,16 +1,16 @@
-"""Our traits beside those of sleap-roots, on every plant of the real RSML files; prints a table in Markdown.
+"""Compare our traits with those of sleap-roots on every plant of the real RSML files; prints a Markdown table.
 
-sleap-roots is no dependency of this project. To run this, give it an environment of its own:
+sleap-roots is not a dependency of this project. Install it into a separate environment:
 
     python3 -m venv sleap-venv
     sleap-venv/bin/pip install sleap-roots==0.1.4 defusedxml
     PYTHONPATH=src sleap-venv/bin/python benchmarks/traits_vs_sleap_roots.py
 
-sleap-roots measures the same lines: the points of each axis as the file has them. It takes all roots of a plant
-as one array with equally many points a root, so the last step of each line is divided until that holds, which
-moves no base, first step, tip, length or hull (save for the last digit). Plants with laterals go through its
-DicotPipeline. Where every axis is of order 0 (barley) its OlderMonocotPipeline knows them as crown roots. Its scan
-lines run from 0 to the image's height; the plant is moved up to 0 and its own height given, so that they are ours.
+sleap-roots measures the same lines: the points of each axis as stored in the file. It takes all roots of a plant as one
+array with the same number of points per root. The last step of each line is therefore subdivided, which changes no
+base, first step, tip, length or hull (except for rounding). Plants with laterals use its DicotPipeline. If every axis
+has order 0 (barley), its OlderMonocotPipeline treats them as crown roots. Its scan lines run from 0 to the height of
+the image; the plant is moved to 0 and its own height is passed, so that the scan lines are the same.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SCALARS = (
     "curve_index",
 )
 ARRAYS = ("lateral_lengths", "lateral_angles_proximal", "lateral_angles_distal", "scanline_intersection_counts")
-# Crown roots: sleap-roots' name -> our column, under our own names.
+# Crown roots: sleap-roots' name -> our column.
 CROWN = {
     "crown_count": "axis_count_order_0",
     "network_length": "primary_length",
@@ -60,45 +60,45 @@ CROWN = {
     "crown_curve_indices": "primary_curve_index_{statistic}",
     "scanline_intersection_counts": "scanline_counts_{statistic}",
 }
-# Why a trait differs by more than rounding, where it does.
+# Reasons for differences beyond rounding.
 ROUNDING = 1e-9
 REASONS = {
     ("osr-roots", "scanline_intersection_counts"): (
         "we also count the edges that join laterals to their parent; sleap-roots counts a path through a point on a "
-        "line twice, and may miss the lowest point by rounding"
+        "line twice and may miss the lowest point by rounding"
     ),
     ("barley-roots", "scanline_intersection_counts"): (
-        "sleap-roots counts a path through a point on a line twice, and may miss the lowest point by rounding"
+        "sleap-roots counts a path through a point on a line twice and may miss the lowest point by rounding"
     ),
-    ("barley-roots", "chull_area"): "plants of one straight step: we say 0, sleap-roots NaN",
+    ("barley-roots", "chull_area"): "plants of one straight step: 0 here, NaN in sleap-roots",
     ("barley-roots", "crown_curve_indices"): (
-        "straight roots: we say 0; sleap-roots NaN, which does not count, or 1e-16, as rounding has it"
+        "straight roots: 0 here; NaN (ignored) or about 1e-16 (rounding) in sleap-roots"
     ),
 }
 
 
-def relative_difference(one: float, other: float) -> float:
-    """|one - other| over the greater of the two; 0 where both are NaN, infinite where one is."""
-    if np.isnan(one) or np.isnan(other):
-        return 0.0 if np.isnan(one) and np.isnan(other) else float("inf")
-    greater = max(abs(one), abs(other))
-    return abs(one - other) / greater if greater > 0 else 0.0
+def relative_difference(a: float, b: float) -> float:
+    """Return |a - b| over the larger absolute value; 0 if both are NaN, infinite if one is."""
+    if np.isnan(a) or np.isnan(b):
+        return 0.0 if np.isnan(a) and np.isnan(b) else float("inf")
+    largest = max(abs(a), abs(b))
+    return abs(a - b) / largest if largest > 0 else 0.0
 
 
 def equally_many_points(lines: list[FloatArray], count: int) -> FloatArray:
-    """(lines, count, 2): each line with its last step divided, unequally so that no new point falls on a scan line."""
-    made = np.zeros((len(lines), count, 2))
+    """Return (lines,count,2): the last step of each line is divided unevenly, so no new point is on a scan line."""
+    points = np.zeros((len(lines), count, 2))
     for row, line in enumerate(lines):
         parts = count - len(line) + 1
-        made[row, : len(line) - 1] = line[:-1]
+        points[row, : len(line) - 1] = line[:-1]
         along = (np.arange(1, parts + 1) / parts) ** 0.9
-        made[row, len(line) - 1 :] = line[-2] + (line[-1] - line[-2]) * along[:, None]
-        made[row, -1] = line[-1]
-    return made
+        points[row, len(line) - 1 :] = line[-2] + (line[-1] - line[-2]) * along[:, None]
+        points[row, -1] = line[-1]
+    return points
 
 
 def sleap_roots_traits(plant: Skeleton, pipeline: Any, *, crown: bool) -> dict[str, Any]:
-    """Every trait of a pipeline of sleap-roots for one plant, arrays also summarized in its nine numbers."""
+    """Return all traits of a sleap-roots pipeline for one plant, including its nine statistics of arrays."""
     lines = [plant.nodes[list(axis.nodes)] for axis in plant.axes]
     count = max(3, *(len(line) + 1 for line in lines))
     points = equally_many_points(lines, count)
@@ -112,9 +112,15 @@ def sleap_roots_traits(plant: Skeleton, pipeline: Any, *, crown: bool) -> dict[s
 
 
 def compare(plants: list[Skeleton], *, crown: bool) -> tuple[dict[str, list[float]], int]:
-    """For each trait its relative difference in each plant, the greatest of nine for one summarized in nine numbers.
+    """Compare all traits of some plants.
 
-    And the number of scan lines, over all plants, whose counts differ.
+    Args:
+        plants: the plants.
+        crown: True for plants with crown roots only.
+
+    Returns:
+        The relative differences per plant, by trait (the largest of the nine statistics of an array), and the number
+        of scan lines of all plants whose counts differ.
     """
     make: Callable[..., Any] = OlderMonocotPipeline if crown else DicotPipeline
     columns = CROWN if crown else {name: name for name in SCALARS} | {name: f"{name}_{{statistic}}" for name in ARRAYS}
@@ -122,7 +128,7 @@ def compare(plants: list[Skeleton], *, crown: bool) -> tuple[dict[str, list[floa
     lines_apart = 0
     for plant in plants:
         depth = float(np.ptp(plant.nodes[:, 1]))
-        with contextlib.redirect_stdout(None):  # it prints where a plant has too few roots for a trait
+        with contextlib.redirect_stdout(None):  # sleap-roots prints a message if a plant has too few roots for a trait
             theirs = sleap_roots_traits(plant, make(img_height=depth), crown=crown)
         ours = measure(plant, column_names="treeformer" if crown else "sleap-roots").iloc[0]
         lines_apart += int((scanline_counts(plant)[0] != theirs["scanline_intersection_counts"]).sum())
@@ -138,10 +144,10 @@ def compare(plants: list[Skeleton], *, crown: bool) -> tuple[dict[str, list[floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = os.environ.get("TREEFORMER_DATA", Path(__file__).parents[2] / "shared" / "data")
-    parser.add_argument("--data", type=Path, default=Path(default), help="the folder with osr-roots and barley-roots")
+    parser.add_argument("--data", type=Path, default=Path(default), help="folder with osr-roots and barley-roots")
     data: Path = parser.parse_args().data
     warnings.simplefilter("ignore")
-    print("| set | sleap-roots' trait | plants | greatest relative difference | median | plants that differ | why |")
+    print("| set | sleap-roots' trait | plants | largest relative difference | median | plants that differ | reason |")
     print("| --- " * 7 + "|")
     summary = []
     for folder, crown in (("osr-roots", False), ("barley-roots", True)):
@@ -151,9 +157,9 @@ def main() -> None:
         for name, values in differences.items():
             found = np.asarray(values)
             differ = int((found > ROUNDING).sum())
-            why = REASONS.get((folder, name), "not known") if differ else ""
+            reason = REASONS.get((folder, name), "unknown") if differ else ""
             figures = f"{len(found)} | {found.max():.1e} | {np.median(found):.1e} | {differ}"
-            print(f"| {folder} | `{name}` | {figures} | {why} |")
+            print(f"| {folder} | `{name}` | {figures} | {reason} |")
         summary.append(f"{folder}: {lines_apart} of {50 * len(plants)} scan lines have different counts.")
     print("", *summary, sep="\n")
 

@@ -1,9 +1,9 @@
-"""What the two-stage method could reach: the second stage on true maps, and the time it takes.
+"""Measure the upper bound of the two-stage method: accuracy and time of the second stage on target maps.
 
 PYTHONPATH=src python benchmarks/two_stage_ceiling.py --preset paper --count 20
 
-A perfect first stage would give these figures. Images have 512×512 px; seeds from 100,000 on are the validation's.
-Times are those of one processor core.
+A perfect first stage would give these figures. Images have 512×512 px. Seeds from 100,000 on belong to the validation
+split. Times are processor times of one core.
 """
 
 from __future__ import annotations
@@ -31,20 +31,19 @@ def main() -> None:
     parser.add_argument("--classes", type=int, nargs="+", default=[1])
     parser.add_argument("--search-px", type=float, default=9.0)
     parser.add_argument("--seed", type=int, default=100_000)
-    parser.add_argument("--powers", nargs="+", default=["1.1,4", "1,1"], help="of distance and alignment")
+    parser.add_argument("--powers", nargs="+", default=["1.1,4", "1,1"], help="powers of distance and alignment")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     seeds = range(arguments.seed, arguments.seed + arguments.count)
     ground_truths = [synthetic.generate(arguments.preset, seed) for seed in seeds]
-    print(
-        f"{arguments.preset}, {len(ground_truths)} images, {np.mean([len(ground_truth) for ground_truth in ground_truths]):.0f} nodes an image"
-    )
-    print("classes, edges, powers |", *FIGURES, "root right | ms an image: draw maps, decode")
+    nodes = np.mean([len(ground_truth) for ground_truth in ground_truths])
+    print(f"{arguments.preset}, {len(ground_truths)} images, {nodes:.0f} nodes per image")
+    print("classes, edges, powers |", *FIGURES, "root right | ms per image: draw maps, decode")
     for classes in arguments.classes:
         config = TwoStageConfig(classes=classes, node_search_px=arguments.search_px, max_nodes=400)
         model = TwoStage(config)
         began = time.process_time()
-        maps = [true_maps(model, ground_truth) for ground_truth in ground_truths]
+        maps = [target_maps(model, ground_truth) for ground_truth in ground_truths]
         drawing = time.process_time() - began
         for edges in ("mst", "dijkstra"):
             for powers in arguments.powers:
@@ -60,10 +59,10 @@ def main() -> None:
                 print(classes, edges, powers, "|", *means, f"{right:.2f}", "|", times, flush=True)
 
 
-def true_maps(model: TwoStage, ground_truth: Skeleton) -> MapOutput:
+def target_maps(model: TwoStage, ground_truth: Skeleton) -> MapOutput:
     classes = model.config.classes
     like = Maps(torch.empty(1, classes, *SIZE[::-1]), torch.empty(1, classes, 2, *SIZE[::-1]))
-    return MapOutput(model.ground_truth(Targets.from_skeletons([ground_truth]), like))
+    return MapOutput(model.target(Targets.from_skeletons([ground_truth]), like))
 
 
 def root_is_right(found: Skeleton, ground_truth: Skeleton) -> bool:

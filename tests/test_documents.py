@@ -1,4 +1,4 @@
-"""The documents lead where they say: links, anchors, the way from README to every page, the map of the package."""
+"""Links and anchors resolve, every page is reachable from the README, and the map of the package is complete."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -33,18 +33,18 @@ def test_every_link_leads_somewhere(page):
 
 
 def test_every_page_is_reached_from_the_readme():
-    reached, prefetch_map = set(), [ROOT / "README.md"]
-    while prefetch_map:
-        page = prefetch_map.pop()
+    reached, pending = set(), [ROOT / "README.md"]
+    while pending:
+        page = pending.pop()
         if page not in reached and page in PAGES:
             reached.add(page)
-            prefetch_map += [file for file, _ in links(page)]
+            pending += [file for file, _ in links(page)]
     assert set(PAGES) == reached
 
 
 def test_the_map_shows_every_part_of_the_package_and_no_other():
-    house = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")[3]
-    house = house.split("\nconfigs/")[0]
-    shown = set(re.findall(r"(?:^  |  )(\w+(?:\.py|/))(?=[ :])", house, re.MULTILINE))
+    layout = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")[3]
+    layout = layout.split("\nconfigs/")[0]
+    shown = set(re.findall(r"^  (\w+(?:\.py|/))(?= )", layout, re.MULTILINE))
     package = [path for path in (ROOT / "src" / "treeformer").iterdir() if path.name != "__pycache__"]
     assert shown == {f"{path.name}/" if path.is_dir() else path.name for path in package} - {"py.typed"}

@@ -1,1 +1,1 @@
-"""The paper's figures, from the weights and results of the tables' runs: `python -m benchmarks.figures --help`."""
+"""The paper's figures, from weights and results of the tables: `python -m benchmarks.figures --help`."""

@@ -1,10 +1,10 @@
-"""The paper's figures, from the weights that `python -m benchmarks.tables … --run` left in runs/.
+"""Reproduce the paper's figures from the weights that `python -m benchmarks.tables … --run` wrote to runs/.
 
-python -m benchmarks.figures panels           input, two-stage, unconstrained, test-time, ours, ground truth, a PNG a domain
-python -m benchmarks.figures out-of-domain    a model trained on one domain alone, on all others
-python -m benchmarks.figures out-of-domain --markdown   … its figures into docs/results.md (no weights needed)
-python -m benchmarks.figures maps             the two-stage method's maps, FPN and hourglass
-python -m benchmarks.figures curves           validation over training, from benchmarks/results/ (no weights needed)
+python -m benchmarks.figures panels           one PNG per domain: input, two-stage, regimes, ours, ground truth
+python -m benchmarks.figures out-of-domain    models trained on one domain, applied to all others
+python -m benchmarks.figures out-of-domain --markdown   write its figures into docs/lab/results.md (no weights needed)
+python -m benchmarks.figures maps             maps of the two-stage method, FPN and hourglass
+python -m benchmarks.figures curves           validation during training, from benchmarks/results/ (no weights needed)
 """
 
 from __future__ import annotations
@@ -27,23 +27,30 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Parse and draw."""
+    """Parse the command line and draw."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.figures", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("figure", choices=["panels", "out-of-domain", "maps", "curves"])
-    parser.add_argument("--domain", nargs="+", choices=PANEL_DOMAINS, help="panels of these domains alone")
-    parser.add_argument("--images", nargs="+", type=int, default=[0, 1], help="places in the test set, for panels")
-    parser.add_argument("--seed", type=int, default=0, help="of the runs whose weights are shown in panels")
-    parser.add_argument("--count", type=int, default=10, help="images of each set behind the figures out of domain")
+    parser.add_argument("--domain", nargs="+", choices=PANEL_DOMAINS, help="only the panels of these domains")
+    parser.add_argument(
+        "--images", nargs="+", type=int, default=[0, 1], help="indices in the test set, for panels and maps"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the runs shown in panels")
+    parser.add_argument("--count", type=int, default=10, help="images per set for the out-of-domain figures")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the weights")
     parser.add_argument("--results", type=Path, default=results.FOLDER, help="folder of the result files")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the prepared sets")
-    parser.add_argument("--output", type=Path, default=IMAGES, help="folder of the PNG files")
+    parser.add_argument("--output", type=Path, default=IMAGES, help="folder of the PNG files to write")
     parser.add_argument(
-        "--markdown", type=Path, nargs="?", const=PAGE, metavar="PAGE", help="write the figures out of domain there"
+        "--markdown",
+        type=Path,
+        nargs="?",
+        const=PAGE,
+        metavar="PAGE",
+        help="write the out-of-domain figures into this page",
     )
-    parser.add_argument("--rehearse", action="store_true", help="with the weights of a rehearsal")
+    parser.add_argument("--rehearse", action="store_true", help="use the weights of a rehearsal")
     options = parser.parse_args(arguments)
     try:
         for path in draw(options):
@@ -53,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def draw(options: argparse.Namespace) -> list[Path]:
-    """Draw what is asked for; the files' paths."""
+    """Draw the requested figure and return the paths of its files."""
     out: Path = options.output
     scale = REHEARSAL if options.rehearse else REAL
     if options.figure == "curves":
@@ -89,7 +96,7 @@ def draw(options: argparse.Namespace) -> list[Path]:
         try:
             page = panel(domain, models, options.data, indices=options.images, scale=scale, seed=options.seed)
         except TreeformerError as error:
-            print(f"{domain}: passed over, {error}", file=sys.stderr)
+            print(f"{domain}: skipped, {error}", file=sys.stderr)
             continue
         paths.append(out / f"panels-{domain}.png")
         save_small(page, paths[-1])

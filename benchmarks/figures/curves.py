@@ -1,4 +1,4 @@
-"""Validation over training for the four regimes, from the results alone."""
+"""Draw validation curves of the four regimes from the results."""
 
 from __future__ import annotations
 
@@ -18,32 +18,49 @@ COLORS = ("tab:gray", "tab:blue", "tab:orange", "tab:red")
 
 
 def f1_curve(result: Result, decoding: str, kind: str = "topo") -> tuple[list[float], list[float]]:
-    """Minutes of training, and F1 as the harmonic mean of mean precision and mean recall."""
+    """Return the validation curve of a run.
+
+    Args:
+        result: the run.
+        decoding: one of its decodings.
+        kind: "topo" or "topo_paper".
+
+    Returns:
+        Minutes of training, and F1 as the harmonic mean of mean precision and mean recall.
+    """
     precision, recall = (np.asarray(result.curve[f"{decoding}/{kind}_{side}"]) for side in ("precision", "recall"))
-    both = precision + recall
-    f1 = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both > 0)
+    total = precision + recall
+    f1 = np.divide(2 * precision * recall, total, out=np.zeros_like(total), where=total > 0)
     return list(result.curve["minutes"]), f1.tolist()
 
 
 def curves(results: Mapping[str, Result], path: Path) -> None:
-    """A panel a domain, a line a regime and seed; domains without results are left out."""
+    """Draw one panel per domain with one line per regime and seed. Domains without results are omitted.
+
+    Args:
+        results: results by name of the run.
+        path: the PNG file to write.
+
+    Raises:
+        TreeformerError: if there is no result of any regime.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     table = TABLES["train-time"]
-    there = {
+    available = {
         domain: [
             (row, seed) for row in REGIMES for seed in table.seeds if table.run_of(domain, row, seed).name in results
         ]
         for domain in table.domains
     }
-    there = {domain: lines for domain, lines in there.items() if lines}
-    if not there:
-        raise TreeformerError("no result of any of the four regimes to draw")
-    figure, axes = plt.subplots(1, len(there), figsize=(4.2 * len(there), 3.4), squeeze=False)
-    for axis, (domain, lines) in zip(axes[0], there.items(), strict=True):
+    available = {domain: lines for domain, lines in available.items() if lines}
+    if not available:
+        raise TreeformerError("no result of any of the four regimes")
+    figure, axes = plt.subplots(1, len(available), figsize=(4.2 * len(available), 3.4), squeeze=False)
+    for axis, (domain, lines) in zip(axes[0], available.items(), strict=True):
         for row, seed in lines:
             minutes, f1 = f1_curve(results[table.run_of(domain, row, seed).name], row.decoding)
             color, first = COLORS[REGIMES.index(row)], seed == table.seeds[0]

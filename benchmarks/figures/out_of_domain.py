@@ -1,4 +1,4 @@
-"""The paper's out-of-domain panel: models trained on one domain alone, shown on the others and on sets nobody saw."""
+"""The paper's out-of-domain panel: models trained on one domain, applied to other domains and unseen sets."""
 
 from __future__ import annotations
 
@@ -27,12 +27,22 @@ from treeformer.skeleton import Skeleton
 TRAINED_ON = ("synthetic", "osr-roots", "barley-roots")
 SHOWN_ON = ("synthetic", "osr-roots", "barley-roots", "agar-plates", "branch-trees")
 WITHOUT_GROUND_TRUTH = ("agar-plates",)
-COMMAND = "`python -m benchmarks.figures out-of-domain --markdown` · TOPO F1 as coded (corrected), of ours"
+COMMAND = "`python -m benchmarks.figures out-of-domain --markdown` · TOPO F1 with paper code (corrected) of ours"
 FIGURES = ("smd_paper", "smd", "topo_paper_f1", "topo_f1", "node_f1", "edge_f1", "forest_rate")
 
 
 def images_of(name: str, data: Path, scale: Scale, count: int) -> list[Sample]:
-    """The first images of a domain's test set, of the plates, or of the drawn trees, all of one size."""
+    """Return the first images of a domain's test set, of agar-plates or of branch-trees.
+
+    Args:
+        name: name of the domain or set.
+        data: folder of the prepared sets.
+        scale: gives the size of the images.
+        count: largest number of images.
+
+    Returns:
+        Samples of one size; none if the set is missing.
+    """
     if name in DOMAINS:
         return test_samples(name, data, scale, range(count))
     side = (scale.side_px, scale.side_px)
@@ -50,7 +60,15 @@ def images_of(name: str, data: Path, scale: Scale, count: int) -> list[Sample]:
 
 
 def whole_in_frame(sample: Sample, side: tuple[int, int]) -> Sample:
-    """The whole image and its skeleton in a frame of this (width, height)."""
+    """Fit a whole image and its skeleton into a frame.
+
+    Args:
+        sample: image and skeleton.
+        side: (width, height) of the frame, px.
+
+    Returns:
+        The moved sample.
+    """
     from treeformer.data.mixture import into_frame
 
     affine = into_frame((sample.image.shape[1], sample.image.shape[0]), side)
@@ -60,10 +78,24 @@ def whole_in_frame(sample: Sample, side: tuple[int, int]) -> Sample:
 def out_of_domain(
     models: Models, data: Path, *, count: int, scale: Scale = REAL, trained_on: Sequence[str] = TRAINED_ON
 ) -> tuple[Image.Image, dict[str, Any]]:
-    """The panel, and by `TRAINED on SHOWN` the figures over the first `count` images that have a ground truth."""
+    """Draw the panel and compute its figures.
+
+    Args:
+        models: the trained models.
+        data: folder of the prepared sets.
+        count: images per set.
+        scale: size of images and models.
+        trained_on: domains of the models.
+
+    Returns:
+        The panel, and the figures over the images with a ground truth, by `TRAINED on SHOWN`.
+
+    Raises:
+        TreeformerError: if the weights of all shown runs are missing.
+    """
     runs = {name: Run(name, "sfs", 0) for name in trained_on}
     if not any(models.has(run) for run in runs.values()):
-        raise TreeformerError(f"{models.runs}: no weights of any run that is shown here")
+        raise TreeformerError(f"{models.runs}: no weights of the runs to be shown")
     tiles: list[list[Tile]] = []
     figures: dict[str, Any] = {}
     for shown in SHOWN_ON:
@@ -72,9 +104,9 @@ def out_of_domain(
         line: list[Tile] = []
         for trained, run in runs.items():
             if not samples:
-                line.append("these images are not here")
+                line.append("images not available")
             elif not models.has(run):
-                line.append("not run yet")
+                line.append("not run")
             else:
                 images = (np.asarray(sample.image) for sample in samples)
                 found = [models.skeleton(run, "ours", image, single_plant=one_plant) for image in images]
@@ -83,7 +115,7 @@ def out_of_domain(
                     line.append(draw(image, found[0]))
                     continue
                 line.append(draw_comparison(image, found[0], samples[0].skeleton))
-                rows = [evaluate_pair(one, sample.skeleton) for one, sample in zip(found, samples, strict=True)]
+                rows = [evaluate_pair(tree, sample.skeleton) for tree, sample in zip(found, samples, strict=True)]
                 summary = summarize(rows)
                 figures[f"{trained} on {shown}"] = {"images": len(rows)} | {
                     name: [float(f"{n:.4g}") for n in (summary[name].value, summary[name].low, summary[name].high)]
@@ -104,22 +136,22 @@ def _line(shown: str, figures: dict[str, Any], trained_on: Sequence[str]) -> str
 
 
 def write_figures(figures: dict[str, Any], path: Path) -> None:
-    """The figures of the panel, for the page."""
+    """Write the figures of the panel as JSON."""
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 def read_figures(path: Path) -> dict[str, Any]:
-    """What `write_figures` wrote."""
+    """Read the file that `write_figures` wrote."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise TreeformerError(f"{path}: no figures out of domain yet") from None
+        raise TreeformerError(f"{path}: no out-of-domain figures") from None
     return found
 
 
 def as_markdown(figures: dict[str, Any]) -> str:
-    """The figures as a table: shown on … by trained on …, TOPO F1 as coded and, in brackets, corrected."""
+    """Return the figures as a table: one row per test set, one column per training domain."""
 
     def cell(trained: str, shown: str) -> str:
         found = figures.get(f"{trained} on {shown}")
@@ -130,5 +162,5 @@ def as_markdown(figures: dict[str, Any]) -> str:
         images = f"{shown}, {'/'.join(map(str, sorted(counts)))} images" if counts else f"{shown}, no ground truth"
         return f"| {images} | {' | '.join(cell(trained, shown) for trained in TRAINED_ON)} |"
 
-    head = [f"| shown on | {' | '.join(f'trained on {name}' for name in TRAINED_ON)} |", "|" + " --- |" * 4]
+    head = [f"| test set | {' | '.join(f'trained on {name}' for name in TRAINED_ON)} |", "|" + " --- |" * 4]
     return "\n".join([COMMAND, "", *head, *map(line, SHOWN_ON), ""])

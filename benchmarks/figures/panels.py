@@ -1,4 +1,4 @@
-"""The paper's qualitative panels: input, two-stage, unconstrained, test-time, ours, ground truth, for one domain."""
+"""The paper's qualitative panels for one domain: input, two-stage, unconstrained, test-time, ours, ground truth."""
 
 from __future__ import annotations
 
@@ -23,12 +23,23 @@ HEADINGS = ("input", "two-stage", "unconstrained", "test-time constraint", "ours
 
 
 def test_samples(domain: str, data: Path, scale: Scale, indices: Sequence[int]) -> list[Sample]:
-    """Test images of a domain, by their places in the set."""
+    """Return test images of a domain.
+
+    Args:
+        domain: name of the domain.
+        data: folder of the prepared sets.
+        scale: size of the images.
+        indices: indices in the test set; those beyond its end are ignored.
+
+    Returns:
+        The samples.
+    """
     from treeformer.data.mixture import EvalDataset
 
     DOMAINS[domain].make_ready(data)
     run = Run(domain, "sfs", 0)
-    images = EvalDataset((found := run.test_images(run.config(data, scale=scale), scale)).valid, found)
+    config = run.test_images(run.config(data, scale=scale), scale)
+    images = EvalDataset(config.valid, config)
     samples = [images[index][0] for index in indices if index < len(images)]
     return [sample for sample in samples if sample is not None]
 
@@ -36,7 +47,22 @@ def test_samples(domain: str, data: Path, scale: Scale, indices: Sequence[int]) 
 def panel(
     domain: str, models: Models, data: Path, *, indices: Sequence[int], scale: Scale = REAL, seed: int = 0
 ) -> Image.Image:
-    """A row a test image; red is predicted, blue is true, purple both. A method without weights says so."""
+    """Draw one row per test image: red is predicted, blue is ground truth, purple is both.
+
+    Args:
+        domain: name of the domain.
+        models: the trained models; a method without weights is marked as not run.
+        data: folder of the prepared sets.
+        indices: indices in the test set.
+        scale: size of images and models.
+        seed: seed of the runs.
+
+    Returns:
+        The sheet.
+
+    Raises:
+        TreeformerError: if the weights of all runs of the domain are missing.
+    """
     table = TABLES["table1"]
     rows = {row.name: row for row in table.rows}
     methods = [(rows[name], table.run_of(domain, rows[name], seed)) for name in SHOWN]
@@ -51,7 +77,7 @@ def panel(
         scores = []
         for row, run in methods:
             if not models.has(run):
-                line.append("not run yet")
+                line.append("not run")
                 continue
             found = models.skeleton(run, row.decoding, np.asarray(sample.image))
             line.append(draw_comparison(image, found, sample.skeleton))

@@ -1,4 +1,4 @@
-"""Predictions of the tables' trained models on single images, on whatever machine has their weights."""
+"""Predict single images with the trained models of the tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from treeformer.skeleton import Skeleton
 
 
 class Models:
-    """The trained models of a folder of runs, each loaded once."""
+    """The trained models of a folder of runs, loaded on first use.
+
+    Args:
+        runs: folder of the runs.
+    """
 
     def __init__(self, runs: Path) -> None:
         import torch
@@ -24,17 +28,25 @@ class Models:
         self._loaded: dict[str, Any] = {}
 
     def has(self, run: Run) -> bool:
-        """Whether its weights are here."""
+        """Return True if the weights of a run are available."""
         return (self.runs / run.name / WEIGHTS).exists()
 
     def model(self, run: Run) -> Any:
-        """The model, ready to predict."""
+        """Return the model of a run in evaluation mode."""
         if run.name not in self._loaded:
             self._loaded[run.name] = load(self.runs / run.name, self.device)
         return self._loaded[run.name]
 
     def output(self, run: Run, image: np.ndarray) -> Any:
-        """What the network says about one image (H,W,3) uint8."""
+        """Return the network's output for one image.
+
+        Args:
+            run: the run.
+            image: (H,W,3) uint8.
+
+        Returns:
+            The output of the model, a batch of one.
+        """
         import torch
 
         tensor = torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))[None].to(self.device)
@@ -42,7 +54,17 @@ class Models:
             return self.model(run)(tensor.float() / 255.0)
 
     def skeleton(self, run: Run, decoding: str, image: np.ndarray, **options: Any) -> Skeleton:
-        """The skeleton of one image (H,W,3) uint8, decoded in one of the recipe's ways, with options of its own."""
+        """Predict the skeleton of one image.
+
+        Args:
+            run: the run.
+            decoding: one of the recipe's decodings.
+            image: (H,W,3) uint8.
+            **options: options of the model's `decode`.
+
+        Returns:
+            The skeleton.
+        """
         from treeformer.training.validation import changed_settings
 
         settings: Mapping[str, Any] = RECIPES[run.recipe].decodings[decoding]

@@ -1,4 +1,4 @@
-"""Tiles in rows and columns with headings, saved as a small PNG."""
+"""Arrange tiles in rows and columns with headings, and save them as a small PNG."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from treeformer._util.files import atomic_write
-from treeformer.draw import EDGE, EDGE_COLORS, KEY_POINT, NODE, NODE_COLORS, ROOT
+from treeformer.draw import EDGE, EDGE_COLORS, KEYPOINT, NODE, NODE_COLORS, ROOT
 from treeformer.errors import TreeformerError
 
 TILE_PX = 288
@@ -17,13 +17,22 @@ GAP_PX = 4
 HEADING_PX = 18
 LINE_PX = 12
 LARGEST_FILE = 300_000
-LINE_COLORS = (EDGE, NODE, KEY_POINT, ROOT, *EDGE_COLORS, *NODE_COLORS)
+LINE_COLORS = (EDGE, NODE, KEYPOINT, ROOT, *EDGE_COLORS, *NODE_COLORS)
 Tile = Image.Image | str
-"""An image, or a text in its place."""
+"""An image, or a text shown instead of it."""
 
 
 def sheet(columns: Sequence[str], rows: Sequence[str], tiles: Sequence[Sequence[Tile]]) -> Image.Image:
-    """One image of all tiles; `tiles[row][column]`, a heading over each column and a line over each row."""
+    """Arrange tiles on one image.
+
+    Args:
+        columns: headings of the columns.
+        rows: text above each row.
+        tiles: `tiles[row][column]`.
+
+    Returns:
+        The sheet.
+    """
     width = len(columns) * (TILE_PX + GAP_PX) + GAP_PX
     height = HEADING_PX + len(rows) * (TILE_PX + HEADING_PX)
     page = Image.new("RGB", (width, height), "white")
@@ -53,7 +62,16 @@ def _image(tile: Tile) -> Image.Image:
 
 
 def save_small(image: Image.Image, path: Path, largest: int = LARGEST_FILE) -> None:
-    """Write a PNG under `largest` bytes: with fewer colors, then with fewer pixels."""
+    """Write a PNG below a size limit, first with fewer colors, then with fewer pixels.
+
+    Args:
+        image: the image.
+        path: the file to write.
+        largest: size limit, bytes.
+
+    Raises:
+        TreeformerError: if the limit cannot be met.
+    """
     for scale in (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3):
         size = (math.ceil(image.width * scale), math.ceil(image.height * scale))
         smaller = image if scale == 1.0 else image.resize(size, Image.Resampling.LANCZOS)
@@ -62,11 +80,11 @@ def save_small(image: Image.Image, path: Path, largest: int = LARGEST_FILE) -> N
                 _with_palette(smaller, colors).save(temporary, format="PNG", optimize=True)
             if path.stat().st_size < largest:
                 return
-    raise TreeformerError(f"{path}: a PNG of {largest} bytes cannot hold it")
+    raise TreeformerError(f"{path}: does not fit into a PNG of {largest} bytes")
 
 
 def _with_palette(image: Image.Image, colors: int) -> Image.Image:
-    """So many colors: those of the lines, which are rare and would be lost, and the image's own."""
+    """Reduce the number of colors. The colors of lines are kept, because they are rare and would be lost."""
     lines = [channel for color in LINE_COLORS for channel in color]
     own = image.quantize(colors - len(LINE_COLORS), Image.Quantize.MEDIANCUT).getpalette() or []
     palette = Image.new("P", (1, 1))

@@ -1,4 +1,4 @@
-"""From results to a table: means, intervals, the paper's figures beside them, and what may not be compared."""
+"""Build a table from results: means, intervals, the paper's figures, and rejected comparisons."""
 
 from __future__ import annotations
 
@@ -17,15 +17,21 @@ from benchmarks.tables.spec import IMAGES_SEEN, Row, Table
 from treeformer.metrics import Estimate, differences, summarize
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
-# A run ends with the step that passes its minutes; steps are not all equally long.
+# A run ends with the step that exceeds its minutes, and steps differ in length.
 SLACK_STEPS = 3
 
 
 @dataclass(frozen=True)
 class BuiltRow:
-    """One row: figures by metric, those of each run, the paper's; or why there are none.
+    """One row.
 
-    against: how much higher the figures are than those of the table's reference row, image by image.
+    Attributes:
+        title: text of the first column.
+        figures: means over the test images, by metric.
+        by_run: means of each run, by metric.
+        published: the paper's figures, by metric.
+        missing: why runs are missing, "" if none is.
+        against: differences to the table's reference row, paired by image.
     """
 
     title: str
@@ -38,7 +44,7 @@ class BuiltRow:
 
 @dataclass(frozen=True)
 class Block:
-    """The rows of one domain; paper_domain is "" where the paper has no such table."""
+    """The rows of one domain. `paper_domain` is "" if the paper has no such table."""
 
     title: str
     paper_domain: str
@@ -48,7 +54,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Built:
-    """A whole table."""
+    """A table with its figures."""
 
     table: Table
     source: str
@@ -56,20 +62,20 @@ class Built:
 
     @property
     def missing(self) -> list[str]:
-        """A line for every row without all its figures, or for a domain that has none."""
-        found = []
+        """Return one line per incomplete row, or one per domain without any result."""
+        lines = []
         for block in self.blocks:
             if any(row.figures for row in block.rows):
-                found += [f"{block.title}, {row.title}: {row.missing}" for row in block.rows if row.missing]
+                lines += [f"{block.title}, {row.title}: {row.missing}" for row in block.rows if row.missing]
             else:
                 rows = ", ".join(row.title for row in block.rows)
                 reasons = dict.fromkeys(reason for row in block.rows for reason in row.missing.split("; "))
-                found.append(f"{block.title}, all rows ({rows}): {'; '.join(reasons)}")
-        return found
+                lines.append(f"{block.title}, all rows ({rows}): {'; '.join(reasons)}")
+        return lines
 
 
 def published() -> dict[str, Any]:
-    """The paper's figures: by table, domain of the paper, row, metric; and where they stand, under `source`."""
+    """Return the paper's figures by table, domain, row and metric. `source` says where in the paper they are."""
     import yaml
 
     tables = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
@@ -80,7 +86,15 @@ def published() -> dict[str, Any]:
 
 
 def build(table: Table, results: Mapping[str, Result]) -> Built:
-    """The table with what there is; rows without a result, or that may not be compared, say why."""
+    """Build a table from the available results.
+
+    Args:
+        table: the layout.
+        results: results by the name of the run.
+
+    Returns:
+        The table. Rows state why a run is missing or rejected.
+    """
     paper = published().get(table.name, {"source": ""})
     domains = {key: value for key, value in paper.items() if key != "source"}
     blocks = []
@@ -89,10 +103,10 @@ def build(table: Table, results: Mapping[str, Result]) -> Built:
         paper_domain = domain.paper if domain.paper in domains else next(iter(domains), "")
         of_paper = domains.get(paper_domain, {})
         runs, refused = set[str](), dict[str, str]()
-        for alike in table.alike(name):
-            there = {run.name for run in alike} & results.keys()
-            refused |= refusals({run: results[run] for run in there})
-            runs |= there
+        for group in table.comparable_groups(name):
+            available = {run.name for run in group} & results.keys()
+            refused |= refusals({run: results[run] for run in available})
+            runs |= available
         rows = tuple(_row(table, name, row, results, refused, of_paper.get(row.name, {})) for row in table.rows)
         used = [results[run] for run in sorted(runs - refused.keys())]
         blocks.append(Block(domain.title, paper_domain, rows, facts(used) if used else domain.when_missing))
@@ -126,14 +140,14 @@ def _row(
 def _by_run(
     table: Table, domain: str, row: Row, results: Mapping[str, Result], refused: Mapping[str, str]
 ) -> tuple[dict[Run, list[dict[str, float]]], list[str]]:
-    """The test images of a row by run, and why those of other runs are not there."""
+    """Return the test figures of a row by run, and why other runs are missing."""
     by_run: dict[Run, list[dict[str, float]]] = {}
     reasons = []
     for run in table.runs_for(domain, row):
         if run.name not in results:
-            reasons.append(f"{run.name} was not run yet")
+            reasons.append(f"{run.name} has not been run")
         elif run.name in refused:
-            reasons.append(f"{run.name} is refused: {refused[run.name]}")
+            reasons.append(f"{run.name} is rejected: {refused[run.name]}")
         elif row.decoding not in results[run.name].tests:
             reasons.append(f"{run.name} has no decoding {row.decoding!r}")
         else:
@@ -142,7 +156,7 @@ def _by_run(
 
 
 def _images(by_run: Mapping[Run, list[dict[str, float]]]) -> list[dict[str, float]]:
-    """An image counts once: the mean of what the runs make of it. The interval is that of the test set."""
+    """Average each test image over the runs, so that intervals describe the test set only."""
     return [_mean(rows) for rows in zip(*by_run.values(), strict=True)]
 
 
@@ -151,9 +165,9 @@ def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def refusals(results: Mapping[str, Result]) -> dict[str, str]:
-    """Which of these runs may not stand beside the others, and why: compute, data, start and loss must be equal.
+    """Return the runs that may not be compared with the others, with the reasons.
 
-    What most of them have is what counts as the rule.
+    Compute, data, initial weights and total loss weight must be equal. The most common value is taken as the norm.
     """
     found: dict[str, list[str]] = {}
 
@@ -165,7 +179,7 @@ def refusals(results: Mapping[str, Result]) -> dict[str, str]:
 
     compare("minutes", {run: result.minutes for run, result in results.items()})
     compare("GPU", {run: result.machine.get("device") for run, result in results.items()})
-    compare("runs side by side", {run: result.parallel for run, result in results.items()})
+    compare("parallel runs", {run: result.parallel for run, result in results.items()})
     compare("training images", {run: result.config["data"]["train"] for run, result in results.items()})
     compare("batch", {run: result.config["batch_size"] for run, result in results.items()})
     compare("image size", {run: result.config["data"]["image_size"] for run, result in results.items()})
@@ -182,30 +196,31 @@ def refusals(results: Mapping[str, Result]) -> dict[str, str]:
 
 
 def facts(results: Sequence[Result]) -> str:
-    """What the caption says of the runs behind a block: compute, data, start, machine, commit."""
+    """Return the caption of a block: compute, data, initial weights, machine, commit."""
 
-    def said(values: list[Any]) -> str:
+    def joined(values: list[Any]) -> str:
         return ", ".join(dict.fromkeys(str(value) for value in values))
 
-    minutes, device = said([f"{r.minutes:g}" for r in results]), said([r.machine.get("device") for r in results])
+    minutes, device = joined([f"{r.minutes:g}" for r in results]), joined([r.machine.get("device") for r in results])
     unit = "minute" if minutes == "1" else "minutes"
     starts = [r.backbone or "random weights" for r in results if RECIPES[run_named(r.run).recipe].has_backbone]
     seen = [result.images for result in results]
     span = f"{min(seen):,}" if min(seen) == max(seen) else f"{min(seen):,} to {max(seen):,}"
-    parallel = said([r.parallel for r in results])
+    parallel = joined([r.parallel for r in results])
     weights = [f"{r.edge_weight_total:g}" for r in results if r.edge_weight_total is not None]
     return "; ".join(
         part
         for part in (
-            f"{minutes} {unit} of training a row on one {device} (compiling, validating and writing are not counted)",
-            f"{parallel} runs side by side on it" if parallel != "1" else "",
+            f"{minutes} {unit} of training per row on one {device} "
+            "(compilation, validation and checkpoints not counted)",
+            f"{parallel} parallel runs on it" if parallel != "1" else "",
             f"{span} training images seen",
-            f"{said([r.test_images for r in results])} test images",
-            f"backbone from {said(starts)}",
-            f"total weight of the edge losses {said(weights)}" if weights else "",
-            f"seeds {said(sorted(r.seed for r in results))}",
-            f"torch {said([r.machine.get('torch') for r in results])}",
-            f"commit {said([r.commit for r in results])}",
+            f"{joined([r.test_images for r in results])} test images",
+            f"backbone from {joined(starts)}",
+            f"total weight of the edge losses {joined(weights)}" if weights else "",
+            f"seeds {joined(sorted(r.seed for r in results))}",
+            f"torch {joined([r.machine.get('torch') for r in results])}",
+            f"commit {joined([r.commit for r in results])}",
         )
         if part
     )

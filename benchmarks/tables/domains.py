@@ -1,4 +1,4 @@
-"""The domains: which images a model learns from, is watched on, and is tested on."""
+"""Define the domains: images for training, validation and test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treeformer.errors import TreeformerError
 
 SIDE_PX = 512
 SPLIT_FOR_VALIDATION, SPLIT_FOR_TEST = "valid", "test"
-ANY_NUMBER_OF_NODES = 1_000_000  # no test image is left out for its size
+ANY_NUMBER_OF_NODES = 1_000_000  # no test image is skipped for its size
 SOURCES = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
@@ -22,12 +22,24 @@ SOURCES = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[3] / "sh
 class Domain:
     """Images of one kind.
 
-    source: of images; its split is replaced. public_set: a set of `treeformer prepare`, "" for synthetic images.
-    paper: the domain of the paper whose figures stand beside ours, "" for none. tokens: object tokens of a model.
-    max_nodes: a training image with more is passed over; with bounded_test the test images are the first
-    `test_count` that have no more, otherwise the first `test_count` of any size. watched: validated on the way, not at
-    the end alone. one_plant: every image has one, so that a constrained model gives one tree, as the paper's does.
-    two_stage: the row of the paper's Table S3 that fits.
+    Attributes:
+        name: key of the domain.
+        title: heading of its tables.
+        source: source of images; its split is replaced.
+        public_set: a set of `treeformer prepare`, "" for synthetic images.
+        paper: domain of the paper whose figures are shown, "" for none.
+        tokens: object tokens of a model.
+        max_nodes: training images with more nodes are skipped.
+        batch_size: images per step.
+        valid_count: number of validation images, 0 for all.
+        test_count: number of test images, 0 for all.
+        side_px: side of the images.
+        bounded_test: if True, test images with more than `max_nodes` nodes are skipped.
+        validate_during_training: True if runs are validated repeatedly, False if only at the end.
+        one_plant: True if every image has one plant. A constrained model then gives one tree, as in the paper.
+        warmup_steps: steps of learning rate warm-up.
+        two_stage: settings of the two-stage method, a row of the paper's Table S3.
+        when_missing: caption if there is no result.
     """
 
     name: str
@@ -42,20 +54,20 @@ class Domain:
     test_count: int
     side_px: int = SIDE_PX
     bounded_test: bool = False
-    watched: bool = True
+    validate_during_training: bool = True
     one_plant: bool = True
     warmup_steps: int = 100
     two_stage: dict[str, Any] = field(default_factory=dict)
-    when_missing: str = "not run yet"
+    when_missing: str = "not run"
 
     def images(self, data: Path) -> DataConfig:
-        """What is trained and validated on."""
+        """Return the training and validation images."""
         source = replace(self.source, path=str(prepared(self.public_set, data))) if self.public_set else self.source
         valid = replace(source, split=SPLIT_FOR_VALIDATION, augmentation="none", count=self.valid_count)
         return DataConfig(train=(source,), valid=(valid,), image_size=self.side_px, max_nodes=self.max_nodes)
 
     def test_images(self, images: DataConfig) -> DataConfig:
-        """The test images, in the place where a validator looks for its own."""
+        """Return the test images as the `valid` part of a data configuration."""
         test = replace(images.valid[0], split=SPLIT_FOR_TEST, count=self.test_count)
         if self.bounded_test:
             places = small_images(replace(test, count=0), images.image_size, self.max_nodes, self.test_count)
@@ -63,38 +75,49 @@ class Domain:
         return replace(images, valid=(test,), max_nodes=ANY_NUMBER_OF_NODES)
 
     def missing(self, data: Path) -> str:
-        """Why there are no images of this domain; "" where there are."""
-        there = not self.public_set or prepared(self.public_set, data).is_dir() or (SOURCES / self.public_set).is_dir()
-        return "" if there else f"the set {self.public_set} is not in the folder that TREEFORMER_DATA names"
+        """Return why the images of this domain are missing, "" if they are available."""
+        folders = (prepared(self.public_set, data), SOURCES / self.public_set)
+        available = not self.public_set or any(folder.is_dir() for folder in folders)
+        return "" if available else f"the set {self.public_set} is not in the folder given by TREEFORMER_DATA"
 
     def make_ready(self, data: Path) -> None:
-        """Prepare the public set, once."""
+        """Prepare the public set if necessary."""
         if self.public_set:
             make_ready(self.public_set, data)
 
 
 @lru_cache
 def small_images(source: SourceConfig, side_px: int, max_nodes: int, count: int) -> tuple[int, ...]:
-    """The places in their source of the first `count` images that have at most `max_nodes` nodes."""
+    """Return the first images with few nodes.
+
+    Args:
+        source: source of images.
+        side_px: side of the images.
+        max_nodes: largest accepted number of nodes.
+        count: number of images.
+
+    Returns:
+        Indices of the images in their source.
+    """
     from treeformer.data import Sample
     from treeformer.data.mixture import EvalDataset
 
     images = EvalDataset((source,), DataConfig(image_size=side_px, max_nodes=max_nodes))
-    fitting = (place for place in range(len(images)) if isinstance(images[place][0], Sample))
+    fitting = (index for index in range(len(images)) if isinstance(images[index][0], Sample))
     return tuple(islice(fitting, count))
 
 
 def prepared(public_set: str, data: Path) -> Path:
-    """Where the prepared images of a public set lie."""
+    """Return the folder of a prepared public set."""
     return data / f"{public_set}-{SIDE_PX}"
 
 
 def make_ready(public_set: str, data: Path) -> Path:
-    """Prepare a public set as `treeformer prepare --size 512` does, once; where it lies."""
+    """Prepare a public set as `treeformer prepare --size 512` does, if necessary, and return its folder."""
     out = prepared(public_set, data)
     if not out.is_dir():
         if not (SOURCES / public_set).is_dir():
-            raise TreeformerError(f"{SOURCES / public_set}: no such folder (TREEFORMER_DATA names the one above it)")
+            raise TreeformerError(f"{SOURCES / public_set}: no such folder (set TREEFORMER_DATA to its parent)")
         from treeformer.data.prepare import prepare
 
         unfinished = out.with_name(f"{out.name}-unfinished")
@@ -105,12 +128,13 @@ def make_ready(public_set: str, data: Path) -> Path:
 
 # Rows of the paper's Table S3; the synthetic row is the model's default.
 ROOT_MAPS = {"node_diameter_px": 3.0, "node_search_px": 7.0, "node_peak_share": 0.99, "node_threshold": 0.3}
-# Images of grapevines have half the paper's size here, and so have all lengths but a node's, which a cell must hold.
+# Grapevine images have half the paper's size here, so all lengths are halved. The node diameter is not, because it
+# must cover a cell.
 GRAPEVINE_MAPS = {"map_stride": 2, "node_diameter_px": 3.0, "edge_width_px": 5.0, "node_search_px": 12.5}
-# Synthetic vines have a node every 8 px: no row of that table was made for them.
+# Synthetic vines have a node every 8 px. No row of Table S3 fits them.
 VINE_MAPS = {"node_search_px": 7.0, "max_nodes": 400}
-# Nodes of roots are where they cross the grid that the default model knows: every 8 px they would be up to 700. Their
-# batches are small: in minutes beside other runs the number of steps is what lacks, not the images a step.
+# Root nodes lie where roots cross the grid of the default model. With a node every 8 px there would be up to 700.
+# Batches are small because short parallel runs are limited by the number of steps, not by the images per step.
 ROOTS = {"tokens": 192, "max_nodes": 168, "batch_size": 16, "two_stage": ROOT_MAPS | {"max_nodes": 512}}
 
 DOMAINS: dict[str, Domain] = {
@@ -140,7 +164,7 @@ DOMAINS: dict[str, Domain] = {
         ),
         Domain(
             name="barley-roots",
-            title="barley-roots (one to three plants an image)",
+            title="barley-roots (one to three plants per image)",
             one_plant=False,
             source=SourceConfig(path="…", augmentation="roots", grid_px=44.0),
             public_set="barley-roots",
@@ -161,8 +185,8 @@ DOMAINS: dict[str, Domain] = {
             valid_count=0,
             test_count=0,
             two_stage=GRAPEVINE_MAPS,
-            when_missing="not run: the 3D2cut Single Guyot set (CC BY-NC-SA 4.0) is not here; wherever it lies in "
-            "$TREEFORMER_DATA/single-guyot, `--run --domain grapevine` fills these rows",
+            when_missing="not run: the 3D2cut Single Guyot set (CC BY-NC-SA 4.0) is not available here; with the set "
+            "in $TREEFORMER_DATA/single-guyot, `--run --domain grapevine` fills these rows",
         ),
         Domain(
             name="vine",
@@ -190,8 +214,8 @@ DOMAINS: dict[str, Domain] = {
             test_count=400,
             side_px=256,
             bounded_test=True,
-            # A run of some minutes beside others has a thousand steps.
-            watched=False,
+            # A short parallel run has about a thousand steps.
+            validate_during_training=False,
             one_plant=False,
         ),
     )

@@ -1,4 +1,4 @@
-"""Several runs, each in a process of its own, some at a time on one machine."""
+"""Train several runs on one machine, each in its own process, a given number at a time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from benchmarks.tables.transfer import bring, bring_results
 
 from treeformer.errors import TreeformerError
 
-LOOK_EVERY_S = 0.5
+POLL_SECONDS = 0.5
 
 
 def train_runs(
     chosen: Sequence[Run],
     *,
-    at_a_time: int,
+    parallel: int,
     max_total: float | None,
     bring_to: Path | None,
     minutes: float,
@@ -33,20 +33,29 @@ def train_runs(
     out: Path,
     **settings: Any,
 ) -> None:
-    """Train the runs that have no result in `out` yet; settings as in `train_run`.
+    """Train the runs that have no result in `out` yet.
 
     Args:
-        at_a_time: so many share the machine, and note it down.
-        max_total: begin no run that would end later than this many minutes from now.
+        chosen: the runs.
+        parallel: number of runs that share the machine; recorded in the results.
+        max_total: start no run that would end later than this many minutes from now.
         bring_to: a folder that receives results and weights, or a .tar file that receives the results.
+        minutes: training time per run.
+        runs: folder of checkpoints and weights.
+        data: folder of the prepared sets.
+        out: folder of the result files.
+        **settings: further options of `train_run`.
+
+    Raises:
+        TreeformerError: if a run failed.
     """
     began, overhead, active = time.monotonic(), 0.0, dict[Run, float]()
-    settings |= {"minutes": minutes, "runs": runs, "data": data, "out": out, "beside": at_a_time}
+    settings |= {"minutes": minutes, "runs": runs, "data": data, "out": out, "parallel": parallel}
 
     def begin(run: Run) -> Process | None:
         spent = (time.monotonic() - began) / 60
         if max_total is not None and spent + minutes + overhead > max_total:
-            print(f"{run.name}: not begun, {spent:.1f} of {max_total:g} minutes are over", file=sys.stderr)
+            print(f"{run.name}: not started, {spent:.1f} of {max_total:g} minutes have passed", file=sys.stderr)
             return None
         active[run] = spent
         process = multiprocessing.get_context("spawn").Process(target=_train_one, args=(run, settings))
@@ -57,35 +66,35 @@ def train_runs(
         return (runs / run.name / WEIGHTS).exists()
 
     failed = []
-    for run, code in side_by_side(_trainable(chosen, data, out), at_a_time, begin=begin, trained=trained):
+    for run, code in run_in_parallel(_trainable(chosen, data, out), parallel, begin=begin, trained=trained):
         overhead = max(overhead, (time.monotonic() - began) / 60 - active[run] - minutes)
         if code:
             failed.append(run.name)
         elif bring_to and bring_to.suffix == ".tar":
-            bring_results([one.name for one in chosen], results_folder=out, to=bring_to)
+            bring_results([other.name for other in chosen], results_folder=out, to=bring_to)
         elif bring_to:
             bring(run.name, runs=runs, results_folder=out, to=bring_to)
     if failed:
-        raise TreeformerError(f"{', '.join(failed)}: failed, as said above")
+        raise TreeformerError(f"{', '.join(failed)}: failed, see the messages above")
 
 
 def _trainable(chosen: Sequence[Run], data: Path, out: Path) -> list[Run]:
-    """The runs without a result whose images are here; prepared once, before several processes want them."""
-    have, found = results.read_all(out), []
+    """Return the runs without a result whose images are available. Prepares the images before processes share them."""
+    available, trainable = results.read_all(out), []
     for run in chosen:
-        if run.name in have:
+        if run.name in available:
             continue
-        why = missing(run, data)
-        if why:
-            print(f"{run.name}: passed over, {why}", file=sys.stderr)
+        reason = missing(run, data)
+        if reason:
+            print(f"{run.name}: skipped, {reason}", file=sys.stderr)
             continue
         DOMAINS[run.domain].make_ready(data)
-        found.append(run)
-    return found
+        trainable.append(run)
+    return trainable
 
 
 def _train_one(run: Run, settings: dict[str, Any]) -> None:
-    """All that one process does."""
+    """Train one run; the main function of its process."""
     try:
         result = train_run(run, **settings)
     except TreeformerError as error:
@@ -96,45 +105,51 @@ def _train_one(run: Run, settings: dict[str, Any]) -> None:
 
 
 class Process(Protocol):
-    """What is needed of a `multiprocessing.Process`."""
+    """The part of `multiprocessing.Process` that is used here."""
 
     @property
     def exitcode(self) -> int | None:
-        """None while it runs."""
+        """Return the exit code, None while the process runs."""
 
     def join(self) -> None:
-        """Wait for its end."""
+        """Wait for the end of the process."""
 
 
-def side_by_side(
+def run_in_parallel(
     runs: Iterable[Run],
-    at_a_time: int,
+    parallel: int,
     *,
     begin: Callable[[Run], Process | None],
     trained: Callable[[Run], bool],
-    look_every_s: float = LOOK_EVERY_S,
+    poll_seconds: float = POLL_SECONDS,
 ) -> Iterator[tuple[Run, int]]:
-    """Begin runs so that `at_a_time` of them are in training; each with its exit code when it has ended.
+    """Start runs so that `parallel` of them are in training at any time.
 
-    One that has been trained is only tested and keeps no place: otherwise the rest would share the GPU among fewer.
-    On Ctrl-C, which the processes receive too, they are waited for.
+    A run that is trained and only being tested does not count: otherwise fewer runs would share the GPU. On Ctrl-C,
+    which the processes receive too, their end is awaited.
 
     Args:
-        begin: start a run; None where it is too late for more.
-        trained: whether all that is left of a run is its test.
+        runs: the runs, in order.
+        parallel: number of runs in training.
+        begin: starts a run; returns None if no more runs may start.
+        trained: returns True if only the test of a run is left.
+        poll_seconds: interval between checks.
+
+    Yields:
+        Each run with its exit code when it has ended.
     """
-    waiting, going = deque(runs), dict[Run, Process]()
+    waiting, running = deque(runs), dict[Run, Process]()
     try:
-        while waiting or going:
-            for run in [run for run, process in going.items() if process.exitcode is not None]:
-                yield run, going.pop(run).exitcode or 0
-            while waiting and sum(not trained(run) for run in going) < at_a_time:
+        while waiting or running:
+            for run in [run for run, process in running.items() if process.exitcode is not None]:
+                yield run, running.pop(run).exitcode or 0
+            while waiting and sum(not trained(run) for run in running) < parallel:
                 process = begin(waiting[0])
                 if process is None:
                     waiting.clear()
                 else:
-                    going[waiting.popleft()] = process
-            time.sleep(look_every_s)
+                    running[waiting.popleft()] = process
+            time.sleep(poll_seconds)
     finally:
-        for process in going.values():
+        for process in running.values():
             process.join()

@@ -1,4 +1,4 @@
-"""The recipes: which model is trained how, and in which ways it is decoded. A run is a recipe on a domain."""
+"""Define the recipes: the model, its settings and its decodings. A run is a recipe trained on a domain."""
 
 from __future__ import annotations
 
@@ -15,42 +15,46 @@ from treeformer.errors import TreeformerError
 from treeformer.training.config import OptimizerConfig, TrainingConfig
 
 Settings = Mapping[str, Any]
-# More than any run takes: time alone ends it.
+# More than any run takes: runs end by time.
 STEPS = 1_000_000
-# Of the batches of 16 to 64 images that the domains have.
+# For batches of 16 to 64 images.
 LEARNING_RATE = 3e-4
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A model to train and the ways to decode it.
+    """A model to train and its decodings.
 
-    options: settings of the model to change. decodings: by name, settings to change while it decodes.
-    has_backbone: whether it begins with the ResNet that the others have. watched: validated on the way, for the curves
-    of the four regimes, not at the end alone.
+    Attributes:
+        model: key of `treeformer.training.registry.MODELS`.
+        options: settings of the model that differ from its defaults.
+        decodings: settings that differ during decoding, by name of the decoding.
+        has_backbone: True if the model starts with the ResNet of the other models.
+        validate_during_training: True if the run is validated repeatedly (for the curves of the four regimes), False
+            if only at the end.
     """
 
     model: str
     options: Settings = field(default_factory=dict)
     decodings: Mapping[str, Settings] = field(default_factory=lambda: {"as trained": {}})
     has_backbone: bool = True
-    watched: bool = False
+    validate_during_training: bool = False
 
 
-# Without a loss of the whole tree that of the pairs counts twice: the total weight of the edge losses is 2 in every
-# regime. (GGT sees to that itself.)
+# Without a loss of the whole tree, the pair loss has weight 2. The total weight of the edge losses is then 2 in every
+# regime. (GGT does this itself.)
 RECIPES: dict[str, Recipe] = {
     "plain": Recipe(
         "default",
         {"constraint": "none", "edge_weight": 2.0},
         {"unconstrained": {"constraint": "none"}, "test-time": {"constraint": "test"}},
-        watched=True,
+        validate_during_training=True,
     ),
     "sfs": Recipe(
         "default",
         {"constraint": "both"},
         {"train-time": {"constraint": "train"}, "ours": {"constraint": "both"}},
-        watched=True,
+        validate_during_training=True,
     ),
     "sfs-distance": Recipe("default", {"constraint": "both", "edge_cost": "distance"}),
     **{
@@ -60,7 +64,7 @@ RECIPES: dict[str, Recipe] = {
     "likelihood": Recipe("default", {"constraint": "both", "tree_loss": "likelihood"}),
     "hinge": Recipe("default", {"constraint": "both", "tree_loss": "hinge"}),
     "two-stage": Recipe("two_stage", {}, {"mst": {"edges": "mst"}, "dijkstra": {"edges": "dijkstra"}}),
-    # Trunk, arm, cane with its side shoots.
+    # The classes are trunk, arm, and cane with side shoots.
     "two-stage-classes": Recipe(
         "two_stage", {"classes": 3}, {"mst": {"edges": "mst"}, "dijkstra": {"edges": "dijkstra"}}
     ),
@@ -70,29 +74,32 @@ RECIPES: dict[str, Recipe] = {
     ),
     "ggt-sfs": Recipe("ggt", {"constraint": "both"}, {"ggt-sfs": {"constraint": "both"}}),
 }
-# What the default model is made of, one thing changed at a time: by name, the row's title and the changed settings.
+# Ablations of the default model: title of the row and the one changed setting, by name.
 INGREDIENTS: dict[str, tuple[str, Settings]] = {
-    "no-segments": ("no image along the segments", {"segment_channels": 0}),
-    "no-context": ("no second answer that knows the other edges", {"num_harmonics": 0}),
+    "no-segments": ("no image features along segments", {"segment_channels": 0}),
+    "no-context": ("no second prediction with edge context", {"num_harmonics": 0}),
     "no-auxiliary": ("no auxiliary losses", {"auxiliary_losses": False}),
-    "no-false-nodes": ("false nodes not in the training tree", {"node_threshold": 1.1}),
+    "no-false-nodes": ("false nodes excluded from the training tree", {"node_threshold": 1.1}),
 }
 RECIPES |= {
     f"sfs-{name}": Recipe("default", {"constraint": "both", **settings}) for name, (_, settings) in INGREDIENTS.items()
 }
-# The same once more, beside other runs: what shares the GPU with a run decides how many images its minutes hold. Not
-# watched, so that all of them end together: one that is validated on the way ends beside the next, which compile.
-AGAIN = {name: f"{name}-rerun" for name in ("plain", "sfs")}
-RECIPES |= {again: replace(RECIPES[name], watched=False) for name, again in AGAIN.items()}
-# What the setting of a model is called that bounds the number of nodes.
+# Reruns of the same recipes together with other runs: the runs that share the GPU decide how many images fit into the
+# training time. They are validated only at the end, so that all of them end together. Otherwise some would end while
+# the next runs compile.
+RERUNS = {name: f"{name}-rerun" for name in ("plain", "sfs")}
+RECIPES |= {rerun: replace(RECIPES[name], validate_during_training=False) for name, rerun in RERUNS.items()}
+# The setting of each model that limits the number of nodes.
 NODE_BOUND = {"default": "tokens", "tiny": "tokens", "ggt": "max_nodes"}
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the images and models are: the real thing, or a rehearsal.
+    """Size of images and models: real runs, or a rehearsal.
 
-    side_px: of the images; of a domain that has a size of its own, in a rehearsal alone.
+    Attributes:
+        side_px: side of the images. A domain with its own size uses this only in a rehearsal.
+        small: True in a rehearsal.
     """
 
     side_px: int = SIDE_PX
@@ -103,7 +110,7 @@ class Scale:
 
 
 REAL = Scale()
-# Everything in small: minutes on a CPU, figures that mean nothing.
+# Tests the pipeline in minutes on a CPU. Its figures are meaningless.
 REHEARSAL = Scale(side_px=64, validate_every=4, compile=False, precision="32", small=True)
 SMALL_BACKBONE = {"backbone_blocks": (1, 1), "backbone_channels": 8, "frozen_stages": 0}
 SMALL: dict[str, dict[str, Any]] = {
@@ -116,7 +123,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, order=True)
 class Run:
-    """A recipe trained on a domain from one seed; `name` is what its files are called."""
+    """A recipe trained on a domain with one seed."""
 
     domain: str
     recipe: str
@@ -124,11 +131,21 @@ class Run:
 
     @property
     def name(self) -> str:
-        """As in `synthetic-sfs-seed0`."""
+        """Return the name of the run's files, as in `synthetic-sfs-seed0`."""
         return f"{self.domain}-{self.recipe}-seed{self.seed}"
 
     def config(self, data: Path, backbone: str = "", scale: Scale = REAL, workers: int = 0) -> TrainingConfig:
-        """All that is needed to train it; `data` holds the prepared sets, `backbone` is a file of weights."""
+        """Return the training configuration.
+
+        Args:
+            data: folder of the prepared sets.
+            backbone: safetensors file of ImageNet weights, "" for random weights.
+            scale: size of images and models.
+            workers: number of image processes.
+
+        Returns:
+            The configuration.
+        """
         recipe, domain = RECIPES[self.recipe], DOMAINS[self.domain]
         if scale.small:
             domain = _small(domain, scale)
@@ -150,7 +167,9 @@ class Run:
             optimizer=OptimizerConfig(learning_rate=LEARNING_RATE, warmup_steps=domain.warmup_steps),
             batch_size=domain.batch_size,
             steps=STEPS,
-            validate_every=scale.validate_every if domain.watched and recipe.watched else STEPS,
+            validate_every=scale.validate_every
+            if domain.validate_during_training and recipe.validate_during_training
+            else STEPS,
             checkpoint_minutes=1.0,
             patience_epochs=0,
             score="topo_f1",
@@ -161,11 +180,11 @@ class Run:
 
     @property
     def decode_options(self) -> dict[str, Any]:
-        """Of the model's `decode`. The two-stage method knows one tree alone and asks for none."""
+        """Return the options of the model's `decode`. The two-stage method always gives one tree and has none."""
         return {"single_plant": DOMAINS[self.domain].one_plant} if RECIPES[self.recipe].model in NODE_BOUND else {}
 
     def test_images(self, config: TrainingConfig, scale: Scale = REAL) -> DataConfig:
-        """The images that the trained model is judged on."""
+        """Return the data configuration of the test images, as its `valid` part."""
         domain = DOMAINS[self.domain]
         return (_small(domain, scale) if scale.small else domain).test_images(config.data)
 
@@ -177,17 +196,17 @@ def _small(domain: Domain, scale: Scale) -> Domain:
 
 
 def run_named(name: str) -> Run:
-    """The run of a name, as `Run.name` gives it."""
+    """Return the run with a name, as given by `Run.name`."""
     for domain in DOMAINS:
         for recipe in RECIPES:
             seed = name.removeprefix(f"{domain}-{recipe}-seed")
             if seed != name and seed.isdigit():
                 return Run(domain, recipe, int(seed))
-    raise TreeformerError(f"no run is called {name!r}")
+    raise TreeformerError(f"there is no run {name!r}")
 
 
 def edge_weight_total(config: TrainingConfig) -> float | None:
-    """The sum of the weights of all edge losses; None for a model that has none."""
+    """Return the sum of the weights of all edge losses, None for a model without edge losses."""
     from treeformer.training.registry import MODELS
 
     if config.model not in MODELS:
@@ -200,7 +219,7 @@ def edge_weight_total(config: TrainingConfig) -> float | None:
 
 
 def as_table(config: TrainingConfig) -> dict[str, Any]:
-    """The configuration as JSON has it; of files and folders the names alone, not where they lie."""
+    """Return the configuration as a JSON object. Paths are reduced to their names."""
     table: dict[str, Any] = json.loads(json.dumps(asdict(config)))
     table["backbone_weights"] = Path(config.backbone_weights).name
     for source in [*table["data"]["train"], *table["data"]["valid"]]:

@@ -1,4 +1,4 @@
-"""Results as files: what a run was, on which machine, and every test image's figures; small enough to keep."""
+"""Result files: configuration and machine of a run, and its figures for every test image."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Figures = dict[str, list[float | None]]
 
 @dataclass(frozen=True)
 class Result:
-    """One trained run and how it did on the test images."""
+    """One trained run and its figures on the test images."""
 
     run: str
     config: dict[str, Any]
@@ -35,30 +35,30 @@ class Result:
     commit: str
     machine: dict[str, Any]
     backbone: str
-    """Name and hash of the weights that the backbone started from; "" for random ones."""
+    """Name and hash of the initial backbone weights; "" for random weights."""
     minutes: float
-    """Of training that it was given: compiling, validating and writing are not counted."""
+    """Training time given. Compilation, validation and checkpoints are not counted."""
     trained_minutes: float
-    """Of training that it took: past `minutes` by less than a step."""
+    """Training time taken; exceeds `minutes` by less than one step."""
     wall_minutes: float
     steps: int
     images: int
-    """That it was trained on, repetitions counted."""
+    """Number of training images, repetitions counted."""
     edge_weight_total: float | None
-    """The sum of the weights of all edge losses."""
+    """Sum of the weights of all edge losses, None for a model without edge losses."""
     curve: dict[str, list[float]] = field(default_factory=dict)
-    """Validation: `step`, `minutes` of training, and `DECODING/METRIC`."""
+    """Validations: `step`, `minutes` of training, and `DECODING/METRIC`."""
     tests: dict[str, Figures] = field(default_factory=dict)
-    """By decoding, by metric: a figure for each test image, in order."""
+    """One figure per test image, in order, by decoding and metric."""
     test_images: int = 0
 
     @property
     def parallel(self) -> int:
-        """How many runs shared the machine at a time."""
-        return int(self.machine.get("beside", 1))
+        """Return how many runs shared the machine."""
+        return int(self.machine.get("parallel", 1))
 
     def rows(self, decoding: str) -> list[dict[str, float]]:
-        """A row a test image, as `treeformer.metrics.summarize` takes them."""
+        """Return one row per test image, as `treeformer.metrics.summarize` takes them."""
         columns = self.tests[decoding]
         rows = [
             {name: math.nan if values[k] is None else float(values[k] or 0.0) for name, values in columns.items()}
@@ -68,7 +68,7 @@ class Result:
 
 
 def columns_of(rows: Sequence[Mapping[str, float]]) -> Figures:
-    """The figures that are kept, rounded to six significant digits; what is no number becomes null."""
+    """Return the figures to keep, rounded to six significant digits. NaN and infinity become None."""
     return {name: [_rounded(row[name]) for row in rows] for name in KEPT if rows and name in rows[0]}
 
 
@@ -90,7 +90,7 @@ def _f1(row: Mapping[str, float]) -> dict[str, float]:
 
 
 def write(result: Result, folder: Path = FOLDER) -> Path:
-    """RUN.json, whole or not at all; long lists stay on one line."""
+    """Write RUN.json atomically, with long lists on one line, and return its path."""
     path = folder / f"{result.run}.json"
     table = asdict(result)
     parts = []
@@ -110,27 +110,38 @@ def _compact(value: Any) -> str:
 
 
 def read(path: Path) -> Result:
-    """A result file; one that is broken is one line."""
+    """Read a result file. Raises `TreeformerError` if it is broken."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise TreeformerError(f"{path}: not a result of the tables ({error})") from None
+        raise TreeformerError(f"{path}: not a result file ({error})") from None
     return parse(text, str(path))
 
 
 def parse(text: str, where: str) -> Result:
-    """What a result file holds; `where` is said of one that is broken."""
+    """Parse the text of a result file.
+
+    Args:
+        text: JSON.
+        where: name of the file in error messages.
+
+    Returns:
+        The result.
+
+    Raises:
+        TreeformerError: if the text is not a result.
+    """
     try:
         result = Result(**json.loads(text))
         lengths = {len(values) for columns in result.tests.values() for values in columns.values()}
     except (ValueError, TypeError, AttributeError) as error:
-        raise TreeformerError(f"{where}: not a result of the tables ({error})") from None
+        raise TreeformerError(f"{where}: not a result file ({error})") from None
     if lengths - {result.test_images}:
-        raise TreeformerError(f"{where}: figures of {sorted(lengths)} images, not of {result.test_images}")
+        raise TreeformerError(f"{where}: has figures for {sorted(lengths)} images instead of {result.test_images}")
     return result
 
 
 def read_all(folder: Path = FOLDER) -> dict[str, Result]:
-    """All results of a folder by the names of their runs; not those that another process is about to write."""
+    """Return all results of a folder by name of the run. Temporary files of other processes are ignored."""
     found = [read(path) for path in sorted(folder.glob("[!.]*.json"))]
     return {result.run: result for result in found}

@@ -1,7 +1,8 @@
-"""A built table on the screen, or as Markdown between the markers of a page."""
+"""Show a built table on the screen, or write it as Markdown between the markers of a page."""
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
     from rich.table import Table as ScreenTable
 
 NOTHING = "—"
+PAGE_WIDTH = 100
 TOPO = ("topo_paper_precision", "topo_paper_recall", "topo_paper_f1")
 
 
 def cell(column: Column, estimate: Estimate | None) -> str:
-    """A mean and half its 95 % interval, `0.974 ± 0.004`; without the interval where the column has none."""
+    """Format a mean and half the width of its 95 % interval, as in `0.974 ± 0.004`."""
     if estimate is None or estimate.value != estimate.value:
         return NOTHING
     if not column.interval:
@@ -31,37 +33,37 @@ def cell(column: Column, estimate: Estimate | None) -> str:
 
 
 def paper_figures(row: BuiltRow, built: Built) -> dict[str, str]:
-    """What the paper has of SMD, TOPO precision / recall / F1, tree rate, and of what only this table has."""
+    """Format the paper's figures: SMD, TOPO precision / recall / F1, tree rate, and the table's own columns."""
     figures = row.published
     found = {"SMD": f"{figures['smd_paper']:.2e}"} if "smd_paper" in figures else {}
     topo = [f"{figures[name]:.3f}" for name in TOPO if name in figures]
     found |= {"P / R / F1": " / ".join(topo)} if topo else {}
     if "tree_of_edges_rate" in figures:
         found["trees"] = f"{100 * figures['tree_of_edges_rate']:.1f} %"
-    own = built.table.extra_columns
-    return found | {one.heading: f"{figures[one.metric]:{one.form}}" for one in own if one.metric in figures}
+    columns = (column for column in built.table.extra_columns if column.metric in figures)
+    return found | {column.heading: f"{figures[column.metric]:{column.form}}" for column in columns}
 
 
 def runs_cell(row: BuiltRow) -> str:
-    """TOPO F1 as coded of each run."""
+    """Format TOPO F1 (paper code) of each run."""
     return " / ".join(f"{figures['topo_paper_f1']:.3f}" for figures in row.by_run.values()) or NOTHING
 
 
 def against_cell(row: BuiltRow) -> str:
-    """By how much TOPO F1 as coded and corrected is higher than that of the reference row; nothing in that row itself."""
+    """Format the difference of TOPO F1 (paper code, corrected) to the reference row; a dash in that row itself."""
     if not row.against:
         return NOTHING
-    found = [row.against[name] for name in ("topo_paper_f1", "topo_f1")]
-    return ", ".join(f"{one.value:+.3f} ± {(one.high - one.low) / 2:.3f}".replace("-", "−") for one in found)
+    estimates = [row.against[name] for name in ("topo_paper_f1", "topo_f1")]
+    return ", ".join(f"{e.value:+.3f} ± {(e.high - e.low) / 2:.3f}".replace("-", "−") for e in estimates)
 
 
 def lines(built: Built, block: Block) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of a block, as text."""
+    """Return the headings and rows of a block as text."""
     several = len(built.table.seeds) > 1
     headings = ["", *(column.heading for column in built.table.columns)]
     [reference] = [row.title for row in built.table.rows if row.name == built.table.reference]
-    headings += [f"F1 as coded, corrected, less those of “{reference}”"]
-    headings += ["F1 as coded of each run"] if several else []
+    headings += [f"ΔF1 to “{reference}” (paper code, corrected)"]
+    headings += ["F1 (paper code) per run"] if several else []
     paper = [paper_figures(row, built) for row in block.rows]
     fullest = max(paper, key=len)
     headings += [f"paper ({block.paper_domain}): {', '.join(fullest)}"] if block.paper_domain else []
@@ -75,7 +77,7 @@ def lines(built: Built, block: Block) -> tuple[list[str], list[list[str]]]:
 
 
 def screen(built: Built) -> list[ScreenTable]:
-    """One table a domain, for a terminal."""
+    """Return one table per domain for a terminal."""
     from rich.table import Table as ScreenTable
 
     tables = []
@@ -91,32 +93,54 @@ def screen(built: Built) -> list[ScreenTable]:
 
 
 def markdown(built: Built) -> str:
-    """The whole table as Markdown, with what it stands on and what is missing."""
+    """Return the table as Markdown, with captions and missing rows."""
     source = f" · paper: {built.source}" if built.source else ""
-    parts = [f"`python -m benchmarks.tables {built.table.name}`{source}", ""]
+    parts = [wrapped(f"`python -m benchmarks.tables {built.table.name}`{source}"), ""]
     for block in built.blocks:
         headings, rows = lines(built, block)
         parts += [f"**{block.title}**", ""]
         parts += [f"| {' | '.join(headings)} |", f"|{' --- |' * len(headings)}"]
         parts += [f"| {' | '.join(row)} |" for row in rows]
-        parts += ["", f"*{block.facts}.*", ""]
+        parts += ["", wrapped(f"*{block.facts}.*"), ""]
     if built.table.note:
-        parts += [built.table.note, ""]
+        parts += [wrapped(built.table.note), ""]
     if built.missing:
-        parts += ["Missing:", "", *(f"- {line}" for line in built.missing), ""]
+        parts += ["Missing:", "", *(wrapped(f"- {line}", indent="  ") for line in built.missing), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 
+def wrapped(text: str, indent: str = "") -> str:
+    """Wrap a paragraph for the page.
+
+    Args:
+        text: one line.
+        indent: prefix of all lines but the first.
+
+    Returns:
+        Lines of at most `PAGE_WIDTH` characters.
+    """
+    return textwrap.fill(text, PAGE_WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 def write_markdown(page: Path, name: str, text: str) -> None:
-    """Put a table between its markers, `<!-- NAME -->` and `<!-- end NAME -->`, in a page."""
+    """Write a table into a page, between the markers `<!-- NAME -->` and `<!-- end NAME -->`.
+
+    Args:
+        page: the Markdown file.
+        name: name of the markers.
+        text: the Markdown to insert.
+
+    Raises:
+        TreeformerError: if the page or one of its markers is missing.
+    """
     try:
-        whole = page.read_text(encoding="utf-8")
+        content = page.read_text(encoding="utf-8")
     except OSError as error:
         raise TreeformerError(f"{page}: {error.strerror}") from None
     begin, end = f"<!-- {name} -->\n", f"<!-- end {name} -->"
-    head, found, rest = whole.partition(begin)
+    head, found, rest = content.partition(begin)
     _, also_found, tail = rest.partition(end)
     if not (found and also_found):
-        raise TreeformerError(f"{page}: no place for {name}: the lines {begin.strip()} and {end} are needed")
+        raise TreeformerError(f"{page}: the markers {begin.strip()} and {end} are missing")
     with atomic_write(page) as temporary:
         temporary.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")

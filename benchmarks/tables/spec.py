@@ -1,15 +1,23 @@
-"""What each table shows: rows, each a trained run decoded in one way, for some domains and seeds; and columns."""
+"""Define the tables: their rows (a training run and a decoding), domains, seeds and columns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from benchmarks.tables.recipes import AGAIN, INGREDIENTS, Run
+from benchmarks.tables.recipes import INGREDIENTS, RERUNS, Run
 
 
 @dataclass(frozen=True)
 class Column:
-    """A metric over the test set, and how it is written; `interval`: with half its 95 % interval."""
+    """A metric over the test set and its format.
+
+    Attributes:
+        metric: key of the metric.
+        heading: column heading.
+        form: format of the number.
+        scale: factor applied before formatting.
+        interval: if True, half the width of the 95 % interval is shown too.
+    """
 
     metric: str
     heading: str
@@ -20,7 +28,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table; `name` is also that of the paper's figures. seed: this one, instead of the table's."""
+    """A row of a table.
+
+    Attributes:
+        name: key of the row, also in `published.yaml`.
+        title: text of the first column.
+        recipe: key of `RECIPES`.
+        decoding: key of the recipe's decodings.
+        seed: replaces the table's seeds, if given.
+    """
 
     name: str
     title: str
@@ -31,10 +47,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: rows for each domain, the means of all their runs.
+    """A table. Each row is the mean of its runs, per domain.
 
-    reference: the row that the others are compared with. again: domains in which what `AGAIN` names was trained again
-    beside the table's other runs. both: its rows are means of the first runs and of those again.
+    Attributes:
+        reference: name of the row with which the others are compared.
+        rerun_domains: domains in which the recipes in `RERUNS` were trained again together with the table's other runs.
+        pool_reruns: if True, rows are means over the first runs and the reruns.
+        note: text below the table.
     """
 
     name: str
@@ -44,53 +63,53 @@ class Table:
     reference: str
     seeds: tuple[int, ...] = (0,)
     extra_columns: tuple[Column, ...] = ()
-    again: tuple[str, ...] = ()
-    both: bool = False
+    rerun_domains: tuple[str, ...] = ()
+    pool_reruns: bool = False
     note: str = ""
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Those of every table and its own."""
+        """Return the common columns and those of this table."""
         return COLUMNS + self.extra_columns
 
     def seeds_of(self, row: Row) -> tuple[int, ...]:
-        """The seeds whose mean a row is."""
+        """Return the seeds over which a row is averaged."""
         return self.seeds if row.seed is None else (row.seed,)
 
     def run_of(self, domain: str, row: Row, seed: int) -> Run:
-        """What a row shows of a domain and a seed."""
-        return Run(domain, AGAIN.get(row.recipe, row.recipe) if domain in self.again else row.recipe, seed)
+        """Return the run that a row shows for a domain and a seed."""
+        return Run(domain, RERUNS.get(row.recipe, row.recipe) if domain in self.rerun_domains else row.recipe, seed)
 
     def runs_for(self, domain: str, row: Row) -> list[Run]:
-        """The runs whose mean a row is."""
+        """Return the runs over which a row is averaged."""
         first = [self.run_of(domain, row, seed) for seed in self.seeds_of(row)]
-        return first + [replace(run, recipe=AGAIN[run.recipe]) for run in first if self.both]
+        return first + [replace(run, recipe=RERUNS[run.recipe]) for run in first if self.pool_reruns]
 
     def runs_of(self, domain: str) -> list[Run]:
-        """All that have to be trained on a domain, each once."""
+        """Return the runs of a domain without repetition."""
         return list(dict.fromkeys(run for row in self.rows for run in self.runs_for(domain, row)))
 
-    def alike(self, domain: str) -> list[list[Run]]:
-        """The runs of a domain that are compared with each other, and so must have had the same."""
+    def comparable_groups(self, domain: str) -> list[list[Run]]:
+        """Return the runs of a domain in groups. Within a group, all runs must have had the same conditions."""
         runs = self.runs_of(domain)
-        again = [run for run in runs if run.recipe in AGAIN.values()]
-        return [[run for run in runs if run not in again], again] if self.both else [runs]
+        reruns = [run for run in runs if run.recipe in RERUNS.values()]
+        return [[run for run in runs if run not in reruns], reruns] if self.pool_reruns else [runs]
 
     def runs(self) -> list[Run]:
-        """All that have to be trained, each once, seed by seed so that a first table is whole early."""
+        """Return all runs without repetition, sorted by seed so that a first table is complete early."""
         return sorted((run for domain in self.domains for run in self.runs_of(domain)), key=lambda run: run.seed)
 
 
 COLUMNS = (
-    Column("smd_paper", "SMD as coded", ".2e"),
-    Column("smd", "SMD exact", ".2e"),
-    Column("topo_paper_precision", "TOPO P as coded"),
+    Column("smd_paper", "SMD (paper code)", ".2e"),
+    Column("smd", "SMD (exact)", ".2e"),
+    Column("topo_paper_precision", "TOPO P (paper code)"),
     Column("topo_paper_recall", "R"),
     Column("topo_paper_f1", "F1"),
-    Column("topo_precision", "TOPO P corrected"),
+    Column("topo_precision", "TOPO P (corrected)"),
     Column("topo_recall", "R"),
     Column("topo_f1", "F1"),
-    Column("tree_of_edges_rate", "trees % as coded", ".1f", 100.0),
+    Column("tree_of_edges_rate", "trees % (paper code)", ".1f", 100.0),
     Column("tree_rate", "trees %", ".1f", 100.0),
     Column("forest_rate", "forests %", ".1f", 100.0),
 )
@@ -98,7 +117,7 @@ MAP_ERRORS = (
     Column("node_map_error", "MSE nodes", ".2e"),
     Column("direction_map_error", "MSE directions", ".2e"),
 )
-# Of a run, not of a test image: in the same minutes a slower step sees fewer of them.
+# A property of the run, not of a test image: in the same time, a slower step sees fewer images.
 IMAGES_SEEN = Column("images_seen", "training images seen", ",.0f", interval=False)
 NODES_EDGES_AND_IMAGES = (Column("node_f1", "node F1"), Column("edge_f1", "edge F1"), IMAGES_SEEN)
 
@@ -118,20 +137,20 @@ TABLES: dict[str, Table] = {
             reference="ours",
             seeds=(0, 1),
             extra_columns=NODES_EDGES_AND_IMAGES,
-            note="The paper's root set (Arabidopsis) is private: its figures stand beside other roots.",
+            note="The paper's root set (Arabidopsis) is private. Its figures are shown next to other root sets.",
         ),
         Table(
             name="train-time",
-            title="What the constraint does in training alone (the paper's Table S5)",
+            title="The constraint in training only (the paper's Table S5)",
             rows=(UNCONSTRAINED, TEST_TIME, TRAIN_TIME, OURS),
             domains=("synthetic", "osr-roots", "barley-roots", "grapevine"),
             reference="ours",
             seeds=(0, 1),
-            note="The runs are those of table1.",
+            note="Same runs as in table1.",
         ),
         Table(
             name="vinet",
-            title="The two-stage method and what it was made from (the paper's Table S2)",
+            title="Variants of the two-stage method (the paper's Table S2)",
             rows=(
                 Row("fpn", "FPN, multi-class, MST", "two-stage-classes", "mst"),
                 Row("hourglass", "hourglass, multi-class, MST", "hourglass-classes", "mst"),
@@ -142,13 +161,13 @@ TABLES: dict[str, Table] = {
             domains=("vine",),
             reference="fpn",
             extra_columns=NODES_EDGES_AND_IMAGES + MAP_ERRORS,
-            note="Classes: trunk, arm, cane with side shoots, from the grammar. The errors of the binary row are of "
-            "other maps than those of the multi-class rows. The hourglass has no ResNet and starts from random "
-            "weights. The paper's figures are of the grapevine set.",
+            note="The classes are trunk, arm, and cane with side shoots, from the grammar. The map errors of the "
+            "binary rows refer to other maps than those of the multi-class rows. The hourglass has no ResNet and "
+            "starts from random weights. The paper's figures are for the grapevine set.",
         ),
         Table(
             name="mst-dijkstra",
-            title="How the two-stage method joins its nodes, by domain",
+            title="Graph algorithms of the two-stage method, by domain",
             rows=(
                 Row("mst", "minimum spanning tree", "two-stage", "mst"),
                 Row("dijkstra", "shortest paths to the root", "two-stage", "dijkstra"),
@@ -156,11 +175,11 @@ TABLES: dict[str, Table] = {
             domains=("synthetic", "osr-roots", "barley-roots"),
             reference="mst",
             seeds=(0, 1),
-            note="The runs are those of table1. The paper compares the two on the grapevine set alone (see vinet).",
+            note="Same runs as in table1. The paper compares the two only on the grapevine set (see vinet).",
         ),
         Table(
             name="ggt",
-            title="An autoregressive generator (the paper's Table S4)",
+            title="GGT, an autoregressive generator (the paper's Table S4)",
             rows=(
                 Row("ggt", "GGT", "ggt", "ggt"),
                 Row("ggt-test-time", "GGT, test-time constraint", "ggt", "ggt-test-time"),
@@ -172,7 +191,7 @@ TABLES: dict[str, Table] = {
         ),
         Table(
             name="distance-cost",
-            title="The spanning tree's cost: y⁻, or y⁻ times the distance (the supplement's Sec. E.2)",
+            title="Cost of the spanning tree: y⁻, or y⁻ times the distance (the supplement's Sec. E.2)",
             rows=(
                 Row("margin", "y⁻ (ours)", "sfs", "ours"),
                 Row("distance", "y⁻ · distance", "sfs-distance", "as trained"),
@@ -180,8 +199,8 @@ TABLES: dict[str, Table] = {
             domains=("synthetic", "osr-roots"),
             reference="margin",
             extra_columns=(IMAGES_SEEN,),
-            again=("synthetic",),
-            note="The paper's figures are of the grapevine set, which is not here.",
+            rerun_domains=("synthetic",),
+            note="The paper's figures are for the grapevine set, which is not available here.",
         ),
         Table(
             name="lambda",
@@ -195,14 +214,14 @@ TABLES: dict[str, Table] = {
             domains=("synthetic", "osr-roots"),
             reference="10",
             extra_columns=(IMAGES_SEEN,),
-            again=("synthetic",),
-            note="The paper's figures are of the grapevine set, which is not here.",
+            rerun_domains=("synthetic",),
+            note="The paper's figures are for the grapevine set, which is not available here.",
         ),
         Table(
             name="losses",
-            title="What the second edge loss is: SFS, or another loss of the whole tree",
+            title="The second edge loss: SFS, or another loss of the whole tree",
             rows=(
-                Row("pairs", "none: that of the pairs counts twice", "plain", "test-time"),
+                Row("pairs", "none (pair loss doubled)", "plain", "test-time"),
                 Row("sfs", "SFS (ours)", "sfs", "ours"),
                 Row("likelihood", "matrix-tree likelihood", "likelihood", "as trained"),
                 Row("hinge", "cost-augmented hinge", "hinge", "as trained"),
@@ -211,20 +230,20 @@ TABLES: dict[str, Table] = {
             reference="pairs",
             seeds=(0, 1),
             extra_columns=NODES_EDGES_AND_IMAGES,
-            again=("synthetic", "osr-roots", "barley-roots"),
-            note="All are decoded by the same spanning forest. Every row has the same time, not the same number of "
-            "steps. The paper has no such figures.",
+            rerun_domains=("synthetic", "osr-roots", "barley-roots"),
+            note="All rows are decoded by the same spanning forest. All rows have the same training time, not the same "
+            "number of steps. The paper has no such figures.",
         ),
         Table(
             name="sfs",
-            title="What SFS brings, over all runs of both regimes",
+            title="The effect of SFS over all runs of both regimes",
             rows=(TEST_TIME, OURS),
             domains=("synthetic", "osr-roots", "barley-roots"),
             reference="test-time",
             seeds=(0, 1),
             extra_columns=NODES_EDGES_AND_IMAGES,
-            both=True,
-            note="The runs are those of table1 and then those of losses, each time seed 0 and seed 1.",
+            pool_reruns=True,
+            note="The runs are those of table1, then those of losses, each with seed 0 and seed 1.",
         ),
         Table(
             name="regimes",
@@ -233,11 +252,11 @@ TABLES: dict[str, Table] = {
             domains=("small-drawings",),
             reference="ours",
             extra_columns=NODES_EDGES_AND_IMAGES,
-            note="The runs are those of ingredients, with the same test images. The paper has no such figures.",
+            note="Same runs and test images as in ingredients. The paper has no such figures.",
         ),
         Table(
             name="ingredients",
-            title="What each ingredient of the default model brings",
+            title="Ablation of the default model",
             rows=(
                 Row("full", "full", "sfs", "ours"),
                 Row("full-rerun", "full (another seed)", "sfs", "ours", seed=1),
@@ -247,16 +266,17 @@ TABLES: dict[str, Table] = {
             domains=("small-drawings",),
             reference="full",
             extra_columns=NODES_EDGES_AND_IMAGES,
-            note="Every row has the same time, not the same number of steps: what slows a step has to pay for it. Test "
-            "images are the first of the test split that have at most 64 nodes (as two thirds of all drawings have), "
-            "the same for every row; training images with more nodes are passed over. The two rows `full` differ in "
-            "the seed alone: a difference that is no larger says nothing. The model of that commit had a heat map of "
-            "4 px a cell, a frozen layer1 and points refined layer by layer. The paper has no such figures.",
+            note="All rows have the same training time, not the same number of steps, so a slower step counts against "
+            "a row. The test images are the first of the test split with at most 64 nodes (two thirds of all "
+            "drawings), the same for every row. Training images with more nodes are skipped. The two rows `full` "
+            "differ only in the seed: a difference of that size is not significant. The model of that commit had a "
+            "heat map with 4 px per cell, a frozen layer1 and points refined layer by layer. The paper has no such "
+            "figures.",
         ),
     )
 }
 
 
 def all_runs() -> list[Run]:
-    """Every run of every table, once."""
+    """Return every run of every table, without repetition."""
     return list(dict.fromkeys(run for table in TABLES.values() for run in table.runs()))

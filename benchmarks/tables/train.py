@@ -1,4 +1,4 @@
-"""One run: train it for its minutes, judge it on the test images, write the result. Can be killed and begun again."""
+"""Train one run for a given time, test it and write the result. A killed run can be resumed."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from treeformer.errors import TreeformerError
 from treeformer.training.config import TrainingConfig
 
 WEIGHTS, SETTINGS = "weights.safetensors", "settings.json"
-# Of one validation, for the curves; the test has everything.
+# Metrics of a validation, for the curves. The test has all metrics.
 CURVE_METRICS = (
     "topo_paper_precision", "topo_paper_recall", "topo_precision", "topo_recall", "smd_paper", "smd", "tree_rate",
 )  # fmt: skip
 
 
 def missing(run: Run, data: Path) -> str:
-    """Why a run cannot be trained here; "" where it can."""
+    """Return why a run cannot be trained here, "" if it can."""
     from treeformer.training.registry import MODELS
 
     model = RECIPES[run.recipe].model
     if model not in MODELS:
-        return f"there is no model {model!r} yet"
+        return f"there is no model {model!r}"
     return DOMAINS[run.domain].missing(data)
 
 
@@ -51,17 +51,34 @@ def train_run(
     commit: str = "",
     parallel: int = 1,
 ) -> results.Result:
-    """Train a run, or go on with it, then test it; weights in `runs`, the result in `out`.
+    """Train or resume a run, test it and write its result.
 
-    beside: how many runs share the machine at a time, to be noted down.
+    Args:
+        run: the run.
+        minutes: training time; compilation, validation and checkpoints are not counted.
+        runs: folder of checkpoints and weights.
+        data: folder of the prepared sets.
+        out: folder that receives the result.
+        backbone: safetensors file of ImageNet weights, "" for random weights.
+        workers: number of image processes.
+        accelerator: "auto", "cpu" or "cuda".
+        scale: size of images and models.
+        commit: commit to record, "" for the one that is checked out.
+        parallel: number of runs that share the machine, to be recorded.
+
+    Returns:
+        The result.
+
+    Raises:
+        TreeformerError: if images are missing or the run was started with other settings.
     """
     from treeformer.training import checkpoint
     from treeformer.training.loop import CHECKPOINT, train
     from treeformer.training.validation import Validator, means
 
-    why = missing(run, data)
-    if why:
-        raise TreeformerError(f"{run.name}: {why}")
+    reason = missing(run, data)
+    if reason:
+        raise TreeformerError(f"{run.name}: {reason}")
     DOMAINS[run.domain].make_ready(data)
     config = run.config(data, backbone, scale, workers)
     decodings = RECIPES[run.recipe].decodings
@@ -70,13 +87,13 @@ def train_run(
     validator = Validator(config, device, batch=min(32, config.batch_size))
 
     def measure(model: Any) -> dict[str, float]:
-        # The plain names are for the loop, which keeps the best weights; the tables take the last ones.
-        found = {name: means(rows) for name, rows in validator.judge(model, decodings, **run.decode_options).items()}
+        # The loop needs the plain names to keep the best weights. The tables use the last weights.
+        found = {name: means(rows) for name, rows in validator.evaluate(model, decodings, **run.decode_options).items()}
         figures = {f"{d}/{m}": found[d][m] for d in found for m in CURVE_METRICS}
         return next(iter(found.values())) | figures
 
-    _same_as_begun(folder, {"minutes": minutes, "backbone": fingerprint(backbone), "config": as_table(config)})
-    progress = checkpoint.read_progress(folder / CHECKPOINT)
+    _check_settings(folder, {"minutes": minutes, "backbone": fingerprint(backbone), "config": as_table(config)})
+    progress = checkpoint.read_run_state(folder / CHECKPOINT)
     if progress is None or progress.training_seconds < 60 * minutes:
         with validator:
             progress = train(
@@ -96,7 +113,7 @@ def train_run(
         config=as_table(config),
         seed=run.seed,
         commit=commit or checked_out(),
-        machine=machine(device, workers) | {"beside": parallel},
+        machine=machine(device, workers) | {"parallel": parallel},
         backbone=fingerprint(config.backbone_weights),
         minutes=minutes,
         trained_minutes=round(progress.training_seconds / 60, 4),
@@ -112,17 +129,28 @@ def train_run(
     return result
 
 
-def _same_as_begun(folder: Path, settings: dict[str, Any]) -> None:
-    """Note down what a run was begun with; one that goes on with anything else would be neither of the two."""
+def _check_settings(folder: Path, settings: dict[str, Any]) -> None:
+    """Record the settings of a run. A run must be resumed with the settings with which it was started."""
     path, text = folder / SETTINGS, json.dumps(settings, indent=1)
     if path.exists() and path.read_text(encoding="utf-8") != text:
-        raise TreeformerError(f"{folder}: was begun with other settings (see {SETTINGS}); remove it to begin anew")
+        raise TreeformerError(f"{folder}: was started with other settings (see {SETTINGS}); remove it to start again")
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def load(folder: Path, device: Any) -> Any:
-    """The trained model of a run, from its weights and the settings that are kept with them."""
+    """Load the trained model of a run.
+
+    Args:
+        folder: folder of the run.
+        device: torch device.
+
+    Returns:
+        The model in evaluation mode.
+
+    Raises:
+        TreeformerError: if the weights are missing or do not state their model.
+    """
     import numpy as np
     import torch
 
@@ -133,12 +161,12 @@ def load(folder: Path, device: Any) -> Any:
 
     path = folder / WEIGHTS
     if not path.exists():
-        raise TreeformerError(f"{path}: no weights: train the run, or bring its parts with --take")
+        raise TreeformerError(f"{path}: no weights; train the run, or import its weights with --take")
     metadata = safetensors.read_header(path)[1]
     try:
         name, options = metadata["model"], json.loads(metadata["model_options"])
     except (KeyError, ValueError):
-        raise TreeformerError(f"{path}: does not say which model it is of") from None
+        raise TreeformerError(f"{path}: does not state its model") from None
     settings = MODELS[name].settings()
     model = MODELS[name].module(build(type(settings), asdict(settings) | options, "model_options"))
     weights = {key: torch.from_numpy(np.array(array)) for key, array in safetensors.read(path).items()}
@@ -147,7 +175,7 @@ def load(folder: Path, device: Any) -> Any:
 
 
 def _write_weights(folder: Path, config: TrainingConfig) -> None:
-    """The averaged weights at the end, in half precision: what is tested, kept and drawn with."""
+    """Write the final averaged weights in half precision. They are used for tests and figures."""
     from benchmarks.weight_parts import halved
 
     from treeformer.hub import safetensors
@@ -160,17 +188,17 @@ def _write_weights(folder: Path, config: TrainingConfig) -> None:
 
 
 def _test(run: Run, folder: Path, config: TrainingConfig, scale: Scale, device: Any) -> dict[str, Any]:
-    """A row a test image, by decoding."""
+    """Return one row per test image, by decoding."""
     from treeformer.training.validation import Validator
 
     model = load(folder, device)
     images = run.test_images(config, scale)
-    if images.workers:  # judging is all that is left to do: half of the machine may do it
+    if images.workers:  # only the test is left: use half of the cores
         images = replace(images, workers=max(images.workers, (os.cpu_count() or 1) // 2))
     with Validator(replace(config, data=images), device, batch=min(32, config.batch_size)) as validator:
-        rows = validator.judge(model, RECIPES[run.recipe].decodings, **run.decode_options)
+        rows = validator.evaluate(model, RECIPES[run.recipe].decodings, **run.decode_options)
     if any(len(found) != len(validator.images) for found in rows.values()):
-        raise TreeformerError(f"{run.name}: some of the {len(validator.images)} test images cannot be used")
+        raise TreeformerError(f"{run.name}: some of the {len(validator.images)} test images are unusable")
     if hasattr(model, "map_errors"):
         errors = map_errors(model, validator.images, device)
         rows = {name: [a | b for a, b in zip(found, errors, strict=True)] for name, found in rows.items()}
@@ -178,7 +206,16 @@ def _test(run: Run, folder: Path, config: TrainingConfig, scale: Scale, device: 
 
 
 def map_errors(model: Any, images: Any, device: Any) -> list[dict[str, float]]:
-    """The mean squared errors of a two-stage model's maps, image by image."""
+    """Return the mean squared errors of a two-stage model's maps.
+
+    Args:
+        model: the model.
+        images: data set of samples.
+        device: torch device of the model.
+
+    Returns:
+        `node_map_error` and `direction_map_error` per image.
+    """
     import torch
 
     from treeformer.nn.targets import Targets
@@ -194,7 +231,7 @@ def map_errors(model: Any, images: Any, device: Any) -> list[dict[str, float]]:
 
 
 def curve(log: Path) -> dict[str, list[float]]:
-    """The validations of a run from its log: `step`, `minutes` of training and every `DECODING/METRIC`."""
+    """Return the validations in the log of a run: `step`, `minutes` of training and every `DECODING/METRIC`."""
     at: dict[int, dict[str, float]] = {}
     with log.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -208,9 +245,10 @@ def curve(log: Path) -> dict[str, list[float]]:
 
 
 def fingerprint(path: str) -> str:
-    """The beginning of the SHA-256 of the backbone's weights that every model starts from; "" for no file.
+    """Return the first digits of the SHA-256 of a backbone's weights, "" for no file.
 
-    Of the tensors, not of the file: the default model leaves out the last stage, and may be given a file without it.
+    The hash covers the tensors that all models use, not the file: the default model has no layer4 and accepts a file
+    without it.
     """
     from treeformer.hub import safetensors
 
@@ -224,18 +262,18 @@ def fingerprint(path: str) -> str:
 
 
 def checked_out() -> str:
-    """The commit that is checked out, with a + where files were changed; "unknown" outside a checkout."""
-    here = Path(__file__).parent
+    """Return the commit that is checked out, with a + if files were changed; "unknown" outside a checkout."""
+    folder = Path(__file__).parent
     try:
-        name = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=here, capture_output=True, text=True)
-        state = subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=here, capture_output=True, text=True)
+        name = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=folder, capture_output=True, text=True)
+        state = subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=folder, capture_output=True, text=True)
     except OSError:
         return "unknown"
     return name.stdout.strip() + ("+" if state.stdout.strip() else "") if name.returncode == 0 else "unknown"
 
 
 def machine(device: Any, workers: int) -> dict[str, Any]:
-    """What it ran on."""
+    """Return the description of the machine that is recorded in a result."""
     import torch
 
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU {platform.machine()}"

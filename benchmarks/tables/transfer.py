@@ -1,4 +1,4 @@
-"""Results and weights between machines: out as small files, in again where they are kept."""
+"""Transfer results and weights between machines as small files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ from treeformer.errors import TreeformerError
 
 
 def bring(run: str, *, runs: Path, results_folder: Path, to: Path) -> list[Path]:
-    """Copy a run's result, and its weights in parts under 15 MiB, into one flat folder; the files' paths."""
+    """Copy the result and the weights of a run into one flat folder, weights in parts under 15 MiB.
+
+    Args:
+        run: name of the run.
+        runs: folder of the runs' weights.
+        results_folder: folder of the result files.
+        to: the folder to write.
+
+    Returns:
+        Paths of the written files.
+    """
     from benchmarks.weight_parts import write_weight_parts
 
     to.mkdir(parents=True, exist_ok=True)
@@ -27,7 +37,13 @@ def bring(run: str, *, runs: Path, results_folder: Path, to: Path) -> list[Path]
 
 
 def bring_results(runs: Iterable[str], *, results_folder: Path, to: Path) -> None:
-    """Put the results that there are of some runs into one tar file, anew each time; no weights."""
+    """Write the available results of some runs into one tar file, without weights.
+
+    Args:
+        runs: names of the runs; those without a result are ignored.
+        results_folder: folder of the result files.
+        to: the tar file, replaced if it exists.
+    """
     paths = [results_folder / f"{run}.json" for run in runs]
     with atomic_write(to) as temporary, tarfile.open(temporary, "w") as tar:
         for path in paths:
@@ -36,22 +52,30 @@ def bring_results(runs: Iterable[str], *, results_folder: Path, to: Path) -> Non
 
 
 def take(from_folder: Path, *, runs: Path, results_folder: Path) -> list[str]:
-    """Put what `bring` and `bring_results` wrote where it belongs: results into their folder, weights into `runs`.
+    """Import the files that `bring` and `bring_results` wrote.
+
+    Args:
+        from_folder: folder with the files.
+        runs: folder that receives the weights.
+        results_folder: folder that receives the results.
 
     Returns:
-        The runs' names.
+        Names of the runs.
+
+    Raises:
+        TreeformerError: if the folder has no result or a broken one.
     """
     from benchmarks.weight_parts import join_weight_parts
 
     with_weights = [results.read(path) for path in sorted(from_folder.glob("*.json"))]
-    alone = [result for path in sorted(from_folder.glob("*.tar")) for result in _in_tar(path)]
-    if not with_weights + alone:
-        raise TreeformerError(f"{from_folder}: no result in it")
+    without_weights = [result for path in sorted(from_folder.glob("*.tar")) for result in _in_tar(path)]
+    if not with_weights + without_weights:
+        raise TreeformerError(f"{from_folder}: contains no result")
     for result in with_weights:
         join_weight_parts(from_folder, result.run, runs / result.run / WEIGHTS)
-    for result in with_weights + alone:
+    for result in with_weights + without_weights:
         results.write(result, results_folder)
-    return [result.run for result in with_weights + alone]
+    return [result.run for result in with_weights + without_weights]
 
 
 def _in_tar(path: Path) -> list[results.Result]:

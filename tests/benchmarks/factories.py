@@ -1,4 +1,4 @@
-"""Results that were never measured, for tests of what is made of results."""
+"""Synthetic results for tests of tables and figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.tables.results import Result, columns_of
 
 
 def row(precision: float = 0.8, recall: float = 0.5, smd: float = 1e-4, tree: float = 1.0) -> dict[str, float]:
-    """The figures of one image."""
+    """Return the figures of one image."""
     found = {"smd_paper": smd, "smd": 10 * smd, "length_error": float("nan")}
     for name in ("topo_paper", "topo", "node", "edge", "keypoint"):
         found |= {f"{name}_precision": precision, f"{name}_recall": recall, f"{name}_f1": 0.0}
@@ -19,7 +19,7 @@ def row(precision: float = 0.8, recall: float = 0.5, smd: float = 1e-4, tree: fl
 
 
 def result(run: Run, rows: list[dict[str, float]], **changes: Any) -> Result:
-    """A result of four minutes with the same figures for every decoding."""
+    """Return a result of four minutes with the same figures for every decoding."""
     decodings = RECIPES[run.recipe].decodings
     curve = {"step": [250.0, 500.0], "minutes": [2.0, 4.0]}
     for name in decodings:

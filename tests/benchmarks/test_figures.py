@@ -1,4 +1,4 @@
-"""Sheets of tiles, small files, and curves from results that were made up."""
+"""Sheets of tiles, small files, and curves from synthetic results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from treeformer.errors import TreeformerError
 RUN = Run("synthetic", "sfs", 0)
 
 
-def test_tiles_stand_in_their_places():
+def test_tiles_are_placed_in_rows_and_columns():
     red, blue = (Image.new("RGB", (50, 50), color) for color in ("red", "blue"))
     page = sheet(["a", "b"], ["x", "y"], [[red, "a long text " * 30], [blue, red]])
     assert page.size == (2 * (TILE_PX + GAP_PX) + GAP_PX, HEADING_PX + 2 * (TILE_PX + HEADING_PX))
@@ -32,7 +32,7 @@ def test_tiles_stand_in_their_places():
     assert page.getpixel((left[1], top[1])) == (255, 0, 0)
 
 
-def test_files_are_small_also_of_images_that_hardly_compress(tmp_path):
+def test_files_are_small_for_incompressible_images(tmp_path):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (120, 120, 3), dtype=np.uint8))
     save_small(noise, tmp_path / "noise.png", 6_000)
     assert (tmp_path / "noise.png").stat().st_size < 6_000
@@ -42,11 +42,11 @@ def test_files_are_small_also_of_images_that_hardly_compress(tmp_path):
     with Image.open(tmp_path / "lines.png") as again:
         assert again.size == (500, 500)
         assert again.convert("RGB").getpixel((200, 102)) == (255, 0, 0)
-    with pytest.raises(TreeformerError, match="cannot hold it"):
+    with pytest.raises(TreeformerError, match="does not fit"):
         save_small(noise, tmp_path / "tiny.png", 500)
 
 
-def test_maps_are_painted_by_confidence_and_by_angle():
+def test_maps_show_confidence_and_angle():
     nodes = np.zeros((2, 3, 4))
     nodes[1, 2, 3] = 2.0
     assert np.asarray(node_image(nodes)).tolist() == [[0] * 4, [0] * 4, [0, 0, 0, 255]]
@@ -70,9 +70,9 @@ def test_curves_are_f1_over_minutes(tmp_path):
         curves({}, tmp_path / "none.png")
 
 
-def test_figures_out_of_domain_go_to_a_file_and_into_a_table(tmp_path):
+def test_out_of_domain_figures_are_written_to_a_file_and_a_table(tmp_path):
     figures = {"osr-roots on synthetic": {"images": 7, "topo_paper_f1": [0.5, 0.4, 0.6], "topo_f1": [0.25, 0.2, 0.3]}}
-    with pytest.raises(TreeformerError, match="no figures out of domain yet"):
+    with pytest.raises(TreeformerError, match="no out-of-domain figures"):
         read_figures(tmp_path / "figures.json")
     write_figures(figures, tmp_path / "figures.json")
     table = as_markdown(read_figures(tmp_path / "figures.json"))

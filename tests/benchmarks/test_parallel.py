@@ -1,4 +1,4 @@
-"""How many runs are in training at a time, with processes that are made up."""
+"""Number of runs in training at a time, with simulated processes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.tables.parallel import side_by_side
+from benchmarks.tables.parallel import run_in_parallel
 from benchmarks.tables.recipes import Run
 
 RUNS = [Run("synthetic", "sfs", seed) for seed in range(7)]
 
 
 class Machine:
-    """Each look, a process grows older by one: it is trained at 3 and ends at 5, the first one with an error."""
+    """Processes age by one per check: trained at age 3, ended at age 5. The first one ends with an error."""
 
     def __init__(self, room: int = 99) -> None:
         self.ages: dict[Run, int] = {}
@@ -46,23 +46,23 @@ class Process:
         self.machine.joined += 1
 
 
-@pytest.mark.parametrize("at_a_time", [1, 3, 9])
-def test_so_many_are_in_training_and_those_in_their_test_keep_no_place(at_a_time):
+@pytest.mark.parametrize("parallel", [1, 3, 9])
+def test_the_given_number_of_runs_is_in_training_and_runs_under_test_do_not_count(parallel):
     machine = Machine()
-    ended = list(side_by_side(RUNS, at_a_time, begin=machine.begin, trained=machine.trained, look_every_s=0))
+    ended = list(run_in_parallel(RUNS, parallel, begin=machine.begin, trained=machine.trained, poll_seconds=0))
     assert ended == [(run, int(run.seed == 0)) for run in RUNS]
-    assert max(machine.in_training) == min(at_a_time, len(RUNS))
-    if at_a_time < len(RUNS):
-        assert max(machine.alive) > at_a_time
+    assert max(machine.in_training) == min(parallel, len(RUNS))
+    if parallel < len(RUNS):
+        assert max(machine.alive) > parallel
 
 
-def test_when_it_is_too_late_no_run_is_begun_and_those_that_were_begun_end():
+def test_no_run_starts_when_the_time_is_over_and_running_ones_finish():
     machine = Machine(room=2)
-    found = list(side_by_side(RUNS, 1, begin=machine.begin, trained=machine.trained, look_every_s=0))
+    found = list(run_in_parallel(RUNS, 1, begin=machine.begin, trained=machine.trained, poll_seconds=0))
     assert [run.seed for run, _ in found] == [0, 1]
 
 
-def test_an_interruption_waits_for_the_processes_that_run():
+def test_an_interruption_waits_for_running_processes():
     machine = Machine()
 
     def begin(run: Run):
@@ -71,5 +71,5 @@ def test_an_interruption_waits_for_the_processes_that_run():
         return machine.begin(run)
 
     with pytest.raises(KeyboardInterrupt):
-        list(side_by_side(RUNS, 3, begin=begin, trained=machine.trained, look_every_s=0))
+        list(run_in_parallel(RUNS, 3, begin=begin, trained=machine.trained, poll_seconds=0))
     assert machine.joined == 2

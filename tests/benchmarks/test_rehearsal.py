@@ -1,4 +1,4 @@
-"""Everything once in small: train, be interrupted, test, carry the files over, build the table, draw the panels."""
+"""End-to-end rehearsal: train, interrupt, test, transfer files, build the table, draw the panels."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
     only = ["--only", RUN.name]
     tables(["table1", "--run", *common, *places, *only, "--bring", str(tmp_path / "brought"), "--commit", "c0ffee"])
 
-    # It is not trained again.
+    # A run with a result is not trained again.
     monkeypatch.setattr("benchmarks.tables.parallel.multiprocessing", None)
     tables(["table1", "--run", *common, *places, *only])
     assert {path.name for path in (tmp_path / "brought").iterdir()} == {
@@ -46,7 +46,7 @@ def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
     capsys.readouterr()
     own = ["--results", str(here / "results"), "--runs", str(here / "runs")]
     tables(["table1", *own, "--take", str(tmp_path / "brought"), "--list", "--domain", "synthetic"])
-    assert "not run yet" in capsys.readouterr().out
+    assert "not run" in capsys.readouterr().out
     [found] = results.read_all(here / "results").values()
     assert found.run == RUN.name
     assert found.commit == "c0ffee"
@@ -58,22 +58,22 @@ def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
     assert found.curve["step"][-1] == found.steps
     assert found.curve["minutes"] == sorted(found.curve["minutes"])
     assert len(found.curve["ours/topo_precision"]) == len(found.curve["step"])
-    assert str(tmp_path) not in (here / "results" / f"{RUN.name}.json").read_text(), "no place of this machine"
+    assert str(tmp_path) not in (here / "results" / f"{RUN.name}.json").read_text(), "no paths of this machine"
 
     figures(["panels", "--rehearse", *own, "--domain", "synthetic", "--output", str(here), "--images", "0", "99"])
     capsys.readouterr()
     figures(["panels", "--rehearse", *own, "--domain", "synthetic", "--output", str(here), "--seed", "1"])
-    assert "synthetic: passed over" in capsys.readouterr().err, "only the first seed was trained"
+    assert "synthetic: skipped" in capsys.readouterr().err, "only the first seed was trained"
     figures(["curves", *own, "--output", str(here)])
     for name in ("panels-synthetic.png", "curves.png"):
         with Image.open(here / name) as image:
             assert image.width > 300
         assert (here / name).stat().st_size < 300_000
-    with pytest.raises(SystemExit, match="no weights of any run that is shown here"):
+    with pytest.raises(SystemExit, match="no weights of the runs to be shown"):
         figures(["maps", "--rehearse", *own, "--output", str(here)])
 
 
-def test_ingredients_are_trained_at_once_validated_at_the_end_alone_and_travel_without_weights(tmp_path, capfd):
+def test_ablations_train_in_parallel_are_validated_at_the_end_and_transferred_without_weights(tmp_path, capfd):
     run, other, out = Run("small-drawings", "sfs-no-segments", 0), Run("small-drawings", "plain", 0), tmp_path / "out"
     places = ["--results", str(tmp_path / "there"), "--runs", str(tmp_path / "runs"), "--data", str(tmp_path)]
     common = ["--rehearse", "--accelerator", "cpu", "--workers", "0", "--parallel", "3", "--only", run.name, other.name]
@@ -89,18 +89,18 @@ def test_ingredients_are_trained_at_once_validated_at_the_end_alone_and_travel_w
     assert found.config["model_options"]["segment_channels"] == 0
     assert found.curve["step"] == [found.steps]
     assert found.test_images == 3
-    # What goes wrong in a run is one line, and the command fails.
+    # An error in a run is one line, and the command fails.
     for path in (tmp_path / "there").iterdir():
         path.unlink()
     capfd.readouterr()
     with pytest.raises(SystemExit, match=f"{run.name}, {other.name}|{other.name}, {run.name}"):
         tables(["ingredients", "--run", *common, "--minutes", "1", *places])
     lines = capfd.readouterr().err.splitlines()
-    assert sum("was begun with other settings" in line for line in lines) == 2
+    assert sum("was started with other settings" in line for line in lines) == 2
     assert not any("Traceback" in line for line in lines)
 
 
-def test_a_run_that_was_killed_goes_on_and_one_with_other_settings_does_not(tmp_path, monkeypatch):
+def test_a_killed_run_resumes_unless_settings_differ(tmp_path, monkeypatch):
     def killed(*_arguments):
         raise KeyboardInterrupt
 
@@ -108,13 +108,13 @@ def test_a_run_that_was_killed_goes_on_and_one_with_other_settings_does_not(tmp_
         patch.setattr("benchmarks.tables.train._test", killed)
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path)
-    assert not list((tmp_path / "results").glob("*")), "a result appears whole or not at all"
+    assert not list((tmp_path / "results").glob("*")), "results are written atomically"
     checkpoint = tmp_path / "runs" / RUN.name / CHECKPOINT
     before = checkpoint.stat().st_mtime_ns
     result = train(tmp_path)
-    assert checkpoint.stat().st_mtime_ns == before, "its minutes were over: only the test was left to do"
+    assert checkpoint.stat().st_mtime_ns == before, "training was complete: only the test was left"
     assert result.steps == safetensors_step(checkpoint)
-    with pytest.raises(TreeformerError, match=f"begun with other settings .see {SETTINGS}"):
+    with pytest.raises(TreeformerError, match=f"started with other settings .see {SETTINGS}"):
         train(tmp_path, minutes=1.0)
 
 
@@ -124,15 +124,15 @@ def safetensors_step(path: Path) -> int:
     return int(json.loads(safetensors.read_header(path)[1]["progress"])["step"])
 
 
-def test_what_cannot_be_trained_here_is_passed_over(tmp_path, monkeypatch, capsys):
+def test_runs_that_cannot_be_trained_are_skipped(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("benchmarks.tables.domains.SOURCES", tmp_path / "none")
     osr = Run("osr-roots", "sfs", 0)
     assert "osr-roots is not in the folder" in missing(osr, tmp_path)
     with pytest.raises(TreeformerError, match="osr-roots is not in the folder"):
         train(tmp_path, osr)
     monkeypatch.setattr("treeformer.training.registry.MODELS", {})
-    assert missing(RUN, tmp_path) == "there is no model 'default' yet"
+    assert missing(RUN, tmp_path) == "there is no model 'default'"
     tables(["lambda", "--run", "--rehearse", "--results", str(tmp_path), "--data", str(tmp_path)])
     captured = capsys.readouterr()
-    assert captured.err.count("passed over") == 8
-    assert "was not run yet" in captured.out
+    assert captured.err.count("skipped") == 8
+    assert "has not been run" in captured.out

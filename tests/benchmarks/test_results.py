@@ -1,4 +1,4 @@
-"""Results as files: small, read back as they were, carried from machine to machine; broken ones are one line."""
+"""Result files: size, round trip, transfer between machines, one-line errors for broken files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from treeformer.errors import TreeformerError
 SFS, PLAIN = Run("synthetic", "sfs", 0), Run("synthetic", "plain", 0)
 
 
-def test_a_result_is_small_and_comes_back_as_it_was(tmp_path):
+def test_a_result_is_small_and_survives_a_round_trip(tmp_path):
     rng = np.random.default_rng(0)
     rows = [row(*rng.random(3).tolist(), tree=float(rng.integers(2))) for _ in range(500)]
     made = result(SFS, rows)
@@ -38,26 +38,26 @@ def test_a_result_is_small_and_comes_back_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"run": 1}', "{", '{"moon": 1}'])
-def test_a_broken_result_is_one_line(tmp_path, text):
+def test_a_broken_result_is_a_one_line_error(tmp_path, text):
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(TreeformerError, match=r"x\.json: not a result"):
         results.read_all(tmp_path)
 
 
-def test_a_result_whose_columns_differ_in_length_is_refused(tmp_path):
+def test_a_result_with_columns_of_different_lengths_is_rejected(tmp_path):
     made = result(SFS, [row(), row()])
     path = results.write(replace(made, test_images=3), tmp_path)
-    with pytest.raises(TreeformerError, match="of \\[2\\] images, not of 3"):
+    with pytest.raises(TreeformerError, match="for \\[2\\] images instead of 3"):
         results.read(path)
 
 
-def test_what_another_process_is_writing_is_no_result_yet(tmp_path):
+def test_temporary_files_of_other_processes_are_ignored(tmp_path):
     results.write(result(SFS, [row()]), tmp_path)
     (tmp_path / ".synthetic-plain-seed0-x1.json").write_text("{")
     assert list(results.read_all(tmp_path)) == [SFS.name]
 
 
-def test_results_travel_in_one_file_without_weights(tmp_path):
+def test_results_are_transferred_in_one_file_without_weights(tmp_path):
     made = {run.name: result(run, [row(0.3), row()]) for run in (SFS, PLAIN)}
     for one in made.values():
         results.write(one, tmp_path / "there")
@@ -73,13 +73,13 @@ def test_results_travel_in_one_file_without_weights(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"moon", b"\0" * 600])
-def test_a_broken_tar_is_one_line(tmp_path, content):
+def test_a_broken_tar_is_a_one_line_error(tmp_path, content):
     (tmp_path / "a.tar").write_bytes(content)
-    with pytest.raises(TreeformerError, match=r"a\.tar: cannot be read|no result in it"):
+    with pytest.raises(TreeformerError, match=r"a\.tar: cannot be read|contains no result"):
         take(tmp_path, runs=tmp_path / "runs", results_folder=tmp_path / "here")
 
 
-def test_a_tar_of_other_files_is_one_line(tmp_path):
+def test_a_tar_of_other_files_is_a_one_line_error(tmp_path):
     (tmp_path / "x.json").write_text("[]")
     bring_results(["x"], results_folder=tmp_path, to=tmp_path / "brought" / "a.tar")
     with pytest.raises(TreeformerError, match=r"a\.tar: x\.json: not a result"):

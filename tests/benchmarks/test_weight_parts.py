@@ -1,4 +1,4 @@
-"""Weights cut into parts and put together again."""
+"""Weights split into parts and joined again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def weights(tmp_path):
     return tmp_path / "net.safetensors"
 
 
-def test_parts_are_small_whole_and_give_the_weights_back(weights, tmp_path):
+def test_parts_are_small_and_join_to_the_same_weights(weights, tmp_path):
     parts = write_weight_parts(weights, tmp_path / "out", part_bytes=PART)
     assert [path.name for path in parts] == ["net-1-of-2.safetensors", "net-2-of-2.safetensors"]
     assert all(path.stat().st_size < PART for path in parts)
@@ -52,7 +52,7 @@ def test_a_checkpoint_gives_its_averaged_weights(tmp_path):
     assert safetensors.read(tmp_path / "w.safetensors")["w"].tolist() == [1, 1, 1]
 
 
-def test_what_is_wrong_is_one_line(weights, tmp_path):
+def test_mistakes_are_one_line_errors(weights, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(TreeformerError, match="no such file"):
         write_weight_parts(tmp_path / "none.safetensors", out)
@@ -62,7 +62,7 @@ def test_what_is_wrong_is_one_line(weights, tmp_path):
         join_weight_parts(tmp_path, "net", tmp_path / "again.safetensors")
     parts = write_weight_parts(weights, out, part_bytes=PART)
     parts[0].unlink()
-    with pytest.raises(TreeformerError, match=r"net-1-of-2\.safetensors: is missing"):
+    with pytest.raises(TreeformerError, match=r"net-1-of-2\.safetensors: missing"):
         join_weight_parts(out, "net", tmp_path / "again.safetensors")
     write_weight_parts(weights, out)
     with pytest.raises(TreeformerError, match="two different files"):

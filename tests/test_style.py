@@ -1,0 +1,114 @@
+"""The rules of CONTRIBUTING.md that a machine can check: docstrings, banned phrases, line lengths, repository size."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "treeformer"
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "cli" not in path.parts)
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted(PACKAGE.rglob("*.md"))]
+SOURCES = [path for folder in ("src", "tests", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
+
+LONGEST_LINE = 120
+MOST_BYTES = 42_000_000
+
+# Phrases that CONTRIBUTING.md replaces by plain English.
+BANNED = (
+    r"\bpictures?\b",
+    r"\ba row a\b",
+    r"\b(one|an?) \w+ an? (image|plant|file|node|format|row|picture)\b",
+    r"\b(that|what) is none\b",
+    r"\bmended\b",
+    r"script that was not kept",
+    r"\bby heart\b",
+    r"\bkey nodes?\b",
+    r"(?<!ground )(?<!ground_)(?<!ground-)\btruths?\b(?!-)",
+    r"\b(colour|centre|grey|neighbour|behaviour|optimis|normalis|quantis|rasteris|licence)",
+)
+BANNED_PHRASE = re.compile("|".join(f"(?:{phrase})" for phrase in BANNED), re.IGNORECASE)
+# These spell out what is banned, or read a file whose keys are given.
+EXEMPT = {"tests/test_style.py", "tests/metrics/test_parity.py"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def public_functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
+    """(qualified name, definition) of the public functions of a module and the public methods of its public classes."""
+    for node in tree.body:
+        if isinstance(node, Function) and not node.name.startswith("_"):
+            yield node.name, node
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            for inner in node.body:
+                if isinstance(inner, Function) and not inner.name.startswith("_"):
+                    yield f"{node.name}.{inner.name}", inner
+
+
+def parameters(function: Function) -> list[str]:
+    given = function.args
+    names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    names += [one.arg for one in (given.vararg, given.kwarg) if one is not None]
+    return [name for name in names if name not in ("self", "cls") and not name.startswith("_")]
+
+
+def complaints(name: str, function: Function) -> list[str]:
+    text = ast.get_docstring(function) or ""
+    names = parameters(function)
+    if len(names) < 2 or any(ast.unparse(one).endswith("overload") for one in function.decorator_list):
+        return []
+    section = re.search(r"^Args:\n((?:[ \t]+.*\n?|\n)+)", text, re.MULTILINE)
+    if section is None:
+        return [f"{name}: no Args section"]
+    documented = set(re.findall(r"\w+", " ".join(re.findall(r"^ {4}([*\w, ]+?)(?: \([^)]*\))?:", section[1], re.M))))
+    missing = [f"{name}: {one} is not documented" for one in names if one not in documented]
+    returns = ast.unparse(function.returns) if function.returns is not None else "None"
+    is_property = any("property" in ast.unparse(one) for one in function.decorator_list)
+    gives = returns not in ("None", "NoReturn") and not is_property
+    if gives and not re.search(r"^(Returns|Yields):", text, re.MULTILINE):
+        missing.append(f"{name}: no Returns section")
+    return missing
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_public_functions_document_every_argument(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert not [line for name, function in public_functions(tree) for line in complaints(name, function)]
+
+
+def test_the_check_of_docstrings_can_fail():
+    code = 'def f(a: int, b: int) -> int:\n    """Add.\n\n    Args:\n        a: first.\n    """\n    return a + b\n'
+    (name, function), *_ = public_functions(ast.parse(code))
+    assert complaints(name, function) == ["f: b is not documented", "f: no Returns section"]
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=lambda path: str(path.relative_to(ROOT)))
+def test_plain_english(path):
+    if path.relative_to(ROOT).as_posix() in EXEMPT:
+        return
+    text = path.read_text(encoding="utf-8")
+    found = [f"line {text.count(chr(10), 0, one.start()) + 1}: {one[0]!r}" for one in BANNED_PHRASE.finditer(text)]
+    assert not found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_of_pages_are_short(page):
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert not [k for k, line in enumerate(lines, 1) if len(line) > LONGEST_LINE and not line.startswith("|")]
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_the_repository_stays_small():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    assert sum(path.stat().st_size for path in files if path.is_file()) < MOST_BYTES
