@@ -298,6 +298,7 @@ def test_half_precision_gives_nearly_the_same_losses(trees, images):
         assert rough[name].item() == pytest.approx(exact[name].item(), rel=0.1), name
 
 
+@pytest.mark.slow
 def test_compiled_parts_have_no_breaks_and_the_same_losses(trees, images):
     targets = Targets.from_skeletons(trees[:2], size=8)
     model = build_model(layers=1).train()
@@ -341,6 +342,7 @@ def test_a_config_survives_a_table():
     assert build(GGTConfig, table, "here") == GGTConfig()
 
 
+@pytest.mark.slow
 def test_eight_images_are_overfitted(trees, images):
     torch.manual_seed(0)
     model = GGT(SMALL)

@@ -211,6 +211,7 @@ def test_the_classes_of_a_vine_are_decoded():
     assert set(found.metadata["edge_kind"]) == set(kind.tolist()) == {0, 1, 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "config",
     [

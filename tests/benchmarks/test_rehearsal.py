@@ -19,6 +19,8 @@ from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 from treeformer.training.loop import CHECKPOINT
 
+pytestmark = pytest.mark.slow
+
 RUN = Run("synthetic", "sfs", 0)
 MINUTES = 0.004
 

@@ -336,6 +336,7 @@ def test_a_page_is_rewritten_between_its_markers(tmp_path):
         write_markdown(tmp_path / "none.md", "ggt", "new\n")
 
 
+@pytest.mark.slow
 def test_the_results_page_is_up_to_date(tmp_path):
     copy = tmp_path / "results.md"
     copy.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")

@@ -42,6 +42,7 @@ Reader = Callable[[str], Skeleton]
 # ---- files of the datasets -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "files", "plants", "empty", "disconnected"),
     [("osr-roots", 20, 20, 0, 0), ("barley-roots", 98, 278, 15, 3)],

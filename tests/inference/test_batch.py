@@ -277,6 +277,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_ctrl_c_leaves_complete_files_and_says_so(photos, tmp_path, device):
     """With a GPU, `treeformer predict` starts worker processes, which also receive the Ctrl-C of a terminal."""

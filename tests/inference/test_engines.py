@@ -13,6 +13,8 @@ from treeformer import TreeformerError
 from treeformer.inference.predictor import Predictor, load_model
 from treeformer.models.export import save_pretrained
 
+pytestmark = pytest.mark.slow
+
 # An untrained model has low scores everywhere.
 THRESHOLDS = {"node_threshold": 0.004, "candidate_threshold": 0.002, "root_threshold": 0.06}
 

@@ -206,6 +206,7 @@ def test_a_graph_without_length(small):
     assert topo(small, small, image_size=SIZE).f1 == 1.0
 
 
+@pytest.mark.slow
 def test_five_thousand_nodes():
     tree = random_tree(5000, 1, size=(4000, 4000))
     scores = topo(jittered(tree, 4), tree)

@@ -37,6 +37,8 @@ from treeformer.models.export import export_model, load_trained
 from treeformer.nn.heat_map import peaks
 from treeformer.synthetic import make_image
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def model():

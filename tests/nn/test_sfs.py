@@ -310,6 +310,7 @@ def test_a_given_projection_is_used_unchanged():
     assert torch.equal(thresholded(edges.logits), tree)
 
 
+@pytest.mark.slow
 def test_it_compiles_without_a_graph_break():
     logits = random_logits().requires_grad_()
     mask = torch.rand(6, 9, generator=torch.Generator().manual_seed(1)) < 0.8

@@ -68,6 +68,7 @@ def test_first_plates_are_the_same_on_every_machine(monkeypatch: pytest.MonkeyPa
     assert hash_of(dict.fromkeys(range(24), "plate"), "photo") == HASH_OF_PLATES
 
 
+@pytest.mark.slow
 def test_last_bits_of_library_functions_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sine of another machine may differ in the last bit: simulate this for all inexact functions."""
     monkeypatch.setattr(optics, "jpeg", lambda array, quality: array)
@@ -146,6 +147,7 @@ def test_every_scene_at_every_shape(scene: str, size: tuple[int, int]) -> None:
         assert canvas.planes.max() < 700
 
 
+@pytest.mark.slow
 def test_every_combination_of_plant_and_scene_occurs(monkeypatch: pytest.MonkeyPatch) -> None:
     painted: set[tuple[str, str]] = set()
     for name, scene in list(SCENES.items()):

@@ -45,6 +45,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_training_starts_without_any_optional_package(config_file, tmp_path):
     arguments = [str(config_file), "-o", str(tmp_path / "out"), "--accelerator", "cpu", "steps=2", "validate_every=2"]
     code = START.format(blocked=set(BLOCKED), arguments=arguments)

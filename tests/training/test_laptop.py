@@ -18,6 +18,8 @@ from treeformer.data.mixture import EvalDataset, MixtureDataset
 from treeformer.training.config import load_config
 from treeformer.training.loop import train
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Path(__file__).parents[2] / "configs" / "laptop.yaml"
 SIDE = 96
 EDGES = ((0, 1), (1, 2), (1, 3))

@@ -79,6 +79,7 @@ def test_a_validation_between_two_reports_does_not_change_the_mean_loss(config_f
     assert losses(tmp_path / "out") == {LOG_EVERY: 1.0, 2 * LOG_EVERY: 1.0}
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_weights_of_one(config_file, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for out, devices in ((one, "1"), (two, "2")):

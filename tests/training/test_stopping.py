@@ -23,6 +23,8 @@ from treeformer.training.checkpoint import CheckpointError
 from treeformer.training.config import load_config
 from treeformer.training.loop import train
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_killed_and_resumed_run_gives_the_same_weights(config_file, tmp_path):
     straight, broken = tmp_path / "straight", tmp_path / "broken"
