@@ -8,9 +8,9 @@
 from treeformer._util.arrays import ImageArray
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic.presets import PRESETS, SPLITS, generate
-from treeformer.synthetic.render import STYLES, render
+from treeformer.synthetic.render import STYLES, drawn_radius, render
 
-__all__ = ["PRESETS", "SPLITS", "STYLES", "generate", "make_image", "render"]
+__all__ = ["PRESETS", "SPLITS", "STYLES", "drawn_radius", "generate", "make_image", "render"]
 
 
 def make_image(
@@ -25,10 +25,10 @@ def make_image(
         size: (width, height) of the image, px.
 
     Returns:
-        The image (height, width, 3) and its exact skeleton.
+        The image (height, width, 3) and its exact skeleton, with the radii at which the plant is drawn.
 
     Raises:
         TreeformerError: If the preset, style, seed or size is invalid.
     """
     skeleton = generate(preset, seed, size=size)
-    return render(skeleton, style, seed), skeleton
+    return render(skeleton, style, seed), skeleton.replace(radius=drawn_radius(skeleton, style))

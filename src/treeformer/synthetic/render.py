@@ -11,12 +11,13 @@ from treeformer._util.arrays import FloatArray, ImageArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic.painting import noise, optics
-from treeformer.synthetic.painting.canvas import Canvas, Sketch
+from treeformer.synthetic.painting.canvas import Canvas, Sketch, snapped
 from treeformer.synthetic.painting.material import (
     Backdrop,
     Material,
     backdrop,
     drawing_material,
+    node_radii,
     paint_plant,
     plant_strokes,
     root_material,
@@ -27,6 +28,7 @@ from treeformer.synthetic.plants.plate_rows import PLATE_KINDS
 from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes import clutter, lab
 from treeformer.synthetic.scenes.outdoor import simple_scene as outdoors
+from treeformer.synthetic.scenes.outdoor.bark import wood_radii
 from treeformer.synthetic.scenes.outdoor.crown import Crown, crown_around
 from treeformer.synthetic.scenes.outdoor.scene import OutdoorScene
 from treeformer.synthetic.scenes.plate.scene import PlateScene
@@ -101,6 +103,33 @@ def plant_kind(skeleton: Skeleton) -> str:
     return str(skeleton.metadata.get("kind", ""))
 
 
+def drawn_radius(skeleton: Skeleton, style: str) -> FloatArray:
+    """Return the radius at which `render` draws a skeleton.
+
+    It differs from `Skeleton.radius` at the foot of a trunk outdoors, which is wider than the growth model makes it,
+    and at bases whose axes are thinner.
+
+    >>> drawn_radius(Skeleton([(8, 8), (8, 24)], [(0, 1)], radius=[2, 2]), "paper").tolist()
+    [2.0, 2.0]
+
+    Args:
+        skeleton: The plant.
+        style: How it is drawn, one of `STYLES`.
+
+    Returns:
+        (N,) px, multiples of 1/64.
+    """
+    if style == "photo" and _is_outdoors(skeleton):
+        return snapped(wood_radii(skeleton))
+    strokes = plant_strokes(skeleton)
+    return snapped(node_radii(skeleton, strokes.start_radius, strokes.end_radius))
+
+
+def _is_outdoors(skeleton: Skeleton) -> bool:
+    """Return True if a plant has an outdoor scene of its own."""
+    return plant_kind(skeleton) in WOOD_KINDS and skeleton.metadata.get("preset") != "several"
+
+
 def line_drawing(skeleton: Skeleton) -> ImageArray:
     """Draw black lines on white, (height, width, 3)."""
     width, height = skeleton.image_size or DEFAULT_SIZE
@@ -130,7 +159,7 @@ def photograph(skeleton: Skeleton, rng: Rng) -> ImageArray:
     """
     canvas = Canvas(skeleton.image_size or DEFAULT_SIZE, None)  # every scene paints the whole canvas
     kind = plant_kind(skeleton)
-    if kind in WOOD_KINDS and skeleton.metadata.get("preset") != "several":
+    if _is_outdoors(skeleton):
         return _photograph_outdoors(rng, canvas, skeleton, kind)
     if kind in PLATE_KINDS:
         return _photograph_plate(rng, canvas, skeleton, kind)

@@ -124,6 +124,28 @@ def plant_strokes(skeleton: Skeleton) -> Strokes:
     return strokes(nodes[tail], nodes[head], flared, radius[head], 1.0, cap)
 
 
+def node_radii(skeleton: Skeleton, start_radius: Float32Array, end_radius: Float32Array) -> FloatArray:
+    """Return the radius at each node from the radii of the strokes that `plant_strokes` returns.
+
+    At a junction it is that of the axis that leads to the node, and at a base that of its thickest axis.
+
+    Args:
+        skeleton: The plant.
+        start_radius: (S,) radius at the start of each stroke, px.
+        end_radius: (S,) radius at the end of each stroke, px.
+
+    Returns:
+        (N,) px.
+    """
+    radius = np.zeros(len(skeleton))
+    tail, head = skeleton.edges.T
+    isolated = np.flatnonzero(skeleton.degree == 0)
+    np.maximum.at(radius, np.concatenate([tail, isolated]), start_radius)
+    radius[head] = 0.0
+    np.maximum.at(radius, head, end_radius[: len(head)])
+    return radius
+
+
 def _bends(skeleton: Skeleton, nodes: FloatArray) -> FloatArray:
     """Return (N,) the sine of the turn at nodes where one edge continues another, and 1 at all other nodes."""
     tail, head = skeleton.edges.T

@@ -7,11 +7,11 @@ from functools import cache
 
 import numpy as np
 
-from treeformer._util.arrays import Float32Array
+from treeformer._util.arrays import Float32Array, FloatArray
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic.painting import noise
 from treeformer.synthetic.painting.canvas import Canvas, Color, Sketch, snapped
-from treeformer.synthetic.painting.material import LAYERS, Backdrop, plant_strokes
+from treeformer.synthetic.painting.material import LAYERS, Backdrop, node_radii, plant_strokes
 from treeformer.synthetic.painting.raster import Fragments, IndexArray, Layer, Strokes, blend
 from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor.daylight import Daylight
@@ -145,6 +145,13 @@ def wood_strokes(skeleton: Skeleton) -> tuple[Strokes, Float32Array]:
         widening = np.where(radius > RAGGED_FROM_PX, np.float32(1 + RAGGEDNESS), np.float32(1))
         radii.append(radius * widening * (1 + flare * remaining * remaining))
     return replace(plain, start_radius=radii[0], end_radius=radii[1]), arc
+
+
+def wood_radii(skeleton: Skeleton) -> FloatArray:
+    """Return the radius (N,) px of the painted wood at each node: flared, and without what a ragged outline removes."""
+    strokes = wood_strokes(skeleton)[0]
+    radius = node_radii(skeleton, strokes.start_radius, strokes.end_radius)
+    return np.where(radius > RAGGED_FROM_PX * (1 + RAGGEDNESS), radius / (1 + RAGGEDNESS), radius)
 
 
 def _flares(skeleton: Skeleton, strokes: Strokes) -> tuple[Float32Array, Float32Array]:
