@@ -19,7 +19,7 @@ from treeformer.nn.targets import Targets
 
 # The second image has fewer nodes and no root.
 TARGET = [
-    Skeleton([(30, 60), (30, 40), (12, 21), (50, 19)], [(0, 1), (1, 2), (1, 3)], root=0),
+    Skeleton([(30, 60), (30, 40), (12, 21), (50, 19)], [(0, 1), (1, 2), (1, 3)], root=0, radius=[4, 1.5, math.nan, 0]),
     Skeleton([(10, 50), (40, 9)], [(0, 1)]),
 ]
 NODES, SIDE, STRIDE, TOKENS, LAYERS = 6, 64, 4, 7, 2
@@ -38,6 +38,7 @@ def random_predictions(generator: torch.Generator, tokens: int, scale: int) -> d
         "layer_points": SIDE * torch.rand(LAYERS, 2, tokens, 2, generator=generator),
         "root_logits": random_logits(2, tokens).requires_grad_(),
         "edge_logits": (edges + edges.transpose(1, 2)).requires_grad_(),
+        "attributes": random_logits(2, tokens, 3),
     }
 
 
@@ -67,11 +68,27 @@ def focal(logit: float, is_true: bool) -> float:
     return (0.25 if is_true else 0.75) * (1 - math.exp(-loss)) ** 2 * loss
 
 
+def smooth_l1(error: float) -> float:
+    return error * error / 0.2 if abs(error) < 0.1 else abs(error) - 0.05
+
+
+def attribute_loss(predicted: list[float], target: Skeleton, node: int) -> tuple[float, float]:
+    """The losses of radius and direction at a node. A node without a parent has no direction."""
+    radius = math.nan if target.radius is None else target.radius[node]
+    radius_loss = 0.0 if math.isnan(radius) else smooth_l1(predicted[0] - math.log(radius + 0.5))
+    parent = target.parents[node]
+    if parent < 0 or not len(target.roots):
+        return radius_loss, 0.0
+    step = target.nodes[parent] - target.nodes[node]
+    pairs = zip(predicted[1:], step / math.hypot(*step), strict=True)
+    return radius_loss, sum(smooth_l1(value - expected) for value, expected in pairs)
+
+
 def token_losses(
     config: TreeFormerConfig, predicted: Predictions, node_of_token: list[dict[int, int]]
 ) -> dict[str, float]:
-    """Sums of the node, point and root losses, given the node that each token is matched to, −1 if unmatched."""
-    node = point = root = 0.0
+    """Sums of the losses of tokens, given the node that each token is matched to, −1 if unmatched."""
+    node = point = root = radius = direction = 0.0
     for image, target in enumerate(TARGET):
         for token, matched in node_of_token[image].items():
             for layer in range(LAYERS):
@@ -80,9 +97,18 @@ def token_losses(
                     place = predicted.layer_points[layer, image, token].tolist()
                     distance = sum(abs(a - b) for a, b in zip(place, target.nodes[matched], strict=True))
                     point += config.point_loss_scale_px * math.log1p(distance / config.point_loss_scale_px)
+            if matched >= 0:
+                losses = attribute_loss(predicted.attributes[image, token].tolist(), target, matched)
+                radius, direction = radius + losses[0], direction + losses[1]
             if len(target.roots):
                 root += log_loss(predicted.root_logits[image, token].item(), matched in target.roots)
-    return {"node": config.node_weight * node, "point": config.point_weight * point, "root": config.root_weight * root}
+    return {
+        "node": config.node_weight * node,
+        "point": config.point_weight * point,
+        "root": config.root_weight * root,
+        "radius": config.radius_weight * radius,
+        "direction": config.parent_direction_weight * direction,
+    }
 
 
 def test_losses_match_explicit_loops():

@@ -33,7 +33,7 @@ from treeformer.models import (
 )
 from treeformer.models import export as export_module
 from treeformer.models.config import FORMER_NAMES
-from treeformer.models.export import export_model, load_trained
+from treeformer.models.export import export_model, find_start_model, load_trained
 from treeformer.nn.heat_map import peaks
 from treeformer.synthetic import make_image
 
@@ -113,7 +113,7 @@ def test_groups_change_only_the_padding(images, monkeypatch):
     for rows, candidates in groups:
         for index, row in enumerate(rows):
             own, squared = slice(count[row]), (slice(count[row]),) * 2
-            for whole, part, valid in zip(together, candidates, (own, own, squared, own), strict=True):
+            for whole, part, valid in zip(together, candidates, (own, own, squared, own, own), strict=True):
                 torch.testing.assert_close(whole[row][valid], part[index][valid], atol=1e-4, rtol=1e-4)
 
 
@@ -140,15 +140,15 @@ def test_each_hot_peak_gets_a_token_and_the_batch_changes_nothing(images):
 def test_without_a_hot_peak_there_are_no_nodes(images):
     model = InferenceModel(network(), 0.0, 0.9)
     with torch.inference_mode():
-        score, points, cost, root = model(torch.from_numpy(images[:2]))
+        score, points, cost, root, attributes = model(torch.from_numpy(images[:2]))
     assert score.shape == (2, 2)
     assert not score.any()
-    assert all(tensor.isfinite().all() for tensor in (points, cost, root))
+    assert all(tensor.isfinite().all() for tensor in (points, cost, root, attributes))
 
 
 def trees(raw, folder):
     thresholds = {name: getattr(folder.config, name) for name in ("node_threshold", "root_threshold")}
-    return [decode(*arrays, **thresholds) for arrays in zip(*raw, strict=True)]
+    return [decode(*arrays, **thresholds) for arrays in zip(*raw[:4], strict=True)]
 
 
 def test_candidates_are_exactly_the_tokens_above_the_threshold(folder, images):
@@ -186,6 +186,42 @@ def test_8_bits_are_close(folder):
                 differences.append(abs(score - rough_scores[distance.argmin()]))
     assert len(differences) > 0.8 * candidates > 0
     assert np.mean(differences) < 0.02
+
+
+def test_attributes_are_those_of_the_head(folder, images):
+    """Both engines return, for each candidate, the attribute head's output at the token with the candidate's point."""
+    network = from_pretrained(folder.path)
+    with torch.no_grad():
+        found = network.detect(
+            torch.from_numpy(images[:1]).permute(0, 3, 1, 2).float() / 255, min_peak_heat=THRESHOLDS["min_peak_heat"]
+        )
+        expected = found.decoded.tokens[0] @ network.attribute_head.weight.T + network.attribute_head.bias
+    for engine in ("onnx", "torch"):
+        raw = open_engine(folder, engine, **({"precision": "float32"} if engine == "onnx" else {}))(images[:1])
+        assert raw.attributes.shape == (*raw.node_score.shape, 3)
+        assert np.ptp(raw.attributes, axis=1).min() > 0.1, "the attributes differ between nodes"
+        for point, values in zip(raw.points[0], raw.attributes[0], strict=True):
+            token = (found.decoded.points[-1][0] - torch.from_numpy(point)).abs().sum(-1).argmin()
+            np.testing.assert_allclose(values, expected[token], atol=5e-3)
+
+
+def test_a_model_without_attributes_has_no_such_output(tmp_path, images):
+    torch.manual_seed(0)
+    small = {"backbone_blocks": (1, 1), "decoder_layers": 1, "relation_min_stride": 16, "node_attributes": False}
+    folder = save_pretrained(
+        TreeFormer(TreeFormerConfig.tiny(tokens=8, **small)), tmp_path, input_size=SIDE, int8=False
+    )
+    names = [output.name for output in onnx.load(folder.graph(), load_external_data=False).graph.output]
+    assert names == ["node_score", "points", "edge_cost", "root_logit"]
+    assert open_engine(folder, "onnx")(images[:1]).attributes is None
+    assert open_engine(folder, "torch")(images[:1]).attributes is None
+    # A run that starts from this model adds the head. Its export still takes over the sizes and thresholds.
+    weights, path = safetensors.read(folder.weights), tmp_path / "best.safetensors"
+    weights |= {"attribute_head.weight": np.zeros((3, 64)), "attribute_head.bias": np.zeros(3)}
+    safetensors.write(path, weights, {"start_from": str(tmp_path)})
+    assert find_start_model(path) == (str(tmp_path), folder)
+    safetensors.write(path, weights | {"other.bias": np.zeros(3)}, {"start_from": str(tmp_path)})
+    assert find_start_model(path) == (str(tmp_path), None)
 
 
 def test_saved_weights_and_config_are_loaded(folder, model):

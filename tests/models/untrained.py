@@ -21,5 +21,6 @@ def network():
             head.weight.mul_(3)
             head.bias.zero_()
         model.heat_map.layers[-1].weight.mul_(100)
+        model.attribute_head.weight.normal_()
         model.backbone.bn1.running_var[0] = LARGE
     return model.eval()

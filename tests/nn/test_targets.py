@@ -1,6 +1,8 @@
-"""Targets: parents and kinds of axes, which the two-stage method needs."""
+"""Targets: parents, kinds of axes, radii and directions."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import torch
@@ -31,6 +33,37 @@ def test_the_kind_is_that_of_the_axis_to_the_parent():
 
 def test_without_axes_there_is_one_kind(comb):
     assert node_kinds(comb).tolist() == [0] * len(comb)
+
+
+def test_radii_and_directions(comb, ring):
+    thick = comb.replace(radius=np.arange(8.0) + 1)
+    targets = Targets.from_skeletons([thick, comb, ring, comb.replace(root=None)], size=9)
+    assert targets.radius[0, :8].tolist() == list(range(1, 9))
+    assert targets.radius[0, 8].isnan(), "padding"
+    assert targets.radius[1:].isnan().all(), "unknown radii"
+    up, left, none = [0.0, -1.0], [-1.0, 0.0], [math.nan] * 2
+    np.testing.assert_array_equal(targets.direction[0], [none, up, up, up, up, left, left, left, none])
+    assert targets.direction[2:].isnan().all(), "cycles, and components without a root"
+
+
+def test_a_cut_component_keeps_its_directions(comb):
+    """A crop gives a new root to a component that lost its own. The directions still point to the old root."""
+    cut = comb.replace(radius=np.arange(8.0) + 1).crop(0, 15, 40, 50)
+    targets = Targets.from_skeletons([cut])
+    for node, point in enumerate(cut.nodes.tolist()):
+        old = comb.nearest([(point[0], point[1] + 15)])[0][0]
+        if targets.parent[0, node] >= 0:
+            expected = comb.nodes[comb.parents[old]] - comb.nodes[old]
+            np.testing.assert_allclose(targets.direction[0, node], expected / np.hypot(*expected), atol=1e-6)
+            assert targets.radius[0, node] == old + 1
+    at_the_cut = int(cut.nodes[:, 1].argmin())
+    assert targets.direction[0, at_the_cut].isnan().all()
+    assert targets.radius[0, at_the_cut] == 2.5, "interpolated between 2 and 3"
+
+
+def test_a_node_at_the_place_of_its_parent_has_no_direction():
+    same = Skeleton([(1, 1), (1, 1), (2, 1)], [(0, 1), (1, 2)], root=0)
+    assert Targets.from_skeletons([same]).direction[0].isnan().any(1).tolist() == [True, True, False]
 
 
 def test_moving_keeps_optional_tensors(comb):

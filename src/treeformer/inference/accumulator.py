@@ -51,7 +51,7 @@ class TileAccumulator:
             row: index of the tile in the batch.
         """
         tile = self.tiles[len(self.graphs) + len(self.pending)]
-        score, points, cost, logit = (array[row] for array in raw)
+        score, points, cost, logit = raw.node_score[row], raw.points[row], raw.edge_cost[row], raw.root_logit[row]
         min_score = self.options.node_threshold if len(self.tiles) == 1 else self.options.min_score
         kept = np.flatnonzero((score >= min_score) & tiles.inside(points, *tile.size))
         self.pending.append((score[kept], points[kept], cost[kept[:, None], kept], logit[kept]))

@@ -194,7 +194,7 @@ class _Batch:
         self.max_tokens = model.model.config.tokens
         self.token_step, self.candidate_step = STEPS if len(images) >= GROUP_SIZE else COARSE_STEPS
         self.rows = torch.zeros(min(len(images), GROUP_SIZE), dtype=torch.int64, device=images.device)
-        self.ranked: list[Tensor] = []  # fields of RankedTokens for `max_tokens` tokens, filled by `decode_tokens`
+        self.ranked: RankedTokens | None = None  # `max_tokens` tokens per image, filled by `decode_tokens`
         self.relation = self.count = torch.empty(0)
         self.features: Features
         self.active: Tensor | None
@@ -223,11 +223,12 @@ class _Batch:
         active = None if self.active is None else self.active[:, :token_count]
         ranked, relation = self.model.decode_tokens(self.features, active)
         count = candidate_count(ranked.score)
-        if not self.ranked:  # never during a capture, because a shape is not captured at its first use
-            self.ranked = [part.new_zeros(len(part), self.max_tokens, *part.shape[2:]) for part in ranked]
+        if self.ranked is None:  # never during a capture, because a shape is not captured at its first use
+            self.ranked = ranked.map(lambda part: part.new_zeros(len(part), self.max_tokens, *part.shape[2:]))
             self.relation, self.count = torch.empty_like(relation), torch.empty_like(count)
         for whole, part in zip(self.ranked, ranked, strict=True):
-            whole[:, :token_count].copy_(part)
+            if whole is not None and part is not None:
+                whole[:, :token_count].copy_(part)
         self.relation.copy_(relation)
         self.count.copy_(count)
 
@@ -240,14 +241,14 @@ class _Batch:
             padded_count = round_up(count, self.candidate_step, self.max_tokens)
             key = ("predict_edges", self.images.shape, padded_count)
             stage = functools.partial(self._predict_edges, padded_count)
-            score, points, cost, root = self.cache.run(key, stage)
+            score, points, cost, *others = self.cache.run(key, stage)
             own = slice(len(rows)), slice(count)
-            yield rows, (score[own], points[own], cost[(*own, own[1])], root[own])
+            yield rows, (score[own], points[own], cost[(*own, own[1])], *(part[own] for part in others))
 
     def _predict_edges(self, count: int) -> Candidates:
-        ranked = RankedTokens(*self.ranked)
+        assert self.ranked is not None  # the second stage runs before the third
         return self.model.predict_edges(
-            *select_images(ranked, self.relation, self.features.levels[0], self.rows, count)
+            *select_images(self.ranked, self.relation, self.features.levels[0], self.rows, count)
         )
 
 

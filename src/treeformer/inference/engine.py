@@ -22,12 +22,16 @@ class RawPrediction(NamedTuple):
         points: (B,K,2) px of the input.
         edge_cost: (B,K,K) f⁻ − f⁺, symmetric. Negative for edges that are more likely than not.
         root_logit: (B,K) log-odds.
+        attributes: (B,K,3) log(r + 0.5) with the radius r in px of the input, and (dx, dy), about the unit vector from
+            the node to its parent. It is shorter if the network is unsure, and has no meaning at a root. None if the
+            model does not predict attributes.
     """
 
     node_score: Float32Array
     points: Float32Array
     edge_cost: Float32Array
     root_logit: Float32Array
+    attributes: Float32Array | None = None
 
 
 class Engine(Protocol):

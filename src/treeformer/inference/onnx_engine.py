@@ -42,11 +42,14 @@ class OnnxEngine:
             self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # the exception classes of ONNX Runtime have no common base class
             raise TreeformerError(f"{graph}: {_first_line(error)}") from None
+        available = {output.name for output in self._session.get_outputs()}
+        self._outputs = [name for name in RawPrediction._fields if name in available]
 
     def __call__(self, images: ImageArray) -> RawPrediction:
         """Predict images, (B,S,S,3) RGB."""
         check_input(images, self.input_size)
-        return RawPrediction(*self._session.run(None, {"images": images}))
+        arrays = self._session.run(self._outputs, {"images": images})
+        return RawPrediction(**dict(zip(self._outputs, arrays, strict=True)))
 
 
 def _usable_cores() -> int:

@@ -19,6 +19,7 @@ from treeformer.inference.engine import RawPrediction, check_input
 from treeformer.models.export import load_weights
 from treeformer.models.inference_model import InferenceModel
 from treeformer.models.treeformer import TreeFormer
+from treeformer.nn.attributes import ATTRIBUTES
 
 PREFERRED_BATCH = 64  # images per call; smaller batches do not fill a GPU
 
@@ -80,13 +81,13 @@ class TorchEngine:
         groups = self._predict_groups(torch.from_numpy(np.ascontiguousarray(images)))
         count = max(candidates[0].shape[1] for _, candidates in groups)
         batch = len(images)
-        shapes = (batch, count), (batch, count, 2), (batch, count, count), (batch, count)
-        result = RawPrediction(*(np.zeros(shape, dtype=np.float32) for shape in shapes))
+        shapes = [(batch, count), (batch, count, 2), (batch, count, count), (batch, count), (batch, count, ATTRIBUTES)]
+        arrays = [np.zeros(shape, dtype=np.float32) for shape in shapes[: len(groups[0][1])]]
         for rows, candidates in groups:
-            for whole, part in zip(result, candidates, strict=True):
+            for whole, part in zip(arrays, candidates, strict=True):
                 index: tuple[Any, ...] = (rows, *(slice(size) for size in part.shape[1:]))
                 whole[index] = part.numpy()
-        return result
+        return RawPrediction(*arrays)
 
     @torch.inference_mode()
     def _predict_groups(self, images: Tensor) -> list[tuple[list[int], list[Tensor]]]:

@@ -42,7 +42,11 @@ class Regime:
 
 @dataclass(frozen=True)
 class TreeFormerConfig(Regime):
-    """Architecture and losses of a TreeFormer. The default values are those of `default()`."""
+    """Architecture and losses of a TreeFormer.
+
+    The default values are those of `default()`, except for `node_attributes`: model folders that were written before
+    this setting existed have no attribute head.
+    """
 
     # ---- image features
 
@@ -112,6 +116,9 @@ class TreeFormerConfig(Regime):
 
     num_harmonics: int = 8
     """Angular harmonics of the other edges at a pair's nodes, input of a second edge prediction. 0 disables it."""
+
+    node_attributes: bool = False
+    """Predict the radius of each node and the direction to its parent."""
 
     # ---- tree constraint
 
@@ -183,6 +190,12 @@ class TreeFormerConfig(Regime):
     root_weight: float = 1.0
     """Weight of the root loss."""
 
+    radius_weight: float = 1.0
+    """Weight of the loss of log(r + 0.5), with the radius r in px."""
+
+    parent_direction_weight: float = 0.5
+    """Weight of the loss of the unit vector to the parent."""
+
     edge_weight: float = 1.0
     """Weight of both edge losses."""
 
@@ -210,7 +223,7 @@ class TreeFormerConfig(Regime):
     @classmethod
     def default(cls, **changes: Any) -> TreeFormerConfig:
         """Return the default, which trains in minutes: tokens at heat map peaks, edges read along their segments."""
-        return cls(**changes)
+        return cls(**({"node_attributes": True} | changes))
 
     @classmethod
     def paper(cls, **changes: Any) -> TreeFormerConfig:
@@ -259,6 +272,7 @@ class TreeFormerConfig(Regime):
             "relation_hidden": 64,
             "segment_channels": 16,
             "segment_points": 8,
+            "node_attributes": True,
         }
         return cls(**(settings | changes))
 

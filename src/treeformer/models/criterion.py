@@ -15,6 +15,7 @@ from torch.nn import functional
 from treeformer.errors import TreeformerError
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.outputs import Output, Predictions
+from treeformer.nn.attributes import ATTRIBUTES, attribute_losses
 from treeformer.nn.heat_map import cells_of, heat_targets
 from treeformer.nn.losses import (
     balanced_cross_entropy,
@@ -36,7 +37,9 @@ from treeformer.nn.tree_likelihood import likelihood_loss
 def losses(
     config: TreeFormerConfig, sfs: SFS, output: Output, targets: Targets, node_count: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """Compute the weighted losses by name: heat, offset, node, point, box, root, edge, edge_constrained, denoising_….
+    """Compute the weighted losses by name.
+
+    The names are heat, offset, node, point, box, root, radius, direction, edge, edge_constrained and denoising_….
 
     Args:
         config: Weights and kinds of the losses.
@@ -113,7 +116,7 @@ def _token_losses(
     targets: Targets,
     node_count: Tensor,
 ) -> dict[str, Tensor]:
-    """Compute the node, point, root and box losses of matched tokens. `counted` (B,Q) is False for padding."""
+    """Compute the node, point, root, box and attribute losses. `counted` (B,Q) is False for padding."""
     target = targets_of_tokens(matching, predicted.node_logits.shape[1])
     is_node = (target >= 0).expand_as(predicted.layer_node_logits)
     if config.node_loss == "focal":
@@ -137,6 +140,11 @@ def _token_losses(
     if config.box_weight:
         overlap = box_loss(points, targets.points, config.box_side_px) * matching.found
         result["box"] = config.box_weight * overlap.sum() / node_count
+    if predicted.attributes is not None and targets.radius is not None and targets.direction is not None:
+        attributes = predicted.attributes.gather(1, matching.token[..., None].expand(-1, -1, ATTRIBUTES))
+        radius, direction = attribute_losses(attributes, targets.radius, targets.direction, matching.found)
+        result["radius"] = config.radius_weight * radius / node_count
+        result["direction"] = config.parent_direction_weight * direction / node_count
     return result
 
 

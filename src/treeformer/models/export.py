@@ -115,7 +115,8 @@ def find_start_model(path: Path) -> tuple[str, ModelFolder | None]:
 
     Returns:
         The name of the model, empty if the run did not start from one; and its folder. The folder is None if it cannot
-        be opened or if the names or shapes of its weights differ from those of the run.
+        be opened or if the names or shapes of its weights differ from those of the run. Only parts that the run added
+        (`TreeFormer.new_parts`) may be missing in it.
     """
     entries, metadata = safetensors.read_header(path)
     name = metadata.get("start_from", "")
@@ -126,8 +127,10 @@ def find_start_model(path: Path) -> tuple[str, ModelFolder | None]:
         weights, _ = safetensors.read_header(folder.weights)
     except TreeformerError:
         return name, None
-    fits = {key: entry.shape for key, entry in weights.items()} == {key: entry.shape for key, entry in entries.items()}
-    return name, folder if fits else None
+    trained = {key: entry.shape for key, entry in entries.items()}
+    missing = trained.keys() - weights.keys()
+    fits = trained == {key: entry.shape for key, entry in weights.items()} | {key: trained[key] for key in missing}
+    return name, folder if fits and all(key.startswith(TreeFormer.new_parts) for key in missing) else None
 
 
 def _sizes_and_thresholds(folder: ModelFolder) -> dict[str, Any]:

@@ -7,6 +7,7 @@ edges among the candidates. `treeformer.inference.cuda_graphs` runs each stage a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -18,8 +19,12 @@ from treeformer.nn.sfs import edge_margin
 
 GROUP_SIZE = 16  # images with similar numbers of candidates whose edges are predicted together
 
-Candidates = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Node scores (B,K), points (B,K,2) px, edge costs (B,K,K) and root logits (B,K)."""
+Candidates = tuple[Tensor, ...]
+"""Node scores (B,K), points (B,K,2) px, edge costs (B,K,K) and root logits (B,K).
+
+If the network has an attribute head, attributes (B,K,3) follow: log(r + 0.5) with the radius r in px, and the unit
+vector to the parent.
+"""
 
 
 class RankedTokens(NamedTuple):
@@ -30,12 +35,24 @@ class RankedTokens(NamedTuple):
         tokens: (B,Q,width).
         points: (B,Q,2) px.
         root_logits: (B,Q).
+        attributes: (B,Q,3), None if the network has no attribute head.
     """
 
     score: Tensor
     tokens: Tensor
     points: Tensor
     root_logits: Tensor
+    attributes: Tensor | None
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> RankedTokens:
+        """Apply a function to every tensor."""
+        return RankedTokens(
+            function(self.score),
+            function(self.tokens),
+            function(self.points),
+            function(self.root_logits),
+            None if self.attributes is None else function(self.attributes),
+        )
 
 
 class InferenceModel(nn.Module):
@@ -61,8 +78,9 @@ class InferenceModel(nn.Module):
             images: (B,S,S,3) uint8 RGB.
 
         Returns:
-            Node scores (B,K), points (B,K,2) px, edge costs (B,K,K), root logits (B,K), sorted by descending score.
-            K is the largest number of candidates in an image of the batch, at least 2.
+            Node scores (B,K), points (B,K,2) px, edge costs (B,K,K), root logits (B,K) and, if the network has an
+            attribute head, attributes (B,K,3), sorted by descending score. K is the largest number of candidates in an
+            image of the batch, at least 2.
         """
         found, score = self.detect(images)
         count = read_token_count(candidate_count(score).max(), score.shape[1])
@@ -139,9 +157,10 @@ class InferenceModel(nn.Module):
         Returns:
             The candidates, see `forward`.
         """
-        score, tokens, points, root_logits = ranked
+        score, tokens, points, root_logits, attributes = ranked
         edge_logits = self.model.predict_edges(tokens, relation, points, fine, score)
-        return score, points, edge_margin(edge_logits), root_logits
+        candidates = score, points, edge_margin(edge_logits), root_logits
+        return candidates if attributes is None else (*candidates, attributes)
 
     def _candidate_score(self, found: Detection) -> Tensor:
         """Return the node probabilities (B,Q), 0 if a token is inactive or below the threshold."""
@@ -174,9 +193,14 @@ def rank_tokens(found: Detection, score: Tensor, count: int) -> RankedTokens:
     """
     score, index = score.topk(count, dim=1)
     column = index[..., None]
-    tokens = found.decoded.tokens.gather(1, column.expand(-1, -1, found.decoded.tokens.shape[-1]))
-    points = found.decoded.points[-1].gather(1, column.expand(-1, -1, 2))
-    return RankedTokens(score, tokens, points, found.root_logits.gather(1, index))
+    tokens, attributes = found.decoded.tokens, found.attributes
+    return RankedTokens(
+        score,
+        tokens.gather(1, column.expand(-1, -1, tokens.shape[-1])),
+        found.decoded.points[-1].gather(1, column.expand(-1, -1, 2)),
+        found.root_logits.gather(1, index),
+        None if attributes is None else attributes.gather(1, column.expand(-1, -1, attributes.shape[-1])),
+    )
 
 
 def group_by_count(count: list[int]) -> list[tuple[list[int], int]]:
@@ -207,5 +231,5 @@ def select_images(
     Returns:
         Tokens, relation tokens and finest level of the G images.
     """
-    chosen = RankedTokens(*(tensor[:, :count].index_select(0, rows) for tensor in ranked))
+    chosen = ranked.map(lambda tensor: tensor[:, :count].index_select(0, rows))
     return chosen, relation.index_select(0, rows), fine._replace(cells=fine.cells.index_select(0, rows))

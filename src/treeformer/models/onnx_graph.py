@@ -18,7 +18,7 @@ from treeformer.models.inference_model import InferenceModel
 from treeformer.models.quantize import calibration_images, measure, quantize
 from treeformer.models.treeformer import TreeFormer
 
-OUTPUTS = ("node_score", "points", "edge_cost", "root_logit")
+OUTPUTS = ("node_score", "points", "edge_cost", "root_logit", "attributes")
 SCOPES = "pkg.torch.onnx.name_scopes"  # metadata key: names of the modules around a node, and of the node
 PREFIX = "model."  # name of the network in InferenceModel
 
@@ -74,7 +74,7 @@ def trace(model: TreeFormer, settings: ModelSettings) -> Any:
             InferenceModel(model.eval(), settings.candidate_threshold, settings.min_peak_heat).eval(),
             (example,),
             input_names=["images"],
-            output_names=list(OUTPUTS),
+            output_names=list(OUTPUTS if model.config.node_attributes else OUTPUTS[:-1]),
             dynamic_shapes=({0: torch.export.Dim("batch")},),
             dynamo=True,
             optimize=False,

@@ -18,12 +18,15 @@ class Predictions:
         layer_points: (L,B,Q,2) px, after each layer.
         root_logits: (B,Q) log-odds of being the root of a plant.
         edge_logits: (B,R,R,2) logits of [no edge, edge], symmetric. R is Q, or less if `Output.selection` is given.
+        attributes: (B,Q,3) log(r + 0.5) with the radius r in px, and the unit vector (dx, dy) to the parent. None if
+            the network has no attribute head.
     """
 
     layer_node_logits: Tensor
     layer_points: Tensor
     root_logits: Tensor
     edge_logits: Tensor
+    attributes: Tensor | None = None
 
     @property
     def node_logits(self) -> Tensor:

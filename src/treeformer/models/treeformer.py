@@ -1,6 +1,7 @@
 """TreeFormer, Sec. 4 of the paper: predicts nodes, edges and roots from an image.
 
 backbone → feature levels → object tokens and one relation token → decoder → node, point and root heads → relation head
+The radius of each node and the direction to its parent are predicted by a further head, which the paper does not have.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from treeformer.errors import TreeformerError
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.criterion import losses
 from treeformer.models.outputs import Output, Predictions
+from treeformer.nn.attributes import AttributeHead
 from treeformer.nn.backbone import Bottleneck, ResNet
 from treeformer.nn.decoder import Decoded, Decoder, set_prior_
 from treeformer.nn.deformable_attention import FeatureLevel, as_level, sample
@@ -62,6 +64,8 @@ class Detection(NamedTuple):
         heat: (B,h,w) logits of the heat map. None if the tokens are learned.
         offsets: (B,h·w,2) in cells. None if the tokens are learned.
         active: (B,Q) bool, True for a token at a peak that is hot enough. None means all tokens.
+        attributes: (B,Q,3) log(r + 0.5) with the radius r in px, and the unit vector to the parent. None without the
+            attribute head.
     """
 
     decoded: Decoded
@@ -70,6 +74,7 @@ class Detection(NamedTuple):
     heat: Tensor | None
     offsets: Tensor | None
     active: Tensor | None = None
+    attributes: Tensor | None = None
 
 
 class TreeFormer(nn.Module):
@@ -92,6 +97,7 @@ class TreeFormer(nn.Module):
     """
 
     supports_cuda_graphs = True  # a training step never waits for the GPU, so it can be captured as a CUDA graph
+    new_parts = ("attribute_head.",)  # weights that models of earlier versions lack
 
     def __init__(self, config: TreeFormerConfig | None = None) -> None:
         super().__init__()
@@ -151,6 +157,7 @@ class TreeFormer(nn.Module):
             segment_points=config.segment_points,
             num_harmonics=config.num_harmonics,
         )
+        self.attribute_head = AttributeHead(width) if config.node_attributes else None
         self.sfs = SFS(config.suppression)
         self._losses = losses
 
@@ -175,7 +182,14 @@ class TreeFormer(nn.Module):
             tokens, relation, node_logits, points = found.decoded
             edge_logits = self.predict_edges(tokens, relation, points[-1], found.fine, node_logits[-1].sigmoid())
             return Output(
-                node_logits, points, found.root_logits, edge_logits, found.heat, found.offsets, self.heat_stride
+                node_logits,
+                points,
+                found.root_logits,
+                edge_logits,
+                found.attributes,
+                found.heat,
+                found.offsets,
+                self.heat_stride,
             )
         count = self.config.tokens
         if targets.points.shape[1] > count:
@@ -192,7 +206,11 @@ class TreeFormer(nn.Module):
             scores = node_logits[-1, :, count:].sigmoid()
             noisy_edges = self.predict_edges(tokens[:, count:], relation, points[-1, :, count:], found.fine, scores)
             denoising = Predictions(
-                node_logits[:, :, count:], points[:, :, count:], found.root_logits[:, count:], noisy_edges
+                node_logits[:, :, count:],
+                points[:, :, count:],
+                found.root_logits[:, count:],
+                noisy_edges,
+                None if found.attributes is None else found.attributes[:, count:],
             )
         matching = self.match(node_logits[-1, :, :count], points[-1, :, :count], targets)
         selection = self.select(node_logits[-1, :, :count], matching)
@@ -209,6 +227,7 @@ class TreeFormer(nn.Module):
             points[:, :, :count],
             found.root_logits[:, :count],
             edge_logits,
+            None if found.attributes is None else found.attributes[:, :count],
             found.heat,
             found.offsets,
             self.heat_stride,
@@ -276,7 +295,7 @@ class TreeFormer(nn.Module):
         noisy_points: Tensor | None = None,
         noisy_mask: Tensor | None = None,
     ) -> Detection:
-        """Run the second half of `detect`: the decoder and the root head.
+        """Run the second half of `detect`: the decoder, the root head and the attribute head.
 
         Args:
             features: Result of `encode`.
@@ -313,7 +332,8 @@ class TreeFormer(nn.Module):
             mask = denoising_mask(noisy_mask, self.config.tokens)
         decoded = self.decoder(content, positions, points, levels, mask)
         root_logits = self.root_head(decoded.tokens).float().squeeze(-1)
-        return Detection(decoded, root_logits, levels[0], features.heat, features.offsets, active)
+        attributes = None if self.attribute_head is None else self.attribute_head(decoded.tokens).float()
+        return Detection(decoded, root_logits, levels[0], features.heat, features.offsets, active, attributes)
 
     def predict_edges(
         self, tokens: Tensor, relation: Tensor, points: Tensor, fine: FeatureLevel, scores: Tensor

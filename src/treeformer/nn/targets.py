@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from treeformer._util.arrays import IntArray
+from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 
@@ -28,6 +29,9 @@ class Targets:
         root: (B,M) bool. An image without any root gives no information about roots.
         parent: (B,M) int64, the parent of each node; −1 for the root of a component, in padding and in cycles.
         kind: (B,M) int64, from 0: the kind of the axis that leads from the parent to the node.
+        radius: (B,M) px, float32; NaN if unknown and in padding.
+        direction: (B,M,2) float32, unit vector from each node to its parent; NaN at a root, in padding, and in a
+            component without a root.
     """
 
     points: Tensor
@@ -36,6 +40,8 @@ class Targets:
     root: Tensor
     parent: Tensor | None = None
     kind: Tensor | None = None
+    radius: Tensor | None = None
+    direction: Tensor | None = None
 
     @classmethod
     def from_skeletons(cls, skeletons: Sequence[Skeleton], size: int | None = None) -> Targets:
@@ -66,6 +72,8 @@ class Targets:
         root = np.zeros((len(skeletons), size), bool)
         parent = np.full((len(skeletons), size), -1)
         kind = np.zeros((len(skeletons), size), np.int64)
+        radius = np.full((len(skeletons), size), np.nan, np.float32)
+        direction = np.full((len(skeletons), size, 2), np.nan, np.float32)
         for index, skeleton in enumerate(skeletons):
             points[index, : len(skeleton)] = skeleton.nodes
             mask[index, : len(skeleton)] = True
@@ -75,7 +83,11 @@ class Targets:
             if skeleton.is_forest:
                 parent[index, : len(skeleton)] = skeleton.parents
                 kind[index, : len(skeleton)] = node_kinds(skeleton)
-        return cls(*(torch.from_numpy(array) for array in (points, mask, adjacency, root, parent, kind)))
+                direction[index, : len(skeleton)] = parent_directions(skeleton)
+            if skeleton.radius is not None:
+                radius[index, : len(skeleton)] = skeleton.radius
+        arrays = (points, mask, adjacency, root, parent, kind, radius, direction)
+        return cls(*(torch.from_numpy(array) for array in arrays))
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Targets:
         """Return a copy on another device.
@@ -111,17 +123,29 @@ class Targets:
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> Targets:
         """Apply a function to every tensor."""
-        return Targets(
-            function(self.points),
-            function(self.mask),
-            function(self.adjacency),
-            function(self.root),
-            None if self.parent is None else function(self.parent),
-            None if self.kind is None else function(self.kind),
-        )
+        changed: list[Any] = [None if tensor is None else function(tensor) for tensor in self._tensors()]
+        return Targets(*changed)
 
     def _tensors(self) -> list[Tensor | None]:
         return [getattr(self, field.name) for field in fields(self)]
+
+
+def parent_directions(forest: Skeleton) -> FloatArray:
+    """Return the unit vector from each node of a forest to its parent, (N,2).
+
+    It is NaN at component roots, for nodes at the place of their parent, and in components without a root, because the
+    side from which they grow is unknown.
+
+    Example:
+        >>> parent_directions(Skeleton([(0, 0), (3, 4)], [(0, 1)], root=0)).round(3).tolist()
+        [[nan, nan], [-0.6, -0.8]]
+    """
+    parents = forest.parents
+    has_root = np.isin(forest.component_root, forest.roots)[forest.component]
+    step = np.where(((parents >= 0) & has_root)[:, None], forest.nodes[parents] - forest.nodes, np.nan)
+    length = np.hypot(step[:, 0], step[:, 1])[:, None]
+    direction: FloatArray = step / np.where(length > 0, length, np.nan)
+    return direction
 
 
 def node_kinds(skeleton: Skeleton) -> IntArray:

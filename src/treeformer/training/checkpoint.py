@@ -130,13 +130,14 @@ def restore(path: Path, model: nn.Module, average: dict[str, Tensor], optimizer:
     return _parse_run_state(metadata, path)
 
 
-def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
+def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path, *, may_miss: tuple[str, ...] = ()) -> None:
     """Load weights strictly: the names and shapes must be those of the model.
 
     Args:
         model: receives the weights.
         weights: tensors by name.
         path: the file they come from, for error messages.
+        may_miss: beginnings of names that may be missing. Those weights of the model stay as they are.
 
     Raises:
         CheckpointError: if a weight is missing, has another shape, or is unknown to the model.
@@ -144,6 +145,8 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> No
     expected = model.state_dict()
     for name, tensor in expected.items():
         if name not in weights:
+            if name.startswith(may_miss):
+                continue
             raise CheckpointError(f"{path}: of another architecture ({name} is missing)")
         if weights[name].shape != tensor.shape:
             shapes = f"{tuple(weights[name].shape)} instead of {tuple(tensor.shape)}"
@@ -151,7 +154,7 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> No
     for name in weights:
         if name not in expected:
             raise CheckpointError(f"{path}: of another architecture (the model has no {name})")
-    model.load_state_dict(weights)
+    model.load_state_dict(expected | weights)
 
 
 def _parameters_in_order(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[str, Tensor]]:

@@ -17,7 +17,8 @@ class TrainableModel(NamedTuple):
     The loop needs a torch module with `config`, a frozen dataclass; `forward(images, targets)`;
     `loss(output, targets, node_count)`; `decode(output, image_size=…)`; and `compile_parts()`. A submodule named
     `backbone` may start from trained weights and has its own learning rate. A true attribute `supports_cuda_graphs`
-    states that the training step never waits for the device.
+    states that the training step never waits for the device. `new_parts` has the beginnings of the names of weights
+    that may be missing in the weights that a run starts from.
 
     Attributes:
         settings: makes the default configuration.

@@ -91,7 +91,7 @@ def make_model(config: TrainingConfig, *, with_weights: bool = True) -> Any:
     if config.start_from:
         path = _weights_file(config.start_from)
         weights = {name: torch.from_numpy(np.array(array)) for name, array in safetensors.read(path).items()}
-        checkpoint.load_weights(model, weights, path)
+        checkpoint.load_weights(model, weights, path, may_miss=getattr(model, "new_parts", ()))
     elif config.backbone_weights:
         if not hasattr(model, "backbone"):
             raise ConfigError(f"backbone_weights: the model {config.model!r} has no backbone that uses them")
