@@ -1,0 +1,215 @@
+// Types that the page and the editor share. The editor knows image coordinates and keys, not the DOM.
+
+import type { Graph, NodeId } from "../core/graph.ts";
+
+export interface Point {
+  readonly x: number;
+  readonly y: number;
+}
+
+export interface Modifiers {
+  readonly shift: boolean;
+  /** Control, or Command on a Mac. */
+  readonly ctrl: boolean;
+  readonly alt: boolean;
+}
+
+/** A pointer event in image coordinates, px. */
+export interface PointerInput extends Point, Partial<Modifiers> {
+  /** Distance within which nodes and edges are hit, image px: about 8 screen px for a mouse, 16 for a finger. */
+  readonly tolerance: number;
+  /** 0 is the main button, 2 the secondary one. */
+  readonly button?: number;
+}
+
+/** A key press: `KeyboardEvent.key` and the modifiers. */
+export interface KeyInput extends Partial<Modifiers> {
+  readonly key: string;
+}
+
+export type ModeName = "browse" | "select" | "drag" | "draw" | "trace" | "connect" | "lasso" | "scale" | "region";
+
+/** What a key asks of the page, not of the document. */
+export type Command =
+  | "save"
+  | "previous-image"
+  | "next-image"
+  | "fit"
+  | "fit-selection"
+  | "zoom-in"
+  | "zoom-out"
+  | "pan-left"
+  | "pan-right"
+  | "pan-up"
+  | "pan-down"
+  | "color-confidence"
+  | "color-plant"
+  | "color-order"
+  | "toggle-overlay"
+  | "invert"
+  | "help";
+
+/** The result of a key: whether it was used, and the command for the page if it is one. */
+export interface KeyResult {
+  readonly handled: boolean;
+  readonly command: Command | null;
+}
+
+/** What lies under the pointer: a node, or the edge between a node and its parent. */
+export type Hit =
+  | { readonly kind: "node"; readonly id: NodeId; readonly distance: number }
+  | { readonly kind: "edge"; readonly id: NodeId; readonly distance: number; readonly at: Point; readonly t: number };
+
+export type OperationId =
+  | "add-child"
+  | "draw-branch"
+  | "trace"
+  | "insert-node"
+  | "delete"
+  | "delete-subtree"
+  | "delete-cut"
+  | "cut-edge"
+  | "connect"
+  | "re-root"
+  | "new-plant"
+  | "set-plant"
+  | "continue-axis"
+  | "lasso"
+  | "accept"
+  | "accept-all"
+  | "set-scale"
+  | "select-region"
+  | "select-parent"
+  | "select-child"
+  | "next-branch"
+  | "previous-tip"
+  | "select-subtree"
+  | "select-all"
+  | "review-next"
+  | "review-previous"
+  | "undo"
+  | "redo"
+  | "cancel";
+
+export interface Operation {
+  readonly id: OperationId;
+  readonly label: string;
+  /** Key as shown to a person, as in "Shift+Delete". */
+  readonly shortcut: string;
+  readonly available: boolean;
+  /** Why it is unavailable, one sentence; null if it is available. */
+  readonly reason: string | null;
+}
+
+/** One entry of the status bar. */
+export interface Hint {
+  readonly keys: string;
+  readonly text: string;
+}
+
+/** What the canvas draws over the graph in the current mode. */
+export interface Preview {
+  /** A line that would be drawn: the points of a branch or of a trace, the scale line. */
+  readonly line: readonly Point[];
+  /** A closed outline: the lasso or the region. */
+  readonly outline: readonly Point[];
+  /** Nodes that a click would cut off or delete. */
+  readonly affected: ReadonlySet<NodeId>;
+  /** The node or edge that a click would connect to or snap to. */
+  readonly target: Hit | null;
+  /** True while a trace is being computed. */
+  readonly busy: boolean;
+}
+
+/** A path that follows the image between two points, in image coordinates, both ends included. */
+export type Tracer = (from: Point, to: Point, signal: AbortSignal) => Promise<readonly Point[]>;
+
+export type ReviewKind = "low-score" | "doubtful-root" | "near-miss" | "short-tip";
+
+/** One place to look at, derived from the graph. */
+export interface ReviewItem {
+  /** Stable as long as the node exists: kind and node. */
+  readonly key: string;
+  readonly kind: ReviewKind;
+  /** The node; for "low-score" the edge between it and its parent. */
+  readonly id: NodeId;
+  /** For "near-miss": the node, or the edge above it, that lies close. */
+  readonly other: NodeId | null;
+  readonly x: number;
+  readonly y: number;
+  /** How suspicious it is, 0 to 1; the queue is sorted by it, highest first. */
+  readonly severity: number;
+  /** One sentence for the status bar. */
+  readonly text: string;
+}
+
+/** An immutable view of the editor's state. A new object after each change. */
+export interface EditorState {
+  readonly graph: Graph;
+  readonly mode: ModeName;
+  readonly selection: ReadonlySet<NodeId>;
+  /** The selected edge, named by its child; null if nodes or nothing are selected. */
+  readonly edge: NodeId | null;
+  readonly hover: Hit | null;
+  readonly preview: Preview;
+  readonly review: readonly ReviewItem[];
+  /** The current item of the review queue. */
+  readonly reviewItem: ReviewItem | null;
+  /** A sentence for the status bar: why something was refused, or what was done. */
+  readonly message: string;
+  readonly canUndo: boolean;
+  readonly canRedo: boolean;
+  readonly undoAnnotation: string;
+  readonly redoAnnotation: string;
+  /** True if the document differs from the one that was loaded or last marked as saved. */
+  readonly dirty: boolean;
+  /** The region that was drawn in mode "region", [x0, y0, x1, y1]; null if none. */
+  readonly region: readonly [number, number, number, number] | null;
+  /** Length of the scale line, px, as soon as it is drawn; the page then asks for millimeters and calls setScale. */
+  readonly scaleLine: number | null;
+}
+
+/** What the page calls. `Editor` in editor.ts implements it. */
+export interface EditorApi {
+  readonly state: EditorState;
+  /** Call a function after each change of the state; the result unsubscribes it. */
+  subscribe(listener: (state: EditorState) => void): () => void;
+
+  /** Begin with another document; history, selection and mode are reset. */
+  load(graph: Graph, info?: import("../core/document.ts").EditorInfo): void;
+  /** The document with `metadata.editor`, as it is sent to the server. */
+  document(accepted?: boolean): import("../core/document.ts").SkeletonDocument;
+  /** Tell the editor that the current state is saved. */
+  markSaved(): void;
+
+  pointerDown(input: PointerInput): void;
+  pointerMove(input: PointerInput): void;
+  pointerUp(input: PointerInput): void;
+  doubleClick(input: PointerInput): void;
+  /** The pointer left the canvas. */
+  pointerLeave(): void;
+  key(input: KeyInput): KeyResult;
+
+  operations(): readonly Operation[];
+  operation(id: OperationId): Operation;
+  /** Run an operation if it is available; otherwise state.message says why not. Return true if it ran. */
+  run(id: OperationId): boolean;
+  /** Apply any action of core/actions.ts as one step. Return true if the graph changed. */
+  perform(annotation: string, ...actions: import("../core/history.ts").Action[]): boolean;
+  /** What keys and clicks do now. */
+  hints(modifiers?: Partial<Modifiers>): readonly Hint[];
+
+  select(ids: Iterable<NodeId>): void;
+  selectEdge(id: NodeId): void;
+  /** Put the plant of the selected trees, or of a new plant. */
+  setPlant(plant: number | "new"): boolean;
+  /** Set the scale from the drawn line and its length, mm; null removes the scale. */
+  setScale(millimeters: number | null): boolean;
+  /** Insert the prediction of a region. */
+  mergeRegion(document: unknown, region: readonly [number, number, number, number] | null): boolean;
+  /** Go to an item of the review queue. */
+  review(item: ReviewItem): void;
+  setTracer(tracer: Tracer | null): void;
+  /** Seconds of work count only while the page is visible and used; call it on activity. */
+  touch(now: number): void;
+}
