@@ -2,6 +2,8 @@
 # make test       set up .venv for development, lint, run all tests
 # make test-fast  lint, run the tests that are not marked slow
 # make lint       ruff and mypy only
+# make docs       build the documentation site into dist/docs, run its notebooks
+# make package    build sdist and wheel, install the wheel into an empty environment without torch, predict
 # make fuzz       10,000 mutated files, images and model folders; not part of make test
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +13,7 @@ BIN := $(VENV)/bin
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
-.PHONY: demo test test-fast fuzz lint format clean
+.PHONY: demo test test-fast fuzz lint format docs package clean
 
 demo: $(VENV)/.installed
 	$(BIN)/treeformer demo --output demo
@@ -34,8 +36,15 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs dist/docs
+	@echo "open dist/docs/index.html"
+
+package: $(VENV)/.installed-dev
+	bash tools/check_package.sh $(BIN)
+
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo dist
 
 $(VENV)/.uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -51,3 +60,7 @@ $(VENV)/.installed: $(VENV)/.uv pyproject.toml constraints.txt
 $(VENV)/.installed-dev: $(VENV)/.uv pyproject.toml constraints.txt
 	$(INSTALL) -e '.[train,dev]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: $(VENV)/.installed-dev
+	$(INSTALL) -e '.[train,dev,docs]'
+	@touch $@

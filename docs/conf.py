@@ -1,0 +1,57 @@
+"""Configuration of the documentation site; `make docs` builds it into dist/docs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+sys.path[:0] = [str(DOCS / "_ext"), str(DOCS.parent / "src")]
+# Notebooks run in processes of their own and import the same package.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(DOCS.parent / "src"), os.environ.get("PYTHONPATH", "")])
+
+import treeformer  # noqa: E402
+
+project = "treeformer"
+author = "the treeformer contributors"
+copyright = f"2026, {author}"
+version = release = treeformer.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "command_reference",
+    "repository_links",
+]
+exclude_patterns = ["_build", "_ext", "lab/README.md"]
+
+# Markdown: headings get GitHub's anchors, so that links work on both sites.
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 4
+source_suffix = {".md": "myst-nb"}
+
+# Notebooks run on every build; an error stops the build.
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(DOCS.parent / "dist" / "notebooks")
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+autodoc_default_options = {"members": True, "imported-members": True}
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+# Docstrings put names in single backquotes, as in Markdown.
+default_role = "code"
+
+html_theme = "pydata_sphinx_theme"
+html_title = "treeformer"
+html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": False}
+html_static_path: list[str] = []
+html_show_sourcelink = False
+templates_path: list[str] = []
