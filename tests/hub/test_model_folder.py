@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -143,6 +144,15 @@ def test_weights_cut_short_are_noticed(folder, length):
         ({"format_version": "v" * 5000}, "format_version is 'v{30,}…"),
         ({"root_threshold": 1.5}, "root_threshold is 1.5, a probability is needed"),
         ({"candidate_threshold": 0.41}, "candidate_threshold 0.41 is above node_threshold 0.4"),
+        ({"version": 6}, "version must be a text, not 6"),
+        ({"version": "v" * 101}, "version 'v{30,}… is too long"),
+        ({"version": "6\n7"}, "version .* is too long or not printable"),
+        ({"direction_weight": -1}, "direction_weight is -1.0, 0 to 1000 is needed"),
+        ({"direction_weight": float("nan")}, "direction_weight is nan, 0 to 1000"),
+        ({"edge_calibration": [1, 2, 3]}, "edge_calibration must have 4 values, not 3"),
+        ({"edge_calibration": [1, 2, 3, float("nan")]}, "edge_calibration has values beyond ±100"),
+        ({"edge_calibration": [1, 2, 3, 1e9]}, "edge_calibration has values beyond ±100"),
+        ({"low_confidence_threshold": 2}, "low_confidence_threshold is 2.0, a probability is needed"),
         ({"settings": []}, r"settings must be a table of keys and values, not \[\]"),
         ({"architecture": ""}, "architecture is empty"),
         ({"sha256": {WEIGHTS: "00"}}, f"sha256 does not list {WEIGHTS} and {GRAPH}"),
@@ -156,7 +166,7 @@ def test_invalid_settings_raise_a_one_line_error(folder, values, message):
         open_model(folder)
     assert CONFIG in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < len(str(folder)) + 250
+    assert len(str(caught.value)) < len(str(folder)) + 400
 
 
 @pytest.mark.parametrize("spacing", [10**400, -1, 0.2, 1e300, float("nan"), "wide", None])
@@ -208,6 +218,23 @@ def test_a_name_that_no_folder_can_have_is_an_error_of_one_line(name):
         open_model(name)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+def test_folders_without_the_newer_settings_are_read(folder):
+    change(folder, **dict.fromkeys(model_folder.OPTIONAL, ...))
+    assert open_model(folder).config == SETTINGS
+
+
+def test_newer_settings_are_written_and_read(folder):
+    settings = replace(
+        SETTINGS,
+        version="7",
+        direction_weight=8.0,
+        edge_calibration=(3.9, 0.8, 0.5, 2.2),
+        low_confidence_threshold=0.5,
+    )
+    write_config(folder, settings)
+    assert open_model(folder).config == settings
 
 
 FORMER = {"candidate_score": 0.3, "peak_heat": 0.05}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,6 +17,7 @@ from treeformer.errors import TreeformerError
 MAX_READERS = 16
 # Worker processes take about a second to start. They are used from this many images on.
 MIN_IMAGES_FOR_PROCESSES = 256
+MAX_LISTED = 5  # names of images in a message
 
 
 class EngineChoice(StrEnum):
@@ -128,6 +130,8 @@ def predict(
             report = predict_files(to_do, predictor, progress=show, **options)
     for image in report.empty:
         say(f"treeformer: {image}: no plant was found, the skeleton is empty")
+    if report.doubtful:
+        say(f"treeformer: {_doubtful_line(report.doubtful)}")
     done = f"{counted(report.predicted, 'image')} predicted in {output}"
     if len(to_do) < len(jobs):
         done += f", {len(jobs) - len(to_do)} skipped"
@@ -143,6 +147,18 @@ def predict(
         except OSError as error:  # reported with the other failures
             failures.append(f"{traits}: cannot be written ({error.strerror or error})")
     finish(done, failures, total=len(jobs))
+
+
+def _doubtful_line(images: Sequence[Path]) -> str:
+    """Return one line about the images with much length in edges of low confidence."""
+    from treeformer.inference.batch import DOUBTFUL_FRACTION
+
+    more = f" and {len(images) - MAX_LISTED} more" if len(images) > MAX_LISTED else ""
+    return (
+        f"{counted(len(images), 'image')} with more than {DOUBTFUL_FRACTION:.0%} of the length in edges of low "
+        f"confidence (dashed in overlays, low_confidence_length_fraction in traits): "
+        f"{', '.join(image.name for image in images[:MAX_LISTED])}{more}"
+    )
 
 
 def _working_size(size: str | None) -> int | Literal["full"] | None:

@@ -1,10 +1,14 @@
-"""Post-process a decoded forest: cut unlikely edges, drop unsure plants, round scores, number plants, infer axes."""
+"""Post-process a decoded forest: calibrate scores, cut edges, drop unsure plants, number plants, infer axes."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from treeformer._util.arrays import BoolArray
+from treeformer.decoding.calibration import EdgeCalibration, calibrate
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.branches import components
 from treeformer.skeleton.resampling import subgraph
@@ -22,21 +26,25 @@ def postprocess(
     *,
     edge_threshold: float = 0.0,
     unsure_plants: bool = False,
+    calibration: EdgeCalibration | None = None,
     image_name: str | None = None,
-    model_name: str = "",
+    metadata: Mapping[str, Any] | None = None,
 ) -> Skeleton:
     """Turn a decoded forest into the skeleton that users get.
 
     Args:
         found: the forest, with scores, in px of the original image.
-        edge_threshold: edges with a lower score are cut; 0 keeps the whole spanning tree.
+        edge_threshold: edges with a lower score, after calibration, are cut; 0 keeps the whole spanning tree.
         unsure_plants: keep plants without any node of score 0.5 or higher.
+        calibration: coefficients of the calibrated edge scores; None keeps the network's scores.
         image_name: file name of the image.
-        model_name: name of the model, for the metadata.
+        metadata: metadata of the skeleton.
 
     Returns:
         The forest with rounded scores, plants numbered from left to right, and explicit axes.
     """
+    if calibration is not None:
+        found = calibrate_edges(found, calibration)
     if edge_threshold:
         found = cut_unlikely_edges(found, edge_threshold)
     if not unsure_plants:
@@ -48,9 +56,25 @@ def postprocess(
         edge_score=found.edge_score.round(SCORE_DIGITS),
         plant=found.plant_of_node,
         image_name=image_name,
-        metadata={"model": model_name},
+        metadata=metadata,
     )
     return rounded.infer_axes(np.where(is_below_base(rounded), MIN_REACH_FRACTION_OF_ROOTS, 0.0))
+
+
+def calibrate_edges(skeleton: Skeleton, coefficients: EdgeCalibration) -> Skeleton:
+    """Replace the network's edge scores by calibrated ones.
+
+    Args:
+        skeleton: a forest with the network's scores.
+        coefficients: see `treeformer.decoding.calibration`.
+
+    Returns:
+        The same forest with other edge scores.
+    """
+    assert skeleton.edge_score is not None
+    assert skeleton.node_score is not None
+    least = skeleton.node_score[skeleton.edges].min(axis=1)
+    return skeleton.replace(edge_score=calibrate(skeleton.edge_score, least, coefficients))
 
 
 def is_below_base(skeleton: Skeleton) -> BoolArray:

@@ -38,6 +38,10 @@ MAX_ARCHITECTURE_LETTERS = 100
 INPUT_STRIDE = 32
 MAX_INPUT_SIZE = 8192
 MAX_WORKING_SIZE = 100_000
+MAX_DIRECTION_WEIGHT = 1000
+MAX_COEFFICIENT = 100
+# Settings that older model folders lack.
+OPTIONAL = ("version", "direction_weight", "edge_calibration", "low_confidence_threshold")
 # Settings that had other names in earlier versions: former name to current name.
 FORMER_NAMES = {"candidate_score": "candidate_threshold", "peak_heat": "min_peak_heat"}
 HUB_NAME = re.compile(r"\w[\w.-]{0,95}/\w[\w.-]{0,95}")  # "owner/model"
@@ -81,6 +85,18 @@ class ModelSettings:
     min_peak_heat: float = 0.0
     """Least value of the heat map at a token's starting point; 0 always uses the same number of tokens."""
 
+    version: str = ""
+    """Version of the weights, such as "6"; at most 100 letters."""
+
+    direction_weight: float = 0.0
+    """Weight of the predicted directions in edge costs, 0 to 1000; see `treeformer.decoding.attributes`."""
+
+    edge_calibration: tuple[float, float, float, float] | None = None
+    """Coefficients of calibrated edge scores, each within ±100; see `treeformer.decoding.calibration`."""
+
+    low_confidence_threshold: float | None = None
+    """Edges with a lower score are more often wrong than right."""
+
     @property
     def tile_step(self) -> int:
         """Grid that the tiles of a large image begin on, px: the spacing of the network's grid, 1 if it has none."""
@@ -104,10 +120,26 @@ class ModelSettings:
         for name in ("node_threshold", "root_threshold", "candidate_threshold", "min_peak_heat"):
             if not 0 <= getattr(self, name) <= 1:  # true for NaN
                 raise ModelFolderError(f"{name} is {short_repr(getattr(self, name))}, a probability is needed")
+        _check_optional(self)
         if self.candidate_threshold > self.node_threshold:
             raise ModelFolderError(
                 f"candidate_threshold {self.candidate_threshold} is above node_threshold {self.node_threshold}"
             )
+
+
+def _check_optional(settings: ModelSettings) -> None:
+    """Check the settings that older model folders do not have."""
+    if len(settings.version) > MAX_ARCHITECTURE_LETTERS or not settings.version.isprintable():
+        raise ModelFolderError(f"version {short_repr(settings.version)} is too long or not printable")
+    if not 0 <= settings.direction_weight <= MAX_DIRECTION_WEIGHT:
+        weight = short_repr(settings.direction_weight)
+        raise ModelFolderError(f"direction_weight is {weight}, 0 to {MAX_DIRECTION_WEIGHT} is needed")
+    coefficients = settings.edge_calibration or ()
+    if not all(abs(value) <= MAX_COEFFICIENT for value in coefficients):  # true for NaN
+        raise ModelFolderError(f"edge_calibration has values beyond ±{MAX_COEFFICIENT}")
+    threshold = settings.low_confidence_threshold
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise ModelFolderError(f"low_confidence_threshold is {short_repr(threshold)}, a probability is needed")
 
 
 @dataclass(frozen=True)
@@ -291,7 +323,7 @@ def _parse(document: object, where: str) -> tuple[ModelSettings, dict[str, str]]
         )
     table = {FORMER_NAMES.get(name, name): value for name, value in document.items()}
     for name in ("sha256", *(entry.name for entry in fields(ModelSettings))):
-        if name not in table:
+        if name not in table and name not in OPTIONAL:
             raise ModelFolderError(f"{where}: {name} is missing")
     hashes = table.pop("sha256")
     if not (isinstance(hashes, dict) and hashes.keys() - {INT8_GRAPH} == {WEIGHTS, GRAPH}):

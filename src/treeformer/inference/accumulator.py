@@ -95,6 +95,7 @@ class TileAccumulator:
             forest,
             edge_threshold=self.options.edge_threshold,
             unsure_plants=self.options.unsure_plants,
+            calibration=self.options.edge_calibration,
             image_name=self.image_name,
-            model_name=self.options.model_name,
+            metadata=self.options.metadata,
         )

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treeformer import formats
 from treeformer._util.files import list_files
 from treeformer._util.images import IMAGE_SUFFIXES, open_image, write_image
 from treeformer._util.pools import batches, prefetch_map, process_pool
 from treeformer._util.progress import ProgressCallback
-from treeformer.draw import draw
+from treeformer.draw import draw, low_confidence_edges
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.inference.predictor import Predictor
 from treeformer.skeleton import Skeleton
@@ -34,8 +34,22 @@ OVERLAY_QUALITY = 90
 IMAGES_PER_MESSAGE = 4
 
 Result = Skeleton | TreeformerError
-Outcome = tuple[bool, str | None]
-"""Whether the skeleton of an image is empty, and the error message if the image failed."""
+# Share of the length in edges of low confidence from which an image is counted as doubtful.
+DOUBTFUL_FRACTION = 0.1
+
+
+class Outcome(NamedTuple):
+    """What became of one image.
+
+    Attributes:
+        is_empty: True if its skeleton has no node.
+        is_doubtful: True if more than `DOUBTFUL_FRACTION` of its length lies in edges of low confidence.
+        failure: the error message if the image failed, None otherwise.
+    """
+
+    is_empty: bool
+    is_doubtful: bool
+    failure: str | None
 
 
 @dataclass(frozen=True)
@@ -189,11 +203,13 @@ class BatchReport:
         predicted: number of images that were predicted and written.
         empty: images without a plant.
         failures: one line per image that failed.
+        doubtful: images with more than `DOUBTFUL_FRACTION` of their length in edges of low confidence.
     """
 
     predicted: int
     empty: tuple[Path, ...]
     failures: tuple[str, ...]
+    doubtful: tuple[Path, ...] = ()
 
 
 def predict_files(
@@ -222,18 +238,21 @@ def predict_files(
         TreeformerError: if an option is invalid.
     """
     empty: list[Path] = []
+    doubtful: list[Path] = []
     failures: list[str] = []
     images = [job.image for job in jobs]
     with closing(predictor.predict_many(images, workers=workers, processes=processes, **options)) as results:
         outcomes = _write_results(zip(jobs, results, strict=True), workers if processes else 0)
-        for done, (job, (is_empty, failure)) in enumerate(zip(jobs, outcomes, strict=True), start=1):
-            if is_empty:
+        for done, (job, outcome) in enumerate(zip(jobs, outcomes, strict=True), start=1):
+            if outcome.is_empty:
                 empty.append(job.image)
-            if failure is not None:
-                failures.append(failure)
+            if outcome.is_doubtful:
+                doubtful.append(job.image)
+            if outcome.failure is not None:
+                failures.append(outcome.failure)
             if progress is not None:
                 progress(done, len(jobs))
-    return BatchReport(len(jobs) - len(failures), tuple(empty), tuple(failures))
+    return BatchReport(len(jobs) - len(failures), tuple(empty), tuple(failures), tuple(doubtful))
 
 
 def _write_results(predicted: Iterable[tuple[ImageJob, Result]], writers: int) -> Iterator[Outcome]:
@@ -253,13 +272,22 @@ def _write_all(predicted: list[tuple[ImageJob, Result]]) -> list[Outcome]:
 def _write(predicted: tuple[ImageJob, Result]) -> Outcome:
     job, result = predicted
     is_empty = isinstance(result, Skeleton) and len(result) == 0
+    is_doubtful = isinstance(result, Skeleton) and low_confidence_fraction(result) > DOUBTFUL_FRACTION
+    failure = None
     try:
         if isinstance(result, TreeformerError):
             raise result
         job.write(result)
     except TreeformerError as error:
-        return is_empty, f"{job.image}: {str(error).removeprefix(f'{job.image}: ')}"
-    return is_empty, None
+        failure = f"{job.image}: {str(error).removeprefix(f'{job.image}: ')}"
+    return Outcome(is_empty, is_doubtful, failure)
+
+
+def low_confidence_fraction(skeleton: Skeleton) -> float:
+    """Return the share of a skeleton's length that lies in edges of low confidence; 0 if it has no length."""
+    length = skeleton.edge_length
+    total = float(length.sum())
+    return float(length[low_confidence_edges(skeleton)].sum()) / total if total > 0 else 0.0
 
 
 def traits_of(

@@ -8,6 +8,7 @@ import numpy as np
 
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder
+from treeformer.inference.provenance import prediction_metadata
 
 # Padding in an engine's output has a score of 0. It must not become a node, whatever the threshold.
 SMALLEST_SCORE = float(np.finfo(np.float32).tiny)
@@ -25,6 +26,7 @@ class PredictionOptions:
         single_plant: predict one tree per image.
         min_confidence: minimum confidence of nodes and edges, in [0, 1]. None uses the model's node threshold and
             keeps all edges.
+        engine_name: what runs the network, for the metadata.
 
     Attributes:
         working_px: length that longer images are reduced to, px. None reduces no image.
@@ -35,14 +37,20 @@ class PredictionOptions:
         single_plant: predict one tree per image.
         unsure_plants: keep plants without any node that is more likely than not.
         tile_step: tiles start at multiples of this, px.
-        model_name: name of the model folder, for the metadata of the skeletons.
+        edge_calibration: coefficients of calibrated edge scores, None for the network's scores.
+        metadata: metadata of the predicted skeletons.
 
     Raises:
         TreeformerError: if a value is out of range.
     """
 
     def __init__(
-        self, model: ModelFolder, working_size: WorkingSize, single_plant: bool, min_confidence: float | None
+        self,
+        model: ModelFolder,
+        working_size: WorkingSize,
+        single_plant: bool,
+        min_confidence: float | None,
+        engine_name: str = "",
     ) -> None:
         settings = model.config
         if isinstance(working_size, int) and working_size < 1:
@@ -61,4 +69,15 @@ class PredictionOptions:
         self.tile_step = settings.tile_step
         self.edge_threshold = 0.0 if self.single_plant else min_confidence or 0.0
         self.unsure_plants = min_confidence is not None
-        self.model_name = model.path.name
+        self.edge_calibration = settings.edge_calibration
+        self.metadata = prediction_metadata(
+            model,
+            {
+                "engine": engine_name,
+                "working_size": size,
+                "node_threshold": self.node_threshold,
+                "root_threshold": self.root_threshold,
+                "edge_threshold": self.edge_threshold,
+                "single_plant": single_plant,
+            },
+        )

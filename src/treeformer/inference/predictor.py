@@ -97,7 +97,7 @@ class Predictor:
         Raises:
             TreeformerError: if the image cannot be read or an option is invalid.
         """
-        options = PredictionOptions(self.model, working_size, single_plant, min_confidence)
+        options = self._options(working_size, single_plant, min_confidence)
         prepared = prepare(image, options, self.engine.input_size)
         for batch in batches(prepared.inputs(), self._batch_size(None)):
             raw = self.engine(np.stack(batch))
@@ -143,7 +143,7 @@ class Predictor:
         """
         check_workers(workers)
         _reject_single_image(images)
-        options = PredictionOptions(self.model, working_size, single_plant, min_confidence)
+        options = self._options(working_size, single_plant, min_confidence)
         batch_size, side = self._batch_size(batch), self.engine.input_size
         with ExitStack() as stack:
             runner = stack.enter_context(thread_pool(1))
@@ -157,6 +157,11 @@ class Predictor:
                     readers = stack.enter_context(thread_pool(workers))
                     prepared = prefetch_map(readers, prepare_one, images, 2 * batch_size + workers)
                 yield from _Stream(self.engine, batch_size, runner).results(prepared)
+
+    def _options(
+        self, working_size: WorkingSize, single_plant: bool, min_confidence: float | None
+    ) -> PredictionOptions:
+        return PredictionOptions(self.model, working_size, single_plant, min_confidence, self.engine.name)
 
     def _batch_size(self, batch: int | None) -> int:
         if batch is not None and batch < 1:

@@ -6,6 +6,7 @@ and keep no state between calls.
 """
 
 from treeformer.metrics._inputs import Scores
+from treeformer.metrics.calibration import correct_edges, expected_calibration_error, reliability
 from treeformer.metrics.evaluation import Estimate, differences, evaluate_pair, summarize
 from treeformer.metrics.smd import street_mover_distance, street_mover_distance_paper
 from treeformer.metrics.structure import Structure, match_nodes, structure
@@ -16,9 +17,12 @@ __all__ = [
     "Estimate",
     "Scores",
     "Structure",
+    "correct_edges",
     "differences",
     "evaluate_pair",
+    "expected_calibration_error",
     "match_nodes",
+    "reliability",
     "street_mover_distance",
     "street_mover_distance_paper",
     "structure",

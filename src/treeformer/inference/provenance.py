@@ -1,0 +1,47 @@
+"""What a predicted skeleton records about its origin: the model, its version and hash, and the settings used."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from treeformer.formats.swc import HEADER
+from treeformer.hub.model_folder import WEIGHTS, ModelFolder
+
+# The package imports this part on first use, so it cannot be imported here by name.
+VERSION: str = sys.modules["treeformer"].__version__
+HASH_LETTERS = 16
+
+
+def prediction_metadata(model: ModelFolder, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata of predicted skeletons.
+
+    Args:
+        model: the model.
+        settings: the settings of the prediction, as JSON can hold them.
+
+    Returns:
+        `model`, the name of the model; `prediction`, a record of model, version, hash and settings;
+        `low_confidence_threshold`, if the model has one; and one line about model and settings where RSML (`rsml`)
+        and SWC (`swc`) store such text.
+    """
+    config = model.config
+    digest = model.hashes.get(WEIGHTS, "")
+    record = {
+        "treeformer": VERSION,
+        "model": model.path.name,
+        "model_version": config.version,
+        "model_sha256": digest,
+        **settings,
+    }
+    of_model = " ".join(part for part in (model.path.name, config.version) if part)
+    shown = "; ".join(f"{name} {_shown(value)}" for name, value in settings.items())
+    line = f"treeformer {VERSION}; model {of_model}; sha256 {digest[:HASH_LETTERS] or 'unknown'}; {shown}"
+    metadata: dict[str, Any] = {"model": model.path.name, "prediction": record}
+    if config.low_confidence_threshold is not None:
+        metadata["low_confidence_threshold"] = config.low_confidence_threshold
+    return metadata | {"rsml": {"software": line}, "swc": {"comments": [f" {line}", HEADER]}}
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
