@@ -44,14 +44,14 @@ def test_a_higher_score_is_never_calibrated_lower(low, high, node):
 def test_the_fit_recovers_the_coefficients_of_simulated_edges():
     random = np.random.default_rng(0)
     edge, node = random.uniform(0.01, 0.99, (2, 40_000))
-    truth = (0.5, 0.6, 1.4, 0.3)
-    is_correct = random.uniform(size=len(edge)) < calibrate(edge, node, truth)
-    assert fit_calibration(edge, node, is_correct) == pytest.approx(truth, abs=0.1)
+    expected = (0.5, 0.6, 1.4, 0.3)
+    is_correct = random.uniform(size=len(edge)) < calibrate(edge, node, expected)
+    assert fit_calibration(edge, node, is_correct) == pytest.approx(expected, abs=0.1)
     # The weights decide which half is fitted.
     both = np.concatenate([is_correct, ~is_correct])
     weight = np.repeat([1.0, 1e-9], len(edge))
     fitted = fit_calibration(np.tile(edge, 2), np.tile(node, 2), both, weight)
-    assert fitted == pytest.approx(truth, abs=0.1)
+    assert fitted == pytest.approx(expected, abs=0.1)
 
 
 def test_slopes_are_not_negative_and_separable_edges_stay_finite():
