@@ -96,6 +96,18 @@ class LazyImage:
         """Return the whole image as RGB."""
         return _as_rgb(self._image, self._range)
 
+    def reduced(self, block: int) -> LazyImage:
+        """Return the image reduced by averaging blocks of block×block pixels."""
+        if block <= 1:
+            return self
+        return LazyImage(self.original_size, _reduced(self._image, self._range, block), None)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the pixels."""
+        per_pixel = 4 * len(self._image.getbands()) if self._image.mode in ("I", "F") else len(self._image.getbands())
+        return self.size[0] * self.size[1] * max(per_pixel, 2 if self._image.mode.startswith("I;16") else 1)
+
 
 def open_image(path: str | os.PathLike[str], *, longest_px: int | None = None) -> Image.Image:
     """Open an image file upright and as RGB.
@@ -141,12 +153,60 @@ def open_lazy(source: ImageSource, scale: Callable[[tuple[int, int]], float] = l
             raise TreeformerError(f"the image cannot be read: {_reason(error)}") from None
     if not isinstance(source, str | os.PathLike):
         raise TreeformerError(f"an image must be a path, a Pillow image or an array, not {type(source).__name__}")
-    path = Path(source)
+    with _opened(Path(source)) as image:
+        return _scaled(image, scale, is_file=True)
+
+
+def open_level(path: str | os.PathLike[str], level: int) -> LazyImage:
+    """Open a level of an image's pyramid: each pixel is the mean of 2^level × 2^level pixels of the upright image.
+
+    Blocks start at the top left corner. Those at the right and bottom may be incomplete, so the size of a level is
+    rounded up. JPEG files are decoded at a half, a quarter or an eighth of their size.
+
+    Args:
+        path: the file.
+        level: 0 is the full size, each next level is half of the one before.
+
+    Returns:
+        The level. Its `original_size` is the full size.
+
+    Raises:
+        FormatError: if the file cannot be read.
+    """
+    block = 1 << level
+    with _opened(Path(path)) as image:
+        turn = UPRIGHT.get(image.getexif().get(ORIENTATION_TAG, 1))
+        stored = image.size
+        original = stored[::-1] if turn in SIDEWAYS else stored
+        # After a turn, an incomplete block would be at the top or left.
+        if turn is None or not any(side % block for side in stored):
+            image.draft(None, (max(1, stored[0] // block), max(1, stored[1] // block)))
+        image.load()
+        drafted = next(d for d in (1, 2, 4, 8) if d >= max(stored[0] / image.width, stored[1] / image.height))
+        value_range = _value_range(image)
+        upright = image if turn is None else image.transpose(turn)
+    return LazyImage(original, upright, value_range).reduced(block // drafted)
+
+
+def upright_size(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Return the width and height of an upright image, px, without reading its pixels.
+
+    Raises:
+        FormatError: if the file cannot be read.
+    """
+    with _opened(Path(path)) as image:
+        sideways = UPRIGHT.get(image.getexif().get(ORIENTATION_TAG, 1)) in SIDEWAYS
+        return (image.height, image.width) if sideways else image.size
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    """Open an image file, and convert the errors of Pillow to a FormatError."""
     try:
         with _without_pillow_limit(), Image.open(path) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise FormatError(f"{path}: has more than {MAX_PIXELS // 10**6} million pixels")
-            return _scaled(image, scale, is_file=True)
+            yield image
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file") from None
     except UnidentifiedImageError:

@@ -100,6 +100,7 @@ def predict(
     """Predict the skeletons of images: JSON files, and optionally other formats, overlays and a table of traits."""
     from treeformer._util.files import check_writable, remove_leftovers, write_table
     from treeformer.inference.batch import BatchReport, check_no_annotation_is_lost, plan, predict_files, traits_of
+    from treeformer.inference.image_record import write_record
     from treeformer.inference.predictor import Predictor
 
     # Find invalid options and unwritable folders before the work, not after.
@@ -120,6 +121,7 @@ def predict(
     if resume:
         remove_leftovers(output)
     to_do = [job for job in jobs if not (resume and job.is_done())]
+    write_record(output, sources, jobs)
     report = BatchReport(0, (), ())
     if to_do:
         predictor = Predictor(model, engine=engine.value, threads=threads, precision=precision.value)

@@ -20,8 +20,10 @@ from treeformer.skeleton import Axis, AxisFunction, Plant, Skeleton
 FORMAT = "treeformer-skeleton"
 VERSION = 1
 
-# The number of points, edges or numbers per line of the file.
+# The number of points, edges or numbers per line of the file, and of records of plants and axes.
 ITEMS_PER_ROW = 10
+LONG_LISTS = ("nodes", "edges", "roots", "radius", "node_score", "edge_score", "plant", "edge_axis")
+ROWS = dict.fromkeys(LONG_LISTS, ITEMS_PER_ROW) | {"plants": 1, "axes": 1}
 
 
 def matches(document: Mapping[str, Any]) -> bool:
@@ -115,6 +117,31 @@ def _function(value: Any, place: str) -> AxisFunction:
     )
 
 
+def to_document(skeleton: Skeleton) -> dict[str, Any]:
+    """Return the JSON object of a skeleton: lists, texts and numbers. Metadata are not copied."""
+    fields: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+    if skeleton.image_name is not None:
+        fields["image_name"] = skeleton.image_name
+    if skeleton.image_size is not None:
+        fields["image_size"] = list(skeleton.image_size)
+    fields["nodes"] = skeleton.nodes.tolist()
+    fields["edges"] = skeleton.edges.tolist()
+    fields["roots"] = skeleton.roots.tolist()
+    if skeleton.radius is not None:
+        fields["radius"] = _null_for_nan(skeleton.radius.tolist())
+    for key in ("node_score", "edge_score", "plant"):
+        if (values := getattr(skeleton, key)) is not None:
+            fields[key] = values.tolist()
+    if skeleton.plant_records:
+        fields["plants"] = [_labels_row(plant) for plant in skeleton.plant_records]
+    if skeleton.has_explicit_axes:
+        fields["axes"] = [_axis_row(axis) for axis in skeleton.axes]
+        fields["edge_axis"] = skeleton.edge_axis.tolist()
+    if skeleton.metadata:
+        fields["metadata"] = dict(skeleton.metadata)
+    return fields
+
+
 def write(skeleton: Skeleton, path: Path) -> None:
     """Write a skeleton. Numbers are arranged in readable rows; floats are exact.
 
@@ -125,34 +152,15 @@ def write(skeleton: Skeleton, path: Path) -> None:
     Raises:
         FormatError: If the metadata cannot be stored as JSON or the file cannot be written.
     """
-    fields: dict[str, str] = {}
 
-    def add(key: str, value: Any, *, if_given: bool = True) -> None:
-        if if_given:
-            fields[key] = json_text(value, path)
+    def text(key: str, value: Any) -> str:
+        if key not in ROWS or not value:
+            return json_text(value, path)
+        starts = range(0, len(value), ROWS[key])
+        return "[\n" + ",\n".join(json_text(value[start : start + ROWS[key]], path)[1:-1] for start in starts) + "\n]"
 
-    def add_rows(key: str, entries: list[Any] | None, per_row: int = ITEMS_PER_ROW) -> None:
-        if entries is not None:
-            rows = (entries[start : start + per_row] for start in range(0, len(entries), per_row))
-            fields[key] = "[\n" + ",\n".join(json_text(row, path)[1:-1] for row in rows) + "\n]" if entries else "[]"
-
-    add("format", FORMAT)
-    add("version", VERSION)
-    add("image_name", skeleton.image_name, if_given=skeleton.image_name is not None)
-    add("image_size", skeleton.image_size, if_given=skeleton.image_size is not None)
-    add_rows("nodes", skeleton.nodes.tolist())
-    add_rows("edges", skeleton.edges.tolist())
-    add_rows("roots", skeleton.roots.tolist())
-    add_rows("radius", None if skeleton.radius is None else _null_for_nan(skeleton.radius.tolist()))
-    add_rows("node_score", None if skeleton.node_score is None else skeleton.node_score.tolist())
-    add_rows("edge_score", None if skeleton.edge_score is None else skeleton.edge_score.tolist())
-    add_rows("plant", None if skeleton.plant is None else skeleton.plant.tolist())
-    add_rows("plants", [_labels_row(plant) for plant in skeleton.plant_records] or None, 1)
-    if skeleton.has_explicit_axes:
-        add_rows("axes", [_axis_row(axis) for axis in skeleton.axes], 1)
-        add_rows("edge_axis", skeleton.edge_axis.tolist())
-    add("metadata", dict(skeleton.metadata), if_given=bool(skeleton.metadata))
-    write_text(path, "{\n" + ",\n".join(f'"{key}": {value}' for key, value in fields.items()) + "\n}\n")
+    fields = (f'"{key}": {text(key, value)}' for key, value in to_document(skeleton).items())
+    write_text(path, "{\n" + ",\n".join(fields) + "\n}\n")
 
 
 def _labels_row(entity: Axis | Plant) -> dict[str, Any]:

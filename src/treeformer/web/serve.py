@@ -1,0 +1,78 @@
+"""Run the editor's server on this computer until Ctrl-C."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+
+import uvicorn
+
+from treeformer._util.files import check_writable, remove_leftovers
+from treeformer.errors import TreeformerError
+from treeformer.web.app import Services, create_app
+from treeformer.web.folder import Workspace
+
+HOST = "127.0.0.1"
+SHUTDOWN_S = 3
+
+
+def serve(
+    workspace: Workspace,
+    *,
+    model: str = "default",
+    port: int = 0,
+    browser: bool = True,
+    announce: Callable[[str], None] = print,
+) -> None:
+    """Serve the editor until Ctrl-C.
+
+    Args:
+        workspace: the images and their results.
+        model: "default", a model folder, or a name on the Hugging Face hub. It is loaded for the first prediction.
+        port: port to listen on; 0 chooses a free one.
+        browser: open the page in the browser.
+        announce: called with the address, before the first request.
+
+    Raises:
+        TreeformerError: if the port is in use, or results cannot be written.
+    """
+    check_writable(workspace.results_root)
+    remove_leftovers(workspace.results_root)
+    listener = _listen(port)
+    port = listener.getsockname()[1]
+    token = secrets.token_urlsafe(24)
+    app = create_app(Services.of(workspace, model), token=token, port=port)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=SHUTDOWN_S,
+    )
+    address = f"http://{HOST}:{port}/?token={token}"
+    announce(address)
+    if browser:  # connections wait until the server accepts them; a text browser would block
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    with listener:
+        try:
+            uvicorn.Server(config).run(sockets=[listener])
+        except KeyboardInterrupt:  # uvicorn ends orderly, then raises the signal again
+            return
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen(128)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or error
+        raise TreeformerError(f"cannot listen on port {port}: {reason}; choose another with --port") from None
+    return listener

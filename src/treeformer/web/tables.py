@@ -1,0 +1,90 @@
+"""Traits for the page: the compact table of one skeleton, and that of the whole folder as CSV."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treeformer.skeleton import Skeleton
+from treeformer.traits import measure, measure_files
+from treeformer.traits.definitions import TRAITS
+from treeformer.web.folder import Workspace
+from treeformer.web.saving import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# The unit of a trait by its kind; {} is px or mm.
+UNITS = {"length": "{}", "area": "{}²", "1/length": "1/{}", "length/time": "{}/time", "angle": "°"}
+
+
+def traits_of(skeleton: Skeleton, px_per_mm: float | None) -> dict[str, Any]:
+    """Measure one skeleton.
+
+    Args:
+        skeleton: a forest.
+        px_per_mm: pixels per millimeter; None uses the scale in the skeleton's metadata, or pixels.
+
+    Returns:
+        The names of the columns, one row per plant, and the unit of each column that has one.
+
+    Raises:
+        TreeformerError: if `px_per_mm` is not positive.
+    """
+    table = measure(skeleton, px_per_mm=px_per_mm, columns="compact")
+    columns = [str(name) for name in table]
+    unit = str(table["unit"].iloc[0]) if len(table) else "px"
+    kinds = {column: trait.kind for trait in TRAITS for column in trait.columns()}
+    units = {name: UNITS[kinds[name]].format(unit) for name in columns if kinds.get(name) in UNITS}
+    rows = [{name: _plain(value) for name, value in row.items()} for row in table.to_dict("records")]
+    return {"columns": columns, "rows": rows, "units": units}
+
+
+def folder_table(workspace: Workspace, store: Store, px_per_mm: float | None) -> pd.DataFrame:
+    """Measure all skeletons of a workspace. Images that fail have a row with the error as note.
+
+    Args:
+        workspace: the images.
+        store: reads the skeletons.
+        px_per_mm: pixels per millimeter; None uses the scale of each file, or pixels.
+
+    Returns:
+        The compact table, one row per plant; `image` and `file` are relative to the two roots.
+
+    Raises:
+        TreeformerError: if `px_per_mm` is not positive.
+    """
+    entries = {}
+    for entry in workspace.refresh():
+        path = workspace.current_file(workspace.entry(entry.image))
+        if path is not None:
+            entries[path] = entry
+
+    def read(path: Path) -> Skeleton:
+        from treeformer import formats
+
+        return formats.read(path).replace(image_name=None)
+
+    table, failures = measure_files(entries, px_per_mm=px_per_mm, read=read)
+    root = workspace.results_root
+    images = {str(path): entry.image for path, entry in entries.items()}
+    files = {str(path): (path.relative_to(root) if path.is_relative_to(root) else path) for path in entries}
+    table["image"] = [images.get(name, "") for name in table["file"]]
+    table["file"] = [str(files.get(name, name)) for name in table["file"]]
+    for line in failures:
+        path_text = next((name for name in images if line.startswith(f"{name}: ")), "")
+        table.loc[len(table), ["image", "note"]] = [images.get(path_text, ""), line.removeprefix(f"{path_text}: ")]
+    return table
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a table as JSON has it: numbers, texts, and None if it is unknown."""
+    if value is None or isinstance(value, str):
+        return value
+    if hasattr(value, "item"):
+        value = value.item()
+    try:
+        return value if math.isfinite(value) else None
+    except TypeError:  # pandas.NA
+        return None
