@@ -25,6 +25,7 @@ from tests.inference.fake_engine import drawn, random_tree
 from tests.training.processes import ONE_THREAD, command
 from treeformer import Skeleton
 from treeformer._util.files import remove_leftovers
+from treeformer.inference.image_record import NAME as RECORD
 
 ROOT = Path(__file__).parents[2]
 TREE_ARGUMENTS = {"seed": 1, "count": 30, "size": (128, 128), "longest_edge": 60}
@@ -109,7 +110,8 @@ def visible(folder: Path) -> dict[str, bytes]:
 
 
 def leftovers(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob(".*") if path.is_file())
+    hidden = (path for path in folder.rglob(".*") if path.is_file() and path.name != RECORD)
+    return sorted(str(path.relative_to(folder)) for path in hidden)
 
 
 def kill_predictions(folder: Path, count: int, seed: int) -> int:

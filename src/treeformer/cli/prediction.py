@@ -121,15 +121,18 @@ def predict(
     if resume:
         remove_leftovers(output)
     to_do = [job for job in jobs if not (resume and job.is_done())]
-    write_record(output, sources, jobs)
     report = BatchReport(0, (), ())
     if to_do:
         predictor = Predictor(model, engine=engine.value, threads=threads, precision=precision.value)
         # A GPU is faster than one process can read images and decode skeletons.
         processes = predictor.engine.device.startswith("cuda") and len(to_do) >= MIN_IMAGES_FOR_PROCESSES
         options |= {"batch": batch, "workers": workers, "processes": processes}
-        with progress("predicting") as show:
-            report = predict_files(to_do, predictor, progress=show, **options)
+        try:
+            with progress("predicting") as show:
+                report = predict_files(to_do, predictor, progress=show, **options)
+        finally:  # also after Ctrl-C
+            if any(job.skeletons["json"].is_file() for job in jobs):
+                write_record(output, sources, jobs)
     for image in report.empty:
         say(f"treeformer: {image}: no plant was found, the skeleton is empty")
     if report.doubtful:
