@@ -21,6 +21,7 @@ CARD_LINES = 12  # lines of the card that `info` shows
         "treeformer export runs/drawings/best.safetensors -o drawings",
         "treeformer export runs/drawings/best.safetensors -o drawings --node-threshold 0.42 --card card.md",
         "treeformer export drawings -o drawings-wide --tokens 320",
+        "treeformer export default --web -o page-model",
     )
 )
 def export(
@@ -49,8 +50,21 @@ def export(
     int8: Annotated[
         bool, typer.Option("--int8/--no-int8", help="Also write an 8-bit graph, calibrated on synthetic images.")
     ] = True,
+    web: Annotated[
+        bool,
+        typer.Option(
+            "--web", help="Write a model folder's model for the web page instead: one ONNX file with 8-bit weights."
+        ),
+    ] = False,
 ) -> None:
     """Write a model folder: weights, settings, hashes, and ONNX graphs that run without torch. Takes minutes."""
+    if web:
+        from treeformer.hub.model_folder import open_model
+        from treeformer.hub.web_model import write_web_model
+
+        file = write_web_model(open_model(str(model)), output)
+        say(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
+        return
     try:
         from treeformer.models.export import export_model, find_start_model
     except ModuleNotFoundError as error:
