@@ -112,7 +112,7 @@ def predict(
     traits_of([], px_per_mm=px_per_mm)  # checks px_per_mm
     check_writable(output)
     options: dict[str, Any] = {
-        "working_size": _working_size(working_size),
+        "working_size": parse_working_size(working_size),
         "single_plant": single_plant,
         "min_confidence": min_confidence,
     }
@@ -166,7 +166,8 @@ def _doubtful_line(images: Sequence[Path]) -> str:
     )
 
 
-def _working_size(size: str | None) -> int | Literal["full"] | None:
+def parse_working_size(size: str | None) -> int | Literal["full"] | None:
+    """Return the value of `--working-size`; raise `TreeformerError` if it is neither a number nor "full"."""
     if size is None or size == "full":
         return size  # type: ignore[return-value]
     try:

@@ -152,6 +152,22 @@ def write(skeleton: Skeleton, path: Path) -> None:
     Raises:
         FormatError: If the metadata cannot be stored as JSON or the file cannot be written.
     """
+    write_text(path, to_text(skeleton, path))
+
+
+def to_text(skeleton: Skeleton, path: Path) -> str:
+    """Return the content of the file of a skeleton.
+
+    Args:
+        skeleton: Any skeleton.
+        path: The file that the text is for, mentioned in error messages.
+
+    Returns:
+        The text; surrogate escapes stand for undecodable bytes.
+
+    Raises:
+        FormatError: If the metadata cannot be stored as JSON.
+    """
 
     def text(key: str, value: Any) -> str:
         if key not in ROWS or not value:
@@ -160,7 +176,7 @@ def write(skeleton: Skeleton, path: Path) -> None:
         return "[\n" + ",\n".join(json_text(value[start : start + ROWS[key]], path)[1:-1] for start in starts) + "\n]"
 
     fields = (f'"{key}": {text(key, value)}' for key, value in to_document(skeleton).items())
-    write_text(path, "{\n" + ",\n".join(fields) + "\n}\n")
+    return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
 def _labels_row(entity: Axis | Plant) -> dict[str, Any]:

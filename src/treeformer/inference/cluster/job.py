@@ -1,0 +1,103 @@
+"""The settings of a run. They are stored with its results, so that results of different settings never mix."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import treeformer
+from treeformer.errors import FormatError, TreeformerError
+from treeformer.hub.model_folder import ModelFolder, Precision
+from treeformer.inference.cluster.storage import Folder
+from treeformer.inference.open_engine import EngineName
+from treeformer.inference.options import WorkingSize
+
+FORMAT_VERSION = 1
+JOB = "job.json"
+HASH_DIGITS = 32
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is predicted and how.
+
+    Attributes:
+        model: "default", a model folder, or a name on the Hugging Face hub; every node must be able to open it.
+        engine: "auto", "onnx" or "torch".
+        precision: number format of ONNX Runtime.
+        working_size: length to which longer images are reduced, px; see `Predictor.predict`.
+        single_plant: join everything into one tree.
+        min_confidence: minimum confidence of nodes and edges.
+        traits: measure compact traits.
+        px_per_mm: resolution for the traits, pixels per millimeter.
+        formats: names of formats to write as files, in addition to the Parquet rows.
+        overlay: also draw each skeleton over its image.
+    """
+
+    model: str = "default"
+    engine: EngineName = "auto"
+    precision: Precision = "auto"
+    working_size: WorkingSize = None
+    single_plant: bool = False
+    min_confidence: float | None = None
+    traits: bool = True
+    px_per_mm: float | None = None
+    formats: tuple[str, ...] = ()
+    overlay: bool = False
+
+    def settings(self, model_hash: str) -> dict[str, Any]:
+        """Return the settings that change results. The engine is not among them: nodes of a cluster may differ."""
+        fields = {name: value for name, value in asdict(self).items() if name not in ("model", "engine")}
+        fields["formats"] = list(self.formats)
+        version = treeformer.__version__
+        return {"format_version": FORMAT_VERSION, "treeformer": version, "model_hash": model_hash, **fields}
+
+
+def model_hash(model: ModelFolder) -> str:
+    """Return 32 hexadecimal digits that identify the weights, the graphs and the settings of a model."""
+    document = {"settings": asdict(model.config), "sha256": dict(model.hashes)}
+    return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()[:HASH_DIGITS]
+
+
+def open_job(folder: Folder, job: Job, hash_: str) -> None:
+    """Store the settings of a job in its folder, or check that they are those of the job that is there.
+
+    Args:
+        folder: folder for the results.
+        job: the job.
+        hash_: hash of its model, see `model_hash`.
+
+    Raises:
+        TreeformerError: if the folder belongs to a job with other settings.
+    """
+    wanted = json.loads(json.dumps(job.settings(hash_)))
+    if not folder.exists(JOB):
+        folder.write(JOB, (json.dumps(wanted, indent=2) + "\n").encode())
+        return
+    present = read_settings(folder)
+    for name in sorted(wanted.keys() | present.keys()):
+        if wanted.get(name) != present.get(name):
+            raise TreeformerError(
+                f"{folder.path}: holds a run with {name} {present.get(name)!r}, not {wanted.get(name)!r}:"
+                " choose another output"
+            )
+
+
+def read_settings(folder: Folder) -> dict[str, Any]:
+    """Return the content of job.json; raise `FormatError` if it is missing or broken."""
+    if not folder.exists(JOB):
+        raise FormatError(f"{folder.path}: there is no {JOB}; `treeformer predict-cluster` creates it")
+    try:
+        document = json.loads(folder.read(JOB))
+    except ValueError:
+        raise FormatError(f"{folder.file(JOB)}: not JSON") from None
+    if not isinstance(document, dict):
+        raise FormatError(f"{folder.file(JOB)}: not a table of settings")
+    return document
+
+
+def hash_settings(settings: dict[str, Any]) -> bytes:
+    """Return the hash of the settings of a job, which include the hash of its model."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()

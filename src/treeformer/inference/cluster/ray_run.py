@@ -1,0 +1,198 @@
+"""Predict the tasks of a job with Ray Data: a pool of actors, each of which holds one model.
+
+Tasks travel as rows of three numbers; an actor reads images from the storage and writes part files to it. A task whose
+actor or node dies fails at once, instead of waiting for a replacement that a cluster without a free node never gets.
+Ray Data goes on with the other tasks. What has no part file at the end is done in the next round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+import ray
+import ray.data
+from ray.exceptions import RayError
+
+from treeformer._util.progress import ProgressCallback
+from treeformer.errors import TreeformerError
+from treeformer.inference.cluster.job import Job
+from treeformer.inference.cluster.manifest import PARTS, Task
+from treeformer.inference.cluster.run import RunReport
+from treeformer.inference.cluster.storage import Folder
+from treeformer.inference.cluster.worker import PredictorMaker, TaskRunner, load_predictor
+
+# Tasks are sent to the actors in blocks. More blocks balance the load, fewer keep the stream of images unbroken.
+BLOCKS_PER_ACTOR = 32
+MAX_TASKS_PER_BLOCK = 64
+# A round without any result is repeated this many times: a node that was lost may come back.
+MAX_ROUNDS_WITHOUT_RESULT = 3
+
+
+class TaskActor:
+    """An actor of the pool. Ray Data calls it with tables of tasks.
+
+    Args:
+        folder: folder of the job.
+        job: the job.
+        options: further arguments of `TaskRunner`.
+    """
+
+    def __init__(self, folder: Folder, job: Job, options: dict[str, Any]) -> None:
+        self.runner = TaskRunner(folder, job, **options)
+
+    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Predict tasks; yield one row per finished task. A storage error ends the table with a row that states it."""
+        tasks = [Task(**row) for row in table.to_pylist()]
+        try:
+            for report in self.runner.run(tasks):
+                yield pa.Table.from_pylist([asdict(report) | {"error": ""}], schema=REPORT_SCHEMA)
+        except (TreeformerError, OSError) as error:
+            row = {"part": "", "images": 0, "failed": 0, "error": " ".join(str(error).splitlines())}
+            yield pa.Table.from_pylist([row], schema=REPORT_SCHEMA)
+
+
+REPORT_SCHEMA = pa.schema(
+    [("part", pa.string()), ("images", pa.int64()), ("failed", pa.int64()), ("error", pa.string())]
+)
+
+
+@contextlib.contextmanager
+def connection(address: str | None = None, cpus: int | None = None) -> Iterator[None]:
+    """Connect to a cluster, or start one on this computer; disconnect at the end.
+
+    Args:
+        address: address of a cluster, "auto" for the one on this computer. None starts one.
+        cpus: number of CPUs of the cluster that is started, None for all.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        TreeformerError: if there is no cluster at the address.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    try:
+        options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+        if address is None:
+            options |= {"num_cpus": cpus, "include_dashboard": False}
+        ray.init(address=address or "local", **options)
+    except (ConnectionError, ValueError, RuntimeError, RayError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise TreeformerError(f"cannot connect to Ray ({reason})") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def predict_with_ray(
+    folder: Folder,
+    job: Job,
+    tasks: Sequence[Task],
+    *,
+    actors: int | None = None,
+    cpus_per_actor: float = 1.0,
+    gpus_per_actor: float = 0.0,
+    workers: int = 2,
+    batch: int | None = None,
+    progress: ProgressCallback | None = None,
+    make_predictor: PredictorMaker = load_predictor,
+) -> RunReport:
+    """Predict tasks with a pool of actors, in rounds, until every task has its part file. Needs a `connection`.
+
+    Args:
+        folder: folder of the job, readable and writable by all nodes.
+        job: the job.
+        tasks: the tasks that are to be done; see `plan`.
+        actors: number of actors. None uses as many as the cluster has CPUs or GPUs for, at the start of each round.
+        cpus_per_actor: CPUs per actor; also its number of threads, rounded down, but at least 1.
+        gpus_per_actor: GPUs per actor; 0.5 lets two actors share a GPU, 0 predicts on the CPU.
+        workers: number of threads per actor that read images ahead.
+        batch: tiles per batch, None lets the engine decide.
+        progress: called with the number of finished images and the total.
+        make_predictor: function that loads the model.
+
+    Returns:
+        The number of images.
+
+    Raises:
+        TreeformerError: if the model cannot be loaded on a node, the storage refuses a file, or no task makes progress.
+    """
+    if cpus_per_actor <= 0 or gpus_per_actor < 0 or (actors is not None and actors < 1):
+        raise TreeformerError("an actor needs CPUs, and a pool needs an actor")
+    options = {"threads": max(1, int(cpus_per_actor)), "workers": workers, "batch": batch}
+    arguments = {"folder": folder, "job": job, "options": {**options, "make_predictor": make_predictor}}
+    resources = {"num_cpus": cpus_per_actor, "num_gpus": gpus_per_actor}
+    total = sum(task.count for task in tasks)
+    remaining, done, idle_rounds = list(tasks), RunReport(0, 0), 0
+    while remaining:
+        size = min(len(remaining), actors or _capacity(cpus_per_actor, gpus_per_actor))
+        error = ""
+        try:
+            for row in _round(remaining, size, arguments, resources):
+                error = row["error"] or error
+                done = RunReport(done.images + row["images"], done.failed + row["failed"])
+                if progress is not None:
+                    progress(min(done.images, total), total)
+        except RayError as failure:
+            error = _reason(failure)
+        finished = set(folder.names(PARTS))
+        left = [task for task in remaining if task.part not in finished]
+        idle_rounds = idle_rounds + 1 if len(left) == len(remaining) else 0
+        if idle_rounds == MAX_ROUNDS_WITHOUT_RESULT:
+            raise TreeformerError(f"{len(left)} of {len(tasks)} tasks cannot be done: {error or 'their actors die'}")
+        remaining = left
+    return done
+
+
+def _capacity(cpus: float, gpus: float) -> int:
+    """Return how many actors the cluster can hold now."""
+    available: dict[str, float] = ray.cluster_resources()
+    by_cpu = math.floor(available.get("CPU", 0) / cpus + 1e-6)
+    by_gpu = math.floor(available.get("GPU", 0) / gpus + 1e-6) if gpus else by_cpu
+    if gpus and by_gpu == 0:
+        raise TreeformerError("the cluster has no GPU: use --gpus-per-actor 0")
+    return max(1, min(by_cpu, by_gpu))
+
+
+def _round(
+    tasks: list[Task], actors: int, arguments: dict[str, Any], resources: dict[str, float]
+) -> Iterator[dict[str, Any]]:
+    """Send all tasks through the pool once. Yield the reports of those that are finished."""
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    context.max_errored_blocks = -1
+    context.execution_options.verbose_progress = False
+    logging.getLogger("ray.data").setLevel(os.environ.get("TREEFORMER_RAY_LOG", "CRITICAL"))
+    per_block = max(1, min(MAX_TASKS_PER_BLOCK, len(tasks) // (BLOCKS_PER_ACTOR * actors)))
+    blocks = [
+        pa.Table.from_pylist([asdict(task) for task in tasks[start : start + per_block]])
+        for start in range(0, len(tasks), per_block)
+    ]
+    reports = ray.data.from_arrow(blocks).map_batches(
+        TaskActor,
+        batch_size=None,
+        batch_format="pyarrow",
+        compute=ray.data.ActorPoolStrategy(size=actors, max_tasks_in_flight_per_actor=2),
+        fn_constructor_kwargs=arguments,
+        max_restarts=-1,
+        max_task_retries=0,
+        **resources,
+    )
+    yield from reports.iter_rows()
+
+
+def _reason(error: RayError) -> str:
+    """Return the last line of an error, which names the original exception."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else type(error).__name__

@@ -1,0 +1,190 @@
+"""From the prediction of one image to its row of the result table, and to files beside the table."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from treeformer import formats
+from treeformer._util.images import encode_image, open_image
+from treeformer.draw import draw
+from treeformer.errors import TreeformerError
+from treeformer.formats import native_json
+from treeformer.inference.batch import OVERLAY_ENDING, OVERLAY_LONGEST_PX, OVERLAY_QUALITY
+from treeformer.inference.cluster.job import Job
+from treeformer.inference.cluster.sources import ImageEntry
+from treeformer.inference.cluster.storage import Folder
+from treeformer.skeleton import Skeleton
+from treeformer.traits import COMPACT_COLUMNS, measure
+
+FILES = "files"
+TEXT_TRAITS = ("unit", "note")
+WHOLE_TRAITS = ("plant", "lateral_count", "tip_count", "branch_point_count", "max_order")
+
+
+def _trait_type(name: str) -> pa.DataType:
+    return pa.string() if name in TEXT_TRAITS else pa.int64() if name in WHOLE_TRAITS else pa.float64()
+
+
+TRAITS = tuple(name for name in COMPACT_COLUMNS if name not in ("image", "file"))
+"""The traits of a plant, as in a compact table; image and file follow from the row."""
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("path", pa.string()),
+        ("model_hash", pa.string()),
+        ("skeleton", pa.binary()),
+        ("traits", pa.list_(pa.struct([(name, _trait_type(name)) for name in TRAITS]))),
+        ("error", pa.string()),
+    ]
+)
+"""One row per image. `skeleton` holds the bytes of a JSON file, `traits` one entry per plant. Both are null if there is
+an `error`; `traits` also if they were not requested."""
+
+
+@dataclass(frozen=True)
+class FetchedImage:
+    """An image whose bytes are on a local disk.
+
+    Attributes:
+        id: hexadecimal id.
+        entry: the image.
+        local: local file, None if the image cannot be read.
+        is_copy: the file is a temporary copy, alone in a folder of its own.
+        error: why the image cannot be read.
+    """
+
+    id: str
+    entry: ImageEntry
+    local: str | None
+    is_copy: bool = False
+    error: str | None = None
+
+    def discard(self) -> None:
+        """Delete the temporary copy."""
+        if self.is_copy and self.local is not None:
+            Path(self.local).unlink(missing_ok=True)
+            Path(self.local).parent.rmdir()
+
+
+@dataclass(frozen=True)
+class RowMaker:
+    """Make rows of the result table and write the requested files. May be sent to other processes.
+
+    Attributes:
+        job: the job.
+        model_hash: hash of its model.
+        folder: folder of the job.
+    """
+
+    job: Job
+    model_hash: str
+    folder: Folder
+
+    def __call__(self, image: FetchedImage, result: Skeleton | TreeformerError | str) -> dict[str, Any]:
+        """Make the row of an image, write its files and delete its temporary copy.
+
+        Args:
+            image: the image.
+            result: its skeleton, or why there is none.
+
+        Returns:
+            The row, with the columns of `SCHEMA`.
+
+        Raises:
+            FormatError: if the storage refuses a file.
+        """
+        path = image.entry.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        row: dict[str, Any] = {"id": image.id, "path": path, "model_hash": self.model_hash}
+        row |= {"skeleton": None, "traits": None, "error": None}
+        try:
+            if not isinstance(result, Skeleton):
+                raise TreeformerError(str(result).removeprefix(f"{image.local}: "))
+            made: dict[str, Any] = {
+                "skeleton": native_json.to_text(result, Path(image.entry.name)).encode("utf-8", "surrogateescape")
+            }
+            if self.job.traits:
+                made["traits"] = trait_records(result, self.job.px_per_mm)
+            files = self._files(image, result)
+        except TreeformerError as error:
+            row["error"] = " ".join(str(error).splitlines())
+        else:
+            row |= made
+            for ending, data in files.items():
+                self.folder.write(file_name(image.entry, ending), data)
+        finally:
+            image.discard()
+        return row
+
+    def _files(self, image: FetchedImage, skeleton: Skeleton) -> dict[str, bytes]:
+        """Return the content of the requested files by the ending of their names."""
+        files = {}
+        if self.job.formats:
+            with tempfile.TemporaryDirectory(prefix="treeformer-") as temporary:
+                for name, ending in format_endings(self.job.formats).items():
+                    path = Path(temporary) / f"skeleton{ending}"
+                    formats.write(skeleton, path, format=name)
+                    files[ending] = path.read_bytes()
+        if self.job.overlay:
+            assert image.local is not None
+            drawn = draw(open_image(image.local, longest_px=OVERLAY_LONGEST_PX), skeleton)
+            files[OVERLAY_ENDING] = encode_image(drawn, ".jpg", quality=OVERLAY_QUALITY)
+        return files
+
+
+def format_endings(names: tuple[str, ...]) -> dict[str, str]:
+    """Return the ending of the files of each format; raise `FormatError` if a format cannot be written."""
+    endings: dict[str, str] = {}
+    for name in names:
+        suffix = formats.format_for_writing(Path(), name).suffixes[0]
+        endings[name] = suffix if suffix not in endings.values() else f".{name}{suffix}"
+    return endings
+
+
+def file_name(image: ImageEntry, ending: str) -> str:
+    """Return the name of a file beside the table: the whole path of the image, without its scheme, and an ending.
+
+    Args:
+        image: the image.
+        ending: ending of the name.
+
+    Returns:
+        The name below the folder of the job.
+
+    Example:
+        >>> file_name(ImageEntry("s3://plants/day 2/a.jpg", 7, 0), ".rsml")
+        'files/plants/day 2/a.jpg.rsml'
+    """
+    path = image.path.rpartition("://")[2].replace(".tar::", ".tar/").replace("\\", "/")
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    return "/".join([FILES, *parts]) + ending
+
+
+def trait_records(skeleton: Skeleton, px_per_mm: float | None) -> list[dict[str, Any]]:
+    """Measure the compact traits of a skeleton.
+
+    Args:
+        skeleton: a forest, px.
+        px_per_mm: resolution, pixels per millimeter; None measures in px.
+
+    Returns:
+        One record per plant with the names in `TRAITS`; unknown values are None.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = measure(skeleton, columns="compact", px_per_mm=px_per_mm)
+    return [{name: _plain(record[name]) for name in TRAITS} for record in table.to_dict("records")]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a table as Arrow stores it, None if it is missing."""
+    if isinstance(value, str):
+        return value
+    return None if value is None or value != value or math.isnan(float(value)) else value
