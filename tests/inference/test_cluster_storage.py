@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import tarfile
 
 import pandas as pd
 import pytest
 
 pytest.importorskip("pyarrow")
+if os.name == "nt":
+    pytest.skip("clusters run Linux", allow_module_level=True)
 pytest.importorskip("moto.server", reason="moto[server] is not installed")
 
 from pyarrow import fs
