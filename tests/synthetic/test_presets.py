@@ -14,10 +14,12 @@ from treeformer.synthetic import PRESETS, generate
 from treeformer.synthetic.plants import growth
 from treeformer.synthetic.plants.growth import STEP_PX, GrownAxis, assemble, curves
 from treeformer.synthetic.plants.orchard import grow_fruit_tree, grow_orchard_tree
+from treeformer.synthetic.plants.pruned_tree import grow_pruned_tree
 from treeformer.synthetic.plants.seedling import grow_seedling
 from treeformer.synthetic.plants.taproot import grow_taproot
 from treeformer.synthetic.plants.vine import grow_trained_vine, grow_vine
-from treeformer.synthetic.presets import MAX_NODES, Grower
+from treeformer.synthetic.plants.winter_vine import grow_winter_vine
+from treeformer.synthetic.presets import MAX_NODES, MAX_NODES_OF, Grower
 from treeformer.synthetic.rng import Rng
 
 GROWN = tuple(preset for preset in PRESETS if preset != "paper")
@@ -32,7 +34,7 @@ def grown(request: pytest.FixtureRequest) -> list[Skeleton]:
 def test_valid_forests_inside_the_frame(grown: list[Skeleton]) -> None:
     for skeleton in grown:
         assert skeleton.is_forest
-        assert 2 <= len(skeleton) <= MAX_NODES
+        assert 2 <= len(skeleton) <= MAX_NODES_OF.get(str(skeleton.metadata["preset"]), MAX_NODES)
         assert skeleton.image_size == (512, 512)
         assert (skeleton.nodes >= 0).all()
         assert (skeleton.nodes <= 512).all()
@@ -62,7 +64,17 @@ def test_nodes_are_equally_spaced(grown: list[Skeleton]) -> None:
 
 
 @pytest.mark.parametrize(
-    "grow", [grow_taproot, grow_seedling, grow_vine, grow_orchard_tree, grow_trained_vine, grow_fruit_tree]
+    "grow",
+    [
+        grow_taproot,
+        grow_seedling,
+        grow_vine,
+        grow_orchard_tree,
+        grow_trained_vine,
+        grow_fruit_tree,
+        grow_pruned_tree,
+        grow_winter_vine,
+    ],
 )
 def test_assemble_equals_resampling_the_dense_skeleton(grow: Grower, monkeypatch: pytest.MonkeyPatch) -> None:
     # Not 8 px: lengths of 4 or 12 px would be exactly between two numbers of intervals.

@@ -64,7 +64,6 @@ def test_first_100_images_are_the_same_on_every_machine(style: str, monkeypatch:
 
 def test_first_plates_are_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optics, "jpeg", lambda array, quality: array)
-    assert set(PRESETS) == {*FIRST_PRESETS, "plate"}
     assert hash_of(dict.fromkeys(range(24), "plate"), "photo") == HASH_OF_PLATES
 
 

@@ -11,12 +11,14 @@ from treeformer.synthetic.plants import lsystem
 from treeformer.synthetic.plants.growth import GrownAxis, Point, assemble
 from treeformer.synthetic.plants.orchard import grow_fruit_tree, grow_orchard_tree
 from treeformer.synthetic.plants.plate_rows import plant_rows
+from treeformer.synthetic.plants.pruned_tree import grow_pruned_tree
 from treeformer.synthetic.plants.seedling import grow_seedling
 from treeformer.synthetic.plants.taproot import grow_taproot
 from treeformer.synthetic.plants.vine import grow_trained_vine, grow_vine
+from treeformer.synthetic.plants.winter_vine import grow_winter_vine
 from treeformer.synthetic.rng import Rng
 
-PRESETS = ("paper", "taproot", "seedling", "vine", "orchard", "several", "plate")
+PRESETS = ("paper", "taproot", "seedling", "vine", "orchard", "several", "plate", "orchard-row", "vineyard")
 # The paper's 100,000 training, 20,000 validation and 20,000 test images are seeds, not files.
 SPLITS = {
     "train": range(100_000),
@@ -26,6 +28,11 @@ SPLITS = {
 MIN_SIDE_PX = 64
 # `generate` draws a grown plant again if it has more nodes than this.
 MAX_NODES = 400
+# Dense trees and vines may have more.
+MAX_NODES_OF = {"orchard-row": 900, "vineyard": 700}
+# Presets whose plants may leave the frame at the bottom; a base this close to the edge means that the foot is outside.
+OUTDOOR_ROWS = ("orchard-row", "vineyard")
+FOOT_MARGIN_PX = 3.0
 # The roots of cereal seedlings are thicker than those of tap-rooted plants of the same size.
 SEEDLING_THICKNESS_FACTOR = 1.5
 # Lengths and radii of the growth models refer to an image with this shorter side.
@@ -69,8 +76,11 @@ def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> S
     while True:
         axes: list[GrownAxis] = []
         kind = _PLANTERS[preset](rng, axes, size)
-        skeleton = assemble(axes, size, {"preset": preset, "seed": seed, "kind": kind})
-        if 1 < len(skeleton) <= MAX_NODES:
+        metadata = {"preset": preset, "seed": seed, "kind": kind}
+        if preset in OUTDOOR_ROWS and axes[0].points[0, 1] > size[1] - FOOT_MARGIN_PX:
+            metadata["foot"] = "outside"
+        skeleton = assemble(axes, size, metadata)
+        if 1 < len(skeleton) <= MAX_NODES_OF.get(preset, MAX_NODES):
             return skeleton
 
 
@@ -122,6 +132,31 @@ def _one_orchard_tree(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) ->
     return "orchard"
 
 
+def _foot(rng: Rng, size: tuple[int, int], columns: tuple[float, float], outside: float) -> Point:
+    """Draw where a plant stands; with the probability `outside` the frame cuts it off above its foot."""
+    width, height = size
+    x = width * rng.uniform(*columns)
+    return (x, height - 2.0) if rng.chance(outside) else (x, min(height * rng.uniform(0.76, 0.985), height - 4.0))
+
+
+def _orchard_row(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
+    """Grow the front tree of an orchard, which may fill and leave the frame."""
+    base = _foot(rng, size, (0.32, 0.68), 0.14)
+    reach = min(size) * rng.weighted(((rng.uniform(0.7, 1.0), 0.55), (rng.uniform(1.0, 1.5), 0.45)))
+    thickness = rng.weighted(((rng.uniform(4.0, 9.0), 0.45), (rng.uniform(9.0, 20.0), 0.55))) * _scale(size)
+    thickness = min(thickness, 0.032 * reach)
+    grow_pruned_tree(rng, axes, 0, base, reach, thickness)
+    return "orchard"
+
+
+def _vineyard(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
+    """Grow the front vine of a vineyard, which may leave the frame on all sides."""
+    base = _foot(rng, size, (0.32, 0.68), 0.1)
+    reach = min(size) * rng.weighted(((rng.uniform(0.65, 0.95), 0.55), (rng.uniform(0.95, 1.4), 0.45)))
+    grow_winter_vine(rng, axes, 0, base, reach, rng.uniform(4.0, 16.0) * _scale(size))
+    return "vine"
+
+
 def _several(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
     """Grow a row of plants of one kind, close enough to cross."""
     width, height = size
@@ -150,6 +185,8 @@ _PLANTERS: dict[str, Callable[[Rng, list[GrownAxis], tuple[int, int]], str]] = {
     "orchard": _one_orchard_tree,
     "several": _several,
     "plate": plant_rows,
+    "orchard-row": _orchard_row,
+    "vineyard": _vineyard,
 }
 # For each kind: its growth model, the maximum number of plants in a row, and their reach as a share of the image.
 _ROW_PLANTS: dict[str, tuple[Grower, int, tuple[float, float]]] = {

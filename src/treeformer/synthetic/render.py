@@ -25,11 +25,13 @@ from treeformer.synthetic.painting.material import (
 )
 from treeformer.synthetic.painting.raster import FULL, rasterize, rasterize_layers, union
 from treeformer.synthetic.plants.plate_rows import PLATE_KINDS
+from treeformer.synthetic.presets import OUTDOOR_ROWS
 from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes import clutter, lab
 from treeformer.synthetic.scenes.outdoor import simple_scene as outdoors
 from treeformer.synthetic.scenes.outdoor.bark import wood_radii
 from treeformer.synthetic.scenes.outdoor.crown import Crown, crown_around
+from treeformer.synthetic.scenes.outdoor.row_scene import RowScene
 from treeformer.synthetic.scenes.outdoor.scene import OutdoorScene
 from treeformer.synthetic.scenes.plate.scene import PlateScene
 
@@ -198,11 +200,20 @@ def photograph(skeleton: Skeleton, rng: Rng) -> ImageArray:
 
 def _photograph_outdoors(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> ImageArray:
     """Photograph a tree or vine in an orchard or vineyard, rarely in front of a screen, with a good camera."""
+    if skeleton.metadata.get("preset") in OUTDOOR_ROWS:
+        scene: OutdoorScene = RowScene(rng, canvas, skeleton, kind)
+        scene.paint_land()
+        return _finish_outdoors(rng, canvas, scene)
     scene = OutdoorScene(rng, canvas, skeleton, kind)
     if rng.chance(SCREEN_SHARE):
         scene.paint_screen()
     else:
         scene.paint_land()
+    return _finish_outdoors(rng, canvas, scene)
+
+
+def _finish_outdoors(rng: Rng, canvas: Canvas, scene: OutdoorScene) -> ImageArray:
+    """Paint the plant on its background and take the photograph."""
     scene.paint_plant()
     optics.outdoor_lens(rng, canvas)
     image = optics.expose(rng, canvas, optics.outdoor_camera(rng, canvas))

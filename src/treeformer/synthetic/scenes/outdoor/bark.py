@@ -162,9 +162,10 @@ def _flares(skeleton: Skeleton, strokes: Strokes) -> tuple[Float32Array, Float32
     first_node = np.asarray([axis.nodes[0] for axis in skeleton.axes])
     base_radius = snapped(skeleton.radius[first_node]).astype(np.float32)  # for a side axis, the radius of its parent
     is_trunk = np.asarray([axis.parent is None for axis in skeleton.axes])
+    foot_flare = np.float32(0.0 if skeleton.metadata.get("foot") == "outside" else FOOT_FLARE)
     own_radius = snapped(skeleton.radius[[axis.nodes[1] for axis in skeleton.axes]]).astype(np.float32)
     collar = np.minimum(base_radius / np.maximum(own_radius, np.float32(0.25)) * np.float32(COLLAR), np.float32(1))
-    flare[: len(skeleton.edges)] = np.where(is_trunk, np.float32(FOOT_FLARE), collar)[skeleton.edge_axis]
+    flare[: len(skeleton.edges)] = np.where(is_trunk, foot_flare, collar)[skeleton.edge_axis]
     taper[: len(skeleton.edges)] = np.maximum(
         base_radius * np.where(is_trunk, np.float32(2.4), np.float32(2)), np.float32(1)
     )[skeleton.edge_axis]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from treeformer.synthetic.painting.canvas import Color
 from treeformer.synthetic.rng import Rng
 
+WEIGHTS = (("overcast", 0.5), ("bright", 0.3), ("low sun", 0.12), ("backlit", 0.08))
+
 
 @dataclass(frozen=True, slots=True)
 class Daylight:
@@ -37,9 +39,17 @@ class Daylight:
         return self.ambient + self.sun * 0.5
 
 
-def choose_daylight(rng: Rng) -> Daylight:
-    """Choose a random light: mostly overcast or sunny, sometimes a low sun from the side or from behind."""
-    kind = rng.weighted((("overcast", 0.5), ("bright", 0.3), ("low sun", 0.12), ("backlit", 0.08)))
+def choose_daylight(rng: Rng, weights: tuple[tuple[str, float], ...] = WEIGHTS) -> Daylight:
+    """Choose a random light: mostly overcast or sunny, sometimes a low sun from the side or from behind.
+
+    Args:
+        rng: Source of the random draws.
+        weights: Kinds of light with their weights.
+
+    Returns:
+        The light.
+    """
+    kind = rng.weighted(weights)
     if kind == "overcast":
         return overcast(rng)
     side = rng.uniform(-1.0, 1.0)

@@ -13,7 +13,9 @@ from treeformer.synthetic.painting.canvas import Canvas, Color, snapped
 from treeformer.synthetic.painting.raster import Int16Array, rasterize, strokes, union
 from treeformer.synthetic.plants.growth import GrownAxis
 from treeformer.synthetic.plants.orchard import grow_fruit_tree
+from treeformer.synthetic.plants.pruned_tree import grow_pruned_tree
 from treeformer.synthetic.plants.vine import grow_trained_vine
+from treeformer.synthetic.plants.winter_vine import grow_winter_vine
 from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor.canopy import CELL_PX, leaf_tile
 
@@ -40,6 +42,7 @@ class GrownStrokes:
         young: (S,) 1 for young wood, 0 for old wood.
         points: (K,2) px, points on all axes except the trunk.
         wire: Height of the arms of a vine above the foot, px; 0 for a tree.
+        height: Height of the plant above the foot, px.
     """
 
     start: FloatArray
@@ -49,6 +52,7 @@ class GrownStrokes:
     young: FloatArray
     points: FloatArray
     wire: float
+    height: float
 
 
 @cache
@@ -56,8 +60,8 @@ def grown_plant(kind: str, variant: int) -> GrownStrokes:
     """Grow one of the few plants that are repeated in rows; the result is cached.
 
     Args:
-        kind: "vine" or "orchard".
-        variant: Number of the plant, below `VARIANTS`.
+        kind: "vine", "orchard", "winter vine" or "pruned tree".
+        variant: Number of the plant.
 
     Returns:
         The strokes of the plant.
@@ -66,8 +70,12 @@ def grown_plant(kind: str, variant: int) -> GrownStrokes:
     rng = Rng(61, variant)
     if kind == "vine":
         grow_trained_vine(rng, axes, 0, (0.0, 0.0), REACH_PX, VINE_TRUNK_PX)
-    else:
+    elif kind == "orchard":
         grow_fruit_tree(rng, axes, 0, (0.0, 0.0), REACH_PX, 5.5)
+    elif kind == "winter vine":
+        grow_winter_vine(rng, axes, 0, (0.0, 0.0), REACH_PX, VINE_TRUNK_PX)
+    else:
+        grow_pruned_tree(rng, axes, 0, (0.0, 0.0), REACH_PX, 6.0)
     starts, ends, start_radii, end_radii, young, points = [], [], [], [], [], []
     for axis in axes:
         indices = np.append(np.arange(0, len(axis.points) - 1, POINTS_PER_STROKE), len(axis.points) - 1)
@@ -77,14 +85,15 @@ def grown_plant(kind: str, variant: int) -> GrownStrokes:
         ends.append(path[1:])
         start_radii.append(radius[:-1])
         end_radii.append(radius[1:])
-        is_young = axis.label in ("cane", "twig", "side shoot")
+        is_young = axis.label in ("cane", "twig", "side shoot", "spur")
         young.append(np.full(len(path) - 1, float(is_young)))
         if axis.label != "trunk":
             points.append(path)
     arm_heights = [axis.points[-1, 1] for axis in axes if axis.label == "arm" and axis.parent == 0]
     wire = float(-sum(arm_heights) / len(arm_heights)) if arm_heights else 0.0
     arrays = [snapped(np.concatenate(values)) for values in (starts, ends, start_radii, end_radii, young, points)]
-    return GrownStrokes(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], arrays[5], float(snapped(wire)))
+    height = float(-min(arrays[0][:, 1].min(), arrays[1][:, 1].min()))
+    return GrownStrokes(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], arrays[5], float(snapped(wire)), height)
 
 
 @cache

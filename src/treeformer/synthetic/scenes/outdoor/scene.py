@@ -42,6 +42,7 @@ class OutdoorScene:
         front: Strokes drawn in front of the plant.
         leafy_points: Arrays (K,2) px of points on neighboring plants that carry leaves.
         horizon_y: Row of the horizon, or of the hem of a screen; None before the background is painted.
+        stands_in_view: Whether the foot of the plant is inside the frame.
     """
 
     def __init__(self, rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
@@ -55,6 +56,7 @@ class OutdoorScene:
         self.behind, self.front = Sketch(), Sketch()
         self.leafy_points: list[FloatArray] = []
         self.horizon_y: int | None = None
+        self.stands_in_view = skeleton.metadata.get("foot") != "outside"
 
     @cached_property
     def wood(self) -> bark.Wood:
@@ -143,13 +145,12 @@ class OutdoorScene:
         wood, brightness = self.wood, light.level * 0.8
         if self.kind == "vine":
             bark.peeling(rng, skeleton, self.front, bark.scale_color(wood.old, brightness))
-        if self.horizon_y is not None:
+        if self.horizon_y is not None and self.stands_in_view:
             for foot in self.feet:
                 ground.grass_in_front(rng, canvas, self.front, foot, self.radius)
         crown = self._crown()
         bare_tree = crown is None and self.kind == "orchard" and rng.chance(0.9)
-        add_twigs = bark.brushwood if bare_tree else bark.buds
-        add_twigs(rng, skeleton, self.behind, bark.scale_color(wood.young, brightness * 0.95), canvas.scale)
+        self._twigs(wood, bare_tree, brightness)
         if crown is not None:
             twigs = crown.twigs[np.abs(crown.twigs[:, 1] - crown.twigs[:, 0]).max(axis=1) < MAX_TWIG_PX * canvas.scale]
             self.behind.add(twigs[:, 0], twigs[:, 1], 0.45, 0.24, bark.scale_color(wood.young, brightness * 0.8), 0.8)
@@ -167,6 +168,12 @@ class OutdoorScene:
                 crown.cast_shade(canvas, 24)
             crown.paint_front(rng, canvas)
         self.front.draw(canvas, front_layer)
+
+    def _twigs(self, wood: bark.Wood, bare: bool, brightness: float) -> None:
+        """Sketch the finest twigs of a bare tree, or buds."""
+        add_twigs = bark.brushwood if bare else bark.buds
+        color = bark.scale_color(wood.young, brightness * 0.95)
+        add_twigs(self.rng, self.skeleton, self.behind, color, self.canvas.scale)
 
     def _crown(self) -> canopy.Canopy | None:
         """Return leaves on the thin branches of the plant and its neighbors, from a few to a closed crown."""

@@ -233,15 +233,24 @@ def neighbors(
             softness=softness,
             roundness=-shading,
         )
-        _bark_strips(rng, sketch, start[visible], end[visible], np.minimum(start_radius, end_radius), color[visible])
+        bark_strips(rng, sketch, start[visible], end[visible], np.minimum(start_radius, end_radius), color[visible])
         vines.append((np.asarray((x, foot)), plant.points * scale + (x, foot)))
     return vines
 
 
-def _bark_strips(
+def bark_strips(
     rng: Rng, sketch: Sketch, start: FloatArray, end: FloatArray, radius: FloatArray, color: FloatArray
 ) -> None:
-    """Draw strips of bark along the thick ones of some strokes (S,2) to (S,2), darker and lighter than these."""
+    """Draw strips of bark along the thick ones of some strokes, darker and lighter than these.
+
+    Args:
+        rng: Source of the random draws.
+        sketch: Sketch that receives the strokes.
+        start: (S,2) px, where the strokes start.
+        end: (S,2) px, where the strokes end.
+        radius: (S,) px.
+        color: (S,3) colors of the strokes.
+    """
     thick = np.flatnonzero(radius > 2.5)
     thick = thick[(rng.array(4 * len(thick)) * len(thick)).astype(np.intp)]
     count = len(thick)
