@@ -5,5 +5,5 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   plugins: [svelte()],
   resolve: { conditions: ["browser"] },
-  test: { include: ["test/**/*.test.ts"], environment: "node", maxWorkers: 2 },
+  test: { include: ["test/**/*.test.ts"], environment: "node", maxWorkers: 2, testTimeout: 60_000 },
 });

@@ -1,17 +1,54 @@
 // The editor without DOM: modes, selection, operations and keys on top of the history of graphs.
 
+import { connect, cutEdge, insertOnEdge, mergeGraph, mergeNodes, moveNodes, setPlant, setScale } from "../core/actions.ts";
 import { NO_WORK, fromDocument, toDocument } from "../core/document.ts";
 import type { EditorInfo, SkeletonDocument } from "../core/document.ts";
-import { Graph } from "../core/graph.ts";
+import { distance, simplify } from "../core/geometry.ts";
+import { Graph, plantOf } from "../core/graph.ts";
 import type { NodeId } from "../core/graph.ts";
-import { mergeGraph, setPlant, setScale } from "../core/actions.ts";
 import { History } from "../core/history.ts";
 import type { Action } from "../core/history.ts";
+import { nodesInPolygon, spatialIndex } from "../core/spatial.ts";
+import { REVIEW_DEFAULTS, compareItems, medianEdge, reviewQueue } from "../core/validation.ts";
+import type { ReviewItem } from "../core/validation.ts";
+import { addBranch, anchorOf, mayEndAt, placeOf } from "./branch.ts";
+import type { Anchor } from "./branch.ts";
+import { hintsFor } from "./hints.ts";
+import { bindingOf, shortcutOf } from "./keys.ts";
+import { DEFINITIONS } from "./operations.ts";
+import type { Context, Definition } from "./operations.ts";
 import type {
-  EditorApi, EditorState, Hint, KeyInput, KeyResult, Modifiers, Operation, OperationId, PointerInput, Preview, ReviewItem, Tracer,
+  EditorApi, EditorState, Hint, Hit, KeyInput, KeyResult, ModeName, Modifiers, Operation, OperationId, Point, PointerInput,
+  Preview, Tracer,
 } from "./types.ts";
 
 const NO_PREVIEW: Preview = { line: [], outline: [], affected: new Set(), target: null, busy: false };
+const UNUSED: KeyResult = { handled: false, command: null };
+const USED: KeyResult = { handled: true, command: null };
+
+/** Pauses longer than this do not count as work, s. */
+const LONGEST_PAUSE_S = 30;
+/** Traced lines are simplified to within this distance, px. */
+const TRACE_TOLERANCE_PX = 1;
+/** Ends at the border of a predicted region are joined within this many median edge lengths, at least 12 px. */
+const JOIN_EDGES = 1.5;
+
+/** A press of the pointer that may become a drag. */
+interface Press {
+  readonly at: Point;
+  readonly ids: readonly NodeId[];
+  readonly slack: number;
+  moved: boolean;
+}
+
+/** A branch that is being drawn or traced. */
+interface Drawing {
+  start: Anchor | null;
+  /** One list per click; a trace adds several points at once. */
+  parts: Point[][];
+  readonly single: boolean;
+  readonly source: "drawn" | "traced";
+}
 
 export class Editor implements EditorApi {
   private history: History;
@@ -19,22 +56,42 @@ export class Editor implements EditorApi {
   private saved: Graph;
   private current: EditorState;
   private readonly listeners = new Set<(state: EditorState) => void>();
-  protected tracer: Tracer | null = null;
+  private tracer: Tracer | null = null;
+  private lowScore = REVIEW_DEFAULTS.lowScore;
+  private press: Press | null = null;
+  private drawing: Drawing | null = null;
+  private tracing: AbortController | null = null;
+  /** Last known position of the pointer, which arrow keys move in drawing modes. */
+  private cursor: PointerInput = { x: 0, y: 0, tolerance: 8 };
+  /** The last item of the review queue that was shown; the queue continues there even if it is gone. */
+  private reviewPlace: ReviewItem | null = null;
+  private seconds = 0;
+  private lastTouch: number | null = null;
 
   constructor(graph: Graph = Graph.empty(), info: EditorInfo = NO_WORK) {
     this.history = new History(graph);
     this.info = info;
     this.saved = graph;
-    this.current = this.fresh();
+    this.current = this.initial();
   }
 
-  private fresh(): EditorState {
-    const { history } = this;
+  // ---- state --------------------------------------------------------------------------------
+
+  private initial(): EditorState {
     return {
-      graph: history.graph, mode: "browse", selection: new Set(), edge: null, hover: null, preview: NO_PREVIEW, review: [],
-      reviewItem: null, message: "", canUndo: history.canUndo, canRedo: history.canRedo,
-      undoAnnotation: history.undoAnnotation, redoAnnotation: history.redoAnnotation, dirty: history.graph !== this.saved,
-      region: null, scaleLine: null,
+      mode: "browse", selection: new Set(), edge: null, hover: null, preview: NO_PREVIEW, reviewItem: null, message: "",
+      region: null, scaleLine: null, ...this.derived(),
+    };
+  }
+
+  private derived() {
+    const { history } = this;
+    const { graph } = history;
+    // While a node is dragged, the queue stays as it was.
+    const review = reviewQueue(history.committed, { lowScore: this.lowScore });
+    return {
+      graph, review, canUndo: history.canUndo, canRedo: history.canRedo, undoAnnotation: history.undoAnnotation,
+      redoAnnotation: history.redoAnnotation, dirty: graph !== this.saved,
     };
   }
 
@@ -48,96 +105,588 @@ export class Editor implements EditorApi {
   }
 
   private update(changes: Partial<EditorState> = {}): void {
-    const { history } = this;
-    this.current = {
-      ...this.current, graph: history.graph, canUndo: history.canUndo, canRedo: history.canRedo,
-      undoAnnotation: history.undoAnnotation, redoAnnotation: history.redoAnnotation, dirty: history.graph !== this.saved,
-      ...changes,
-    };
+    const next = { ...this.current, ...changes, ...this.derived() };
+    const { graph } = next;
+    // Undo and deletion may remove what is selected or hovered.
+    const selection = [...next.selection].some((id) => !graph.has(id))
+      ? new Set([...next.selection].filter((id) => graph.has(id)))
+      : next.selection;
+    const edge = next.edge !== null && graph.get(next.edge)?.parent != null ? next.edge : null;
+    const hover = next.hover !== null && graph.has(next.hover.id) ? next.hover : null;
+    const isSelecting = next.mode === "browse" || next.mode === "select";
+    const mode: ModeName = isSelecting ? (selection.size > 0 || edge !== null ? "select" : "browse") : next.mode;
+    this.current = { ...next, selection, edge, hover, mode };
     for (const listener of this.listeners) listener(this.current);
   }
 
   load(graph: Graph, info: EditorInfo = NO_WORK): void {
+    this.tracing?.abort();
+    [this.press, this.drawing, this.tracing, this.reviewPlace] = [null, null, null, null];
     this.history = new History(graph);
     this.info = info;
     this.saved = graph;
-    this.current = this.fresh();
+    this.seconds = 0;
+    this.lastTouch = null;
+    this.current = this.initial();
     this.update();
   }
 
   document(accepted = this.info.accepted): SkeletonDocument {
-    return toDocument(this.history.graph, { ...this.info, accepted, actions: this.info.actions + this.history.edits });
+    const actions = this.info.actions + this.history.edits;
+    const seconds = Math.round(10 * (this.info.seconds + this.seconds)) / 10;
+    return toDocument(this.history.committed, { ...this.info, accepted, actions, seconds });
   }
 
   markSaved(): void {
-    this.saved = this.history.graph;
+    this.saved = this.history.committed;
     this.update();
   }
 
-  pointerDown(_input: PointerInput): void {}
-  pointerMove(_input: PointerInput): void {}
-  pointerUp(_input: PointerInput): void {}
-  doubleClick(_input: PointerInput): void {}
-  pointerLeave(): void {}
-
-  key(_input: KeyInput): KeyResult {
-    return { handled: false, command: null };
-  }
-
-  operations(): readonly Operation[] {
-    return [];
-  }
-
-  operation(id: OperationId): Operation {
-    return { id, label: id, shortcut: "", available: false, reason: "Not available." };
-  }
-
-  run(id: OperationId): boolean {
-    const done = id === "undo" ? this.history.undo() : id === "redo" ? this.history.redo() : false;
-    this.update();
-    return done;
-  }
-
-  perform(annotation: string, ...actions: Action[]): boolean {
-    const done = this.history.perform(annotation, ...actions);
-    this.update();
-    return done;
-  }
-
-  hints(_modifiers: Partial<Modifiers> = {}): readonly Hint[] {
-    return [];
-  }
-
-  select(ids: Iterable<NodeId>): void {
-    const selection = new Set(ids);
-    this.update({ selection, edge: null, mode: selection.size > 0 ? "select" : "browse" });
-  }
-
-  selectEdge(id: NodeId): void {
-    this.update({ selection: new Set(), edge: id, mode: "select" });
-  }
-
-  setPlant(plant: number | "new"): boolean {
-    return this.perform("Set plant", setPlant(this.current.selection, plant));
-  }
-
-  setScale(millimeters: number | null): boolean {
-    const { scaleLine } = this.current;
-    const scale = millimeters === null || scaleLine === null ? null : scaleLine / millimeters;
-    return this.perform("Set scale", setScale(scale));
-  }
-
-  mergeRegion(document: unknown, region: readonly [number, number, number, number] | null): boolean {
-    return this.perform("Predict region", mergeGraph(fromDocument(document), { region, snap: 24 }));
-  }
-
-  review(item: ReviewItem): void {
-    this.update({ reviewItem: item });
+  touch(now: number): void {
+    if (this.lastTouch !== null) this.seconds += Math.max(0, Math.min(LONGEST_PAUSE_S, now - this.lastTouch));
+    this.lastTouch = now;
   }
 
   setTracer(tracer: Tracer | null): void {
     this.tracer = tracer;
+    this.update();
   }
 
-  touch(_now: number): void {}
+  setLowScore(threshold: number): void {
+    this.lowScore = threshold;
+    this.update();
+  }
+
+  // ---- operations ---------------------------------------------------------------------------
+
+  private get context(): Context {
+    const { graph, selection, edge, reviewItem, canUndo, canRedo, undoAnnotation, redoAnnotation } = this.current;
+    return {
+      graph, selection, edge, reviewItem, canUndo, canRedo, undoAnnotation, redoAnnotation,
+      reviewCount: this.current.review.length,
+      hasTracer: this.tracer !== null,
+      isBusy: this.tracing !== null,
+      perform: (annotation, ...actions) => this.perform(annotation, ...actions),
+      select: (ids) => this.select(ids),
+      enter: (mode, options) => this.enter(mode, options?.single ?? false),
+      connectTo: (id) => this.connectTo({ kind: "node", id }),
+      reviewStep: (step) => this.reviewStep(step),
+      undo: () => this.step("undo"),
+      redo: () => this.step("redo"),
+      cancel: () => this.cancel(),
+    };
+  }
+
+  operations(): readonly Operation[] {
+    const { context } = this;
+    return DEFINITIONS.map((definition) => describe(definition, context));
+  }
+
+  operation(id: OperationId): Operation {
+    return describe(definitionOf(id), this.context);
+  }
+
+  run(id: OperationId): boolean {
+    const { context } = this;
+    const definition = definitionOf(id);
+    const reason = definition.reason(context);
+    if (reason !== null) {
+      this.update({ message: reason });
+      return false;
+    }
+    this.current = { ...this.current, message: "" };
+    definition.run(context);
+    return true;
+  }
+
+  perform(annotation: string, ...actions: Action[]): boolean {
+    const done = this.history.perform(annotation, ...actions);
+    this.update(done ? { message: "", preview: NO_PREVIEW } : {});
+    return done;
+  }
+
+  private step(way: "undo" | "redo"): void {
+    const annotation = way === "undo" ? this.history.undoAnnotation : this.history.redoAnnotation;
+    this.press = null;
+    if (this.current.mode === "drag") this.current = { ...this.current, mode: "select" };
+    this.history[way]();
+    this.update({ message: `${way === "undo" ? "Undone" : "Redone"}: ${annotation}.`, preview: NO_PREVIEW });
+  }
+
+  private enter(mode: ModeName, single = false): void {
+    this.tracing?.abort();
+    this.tracing = null;
+    this.drawing = null;
+    if (mode === "draw" || mode === "trace") {
+      const { selection, edge, graph } = this.current;
+      const id = selection.size === 1 && edge === null ? ([...selection][0] as NodeId) : null;
+      const start: Anchor | null = id !== null && graph.has(id) ? { kind: "node", id } : null;
+      this.drawing = { start, parts: [], single, source: mode === "draw" ? "drawn" : "traced" };
+    }
+    this.update({ mode, preview: NO_PREVIEW, message: "", reviewItem: null, ...(mode === "scale" ? { scaleLine: null } : {}) });
+    this.showDrawing(this.cursor);
+  }
+
+  private leave(changes: Partial<EditorState> = {}): void {
+    this.tracing?.abort();
+    [this.press, this.drawing, this.tracing] = [null, null, null];
+    this.update({ mode: "select", preview: NO_PREVIEW, ...changes });
+  }
+
+  private cancel(): void {
+    const { mode } = this.current;
+    if (mode === "drag") this.history.cancel();
+    if (mode === "browse" || mode === "select") {
+      this.reviewPlace = null;
+      this.leave({ selection: new Set(), edge: null, reviewItem: null, message: "", region: null, scaleLine: null });
+    } else this.leave({ message: "" });
+  }
+
+  select(ids: Iterable<NodeId>): void {
+    this.update({ selection: new Set(ids), edge: null, reviewItem: null });
+  }
+
+  selectEdge(id: NodeId): void {
+    this.update({ selection: new Set(), edge: id, reviewItem: null });
+  }
+
+  setPlant(plant: number | "new"): boolean {
+    const { selection, edge } = this.current;
+    return this.perform("Set plant", setPlant(edge === null ? selection : [edge], plant));
+  }
+
+  setScale(millimeters: number | null): boolean {
+    const { scaleLine } = this.current;
+    if (millimeters !== null && (scaleLine === null || !(millimeters > 0))) return false;
+    const scale = millimeters === null ? null : (scaleLine as number) / millimeters;
+    const done = this.perform("Set scale", setScale(scale));
+    this.update({ scaleLine: null, preview: NO_PREVIEW });
+    return done;
+  }
+
+  mergeRegion(document: unknown, region: readonly [number, number, number, number] | null): boolean {
+    const snap = Math.max(12, JOIN_EDGES * medianEdge(this.current.graph));
+    const done = this.perform("Predict region", mergeGraph(fromDocument(document), { region, snap }));
+    this.update({ region: null });
+    return done;
+  }
+
+  private connectTo(anchor: Anchor): boolean {
+    const [id] = this.current.selection;
+    if (id === undefined || (anchor.kind === "node" && anchor.id === id)) return false;
+    let target: NodeId = -1;
+    const prepare: Action = (graph) => {
+      if (anchor.kind === "node") {
+        target = anchor.id;
+        return graph;
+      }
+      target = graph.nextNode;
+      const { x, y } = placeOf(graph, anchor);
+      return anchor.kind === "edge" ? insertOnEdge(anchor.id, x, y)(graph) : graph;
+    };
+    const done = this.perform("Connect", prepare, (graph) => connect(id, target)(graph));
+    this.leave({ selection: new Set([id]), message: done ? "" : "These nodes are connected already." });
+    return done;
+  }
+
+  // ---- review -------------------------------------------------------------------------------
+
+  review(item: ReviewItem): void {
+    const isEdge = item.kind === "low-score";
+    this.reviewPlace = item;
+    this.update({
+      reviewItem: item, message: item.text, mode: "select", edge: isEdge ? item.id : null,
+      selection: new Set(isEdge ? [] : [item.id]),
+    });
+  }
+
+  private reviewStep(step: 1 | -1): void {
+    const { review } = this.current;
+    const reviewItem = this.reviewPlace;
+    if (review.length === 0) {
+      this.update({ reviewItem: null, selection: new Set(), edge: null, message: "Nothing is left to review." });
+      return;
+    }
+    // The current item may be gone: the queue continues at the place where it was.
+    const place = reviewItem === null ? -1 : review.findIndex((one) => one.key === reviewItem.key);
+    let at: number;
+    if (reviewItem === null) at = step === 1 ? 0 : review.length - 1;
+    else if (place >= 0) at = place + step;
+    else {
+      const after = review.findIndex((one) => compareItems(one, reviewItem) > 0);
+      const next = after < 0 ? review.length : after;
+      at = step === 1 ? next : next - 1;
+    }
+    this.review(review[(at + review.length) % review.length] as ReviewItem);
+  }
+
+  // ---- pointer ------------------------------------------------------------------------------
+
+  private hit(input: PointerInput, filter?: (id: NodeId) => boolean): Hit | null {
+    return spatialIndex(this.history.committed).hit(input, input.tolerance, filter);
+  }
+
+  pointerDown(input: PointerInput): boolean {
+    this.cursor = input;
+    if ((input.button ?? 0) !== 0) return false;
+    switch (this.current.mode) {
+      case "draw":
+      case "trace":
+        this.placePoint(input);
+        return true;
+      case "connect":
+        this.clickTarget(input);
+        return true;
+      case "plant":
+        this.clickPlant(input);
+        return true;
+      case "lasso":
+      case "scale":
+      case "region":
+        this.press = { at: input, ids: [], slack: input.tolerance, moved: false };
+        this.update({ preview: { ...NO_PREVIEW, outline: [point(input)], line: [point(input)] } });
+        return true;
+      case "drag":
+        return true;
+      case "browse":
+      case "select":
+        return this.pressGraph(input);
+    }
+  }
+
+  private pressGraph(input: PointerInput): boolean {
+    const hit = this.hit(input);
+    const { selection } = this.current;
+    if (hit === null) {
+      this.press = { at: input, ids: [], slack: input.tolerance / 2, moved: false };
+      return false;
+    }
+    if (hit.kind === "edge") {
+      if (input.ctrl || input.alt) this.cut(hit.id);
+      else this.selectEdge(hit.id);
+      return true;
+    }
+    if (input.shift || input.ctrl) {
+      const next = new Set(selection);
+      if (!next.delete(hit.id)) next.add(hit.id);
+      this.select(next);
+      return true;
+    }
+    if (!selection.has(hit.id)) this.select([hit.id]);
+    const ids = [...this.current.selection];
+    this.press = { at: input, ids, slack: input.tolerance / 2, moved: false };
+    return true;
+  }
+
+  private cut(id: NodeId): void {
+    if (this.perform("Cut edge", cutEdge(id))) this.select([id]);
+  }
+
+  pointerMove(input: PointerInput): void {
+    this.cursor = input;
+    const { press } = this;
+    switch (this.current.mode) {
+      case "draw":
+      case "trace":
+        this.showDrawing(input);
+        return;
+      case "connect": {
+        const [id] = this.current.selection;
+        const hit = this.hit(input, (other) => other !== id);
+        const from = id === undefined ? undefined : this.current.graph.get(id);
+        const line = from === undefined ? [] : [point(from), hit?.kind === "edge" ? hit.at : point(input)];
+        this.update({ hover: hit, preview: { ...NO_PREVIEW, target: hit, line } });
+        return;
+      }
+      case "lasso":
+      case "scale":
+      case "region":
+        if (press !== null) this.drawOutline(press, input);
+        return;
+      case "drag":
+        this.drag(input);
+        return;
+      case "plant":
+      case "browse":
+      case "select":
+        if (press !== null && !press.moved && distance(press.at, input) > press.slack) {
+          press.moved = true;
+          if (press.ids.length > 0) {
+            this.history.begin(press.ids.length === 1 ? "Move node" : `Move ${press.ids.length} nodes`);
+            this.update({ mode: "drag", hover: null });
+            this.drag(input);
+          }
+          return;
+        }
+        if (press === null) this.showHover(input);
+    }
+  }
+
+  private showHover(input: PointerInput): void {
+    const hover = this.hit(input);
+    const cuts = hover?.kind === "edge" && (input.ctrl || input.alt) && this.current.mode !== "plant";
+    const affected = cuts ? new Set(this.current.graph.subtree(hover.id)) : NO_PREVIEW.affected;
+    if (sameHit(hover, this.current.hover) && affected.size === this.current.preview.affected.size) return;
+    this.update({ hover, preview: { ...NO_PREVIEW, affected } });
+  }
+
+  private drag(input: PointerInput): void {
+    const { press } = this;
+    if (press === null) return;
+    this.history.replace(moveNodes(press.ids, input.x - press.at.x, input.y - press.at.y));
+    const target = input.alt || press.ids.length !== 1 ? null : this.snapTarget(press.ids[0] as NodeId, input);
+    this.update({ preview: { ...NO_PREVIEW, target } });
+  }
+
+  /** The node that a dragged node would be merged with: near it and in another tree. */
+  private snapTarget(id: NodeId, input: PointerInput): Hit | null {
+    const { committed } = this.history;
+    const [at, root] = [this.history.graph.node(id), committed.rootOf(id)];
+    return spatialIndex(committed).nearestNode(at, input.tolerance, (other) => committed.rootOf(other) !== root);
+  }
+
+  private drawOutline(press: Press, input: PointerInput): void {
+    const { mode, preview } = this.current;
+    const at = point(input);
+    if (mode === "scale") this.update({ preview: { ...preview, outline: [], line: [point(press.at), at] } });
+    else if (mode === "region") this.update({ preview: { ...preview, line: [], outline: box(press.at, at) } });
+    else this.update({ preview: { ...preview, line: [], outline: [...preview.outline, at] } });
+  }
+
+  pointerUp(input: PointerInput): void {
+    this.cursor = input;
+    const { press } = this;
+    this.press = null;
+    if (press === null) return;
+    const { mode, preview, selection } = this.current;
+    if (mode === "drag") {
+      const { target } = preview;
+      const [id] = press.ids;
+      if (target !== null && id !== undefined) {
+        this.history.cancel();
+        this.history.perform("Merge nodes", mergeNodes(id, target.id));
+        const kept = this.history.graph.has(id) ? id : target.id;
+        this.leave({ selection: new Set([kept]), edge: null });
+        return;
+      }
+      this.history.commit();
+      this.leave();
+    } else if (mode === "lasso") {
+      const inside = nodesInPolygon(this.current.graph, preview.outline);
+      this.leave({ selection: new Set(input.shift ? [...selection, ...inside] : inside), edge: null });
+    } else if (mode === "scale") {
+      const length = distance(press.at, input);
+      if (length > 0) this.leave({ scaleLine: length, preview: { ...NO_PREVIEW, line: [point(press.at), point(input)] } });
+    } else if (mode === "region") {
+      const [a, , b] = box(press.at, input) as [Point, Point, Point];
+      if (b.x > a.x && b.y > a.y) this.leave({ region: [a.x, a.y, b.x, b.y], preview: { ...preview, line: [] } });
+    } else if (!press.moved && press.ids.length === 0 && !input.shift) {
+      this.update({ selection: new Set(), edge: null, reviewItem: null });
+    }
+  }
+
+  pointerLeave(): void {
+    if (this.current.hover !== null && this.press === null) this.update({ hover: null, preview: { ...this.current.preview, affected: NO_PREVIEW.affected } });
+  }
+
+  doubleClick(input: PointerInput): void {
+    if (this.current.mode === "draw" || this.current.mode === "trace") {
+      this.endDrawing(null);
+      return;
+    }
+    if (this.current.mode !== "browse" && this.current.mode !== "select") return;
+    const hit = this.hit(input);
+    if (hit?.kind !== "edge") return;
+    const id = this.current.graph.nextNode;
+    if (this.perform("Insert node", insertOnEdge(hit.id, hit.at.x, hit.at.y))) this.select([id]);
+  }
+
+  private clickTarget(input: PointerInput): void {
+    const [id] = this.current.selection;
+    const hit = this.hit(input, (other) => other !== id);
+    if (hit === null) this.update({ message: "Click a node or an edge to connect to." });
+    else this.connectTo(anchorOf(hit, input));
+  }
+
+  private clickPlant(input: PointerInput): void {
+    const hit = this.hit(input);
+    if (hit === null) {
+      this.update({ message: "Click a node of the plant to assign to, or press P for a new plant." });
+      return;
+    }
+    const plant = plantOf(this.current.graph, hit.id);
+    this.leave();
+    this.setPlant(plant);
+  }
+
+  // ---- drawing and tracing ------------------------------------------------------------------
+
+  private drawnPoints(): Point[] {
+    const { drawing } = this;
+    if (drawing === null || drawing.start === null) return [];
+    return [placeOf(this.history.committed, drawing.start), ...drawing.parts.flat()].map(point);
+  }
+
+  private showDrawing(input: PointerInput): void {
+    const { drawing } = this;
+    if (drawing === null) return;
+    const hit = this.hit(input);
+    const anchor = anchorOf(hit, input);
+    const snaps = hit !== null && (drawing.start === null || mayEndAt(this.history.committed, drawing.start, anchor));
+    const line = this.drawnPoints();
+    if (line.length > 0) line.push(point(placeOf(this.history.committed, snaps ? anchor : anchorOf(null, input))));
+    this.update({ hover: hit, preview: { ...NO_PREVIEW, line, target: snaps ? hit : null, busy: this.tracing !== null } });
+  }
+
+  private placePoint(input: PointerInput): void {
+    const { drawing } = this;
+    if (drawing === null || this.tracing !== null) return;
+    const graph = this.history.committed;
+    const anchor = anchorOf(this.hit(input), input);
+    if (drawing.start === null) {
+      drawing.start = anchor;
+      if (drawing.single && anchor.kind !== "node") this.endDrawing(null);
+      else this.showDrawing(input);
+      return;
+    }
+    const end = mayEndAt(graph, drawing.start, anchor) ? anchor : null;
+    const to = point(placeOf(graph, end ?? anchorOf(null, input)));
+    const line = this.drawnPoints();
+    const from = line[line.length - 1] as Point;
+    // The second press of a double click is not another point.
+    if (end === null && distance(from, to) < input.tolerance / 2) return;
+    if (drawing.source === "traced" && this.tracer !== null) void this.trace(drawing, from, to, end);
+    else {
+      if (end === null) drawing.parts.push([to]);
+      if (end !== null || drawing.single) this.endDrawing(end);
+      else this.showDrawing(input);
+    }
+  }
+
+  private async trace(drawing: Drawing, from: Point, to: Point, end: Anchor | null): Promise<void> {
+    const control = new AbortController();
+    this.tracing = control;
+    this.update({ preview: { ...this.current.preview, busy: true }, message: "" });
+    let path: readonly Point[] | null = null;
+    let message = "";
+    try {
+      path = await (this.tracer as Tracer)(from, to, control.signal);
+    } catch (error) {
+      message = `The trace failed: ${error instanceof Error ? error.message : String(error)}`;
+    }
+    if (control.signal.aborted || this.drawing !== drawing) return;
+    this.tracing = null;
+    if (path === null) {
+      this.update({ message, preview: { ...this.current.preview, busy: false } });
+      return;
+    }
+    const inner = simplify([from, ...path.slice(1, -1).map(point), to], TRACE_TOLERANCE_PX).slice(1, -1);
+    drawing.parts.push(end === null ? [...inner, to] : inner);
+    if (end !== null) this.endDrawing(end);
+    else this.showDrawing(this.cursor);
+  }
+
+  private endDrawing(end: Anchor | null): void {
+    const { drawing } = this;
+    if (drawing === null || this.tracing !== null) return;
+    const { start, parts, source, single } = drawing;
+    const points = parts.flat();
+    const isEmpty = start === null || (points.length === 0 && end === null && !(single && start.kind !== "node"));
+    if (isEmpty) {
+      this.leave({ message: "" });
+      return;
+    }
+    const before = this.history.committed;
+    const annotation = source === "traced" ? "Trace branch" : single ? "Add node" : "Draw branch";
+    this.perform(annotation, addBranch(start, points, end, source));
+    const after = this.history.committed;
+    const last = after.nextNode > before.nextNode ? after.nextNode - 1 : null;
+    this.leave({ selection: new Set(last === null ? this.current.selection : [last]), edge: null });
+  }
+
+  // ---- keys ---------------------------------------------------------------------------------
+
+  key(input: KeyInput): KeyResult {
+    const { mode } = this.current;
+    if (mode === "draw" || mode === "trace") {
+      if (input.key === "Enter") {
+        this.endDrawing(null);
+        return USED;
+      }
+      if (input.key === "Backspace") {
+        if (this.drawing?.parts.pop() === undefined && this.drawing !== null) this.drawing.start = null;
+        this.showDrawing(this.cursor);
+        return USED;
+      }
+    }
+    if (mode === "plant" && !input.ctrl && !input.alt) {
+      if (/^[0-9]$/.test(input.key)) {
+        this.leave();
+        this.setPlant(Number(input.key));
+        return USED;
+      }
+      if (input.key === "p" || input.key === "P") {
+        this.leave();
+        this.setPlant("new");
+        return USED;
+      }
+    }
+    if (mode !== "browse" && mode !== "select" && mode !== "drag" && input.key === " ") {
+      this.pointerDown(this.cursor);
+      return USED;
+    }
+    if (input.alt && input.key.startsWith("Arrow")) return this.nudge(input);
+    const binding = bindingOf(input);
+    if (binding === null) return UNUSED;
+    if ("command" in binding) return { handled: true, command: binding.command };
+    if (mode === "drag" && binding.operation !== "cancel" && binding.operation !== "undo") return USED;
+    if ((mode === "draw" || mode === "trace") && binding.operation === "undo" && (this.drawing?.parts.length ?? 0) > 0) {
+      this.drawing?.parts.pop();
+      this.showDrawing(this.cursor);
+      return USED;
+    }
+    this.run(binding.operation);
+    return USED;
+  }
+
+  /** Alt and an arrow key move the selected nodes, or the point that is about to be placed. */
+  private nudge(input: KeyInput): KeyResult {
+    const by = input.shift ? 10 : 1;
+    const [dx, dy] = { ArrowLeft: [-by, 0], ArrowRight: [by, 0], ArrowUp: [0, -by], ArrowDown: [0, by] }[input.key] ?? [0, 0];
+    const { mode, selection, edge } = this.current;
+    if (mode === "browse" || mode === "select") {
+      if (selection.size === 0 || edge !== null) return UNUSED;
+      this.perform(selection.size === 1 ? "Move node" : `Move ${selection.size} nodes`, moveNodes(selection, dx as number, dy as number));
+    } else this.pointerMove({ ...this.cursor, x: this.cursor.x + (dx as number), y: this.cursor.y + (dy as number) });
+    return USED;
+  }
+
+  hints(modifiers: Partial<Modifiers> = {}): readonly Hint[] {
+    const { mode, selection, edge, reviewItem } = this.current;
+    const { shift = false, ctrl = false, alt = false } = modifiers;
+    const context = { mode, selected: selection.size, hasEdge: edge !== null, isReview: reviewItem !== null };
+    return hintsFor(context, { shift, ctrl, alt });
+  }
+}
+
+function definitionOf(id: OperationId): Definition {
+  return DEFINITIONS.find((definition) => definition.id === id) as Definition;
+}
+
+function describe({ id, label, reason }: Definition, context: Context): Operation {
+  const why = reason(context);
+  return { id, label, shortcut: shortcutOf(id), available: why === null, reason: why };
+}
+
+function point({ x, y }: Point): Point {
+  return { x, y };
+}
+
+function box(a: Point, b: Point): Point[] {
+  const [x0, x1, y0, y1] = [Math.min(a.x, b.x), Math.max(a.x, b.x), Math.min(a.y, b.y), Math.max(a.y, b.y)];
+  return [{ x: x0, y: y0 }, { x: x1, y: y0 }, { x: x1, y: y1 }, { x: x0, y: y1 }];
+}
+
+function sameHit(a: Hit | null, b: Hit | null): boolean {
+  return a === b || (a !== null && b !== null && a.kind === b.kind && a.id === b.id);
 }

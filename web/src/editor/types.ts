@@ -1,6 +1,13 @@
 // Types that the page and the editor share. The editor knows image coordinates and keys, not the DOM.
 
+import type { EditorInfo, SkeletonDocument } from "../core/document.ts";
 import type { Graph, NodeId } from "../core/graph.ts";
+import type { Action } from "../core/history.ts";
+import type { Hit } from "../core/spatial.ts";
+import type { ReviewItem } from "../core/validation.ts";
+
+export type { Hit } from "../core/spatial.ts";
+export type { ReviewItem, ReviewKind } from "../core/validation.ts";
 
 export interface Point {
   readonly x: number;
@@ -27,7 +34,7 @@ export interface KeyInput extends Partial<Modifiers> {
   readonly key: string;
 }
 
-export type ModeName = "browse" | "select" | "drag" | "draw" | "trace" | "connect" | "lasso" | "scale" | "region";
+export type ModeName = "browse" | "select" | "drag" | "draw" | "trace" | "connect" | "plant" | "lasso" | "scale" | "region";
 
 /** What a key asks of the page, not of the document. */
 export type Command =
@@ -55,11 +62,6 @@ export interface KeyResult {
   readonly command: Command | null;
 }
 
-/** What lies under the pointer: a node, or the edge between a node and its parent. */
-export type Hit =
-  | { readonly kind: "node"; readonly id: NodeId; readonly distance: number }
-  | { readonly kind: "edge"; readonly id: NodeId; readonly distance: number; readonly at: Point; readonly t: number };
-
 export type OperationId =
   | "add-child"
   | "draw-branch"
@@ -73,6 +75,7 @@ export type OperationId =
   | "re-root"
   | "new-plant"
   | "set-plant"
+  | "start-axis"
   | "continue-axis"
   | "lasso"
   | "accept"
@@ -124,25 +127,6 @@ export interface Preview {
 /** A path that follows the image between two points, in image coordinates, both ends included. */
 export type Tracer = (from: Point, to: Point, signal: AbortSignal) => Promise<readonly Point[]>;
 
-export type ReviewKind = "low-score" | "doubtful-root" | "near-miss" | "short-tip";
-
-/** One place to look at, derived from the graph. */
-export interface ReviewItem {
-  /** Stable as long as the node exists: kind and node. */
-  readonly key: string;
-  readonly kind: ReviewKind;
-  /** The node; for "low-score" the edge between it and its parent. */
-  readonly id: NodeId;
-  /** For "near-miss": the node, or the edge above it, that lies close. */
-  readonly other: NodeId | null;
-  readonly x: number;
-  readonly y: number;
-  /** How suspicious it is, 0 to 1; the queue is sorted by it, highest first. */
-  readonly severity: number;
-  /** One sentence for the status bar. */
-  readonly text: string;
-}
-
 /** An immutable view of the editor's state. A new object after each change. */
 export interface EditorState {
   readonly graph: Graph;
@@ -176,13 +160,14 @@ export interface EditorApi {
   subscribe(listener: (state: EditorState) => void): () => void;
 
   /** Begin with another document; history, selection and mode are reset. */
-  load(graph: Graph, info?: import("../core/document.ts").EditorInfo): void;
+  load(graph: Graph, info?: EditorInfo): void;
   /** The document with `metadata.editor`, as it is sent to the server. */
-  document(accepted?: boolean): import("../core/document.ts").SkeletonDocument;
+  document(accepted?: boolean): SkeletonDocument;
   /** Tell the editor that the current state is saved. */
   markSaved(): void;
 
-  pointerDown(input: PointerInput): void;
+  /** Return true if the editor uses the pointer until it is released; otherwise the page may pan. */
+  pointerDown(input: PointerInput): boolean;
   pointerMove(input: PointerInput): void;
   pointerUp(input: PointerInput): void;
   doubleClick(input: PointerInput): void;
@@ -195,13 +180,13 @@ export interface EditorApi {
   /** Run an operation if it is available; otherwise state.message says why not. Return true if it ran. */
   run(id: OperationId): boolean;
   /** Apply any action of core/actions.ts as one step. Return true if the graph changed. */
-  perform(annotation: string, ...actions: import("../core/history.ts").Action[]): boolean;
+  perform(annotation: string, ...actions: Action[]): boolean;
   /** What keys and clicks do now. */
   hints(modifiers?: Partial<Modifiers>): readonly Hint[];
 
   select(ids: Iterable<NodeId>): void;
   selectEdge(id: NodeId): void;
-  /** Put the plant of the selected trees, or of a new plant. */
+  /** Assign the trees of the selected nodes to a plant. */
   setPlant(plant: number | "new"): boolean;
   /** Set the scale from the drawn line and its length, mm; null removes the scale. */
   setScale(millimeters: number | null): boolean;
@@ -210,6 +195,8 @@ export interface EditorApi {
   /** Go to an item of the review queue. */
   review(item: ReviewItem): void;
   setTracer(tracer: Tracer | null): void;
+  /** Edges with a lower score are in the review queue. */
+  setLowScore(threshold: number): void;
   /** Seconds of work count only while the page is visible and used; call it on activity. */
   touch(now: number): void;
 }

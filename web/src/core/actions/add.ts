@@ -77,7 +77,8 @@ export const insertOnEdge =
 function interpolatedRadius(above: Node, below: Node, x: number, y: number): number | null {
   if (above.radius === null || below.radius === null) return null;
   const [a, b] = [Math.hypot(x - above.x, y - above.y), Math.hypot(x - below.x, y - below.y)];
-  return a + b > 0 ? above.radius + ((below.radius - above.radius) * a) / (a + b) : above.radius;
+  const t = a + b > 0 ? a / (a + b) : 0;
+  return (1 - t) * above.radius + t * below.radius;
 }
 
 /** The ids that `addPath` gives to new nodes. */

@@ -65,7 +65,8 @@ export function settle(graph: Graph, before: Graph): Graph {
 export function numberPlants(graph: Graph, always = false): Graph {
   if (graph.explicitPlants || !(graph.explicitAxes || always) || graph.size === 0) return graph;
   const changes = graph.nodes.values().map((node): [NodeId, Node] => [node.id, { ...node, plant: plantOf(graph, node.id) }]);
-  return graph.with({ nodes: graph.nodes.update(changes), explicitPlants: true }, true);
+  const numbered = graph.with({ nodes: graph.nodes.update(changes), explicitPlants: true }, true);
+  return updateAxisPlants(numbered, graph);
 }
 
 function updateAxisPlants(graph: Graph, before: Graph): Graph {
