@@ -35,7 +35,9 @@ def test_round_trip_of_every_field(tmp_path: Path, skeleton: Skeleton):
     again = native_json.read(path)
     assert again == skeleton
     assert again.has_explicit_axes == skeleton.has_explicit_axes
-    VALIDATOR.validate(json.loads(path.read_text("utf-8")))
+    content = json.loads(path.read_text("utf-8"))
+    VALIDATOR.validate(content)
+    assert json.loads(json.dumps(native_json.to_document(skeleton))) == content
 
 
 @in_one_folder

@@ -35,6 +35,18 @@ def test_a_skeleton_without_metadata_gets_default_metadata(comb: Skeleton, tmp_p
     assert rsml.read(tmp_path / "comb.rsml").image_name == "plate.png"
 
 
+@pytest.mark.parametrize("note", [{"unit": "mm", "resolution": "4"}, {"software": "treeformer 1; model default"}])
+def test_a_scale_or_a_software_alone_does_not_make_a_file_of_another_program(comb, tmp_path, note) -> None:
+    """Predictions and the editor add these; the axes still get identifiers and accessions."""
+    explicit = comb.replace(axes=comb.axes, edge_axis=comb.edge_axis)
+    rsml.write(explicit.replace(metadata={"rsml": note}), tmp_path / "comb.rsml")
+    tree = etree.parse(tmp_path / "comb.rsml")
+    assert [root.get("id") for root in tree.iter("root")] == ["1.1", "1.1.1", "1.1.2", "1.1.3"]
+    assert all(root.get("accession") for root in tree.iter("root"))
+    for name, value in note.items():
+        assert tree.findtext(f"metadata/{name}") == value
+
+
 def test_radii_become_a_diameter_if_all_of_an_axis_are_known(comb: Skeleton, tmp_path: Path) -> None:
     radius = np.array([1, 2, 3, 4, 5, 0.5, np.nan, 0.25])
     again = written(comb.replace(radius=radius), tmp_path / "comb.rsml")

@@ -357,6 +357,23 @@ def test_no_images_give_no_results_and_an_empty_batch_is_an_error():
         list(predictor(line_engine()).predict_many([np.zeros((9, 9), np.uint8)], batch=0))
 
 
+def test_progress_counts_tiles_and_can_end_a_prediction():
+    seen = []
+    model = predictor(line_engine())
+    model.predict(np.zeros((200, 300), np.uint8), working_size="full", progress=lambda *pair: seen.append(pair))
+    assert seen == [(k, len(seen)) for k in range(1, len(seen) + 1)]
+    assert len(seen) > 10
+    calls = []
+
+    def stop(done, total):
+        calls.append(done)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.predict(np.zeros((200, 300), np.uint8), working_size="full", progress=stop)
+    assert calls == [1]
+
+
 def test_threads_that_load_a_model_at_the_same_time_share_it(monkeypatch):
     def load_slowly(*_, **__):
         time.sleep(0.05)

@@ -24,6 +24,7 @@ from PIL import Image
 from treeformer._util.arrays import ImageArray
 from treeformer._util.images import ImageSource
 from treeformer._util.pools import batches, check_workers, prefetch_map, thread_pool
+from treeformer._util.progress import ProgressCallback
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder, Precision, open_model
 from treeformer.inference.accumulator import TileAccumulator
@@ -78,6 +79,7 @@ class Predictor:
         working_size: WorkingSize = None,
         single_plant: bool = False,
         min_confidence: float | None = None,
+        progress: ProgressCallback | None = None,
     ) -> Skeleton:
         """Predict the skeleton of one image. Warn if no plant is found.
 
@@ -89,6 +91,8 @@ class Predictor:
             single_plant: join everything into one tree. By default the model decides how many plants there are.
             min_confidence: minimum confidence of nodes, instead of the model's threshold, in [0, 1]. Edges below it
                 are cut, too, and the parts that are cut off become trees of their own.
+            progress: called with the number of finished tiles and the total. An error that it raises ends the
+                prediction.
 
         Returns:
             A tree, or a forest with one root per plant, in px of the upright original image. Plants are numbered from
@@ -99,10 +103,14 @@ class Predictor:
         """
         options = self._options(working_size, single_plant, min_confidence)
         prepared = prepare(image, options, self.engine.input_size)
+        done, total = 0, len(prepared.accumulator.tiles)
         for batch in batches(prepared.inputs(), self._batch_size(None)):
             raw = self.engine(np.stack(batch))
             for row in range(len(batch)):
                 prepared.accumulator.add(raw, row)
+            done += len(batch)
+            if progress is not None:
+                progress(done, total)
         skeleton = prepared.accumulator.skeleton()
         if len(skeleton) == 0:
             warnings.warn(f"{skeleton.image_name or 'the image'}: no plant was found", stacklevel=2)

@@ -26,7 +26,6 @@ from starlette.routing import Route
 
 import treeformer
 from treeformer.errors import TreeformerError
-from treeformer.traits.definitions import LOW_CONFIDENCE_THRESHOLD
 from treeformer.web import tables
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
@@ -127,14 +126,13 @@ def create_app(services: Services, *, token: str, port: int, max_body_bytes: int
 
 
 def _session(services: Services, _request: Request, _body: Body) -> Response:
-    model = services.predictions.model_info()
     return json_response(
         {
             "version": treeformer.__version__,
             "images_root": str(services.workspace.images_root),
             "results_root": str(services.workspace.results_root),
-            "model": model,
-            "low_confidence_threshold": LOW_CONFIDENCE_THRESHOLD,
+            "model": services.predictions.model_info(),
+            "low_confidence_threshold": services.predictions.low_confidence_threshold(),
         }
     )
 

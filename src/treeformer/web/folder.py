@@ -12,10 +12,11 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from treeformer import formats
+from treeformer._util.images import IMAGE_SUFFIXES
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.inference.batch import plan
 from treeformer.inference.image_record import read_record
@@ -106,13 +107,14 @@ class Workspace:
         if results_root.exists() and not results_root.is_dir():
             raise FormatError(f"{results_root}: is not a folder")
         self.images_root, self.results_root = images_root.resolve(), results_root.resolve()
-        self._sources = tuple(sources)
+        self._sources = tuple(source for source in sources if source == "." or _is_plain(source))
         self._stems = dict(stems or {})
         self._entries: dict[str, Entry] = {}
         self._summaries: dict[Path, tuple[tuple[int, int], Summary]] = {}
         self._failures: dict[str, str] = {}
         self._lock = threading.Lock()
-        self.refresh()
+        if not self.refresh():
+            raise FormatError(f"{images_root}: there is no image in the folder")
 
     def own_folder(self, name: str) -> Path:
         """Return the path of a folder of the editor's own files in the results root; it need not exist.
@@ -137,8 +139,9 @@ class Workspace:
                 image.encode()
                 if path.is_symlink():
                     check_inside(self.images_root, path)
-                    check_inside(self.images_root, path.parent)
             except (ValueError, RequestError):  # a name that is not Unicode, or a path out of the root
+                continue
+            if path.suffix.lower() not in IMAGE_SUFFIXES:  # given by name
                 continue
             stem = job.skeletons["json"].relative_to(self.results_root).as_posix()[: -len(RESULT_SUFFIX)]
             planned.append((image, path, stem))
@@ -186,7 +189,7 @@ class Workspace:
         """Return the file and its summary. Files in the results root come before files beside the image."""
         beside = entry.path.with_suffix("")
         for root, stem in dict.fromkeys(((self.results_root, entry.stem), (self.images_root, beside))):
-            present = names.of(stem.parent)
+            present = names.of(root, stem.parent)
             for suffix in SUFFIXES:
                 path = stem.with_name(stem.name + suffix)
                 if path.name in present:
@@ -248,8 +251,10 @@ class _Names:
     def __init__(self) -> None:
         self._folders: dict[Path, frozenset[str]] = {}
 
-    def of(self, folder: Path) -> frozenset[str]:
+    def of(self, root: Path, folder: Path) -> frozenset[str]:
+        """Return the names in a folder below a root, none if there is no such folder. Raise if it is outside."""
         if folder not in self._folders:
+            check_inside(root, folder)
             try:
                 self._folders[folder] = frozenset(path.name for path in folder.iterdir())
             except OSError:
@@ -292,7 +297,8 @@ def _expected_errors(skeleton: Skeleton, editor: Mapping[str, Any] | None, state
 def _is_plain(stem: str) -> bool:
     """Return True if a path is relative and stays below its root."""
     path = PurePosixPath(stem)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+    is_absolute = path.is_absolute() or PureWindowsPath(stem).drive or "\\" in stem
+    return bool(path.parts) and not is_absolute and ".." not in path.parts
 
 
 def open_workspace(images: Path, results: Path | None = None) -> Workspace:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import treeformer
-from treeformer._util.arrays import ImageArray
 from treeformer.errors import TreeformerError
 from treeformer.formats import native_json
 from treeformer.hub.model_folder import WEIGHTS, ModelFolder, open_model
-from treeformer.inference.engine import Engine, RawPrediction
 from treeformer.inference.predictor import Predictor
+from treeformer.inference.provenance import HASH_LETTERS
 from treeformer.skeleton import Skeleton
+from treeformer.traits.definitions import LOW_CONFIDENCE_THRESHOLD
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 from treeformer.web.pyramid import Pyramids
@@ -47,8 +47,8 @@ class Job:
         region: left, top, right, bottom, px of the full image; the result is then only returned.
         state: waiting, running, done, failed or cancelled.
         image: the image that is being predicted, or was last.
-        done: number of finished images.
-        total: number of images.
+        done: number of finished images, or of tiles if the job has one image.
+        total: number of images or tiles.
         error: one sentence if the job failed.
         document: the skeleton in the native format, for jobs of one image.
     """
@@ -70,19 +70,6 @@ class Job:
         keys = ("image", "state", "done", "total", "error")
         fields = {"job": self.key} | {key: getattr(self, key) for key in keys}
         return fields if self.document is None else fields | {"document": self.document}
-
-
-class _WatchedEngine:
-    """An engine that stops between two batches of tiles if the job was cancelled."""
-
-    def __init__(self, engine: Engine, check: Callable[[], None]) -> None:
-        self._engine, self._check = engine, check
-        self.name, self.device = engine.name, engine.device
-        self.preferred_batch, self.input_size = engine.preferred_batch, engine.input_size
-
-    def __call__(self, images: ImageArray) -> RawPrediction:
-        self._check()
-        return self._engine(images)
 
 
 class Predictions:
@@ -112,17 +99,26 @@ class Predictions:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._running: Job | None = None
-        self._model_info: dict[str, Any] | None = None
+        self._folder: ModelFolder | None = None
 
     def model_info(self) -> dict[str, Any] | None:
         """Return name, version and hash of the model, None if it cannot be opened."""
-        if self._model_info is None:
+        folder = self._model_folder()
+        return None if folder is None else _described(folder)
+
+    def low_confidence_threshold(self) -> float:
+        """Return the edge score below which an edge is doubtful, as the model gives it."""
+        folder = self._model_folder()
+        given = None if folder is None else folder.config.low_confidence_threshold
+        return LOW_CONFIDENCE_THRESHOLD if given is None else given
+
+    def _model_folder(self) -> ModelFolder | None:
+        if self._folder is None:
             try:
-                folder = self._predictor.model if self._predictor else open_model(self.model, check_hashes=False)
+                self._folder = open_model(self.model, check_hashes=False)
             except TreeformerError:
                 return None
-            self._model_info = _described(folder)
-        return self._model_info
+        return self._folder
 
     def predict(self, entry: Entry, working_size: int | str | None = None, region: Region | None = None) -> str:
         """Add a job for one image. Its result is saved only if the image has none.
@@ -219,7 +215,7 @@ class Predictions:
             listed = self.workspace.refresh()
             states = self.workspace.summaries(listed)
             entries = [entry for entry, one in zip(listed, states, strict=True) if one.state == "missing"]
-        job.total = len(entries)
+            job.total = len(entries)
         failures = []
         for entry in entries:
             self._check(job)
@@ -237,7 +233,8 @@ class Predictions:
                 failures.append(f"{entry.image}: {error}")
                 if job.region is None:
                     self.workspace.note_failure(entry, str(error))
-            job.done += 1
+            if job.entries is None:
+                job.done += 1
         if not failures:
             return "done", None
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
@@ -246,15 +243,18 @@ class Predictions:
     def _predict(self, job: Job, entry: Entry) -> Skeleton:
         if self._predictor is None:
             self._predictor = self._load(self.model)
-        watched = Predictor(
-            self._predictor.model, engine=_WatchedEngine(self._predictor.engine, lambda: self._check(job))
-        )
-        options: dict[str, Any] = {} if job.working_size is None else {"working_size": job.working_size}
+
+        def progress(done: int, total: int) -> None:
+            self._check(job)
+            if job.entries is not None:
+                job.done, job.total = done, total
+
+        options: dict[str, Any] = {"working_size": job.working_size, "progress": progress}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an image without a plant is a result
             if job.region is None:
-                return watched.predict(entry.path, **options)
-            part = watched.predict(self.pyramids.pixels(entry, job.region), **options)
+                return self._predictor.predict(entry.path, **options)
+            part = self._predictor.predict(self.pyramids.pixels(entry, job.region), **options)
         size = self.pyramids.describe(entry)
         moved = part.transform(
             [[1, 0, job.region[0]], [0, 1, job.region[1]]], image_size=(size["width"], size["height"])
@@ -274,5 +274,5 @@ class Predictions:
 
 
 def _described(model: ModelFolder) -> dict[str, Any]:
-    version = getattr(model.config, "version", None) or treeformer.__version__
-    return {"name": model.path.name, "version": version, "hash": model.hashes.get(WEIGHTS, "")[:12]}
+    version = model.config.version or treeformer.__version__
+    return {"name": model.path.name, "version": version, "hash": model.hashes.get(WEIGHTS, "")[:HASH_LETTERS]}

@@ -29,6 +29,8 @@ MAX_CROP = 4096
 # 10,000×10,000 px as RGB are 300 MB.
 MEMORY_BYTES = 640 * 2**20
 THUMBNAILS = "thumbnails"
+# libjpeg decodes at a half, a quarter or an eighth.
+DRAFT_SUFFIXES, COARSEST_DRAFT = frozenset({".jpg", ".jpeg"}), 3
 
 Version = tuple[int, int]
 
@@ -203,18 +205,25 @@ class Pyramids:
             if image is not None:
                 return image
             for finer in range(level - 1, -1, -1):
-                base = self._cached((*key[:2], finer))
-                if base is not None:
-                    image = base.reduced(1 << (level - finer))
+                image = self._cached((*key[:2], finer))
+                if image is not None:
                     break
             else:
-                image = open_level(entry.path, level)
-            with self._lock:
-                self._levels[key] = image
-                used = sum(one.memory_bytes for one in self._levels.values())
-                while used > self.memory_bytes and len(self._levels) > 1:
-                    used -= self._levels.popitem(last=False)[1].memory_bytes
+                # JPEG files are decoded at a fraction of their size; of others all levels come from one decoding.
+                finer = min(level, COARSEST_DRAFT) if entry.path.suffix.lower() in DRAFT_SUFFIXES else 0
+                image = open_level(entry.path, finer)
+                self._keep((*key[:2], finer), image)
+            if finer < level:
+                image = image.reduced(1 << (level - finer))
+                self._keep(key, image)
             return image
+
+    def _keep(self, key: tuple[Path, Version, int], image: LazyImage) -> None:
+        with self._lock:
+            self._levels[key] = image
+            used = sum(one.memory_bytes for one in self._levels.values())
+            while used > self.memory_bytes and len(self._levels) > 1:
+                used -= self._levels.popitem(last=False)[1].memory_bytes
 
     def _cached(self, key: tuple[Path, Version, int]) -> LazyImage | None:
         with self._lock:

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from treeformer.web.errors import RequestError
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
+LONGEST_NAME = 255  # bytes, on all common file systems
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 METHODS = SAFE_METHODS | {"PUT", "POST", "DELETE"}
 CONTENT_POLICY = (
@@ -197,6 +198,8 @@ def resolve_inside(root: Path, relative: str) -> Path:
     parts = relative.split("/")
     if (
         "\0" in relative
+        or any(len(part.encode("utf-8", "surrogatepass")) > LONGEST_NAME for part in parts)
+        or any("\ud800" <= letter <= "\udfff" for letter in relative)
         or any(part in ("", ".", "..") for part in parts)
         or PurePosixPath(relative).is_absolute()
         or PureWindowsPath(parts[0]).drive

@@ -108,7 +108,7 @@ class _Writer:
         _ = skeleton.parents  # raises an error if there is a cycle
         if (skeleton.edge_axis < 0).any():
             skeleton = skeleton.with_inferred_axes
-        self.is_from_rsml = "rsml" in skeleton.metadata and skeleton.has_explicit_axes and not _has_only_scale(skeleton)
+        self.is_from_rsml = "rsml" in skeleton.metadata and skeleton.has_explicit_axes and not _has_only_notes(skeleton)
         skeleton = _with_axes_of_isolated_nodes(skeleton)
         if skeleton.axis_order.max(initial=0) > _MAX_ORDER:
             raise FormatError(f"RSML cannot represent axes of order above {_MAX_ORDER}")
@@ -230,10 +230,10 @@ class _Writer:
         return [f"{start}>", *_indented(1, elements), f"</{name}>"]
 
 
-def _has_only_scale(skeleton: Skeleton) -> bool:
-    """Return True if the RSML values are nothing but a scale, which programs add to skeletons of other sources."""
+def _has_only_notes(skeleton: Skeleton) -> bool:
+    """Return True if the RSML values are a scale or a software, which predictions and the editor add by themselves."""
     values = rsml_values(skeleton.metadata)
-    return bool(values) and values.keys() <= {"unit", "resolution"}
+    return bool(values) and values.keys() <= {"unit", "resolution", "software"}
 
 
 def _with_axes_of_isolated_nodes(skeleton: Skeleton) -> Skeleton:
