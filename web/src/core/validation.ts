@@ -29,9 +29,9 @@ export interface ReviewOptions {
 
 export const REVIEW_DEFAULTS: ReviewOptions = { lowScore: 0.5 };
 
-/** Near misses are closer than this many median edge lengths, short tips shorter. */
-const NEAR_MISS_EDGES = 1.5;
-const SHORT_TIP_EDGES = 0.5;
+/** Near misses are closer than this many median edge lengths, short tips shorter; both at most so many px. */
+const NEAR_MISS = { edges: 1.5, px: 48 };
+const SHORT_TIP = { edges: 0.5, px: 24 };
 /** A tree with a smaller fraction of the length of the longest one is a fragment. */
 const FRAGMENT = 0.02;
 
@@ -47,8 +47,8 @@ export function reviewQueue(graph: Graph, options: ReviewOptions = REVIEW_DEFAUL
   const items = [
     ...lowScores(graph, options.lowScore),
     ...doubtfulRoots(graph, options.lowScore),
-    ...nearMisses(graph, NEAR_MISS_EDGES * edge),
-    ...shortTips(graph, SHORT_TIP_EDGES * edge),
+    ...nearMisses(graph, Math.min(NEAR_MISS.px, NEAR_MISS.edges * edge)),
+    ...shortTips(graph, Math.min(SHORT_TIP.px, SHORT_TIP.edges * edge)),
   ].sort(compareItems);
   queues.set(graph, { lowScore: options.lowScore, items });
   return items;
