@@ -1,6 +1,6 @@
 // What actions share: changes of nodes, and the rules that hold after each of them.
 
-import { newAxis, partOfAxis, repairAxes } from "../axes.ts";
+import { newAxis, repairAxes } from "../axes.ts";
 import { MAX_PX } from "../document.ts";
 import type { Axis, AxisFunction, AxisId, Graph, Node, NodeId, Source } from "../graph.ts";
 import { plantOf } from "../graph.ts";
@@ -108,15 +108,6 @@ export function isPlace(x: number, y: number): boolean {
 export function blank(x: number, y: number, source: Source, fields: Partial<Omit<Node, "id">> = {}): Omit<Node, "id"> {
   const nothing = { parent: null, plant: null, axis: null, radius: null, score: null, edgeScore: null };
   return { x, y, ...nothing, source: { node: source, edge: source }, ...fields };
-}
-
-/** Give the axis that runs through `id` below it a record of its own, if it also runs above. Nodes are not moved. */
-export function splitAxisAt(edit: Edit, id: NodeId): void {
-  const graph = edit.before;
-  const { axis, parent } = graph.node(id);
-  if (axis === null || parent === null || graph.node(parent).axis !== axis) return;
-  const part = edit.addAxis(partOfAxis(edit.axes.get(axis) as Axis));
-  for (const member of chainBelow(graph, id, axis)) edit.set(member, { axis: part });
 }
 
 /** The nodes of an axis from `id` to its tip. */

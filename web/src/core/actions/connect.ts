@@ -20,7 +20,7 @@ export const reparent =
       adoptPlant(edit, graph, id, parent);
       return edit.finish();
     }
-    return attach(detach(graph, id, false), id, parent);
+    return attach(detach(graph, id), id, parent);
   };
 
 /** Make a root the child of a node of another tree. */
