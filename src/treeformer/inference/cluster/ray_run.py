@@ -11,6 +11,7 @@ import contextlib
 import logging
 import math
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -179,16 +180,19 @@ def _round(
         pa.Table.from_pylist([asdict(task) for task in tasks[start : start + per_block]])
         for start in range(0, len(tasks), per_block)
     ]
-    reports = ray.data.from_arrow(blocks).map_batches(
-        TaskActor,
-        batch_size=None,
-        batch_format="pyarrow",
-        compute=ray.data.ActorPoolStrategy(size=actors, max_tasks_in_flight_per_actor=2),
-        fn_constructor_kwargs=arguments,
-        max_restarts=-1,
-        max_task_retries=0,
-        **resources,
-    )
+    with warnings.catch_warnings():
+        # Ray 2.64 drops the two last arguments without a replacement for them; pyproject.toml excludes it.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        reports = ray.data.from_arrow(blocks).map_batches(
+            TaskActor,
+            batch_size=per_block,
+            batch_format="pyarrow",
+            compute=ray.data.ActorPoolStrategy(size=actors, max_tasks_in_flight_per_actor=2),
+            fn_constructor_kwargs=arguments,
+            **resources,
+            max_restarts=-1,  # an actor that dies is started again, as soon as there is room,
+            max_task_retries=0,  # but its tasks do not wait for it
+        )
     yield from reports.iter_rows()
 
 
