@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -405,6 +407,17 @@ def test_a_damaged_part_is_removed_and_made_again(images, out, damage):
     assert results(out) == whole
 
 
+def test_files_of_killed_processes_are_removed(images, out):
+    make_plan(out, images)
+    run_shard(out)
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    leftover = out / "parts" / f".x-{process.pid}-0123456789abcdef.parquet"
+    leftover.write_bytes(b"half")
+    assert len(results(out)) == 12
+    assert not leftover.exists()
+
+
 def test_an_image_that_changed_has_its_newest_result_only(images, out):
     make_plan(out, images)
     run_shard(out)
@@ -538,6 +551,30 @@ def test_a_missing_package_is_one_line(run, images, monkeypatch):  # noqa: F811
     code, _, err = run("predict-cluster", images, "-o", "out")
     assert code == 2
     assert "pip install 'treeformer[ray]'" in one_line(err)
+
+
+def test_the_commands_in_the_guide_exist():
+    """Every `treeformer` command in docs/cluster.md, in scripts and manifests too, has known options."""
+    import typer.main
+    from typer.core import TyperGroup
+
+    from treeformer.cli import app
+
+    text = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+    blocks = "\n".join(re.findall(r"^```.*?\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    joined = re.sub(r"\\?\n +(?=--|treeformer)", " ", blocks)
+    uses = re.findall(r"treeformer (predict-cluster|collect)\b([^\n\"#]*)", joined)
+    assert len(uses) >= 10
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    for name, rest in uses:
+        known = {option for parameter in group.commands[name].params for option in parameter.opts}
+        used = set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest.partition(" --wrap")[0]))
+        assert used <= known, (name, used - known)
+    manifest = yaml.safe_load(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1])
+    cluster = manifest["spec"]["rayClusterSpec"]
+    assert [group["groupName"] for group in cluster["workerGroupSpecs"]] == ["gpu"]
+    assert cluster["headGroupSpec"]["rayStartParams"] == {"num-cpus": "0"}, "no actor on the head node"
 
 
 # ---- kills ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
+from treeformer._util.files import remove_leftovers
 from treeformer._util.progress import ProgressCallback
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.inference.cluster.job import read_settings
@@ -27,7 +29,7 @@ from treeformer.inference.cluster.manifest import (
     unfinished,
 )
 from treeformer.inference.cluster.rows import SCHEMA
-from treeformer.inference.cluster.storage import Folder, absolute, open_file
+from treeformer.inference.cluster.storage import Folder, absolute, is_remote, open_file
 from treeformer.traits import COMPACT_COLUMNS
 
 RESULTS, INDEX = "results", "index.json"
@@ -115,6 +117,8 @@ def collect(
             raise TreeformerError(
                 f"{folder.path}: {damaged} damaged part files were removed: run predict-cluster again"
             )
+    if not missing and not is_remote(folder.path):  # nobody writes any more
+        remove_leftovers(Path(folder.file(PARTS)))
     index = {"rows": table.rows, "failed": failed, "missing": missing, "files": table.names}
     folder.write(f"{RESULTS}/{INDEX}", (json.dumps(index, indent=2) + "\n").encode())
     return CollectReport(table.rows, failed, missing, duplicates, damaged)

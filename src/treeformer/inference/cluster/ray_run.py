@@ -133,17 +133,17 @@ def predict_with_ray(
     options = {"threads": max(1, int(cpus_per_actor)), "workers": workers, "batch": batch}
     arguments = {"folder": folder, "job": job, "options": {**options, "make_predictor": make_predictor}}
     resources = {"num_cpus": cpus_per_actor, "num_gpus": gpus_per_actor}
-    total = sum(task.count for task in tasks)
-    remaining, done, idle_rounds = list(tasks), RunReport(0, 0), 0
+    total, images, failed = sum(task.count for task in tasks), 0, 0
+    remaining, idle_rounds = list(tasks), 0
     while remaining:
         size = min(len(remaining), actors or _capacity(cpus_per_actor, gpus_per_actor))
         error = ""
         try:
             for row in _round(remaining, size, arguments, resources):
                 error = row["error"] or error
-                done = RunReport(done.images + row["images"], done.failed + row["failed"])
+                images, failed = images + row["images"], failed + row["failed"]
                 if progress is not None:
-                    progress(min(done.images, total), total)
+                    progress(images, total)
         except RayError as failure:
             error = _reason(failure)
         finished = set(folder.names(PARTS))
@@ -152,7 +152,8 @@ def predict_with_ray(
         if idle_rounds == MAX_ROUNDS_WITHOUT_RESULT:
             raise TreeformerError(f"{len(left)} of {len(tasks)} tasks cannot be done: {error or 'their actors die'}")
         remaining = left
-    return done
+        images = total - sum(task.count for task in left)  # reports of a node that died may be lost
+    return RunReport(total, failed)
 
 
 def _capacity(cpus: float, gpus: float) -> int:
