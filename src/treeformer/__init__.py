@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from treeformer.formats import read, read_all, write
     from treeformer.inference.predictor import load_model, predict
     from treeformer.skeleton import Axis, AxisFunction, Plant, Skeleton
-    from treeformer.traits import measure
+    from treeformer.timeseries import Series
+    from treeformer.traits.measure import measure
 
 __version__ = "0.1.0"
 
@@ -20,6 +21,7 @@ __all__ = [
     "AxisFunction",
     "FormatError",
     "Plant",
+    "Series",
     "Skeleton",
     "SkeletonError",
     "TreeformerError",
@@ -39,6 +41,7 @@ _NAMES_BY_MODULE = {
     "formats": ("read", "read_all", "write"),
     "inference.predictor": ("load_model", "predict"),
     "skeleton": ("Axis", "AxisFunction", "Plant", "Skeleton"),
+    "timeseries": ("Series",),
     "traits": ("measure",),
 }
 

@@ -1,0 +1,503 @@
+"""Give axes and plants one identity over all dates.
+
+A track is one axis over time. It has a template: the path that it follows at the last date at which it was seen well.
+Plants and axes of a date are assigned to templates, backwards from the reference date, which shows most. Then all
+dates are assigned again, each with what all others say: templates, lengths before and after, parents. This alternates
+until nothing changes, so that an error on one date is corrected by the others instead of being passed on.
+
+The cost of an axis and a track is a sum, in units of the tolerance:
+
+- path: mean distance of the axis from the template, and of the template's first part, as long as the axis, from it;
+- base: distance of the bases, and of their positions along the parent if both have the same parent;
+- direction: 0 to 1 for the angle between the first parts;
+- length: how far the length lies outside what the dates before and after allow, because axes do not shrink, and how
+  far it is from the value interpolated between them;
+- parent and plant: a penalty if they differ.
+
+One assignment per date minimizes the sum (Hungarian algorithm). Pairs above a limit are not matched.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial import cKDTree
+
+from treeformer._util.arrays import BoolArray, FloatArray, IntArray
+from treeformer.timeseries.isotonic import isotonic
+from treeformer.timeseries.paths import Paths, paths_of_lines
+from treeformer.timeseries.similarity import Similarity, fit_similarity
+
+# Costs above this are no match. A perfect match costs 0.
+MAX_COST = 3.0
+# Distances count up to this many tolerances.
+CAP = 3.0
+# Weights of the terms.
+PATH_WEIGHT, BASE_WEIGHT, DIRECTION_WEIGHT, LENGTH_WEIGHT, PARENT_WEIGHT, PLANT_WEIGHT = 1.0, 0.5, 0.5, 0.3, 0.4, 0.8
+# Weight of the distance from the interpolated length.
+INTERPOLATION_WEIGHT = 0.2
+# The direction of an axis is that of its first part, this many tolerances long.
+DIRECTION_REACH = 2.0
+# A length may lie outside its limits by this fraction, and this many tolerances, without a cost.
+LENGTH_SLACK, LENGTH_SLACK_TOLERANCES = 0.1, 0.5
+# Number of dates before and after that limit a length.
+NEIGHBOR_DATES = 8
+# A plant whose mean distance from its template is less than this many tolerances has not moved.
+STILL = 0.1
+# A plant may move by this many tolerances in addition to its plate.
+PLANT_REACH = 4.0
+MAX_ROUNDS = 6
+NONE = -1
+
+
+@dataclass
+class Track:
+    """One axis over time.
+
+    Attributes:
+        observed: Index of its axis per date at which it was seen.
+        template: (K,2) px of the reference, from base to tip.
+        parent: Index of its parent's track, -1 for none.
+        plant: Index of its plant.
+    """
+
+    observed: dict[int, int] = field(default_factory=dict)
+    template: FloatArray = field(default_factory=lambda: np.zeros((1, 2)))
+    parent: int = NONE
+    plant: int = NONE
+
+
+@dataclass(frozen=True)
+class Matching:
+    """The identities of all axes and plants.
+
+    Attributes:
+        track_of_axis: One (A,) array per date, the track of each of its axes.
+        plant_of_axis: One (A,) array per date, the identity of the plant of each of its axes.
+        plant_of_date: One (P,) array per date, the identity of each of its plants, -1 for a plant without axes.
+        tracks: The tracks, parents before laterals.
+        plant_count: Number of plants over all dates.
+        plant_shift: One dictionary per date: how each plant moved in addition to its plate.
+        rounds: Number of assignments of all dates until nothing changed.
+    """
+
+    track_of_axis: tuple[IntArray, ...]
+    plant_of_axis: tuple[IntArray, ...]
+    plant_of_date: tuple[IntArray, ...]
+    tracks: tuple[Track, ...]
+    plant_count: int
+    plant_shift: tuple[dict[int, Similarity], ...]
+    rounds: int
+
+
+def match_axes(
+    dates: Sequence[Paths],
+    seeds: Sequence[FloatArray],
+    times: FloatArray,
+    reference: int,
+    tolerance_px: float,
+    spacing_px: float,
+) -> Matching:
+    """Match the axes of all dates.
+
+    Args:
+        dates: The axes of each date, registered, in px of the reference; `Paths.plant` numbers the plants of a date
+            from 0.
+        seeds: One (S,2) array per date: where its plants begin, px of the reference.
+        times: (D,) times of the dates, ascending.
+        reference: Index of the date that shows most.
+        tolerance_px: Distance within which places agree, px.
+        spacing_px: Distance between the points of all paths, px.
+
+    Returns:
+        The identities.
+    """
+    plants = _match_plants(dates, seeds, reference, tolerance_px)
+    placed = [
+        _with_plant_shifts(paths, ids, shifts)
+        for paths, ids, shifts in zip(dates, plants.identity, plants.shift, strict=True)
+    ]
+    solver = _Solver(placed, plants.identity, times, reference, tolerance_px, spacing_px)
+    rounds = solver.solve()
+    tracks, track_of_axis = solver.result()
+    return Matching(
+        tuple(track_of_axis),
+        tuple(_plants_of_axes(t, tracks) for t in track_of_axis),
+        tuple(plants.identity),
+        tuple(tracks),
+        plants.count,
+        tuple(plants.shift),
+        rounds,
+    )
+
+
+def _plants_of_axes(track_of_axis: IntArray, tracks: Sequence[Track]) -> IntArray:
+    return np.asarray([tracks[track].plant for track in track_of_axis.tolist()], dtype=np.intp)
+
+
+# ---- plants -------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Plants:
+    """Attributes: identity per date and plant number; shift per date and identity; number of identities."""
+
+    identity: list[IntArray]
+    shift: list[dict[int, Similarity]]
+    count: int
+
+
+def _match_plants(dates: Sequence[Paths], seeds: Sequence[FloatArray], reference: int, tolerance_px: float) -> _Plants:
+    identity = [np.full(len(s), NONE, dtype=np.intp) for s in seeds]
+    shift: list[dict[int, Similarity]] = [{} for _ in dates]
+    templates: list[cKDTree] = []  # points of each plant, from the date that shows most of it
+    template_seeds: list[FloatArray] = []
+    order = [*range(reference, -1, -1), *range(reference + 1, len(dates))]
+    cap = CAP * tolerance_px
+    for date in order:
+        paths = dates[date]
+        clouds = [paths.points[_points_of_plant(paths, plant)] for plant in range(len(seeds[date]))]
+        cost = np.full((len(clouds), len(templates)), np.inf)
+        for i, cloud in enumerate(clouds):
+            if len(cloud) == 0:
+                continue
+            for j, template in enumerate(templates):
+                offset = template_seeds[j] - seeds[date][i]
+                apart = float(np.hypot(*offset))
+                if apart > 3 * PLANT_REACH * tolerance_px:
+                    continue
+                # As it is, and with its seed on the seed.
+                distance = min(
+                    float(np.minimum(template.query(cloud + move)[0], cap).mean()) for move in (np.zeros(2), offset)
+                )
+                cost[i, j] = distance / tolerance_px + 0.25 * apart / tolerance_px
+        for i, j in _assign(cost, 2 * MAX_COST):
+            identity[date][i] = j
+            move = _plant_motion(clouds[i], templates[j], seeds[date][i], template_seeds[j], tolerance_px)
+            shift[date][j] = move
+            if len(clouds[i]) > templates[j].n:
+                templates[j], template_seeds[j] = cKDTree(move.apply(clouds[i])), move.apply(seeds[date][i])
+        for i in np.flatnonzero(identity[date] == NONE).tolist():
+            if len(clouds[i]):
+                identity[date][i] = len(templates)
+                shift[date][len(templates)] = Similarity()
+                templates.append(cKDTree(clouds[i]))
+                template_seeds.append(seeds[date][i])
+    return _Plants(identity, shift, len(templates))
+
+
+def _points_of_plant(paths: Paths, plant: int) -> BoolArray:
+    return np.repeat(paths.plant == plant, np.diff(paths.start))
+
+
+def _plant_motion(
+    cloud: FloatArray, tree: cKDTree, seed: FloatArray, template_seed: FloatArray, tolerance_px: float
+) -> Similarity:
+    """Find how a plant moved in addition to its plate: a small shift and rotation, by iterated closest points."""
+    template = np.asarray(tree.data)
+    starts = [Similarity(), Similarity(1.0, 0.0, tuple((template_seed - seed).tolist()))]
+    best, best_distance = starts[0], float(np.minimum(tree.query(cloud)[0], CAP * tolerance_px).mean())
+    for start in starts if best_distance > STILL * tolerance_px else ():
+        found = start
+        for step in range(10):
+            distance, nearest = tree.query(found.apply(cloud))
+            limit = tolerance_px * max(3.0 * 0.75**step, 0.7)
+            weight = np.square(np.clip(1 - np.square(distance / (2 * limit)), 0.0, None))
+            if weight.sum() <= 1e-9:
+                break
+            found = fit_similarity(
+                np.vstack([cloud, seed]),
+                np.vstack([template[nearest], template_seed]),
+                np.append(weight, 0.1 * weight.sum()),
+                rotation_prior_px=5 * tolerance_px,
+                scale_prior_px=1e6,
+            )
+        distance = np.minimum(tree.query(found.apply(cloud))[0], CAP * tolerance_px).mean()
+        moved = float(np.hypot(*(found.apply(seed) - seed)))
+        if distance < best_distance - 0.05 * tolerance_px and moved <= 2 * PLANT_REACH * tolerance_px:
+            best, best_distance = found, float(distance)
+    return best
+
+
+def _with_plant_shifts(paths: Paths, identity: IntArray, shifts: dict[int, Similarity]) -> Paths:
+    points = paths.points.copy()
+    for plant, known in enumerate(identity.tolist()):
+        if known == NONE:  # a plant without axes
+            continue
+        selected = _points_of_plant(paths, plant)
+        points[selected] = shifts[known].apply(points[selected])
+    return paths.moved(points)
+
+
+# ---- axes ---------------------------------------------------------------------------------------
+
+
+class _Solver:
+    def __init__(
+        self,
+        dates: Sequence[Paths],
+        plant_identity: Sequence[IntArray],
+        times: FloatArray,
+        reference: int,
+        tolerance_px: float,
+        spacing_px: float,
+    ) -> None:
+        self.dates = dates
+        self.plant = [ids[paths.plant] for ids, paths in zip(plant_identity, dates, strict=True)]
+        self.times = times
+        self.tolerance, self.spacing = tolerance_px, spacing_px
+        self.order = [*range(reference, -1, -1), *range(reference + 1, len(dates))]
+        self.tracks: list[Track] = []
+        self.assigned = [np.full(len(paths), NONE, dtype=np.intp) for paths in dates]
+
+    def solve(self) -> int:
+        for date in self.order:
+            self._assign_date(date, first=True)
+        rounds = 1
+        while rounds < MAX_ROUNDS:
+            before = [assigned.copy() for assigned in self.assigned]
+            self._merge_tracks()
+            self._update_tracks()
+            for date in self.order:
+                self._assign_date(date, first=False)
+            rounds += 1
+            if all(np.array_equal(a, b) for a, b in zip(before, self.assigned, strict=True)):
+                break
+        self._merge_tracks()
+        self._update_tracks()
+        return rounds
+
+    def _assign_date(self, date: int, *, first: bool) -> None:
+        """Assign the axes of one date to tracks. Axes without a track begin one."""
+        paths, assigned = self.dates[date], self.assigned[date]
+        if not first:  # what the date itself said before must not speak for it
+            for track in self.tracks:
+                track.observed.pop(date, None)
+        known = assigned.copy()
+        assigned[:] = NONE
+        cost = self._costs(date, known)
+        for axis, found in _assign(cost, MAX_COST):
+            self._observe(date, axis, found)
+        for axis in np.flatnonzero(assigned == NONE).tolist():
+            reuse = int(known[axis])
+            if reuse == NONE or self.tracks[reuse].observed:
+                reuse = len(self.tracks)
+                self.tracks.append(Track())
+            self.tracks[reuse].template = paths.path(axis)
+            self.tracks[reuse].plant = int(self.plant[date][axis])
+            self._observe(date, axis, reuse)
+        for axis in range(len(paths)):
+            parent = int(paths.parent[axis])
+            track = self.tracks[assigned[axis]]
+            if len(track.observed) == 1:
+                track.parent = NONE if parent < 0 else int(assigned[parent])
+
+    def _observe(self, date: int, axis: int, track: int) -> None:
+        self.assigned[date][axis] = track
+        self.tracks[track].observed[date] = axis
+
+    def _costs(self, date: int, known: IntArray) -> FloatArray:
+        paths = self.dates[date]
+        if len(paths) == 0 or not self.tracks:
+            return np.zeros((len(paths), len(self.tracks)))
+        template = paths_of_lines(
+            [track.template for track in self.tracks],
+            np.asarray([track.parent for track in self.tracks], dtype=np.intp),
+            np.asarray([track.plant for track in self.tracks], dtype=np.intp),
+        )
+        cost = pair_costs(paths, template, self.tolerance, self.spacing)
+        parent_track = np.where(paths.parent >= 0, known[np.maximum(paths.parent, 0)], NONE)
+        unknown = (paths.parent >= 0) & (parent_track == NONE)
+        cost += PARENT_WEIGHT * ((parent_track[:, None] != template.parent[None]) & ~unknown[:, None])
+        cost += PLANT_WEIGHT * (self.plant[date][:, None] != template.plant[None])
+        low, high, middle = self._length_limits(date)
+        slack = LENGTH_SLACK_TOLERANCES * self.tolerance
+        length = paths.length[:, None]
+        over = np.maximum(length - (1 + LENGTH_SLACK) * high[None] - slack, 0.0)
+        under = np.maximum((1 - LENGTH_SLACK) * low[None] - slack - length, 0.0)
+        cost += LENGTH_WEIGHT * np.minimum((over + under) / self.tolerance, 2 * CAP)
+        off = np.nan_to_num(np.abs(length - middle[None]), nan=0.0)
+        cost += INTERPOLATION_WEIGHT * np.minimum(off / self.tolerance, CAP)
+        empty = np.asarray([not track.observed for track in self.tracks])
+        cost[:, empty] = np.inf
+        return cost
+
+    def _length_limits(self, date: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the least and greatest length (T,) px that the other dates allow each track, and the expected one.
+
+        The expected length is interpolated between the dates before and after, NaN if one of them is missing.
+        """
+        low, high = np.zeros(len(self.tracks)), np.full(len(self.tracks), np.inf)
+        middle = np.full(len(self.tracks), np.nan)
+        for index, track in enumerate(self.tracks):
+            if not track.observed:
+                continue
+            dates = sorted(track.observed)
+            place = bisect_left(dates, date)
+            first = max(place - NEIGHBOR_DATES, 0)
+            dates, place = dates[first : place + NEIGHBOR_DATES], place - first
+            lengths = isotonic(np.asarray([self.dates[d].length[track.observed[d]] for d in dates]))
+            if place > 0:
+                low[index] = lengths[place - 1]
+            if place < len(dates):
+                high[index] = lengths[place]
+            if 0 < place < len(dates):
+                known = self.times[[dates[place - 1], dates[place]]]
+                middle[index] = np.interp(self.times[date], known, lengths[place - 1 : place + 1])
+        return low, high, middle
+
+    def _merge_tracks(self) -> None:
+        """Join tracks that are never seen on the same date and whose templates agree."""
+        used = [index for index, track in enumerate(self.tracks) if track.observed]
+        if len(used) < 2:
+            return
+        tracks = [self.tracks[index] for index in used]
+        template = paths_of_lines(
+            [track.template for track in tracks],
+            np.asarray([track.parent for track in tracks], dtype=np.intp),
+            np.asarray([track.plant for track in tracks], dtype=np.intp),
+        )
+        cost = pair_costs(template, template, self.tolerance, self.spacing)
+        cost += PLANT_WEIGHT * (template.plant[:, None] != template.plant[None])
+        cost += PARENT_WEIGHT * (template.parent[:, None] != template.parent[None])
+        # The shorter template is compared with the longer one.
+        cost[template.length[:, None] > template.length[None]] = np.inf
+        np.fill_diagonal(cost, np.inf)
+        target = {index: index for index in used}
+        for a, b in zip(*np.unravel_index(np.argsort(cost, axis=None), cost.shape), strict=True):
+            if not cost[a, b] <= MAX_COST / 2:
+                break
+            source, into = _find(target, used[a]), _find(target, used[b])
+            if source == into or self.tracks[source].observed.keys() & self.tracks[into].observed.keys():
+                continue
+            for date, axis in self.tracks[source].observed.items():
+                self._observe(date, axis, into)
+            self.tracks[source].observed = {}
+            target[source] = into
+        for track in self.tracks:
+            if track.parent != NONE:
+                track.parent = _find(target, track.parent) if track.parent in target else track.parent
+
+    def _update_tracks(self) -> None:
+        """Choose the template, the parent and the plant of each track from all its dates."""
+        for track in self.tracks:
+            if not track.observed:
+                continue
+            dates = sorted(track.observed)
+            lengths = np.asarray([self.dates[d].length[track.observed[d]] for d in dates])
+            fitted = isotonic(lengths)
+            # The latest of the dates whose length is about the fitted final one.
+            good = np.flatnonzero(np.abs(lengths - fitted[-1]) <= np.abs(lengths - fitted[-1]).min() + self.tolerance)
+            best = dates[int(good[-1])]
+            track.template = self.dates[best].path(track.observed[best])
+            parents = [self._parent_track(d, track.observed[d]) for d in dates]
+            track.parent = _most_common(parents)
+            track.plant = _most_common([int(self.plant[d][track.observed[d]]) for d in dates])
+
+    def _parent_track(self, date: int, axis: int) -> int:
+        parent = int(self.dates[date].parent[axis])
+        return NONE if parent < 0 else int(self.assigned[date][parent])
+
+    def result(self) -> tuple[list[Track], list[IntArray]]:
+        """Return the tracks, parents before laterals and those of one plant together, and the track of each axis."""
+        self._break_cycles()
+        used = [index for index, track in enumerate(self.tracks) if track.observed]
+        order = {index: self._order(index) for index in used}
+        used.sort(key=lambda index: (order[index], self.tracks[index].plant, self.tracks[index].template[0].tolist()))
+        new_index = {index: rank for rank, index in enumerate(used)}
+        tracks = [self.tracks[index] for index in used]
+        for track in tracks:
+            track.parent = new_index.get(track.parent, NONE)
+        renumbered = [
+            np.asarray([new_index[track] for track in assigned.tolist()], dtype=np.intp) for assigned in self.assigned
+        ]
+        return tracks, renumbered
+
+    def _order(self, index: int) -> int:
+        order = 0
+        while self.tracks[index].parent != NONE and order <= len(self.tracks):
+            index, order = self.tracks[index].parent, order + 1
+        return order
+
+    def _break_cycles(self) -> None:
+        """Two tracks may be each other's parent at different dates. The longer one then has no parent."""
+        for index, track in enumerate(self.tracks):
+            if track.parent != NONE and not self.tracks[track.parent].observed:
+                track.parent = NONE
+            chain = [index]
+            while (parent := self.tracks[chain[-1]].parent) != NONE:
+                if parent in chain:
+                    cycle = chain[chain.index(parent) :]
+                    longest = max(cycle, key=lambda i: len(self.tracks[i].template))
+                    self.tracks[longest].parent = NONE
+                    break
+                chain.append(parent)
+
+
+def _find(target: dict[int, int], index: int) -> int:
+    while target[index] != index:
+        index = target[index]
+    return index
+
+
+def _most_common(values: Sequence[int]) -> int:
+    """Return the most frequent value; of equally frequent ones, the last."""
+    return max(reversed(values), key=values.count)
+
+
+def pair_costs(paths: Paths, templates: Paths, tolerance_px: float, spacing_px: float) -> FloatArray:
+    """Return the geometric part of the cost of each axis and template.
+
+    Args:
+        paths: A axes.
+        templates: B templates, each at least as old as the axes.
+        tolerance_px: Distance within which places agree, px.
+        spacing_px: Distance between the points of all paths, px.
+
+    Returns:
+        (A,B) costs in tolerances: path, base and direction, weighted.
+    """
+    from scipy.spatial.distance import cdist
+
+    cap = CAP * tolerance_px
+    distance = cdist(paths.points, templates.points)
+    forward = np.minimum(np.minimum.reduceat(distance, templates.start[:-1], axis=1), cap)
+    forward = np.add.reduceat(forward, paths.start[:-1], axis=0) / np.diff(paths.start)[:, None]
+    backward = np.minimum(np.minimum.reduceat(distance, paths.start[:-1], axis=0), cap)  # (A, points of templates)
+    total = np.concatenate([np.zeros((len(paths), 1)), np.cumsum(backward, axis=1)], axis=1)
+    first = templates.start[:-1][None]
+    # The part of each template that is as long as the axis.
+    size = np.diff(templates.start)[None]
+    step = templates.length[None] / np.maximum(size - 1, 1)
+    covered = np.floor(paths.length[:, None] / np.maximum(step, 1e-9)).astype(np.intp) + 1
+    covered = np.clip(covered, 1, size)
+    rows = np.arange(len(paths))[:, None]
+    backward = (total[rows, first + covered] - total[rows, first]) / covered
+    base = np.minimum(cdist(paths.bases, templates.bases), 2 * cap)
+    reach = DIRECTION_REACH * tolerance_px
+    turn = 0.5 * (1 - _directions(paths, reach) @ _directions(templates, reach).T)
+    path = (forward + backward) / 2
+    return np.asarray(PATH_WEIGHT * path / tolerance_px + BASE_WEIGHT * base / tolerance_px + DIRECTION_WEIGHT * turn)
+
+
+def _directions(paths: Paths, reach_px: float) -> FloatArray:
+    """Return the unit vector of each path's first part, (A,2); 0 for a path of one point."""
+    size = np.diff(paths.start)
+    step = paths.length / np.maximum(size - 1, 1)
+    ahead = np.clip(np.round(reach_px / np.maximum(step, 1e-9)).astype(np.intp), 0, size - 1)
+    vector = paths.points[paths.start[:-1] + ahead] - paths.bases
+    norm = np.hypot(vector[:, 0], vector[:, 1])
+    return np.asarray(vector / np.where(norm > 0, norm, 1.0)[:, None])
+
+
+def _assign(cost: FloatArray, limit: float) -> list[tuple[int, int]]:
+    """Return the pairs of least total cost, where leaving both out costs `limit`."""
+    if cost.size == 0:
+        return []
+    capped = np.where(cost <= limit, cost, limit)
+    rows, columns = linear_sum_assignment(capped)
+    return [(i, j) for i, j in zip(rows.tolist(), columns.tolist(), strict=True) if cost[i, j] < limit]

@@ -1,0 +1,141 @@
+"""Write a series: RSML files, tables and figures.
+
+| file | content |
+| --- | --- |
+| `rsml/NAME.rsml` | the skeleton of one date, with ids that are the same at all dates and a unified time-sequence |
+| `combined/series.rsml` | all axes in one file with the function `age`, for archiDART |
+| `axes_over_time.csv` | one row per axis and date |
+| `axes.csv` | one row per axis |
+| `plants.csv` | one row per plant and date |
+| `registration.csv` | one row per date: its transform to the reference date, and how well it agrees |
+| `lengths.png` | the length of each axis over time |
+| `kymographs/AXIS.png` | the place of the tip over time along the longest axis of each plant |
+| `animation.webp` | all dates, registered, with axes in colors that stay the same |
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treeformer._util.files import atomic_write_bytes, write_table
+from treeformer._util.images import write_image
+from treeformer.errors import TreeformerError
+from treeformer.formats import write as write_skeleton
+from treeformer.skeleton import Skeleton
+from treeformer.timeseries import figures
+from treeformer.timeseries.tables import series_scale
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from treeformer.timeseries.series import Series
+
+# Number of plants that get a kymograph.
+MAX_KYMOGRAPHS = 12
+
+
+def write(
+    series: Series,
+    folder: str | os.PathLike[str],
+    *,
+    px_per_mm: float | None = None,
+    names: Sequence[str] | None = None,
+    images: Sequence[Any] | None = None,
+) -> list[str]:
+    """Write all files of a series; see the module's table.
+
+    Args:
+        series: The series.
+        folder: The folder, which is created.
+        px_per_mm: Pixels per millimeter of the reference date; None for its RSML metadata, or else px.
+        names: One file name without suffix per date, in the order of time; None for "date-000" and so on.
+        images: One image or path per date for the figures, in the order of time; None for white backgrounds.
+
+    Returns:
+        The names of the files, relative to the folder.
+
+    Raises:
+        TreeformerError: If an option is invalid or a file cannot be written.
+    """
+    out = Path(folder)
+    scale = series_scale(series, px_per_mm)
+    names = [f"date-{index:03d}" for index in range(len(series))] if names is None else list(names)
+    if len(names) != len(series) or len(set(names)) < len(names):
+        raise TreeformerError(f"a series of {len(series)} dates needs as many different names, not {len(names)}")
+    if images is not None and len(images) != len(series):
+        raise TreeformerError(f"a series of {len(series)} dates needs as many images, not {len(images)}")
+    written: list[str] = []
+    try:
+        for index, (name, skeleton) in enumerate(zip(names, series.skeletons, strict=True)):
+            resolution = None if scale is None else scale / series.registrations[index].transform.scale
+            write_skeleton(with_resolution(skeleton, resolution), out / "rsml" / f"{name}.rsml")
+            written.append(f"rsml/{name}.rsml")
+        write_skeleton(with_resolution(series.combined(), scale), out / "combined" / "series.rsml")
+        written.append("combined/series.rsml")
+        tables = {
+            "axes_over_time.csv": series.axes_over_time(px_per_mm=px_per_mm),
+            "axes.csv": series.axes(px_per_mm=px_per_mm),
+            "plants.csv": series.plants_over_time(px_per_mm=px_per_mm),
+            "registration.csv": registration_table(series, names),
+        }
+        for name, table in tables.items():
+            write_table(table, out / name)
+            written.append(name)
+        write_image(figures.length_curves(series, scale), out / "lengths.png")
+        written.append("lengths.png")
+        for track in figures.longest_axes(series)[:MAX_KYMOGRAPHS]:
+            write_image(figures.kymograph(series, track, images, scale), out / "kymographs" / f"{track.id}.png")
+            written.append(f"kymographs/{track.id}.png")
+        atomic_write_bytes(out / "animation.webp", figures.animation(series, images))
+        written.append("animation.webp")
+    except OSError as error:
+        raise TreeformerError(f"{error.filename or out}: cannot be written ({error.strerror or error})") from None
+    return written
+
+
+def with_resolution(skeleton: Skeleton, px_per_mm: float | None) -> Skeleton:
+    """Return a skeleton whose RSML metadata state its resolution.
+
+    Args:
+        skeleton: The skeleton.
+        px_per_mm: Pixels per millimeter; None changes nothing.
+
+    Returns:
+        The skeleton.
+    """
+    if px_per_mm is None:
+        return skeleton
+    rsml = {**(skeleton.metadata.get("rsml") or {}), "unit": "mm", "resolution": f"{px_per_mm:.8g}"}
+    return skeleton.replace(metadata={**skeleton.metadata, "rsml": rsml})
+
+
+def registration_table(series: Series, names: Sequence[str]) -> pd.DataFrame:
+    """Return one row per date: its transform to the reference date, and how well it agrees.
+
+    Args:
+        series: The series.
+        names: One name per date.
+
+    Returns:
+        The columns name, time, shift in px, rotation in degrees, scale, agreement, residual in px, method, succeeded.
+    """
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "name": list(names),
+            "time": series.times,
+            "shift_x": [r.transform.shift[0] for r in series.registrations],
+            "shift_y": [r.transform.shift[1] for r in series.registrations],
+            "rotation": [math.degrees(r.transform.rotation) for r in series.registrations],
+            "scale": [r.transform.scale for r in series.registrations],
+            "agreement": [r.agreement for r in series.registrations],
+            "residual_px": [r.residual_px for r in series.registrations],
+            "method": [r.method for r in series.registrations],
+            "succeeded": [r.succeeded for r in series.registrations],
+        }
+    )

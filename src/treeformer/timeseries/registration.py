@@ -1,0 +1,450 @@
+"""Register the skeletons of several dates: a similarity transform from each date to one reference date.
+
+Earlier plants are a part of later ones, as far as they only grow. A transform is therefore good if the points of the
+earlier skeleton lie on the later one, and its seeds on seeds; what the later skeleton has in addition does not count.
+
+1. Hypotheses come from pairs of seeds or branch points in both skeletons whose distances agree (RANSAC), from single
+   seeds with several rotations, and from the transforms of neighboring dates.
+2. The best ones are refined by iterated closest points, a residual shift by phase correlation, and closest points
+   again.
+3. The registration has failed if too few points lie on the target. The date then keeps the transform of its neighbor,
+   and `Registration.succeeded` is False.
+
+The target of a date is the union of the reference and of the nearest dates that are registered already. An occluded or
+missed root on one date therefore does no harm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.ndimage import distance_transform_edt
+from scipy.spatial import cKDTree
+
+from treeformer._util.arrays import FloatArray, IntArray
+from treeformer.skeleton import Skeleton
+from treeformer.timeseries.phase import residual_shift
+from treeformer.timeseries.similarity import IDENTITY, Similarity, fit_similarity, wrap
+
+# Default tolerance, as a share of the longer side of the images.
+TOLERANCE_SHARE = 0.015
+MIN_TOLERANCE_PX = 3.0
+# Limits of a transform between two dates.
+MAX_SCALE = 1.25
+# Numbers of points, anchors and hypotheses. More cost time and hardly change the result.
+MAX_POINTS, MAX_ANCHORS, MAX_PAIRS, MAX_HYPOTHESES, REFINED = 400, 40, 80, 6000, 8
+# A transform is good enough to need no search if this share of the points lies within half of the tolerance.
+SURE_SHARE = 0.9
+# A registration has failed if fewer points lie within the tolerance, or hardly more than by chance.
+MIN_SHARE, MIN_ABOVE_CHANCE = 0.5, 0.15
+# Number of registered dates, in addition to the reference, that make up the target.
+TARGET_DATES = 3
+# Strength of the priors on rotation and scale for a skeleton with one anchor (seed or branch point), in tolerances: the
+# error of an anchor's position, about 0.2, divided by the usual rotation (0.05 rad) and change of scale (0.01). With
+# more anchors, the priors are weaker by the square root of their number.
+ROTATION_PRIOR, SCALE_PRIOR = 4.0, 20.0
+# Seeds that agree are this close, in tolerances.
+CLOSE_SEEDS = 0.35
+# Closest points end with pairs within twice this many tolerances.
+LEAST_REACH = 0.7
+# Weight of small penalties that decide between equally good hypotheses: the smaller motion wins.
+MOTION_PENALTY = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The result of registering one date.
+
+    Attributes:
+        transform: From px of the date to px of the reference date.
+        succeeded: False if the transform is a guess, because too few points agree.
+        agreement: Share of the skeleton's points within the tolerance of the target, 0 to 1; NaN for an empty one.
+        residual_px: Median distance of these points from the target, px; NaN if there are none.
+        method: "reference", "neighbor" (the transform of a neighboring date, refined), "search" (RANSAC) or "none".
+    """
+
+    transform: Similarity
+    succeeded: bool
+    agreement: float
+    residual_px: float
+    method: str
+
+
+@dataclass(frozen=True)
+class PointCloud:
+    """What registration uses of a skeleton.
+
+    Attributes:
+        points: (P,2) px, at equal intervals along all edges.
+        seeds: (S,2) px, where the plants begin.
+        forks: (F,2) px, where axes branch.
+    """
+
+    points: FloatArray
+    seeds: FloatArray
+    forks: FloatArray
+
+    def moved(self, transform: Similarity) -> PointCloud:
+        """Return the moved points."""
+        return PointCloud(*(transform.apply(one) for one in (self.points, self.seeds, self.forks)))
+
+
+def point_cloud(skeleton: Skeleton, spacing_px: float) -> PointCloud:
+    """Sample a skeleton for registration.
+
+    Args:
+        skeleton: Any skeleton.
+        spacing_px: Distance between points along edges, px.
+
+    Returns:
+        The points.
+    """
+    if len(skeleton.edges) == 0:
+        return PointCloud(skeleton.nodes, skeleton.nodes[skeleton.component_root], np.zeros((0, 2)))
+    begin, end = (skeleton.nodes[skeleton.edges[:, k]] for k in range(2))
+    count = np.maximum(np.ceil(skeleton.edge_length / spacing_px).astype(np.intp), 1)
+    edge = np.repeat(np.arange(len(count)), count)
+    t = (np.arange(len(edge)) - np.repeat(np.cumsum(count) - count, count) + 0.5) / count[edge]
+    points = begin[edge] + t[:, None] * (end[edge] - begin[edge])
+    is_fork = skeleton.degree >= 3
+    is_fork[skeleton.component_root] = False
+    return PointCloud(points, skeleton.nodes[skeleton.component_root], skeleton.nodes[is_fork])
+
+
+def union(clouds: Sequence[PointCloud]) -> PointCloud:
+    """Return all points of several clouds."""
+    return PointCloud(
+        np.concatenate([cloud.points for cloud in clouds]),
+        np.concatenate([cloud.seeds for cloud in clouds]),
+        np.concatenate([cloud.forks for cloud in clouds]),
+    )
+
+
+def default_tolerance(skeletons: Sequence[Skeleton]) -> float:
+    """Return the tolerance in px for skeletons of one series: a share of their images' longer side."""
+    sides = [max(s.image_size) for s in skeletons if s.image_size is not None]
+    if not sides:
+        sides = [int(np.ptp(s.nodes, axis=0).max()) for s in skeletons if len(s)] or [0]
+    return max(MIN_TOLERANCE_PX, TOLERANCE_SHARE * max(sides))
+
+
+class Target:
+    """Points to which others are registered, with fast distances.
+
+    Args:
+        cloud: The points, at least one.
+        tolerance_px: Distance within which points agree, px.
+    """
+
+    def __init__(self, cloud: PointCloud, tolerance_px: float) -> None:
+        self.cloud = cloud
+        self.tolerance_px = tolerance_px
+        self.tree = cKDTree(cloud.points)
+        self.seed_tree = cKDTree(cloud.seeds) if len(cloud.seeds) else None
+        margin = 4 * tolerance_px
+        self._low = cloud.points.min(axis=0) - margin
+        extent = cloud.points.max(axis=0) + margin - self._low
+        self._cell_px = max(tolerance_px / 4, float(extent.max()) / 1024)
+        columns, rows = (int(side / self._cell_px) + 1 for side in extent.tolist())
+        empty = np.ones((rows, columns), dtype=bool)
+        column, row = ((cloud.points - self._low) / self._cell_px).astype(np.intp).T
+        empty[row, column] = False
+        self._distance = np.asarray(distance_transform_edt(empty)) * self._cell_px
+        self.chance = float((self._distance <= tolerance_px).mean())
+
+    def rough_distance(self, points: FloatArray) -> FloatArray:
+        """Return the distance to the nearest point of the target, to about half a cell; (...,) px."""
+        place = ((points - self._low) / self._cell_px).astype(np.intp)
+        rows, columns = self._distance.shape
+        inside = (place >= 0).all(axis=-1) & (place[..., 0] < columns) & (place[..., 1] < rows)
+        inside &= (points >= self._low).all(axis=-1)
+        place = np.where(inside[..., None], place, 0)
+        return np.where(inside, self._distance[place[..., 1], place[..., 0]], np.inf)
+
+    def score(self, source: PointCloud, transforms: FloatArray) -> FloatArray:
+        """Return how well transforms (H,2,3) move a cloud to the target, (H,): 0 to 1 for points, as much for seeds."""
+        scores = np.empty(len(transforms))
+        for first in range(0, len(transforms), 500):
+            part = transforms[first : first + 500]
+            moved = np.einsum("hij,pj->hpi", part[:, :, :2], source.points) + part[:, None, :, 2]
+            scores[first : first + 500] = _closeness(self.rough_distance(moved), self.tolerance_px).mean(axis=1)
+            if self.seed_tree is not None and len(source.seeds):
+                seeds = np.einsum("hij,pj->hpi", part[:, :, :2], source.seeds) + part[:, None, :, 2]
+                distance = self.seed_tree.query(seeds)[0]
+                scores[first : first + 500] += _closeness(distance, 2 * self.tolerance_px).mean(axis=1)
+        return scores
+
+
+def _closeness(distance: FloatArray, tolerance_px: float) -> FloatArray:
+    """Return 1 at distance 0, falling linearly to 0 at twice the tolerance."""
+    return np.clip(1 - distance / (2 * tolerance_px), 0.0, 1.0)
+
+
+def register(
+    source: PointCloud, target: Target, guesses: Sequence[Similarity] = (IDENTITY,), *, seed: int = 0
+) -> Registration:
+    """Find the transform from one cloud to another.
+
+    Args:
+        source: The points to be moved.
+        target: Where they belong.
+        guesses: Likely transforms, the likeliest first.
+        seed: Selects the random hypotheses.
+
+    Returns:
+        The registration; if it failed, its transform is the first guess.
+    """
+    guess = guesses[0] if guesses else IDENTITY
+    if len(source.points) == 0:
+        return Registration(guess, False, math.nan, math.nan, "none")
+    rng = np.random.default_rng(seed)
+    source = replace(source, points=_subset(source.points, MAX_POINTS, rng))
+    best: Registration | None = None
+    starts = [start for guess_ in guesses for start in (_with_seeds_aligned(source, target, guess_), guess_)]
+    for improve in (_closest_points, refine):  # the second takes longer, and is seldom needed
+        for start in starts:
+            result = _judged(improve(source, target, start), source, target, "neighbor")
+            if _is_sure(result, source, target):
+                return result
+            best = _better(best, result, source, target)
+    hypotheses = _hypotheses(source, target.cloud, rng, wide=True)
+    matrices = np.stack([h.matrix for h in hypotheses]) if hypotheses else np.zeros((0, 2, 3))
+    if hypotheses:
+        value = target.score(source, matrices) - _motion_penalties(hypotheses, guess, source)
+        for index in np.argsort(-value, kind="stable")[:REFINED].tolist():
+            result = _judged(refine(source, target, hypotheses[index]), source, target, "search")
+            best = _better(best, result, source, target)
+    assert best is not None
+    return best if best.succeeded else replace(best, transform=guess, method="none")
+
+
+def refine(source: PointCloud, target: Target, start: Similarity) -> Similarity:
+    """Refine a transform: closest points, the residual shift by phase correlation, and closest points again.
+
+    Args:
+        source: The points to be moved.
+        target: Where they belong.
+        start: The transform to begin with.
+
+    Returns:
+        The refined transform. The shift is used only if it brings more points to the target.
+    """
+    found = _closest_points(source, target, start)
+    moved = source.moved(found)
+    shift, _ = residual_shift(moved.points, target.cloud.points, 3 * target.tolerance_px)
+    shifted = Similarity(1.0, 0.0, (float(shift[0]), float(shift[1]))).after(found)
+    candidates = np.stack([found.matrix, shifted.matrix])
+    if np.diff(target.score(source, candidates))[0] > 0:
+        found = shifted
+    return _closest_points(source, target, found, reach=2.0)
+
+
+def _closest_points(source: PointCloud, target: Target, start: Similarity, reach: float = 4.0) -> Similarity:
+    """Iterate closest points. Pairs farther apart than twice the reach (in tolerances), which shrinks, do not count.
+
+    The priors of `fit_similarity` keep the rotation near that of the start and the scale near 1, as far as the points
+    do not determine them.
+    """
+    tolerance = target.tolerance_px
+    turn = Similarity(1.0, start.rotation)
+    turned = source.moved(turn)
+    rest = start.after(turn.inverse())  # what follows the rotation
+    anchors = max(math.sqrt(len(source.seeds) + len(source.forks)), 1.0)
+    for step in range(20):
+        limit = tolerance * max(reach * 0.7**step, LEAST_REACH)
+        moved = turned.moved(rest)
+        distance, nearest = target.tree.query(moved.points)
+        pairs = [(turned.points, target.cloud.points[nearest], _pair_weight(distance, limit))]
+        if target.seed_tree is not None and len(source.seeds):
+            distance, nearest = target.seed_tree.query(moved.seeds)
+            # All seeds together weigh as much as a fifth of the points.
+            share = 0.2 * len(source.points) / len(source.seeds)
+            pairs.append((turned.seeds, target.cloud.seeds[nearest], share * _pair_weight(distance, limit)))
+        a, b, w = (np.concatenate(one) for one in zip(*pairs, strict=True))
+        if w.sum() <= 1e-9:
+            break
+        previous = rest
+        rest = fit_similarity(
+            a,
+            b,
+            w,
+            rotation_prior_px=ROTATION_PRIOR * tolerance / anchors,
+            scale_prior_px=SCALE_PRIOR * tolerance / anchors,
+        )
+        if np.abs(rest.apply(a) - previous.apply(a)).max() < 0.01 and limit == tolerance * LEAST_REACH:
+            break
+    return rest.after(turn)
+
+
+def _with_seeds_aligned(source: PointCloud, target: Target, start: Similarity) -> Similarity:
+    """Return a transform with the shift that moves most seeds near seeds, so that no plant slides along itself."""
+    if target.seed_tree is None or len(source.seeds) == 0:
+        return start
+    moved = start.apply(source.seeds)
+    distance, nearest = target.seed_tree.query(moved)
+    near = distance <= 6 * target.tolerance_px
+    if not near.any():
+        return start
+    x, y = np.median((target.cloud.seeds[nearest] - moved)[near], axis=0).tolist()
+    return Similarity(1.0, 0.0, (x, y)).after(start)
+
+
+def _pair_weight(distance: FloatArray, limit: float) -> FloatArray:
+    """Return Tukey's weight: 1 at distance 0, 0 from twice the limit on."""
+    return np.asarray(np.square(np.clip(1 - np.square(distance / (2 * limit)), 0.0, None)))
+
+
+def _judged(transform: Similarity, source: PointCloud, target: Target, method: str) -> Registration:
+    distance = target.tree.query(transform.apply(source.points))[0]
+    agrees = distance <= target.tolerance_px
+    share = float(agrees.mean())
+    is_valid = 1 / MAX_SCALE <= transform.scale <= MAX_SCALE
+    succeeded = is_valid and share >= max(MIN_SHARE, min(target.chance + MIN_ABOVE_CHANCE, 0.95))
+    return Registration(
+        transform, succeeded, share, float(np.median(distance[agrees])) if agrees.any() else math.nan, method
+    )
+
+
+def _quality(result: Registration, source: PointCloud, target: Target) -> float:
+    return float(target.score(source, result.transform.matrix[None])[0]) + result.agreement
+
+
+def _is_sure(result: Registration, source: PointCloud, target: Target) -> bool:
+    """True if nearly all points and seeds agree closely, so that no search is needed."""
+    if not result.succeeded:
+        return False
+    distance = target.tree.query(result.transform.apply(source.points))[0]
+    if float((distance <= target.tolerance_px / 2).mean()) < SURE_SHARE:
+        return False
+    if target.seed_tree is None or len(source.seeds) == 0:
+        return True
+    seed_distance = target.seed_tree.query(result.transform.apply(source.seeds))[0]
+    closest = float(np.median(seed_distance)) <= CLOSE_SEEDS * target.tolerance_px
+    return closest and bool((seed_distance <= target.tolerance_px).mean() >= SURE_SHARE)
+
+
+def _better(best: Registration | None, other: Registration, source: PointCloud, target: Target) -> Registration:
+    """Return the better of two registrations; the first, unless the other is clearly better."""
+    if best is None or (other.succeeded and not best.succeeded):
+        return other
+    if best.succeeded and not other.succeeded:
+        return best
+    return other if _quality(other, source, target) > _quality(best, source, target) + 0.02 else best
+
+
+def _subset(points: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
+    return points if len(points) <= count else points[np.sort(rng.choice(len(points), count, replace=False))]
+
+
+def _hypotheses(source: PointCloud, target: PointCloud, rng: np.random.Generator, *, wide: bool) -> list[Similarity]:
+    """Return transforms that map two anchors to two anchors of the same kind, or one seed to one seed."""
+    found: list[Similarity] = []
+    kinds = ((source.seeds, target.seeds), (source.forks, target.forks))
+    a = [_subset(one, MAX_ANCHORS, rng) for one, _ in kinds]
+    b = [_subset(other, MAX_ANCHORS, rng) for _, other in kinds]
+    kind_a = np.repeat([0, 1], [len(one) for one in a])
+    kind_b = np.repeat([0, 1], [len(one) for one in b])
+    points_a, points_b = np.concatenate(a), np.concatenate(b)
+    pairs_a = _pairs(points_a, MAX_PAIRS, rng)
+    pairs_b = _pairs(points_b, 4 * MAX_ANCHORS**2, rng)
+    if len(pairs_a) and len(pairs_b):
+        va, vb = (
+            points[pairs[:, 1]] - points[pairs[:, 0]] for points, pairs in ((points_a, pairs_a), (points_b, pairs_b))
+        )
+        la, lb = np.hypot(*va.T), np.hypot(*vb.T)
+        ratio = lb[None] / np.maximum(la[:, None], 1e-9)
+        same_kind = (kind_a[pairs_a][:, None] == kind_b[pairs_b][None]).all(axis=2)
+        fits = same_kind & (np.abs(np.log(np.maximum(ratio, 1e-9))) <= math.log(1.08))
+        first, second = np.nonzero(fits)
+        if len(first) > MAX_HYPOTHESES:
+            kept = rng.choice(len(first), MAX_HYPOTHESES, replace=False)
+            first, second = first[kept], second[kept]
+        angle = np.arctan2(vb[:, 1], vb[:, 0])[second] - np.arctan2(va[:, 1], va[:, 0])[first]
+        # Two anchors give a noisy scale, and the scale of a series hardly changes: halve its logarithm.
+        scale = np.sqrt(ratio[first, second])
+        middle_a = points_a[pairs_a].mean(axis=1)[first]
+        middle_b = points_b[pairs_b].mean(axis=1)[second]
+        for k in range(len(first)):
+            turned = Similarity(float(scale[k]), wrap(float(angle[k])))
+            x, y = (middle_b[k] - turned.apply(middle_a[k])).tolist()
+            found.append(Similarity(turned.scale, turned.rotation, (x, y)))
+    few = len(source.seeds) * len(target.seeds) <= 16
+    angles = np.radians(np.arange(-180, 180, 3) if few and wide else np.arange(-6, 7, 3))
+    for seed_a in a[0][:MAX_ANCHORS]:
+        for seed_b in b[0][:MAX_ANCHORS]:
+            for angle_ in angles.tolist():
+                turned = Similarity(1.0, angle_)
+                x, y = (seed_b - turned.apply(seed_a)).tolist()
+                found.append(Similarity(1.0, angle_, (x, y)))
+    return found
+
+
+def _pairs(points: FloatArray, count: int, rng: np.random.Generator) -> IntArray:
+    """Return ordered pairs of points that are not close together, at most `count` of them, (K,2)."""
+    if len(points) < 2:
+        return np.zeros((0, 2), dtype=np.intp)
+    i, j = np.nonzero(~np.eye(len(points), dtype=bool))
+    distance = np.hypot(*(points[i] - points[j]).T)
+    far = np.flatnonzero(distance >= 0.2 * distance.max())
+    far = far[distance[far] > 0]
+    if len(far) > count:
+        far = rng.choice(far, count, replace=False)
+    return np.stack([i[far], j[far]], axis=1)
+
+
+def _motion_penalties(hypotheses: Sequence[Similarity], guess: Similarity, source: PointCloud) -> FloatArray:
+    center = source.points.mean(axis=0)
+    extent = float(np.ptp(source.points, axis=0).max()) + 1.0
+    home = guess.apply(center)
+    turn = np.asarray([abs(wrap(h.rotation - guess.rotation)) / math.pi for h in hypotheses])
+    zoom = np.asarray([abs(math.log(h.scale / guess.scale)) for h in hypotheses])
+    matrices = np.stack([h.matrix for h in hypotheses])
+    move = np.hypot(*((matrices[:, :, :2] @ center + matrices[:, :, 2]) - home).T) / extent
+    return np.asarray(MOTION_PENALTY * (turn + zoom + np.minimum(move, 1.0)))
+
+
+def reference_date(skeletons: Sequence[Skeleton]) -> int:
+    """Return the date to which all others are registered: the last that is not much shorter than most.
+
+    Its length is at least half of the median over the dates that are not empty.
+    """
+    length = np.asarray([skeleton.length for skeleton in skeletons])
+    known = length[length > 0]
+    return int(np.flatnonzero(length >= 0.5 * np.median(known))[-1]) if len(known) else len(skeletons) - 1
+
+
+def register_all(
+    skeletons: Sequence[Skeleton], tolerance_px: float, *, enabled: bool = True
+) -> tuple[list[Registration], int]:
+    """Register all dates of a series to its reference date.
+
+    Args:
+        skeletons: One per date, in the order of time, at least one.
+        tolerance_px: Distance within which points agree, px.
+        enabled: False keeps the coordinates of all dates; agreements are measured nevertheless.
+
+    Returns:
+        One registration per date, and the index of the reference date.
+    """
+    reference = reference_date(skeletons)
+    clouds = [point_cloud(skeleton, max(tolerance_px / 4, 1.0)) for skeleton in skeletons]
+    results: list[Registration] = [Registration(IDENTITY, False, math.nan, math.nan, "none")] * len(skeletons)
+    if len(clouds[reference].points) == 0:
+        return results, reference
+    results[reference] = Registration(IDENTITY, True, 1.0, 0.0, "reference")
+    for order in (range(reference - 1, -1, -1), range(reference + 1, len(skeletons))):
+        placed = [clouds[reference]]
+        guess = IDENTITY
+        for date in order:
+            target = Target(union([placed[0], *placed[1:][-TARGET_DATES:]]), tolerance_px)
+            if enabled:
+                results[date] = register(clouds[date], target, tuple(dict.fromkeys((guess, IDENTITY))), seed=date)
+            elif len(clouds[date].points):
+                results[date] = _judged(IDENTITY, clouds[date], target, "none")
+            if results[date].succeeded:
+                guess = results[date].transform
+                placed.append(clouds[date].moved(guess))
+    return results, reference

@@ -1,0 +1,167 @@
+"""Tables of a series: axes over time, axes, plants over time. Lengths are measured in the reference date's scale."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from treeformer._util.arrays import FloatArray
+from treeformer.errors import TreeformerError
+from treeformer.timeseries.emergence import emergence
+from treeformer.traits.growth import growth
+from treeformer.traits.lines import angle_from_gravity
+from treeformer.traits.measure import measure
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from treeformer.timeseries.series import AxisTrack, Series
+
+AXES_OVER_TIME = (
+    "plant", "axis", "parent", "order", "time", "image", "length", "monotone_length", "growth_rate", "tip_x", "tip_y",
+    "tip_angle", "unit",
+)  # fmt: skip
+AXES = (
+    "plant", "axis", "parent", "order", "first_seen", "last_seen", "dates_seen", "emergence_time", "emergence_from",
+    "emergence_to", "base_x", "base_y", "base_position", "final_length", "max_growth_rate", "max_growth_from",
+    "max_growth_to", "unit",
+)  # fmt: skip
+
+
+def series_scale(series: Series, px_per_mm: float | None) -> float | None:
+    """Return the pixels per millimeter of the reference date: as given, or else from its RSML metadata.
+
+    Args:
+        series: The series.
+        px_per_mm: Pixels per millimeter, None if not given.
+
+    Returns:
+        The resolution, None if it is unknown.
+
+    Raises:
+        TreeformerError: If `px_per_mm` is not a positive number.
+    """
+    if px_per_mm is None:
+        from treeformer.formats.rsml.reader import resolution_px_per_mm
+
+        return resolution_px_per_mm(series.skeletons[series.reference])
+    if not (math.isfinite(px_per_mm) and px_per_mm > 0):
+        raise TreeformerError(f"px_per_mm must be a positive number, not {px_per_mm}")
+    return px_per_mm
+
+
+def growth_rates(track: AxisTrack, times: FloatArray) -> FloatArray:
+    """Return the growth rate of an axis since the date before at which it was seen.
+
+    Args:
+        track: The axis.
+        times: (D,) times of all dates of the series.
+
+    Returns:
+        (K,) px of the reference date per unit of time, one per date of the track, NaN at the first. Rates are those of
+        the monotone lengths and never negative.
+    """
+    rates = np.full(len(track.dates), np.nan)
+    rates[1:] = np.diff(track.monotone_length) / np.diff(times[track.dates])
+    return rates
+
+
+def axes_over_time(series: Series, px_per_mm: float | None = None) -> pd.DataFrame:
+    """Return one row per axis and date at which it was found.
+
+    Args:
+        series: The series.
+        px_per_mm: Pixels per millimeter of the reference date. None uses its RSML metadata; without them, lengths are
+            in px.
+
+    Returns:
+        The columns `AXES_OVER_TIME`. Tips are in px of the image; angles are from gravity, in degrees, in the
+        orientation of the reference date.
+    """
+    import pandas as pd
+
+    scale = series_scale(series, px_per_mm)
+    unit, factor = ("px", 1.0) if scale is None else ("mm", 1 / scale)
+    rows: list[tuple[object, ...]] = []
+    for track in series.tracks:
+        rates = growth_rates(track, series.times)
+        for k, (date, axis) in enumerate(zip(track.dates.tolist(), track.axes.tolist(), strict=True)):
+            skeleton = series.skeletons[date]
+            line = skeleton.nodes[list(skeleton.axes[axis].nodes)]
+            step = np.diff(series.registrations[date].transform.apply(line), axis=0)
+            step = step[np.hypot(step[:, 0], step[:, 1]) > 0]
+            angle = float(angle_from_gravity(step[-1:])[0]) if len(step) else math.nan
+            rows.append(
+                (
+                    track.plant, track.id, track.parent, track.order, float(series.times[date]),
+                    skeleton.image_name or "", factor * float(track.length[k]),
+                    factor * float(track.monotone_length[k]), factor * float(rates[k]), float(line[-1, 0]),
+                    float(line[-1, 1]), angle, unit,
+                )
+            )  # fmt: skip
+    return pd.DataFrame(rows, columns=list(AXES_OVER_TIME))
+
+
+def axis_summary(series: Series, px_per_mm: float | None = None) -> pd.DataFrame:
+    """Return one row per axis.
+
+    Args:
+        series: The series.
+        px_per_mm: Pixels per millimeter, as in `axes_over_time`.
+
+    Returns:
+        The columns `AXES`. Bases are in px of the reference image.
+    """
+    import pandas as pd
+
+    scale = series_scale(series, px_per_mm)
+    unit, factor = ("px", 1.0) if scale is None else ("mm", 1 / scale)
+    rows: list[tuple[object, ...]] = []
+    for track in series.tracks:
+        seen = series.times[track.dates]
+        rates = growth_rates(track, series.times)
+        fastest = int(np.nanargmax(rates)) if len(rates) > 1 else 0
+        estimate, begin, end = emergence(track, series.times)
+        rows.append(
+            (
+                track.plant, track.id, track.parent, track.order, float(seen[0]), float(seen[-1]), len(seen),
+                estimate, begin, end, float(track.template[0, 0]), float(track.template[0, 1]),
+                factor * track.base_position, factor * float(track.monotone_length[-1]), factor * float(rates[fastest]),
+                float(seen[fastest - 1]) if fastest else math.nan, float(seen[fastest]) if fastest else math.nan, unit,
+            )
+        )  # fmt: skip
+    return pd.DataFrame(rows, columns=list(AXES))
+
+
+def plants_over_time(series: Series, px_per_mm: float | None = None) -> pd.DataFrame:
+    """Return one row per plant and date.
+
+    Args:
+        series: The series.
+        px_per_mm: Pixels per millimeter, as in `axes_over_time`.
+
+    Returns:
+        `time`, the traits of `treeformer.measure`, and the growth of the total and primary length since the date
+        before at which the plant was found, as in `treeformer.traits.growth`.
+    """
+    import pandas as pd
+
+    scale = series_scale(series, px_per_mm)
+    tables = []
+    for index, (time, skeleton) in enumerate(zip(series.times.tolist(), series.skeletons, strict=True)):
+        moved = skeleton.transform(series.registrations[index].transform.matrix)
+        if scale is None:
+            moved = moved.replace(metadata={})
+        table = measure(moved, px_per_mm=scale)
+        table.insert(0, "time", time)
+        table.insert(1, "image", pd.Series(skeleton.image_name or "", index=table.index, dtype=str))
+        tables.append(table)
+    table = pd.concat([one for one in tables if len(one)] or tables[:1], ignore_index=True)
+    for column in table:
+        if "_order_" in str(column):
+            table[column] = table[column].fillna(0)
+    rates = growth(table).rename(columns={"time_end": "time"})
+    kept = ["plant_id", "time", *(name for name in rates if str(name).endswith(("_growth", "_growth_rate")))]
+    return table.merge(rates[kept], on=["plant_id", "time"], how="left")

@@ -1,0 +1,190 @@
+"""Identities over time, on generated series and on cases that are small enough to check by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pytest
+
+from tests.timeseries.series_factory import comb, frames, line, score_of, series_of, without_ids
+from treeformer import Series, Skeleton, TreeformerError
+from treeformer.timeseries.baseline import nearest_tracks
+from treeformer.timeseries.metrics import identity_score
+from treeformer.timeseries.paths import axis_paths
+
+
+@pytest.mark.parametrize(("preset", "seed"), [("plate", 0), ("taproot", 1), ("seedling", 105), ("several", 3)])
+def test_axes_of_generated_series_keep_their_identity(preset, seed):
+    dates = frames(preset, seed, 6)
+    series = series_of(dates)
+    assert score_of(series, dates).f1 >= 0.98
+    plants = [
+        (frame.skeleton.plant_records[plant].id, skeleton.plant_records[plant].id)
+        for frame, skeleton in zip(dates, series.skeletons, strict=True)
+        for plant in np.unique(frame.skeleton.plant_of_node).tolist()
+    ]
+    assert identity_score(plants).f1 == 1.0
+
+
+def test_the_baseline_makes_more_errors():
+    dates = frames("taproot", 105, 8)
+    series = series_of(dates)
+    paths = [axis_paths(without_ids(frame.skeleton), 3.0)[0] for frame in dates]
+    ids = nearest_tracks(paths, series.tolerance_px)
+    observations = [
+        (axis.id, str(ids[d][k])) for d, frame in enumerate(dates) for k, axis in enumerate(frame.skeleton.axes)
+    ]
+    assert identity_score(observations).errors > 2 * score_of(series, dates).errors
+
+
+def test_dates_may_be_out_of_order():
+    dates = frames("several", 2, 5)
+    pairs = [(frame.time, without_ids(frame.skeleton)) for frame in dates]
+    in_order, reversed_ = Series(pairs), Series(pairs[::-1])
+    assert np.array_equal(in_order.times, reversed_.times)
+    assert in_order.skeletons == reversed_.skeletons
+
+
+def test_ids_and_time_sequence():
+    young, old = comb(60, [(20, 12)]), comb(100, [(20, 30), (50, 10)])
+    series = Series([(0, young), (2, old)], label="plate 7")
+    assert [[axis.id for axis in s.axes] for s in series.skeletons] == [["1.1", "1.1.1"], ["1.1", "1.1.1", "1.1.2"]]
+    assert [s.metadata["rsml"]["time-sequence"]["index"] for s in series.skeletons] == [0, 1]
+    assert series.skeletons[1].metadata["rsml"]["time-sequence"] == {"label": "plate 7", "index": 1, "unified": True}
+    tracks = {track.id: track for track in series.tracks}
+    assert list(tracks) == ["1.1", "1.1.1", "1.1.2"]
+    assert tracks["1.1.1"].length.tolist() == pytest.approx([12, 30], rel=0.02)
+    assert tracks["1.1.2"].dates.tolist() == [1]
+    assert tracks["1.1.2"].parent == "1.1"
+    assert tracks["1.1.2"].base_position == pytest.approx(50, abs=1)
+    assert series.warnings == ()
+
+
+def test_one_date():
+    series = Series([(4.0, comb(60, [(20, 12)]))])
+    assert repr(series) == "<Series: 1 dates, 1 plants, 2 axes>"
+    assert series.registrations[0].method == "reference"
+    assert [axis.id for axis in series.skeletons[0].axes] == ["1.1", "1.1.1"]
+
+
+def test_a_missing_axis_comes_back():
+    """A lateral that one date does not show keeps its identity, and so does one that only one date does not show."""
+    full = [(20, 12.0), (40, 9.0), (60, 7.0)]
+    grown = [[(at, length + 4 * k) for at, length in full] for k in range(5)]
+    grown[2] = [grown[2][0], grown[2][2]]
+    grown[4] = grown[4][1:]
+    series = Series([(k, comb(90 + 8 * k, laterals)) for k, laterals in enumerate(grown)])
+    seen = {track.id: track.dates.tolist() for track in series.tracks}
+    assert seen == {"1.1": [0, 1, 2, 3, 4], "1.1.1": [0, 1, 2, 3], "1.1.2": [0, 1, 3, 4], "1.1.3": [0, 1, 2, 3, 4]}
+
+
+def test_a_false_axis_gets_an_identity_of_its_own():
+    series = Series([(0, comb(80, [(20, 12)])), (1, comb(90, [(20, 15), (60, 14)])), (2, comb(99, [(20, 20)]))])
+    assert [track.dates.tolist() for track in series.tracks] == [[0, 1, 2], [0, 1, 2], [1]]
+
+
+def test_five_hundred_dates():
+    series = Series([(k, comb(30 + 0.4 * k, [(20, 5 + 0.1 * k), (60, max(0.1 * k - 10, 0))])) for k in range(500)])
+    assert len(series) == 500
+    assert [len(track.dates) for track in series.tracks] == [500, 500, 399]
+    assert all(registration.succeeded for registration in series.registrations)
+
+
+def test_a_plant_that_dies():
+    both = [(k, two_plants(50 + 9 * k, 40 + 9 * k)) for k in range(3)]
+    series = Series([*both, (3, two_plants(80, None)), (4, two_plants(90, None))])
+    left, right = series.tracks
+    assert (left.dates.tolist(), right.dates.tolist()) == ([0, 1, 2, 3, 4], [0, 1, 2])
+    assert {plant.id for plant in series.skeletons[4].plant_records} == {left.plant}
+
+
+def two_plants(left: float, right: float | None, *, joined: bool = False) -> Skeleton:
+    nodes = [(60.0, 20.0), (60.0, 20.0 + left)]
+    edges, roots = [(0, 1)], [0]
+    if right is not None:
+        nodes += [(110.0, 20.0), (110.0, 20.0 + right)]
+        edges.append((2, 3))
+        roots.append(2)
+        if joined:
+            edges.append((1, 3))
+            roots = [0]
+    return Skeleton(nodes, edges, root=roots, image_size=(200, 200))
+
+
+def test_two_plants_that_touch():
+    """At the last date the tips touch, and the skeleton is one tree: both plants keep their main axis before."""
+    apart = [two_plants(40 + 10 * k, 40 + 10 * k) for k in range(4)]
+    series = Series([*enumerate(apart), (4, two_plants(85, 85, joined=True))])
+    assert [[axis.id for axis in skeleton.axes] for skeleton in series.skeletons[:4]] == [["1.1", "2.1"]] * 4
+    assert series.skeletons[4].axes[0].id == "1.1"
+
+
+def test_an_empty_image():
+    series = Series([(0, comb(50, [])), (1, Skeleton([], [], image_name="b.png")), (2, comb(70, []))])
+    assert [len(skeleton.axes) for skeleton in series.skeletons] == [1, 0, 1]
+    assert series.tracks[0].dates.tolist() == [0, 2]
+    assert series.warnings == ("b.png: no plant at time 1",)
+
+
+def test_only_empty_images():
+    series = Series([(0, Skeleton([], [])), (1, Skeleton([], []))])
+    assert series.tracks == ()
+    assert len(series.warnings) == 2
+
+
+def test_a_date_that_cannot_be_registered_is_named():
+    rng = np.random.default_rng(0)
+    noise = Skeleton(rng.uniform(0, 290, (40, 2)), [(k, k + 1) for k in range(39)], root=0, image_size=(300, 300))
+    series = Series([(0, comb(60, [(20, 12)])), (1, noise), (2, comb(90, [(20, 20)]))])
+    assert any("date 1: could not be registered" in warning for warning in series.warnings)
+
+
+def test_an_axis_that_shrinks_is_named():
+    series = Series([(0, line((50, 10), (50, 60))), (1, line((50, 10), (50, 110))), (2, line((50, 10), (50, 80)))])
+    assert series.tracks[0].monotone_length.tolist() == pytest.approx([50, 85, 85], rel=0.005)
+    assert len(series.warnings) == 1
+    assert "axis 1.1: becomes 30 px shorter at time 2 (1 of 2 intervals)" in series.warnings[0]
+
+
+def test_dates_become_days():
+    skeletons = [line((50, 10), (50, 60 + k)) for k in range(3)]
+    days = Series(zip((date(2026, 3, 1), date(2026, 3, 3), date(2026, 3, 2)), skeletons, strict=True))
+    assert days.times.tolist() == [0, 1, 2]
+    hours = Series(
+        zip((datetime(2026, 3, 1, 0), datetime(2026, 3, 1, 12), datetime(2026, 3, 2, 0)), skeletons, strict=True)
+    )
+    assert hours.times.tolist() == [0, 0.5, 1]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([], "at least one date"),
+        ([(1, line((0, 0), (0, 9))), (1, line((0, 0), (0, 9)))], "have the time 1"),
+        ([(float("nan"), line((0, 0), (0, 9)))], "not a finite number"),
+        ([("today", line((0, 0), (0, 9)))], "must be numbers or dates"),
+        ([(1, line((0, 0), (0, 9))), (date(2026, 1, 1), line((0, 0), (0, 9)))], "all numbers or all dates"),
+        ([line((0, 0), (0, 9))], "item 0 of the series is not a (time, Skeleton) pair"),
+        (
+            [
+                (datetime(2026, 1, 1, tzinfo=UTC), line((0, 0), (0, 9))),
+                (datetime(2026, 1, 2), line((0, 0), (0, 9))),
+            ],
+            "time zone",
+        ),
+    ],
+)
+def test_mistakes_are_one_line(pairs, message):
+    with pytest.raises(TreeformerError) as error:
+        Series(pairs)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_cycle_and_a_bad_tolerance_are_errors():
+    ring = Skeleton([(0, 0), (9, 0), (9, 9)], [(0, 1), (1, 2), (2, 0)])
+    with pytest.raises(TreeformerError, match="cycle"):
+        Series([(0, ring)])
+    with pytest.raises(TreeformerError, match="tolerance_px"):
+        Series([(0, line((0, 0), (0, 9)))], tolerance_px=0)
