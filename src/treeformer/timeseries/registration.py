@@ -165,7 +165,15 @@ class Target:
         return np.where(inside, self._distance[place[..., 1], place[..., 0]], np.inf)
 
     def score(self, source: PointCloud, transforms: FloatArray) -> FloatArray:
-        """Return how well transforms (H,2,3) move a cloud to the target, (H,): 0 to 1 for points, as much for seeds."""
+        """Return how well transforms move a cloud to the target.
+
+        Args:
+            source: The points to be moved.
+            transforms: (H,2,3) affine matrices.
+
+        Returns:
+            (H,) 0 to 1 for points, plus as much for seeds.
+        """
         scores = np.empty(len(transforms))
         for first in range(0, len(transforms), 500):
             part = transforms[first : first + 500]
