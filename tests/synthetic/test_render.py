@@ -20,7 +20,7 @@ from treeformer.synthetic.painting import noise, optics
 from treeformer.synthetic.painting.canvas import Canvas, Sketch
 from treeformer.synthetic.painting.material import Material, paint_plant
 from treeformer.synthetic.plants.plate_rows import PLATE_KINDS
-from treeformer.synthetic.render import SCENE_WEIGHTS, SCENES, photograph
+from treeformer.synthetic.render import POTTED_KIND, SCENE_WEIGHTS, SCENES, photograph
 from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes.outdoor import canopy, far_rows, ground
 
@@ -113,7 +113,7 @@ def test_order_and_repetition_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("kind", ["", *SCENE_WEIGHTS, *PLATE_KINDS])
+@pytest.mark.parametrize("kind", ["", *SCENE_WEIGHTS, *PLATE_KINDS, POTTED_KIND])
 @pytest.mark.parametrize(
     ("nodes", "edges"),
     [([], []), ([(20.0, 30.0)], []), ([(0, 0), (64, 48), (64, 0)], [(0, 1), (1, 2), (2, 0)])],

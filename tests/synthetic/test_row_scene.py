@@ -84,15 +84,15 @@ def test_scenes_are_painted_for_every_image_shape(preset: str, size: tuple[int, 
             assert canvas.planes.max() < 800
 
 
-def test_without_a_subject_no_plant_is_near() -> None:
-    """The ground in the lower part of an image without a plant has no trunk as dark as the subject's."""
-    empty = Skeleton([], [], image_size=(512, 512))
+def test_without_a_subject_no_other_plant_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[float] = []
+    monkeypatch.setattr(RowScene, "_draw_plant", lambda self, *args: drawn.append(args[5]))
     for seed in range(6):
-        scene = RowScene(Rng(seed), Canvas((512, 512), None), empty, "orchard")
-        drawn: list[float] = []
-        scene._draw_plant = lambda *args, drawn=drawn: drawn.append(args[5])  # type: ignore[method-assign,misc]
-        scene.paint_land()
-        assert all(scale < 0.4 for scale in drawn)
+        for metadata in ({"scene": "orchard rows"}, {}):
+            drawn.clear()
+            empty = Skeleton([], [], image_size=(512, 512), metadata=metadata)
+            RowScene(Rng(seed), Canvas((512, 512), None), empty, "orchard").paint_land()
+            assert bool(drawn) == (not metadata)
 
 
 @pytest.mark.parametrize("preset", OUTDOOR_ROWS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
@@ -13,12 +14,26 @@ from treeformer.synthetic.plants.orchard import grow_fruit_tree, grow_orchard_tr
 from treeformer.synthetic.plants.plate_rows import plant_rows
 from treeformer.synthetic.plants.pruned_tree import grow_pruned_tree
 from treeformer.synthetic.plants.seedling import grow_seedling
+from treeformer.synthetic.plants.shoot import grow_shoot
 from treeformer.synthetic.plants.taproot import grow_taproot
 from treeformer.synthetic.plants.vine import grow_trained_vine, grow_vine
 from treeformer.synthetic.plants.winter_vine import grow_winter_vine
 from treeformer.synthetic.rng import Rng
 
-PRESETS = ("paper", "taproot", "seedling", "vine", "orchard", "several", "plate", "orchard-row", "vineyard")
+PRESETS = (
+    "paper",
+    "taproot",
+    "seedling",
+    "vine",
+    "orchard",
+    "several",
+    "plate",
+    "orchard-row",
+    "vineyard",
+    "potted-shoot",
+    "plate-rosette",
+    "empty",
+)
 # The paper's 100,000 training, 20,000 validation and 20,000 test images are seeds, not files.
 SPLITS = {
     "train": range(100_000),
@@ -33,6 +48,25 @@ MAX_NODES_OF = {"orchard-row": 900, "vineyard": 700}
 # Presets whose plants may leave the frame at the bottom; a base this close to the edge means that the foot is outside.
 OUTDOOR_ROWS = ("orchard-row", "vineyard")
 FOOT_MARGIN_PX = 3.0
+# Scenes of the preset `empty`: those of all other presets, without their plants.
+EMPTY_SCENES = (
+    "blue paper",
+    "gray paper",
+    "agar",
+    "scanner",
+    "soil",
+    "wall",
+    "orchard",
+    "field",
+    "vine land",
+    "orchard land",
+    "screen",
+    "dish",
+    "rosette dish",
+    "orchard rows",
+    "vine rows",
+    "pot",
+)
 # The roots of cereal seedlings are thicker than those of tap-rooted plants of the same size.
 SEEDLING_THICKNESS_FACTOR = 1.5
 # Lengths and radii of the growth models refer to an image with this shorter side.
@@ -56,7 +90,8 @@ def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> S
         size: (width, height) of the image, px, at least 64 each.
 
     Returns:
-        A tree or a forest with roots and radii. `metadata` holds the preset and the seed.
+        A tree or a forest with roots and radii; without nodes for the preset `empty`. `metadata` holds the preset and
+        the seed.
 
     Raises:
         TreeformerError: If the preset, seed or size is invalid.
@@ -73,10 +108,18 @@ def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> S
     rng = Rng(zlib.crc32(preset.encode()), seed)
     if preset == "paper":
         return lsystem.tree(rng, size, seed)
+    if preset == "empty":
+        return Skeleton(
+            [],
+            [],
+            radius=[],
+            image_size=size,
+            metadata={"preset": preset, "seed": seed, "scene": rng.choice(EMPTY_SCENES)},
+        )
     while True:
         axes: list[GrownAxis] = []
         kind = _PLANTERS[preset](rng, axes, size)
-        metadata = {"preset": preset, "seed": seed, "kind": kind}
+        metadata: dict[str, Any] = {"preset": preset, "seed": seed, "kind": kind}
         if preset in OUTDOOR_ROWS and axes[0].points[0, 1] > size[1] - FOOT_MARGIN_PX:
             metadata["foot"] = "outside"
         skeleton = assemble(axes, size, metadata)
@@ -157,6 +200,20 @@ def _vineyard(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
     return "vine"
 
 
+def _potted_shoot(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
+    """Grow a young plant in a pot."""
+    width, height = size
+    base = (width * rng.uniform(0.3, 0.7), height * rng.uniform(0.62, 0.93))
+    reach = min(size) * rng.uniform(0.35, 1.0)
+    grow_shoot(rng, axes, 0, base, reach, max(0.9, rng.uniform(1.2, 6.5) * _scale(size)))
+    return "shoot"
+
+
+def _plate_rosette(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
+    """Grow older plants on a plate."""
+    return plant_rows(rng, axes, size, (0.78, 0.18, 0.04))
+
+
 def _several(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
     """Grow a row of plants of one kind, close enough to cross."""
     width, height = size
@@ -187,6 +244,8 @@ _PLANTERS: dict[str, Callable[[Rng, list[GrownAxis], tuple[int, int]], str]] = {
     "plate": plant_rows,
     "orchard-row": _orchard_row,
     "vineyard": _vineyard,
+    "potted-shoot": _potted_shoot,
+    "plate-rosette": _plate_rosette,
 }
 # For each kind: its growth model, the maximum number of plants in a row, and their reach as a share of the image.
 _ROW_PLANTS: dict[str, tuple[Grower, int, tuple[float, float]]] = {

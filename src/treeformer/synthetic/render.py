@@ -25,7 +25,7 @@ from treeformer.synthetic.painting.material import (
 )
 from treeformer.synthetic.painting.raster import FULL, rasterize, rasterize_layers, union
 from treeformer.synthetic.plants.plate_rows import PLATE_KINDS
-from treeformer.synthetic.presets import OUTDOOR_ROWS
+from treeformer.synthetic.presets import EMPTY_SCENES, OUTDOOR_ROWS
 from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes import clutter, lab
 from treeformer.synthetic.scenes.outdoor import simple_scene as outdoors
@@ -33,7 +33,9 @@ from treeformer.synthetic.scenes.outdoor.bark import wood_radii
 from treeformer.synthetic.scenes.outdoor.crown import Crown, crown_around
 from treeformer.synthetic.scenes.outdoor.row_scene import RowScene
 from treeformer.synthetic.scenes.outdoor.scene import OutdoorScene
+from treeformer.synthetic.scenes.plate.rosette_scene import RosettePlateScene
 from treeformer.synthetic.scenes.plate.scene import PlateScene
+from treeformer.synthetic.scenes.potted import PottedScene
 
 STYLES = ("paper", "photo")
 DEFAULT_SIZE = (512, 512)
@@ -63,6 +65,7 @@ SCENE_WEIGHTS: dict[str, dict[str, float]] = {
 SCREEN_SHARE = 0.04  # share of trees and vines that stand in front of a screen
 ANY_SCENE = dict.fromkeys(SCENES, 1.0)
 ROOT_KINDS, WOOD_KINDS = ("taproot", "seedling"), ("vine", "orchard")
+POTTED_KIND = "shoot"
 MATERIALS: dict[str, Callable[[Rng, Backdrop, float], Material]] = {
     "root": root_material,
     "wood": wood_material,
@@ -161,12 +164,21 @@ def photograph(skeleton: Skeleton, rng: Rng) -> ImageArray:
     """
     canvas = Canvas(skeleton.image_size or DEFAULT_SIZE, None)  # every scene paints the whole canvas
     kind = plant_kind(skeleton)
+    empty_scene = str(skeleton.metadata.get("scene", ""))
+    if empty_scene in EMPTY_SCENES and len(skeleton) == 0:
+        return _photograph_without_plant(rng, canvas, skeleton, empty_scene)
     if _is_outdoors(skeleton):
         return _photograph_outdoors(rng, canvas, skeleton, kind)
+    if kind == POTTED_KIND:
+        return _photograph_pot(rng, canvas, skeleton)
     if kind in PLATE_KINDS:
         return _photograph_plate(rng, canvas, skeleton, kind)
     weights = ANY_SCENE if rng.chance(0.08) else SCENE_WEIGHTS.get(kind, ANY_SCENE)
-    scene = rng.weighted(tuple(weights.items()))
+    return _photograph_indoors(rng, canvas, skeleton, kind, rng.weighted(tuple(weights.items())))
+
+
+def _photograph_indoors(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str, scene: str) -> ImageArray:
+    """Photograph plants in one of `SCENES`."""
     bases = skeleton.nodes[skeleton.component_root]
     behind = SCENES[scene](rng, canvas, bases)
     has_trellis = kind == "vine" and len(skeleton) > 0 and rng.chance(0.8)
@@ -198,6 +210,27 @@ def photograph(skeleton: Skeleton, rng: Rng) -> ImageArray:
     return optics.jpeg(image, rng.whole(35, 95)) if rng.chance(JPEG_SHARE) else image
 
 
+def _photograph_without_plant(rng: Rng, canvas: Canvas, skeleton: Skeleton, scene: str) -> ImageArray:
+    """Photograph one of `EMPTY_SCENES`."""
+    if scene in SCENES:
+        return _photograph_indoors(rng, canvas, skeleton, "", scene)
+    if scene == "pot":
+        return _photograph_pot(rng, canvas, skeleton)
+    if scene == "dish":
+        return _finish_plate(rng, canvas, PlateScene(rng, canvas, skeleton, rng.choice(PLATE_KINDS)))
+    if scene == "rosette dish":
+        return _finish_plate(rng, canvas, RosettePlateScene(rng, canvas, skeleton, "rosette"))
+    kind = {"vine land": "vine", "orchard land": "orchard", "orchard rows": "orchard", "vine rows": "vine"}.get(scene)
+    painter = (RowScene if scene.endswith("rows") else OutdoorScene)(
+        rng, canvas, skeleton, kind or rng.choice(WOOD_KINDS)
+    )
+    if scene == "screen":
+        painter.paint_screen()
+    else:
+        painter.paint_land()
+    return _finish_outdoors(rng, canvas, painter)
+
+
 def _photograph_outdoors(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> ImageArray:
     """Photograph a tree or vine in an orchard or vineyard, rarely in front of a screen, with a good camera."""
     if skeleton.metadata.get("preset") in OUTDOOR_ROWS:
@@ -222,11 +255,26 @@ def _finish_outdoors(rng: Rng, canvas: Canvas, scene: OutdoorScene) -> ImageArra
 
 def _photograph_plate(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> ImageArray:
     """Photograph seedlings in a dish of agar, mostly with a good camera."""
-    scene = PlateScene(rng, canvas, skeleton, kind)
+    older = skeleton.metadata.get("preset") == "plate-rosette"
+    return _finish_plate(rng, canvas, (RosettePlateScene if older else PlateScene)(rng, canvas, skeleton, kind))
+
+
+def _finish_plate(rng: Rng, canvas: Canvas, scene: PlateScene) -> ImageArray:
+    """Paint a dish with its seedlings and take the photograph."""
     scene.paint_dish()
     scene.paint_seedlings()
     optics.outdoor_lens(rng, canvas)
     image = optics.expose(rng, canvas, optics.outdoor_camera(rng, canvas) if rng.chance(0.8) else None)
+    return optics.jpeg(image, rng.whole(50, 95)) if rng.chance(JPEG_SHARE) else image
+
+
+def _photograph_pot(rng: Rng, canvas: Canvas, skeleton: Skeleton) -> ImageArray:
+    """Photograph a potted plant indoors, with any camera."""
+    scene = PottedScene(rng, canvas, skeleton)
+    scene.paint_room()
+    scene.paint_plant()
+    optics.outdoor_lens(rng, canvas)
+    image = optics.expose(rng, canvas, optics.outdoor_camera(rng, canvas) if rng.chance(0.5) else None)
     return optics.jpeg(image, rng.whole(50, 95)) if rng.chance(JPEG_SHARE) else image
 
 

@@ -21,6 +21,7 @@ from treeformer.synthetic.rng import Rng
 
 # Arabidopsis and similar plants; rape, lettuce and cress, with a longer stem; cereals, with a grain.
 PLATE_KINDS = ("rosette", "sprout", "cereal")
+KIND_WEIGHTS = (0.64, 0.22, 0.14)
 # Minimum mean distance between seedlings, and minimum length of a main root.
 MIN_SPACING_PX, MIN_ROOT_PX = 8.0, 16.0
 MAX_LATERALS = 16
@@ -75,20 +76,23 @@ class Habit:
     longest: float
 
 
-def plant_rows(rng: Rng, axes: list[GrownAxis], size: tuple[int, int]) -> str:
+def plant_rows(
+    rng: Rng, axes: list[GrownAxis], size: tuple[int, int], weights: tuple[float, float, float] = KIND_WEIGHTS
+) -> str:
     """Grow one or two rows of seedlings, in an image of a plate or of a part of one.
 
     Args:
         rng: Source of random draws.
         axes: List to which the new axes are added.
         size: (width, height) of the image, px.
+        weights: Weight of each kind in `PLATE_KINDS`.
 
     Returns:
         The kind of the seedlings, one of `PLATE_KINDS`.
     """
     width, height = size
     scale = min(size) / 512
-    kind = rng.weighted(tuple(zip(PLATE_KINDS, (0.64, 0.22, 0.14), strict=True)))
+    kind = rng.weighted(tuple(zip(PLATE_KINDS, weights, strict=True)))
     view = rng.weighted(((WHOLE_PLATE, 0.56), (FILLED_FRAME, 0.26), (CLOSE_UP, 0.18)))
     length = width * rng.uniform(*view.row)
     count = min(rng.whole(*view.count), max(2, int(length / MIN_SPACING_PX)))

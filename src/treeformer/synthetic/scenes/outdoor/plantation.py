@@ -11,7 +11,7 @@ from treeformer.synthetic.painting.canvas import snapped
 from treeformer.synthetic.rng import Rng
 
 MIN_SCALE, MAX_SCALE = 0.16, 1.02  # relative size of the plants that are placed; the subject has 1
-MAX_PLANTS = 7
+MAX_PLANTS = 6
 # Plants nearly as large as the subject stand at the sides of the image, so that the subject is the one in the middle.
 LARGE, SIDE_SHARE = 0.8, 0.27
 CLEAR_HEIGHTS = 0.1  # distance that smaller plants keep from the subject, in heights of the subject

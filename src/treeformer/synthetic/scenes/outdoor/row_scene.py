@@ -9,7 +9,7 @@ import numpy as np
 
 from treeformer._util.arrays import FloatArray
 from treeformer.skeleton import Skeleton
-from treeformer.synthetic.painting import noise
+from treeformer.synthetic.painting import noise, optics
 from treeformer.synthetic.painting.canvas import Canvas, Color, Sketch, highest_px, lowest_px
 from treeformer.synthetic.painting.material import backdrop
 from treeformer.synthetic.rng import Rng
@@ -23,7 +23,7 @@ LEAFY_PROBABILITY = {"vine": 0.1, "orchard": 0.12}
 ROW_PLANTS = {"vine": "winter vine", "orchard": "pruned tree"}
 ROW_VARIANTS = 8
 LICHENS: tuple[Color, ...] = ((150, 154, 140), (168, 172, 160), (132, 140, 104), (160, 150, 84), (186, 184, 176))
-THINNEST_SHOWN_PX = 0.24  # thinner wood of other plants is left out
+THINNEST_SHOWN_PX = 0.3  # thinner wood of other plants is left out
 SHADOW_FROM_PX = 1.6  # radius of the wood of other plants that casts a shadow
 
 
@@ -41,6 +41,8 @@ class RowScene(OutdoorScene):
     Attributes:
         rows: The rows of the plantation; set by `paint_land`.
     """
+
+    max_fullness = 0.3  # the other rows are bare, so the subject has few leaves at most
 
     def __init__(self, rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
         super().__init__(rng, canvas, skeleton, kind)
@@ -86,7 +88,7 @@ class RowScene(OutdoorScene):
         if rng.chance(0.1):
             clearing.paint_snow(rng, canvas, horizon_y, light)
         self._rows_behind(horizon_y, ground_y, top_y, haze)
-        mist = rng.uniform(0.25, 0.6) if rng.chance(0.12) else rng.uniform(0.0, 0.1)
+        mist = rng.uniform(0.25, 0.6) if rng.chance(0.12) else rng.uniform(0.02, 0.13)
         if mist > 0.2:
             clearing.paint_mist(canvas, rows, haze, mist)
         wire_px = 0.0
@@ -113,8 +115,8 @@ class RowScene(OutdoorScene):
         """
         rng, canvas, light = self.rng, self.canvas, self.light
         found = plantation.places(rng, rows, canvas.size[0])
-        if len(self.feet) == 0:  # without a subject no plant may be near
-            found = found[found[:, 2] < 0.4]
+        if self.without_plant:  # only the distant rows remain
+            return
         trees, shadows = Sketch(), Sketch()
         blur_px = rng.weighted(((0.0, 0.4), (rng.uniform(0.4, 1.0), 0.4), (rng.uniform(1.0, 2.4), 0.2)))
         sideways, farther = clearing.shadow_slope(rng, light)
@@ -138,6 +140,8 @@ class RowScene(OutdoorScene):
         if light.casts_shadows:
             shadows.draw(canvas)
         trees.draw(canvas)
+        if rng.chance(0.5):  # the camera is focused on the subject
+            optics.blur(canvas, rng.whole(1, 2))
 
     def _draw_plant(
         self,

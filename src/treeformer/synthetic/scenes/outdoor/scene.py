@@ -18,6 +18,7 @@ from treeformer.synthetic.scenes.outdoor.daylight import Daylight, choose_daylig
 LEAFY_PROBABILITY = {"vine": 0.36, "orchard": 0.4}
 GRASSY_PROBABILITY = {"vine": 0.62, "orchard": 0.85}
 TIP_WEIGHT = 4  # weight of a branch tip relative to other nodes when leaves are placed
+FAR_SIZE = 0.3  # size of the rows behind a missing plant, relative to those behind a plant
 MAX_TWIG_PX = 11.0  # longer twigs are hidden by the leaves they carry
 BARE_ROW_COLORS: tuple[Color, ...] = ((62, 54, 46), (72, 64, 57), (52, 45, 38))
 
@@ -38,12 +39,16 @@ class OutdoorScene:
         leaves: Color and hue variation of the leaves; None for a bare plant.
         feet: (R,2) px, where the plants stand.
         radius: Radius of the thickest trunk at its foot, px.
+        without_plant: Whether the image shows no plant on purpose, so that nothing may look like its subject.
         behind: Strokes drawn behind the plant.
         front: Strokes drawn in front of the plant.
         leafy_points: Arrays (K,2) px of points on neighboring plants that carry leaves.
+        max_fullness: Density of the fullest crown, 0 to 1.
         horizon_y: Row of the horizon, or of the hem of a screen; None before the background is painted.
         stands_in_view: Whether the foot of the plant is inside the frame.
     """
+
+    max_fullness = 1.0
 
     def __init__(self, rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
         self.rng, self.canvas, self.skeleton, self.kind = rng, canvas, skeleton, kind
@@ -53,6 +58,7 @@ class OutdoorScene:
         self.radius = 2.0
         if skeleton.radius is not None and len(self.feet):
             self.radius = float(np.nan_to_num(skeleton.radius[skeleton.component_root], nan=2.0).max())
+        self.without_plant = "scene" in skeleton.metadata
         self.behind, self.front = Sketch(), Sketch()
         self.leafy_points: list[FloatArray] = []
         self.horizon_y: int | None = None
@@ -111,6 +117,8 @@ class OutdoorScene:
             relative_size = 1 / (1 + (distance - 1) * index)
             foot = horizon_y + (ground_y - horizon_y) * relative_size
             row_top = horizon_y + (top_y - horizon_y) * relative_size
+            if self.without_plant:  # otherwise a plant of this row would be the subject
+                foot, row_top = horizon_y + (foot - horizon_y) * FAR_SIZE, horizon_y + (row_top - horizon_y) * FAR_SIZE
             color = rng.choice(BARE_ROW_COLORS) if self.leaves is None else self.leaves[0]
             far_rows.paint_row(
                 rng,
@@ -127,7 +135,7 @@ class OutdoorScene:
         """Paint the posts and wires of a vine's row, and its neighbors with the given probability."""
         rng, canvas = self.rng, self.canvas
         base_x = float(self.feet[0, 0]) if len(self.feet) else canvas.size[0] / 2
-        if rng.chance(neighbor_probability):
+        if rng.chance(0.0 if self.without_plant else neighbor_probability):
             brightness = self.light.level * 0.8
             vines = trellis.neighbors(rng, canvas, self.behind, row, base_x, self.radius, self.wood, brightness)
             for foot, points in vines:
@@ -191,4 +199,5 @@ class OutdoorScene:
             return None
         is_vine = self.kind == "vine"
         fullness = rng.uniform(0.0, 0.5) if is_vine or rng.chance(0.4) else rng.uniform(0.5, 0.9)
+        fullness *= self.max_fullness
         return canopy.canopy_around(rng, self.canvas, points, fullness, self.light, self.leaves, is_vine)

@@ -90,11 +90,15 @@ class PlateScene:
         stroke_sets = (self.behind.strokes(), plant, self.front.strokes())
         behind_layer, plant_layer, front_layer = rasterize_layers(stroke_sets, canvas.size)
         self.behind.draw(canvas, behind_layer)
-        material = _root_material(rng, backdrop(canvas, skeleton), canvas.scale)
+        material = self._material(backdrop(canvas, skeleton))
         paint_plant(rng, canvas, skeleton, material, plant, plant_layer)
         self.front.draw(canvas, front_layer)
         for _ in range(rng.weighted(((0, 0.62), (1, 0.3), (2, 0.08)))):
             dish.shine(rng, canvas, self.dish)
+
+    def _material(self, background: Backdrop) -> Material:
+        """Return the material of the roots."""
+        return _root_material(self.rng, background, self.canvas.scale)
 
     def _shoots(self) -> None:
         """Sketch the shoots of the plate's kind of seedling; some plates have none."""

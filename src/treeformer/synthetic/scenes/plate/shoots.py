@@ -118,3 +118,32 @@ def _colors(rng: Rng, plants: int) -> FloatArray:
     color = green * rng.array(plants, 1, low=0.88, high=1.1)
     sick = rng.array(plants, 1) < SICK_FRACTION
     return np.where(sick, np.asarray(rng.choice(SICK_COLORS)), color)
+
+
+def rosettes_from_above(rng: Rng, sketch: Sketch, bases: FloatArray, size_px: float) -> None:
+    """Draw one older rosette per base: many leaves on stalks in all directions, which hide the base.
+
+    Args:
+        rng: Source of the random draws.
+        sketch: Sketch that receives the strokes.
+        bases: (R,2) px, the points at which the plants start.
+        size_px: Distance from the center of a rosette to its leaf tips, px.
+    """
+    plants, leaves = len(bases), rng.whole(5, 12)
+    sizes_px = size_px * rng.array(plants, low=0.6, high=1.15)
+    color = _colors(rng, plants)
+    center = bases + np.stack(
+        [sizes_px * rng.array(plants, low=-0.12, high=0.12), -sizes_px * rng.array(plants, low=0.0, high=0.3)], axis=1
+    )
+    flattening, narrow = rng.uniform(0.45, 1.0), rng.uniform(0.2, 0.36)
+    # The youngest leaves are the shortest; they are drawn last.
+    for leaf in range(leaves):
+        angle = rng.array(plants, low=-0.4, high=0.4) + leaf * 2.4  # the golden angle
+        reach = sizes_px * (1.0 - 0.65 * leaf / leaves) * rng.array(plants, low=0.75, high=1.1)
+        step = np.stack([np.cos(angle), np.sin(angle) * flattening], axis=1) * reach[:, None]
+        tone = color * rng.array(plants, 1, low=0.75, high=1.15) * (0.85 + 0.3 * leaf / leaves)
+        half = np.maximum(reach * narrow, 0.6)
+        stalk, blade, tip = (center + share * step for share in (0.4, 0.7, 1.0))
+        sketch.add(center, stalk, half * 0.25, half * 0.3, tone * 0.9, 0.97)
+        sketch.add(stalk, blade, half * 0.5, half, tone, 0.98, 1.2, 14.0)
+        sketch.add(blade, tip, half, half * 0.6, tone, 0.98, 1.2, 14.0)
