@@ -80,7 +80,7 @@ def print_profile(size: tuple[int, int], count: int) -> None:
 
 def write_sheet(path: Path) -> None:
     """Write a contact sheet: one row per preset, one image of style "paper" and six of style "photo"."""
-    columns, side = 7, 200
+    columns, side = 7, 144
     sheet = Image.new("RGB", (columns * side, len(PRESETS) * side))
     for row, preset in enumerate(PRESETS):
         for column in range(columns):
@@ -89,7 +89,7 @@ def write_sheet(path: Path) -> None:
                 Image.fromarray(array).resize((side, side), Image.Resampling.LANCZOS), (column * side, row * side)
             )
     with atomic_write(path) as temporary:
-        sheet.save(temporary, quality=85)
+        sheet.save(temporary, quality=80)
     print(f"{path}: rows {', '.join(PRESETS)}; style paper first, then photo; seeds {FIRST_SEED} to {FIRST_SEED + 6}")
 
 

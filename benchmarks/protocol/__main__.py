@@ -2,6 +2,7 @@
 
 python -m benchmarks.protocol measure default                        both precisions, all sets; resumes
 python -m benchmarks.protocol measure candidate=runs/x --sets drawings vine --precisions int8
+python -m benchmarks.protocol measure default --quick                the rendered sets with 40 to 100 images each
 python -m benchmarks.protocol show default candidate --reference default      the table, as Markdown
 """
 
@@ -12,7 +13,7 @@ import sys
 import time
 
 from benchmarks.protocol.measure import CEILING, measure, measure_ceiling, path_of
-from benchmarks.protocol.sets import SETS
+from benchmarks.protocol.sets import QUICK, SETS
 from benchmarks.protocol.show import table
 
 from treeformer.errors import TreeformerError
@@ -25,6 +26,7 @@ def main() -> None:
     run = commands.add_parser("measure", help="predict and store figures")
     run.add_argument("models", nargs="+", metavar="[LABEL=]MODEL", help="a model folder or name")
     run.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS), metavar="SET")
+    run.add_argument("--quick", action="store_true", help="measure fewer images of the rendered sets")
     run.add_argument("--precisions", nargs="+", choices=("int8", "float32"), default=["int8", "float32"])
     run.add_argument("--engine", default="onnx", choices=("onnx", "torch"))
     run.add_argument("--threads", type=int)
@@ -49,7 +51,9 @@ def _measure(arguments: argparse.Namespace) -> None:
         for precision in arguments.precisions:
             predictor = Predictor(model, engine=arguments.engine, threads=arguments.threads, precision=precision)
             for name in arguments.sets:
-                test_set = SETS[name]
+                test_set = QUICK.get(f"{name}, quick") if arguments.quick else SETS[name]
+                if test_set is None:  # real sets are small already
+                    continue
                 began = time.monotonic()
                 try:
                     if arguments.again or not path_of(CEILING, "exact", test_set).exists():
@@ -59,7 +63,7 @@ def _measure(arguments: argparse.Namespace) -> None:
                 except TreeformerError as error:  # a public set that is missing leaves the others
                     print(f"{name}: {error}", file=sys.stderr, flush=True)
                     continue
-                print(f"{label or model} {precision} {name}: {time.monotonic() - began:.0f} s", flush=True)
+                print(f"{label or model} {precision} {test_set.name}: {time.monotonic() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,9 @@ PUBLISHED_SIZE = 100_000
 # Shifts of the real images, px at their own size; with and without a flip from left to right.
 SHIFTS = ((0.0, 0.0), (5.5, 0.0), (0.0, 5.5), (-3.5, 3.5))
 FLIPS = (False, True)
+# Presets that were added after the first measurements.
+NEW_PRESETS = ("orchard-row", "vineyard", "potted-shoot", "plate-rosette", "empty")
+DEFAULT_QUICK_COUNT, QUICK_COUNT = 40, {"drawings": 100, "photographs": 100}
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,16 @@ SETS: dict[str, TestSet] = {
         *_real("barley-roots", 512),
         *(
             TestSet(preset, synthetic=f"{preset}:photo:test", count=200)
-            for preset in ("taproot", "seedling", "several", "vine", "orchard", "plate")
+            for preset in ("taproot", "seedling", "several", "vine", "orchard", "plate", *NEW_PRESETS)
         ),
+    )
+}
+# The rendered sets with fewer images, for a first look at a model. Their figures are stored apart.
+QUICK: dict[str, TestSet] = {
+    quick.name: quick
+    for quick in (
+        replace(one, name=f"{one.name}, quick", count=QUICK_COUNT.get(one.name, DEFAULT_QUICK_COUNT))
+        for one in SETS.values()
+        if one.synthetic
     )
 }

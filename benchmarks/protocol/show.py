@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.protocol.measure import CEILING, FOLDER, path_of, read
-from benchmarks.protocol.sets import SETS, TestSet
+from benchmarks.protocol.sets import QUICK, SETS, TestSet
 
 from treeformer.metrics import differences, summarize
 
@@ -29,7 +29,7 @@ def table(models: list[str], reference: str, folder: Path = FOLDER) -> str:
         A table with one row per set, model and precision.
     """
     lines = [HEADER, "| --- " * HEADER.count(" | ") + "| --- |"]
-    for test_set in SETS.values():
+    for test_set in (*SETS.values(), *QUICK.values()):
         for model in models:
             for precision in PRECISIONS:
                 path = path_of(model, precision, test_set, folder)
@@ -49,12 +49,13 @@ def _row(test_set: TestSet, label: str, path: Path, against: Path, folder: Path)
         cells.append(f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]")
         change = other[metric] if other is not None else None
         cells.append("" if change is None else f"{change.value:+.3f} [{change.low:+.3f}, {change.high:+.3f}]")
-    error = np.array([row["length_error"] for row in rows])
-    cells += [
-        f"{100 * figures['exact_rate'].value:.0f} %",
-        f"{100 * np.nanmedian(np.abs(error)):.1f} %",
-        f"{100 * (figures['predicted_px'].value / figures['annotated_px'].value - 1):+.1f} %",
-    ]
+    cells.append(f"{100 * figures['exact_rate'].value:.0f} %")
+    predicted, annotated = figures["predicted_px"].value, figures["annotated_px"].value
+    if annotated == 0:  # images without a plant: every predicted pixel is wrong
+        cells += ["", f"{predicted:.0f} px per image"]
+    else:
+        error = np.array([row["length_error"] for row in rows])
+        cells += [f"{100 * np.nanmedian(np.abs(error)):.1f} %", f"{100 * (predicted / annotated - 1):+.1f} %"]
     return "| " + " | ".join(cells) + " |"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks.protocol.measure import as_sampled, measure, measure_ceiling, path_of, read
-from benchmarks.protocol.sets import SETS, varied
+from benchmarks.protocol.sets import QUICK, SETS, varied
 from benchmarks.protocol.show import table
 
 from tests.inference.fake_engine import ColorEngine, drawn, predictor, random_tree
@@ -19,6 +19,10 @@ FROZEN = {
     "drawings": ("paper:paper:test", 2000),
     "photographs": ("paper:photo:test", 2000),
     **{name: (f"{name}:photo:test", 200) for name in ("taproot", "seedling", "several", "vine", "orchard", "plate")},
+    **{
+        name: (f"{name}:photo:test", 200)
+        for name in ("orchard-row", "vineyard", "potted-shoot", "plate-rosette", "empty")
+    },
 }
 
 
@@ -66,3 +70,41 @@ def test_from_a_measurement_to_the_table(tmp_path):
     assert len(lines) == 3
     # The score of the paper's code is just below 1 for some identical graphs.
     assert re.match(r"\| drawings \| 2 \| (0\.99\d|1\.000) / 1\.000 \| model int8 \|", lines[2])
+
+
+def test_quick_sets_are_the_first_images_of_the_rendered_ones():
+    assert len(QUICK) == len(FROZEN)
+    for name, (synthetic_name, count) in FROZEN.items():
+        quick = QUICK[f"{name}, quick"]
+        assert quick.synthetic == synthetic_name
+        assert quick.count == (100 if count == 2000 else 40)
+        assert path_of("m", "int8", quick) != path_of("m", "int8", SETS[name])
+        assert quick.open().seeds == SETS[name].open().seeds[: quick.count]
+
+
+class ConstantPredictor:
+    """A predictor that finds the same skeleton in every image."""
+
+    def __init__(self, skeleton):
+        self.skeleton = skeleton
+
+    def predict_many(self, images):
+        for _ in images:
+            yield self.skeleton
+
+
+def test_images_without_a_plant_are_measured(tmp_path):
+    """A model that finds a tree everywhere is wrong in every image; one that finds nothing is right."""
+    tree = random_tree(seed=3, count=20, size=(512, 512), longest_edge=200)
+    empty = replace(SETS["empty"], count=2)
+    for label, found in (("wrong", tree), ("right", synthetic.generate("empty", 0))):
+        path = measure(ConstantPredictor(found), label, "int8", empty, folder=tmp_path)
+        assert [row["annotated_px"] for row in read(path)] == [0.0, 0.0]
+    measure_ceiling(predictor(ColorEngine(tree, 512)), empty, folder=tmp_path)
+    wrong, right = table(["wrong", "right"], "wrong", tmp_path).splitlines()[2:]
+    assert "/ 1.000 | wrong int8" in wrong
+    assert "| 0 % |" in wrong
+    assert wrong.endswith("px per image |")
+    assert f" {tree.length:.0f} px per image" in wrong
+    assert "| 100 % |" in right
+    assert right.endswith(" 0 px per image |")
