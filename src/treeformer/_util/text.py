@@ -1,4 +1,4 @@
-"""Values in error messages."""
+"""Values in error messages, and file names in tables."""
 
 from __future__ import annotations
 
@@ -24,3 +24,13 @@ def short_repr(value: object, longest: int = 40) -> str:
     except (ValueError, RecursionError):  # an integer with thousands of digits, or a deeply nested list
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def as_unicode(name: str) -> str:
+    """Return a file name with bytes that are not UTF-8 as escape sequences, as pandas' Arrow strings need it.
+
+    Example:
+        >>> as_unicode("gr\\udcfcn.png") == "gr" + chr(92) + "udcfcn.png"
+        True
+    """
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")

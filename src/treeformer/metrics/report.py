@@ -16,6 +16,7 @@ from treeformer._util.files import atomic_write, list_files, remove_leftovers
 from treeformer._util.images import IMAGE_SUFFIXES, open_image
 from treeformer._util.pools import check_workers, process_pool
 from treeformer._util.progress import ProgressCallback
+from treeformer._util.text import as_unicode
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.metrics.evaluation import Estimate, evaluate_pair, summarize
 from treeformer.skeleton import Skeleton
@@ -105,7 +106,7 @@ class Report:
         folder = Path(out)
         paths = [folder / name for name in ("images.csv", "summary.csv", "report.json", "worst.png")]
         names = [case.name for case in self.cases]
-        images = pd.DataFrame([{"image": name, **row} for name, row in zip(names, self.rows, strict=True)])
+        images = pd.DataFrame([{"image": as_unicode(name), **row} for name, row in zip(names, self.rows, strict=True)])
         estimates = self.summary
         summary = pd.DataFrame([{"figure": name, **asdict(value)} for name, value in estimates.items()])
         document = {

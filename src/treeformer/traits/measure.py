@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from treeformer._util.progress import ProgressCallback
+from treeformer._util.text import as_unicode
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 from treeformer.traits.axis_level import axis_table
@@ -66,7 +67,7 @@ def measure(
     _check_options(level, px_per_mm, column_names, columns)
     table = _measured(skeleton, level, px_per_mm, scanlines)
     if columns == "compact" and column_names == "treeformer":
-        labels = {"image": file_name(skeleton.image_name or "")}
+        labels = {"image": as_unicode(file_name(skeleton.image_name or ""))}
         return _compact(_labeled(table, labels), skeleton, level, labels | {"unit": _unit(skeleton, px_per_mm)})
     return rename_columns(table, level, column_names)
 
@@ -124,7 +125,8 @@ def measure_files(
         except OSError as error:
             failures.append(f"{path}: {error.strerror or error}")
         else:
-            labels = {"image": file_name(skeleton.image_name or "") or path.name, "file": str(path)}
+            image_name = file_name(skeleton.image_name or "") or path.name
+            labels = {"image": as_unicode(image_name), "file": as_unicode(str(path))}
             table = _labeled(table, labels)
             if is_compact:
                 table = _compact(table, skeleton, level, labels | {"unit": _unit(skeleton, px_per_mm)})
