@@ -1,4 +1,4 @@
-"""The traits that the browser editor shows are those of `measure`."""
+"""The traits that the browser editor shows are those of `measure`, and it writes what it reads."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def compare(documents: list[dict], folder: Path) -> int:
     assert len(lines) == len(documents)
     count = 0
     for number, (line, document) in enumerate(zip(lines, documents, strict=True)):
-        rows, references = json.loads(line), expected(document)
+        result, references = json.loads(line), expected(document)
+        assert result["document"] == document, number
+        rows = result["traits"]
         assert len(rows) == len(references), number
         for row, reference in zip(rows, references, strict=True):
             assert_same(row, reference, f"document {number}")

@@ -1,4 +1,4 @@
-// node test/replay/measure.mjs IN OUT: measure the documents of a file of JSON lines, one line of traits for each.
+// node test/replay/measure.mjs IN OUT: read documents (JSON lines); write the traits and the document of each again.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -10,7 +10,11 @@ if (source === undefined || target === undefined) {
   process.exit(2);
 }
 const load = async (path) => (await runnerImport(fileURLToPath(new URL(path, import.meta.url)), { configFile: false })).module;
-const { fromDocument } = await load("../../src/core/document.ts");
+const { fromDocument, toDocument } = await load("../../src/core/document.ts");
 const { measurePlants } = await load("../../src/core/measures.ts");
 const lines = readFileSync(source, "utf8").split("\n").filter((line) => line !== "");
-writeFileSync(target, lines.map((line) => `${JSON.stringify(measurePlants(fromDocument(JSON.parse(line))))}\n`).join(""));
+const rows = lines.map((line) => {
+  const graph = fromDocument(JSON.parse(line));
+  return `${JSON.stringify({ traits: measurePlants(graph), document: toDocument(graph) })}\n`;
+});
+writeFileSync(target, rows.join(""));
