@@ -14,6 +14,7 @@ from treeformer.cli.common import ALL_CORES, Workers, app, examples, progress
     epilog=examples(
         "treeformer generate drawings --count 1000",
         "treeformer generate photos --preset taproot --style photo --count 200 --seed 5000",
+        "treeformer generate growth --series 10 --preset plate --style photo --count 5",
     )
 )
 def generate(
@@ -22,18 +23,24 @@ def generate(
         str, typer.Option(help="Kind of plant: paper, taproot, seedling, vine, orchard, several or plate.")
     ] = "paper",
     style: Annotated[str, typer.Option(help="Style of the images: paper (black lines on white) or photo.")] = "paper",
-    count: Annotated[int, typer.Option(help="Number of images.")] = 100,
+    count: Annotated[int, typer.Option(help="Number of images, or of series.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the first image; the others have the following seeds.")] = 0,
     size: Annotated[int, typer.Option(help="Side of the square images, px.")] = 512,
+    series: Annotated[
+        int | None, typer.Option(metavar="DATES", help="Generate series of this many dates, one folder per series.")
+    ] = None,
     workers: Workers = ALL_CORES,
 ) -> None:
     """Generate synthetic images with exact skeletons: one PNG and one JSON file per image. Can be resumed."""
     from treeformer.data.generate import generate as run
+    from treeformer.data.generate_series import generate_series
 
+    what = {"preset": preset, "style": style, "count": count, "seed": seed, "workers": workers}
     with progress("drawing") as show:
-        report = run(
-            out, preset=preset, style=style, count=count, seed=seed, size=(size, size), workers=workers, progress=show
-        )
+        if series is None:
+            report = run(out, size=(size, size), progress=show, **what)  # type: ignore[arg-type]
+        else:
+            report = generate_series(out, dates=series, size=(size, size), progress=show, **what)  # type: ignore[arg-type]
     print(report)
 
 

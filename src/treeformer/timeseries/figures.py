@@ -178,7 +178,7 @@ def kymograph(
         else:
             back = series.transform_of(date, track.plant).inverse()
             columns[:, date] = _brightness(images[date], back.apply(line))
-    if images is not None:
+    if images is not None and any(image is not None for image in images):
         low, high = np.percentile(columns, (1, 99))
         columns = np.clip((columns - low) / max(high - low, 1.0) * 255, 0, 255)
     strip = np.repeat(columns.astype(np.uint8), step, axis=1)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from treeformer._util.arrays import FloatArray
 from treeformer.skeleton import Skeleton
-from treeformer.timeseries.paths import Paths, axis_paths, nearest_distances
+from treeformer.timeseries.paths import Paths, arc_length, axis_paths, nearest_distances
 
+if TYPE_CHECKING:
+    from treeformer.timeseries.series import Series
+
+# A length that decreases by less than this share of itself, or this many tolerances, has not decreased.
+SHRINKAGE_SHARE, SHRINKAGE_TOLERANCES = 0.05, 0.5
 # An axis is detected if the overlap with the predicted one is at least this much of the mean of both lengths.
 MIN_OVERLAP = 0.5
 
@@ -27,6 +35,7 @@ class IdentityScore:
         detected: Number of ground-truth axes × dates that were detected.
         expected: Number of ground-truth axes × dates.
         predicted: Number of predicted axes × dates.
+        pairs: The track of each ground-truth axis that has one.
     """
 
     f1: float
@@ -34,6 +43,7 @@ class IdentityScore:
     detected: int
     expected: int
     predicted: int
+    pairs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def errors(self) -> int:
@@ -106,7 +116,9 @@ def identity_score(
     row, column = {name: k for k, name in enumerate(names)}, {name: k for k, name in enumerate(tracks)}
     for a, b in observations:
         count[row[a], column[b]] += 1
-    right = int(count[linear_sum_assignment(-count)].sum()) if count.size else 0
+    rows, columns = linear_sum_assignment(-count) if count.size else (np.zeros(0, np.intp),) * 2
+    right = int(count[rows, columns].sum())
+    pairs = {names[i]: tracks[j] for i, j in zip(rows.tolist(), columns.tolist(), strict=True) if count[i, j]}
     detected = len(observations)
     return IdentityScore(
         right / detected if detected else 1.0,
@@ -114,4 +126,74 @@ def identity_score(
         detected,
         detected if expected is None else expected,
         detected if predicted is None else predicted,
+        pairs,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthErrors:
+    """Errors of growth over the axes with the right identity.
+
+    Attributes:
+        emergence: (K,) absolute errors of the emergence time, of the axes that emerge after the first date.
+        rate: (M,) growth rates, px per unit of time, per axis and pair of successive dates at which it was found.
+        expected_rate: (M,) the same in the ground truth.
+    """
+
+    emergence: FloatArray
+    rate: FloatArray
+    expected_rate: FloatArray
+
+
+def growth_errors(series: Series, expected: Sequence[Skeleton], pairs: Mapping[str, str]) -> GrowthErrors:
+    """Compare emergence times and growth rates with the ground truth.
+
+    Args:
+        series: The series.
+        expected: The ground truth of each date, in the order of time, with ids, and with the function `age`, whose
+            first sample is the emergence time of the axis.
+        pairs: The track of each axis of the ground truth; see `IdentityScore.pairs`.
+
+    Returns:
+        The errors.
+    """
+    from treeformer.timeseries.emergence import emergence
+
+    true_length: dict[str, dict[int, float]] = {}
+    true_emergence: dict[str, float] = {}
+    for date, skeleton in enumerate(expected):
+        scale = series.registrations[date].transform.scale
+        for axis in skeleton.axes:
+            line = skeleton.nodes[list(axis.nodes)]
+            true_length.setdefault(axis.id, {})[date] = scale * float(arc_length(line)[-1])
+            for function in axis.functions:
+                if function.name == "age":
+                    true_emergence[axis.id] = function.samples[0]
+    tracks = {track.id: track for track in series.tracks}
+    errors: list[float] = []
+    rates: list[tuple[float, float]] = []
+    for name, track_id in pairs.items():
+        track = tracks[track_id]
+        estimate = emergence(track, series.times)[0]
+        if name in true_emergence and min(true_length[name]) > 0 and not math.isnan(estimate):
+            errors.append(abs(estimate - true_emergence[name]))
+        for (a, before), (b, after) in pairwise(zip(track.dates.tolist(), track.monotone_length.tolist(), strict=True)):
+            if a in true_length[name] and b in true_length[name]:
+                interval = float(series.times[b] - series.times[a])
+                rates.append(((after - before) / interval, (true_length[name][b] - true_length[name][a]) / interval))
+    both = np.asarray(rates).reshape(-1, 2)
+    return GrowthErrors(np.asarray(errors), both[:, 0], both[:, 1])
+
+
+def shrinkages(lengths: FloatArray, tolerance_px: float) -> int:
+    """Count how often a length decreases by more than the measurement allows.
+
+    Args:
+        lengths: (K,) px, in the order of time.
+        tolerance_px: Tolerance of the series, px.
+
+    Returns:
+        The number of intervals in which the length decreases by more than 5 % and half of the tolerance.
+    """
+    slack = np.maximum(SHRINKAGE_SHARE * lengths[:-1], SHRINKAGE_TOLERANCES * tolerance_px)
+    return int((lengths[:-1] - lengths[1:] > slack).sum())

@@ -26,7 +26,7 @@ from treeformer._util.images import write_image
 from treeformer.errors import TreeformerError
 from treeformer.formats import write as write_skeleton
 from treeformer.skeleton import Skeleton
-from treeformer.timeseries import figures
+from treeformer.timeseries import figures as drawing
 from treeformer.timeseries.tables import series_scale
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def write(
     px_per_mm: float | None = None,
     names: Sequence[str] | None = None,
     images: Sequence[Any] | None = None,
+    figures: bool = True,
 ) -> list[str]:
     """Write all files of a series; see the module's table.
 
@@ -54,6 +55,7 @@ def write(
         px_per_mm: Pixels per millimeter of the reference date; None for its RSML metadata, or else px.
         names: One file name without suffix per date, in the order of time; None for "date-000" and so on.
         images: One image or path per date for the figures, in the order of time; None for white backgrounds.
+        figures: Draw length curves, kymographs and an animation.
 
     Returns:
         The names of the files, relative to the folder.
@@ -85,16 +87,21 @@ def write(
         for name, table in tables.items():
             write_table(table, out / name)
             written.append(name)
-        write_image(figures.length_curves(series, scale), out / "lengths.png")
-        written.append("lengths.png")
-        for track in figures.longest_axes(series)[:MAX_KYMOGRAPHS]:
-            write_image(figures.kymograph(series, track, images, scale), out / "kymographs" / f"{track.id}.png")
-            written.append(f"kymographs/{track.id}.png")
-        atomic_write_bytes(out / "animation.webp", figures.animation(series, images))
-        written.append("animation.webp")
+        if figures:
+            written += _write_figures(series, out, scale, images)
     except OSError as error:
         raise TreeformerError(f"{error.filename or out}: cannot be written ({error.strerror or error})") from None
     return written
+
+
+def _write_figures(series: Series, out: Path, scale: float | None, images: Sequence[Any] | None) -> list[str]:
+    write_image(drawing.length_curves(series, scale), out / "lengths.png")
+    written = ["lengths.png"]
+    for track in drawing.longest_axes(series)[:MAX_KYMOGRAPHS]:
+        write_image(drawing.kymograph(series, track, images, scale), out / "kymographs" / f"{track.id}.png")
+        written.append(f"kymographs/{track.id}.png")
+    atomic_write_bytes(out / "animation.webp", drawing.animation(series, images))
+    return [*written, "animation.webp"]
 
 
 def with_resolution(skeleton: Skeleton, px_per_mm: float | None) -> Skeleton:

@@ -15,6 +15,7 @@ from treeformer.errors import TreeformerError
 from treeformer.skeleton import Axis, Plant, Skeleton
 from treeformer.timeseries.isotonic import isotonic
 from treeformer.timeseries.matching import NONE, Matching, Track, match_axes
+from treeformer.timeseries.metrics import SHRINKAGE_SHARE, SHRINKAGE_TOLERANCES
 from treeformer.timeseries.paths import arc_length, axis_paths
 from treeformer.timeseries.registration import Registration, default_tolerance, register_all
 from treeformer.timeseries.similarity import Similarity
@@ -29,8 +30,6 @@ Time = float | int | datetime | date
 SECONDS_PER_DAY = 86_400.0
 # Ontology terms of RSML.
 PRIMARY_ROOT, LATERAL_ROOT = "PO:0020127", "PO:0020121"
-# A length that decreases by less than this share of itself, or this many tolerances, has not decreased.
-SHRINKAGE_SHARE, SHRINKAGE_TOLERANCES = 0.05, 0.5
 
 
 @dataclass(frozen=True)
@@ -201,6 +200,7 @@ class Series:
         px_per_mm: float | None = None,
         names: Sequence[str] | None = None,
         images: Sequence[Any] | None = None,
+        figures: bool = True,
     ) -> list[str]:
         """Write RSML files, tables and figures to a folder; see `treeformer.timeseries.output`.
 
@@ -208,14 +208,15 @@ class Series:
             folder: The folder, which is created.
             px_per_mm: Pixels per millimeter of the reference date; None for px.
             names: One file name without suffix per date, in the order of time; None for "date-000" and so on.
-            images: One image or path per date for the animation; None for white backgrounds.
+            images: One image or path per date for the figures; None for white backgrounds.
+            figures: Draw length curves, kymographs and an animation.
 
         Returns:
             The names of the files.
         """
         from treeformer.timeseries.output import write
 
-        return write(self, folder, px_per_mm=px_per_mm, names=names, images=images)
+        return write(self, folder, px_per_mm=px_per_mm, names=names, images=images, figures=figures)
 
     # ---- construction ---------------------------------------------------------------------------
 

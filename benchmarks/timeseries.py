@@ -1,0 +1,212 @@
+"""Identity of axes over time: `treeformer.Series` against matching frame by frame.
+
+    PYTHONPATH=src python benchmarks/timeseries.py                    ground-truth skeletons of synthetic series
+    PYTHONPATH=src python benchmarks/timeseries.py --predict          skeletons that a model predicts for their images
+    PYTHONPATH=src python benchmarks/timeseries.py --barley FOLDER    pairs of dates of barley-roots
+
+All matchers see the same skeletons in the same run. `nearest` matches each date to the date before by the nearest path;
+it gets the coordinates that Series registered. `nearest, unregistered` gets those of the images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from treeformer import Axis, Series, Skeleton, formats
+from treeformer.synthetic.series import SeriesFrame, generate_series
+from treeformer.synthetic.series_images import render_series
+from treeformer.timeseries.baseline import nearest_tracks
+from treeformer.timeseries.metrics import (
+    GrowthErrors,
+    IdentityScore,
+    detected_pairs,
+    growth_errors,
+    identity_score,
+    shrinkages,
+)
+from treeformer.timeseries.paths import axis_paths
+
+PRESETS = ("plate", "taproot", "seedling", "several")
+FIRST_SEED = 120_000  # of the split for tests
+
+
+def without_ids(skeleton: Skeleton) -> Skeleton:
+    """Return a skeleton whose axes and plants have no names that could give identities away."""
+    axes = [Axis(axis.nodes, parent=axis.parent, plant=axis.plant) for axis in skeleton.axes]
+    return skeleton.replace(axes=axes, edge_axis=skeleton.edge_axis, plant_records=(), metadata={})
+
+
+def predicted(frames: Sequence[SeriesFrame], preset: str, seed: int, model: str, cache: Path) -> list[Skeleton]:
+    """Predict the images of a series. Results are kept in a folder, by model, preset, seed and number of dates."""
+    from treeformer.inference.predictor import load_model
+
+    folder = cache / hashlib.sha256(f"{model} {preset} {seed} {len(frames)}".encode()).hexdigest()[:16]
+    files = [folder / f"{k:03d}.json" for k in range(len(frames))]
+    if not all(file.is_file() for file in files):
+        predictor = load_model(model, threads=1)
+        for file, image in zip(files, render_series(frames, "photo", seed), strict=True):
+            formats.write(predictor.predict(image), file)
+    return [formats.read(file) for file in files]
+
+
+def observations(
+    frames: Sequence[SeriesFrame], pairs: Sequence[Sequence[tuple[int, int]]], ids: Sequence[Sequence[str]]
+) -> list[tuple[str, str]]:
+    """Return (id in the ground truth, id of the track) of each detected axis at each date."""
+    return [
+        (frame.skeleton.axes[expected].id, ids[date][found])
+        for date, frame in enumerate(frames)
+        for found, expected in pairs[date]
+    ]
+
+
+def evaluate(frames: Sequence[SeriesFrame], skeletons: Sequence[Skeleton], tolerance_px: float) -> dict[str, object]:
+    """Run all matchers on one series."""
+    series = Series([(frame.time, skeleton) for frame, skeleton in zip(frames, skeletons, strict=True)])
+    pairs = [
+        detected_pairs(skeleton, frame.skeleton, tolerance_px)
+        for frame, skeleton in zip(frames, series.skeletons, strict=True)
+    ]
+    counts = {
+        "expected": sum(len(frame.skeleton.axes) for frame in frames),
+        "predicted": sum(len(skeleton.axes) for skeleton in series.skeletons),
+    }
+    ids = [[axis.id for axis in skeleton.axes] for skeleton in series.skeletons]
+    paths = [axis_paths(skeleton, 2.0)[0] for skeleton in series.skeletons]
+    placed = [p.moved(r.transform.apply(p.points)) for p, r in zip(paths, series.registrations, strict=True)]
+    scores: dict[str, IdentityScore] = {"Series": identity_score(observations(frames, pairs, ids), **counts)}
+    shrunk = {"Series": _shrinkages(ids, placed, series.tolerance_px)}
+    for name, some_paths in (("nearest", placed), ("nearest, unregistered", paths)):
+        others = [[str(k) for k in one.tolist()] for one in nearest_tracks(some_paths, series.tolerance_px)]
+        scores[name] = identity_score(observations(frames, pairs, others), **counts)
+        shrunk[name] = _shrinkages(others, some_paths, series.tolerance_px)
+    failed = sum(not r.succeeded and len(s) > 0 for r, s in zip(series.registrations, series.skeletons, strict=True))
+    growth = growth_errors(series, [frame.skeleton for frame in frames], scores["Series"].pairs)
+    return {"scores": scores, "shrunk": shrunk, "failed": failed, "growth": growth}
+
+
+def _shrinkages(ids: Sequence[Sequence[str]], paths: Sequence[object], tolerance_px: float) -> int:
+    lengths: dict[str, list[float]] = {}
+    for names, one in zip(ids, paths, strict=True):
+        for name, length in zip(names, one.length.tolist(), strict=True):  # type: ignore[attr-defined]
+            lengths.setdefault(name, []).append(length)
+    return sum(shrinkages(np.asarray(values), tolerance_px) for values in lengths.values())
+
+
+def synthetic(options: argparse.Namespace) -> None:
+    """Print one row per preset and matcher."""
+    cache = Path(options.cache or tempfile.mkdtemp())
+    totals: dict[str, dict[str, np.ndarray]] = {}
+    everything: list[GrowthErrors] = []
+    print("| preset | matcher | identity F1 | errors | detected | recall | IDF1 of all | lengths that shrink |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for preset in options.presets:
+        rows: dict[str, np.ndarray] = {}
+        failed = 0
+        for seed in range(FIRST_SEED, FIRST_SEED + options.series):
+            frames = generate_series(preset, seed, dates=options.dates)
+            if options.predict:
+                skeletons = predicted(frames, preset, seed, options.model, cache)
+            else:
+                skeletons = [without_ids(frame.skeleton) for frame in frames]
+            result = evaluate(frames, skeletons, options.tolerance)
+            failed += result["failed"]  # type: ignore[operator]
+            everything.append(result["growth"])  # type: ignore[arg-type]
+            line = []
+            for name, score in result["scores"].items():  # type: ignore[attr-defined]
+                row = (score.right, score.detected, score.expected, score.predicted, result["shrunk"][name])  # type: ignore[index]
+                rows[name] = rows.get(name, 0) + np.asarray(row)
+                line.append(f"{name} {score.f1:.3f}")
+            print(f"{preset} {seed}: {', '.join(line)}", file=sys.stderr, flush=True)
+        for name, row in rows.items():
+            print(_row(preset, name, row))
+            totals.setdefault("all", {}).setdefault(name, np.zeros(5, dtype=int))
+            totals["all"][name] += row
+        if failed:
+            print(f"{preset}: {failed} dates could not be registered", file=sys.stderr)
+    for name, row in totals["all"].items():
+        print(_row("all", name, row))
+    emergence = np.concatenate([one.emergence for one in everything])
+    rate, true_rate = (np.concatenate([getattr(one, n) for one in everything]) for n in ("rate", "expected_rate"))
+    print()
+    print("| measure | median | 90th percentile | n |")
+    print("| --- | --- | --- | --- |")
+    if len(emergence):
+        print(f"| error of the emergence time, days | {_two(emergence)} | {len(emergence)} |")
+    if len(rate):
+        print(f"| error of the growth rate, px per day | {_two(np.abs(rate - true_rate))} | {len(rate)} |")
+        print(f"| true growth rate, px per day | {_two(true_rate)} | {len(rate)} |")
+
+
+def _two(values: np.ndarray) -> str:
+    return f"{np.median(values):.2f} | {np.percentile(values, 90):.2f}"
+
+
+def _row(preset: str, name: str, row: np.ndarray) -> str:
+    right, detected, expected, found, shrunk = row.tolist()
+    f1, recall = right / max(detected, 1), detected / max(expected, 1)
+    overall = 2 * right / max(expected + found, 1)
+    cells = (preset, name, f"{f1:.3f}", detected - right, detected, f"{recall:.3f}", f"{overall:.3f}", shrunk)
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def barley(folder: Path, options: argparse.Namespace) -> None:
+    """Match the plants of each pair NNN, NNNR, and print whether plants annotated at both dates are paired."""
+    print("| plate | plants at both dates | matched | registered | plants |")
+    print("| --- | --- | --- | --- | --- |")
+    total = np.zeros(2, dtype=int)
+    for later in sorted(folder.glob("*R.rsml")):
+        earlier = later.with_name(later.name.replace("R.rsml", ".rsml"))
+        if not earlier.is_file() or earlier.stem in options.leave_out:
+            continue
+        pair = [formats.read(earlier), formats.read(later)]
+        series = Series([(0.0, pair[0]), (1.0, pair[1])])
+        # Plants stand in a row: those of both dates are numbered from left to right if equally many are annotated.
+        order = [
+            [s.plant_records[p].id for p in sorted(set(s.plant_of_node.tolist()), key=lambda p: _seed_x(s, p))]
+            for s in series.skeletons
+        ]
+        expected = min(len(order[0]), len(order[1]))
+        matched = len(set(order[0]) & set(order[1]))
+        if len(order[0]) == len(order[1]):
+            matched = sum(a == b for a, b in zip(*order, strict=True))
+        total += (expected, matched)
+        state = "yes" if series.registrations[0].succeeded else "no"
+        print(f"| {earlier.stem} | {expected} | {matched} | {state} | {json.dumps(order)} |")
+    print(f"| all | {total[0]} | {total[1]} | | |")
+
+
+def _seed_x(skeleton: Skeleton, plant: int) -> float:
+    roots = skeleton.component_root
+    return float(skeleton.nodes[roots[skeleton.plant_of_node[roots] == plant], 0].mean())
+
+
+def main() -> None:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--presets", nargs="+", default=PRESETS)
+    parser.add_argument("--series", type=int, default=12, help="number of series per preset")
+    parser.add_argument("--dates", type=int, default=10)
+    parser.add_argument("--predict", action="store_true", help="predict the skeletons from rendered images")
+    parser.add_argument("--model", default="default")
+    parser.add_argument("--tolerance", type=float, default=6.0, help="of detected axes, px")
+    parser.add_argument("--cache", help="folder that keeps predictions")
+    parser.add_argument("--barley", type=Path, help="folder barley-roots/test or barley-roots/train")
+    parser.add_argument("--leave-out", nargs="*", default=["426"])
+    options = parser.parse_args()
+    if options.barley:
+        barley(options.barley, options)
+    else:
+        synthetic(options)
+
+
+if __name__ == "__main__":
+    main()

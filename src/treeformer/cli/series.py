@@ -1,0 +1,123 @@
+"""The command `series`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from treeformer.cli.common import app, counted, examples, finish, progress, say
+from treeformer.errors import TreeformerError
+
+if TYPE_CHECKING:
+    from treeformer.skeleton import Skeleton
+    from treeformer.timeseries.folder import DateFile
+
+
+@app.command(
+    epilog=examples(
+        "treeformer series plate7/ -o results --px-per-mm 11.8",
+        "treeformer series plate7/ -o results --times exif",
+        "treeformer series plate7/ -o results --times times.csv",
+    )
+)
+def series(
+    folder: Annotated[Path, typer.Argument(help="Folder of images of one plate, or of their skeleton files.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")],
+    times: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="Times of the images: 'name' (a date, or else the last number, in the file name), 'exif', or a CSV "
+            "file with the columns name and time. By default names, then EXIF.",
+        ),
+    ] = None,
+    px_per_mm: Annotated[
+        float | None, typer.Option(help="Resolution of the last image, pixels per millimeter. By default px.")
+    ] = None,
+    register: Annotated[
+        bool, typer.Option(help="Align the images. --no-register if neither plate nor camera moved.")
+    ] = True,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Distance within which places agree, px. By default 1.5 % of the longer side of the images."),
+    ] = None,
+    model: Annotated[str, typer.Option(help="default, a model folder, or a name on the Hugging Face hub.")] = "default",
+    predict: Annotated[
+        bool, typer.Option("--predict", help="Predict all images, even if there are skeleton files beside them.")
+    ] = False,
+    figures: Annotated[bool, typer.Option(help="Draw length curves, kymographs and an animation.")] = True,
+) -> None:
+    """Follow the plants of one plate over many dates: identities, growth tables, RSML files and figures.
+
+    A skeleton file beside an image, with the same name, is used. Other images are predicted.
+    """
+    from treeformer._util.files import check_writable
+    from treeformer.timeseries import Series
+    from treeformer.timeseries.folder import DateFile, find_dates, times_of
+
+    dates = find_dates(folder)
+    if predict:
+        dates = [DateFile(date.name, date.image, None) for date in dates if date.image is not None]
+        if not dates:
+            raise TreeformerError(f"{folder}: no image in this folder")
+    moments = times_of(dates, times)
+    check_writable(output)
+    if output.exists() and output.samefile(folder):
+        raise TreeformerError(f"{output}: is the folder of the images; choose another for the results")
+    found, failures = _skeletons(dates, output, model)
+    kept = [k for k, skeleton in enumerate(found) if skeleton is not None]
+    if not kept:
+        finish("nothing done", failures, total=len(dates))
+        return
+    pairs = [(moments[k], skeleton) for k in kept if (skeleton := found[k]) is not None]
+    result = Series(pairs, register=register, tolerance_px=tolerance, label=folder.resolve().name)
+    # The order of time, which the series sorted.
+    order = [kept[rank] for rank in sorted(range(len(kept)), key=lambda rank: moments[kept[rank]])]
+    written = result.write(
+        output,
+        px_per_mm=px_per_mm,
+        names=[dates[k].name for k in order],
+        images=[dates[k].image for k in order],
+        figures=figures,
+    )
+    for warning in result.warnings:
+        say(f"treeformer: {warning}")
+    plants = len({track.plant for track in result.tracks})
+    summary = f"{counted(len(result), 'date')}, {counted(plants, 'plant')}, {counted(len(result.tracks), 'axis')}"
+    summary = summary.replace("axiss", "axes")
+    finish(f"{summary}: {counted(len(written), 'file')} in {output}", failures, total=len(dates))
+
+
+def _skeletons(dates: Sequence[DateFile], output: Path, model: str) -> tuple[list[Skeleton | None], list[str]]:
+    """Read or predict the skeleton of each date. Predictions are written to the folder `skeletons`."""
+    from contextlib import closing
+
+    from treeformer import formats
+    from treeformer.inference.predictor import Predictor
+
+    found: list[Skeleton | None] = [None] * len(dates)
+    failures: list[str] = []
+    for k, date in enumerate(dates):
+        if date.skeleton is not None:
+            try:
+                found[k] = formats.read(date.skeleton)
+            except TreeformerError as error:
+                failures.append(str(error))
+    images = [(k, date.image) for k, date in enumerate(dates) if date.skeleton is None and date.image is not None]
+    if images:
+        predictor = Predictor(model)
+        with (
+            progress("predicting") as show,
+            closing(predictor.predict_many([image for _, image in images])) as results,
+        ):
+            for done, ((k, image), result) in enumerate(zip(images, results, strict=True), start=1):
+                if isinstance(result, TreeformerError):
+                    failures.append(f"{image}: {str(result).removeprefix(f'{image}: ')}")
+                else:
+                    found[k] = result
+                    formats.write(result, output / "skeletons" / f"{dates[k].name}.json")
+                show(done, len(images))
+    return found, failures

@@ -1,0 +1,118 @@
+"""`treeformer generate --series`: write synthetic series, one folder per series."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from treeformer._util.pools import check_workers
+from treeformer._util.progress import ProgressCallback, no_progress
+from treeformer.data.datasets import has_pair, write_pair
+from treeformer.data.generate import GenerateReport
+from treeformer.data.recipe import claim, write_recipe
+from treeformer.data.workers import for_each
+from treeformer.errors import TreeformerError
+from treeformer.synthetic.series import generate_series as grow
+from treeformer.synthetic.series_images import render_series
+
+
+@dataclass(frozen=True)
+class _Task:
+    out: Path
+    preset: str
+    style: str
+    size: tuple[int, int]
+    dates: int
+    seed: int
+
+
+def generate_series(
+    out: str | os.PathLike[str],
+    *,
+    dates: int,
+    count: int,
+    preset: str = "plate",
+    style: str = "photo",
+    seed: int = 0,
+    size: tuple[int, int] = (512, 512),
+    workers: int = 1,
+    progress: ProgressCallback = no_progress,
+) -> GenerateReport:
+    """Write synthetic series as SEED/day-000.png with SEED/day-000.json, and `dataset.yaml`.
+
+    The number in the name of an image is its time, in days. If an earlier run with the same settings was interrupted,
+    or had a smaller count, only the missing series are created.
+
+    Args:
+        out: the folder to write to.
+        dates: number of dates per series.
+        count: number of series.
+        preset: name of the plant preset.
+        style: name of the image style.
+        seed: seed of the first series; the others have the following seeds.
+        size: (width, height), px.
+        workers: number of processes; 0 and 1 run everything in the calling process.
+        progress: called with the number of finished series and the total number.
+
+    Returns:
+        The number of created and kept images.
+
+    Raises:
+        TreeformerError: if an argument is invalid, or the folder has other settings or files or cannot be written.
+    """
+    folder = Path(out)
+    if count < 1:
+        raise TreeformerError(f"count must be at least 1, not {count}")
+    check_workers(workers)
+    # Raises an error if the preset, style, seed, size or number of dates is invalid.
+    render_series(grow(preset, seed, dates=dates, size=size)[:1], style, seed)
+    recipe = {
+        "made_by": "treeformer generate --series",
+        "preset": preset,
+        "style": style,
+        "seed": seed,
+        "dates": dates,
+        "count": count,
+        "size": list(size),
+    }
+    try:
+        previous = claim(folder, recipe, may_differ=("count",))
+        tasks = [_Task(folder, preset, style, size, dates, number) for number in range(seed, seed + count)]
+        missing = [task for task in tasks if not _is_complete(task)]
+        done = count - len(missing)
+        progress(done, count)
+
+        def report(created: int) -> None:
+            nonlocal done
+            done += created
+            progress(done, count)
+
+        for_each(_run_task, missing, workers, report)
+        if previous is not None and previous.get("count") != count:
+            write_recipe(folder, recipe | {"count": max(count, int(previous.get("count", 0)))})
+    except OSError as error:
+        raise TreeformerError(f"{folder}: cannot be written ({error.strerror or error})") from None
+    return GenerateReport(folder, created=len(missing) * dates, kept=(count - len(missing)) * dates)
+
+
+def _folder(task: _Task) -> Path:
+    return task.out / f"{task.seed:06d}"
+
+
+def _is_complete(task: _Task) -> bool:
+    # Dates are written in order, so that the last one means that the series is complete.
+    frames = grow(task.preset, task.seed, dates=task.dates, size=task.size)
+    return has_pair(_folder(task), _stem(frames[-1].time))
+
+
+def _stem(time: float) -> str:
+    return f"day-{time:03.0f}"
+
+
+def _run_task(task: _Task) -> int:
+    """Write one series and return 1."""
+    frames = grow(task.preset, task.seed, dates=task.dates, size=task.size)
+    for frame, image in zip(frames, render_series(frames, task.style, task.seed), strict=True):
+        write_pair(image, frame.skeleton, _folder(task), _stem(frame.time))
+    return 1

@@ -1,0 +1,162 @@
+"""Folders as series: files, times, and the command `treeformer series`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from typer.testing import CliRunner
+
+from tests.timeseries.series_factory import comb
+from treeformer import TreeformerError, write
+from treeformer.cli import app
+from treeformer.data.generate_series import generate_series
+from treeformer.timeseries.folder import DateFile, find_dates, times_of
+
+
+def image(path, time=None):
+    picture = Image.fromarray(np.full((40, 40, 3), 200, dtype=np.uint8))
+    exif = Image.Exif()
+    if time:
+        exif.get_ifd(0x8769)[36867] = time
+    picture.save(path, exif=exif)
+
+
+def named(*names):
+    return [DateFile(name, None, None) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("names", "times"),
+    [
+        (("plate3_day1", "plate3_day12"), [1, 12]),
+        (("day-0.5", "day-2"), [0.5, 2]),
+        (("a_2026-03-01", "a_2026-03-05"), [datetime(2026, 3, 1), datetime(2026, 3, 5)]),
+        (("20260301_1230", "20260301-183015"), [datetime(2026, 3, 1, 12, 30), datetime(2026, 3, 1, 18, 30, 15)]),
+        (("x2026-03-01T06h30", "x2026_03_02"), [datetime(2026, 3, 1, 6, 30), datetime(2026, 3, 2)]),
+        (("19991399", "19991398"), [19991399, 19991398]),  # no such month: numbers
+    ],
+)
+def test_times_in_names(names, times):
+    assert times_of(named(*names), "name") == times
+
+
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=4))
+def test_any_names_give_times_or_one_line(names):
+    try:
+        times = times_of(named(*names), "name")
+    except TreeformerError:
+        return
+    assert len(times) == len(names) == len(set(times))
+
+
+@pytest.mark.parametrize(
+    ("names", "source", "message"),
+    [
+        (("a", "b"), "name", "a: no date and no number in the name"),
+        (("451", "451R"), "name", "451 and 451R have the same time"),
+        (("a", "b"), "exif", "without an image there is no EXIF time"),
+        (("a", "b"), None, "give a CSV file"),
+        (("a", "b"), "missing.csv", "missing.csv: cannot be read"),
+    ],
+)
+def test_missing_times_are_one_line(names, source, message):
+    with pytest.raises(TreeformerError) as error:
+        times_of(named(*names), source)
+    assert message in str(error.value)
+
+
+def test_times_from_exif(tmp_path):
+    image(tmp_path / "a.jpg", "2026:03:01 10:00:00")
+    image(tmp_path / "b.jpg", "2026:03:02 22:00:00")
+    assert times_of(find_dates(tmp_path)) == [datetime(2026, 3, 1, 10), datetime(2026, 3, 2, 22)]
+    image(tmp_path / "c.jpg")
+    with pytest.raises(TreeformerError, match=r"c\.jpg: no time in its EXIF data"):
+        times_of(find_dates(tmp_path), "exif")
+
+
+@pytest.mark.parametrize(
+    ("table", "times"),
+    [
+        ("name,time\na,1.5\nb.png,3\n", [1.5, 3]),
+        ("\ufeffTime,Image\n2026-03-01,a\n2026-03-02T12:00,b\n", [datetime(2026, 3, 1), datetime(2026, 3, 2, 12)]),
+    ],
+)
+def test_times_in_a_table(tmp_path, table, times):
+    path = tmp_path / "times.csv"
+    path.write_text(table, encoding="utf-8")
+    assert times_of(named("a", "b"), str(path)) == times
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("a,b\n1,2\n", "needs the columns name and time"),
+        ("", "needs the columns name and time"),
+        ("name,time\na,1\n", "no time for b"),
+        ("name,time\na,soon\nb,2\n", "the time of a, 'soon', is neither a number nor an ISO date"),
+    ],
+)
+def test_bad_tables_are_one_line(tmp_path, table, message):
+    path = tmp_path / "times.csv"
+    path.write_text(table)
+    with pytest.raises(TreeformerError, match=message):
+        times_of(named("a", "b"), str(path))
+
+
+def test_files_of_a_folder(tmp_path):
+    image(tmp_path / "d1.png")
+    image(tmp_path / "d2.png")
+    image(tmp_path / "d2.overlay.jpg")
+    for name in ("d2.rsml", "d2.json", "d3.rsml"):
+        write(comb(50, []), tmp_path / name)
+    (tmp_path / "notes.txt").write_text("")
+    (tmp_path / "other.json").write_text("{}")
+    found = [(d.name, d.image and d.image.name, d.skeleton and d.skeleton.name) for d in find_dates(tmp_path)]
+    assert found == [("d1", "d1.png", None), ("d2", "d2.png", "d2.json"), ("d3", None, "d3.rsml")]
+
+
+def test_a_folder_without_dates_is_an_error(tmp_path):
+    with pytest.raises(TreeformerError, match="no image and no skeleton"):
+        find_dates(tmp_path)
+    with pytest.raises(TreeformerError, match="no such folder"):
+        find_dates(tmp_path / "none")
+
+
+def test_the_command_on_generated_series(tmp_path):
+    report = generate_series(tmp_path / "data", dates=4, count=1, preset="seedling", seed=105, size=(200, 200))
+    assert (report.created, report.kept) == (4, 0)
+    again = generate_series(tmp_path / "data", dates=4, count=2, preset="seedling", seed=105, size=(200, 200))
+    assert (again.created, again.kept) == (4, 4)
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["series", str(tmp_path / "data" / "000105"), "-o", str(out), "--px-per-mm", "4"])
+    assert result.exit_code == 0, result.output
+    table = pd.read_csv(out / "axes_over_time.csv")
+    assert table["unit"].unique().tolist() == ["mm"]
+    assert table["time"].nunique() >= 3
+    assert table["image"].str.startswith("day-").all()
+    assert (out / "animation.webp").is_file()
+    assert len(list((out / "rsml").iterdir())) == 4
+
+
+def test_the_command_keeps_going_if_a_file_is_damaged(tmp_path):
+    for day in range(3):
+        write(comb(50 + 9 * day, []), tmp_path / f"day{day}.rsml")
+    text = (tmp_path / "day1.rsml").read_text()
+    (tmp_path / "day1.rsml").write_text(text[: len(text) // 2])
+    result = CliRunner().invoke(app, ["series", str(tmp_path), "-o", str(tmp_path / "out"), "--no-figures"])
+    assert result.exit_code == 2
+    assert len(pd.read_csv(tmp_path / "out" / "axes_over_time.csv")) == 2
+    assert not (tmp_path / "out" / "lengths.png").exists()
+
+
+def test_the_results_may_not_be_written_among_the_images(tmp_path):
+    write(comb(50, []), tmp_path / "day1.rsml")
+    result = CliRunner().invoke(app, ["series", str(tmp_path), "-o", str(tmp_path)])
+    assert result.exit_code != 0
+    assert isinstance(result.exception, TreeformerError)
