@@ -20,11 +20,11 @@ from treeformer.timeseries.folder import DateFile, find_dates, times_of
 
 
 def image(path, time=None):
-    picture = Image.fromarray(np.full((40, 40, 3), 200, dtype=np.uint8))
+    pixels = Image.fromarray(np.full((40, 40, 3), 200, dtype=np.uint8))
     exif = Image.Exif()
     if time:
         exif.get_ifd(0x8769)[36867] = time
-    picture.save(path, exif=exif)
+    pixels.save(path, exif=exif)
 
 
 def named(*names):
