@@ -106,6 +106,22 @@ def test_a_canvas_of_too_many_pixels_is_an_error_of_one_line(size):
         draw(None, Skeleton([(0, 0), (1e7, 1e7)], [(0, 1)], image_size=size))
 
 
+def test_a_band_shows_the_width_of_edges_with_known_radii():
+    nodes = [(100, 200), (900, 200), (100, 600), (900, 600)]
+    radius = np.array([20.0, 60.0, 20.0, np.nan])
+    wide = Skeleton(nodes, [(0, 1), (2, 3)], radius=radius, image_size=(1000, 1000))
+    image, white = draw(None, wide), (255, 255, 255)
+    assert pixel(image, 500, 200) == EDGE
+    for x, y in ((500, 170), (500, 230), (880, 150)):  # 40 px wide in the middle, 60 px at the end
+        assert pixel(image, x, y)[0] == 255 > pixel(image, x, y)[1] > 100
+    assert pixel(image, 500, 150) == pixel(image, 120, 170) == pixel(image, 500, 620) == white
+    half = draw(Image.new("RGB", (500, 500), "white"), wide)
+    assert pixel(half, 250, 85) == pixel(image, 500, 170)
+    assert pixel(half, 250, 75) == white
+    far = Skeleton([(50, 50), (1e7, 1e7)], [(0, 1)], radius=np.array([1e7, 1e7]), image_size=(100, 100))
+    assert draw(None, far).size == (100, 100)
+
+
 class TestConfidence:
     """Edges with a low score are orange and dashed."""
 

@@ -31,6 +31,7 @@ ROOT: Color = (255, 0, 255)
 # Comparison: color of the prediction, of the ground truth, and of pixels where they agree.
 EDGE_COLORS: tuple[Color, Color, Color] = ((255, 0, 0), (0, 0, 255), (140, 0, 140))
 NODE_COLORS: tuple[Color, Color, Color] = ((0, 255, 255), (255, 255, 0), (0, 220, 0))
+BAND_OPACITY = 0.35
 EDGE_OPACITY = 0.7
 NODE_OPACITY = 0.85
 
@@ -41,6 +42,8 @@ DASH_PERIOD = 5.0
 DASH_SHARE = 0.6
 # Edges with a lower score are drawn dashed if the skeleton's metadata give no `low_confidence_threshold`.
 LOW_CONFIDENCE_THRESHOLD = 0.15
+# Corners of an edge drawn with its width: the end of the edge, and the side.
+CORNERS = ((0, 1), (0, -1), (1, -1), (1, 1))
 # Nodes and edges are drawn up to this far outside the image, in line widths; more than the radius of a ring.
 MARGIN = 4.0
 MAX_OVERSAMPLED_PIXELS = 8_000_000
@@ -54,9 +57,10 @@ def line_width_px(size: tuple[int, int]) -> float:
 def draw(image: Image.Image | None, skeleton: Skeleton) -> Image.Image:
     """Draw a skeleton over its image.
 
-    Edges are red, nodes yellow, keypoints (degree ≠ 2) cyan; a magenta ring marks each root. If the skeleton has edge
-    scores, edges with a score below `skeleton.metadata["low_confidence_threshold"]` (0.15 if it is missing) are orange
-    and dashed. Edges that leave the image are clipped.
+    Edges are red, nodes yellow, keypoints (degree ≠ 2) cyan; a magenta ring marks each root. If the skeleton has
+    radii, a translucent band shows the width of each edge. If it has edge scores, edges with a score below
+    `skeleton.metadata["low_confidence_threshold"]` (0.15 if it is missing) are orange and dashed. Edges that leave the
+    image are clipped.
 
     Args:
         image: the image, or a thumbnail of it; None for a white background.
@@ -79,6 +83,9 @@ def draw(image: Image.Image | None, skeleton: Skeleton) -> Image.Image:
     pen = _Pen(canvas.size, MARGIN * width)
     is_low, is_keypoint = low_confidence_edges(skeleton), skeleton.degree != 2
     pixels = np.asarray(canvas, dtype=np.float32)
+    if skeleton.radius is not None:
+        radius = skeleton.radius * (max(canvas.size) / max(skeleton.image_size or canvas.size))
+        pixels = _paint(pixels, BAND_OPACITY * pen.bands(nodes, skeleton.edges, radius), EDGE)
     pixels = _paint(pixels, pen.lines(nodes, skeleton.edges[~is_low], width), EDGE)
     if is_low.any():
         pixels = _paint(pixels, pen.dashed_lines(nodes, skeleton.edges[is_low], width), LOW_CONFIDENCE_EDGE)
@@ -230,6 +237,21 @@ class _Pen:
         mask, pen = self._begin()
         self._strokes(pen, self._visible(nodes, edges), width)
         self._discs(pen, nodes, width / 2, 255)  # round joints
+        return self._end(mask)
+
+    def bands(self, nodes: FloatArray, edges: IntArray, radius: FloatArray) -> Mask:
+        """Draw edges as wide as their two radii (N,) px say; edges with an unknown radius are left out."""
+        mask, pen = self._begin()
+        known = edges[np.isfinite(radius[edges]).all(axis=1)]
+        along = nodes[known[:, 1]] - nodes[known[:, 0]]
+        length = np.hypot(along[:, 0], along[:, 1])
+        across = np.stack([-along[:, 1], along[:, 0]], axis=1) / np.where(length > 0, length, 1.0)[:, None]
+        corners = [nodes[known[:, end]] + sign * radius[known[:, end], None] * across for end, sign in CORNERS]
+        limit = np.asarray(self.frame[2:]) * 4  # corners far outside would overflow Pillow's integers
+        for corner in (np.clip(np.stack(corners, axis=1), -limit, limit) * self.scale - 0.5).tolist():
+            pen.polygon([tuple(point) for point in corner], fill=255)
+        for node in np.unique(known).tolist():
+            self._discs(pen, nodes[[node]], min(float(radius[node]), float(limit.max())), 255)
         return self._end(mask)
 
     def dashed_lines(self, nodes: FloatArray, edges: IntArray, width: float) -> Mask:

@@ -152,6 +152,11 @@ def test_weights_cut_short_are_noticed(folder, length):
         ({"edge_calibration": [1, 2, 3]}, "edge_calibration must have 4 values, not 3"),
         ({"edge_calibration": [1, 2, 3, float("nan")]}, "edge_calibration has values beyond ±100"),
         ({"edge_calibration": [1, 2, 3, 1e9]}, "edge_calibration has values beyond ±100"),
+        ({"scale_rule": {"signal": "color", "target_px": 1}}, "signal must be one of spacing, radius, not 'color'"),
+        ({"scale_rule": {"signal": "radius", "target_px": 0}}, "target_px is 0.0, up to 1000 px is needed"),
+        ({"scale_rule": {"signal": "radius", "target_px": 9, "max_doublings": 60}}, "max_doublings is 60, 0 to 6"),
+        ({"scale_rule": {"target": 9}}, "unknown key 'target'"),
+        ({"scale_rule": [1]}, "scale_rule: must be a table of keys and values"),
         ({"low_confidence_threshold": 2}, "low_confidence_threshold is 2.0, a probability is needed"),
         ({"settings": []}, r"settings must be a table of keys and values, not \[\]"),
         ({"architecture": ""}, "architecture is empty"),
@@ -231,6 +236,7 @@ def test_newer_settings_are_written_and_read(folder):
         version="7",
         direction_weight=8.0,
         edge_calibration=(3.9, 0.8, 0.5, 2.2),
+        scale_rule=model_folder.ScaleRule("spacing", 13.0, 2),
         low_confidence_threshold=0.5,
     )
     write_config(folder, settings)

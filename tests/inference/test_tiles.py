@@ -138,7 +138,7 @@ def test_the_kept_edges_of_a_tile_give_the_tree_of_all_edges(numbers, threshold)
     graph = tile_graph(tile, *numbers, min_score=0.1, node_threshold=threshold)
     assert len(graph.pairs) < 20 * 19 / 2 or len(graph.node_score) < 20 or np.isnan(numbers[2]).any()
     options = {"node_threshold": threshold, "image_size": (64, 64)}
-    assert decode_pairs(*merge([tile], [graph]), **options) == decode(*numbers, **options)
+    assert decode_pairs(*merge([tile], [graph])[:5], **options) == decode(*numbers, **options)
 
 
 def test_two_clusters_of_a_tile_stay_joined():
@@ -155,7 +155,7 @@ def test_two_clusters_of_a_tile_stay_joined():
     (tile,) = tile_grid((64, 64), 64)
     graph = tile_graph(tile, *numbers, min_score=0.1, node_threshold=0.5)
     assert len(graph.pairs) < 41 * 40 / 2
-    tree = decode_pairs(*merge([tile], [graph]), image_size=(64, 64))
+    tree = decode_pairs(*merge([tile], [graph])[:5], image_size=(64, 64))
     assert tree == decode(*numbers, image_size=(64, 64))
     assert len(tree) == 40
 
@@ -213,7 +213,7 @@ def test_any_numbers_of_any_tiles_give_a_forest_inside_the_image(data, width, he
         for tile in grid
     ]
     merged = merge(grid, graphs)
-    skeleton = decode_pairs(*merged, single_plant=single_plant, image_size=(width, height))
+    skeleton = decode_pairs(*merged[:5], single_plant=single_plant, image_size=(width, height))
     assert skeleton.is_forest
     assert len(skeleton.roots) == len(skeleton) - len(skeleton.edges)
     assert ((skeleton.nodes >= 0) & (skeleton.nodes <= (width, height))).all()

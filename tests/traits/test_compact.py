@@ -15,7 +15,8 @@ from treeformer.traits import COMPACT_COLUMNS, TRAITS, compact, measure, measure
 NAMES = [
     "image", "plant", "unit", "total_length", "primary_length", "lateral_count", "lateral_length",
     "lateral_length_mean", "tip_count", "branch_point_count", "max_order", "depth", "width", "convex_hull_area",
-    "mean_diameter", "main_curve_index", "lateral_emergence_angle_mean", "low_confidence_length_fraction", "note",
+    "mean_diameter", "surface_area", "volume", "main_curve_index", "lateral_emergence_angle_mean",
+    "low_confidence_length_fraction", "note",
     "file",
 ]  # fmt: skip
 
@@ -84,8 +85,8 @@ def test_an_image_without_a_plant_has_a_row(comb: Skeleton) -> None:
     assert table["image"].tolist() == ["bare.png", "comb.json"]
     row = table.iloc[0]
     assert (row["note"], row["unit"], row["file"]) == ("no plant", "mm", str(Path("results") / "bare.json"))
-    zeros = [name for name in NAMES if name.endswith(("length", "count", "area", "order", "depth", "width"))]
-    assert len(zeros) == 10
+    zeros = [name for name in NAMES if name.endswith(("length", "count", "area", "order", "depth", "width", "volume"))]
+    assert len(zeros) == 12
     assert (row[zeros] == 0).all()
     assert set(row.index[row.isna()]) == {
         "plant", "lateral_length_mean", "mean_diameter", "main_curve_index", "lateral_emergence_angle_mean",

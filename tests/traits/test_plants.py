@@ -161,6 +161,26 @@ def test_mean_diameter_weights_edges_by_length() -> None:
     assert measure(two_scored_plants())["mean_diameter"].isna().all()
 
 
+def test_surface_and_volume_are_those_of_truncated_cones() -> None:
+    """Cut each edge into thin cylinders. The surface of a cone is steeper than that of its cylinders."""
+    radius = [2, 1, 0, math.nan, 3, math.nan]
+    found = measure(two_scored_plants(radius=radius))
+    surface = volume = 0.0
+    for length, first, second in ((4, 2, 1), (3, 1, 0)):
+        thin = [first + (second - first) * (k + 0.5) / 5000 for k in range(5000)]
+        slope = math.hypot(length, second - first) / length
+        surface += sum(2 * math.pi * r * slope * length / 5000 for r in thin)
+        volume += sum(math.pi * r**2 * length / 5000 for r in thin)
+    assert found["surface_area"][0] == pytest.approx(surface)
+    assert found["volume"][0] == pytest.approx(volume, rel=1e-6)
+    in_mm = measure(two_scored_plants(radius=radius), px_per_mm=2)
+    assert in_mm["surface_area"][0] == pytest.approx(surface / 4)
+    assert in_mm["volume"][0] == pytest.approx(volume / 8, rel=1e-6)
+    for name in ("surface_area", "volume"):
+        assert math.isnan(found[name][1])
+        assert measure(two_scored_plants())[name].isna().all()
+
+
 def slow_plant(skeleton: Skeleton) -> dict[str, float]:
     """Measure one rooted plant with NetworkX, shapely and plain loops."""
     graph = skeleton.to_networkx()

@@ -93,7 +93,7 @@ def nine(prefix: str) -> list[str]:
             "plant",
             [
                 *["Total Length", "Lateral Root Count", "Number.of.Root.Tips", "Number.of.Branch.Points", "Depth"],
-                *["Maximum.Width", "Convex Hull Area"],
+                *["Maximum.Width", "Convex Hull Area", "Average.Diameter", "Surface.Area", "Volume"],
             ],
         ),
         ("sleap-roots", "axis", ["lengths", "base_tip_dists", "angles_proximal", "angles_distal", "curve_index"]),

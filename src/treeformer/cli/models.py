@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from rich.table import Table
 
 from treeformer.cli.common import app, examples, say
 from treeformer.errors import TreeformerError
+
+if TYPE_CHECKING:
+    from treeformer.hub.model_folder import ModelSettings
 
 CARD_LINES = 12  # lines of the card that `info` shows
 
@@ -42,6 +45,13 @@ def export(
     ] = None,
     min_peak_heat: Annotated[
         float | None, typer.Option(help="Minimum heat of a peak that becomes a token. 0 always uses all tokens.")
+    ] = None,
+    version: Annotated[str | None, typer.Option(help="Version of the weights, for the record of predictions.")] = None,
+    direction_weight: Annotated[
+        float | None, typer.Option(help="Weight of predicted directions in the costs of edges. 0 ignores them.")
+    ] = None,
+    low_confidence_threshold: Annotated[
+        float | None, typer.Option(help="Score below which edges are drawn dashed and counted as doubtful.")
     ] = None,
     tokens: Annotated[
         int | None, typer.Option(help="Maximum number of nodes per input, for models with a heat map.")
@@ -76,6 +86,9 @@ def export(
         "root_threshold": root_threshold,
         "candidate_threshold": candidate_threshold,
         "min_peak_heat": min_peak_heat,
+        "version": version,
+        "direction_weight": direction_weight,
+        "low_confidence_threshold": low_confidence_threshold,
     }
     folder = export_model(
         model,
@@ -90,6 +103,20 @@ def export(
     taken_over = f", sizes and thresholds as in {name} unless given by an option"
     not_found = f", default sizes and thresholds: {name} is missing or of another architecture"
     say(f"{folder.path}: {size / 1e6:.1f} MB" + (taken_over if start else not_found if name else ""))
+
+
+def _working_size(config: ModelSettings) -> str:
+    """Return the working size, or the rule that chooses it, for people to read."""
+    rule = config.scale_rule
+    if rule is None:
+        return f"{config.working_size} px"
+    largest = config.input_size * 2**rule.max_doublings
+    measured = "median keypoint spacing" if rule.signal == "spacing" else "median radius"
+    return f"auto: {config.input_size} to {largest} px, so that the {measured} is near {rule.target_px:g} px"
+
+
+def _or_unknown(threshold: float | None) -> str:
+    return "not stated" if threshold is None else f"below {threshold:g}"
 
 
 @app.command(epilog=examples("treeformer info default", "treeformer info drawings"))
@@ -110,14 +137,18 @@ def info(
     rows = [
         ("folder", str(folder.path.resolve())),
         ("architecture", config.architecture),
+        ("version", config.version or "not stated"),
         ("weights", f"{values:,}"),
         ("input", f"{config.input_size} × {config.input_size} px"),
-        ("working size", f"{config.working_size} px"),
+        ("working size", _working_size(config)),
         ("maximum nodes", f"{config.settings.get('tokens', '?')} per input"),
         ("node threshold", f"{config.node_threshold:g}"),
         ("root threshold", f"{config.root_threshold:g}"),
         ("candidate threshold", f"{config.candidate_threshold:g}"),
         ("minimum peak heat", f"{config.min_peak_heat:g}"),
+        ("direction weight", f"{config.direction_weight:g}"),
+        ("edge scores", "calibrated" if config.edge_calibration else "as the network gives them"),
+        ("low confidence", _or_unknown(config.low_confidence_threshold)),
         ("8 bits", "yes" if folder.has_int8 else "no"),
     ]
     for file, digest in folder.hashes.items():

@@ -70,7 +70,8 @@ def predict(
         str | None,
         typer.Option(
             metavar="PX",
-            help="Reduce longer images to this length, or 'full' for no reduction. By default the model's value.",
+            help="Reduce longer images to this length; 'auto' chooses it by a first pass over the whole image, "
+            "'full' reduces no image. By default auto if the model has a rule for it, otherwise the model's value.",
         ),
     ] = None,
     single_plant: Annotated[bool, typer.Option("--single-plant", help="Predict one tree per image.")] = False,
@@ -166,11 +167,11 @@ def _doubtful_line(images: Sequence[Path]) -> str:
     )
 
 
-def parse_working_size(size: str | None) -> int | Literal["full"] | None:
-    """Return the value of `--working-size`; raise `TreeformerError` if it is neither a number nor "full"."""
-    if size is None or size == "full":
+def parse_working_size(size: str | None) -> int | Literal["full", "auto"] | None:
+    """Return the value of `--working-size`; raise `TreeformerError` if it is no number, "auto" or "full"."""
+    if size in (None, "full", "auto"):
         return size  # type: ignore[return-value]
     try:
         return int(size)
     except ValueError:
-        raise TreeformerError(f"--working-size must be a number of pixels or 'full', not {size!r}") from None
+        raise TreeformerError(f"--working-size must be a number of pixels, 'auto' or 'full', not {size!r}") from None

@@ -33,6 +33,8 @@ def decode(
     constrained: bool = True,
     distance_cost: bool = False,
     image_size: tuple[int, int] | None = None,
+    extra_cost: ArrayLike | None = None,
+    radius: ArrayLike | None = None,
 ) -> Skeleton:
     """Decode the outputs of a network for one image into a skeleton.
 
@@ -52,6 +54,8 @@ def decode(
         constrained: False joins all pairs of negative cost instead (Eq. 6); the result may have cycles.
         distance_cost: use the cost y⁻ times the distance, the variant of the paper's supplement.
         image_size: (width, height) px; points outside are moved to the image's border.
+        extra_cost: (K,K) added to the costs of edges when the tree is chosen, but not part of their scores; None for 0.
+        radius: (K,) px, NaN if unknown; None for a skeleton without radii.
 
     Returns:
         The skeleton with node scores, edge scores (probabilities) and roots; empty if no node reaches the threshold.
@@ -76,11 +80,15 @@ def decode(
             finite = np.clip(place[kept], -LARGEST, LARGEST)
             distance = np.minimum(np.hypot(*(finite[:, None] - finite).transpose(2, 0, 1)), LARGEST)
             cost, root_cost = _sigmoid(margin) * distance, _sigmoid(-logit) * ROOT_LENGTH_PX
+        if extra_cost is not None:
+            extra = bounded(np.asarray(extra_cost, dtype=np.float64)[np.ix_(kept, kept)], nan=LARGEST)
+            cost = np.minimum(cost + (extra + extra.T) / 2, LARGEST)
         edges, roots = _forest(cost, logit, root_cost, root_threshold, single_plant)
     else:
         edges = likely_edges
         roots = _best_of_each(components(edges, len(kept)), logit)
-    skeleton = _skeleton(score[kept], place[kept], edges, margin[edges[:, 0], edges[:, 1]], roots, image_size)
+    margins = margin[edges[:, 0], edges[:, 1]]
+    skeleton = _skeleton(score[kept], place[kept], edges, margins, roots, image_size, _taken(radius, kept))
     return subgraph(skeleton, _is_no_second_root(skeleton, likely_edges))
 
 
@@ -95,6 +103,8 @@ def decode_pairs(
     root_threshold: float = 0.5,
     single_plant: bool = False,
     image_size: tuple[int, int] | None = None,
+    extra_cost: ArrayLike | None = None,
+    radius: ArrayLike | None = None,
 ) -> Skeleton:
     """Decode as `decode` does, if edge costs are known for some pairs of nodes only: those that share a tile.
 
@@ -113,6 +123,8 @@ def decode_pairs(
         root_threshold: least probability of a further plant's root.
         single_plant: return one tree, whatever the root scores.
         image_size: (width, height) px; points outside are moved to the image's border.
+        extra_cost: (E,) added to the costs of edges when the tree is chosen, but not part of their scores; None for 0.
+        radius: (K,) px, NaN if unknown; None for a skeleton without radii.
 
     Returns:
         The skeleton with node scores, edge scores (probabilities) and roots; empty if no node reaches the threshold.
@@ -129,21 +141,26 @@ def decode_pairs(
     ends = new_index[ends]
     is_known = (ends >= 0).all(axis=1)
     ends, margin = ends[is_known], bounded(cost[is_known], nan=LARGEST)
+    tree_cost = margin
+    if extra_cost is not None:
+        extra = bounded(np.asarray(extra_cost, dtype=np.float64)[is_known], nan=LARGEST)
+        tree_cost = np.minimum(margin + extra, LARGEST)
     place, logit = place[kept], bounded(root[kept], nan=-LARGEST)
     if single_plant and len(kept):
-        chosen = spanning_tree_of_pairs(ends, margin, len(kept))
+        chosen = spanning_tree_of_pairs(ends, tree_cost, len(kept))
         finite = np.clip(place, -LARGEST, LARGEST)  # squared distances must not overflow
         edges = np.concatenate([ends[chosen], shortest_gaps(finite, components(ends[chosen], len(kept)))])
         margins = np.concatenate([margin[chosen], np.full(len(edges) - len(chosen), LARGEST)])
-        return _skeleton(score[kept], place, edges, margins, np.array([logit.argmax()]), image_size)
+        roots = np.array([logit.argmax()])
+        return _skeleton(score[kept], place, edges, margins, roots, image_size, _taken(radius, kept))
     virtual = np.stack([np.arange(len(kept)), np.full(len(kept), len(kept))], axis=1)
     joined = np.concatenate([ends, virtual])
-    costs = np.concatenate([margin, _root_cost(logit, root_threshold)])
+    costs = np.concatenate([tree_cost, _root_cost(logit, root_threshold)])
     order = np.lexsort((joined[:, 1], joined[:, 0]))
     chosen = order[spanning_tree_of_pairs(joined[order], costs[order], len(kept) + 1)]
     is_root = joined[chosen, 1] == len(kept)
-    edges, margins, roots = joined[chosen[~is_root]], costs[chosen[~is_root]], joined[chosen[is_root], 0]
-    skeleton = _skeleton(score[kept], place, edges, margins, roots, image_size)
+    edges, margins, roots = joined[chosen[~is_root]], margin[chosen[~is_root]], joined[chosen[is_root], 0]
+    skeleton = _skeleton(score[kept], place, edges, margins, roots, image_size, _taken(radius, kept))
     keep = _is_in_plant(skeleton, logit, root_threshold)
     # No known edge leaves a dropped component: it would have been cheaper than the root.
     return subgraph(skeleton, keep & _is_no_second_root(skeleton, ends[margin < 0]))
@@ -225,6 +242,10 @@ def _likely_nodes(score: FloatArray, place: FloatArray, node_threshold: float) -
     return np.flatnonzero((score >= node_threshold) & np.isfinite(place).all(axis=1))
 
 
+def _taken(values: ArrayLike | None, kept: IntArray) -> FloatArray | None:
+    return None if values is None else np.asarray(values, dtype=np.float64)[kept]
+
+
 def _skeleton(
     score: FloatArray,
     place: FloatArray,
@@ -232,6 +253,7 @@ def _skeleton(
     margin: FloatArray,
     roots: IntArray,
     image_size: tuple[int, int] | None,
+    radius: FloatArray | None,
 ) -> Skeleton:
     return Skeleton(
         np.clip(place, -MAX_PX, MAX_PX) if image_size is None else np.clip(place, 0.0, image_size),
@@ -239,6 +261,7 @@ def _skeleton(
         root=roots,
         node_score=np.clip(score, 0.0, 1.0),
         edge_score=_sigmoid(-margin),
+        radius=radius,
         image_size=image_size,
     )
 

@@ -54,6 +54,7 @@ def postprocess(
     rounded = found.replace(
         node_score=found.node_score.round(SCORE_DIGITS),
         edge_score=found.edge_score.round(SCORE_DIGITS),
+        radius=None if found.radius is None else found.radius.round(PLACE_DIGITS),
         plant=found.plant_of_node,
         image_name=image_name,
         metadata=metadata,
@@ -114,6 +115,7 @@ def cut_unlikely_edges(skeleton: Skeleton, min_score: float) -> Skeleton:
         root=new_index[root[keep[root]]],
         node_score=skeleton.node_score[keep],
         edge_score=skeleton.edge_score[is_likely],
+        radius=None if skeleton.radius is None else skeleton.radius[keep],
         image_size=skeleton.image_size,
     )
 

@@ -40,8 +40,10 @@ MAX_INPUT_SIZE = 8192
 MAX_WORKING_SIZE = 100_000
 MAX_DIRECTION_WEIGHT = 1000
 MAX_COEFFICIENT = 100
+MAX_TARGET_PX = 1000
+MAX_DOUBLINGS = 6
 # Settings that older model folders lack.
-OPTIONAL = ("version", "direction_weight", "edge_calibration", "low_confidence_threshold")
+OPTIONAL = ("version", "direction_weight", "edge_calibration", "scale_rule", "low_confidence_threshold")
 # Settings that had other names in earlier versions: former name to current name.
 FORMER_NAMES = {"candidate_score": "candidate_threshold", "peak_heat": "min_peak_heat"}
 HUB_NAME = re.compile(r"\w[\w.-]{0,95}/\w[\w.-]{0,95}")  # "owner/model"
@@ -51,6 +53,30 @@ LONGEST_SHOWN = 300
 
 class ModelFolderError(TreeformerError):
     """A missing, incomplete or damaged model."""
+
+
+@dataclass(frozen=True)
+class ScaleRule:
+    """How the working size of an image is chosen; see `treeformer.inference.auto_scale`.
+
+    Raises:
+        ModelFolderError: if a value is out of range.
+    """
+
+    signal: Literal["spacing", "radius"] = "spacing"
+    """What a first pass measures: the distance between neighboring keypoints, or the radius. Medians, px."""
+
+    target_px: float = 10.0
+    """Value of the signal at which the network is best, px of its input: above 0, at most 1000."""
+
+    max_doublings: int = 2
+    """The working size is the input size times a power of two up to this one: 0 to 6."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.target_px <= MAX_TARGET_PX:  # true for NaN
+            raise ModelFolderError(f"target_px is {short_repr(self.target_px)}, up to {MAX_TARGET_PX} px is needed")
+        if not 0 <= self.max_doublings <= MAX_DOUBLINGS:
+            raise ModelFolderError(f"max_doublings is {short_repr(self.max_doublings)}, 0 to {MAX_DOUBLINGS} is needed")
 
 
 @dataclass(frozen=True)
@@ -93,6 +119,9 @@ class ModelSettings:
 
     edge_calibration: tuple[float, float, float, float] | None = None
     """Coefficients of calibrated edge scores, each within ±100; see `treeformer.decoding.calibration`."""
+
+    scale_rule: ScaleRule | None = None
+    """How the working size of an image is chosen. None: by default images have the size `working_size`."""
 
     low_confidence_threshold: float | None = None
     """Edges with a lower score are more often wrong than right."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from treeformer._util.arrays import FloatArray
+from treeformer._util.arrays import FloatArray, IntArray
+from treeformer._util.images import ImageSource
+from treeformer.decoding.attributes import direction_cost, radius_px
 from treeformer.decoding.decode import decode, decode_pairs
 from treeformer.decoding.duplicates import suppress_duplicates
 from treeformer.decoding.postprocess import PLACE_DIGITS, postprocess
 from treeformer.inference import tiles
+from treeformer.inference.auto_scale import MIN_BASE_SCORE, choose_working_size, move_bases
 from treeformer.inference.engine import RawPrediction
 from treeformer.inference.options import PredictionOptions
 from treeformer.inference.tiles import Tile, TileGraph
@@ -18,6 +23,7 @@ from treeformer.skeleton import Skeleton
 
 # Tiles whose edge costs are kept in full, at most 256 kB each. Beyond that, tiles are reduced to sparse graphs.
 MAX_PENDING_TILES = 32
+MIN_BASE_LOGIT = math.log(MIN_BASE_SCORE / (1 - MIN_BASE_SCORE))
 
 
 @dataclass
@@ -31,8 +37,11 @@ class TileAccumulator:
         tiles: all tiles of the image, in the order in which they are predicted.
         image_name: file name of the image, None if it was not read from a file.
         graphs: sparse graphs of the first tiles. Stays empty if the image is a single tile.
-        pending: node scores (K,), points (K,2) px of the input, edge costs (K,K) and root logits (K,) of the tiles
-            that follow those in `graphs`.
+        pending: node scores (K,), points (K,2) px of the input, edge costs (K,K), root logits (K,) and, if the model
+            has them, attributes (K,3) of the tiles that follow those in `graphs`.
+        source: the image, to open it again for a second pass; None if there is none.
+        first_pass: the output of a pass over the whole image, which decides about roots; None if there was none.
+        result: the skeleton, after it was decoded.
     """
 
     options: PredictionOptions
@@ -42,6 +51,9 @@ class TileAccumulator:
     image_name: str | None
     graphs: list[TileGraph] = field(default_factory=list)
     pending: list[tuple[FloatArray, ...]] = field(default_factory=list)
+    source: ImageSource | None = None
+    first_pass: TileAccumulator | None = None
+    result: Skeleton | None = None
 
     def add(self, raw: RawPrediction, row: int) -> None:
         """Add the output for the next tile.
@@ -54,7 +66,8 @@ class TileAccumulator:
         score, points, cost, logit = raw.node_score[row], raw.points[row], raw.edge_cost[row], raw.root_logit[row]
         min_score = self.options.node_threshold if len(self.tiles) == 1 else self.options.min_score
         kept = np.flatnonzero((score >= min_score) & tiles.inside(points, *tile.size))
-        self.pending.append((score[kept], points[kept], cost[kept[:, None], kept], logit[kept]))
+        output = score[kept], points[kept], cost[kept[:, None], kept], logit[kept]
+        self.pending.append(output if raw.attributes is None else (*output, raw.attributes[row][kept]))
         if len(self.pending) > MAX_PENDING_TILES:
             self._reduce_pending()
 
@@ -71,26 +84,35 @@ class TileAccumulator:
 
     def skeleton(self) -> Skeleton:
         """Return the skeleton of the image, in px of the original image. Requires `is_complete`."""
-        thresholds = {name: getattr(self.options, name) for name in ("node_threshold", "root_threshold")}
+        if self.result is None:
+            self.result = self._decode()
+        return self.result
+
+    def second_pass(self) -> PredictionOptions | None:
+        """Return the options of a second pass, if a scale rule chooses a larger size. Requires `is_complete`."""
+        rule, longest = self.options.scale_rule, max(self.scaled_size)
+        if rule is None or longest >= max(self.original_size):
+            return None
+        size = choose_working_size(self.skeleton(), rule, longest, self.options.fixed_px)
+        return self.options.at_size(size, is_final=True) if size > longest else None
+
+    def bases(self) -> FloatArray:
+        """Return (B,2) the likely roots of an image of one tile, px of the original image, the surest first."""
+        score, points, _, logit, *_ = self.pending[0]
+        likely = np.flatnonzero((score >= self.options.node_threshold) & (logit >= MIN_BASE_LOGIT))
+        likely = likely[np.argsort(-logit[likely], kind="stable")]
+        bases: FloatArray = self._to_original(points[likely])
+        return bases
+
+    def _to_original(self, points: FloatArray) -> FloatArray:
+        """Convert points, (K,2) px of the scaled image, to px of the original image."""
         scale = np.divide(self.original_size, self.scaled_size)
-        if len(self.tiles) == 1:
-            output, decode_output = self.pending[0], decode
-            pairs = np.stack(np.triu_indices(len(output[0]), 1), axis=1)
-            pair_cost = output[2][pairs[:, 0], pairs[:, 1]]
-        else:
-            self._reduce_pending()
-            graph = tiles.merge(self.tiles, self.graphs)
-            output, decode_output = graph, decode_pairs  # type: ignore[assignment]
-            pairs, pair_cost = graph.pairs, graph.pair_cost
-        score, points, *rest = output
-        forest: Skeleton = decode_output(
-            suppress_duplicates(score, points, pairs, pair_cost, self.options.node_threshold),
-            (np.clip(points, 0.0, self.scaled_size) * scale).round(PLACE_DIGITS),
-            *rest,
-            **thresholds,
-            single_plant=self.options.single_plant,
-            image_size=self.original_size,
-        )
+        return (np.clip(points, 0.0, self.scaled_size) * scale).round(PLACE_DIGITS)
+
+    def _decode(self) -> Skeleton:
+        forest = self._decode_tile() if len(self.tiles) == 1 else self._decode_tiles()
+        if self.first_pass is not None:
+            forest = move_bases(forest, self.first_pass.bases())
         return postprocess(
             forest,
             edge_threshold=self.options.edge_threshold,
@@ -99,3 +121,44 @@ class TileAccumulator:
             image_name=self.image_name,
             metadata=self.options.metadata,
         )
+
+    def _decode_tile(self) -> Skeleton:
+        """Decode an image of a single tile, with the costs of all edges."""
+        score, points, cost, logit, *others = self.pending[0]
+        attributes = others[0] if others else None
+        pairs = np.stack(np.triu_indices(len(score), 1), axis=1)
+        score = self._without_duplicates(score, points, pairs, cost[pairs[:, 0], pairs[:, 1]])
+        extra = None
+        if attributes is not None and self.options.direction_weight:
+            extra = np.zeros(cost.shape)
+            extra[pairs[:, 0], pairs[:, 1]] = direction_cost(points, pairs, attributes, self.options.direction_weight)
+            extra += extra.T
+        place, options = self._to_original(points), self._decode_options(attributes)
+        return decode(score, place, cost, logit, extra_cost=extra, **options)
+
+    def _decode_tiles(self) -> Skeleton:
+        """Decode an image of several tiles, with the costs of edges inside tiles."""
+        self._reduce_pending()
+        graph = tiles.merge(self.tiles, self.graphs)
+        score = self._without_duplicates(graph.node_score, graph.points, graph.pairs, graph.pair_cost)
+        extra = None
+        if graph.attributes is not None and self.options.direction_weight:
+            extra = direction_cost(graph.points, graph.pairs, graph.attributes, self.options.direction_weight)
+        place, options = self._to_original(graph.points), self._decode_options(graph.attributes)
+        return decode_pairs(score, place, graph.pairs, graph.pair_cost, graph.root_logit, extra_cost=extra, **options)
+
+    def _without_duplicates(
+        self, score: FloatArray, points: FloatArray, pairs: IntArray, pair_cost: FloatArray
+    ) -> FloatArray:
+        return suppress_duplicates(score, points, pairs, pair_cost, self.options.node_threshold)
+
+    def _decode_options(self, attributes: FloatArray | None) -> dict[str, Any]:
+        """Return the options that `decode` and `decode_pairs` share."""
+        scale = max(self.original_size) / max(self.scaled_size)
+        return {
+            "node_threshold": self.options.node_threshold,
+            "root_threshold": self.options.root_threshold,
+            "single_plant": self.options.single_plant,
+            "image_size": self.original_size,
+            "radius": None if attributes is None else radius_px(attributes, scale),
+        }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Literal
 
 import numpy as np
@@ -13,8 +14,9 @@ from treeformer.inference.provenance import prediction_metadata
 # Padding in an engine's output has a score of 0. It must not become a node, whatever the threshold.
 SMALLEST_SCORE = float(np.finfo(np.float32).tiny)
 
-WorkingSize = int | Literal["full"] | None
-"""Longest side of an image at its working size, px; "full" keeps the original size, None uses the model's value."""
+WorkingSize = int | Literal["full", "auto"] | None
+"""Longest side of an image at its working size, px. "full" keeps the original size, "auto" chooses by the model's scale
+rule. None is "auto" if the model has a scale rule, otherwise the model's working size."""
 
 
 class PredictionOptions:
@@ -22,7 +24,7 @@ class PredictionOptions:
 
     Args:
         model: the model, which supplies the defaults.
-        working_size: longest side of an image at its working size, px; "full" keeps the original size.
+        working_size: see `WorkingSize`.
         single_plant: predict one tree per image.
         min_confidence: minimum confidence of nodes and edges, in [0, 1]. None uses the model's node threshold and
             keeps all edges.
@@ -30,6 +32,7 @@ class PredictionOptions:
 
     Attributes:
         working_px: length that longer images are reduced to, px. None reduces no image.
+        scale_rule: chooses the working size after a first pass at the input size; None for a fixed size.
         min_score: minimum score of a candidate in one tile.
         node_threshold: minimum confidence of a node in the tree, at least `min_score`.
         root_threshold: minimum probability of the root of a further plant.
@@ -37,6 +40,8 @@ class PredictionOptions:
         single_plant: predict one tree per image.
         unsure_plants: keep plants without any node that is more likely than not.
         tile_step: tiles start at multiples of this, px.
+        fixed_px: the model's fixed working size, px.
+        direction_weight: weight of predicted directions in edge costs.
         edge_calibration: coefficients of calibrated edge scores, None for the network's scores.
         metadata: metadata of the predicted skeletons.
 
@@ -55,11 +60,18 @@ class PredictionOptions:
         settings = model.config
         if isinstance(working_size, int) and working_size < 1:
             raise TreeformerError(f"the working size must be a positive number of pixels, not {working_size}")
-        if isinstance(working_size, str) and working_size != "full":
-            raise TreeformerError(f"the working size must be a number of pixels or 'full', not {working_size!r}")
+        if isinstance(working_size, str) and working_size not in ("full", "auto"):
+            raise TreeformerError(
+                f"the working size must be a number of pixels, 'auto' or 'full', not {working_size!r}"
+            )
+        if working_size == "auto" and settings.scale_rule is None:
+            raise TreeformerError(f"{model.path.name}: this model has no scale rule: give the working size in pixels")
         if min_confidence is not None and not 0 <= min_confidence <= 1:
             raise TreeformerError(f"the minimum confidence must be between 0 and 1, not {min_confidence}")
-        size = settings.working_size if working_size is None else working_size
+        default: WorkingSize = settings.working_size if settings.scale_rule is None else "auto"
+        size = default if working_size is None else working_size
+        self.scale_rule = settings.scale_rule if size == "auto" else None
+        self.fixed_px = settings.working_size
         self.working_px = None if isinstance(size, str) else size
         threshold = settings.node_threshold if min_confidence is None else min_confidence
         self.min_score = max(settings.candidate_threshold, SMALLEST_SCORE)
@@ -70,14 +82,31 @@ class PredictionOptions:
         self.edge_threshold = 0.0 if self.single_plant else min_confidence or 0.0
         self.unsure_plants = min_confidence is not None
         self.edge_calibration = settings.edge_calibration
-        self.metadata = prediction_metadata(
-            model,
-            {
-                "engine": engine_name,
-                "working_size": size,
-                "node_threshold": self.node_threshold,
-                "root_threshold": self.root_threshold,
-                "edge_threshold": self.edge_threshold,
-                "single_plant": single_plant,
-            },
-        )
+        self.direction_weight = settings.direction_weight
+        self._model = model
+        self._record = {
+            "engine": engine_name,
+            "working_size": size,
+            "node_threshold": self.node_threshold,
+            "root_threshold": self.root_threshold,
+            "edge_threshold": self.edge_threshold,
+            "single_plant": single_plant,
+        }
+        self.metadata = prediction_metadata(model, self._record)
+
+    def at_size(self, working_px: int, *, is_final: bool) -> PredictionOptions:
+        """Return the options with a working size that a scale rule chose.
+
+        Args:
+            working_px: length that longer images are reduced to, px.
+            is_final: False if a scale rule may still choose another size.
+
+        Returns:
+            A copy, whose metadata name the size.
+        """
+        other = copy.copy(self)
+        other.working_px = working_px
+        other.metadata = prediction_metadata(self._model, {**self._record, "chosen_working_size": working_px})
+        if is_final:
+            other.scale_rule = None
+        return other

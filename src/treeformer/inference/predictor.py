@@ -31,7 +31,7 @@ from treeformer.inference.accumulator import TileAccumulator
 from treeformer.inference.engine import Engine, RawPrediction
 from treeformer.inference.open_engine import EngineName, open_engine
 from treeformer.inference.options import PredictionOptions, WorkingSize
-from treeformer.inference.prepare import PreparedImage, prepare, try_prepare
+from treeformer.inference.prepare import PreparedImage, prepare, prepare_second_pass, try_prepare
 from treeformer.inference.workers import ImageWorkers, image_workers
 from treeformer.skeleton import Skeleton
 
@@ -102,16 +102,20 @@ class Predictor:
             TreeformerError: if the image cannot be read or an option is invalid.
         """
         options = self._options(working_size, single_plant, min_confidence)
-        prepared = prepare(image, options, self.engine.input_size)
-        done, total = 0, len(prepared.accumulator.tiles)
-        for batch in batches(prepared.inputs(), self._batch_size(None)):
-            raw = self.engine(np.stack(batch))
-            for row in range(len(batch)):
-                prepared.accumulator.add(raw, row)
-            done += len(batch)
-            if progress is not None:
-                progress(done, total)
-        skeleton = prepared.accumulator.skeleton()
+        prepared: PreparedImage | None = prepare(image, options, self.engine.input_size)
+        done = total = 0
+        while prepared is not None:
+            accumulator = prepared.accumulator
+            total += len(accumulator.tiles)
+            for batch in batches(prepared.inputs(), self._batch_size(None)):
+                raw = self.engine(np.stack(batch))
+                for row in range(len(batch)):
+                    accumulator.add(raw, row)
+                done += len(batch)
+                if progress is not None:
+                    progress(done, total)
+            prepared = prepare_second_pass(accumulator, self.engine.input_size)
+        skeleton = accumulator.skeleton()
         if len(skeleton) == 0:
             warnings.warn(f"{skeleton.image_name or 'the image'}: no plant was found", stacklevel=2)
         return skeleton
@@ -276,15 +280,21 @@ class _Stream:
         self.engine, self.batch_size, self.runner, self.workers = engine, batch_size, runner, workers
         self.slots: deque[_Slot] = deque()
         self.running: deque[tuple[Future[RawPrediction], list[_Slot]]] = deque()
+        self.second_passes: deque[tuple[_Slot, PreparedImage]] = deque()
 
     def results(self, images: Iterable[PreparedImage | TreeformerError]) -> Iterator[Skeleton | TreeformerError]:
         # Worker processes need time to decode. Their results are collected two batches later.
         lag = 2 * self.batch_size if self.workers else 0
-        for slots, pixels in self._batches(self._inputs(images)):
-            self.running.append((self.runner.submit(self.engine, pixels), slots))
-            self._collect(still_running=1)
-            yield from self._finished(lag)
-        self._collect(still_running=0)
+        remaining: Iterable[PreparedImage | TreeformerError] = images
+        while True:
+            for slots, pixels in self._batches(self._inputs(remaining)):
+                self.running.append((self.runner.submit(self.engine, pixels), slots))
+                self._collect(still_running=1)
+                yield from self._finished(lag)
+            self._collect(still_running=0)
+            if not self.second_passes:
+                break
+            remaining = ()
         yield from self._finished(0)
 
     def _batches(self, inputs: Iterable[tuple[_Slot, ImageArray]]) -> Iterator[tuple[list[_Slot], ImageArray]]:
@@ -309,6 +319,15 @@ class _Stream:
             self.slots.append(slot)
             for pixels in image.inputs():
                 yield slot, pixels
+            yield from self._second_inputs()
+        yield from self._second_inputs()
+
+    def _second_inputs(self) -> Iterator[tuple[_Slot, ImageArray]]:
+        """Yield the tiles of the second passes that are known by now."""
+        while self.second_passes:
+            slot, image = self.second_passes.popleft()
+            for pixels in image.inputs():
+                yield slot, pixels
 
     def _collect(self, still_running: int) -> None:
         """Distribute the output of finished batches, until only `still_running` batches are left."""
@@ -319,12 +338,25 @@ class _Stream:
             for row, slot in enumerate(slots):
                 assert slot.accumulator is not None
                 slot.accumulator.add(raw, row)
-                if slot.accumulator.is_complete:
+                if slot.accumulator.is_complete and not self._begin_second_pass(slot, slot.accumulator):
                     complete.append((slot, slot.accumulator))
             accumulators = [accumulator for _, accumulator in complete]
             results = self.workers.skeletons(accumulators) if self.workers else (a.skeleton for a in accumulators)
             for (slot, _), result in zip(complete, results, strict=True):
                 slot.accumulator, slot.result = None, result
+
+    def _begin_second_pass(self, slot: _Slot, first: TileAccumulator) -> bool:
+        """Return True if the image needs a second pass, or fails on the way to it."""
+        try:
+            second = prepare_second_pass(first, self.engine.input_size)
+        except TreeformerError as error:
+            slot.accumulator, slot.result = None, functools.partial(_identity, error)
+            return True
+        if second is None:
+            return False
+        slot.accumulator = second.accumulator
+        self.second_passes.append((slot, second))
+        return True
 
     def _finished(self, lag: int) -> Iterator[Skeleton | TreeformerError]:
         """Yield results in order, up to the first that is not there; leave the last `lag` images for later."""

@@ -61,6 +61,9 @@ def prepare(image: ImageSource, options: PredictionOptions, side: int, max_pixel
         TooLargeError: if the image has more than `max_pixels` pixels at its working size.
     """
 
+    if options.scale_rule is not None:
+        options = options.at_size(side, is_final=False)
+
     def scale(size: tuple[int, int]) -> float:
         factor = tiles.working_scale(size, options.working_px, side)
         if size[0] * size[1] * factor**2 > max_pixels:
@@ -71,8 +74,31 @@ def prepare(image: ImageSource, options: PredictionOptions, side: int, max_pixel
     name = Path(image).name if isinstance(image, str | os.PathLike) else None
     grid = tiles.tile_grid(opened.size, side, options.tile_step)
     accumulator = TileAccumulator(options, opened.original_size, opened.size, grid, name)
+    accumulator.source = image if options.scale_rule is not None else None
     first_input = tiles.cut(opened, grid[0], side)
     return PreparedImage(opened if len(grid) > 1 else None, accumulator, side, first_input)
+
+
+def prepare_second_pass(first: TileAccumulator, side: int) -> PreparedImage | None:
+    """Open an image again if the scale rule chooses a larger working size.
+
+    Args:
+        first: the complete output of the first pass.
+        side: side of the engine's input, px.
+
+    Returns:
+        The image with its tiles, None if the first pass is the result.
+
+    Raises:
+        TreeformerError: if the image cannot be read again.
+    """
+    options = first.second_pass()
+    source, first.source = first.source, None  # an array is not kept, nor sent to another process
+    if options is None or source is None:
+        return None
+    prepared = prepare(source, options, side)
+    prepared.accumulator.first_pass = first
+    return prepared
 
 
 def try_prepare(

@@ -186,6 +186,7 @@ class TileGraph(NamedTuple):
         pairs: (E,2) node indices, i < j, in ascending order.
         pair_cost: (E,) f⁻ − f⁺.
         root_logit: (K,) log-odds.
+        attributes: (K,3) attributes of the nodes, None if the model has none; see `RawPrediction`.
     """
 
     node_score: FloatArray
@@ -193,6 +194,7 @@ class TileGraph(NamedTuple):
     pairs: IntArray
     pair_cost: FloatArray
     root_logit: FloatArray
+    attributes: FloatArray | None = None
 
 
 def tile_graph(
@@ -201,6 +203,7 @@ def tile_graph(
     points: FloatArray,
     edge_cost: FloatArray,
     root_logit: FloatArray,
+    attributes: FloatArray | None = None,
     *,
     min_score: float,
     node_threshold: float,
@@ -216,6 +219,7 @@ def tile_graph(
         points: (K,2) px of the input.
         edge_cost: (K,K) f⁻ − f⁺.
         root_logit: (K,) log-odds.
+        attributes: (K,3) attributes of the nodes, or None.
         min_score: candidates below are dropped.
         node_threshold: candidates below are not part of the spanning tree.
 
@@ -236,7 +240,8 @@ def tile_graph(
     chosen[np.arange(len(kept))[:, None], cheapest] = True
     pairs = np.argwhere(np.triu(chosen | chosen.T, 1))
     logit = bounded(root_logit[kept].astype(np.float64), nan=-LARGEST)
-    return TileGraph(score, position, pairs, cost[pairs[:, 0], pairs[:, 1]], logit)
+    of_nodes = None if attributes is None else attributes[kept].astype(np.float64)
+    return TileGraph(score, position, pairs, cost[pairs[:, 0], pairs[:, 1]], logit, of_nodes)
 
 
 def merge(tiles: Sequence[Tile], graphs: Sequence[TileGraph]) -> TileGraph:
@@ -276,6 +281,10 @@ def merge(tiles: Sequence[Tile], graphs: Sequence[TileGraph]) -> TileGraph:
     def mean(values: FloatArray) -> FloatArray:
         return _weighted_mean(node[member], values[member], weight[member], count)
 
+    attributes = None
+    if all(graph.attributes is not None for graph in graphs):
+        stacked = np.concatenate([graph.attributes for graph in graphs if graph.attributes is not None])
+        attributes = np.stack([mean(column) for column in stacked.T], axis=1)
     long_pairs, long_cost = _long_edges(tiles, points, tile_of, pairs, cost, is_kept[group])
     pairs, cost = np.concatenate([pairs, long_pairs]), np.concatenate([cost, long_cost])
     ends = np.sort(node[pairs], axis=1)
@@ -288,6 +297,7 @@ def merge(tiles: Sequence[Tile], graphs: Sequence[TileGraph]) -> TileGraph:
         np.stack(np.divmod(key, max(count, 1)), axis=1),
         _weighted_mean(index, cost[valid], pair_weight, len(key)),
         mean(logit),
+        attributes,
     )
 
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 COMPACT_COLUMNS = (
     "image", "plant", "unit", "total_length", "primary_length", "lateral_count", "lateral_length",
     "lateral_length_mean", "tip_count", "branch_point_count", "max_order", "depth", "width", "convex_hull_area",
-    "mean_diameter", "main_curve_index", "lateral_emergence_angle_mean", "low_confidence_length_fraction", "note",
-    "file",
+    "mean_diameter", "surface_area", "volume", "main_curve_index", "lateral_emergence_angle_mean",
+    "low_confidence_length_fraction", "note", "file",
 )  # fmt: skip
 
 # The traits that are 0 if there is no plant. Means, angles and ratios are then unknown.
 ZERO_WITHOUT_PLANT = (
     "total_length", "primary_length", "lateral_count", "lateral_length", "tip_count", "branch_point_count",
-    "max_order", "depth", "width", "convex_hull_area",
+    "max_order", "depth", "width", "convex_hull_area", "surface_area", "volume",
 )  # fmt: skip
 
 NO_PLANT = "no plant"

@@ -8,7 +8,7 @@ from typing import Literal
 Level = Literal["plant", "axis", "segment"]
 ColumnNames = Literal["treeformer", "sleap-roots", "archidart", "rootnav"]
 Columns = Literal["all", "compact"]
-Kind = Literal["length", "area", "1/length", "length/time", "count", "angle", "ratio"]
+Kind = Literal["length", "area", "volume", "1/length", "length/time", "count", "angle", "ratio"]
 
 # The statistics that summarize the values of a plant, the same nine as in sleap-roots.
 STATISTICS = ("min", "max", "mean", "median", "std", "p5", "p25", "p75", "p95")
@@ -17,7 +17,7 @@ STATISTICS = ("min", "max", "mean", "median", "std", "p5", "p25", "p75", "p95")
 LOW_CONFIDENCE_THRESHOLD = 0.15
 
 # A value in pixels times px_per_mm to this power is the value in millimeters.
-POWER_OF_SCALE: dict[Kind, int] = {"length": -1, "area": -2, "1/length": 1, "length/time": -1}
+POWER_OF_SCALE: dict[Kind, int] = {"length": -1, "area": -2, "volume": -3, "1/length": 1, "length/time": -1}
 
 # The columns that identify a row. They precede the traits. Each table has those that apply.
 IDENTIFYING = (
@@ -156,6 +156,17 @@ TRAITS: tuple[Trait, ...] = (
     Trait(
         "mean_diameter", "plant", "length",
         "mean of 2 · radius along the edges whose two radii are known, weighted by length; NaN if there are none",
+        rootnav="Average.Diameter",
+    ),
+    Trait(
+        "surface_area", "plant", "area",
+        "lateral surface of the edges whose two radii are known, as truncated cones; NaN if there are none",
+        rootnav="Surface.Area",
+    ),
+    Trait(
+        "volume", "plant", "volume",
+        "volume of the edges whose two radii are known, as truncated cones; NaN if there are none",
+        rootnav="Volume",
     ),
     Trait(
         "low_confidence_length_fraction", "plant", "ratio",

@@ -54,7 +54,7 @@ def plant_table(skeleton: Skeleton, *, scanlines: int) -> pd.DataFrame:
     columns |= _topology(skeleton, row, count)
     columns |= _extent(skeleton.nodes, row, count)
     columns["solidity"] = ratio(columns["total_length"], columns["convex_hull_area"])
-    columns["mean_diameter"] = _mean_diameter(skeleton, row, count)
+    columns |= _thickness(skeleton, row, count)
     low = _low_confidence_length(skeleton, row, count)
     columns["low_confidence_length_fraction"] = ratio(low, columns["total_length"])
     columns |= _orders(axes, count)
@@ -132,14 +132,22 @@ def _topology(skeleton: Skeleton, row: IntArray, count: int) -> dict[str, Any]:
     }
 
 
-def _mean_diameter(skeleton: Skeleton, row: IntArray, count: int) -> FloatArray:
-    """Return the mean diameter of each plant along the edges with known radii, (count,) px, NaN if there are none."""
+def _thickness(skeleton: Skeleton, row: IntArray, count: int) -> dict[str, Any]:
+    """Return diameter (px), surface (px²) and volume (px³) of each plant; NaN if no edge has two known radii."""
+    names = ("mean_diameter", "surface_area", "volume")
     if skeleton.radius is None:
-        return np.full(count, np.nan)
-    diameter = skeleton.radius[skeleton.edges].sum(axis=1)  # the mean over an edge of twice the radius
-    known = np.isfinite(diameter)
+        return {name: np.full(count, np.nan) for name in names}
+    radius = skeleton.radius[skeleton.edges]
+    known = np.isfinite(radius).all(axis=1)
+    first, second = radius[known].T
     length, plant = skeleton.edge_length[known], row[skeleton.edges[known, 0]]
-    return ratio(sums(diameter[known] * length, plant, count), sums(length, plant, count))
+    surface = np.pi * (first + second) * np.hypot(length, first - second)
+    volume = np.pi / 3 * length * (first**2 + first * second + second**2)
+    is_unknown = np.bincount(plant, minlength=count) == 0
+    totals = [np.where(is_unknown, np.nan, sums(values, plant, count)) for values in (surface, volume)]
+    # The mean over an edge of twice the radius is the sum of the radii at its ends.
+    mean = ratio(sums((first + second) * length, plant, count), sums(length, plant, count))
+    return dict(zip(names, (mean, *totals), strict=True))
 
 
 def _low_confidence_length(skeleton: Skeleton, row: IntArray, count: int) -> FloatArray:

@@ -1,0 +1,101 @@
+"""Choose the working size of an image from a first pass over the whole image at the network's input size.
+
+The first pass shows the whole plant, so it also decides where plants begin: `move_bases` moves the roots that tiles
+chose to the bases that the first pass is sure of.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from treeformer._util.arrays import FloatArray
+from treeformer.hub.model_folder import ScaleRule
+from treeformer.skeleton import Skeleton
+
+# Least probability of a root that is a base for sure, and least score of a node whose radius is measured.
+MIN_BASE_SCORE = 0.5
+MIN_NODE_SCORE = 0.5
+# A base is moved to a node within this fraction of the image's longer side.
+MAX_BASE_DISTANCE = 0.05
+
+
+def choose_working_size(first_pass: Skeleton, rule: ScaleRule, input_size: int, fixed_size: int) -> int:
+    """Choose the length to which the longer side of an image is reduced.
+
+    The first pass measures how large the plant's structures are at the network's input size. The working size doubles
+    until they have the size that the network is best at, at most `rule.max_doublings` times, and never beyond the size
+    of the image.
+
+    Args:
+        first_pass: the skeleton of the whole image, in px of the original image.
+        rule: the model's rule.
+        input_size: side of the network's input, px.
+        fixed_size: the working size if nothing can be measured, px.
+
+    Returns:
+        `input_size` times a power of two, but not more than the image's longer side.
+
+    Example:
+        >>> line = Skeleton([(0, 0), (40, 0)], [(0, 1)], root=0, image_size=(4000, 3000))
+        >>> choose_working_size(line, ScaleRule("spacing", 10.0, 3), 500, 1000)
+        1000
+    """
+    longest = max(first_pass.image_size or (input_size,))
+    measured = measure_scale(first_pass, rule) * input_size / longest
+    size = fixed_size
+    if measured > 0:  # false for NaN
+        doublings = round(math.log2(rule.target_px / measured))
+        size = input_size * 2 ** min(max(doublings, 0), rule.max_doublings)
+    return max(input_size, min(size, longest))
+
+
+def measure_scale(skeleton: Skeleton, rule: ScaleRule) -> float:
+    """Measure the size of a plant's structures.
+
+    Args:
+        skeleton: a predicted skeleton, px.
+        rule: says what is measured: the median distance from a keypoint to the nearest other keypoint, or the median
+            radius of the nodes with a score of at least 0.5.
+
+    Returns:
+        The median in px; NaN if it cannot be measured.
+    """
+    if rule.signal == "radius":
+        radius = np.zeros(0) if skeleton.radius is None else skeleton.radius
+        if skeleton.radius is not None and skeleton.node_score is not None:
+            radius = radius[skeleton.node_score >= MIN_NODE_SCORE]
+        radius = radius[np.isfinite(radius)]
+        return float(np.median(radius)) if len(radius) else math.nan
+    keypoints = skeleton.nodes[skeleton.degree != 2]
+    if len(keypoints) < 2:
+        return math.nan
+    return float(np.median(cKDTree(keypoints).query(keypoints, k=2)[0][:, 1]))
+
+
+def move_bases(skeleton: Skeleton, bases: FloatArray) -> Skeleton:
+    """Move the root of each tree to its node nearest to a base.
+
+    Args:
+        skeleton: a forest with one root per tree, px.
+        bases: (B,2) px, the surest first. Each belongs to the tree of its nearest node, if that is within 5 % of the
+            image's longer side. A tree uses the surest of its bases.
+
+    Returns:
+        The same forest with other roots. Trees without a base keep theirs.
+
+    Example:
+        >>> tree = Skeleton([(0, 0), (50, 0), (99, 0)], [(0, 1), (1, 2)], root=0, image_size=(100, 100))
+        >>> move_bases(tree, np.array([(97.0, 2.0)])).root
+        2
+    """
+    if not len(bases) or not len(skeleton):
+        return skeleton
+    longest = max(skeleton.image_size or skeleton.nodes.max(axis=0).tolist())
+    distance, node = cKDTree(skeleton.nodes).query(bases)
+    roots = skeleton.component_root.copy()
+    for base in np.flatnonzero(distance <= MAX_BASE_DISTANCE * longest)[::-1]:
+        roots[skeleton.component[node[base]]] = node[base]
+    return skeleton.replace(root=roots)
