@@ -49,6 +49,17 @@ def test_files_and_report(tmp_path: Path) -> None:
         assert sample.skeleton == skeleton.replace(image_name=sample.name)
 
 
+@pytest.mark.parametrize("preset", ["empty", "vineyard", "plate"])
+def test_radii_and_images_without_a_plant_survive_the_files(tmp_path: Path, preset: str) -> None:
+    generate(tmp_path / "s", count=2, preset=preset, style="photo", size=SIZE)
+    for seed, sample in enumerate(FolderDataset(tmp_path / "s")):
+        image, skeleton = make_image(preset, "photo", seed, SIZE)
+        assert np.array_equal(sample.image, image)
+        assert sample.skeleton.radius is not None
+        assert np.array_equal(sample.skeleton.radius, skeleton.radius)
+        assert (len(sample.skeleton) == 0) == (preset == "empty")
+
+
 def test_workers_and_resuming_give_the_same_files(tmp_path: Path) -> None:
     generate(tmp_path / "one", count=20, size=SIZE)
     generate(tmp_path / "two", count=20, size=SIZE, workers=2)
