@@ -51,7 +51,7 @@ def one_tiny_image(preset: str) -> None:
 
 def work(job: tuple[str, str, int, int, tuple[int, int]]) -> int:
     preset, style, first, count, size = job
-    return sum(len(make_image(preset, style, seed, size)[1]) > 0 for seed in range(first, first + count))
+    return sum(len(make_image(preset, style, seed, size)[0]) > 0 for seed in range(first, first + count))
 
 
 def all_cores(
