@@ -46,9 +46,21 @@ def cluster():
         environment.setenv(
             "PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
         )
-        started = Cluster(initialize_head=True, head_node_args=node_options())
+        started = Cluster()
+        persistently(started.add_node, **node_options())
         yield started
         started.shutdown()
+
+
+def persistently(start: Callable, **options):
+    """Start a node. Ray gives up after 30 seconds, which is short on a busy computer."""
+    for _ in range(4):
+        try:
+            return start(**options)
+        except Exception as error:
+            if "timed out" not in str(error):
+                raise
+    return start(**options)
 
 
 def node_options() -> dict:
@@ -57,7 +69,7 @@ def node_options() -> dict:
 
 @pytest.fixture
 def second_node(cluster):
-    node = cluster.add_node(**node_options())
+    node = persistently(cluster.add_node, **node_options())
     cluster.wait_for_nodes()
     yield node
     if node in cluster.list_all_nodes():

@@ -28,7 +28,7 @@ from treeformer.inference.cluster.manifest import (
     read_manifests,
     unfinished,
 )
-from treeformer.inference.cluster.rows import SCHEMA
+from treeformer.inference.cluster.rows import SCHEMA, WRITE_OPTIONS
 from treeformer.inference.cluster.storage import Folder, absolute, is_remote, open_file
 from treeformer.traits import COMPACT_COLUMNS
 
@@ -225,7 +225,7 @@ class _TableWriter:
         if self.writer is None:
             self.names.append(f"part-{len(self.names):05d}.parquet")
             file = self.stack.enter_context(self.folder.writing(f"{RESULTS}/{self.names[-1]}"))
-            self.writer = self.stack.enter_context(parquet.ParquetWriter(file, SCHEMA, compression="zstd"))
+            self.writer = self.stack.enter_context(parquet.ParquetWriter(file, SCHEMA, **WRITE_OPTIONS))
         table = pa.concat_tables(self.pending).combine_chunks()
         self.writer.write_table(table)
         self.rows, self.in_file, self.pending = self.rows + len(table), self.in_file + len(table), []

@@ -165,7 +165,7 @@ def image_id(image: ImageEntry, settings_hash: bytes) -> bytes:
 def add_images(folder: Folder, images: Iterable[ImageEntry], *, task_images: int | None = None) -> Manifest | None:
     """Add the images that are in no manifest yet to the plan, as a new manifest. An image that changed is a new image.
 
-    The rows go through a temporary file, so that memory holds 16 bytes per image, not its path.
+    The rows go through a temporary file, so that memory holds ids, but not paths.
 
     Args:
         folder: folder of the job; see `open_job`.

@@ -35,6 +35,9 @@ MAX_TASKS_PER_BLOCK = 64
 # A round without any result is repeated this many times: a node that was lost may come back.
 MAX_ROUNDS_WITHOUT_RESULT = 3
 
+# Ray gives up if it does not start within 30 seconds, which is short on a busy computer.
+START_ATTEMPTS = 3
+
 
 class TaskActor:
     """An actor of the pool. Ray Data calls it with tables of tasks.
@@ -81,14 +84,18 @@ def connection(address: str | None = None, cpus: int | None = None) -> Iterator[
     if ray.is_initialized():
         yield
         return
-    try:
-        options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-        if address is None:
-            options |= {"num_cpus": cpus, "include_dashboard": False}
-        ray.init(address=address or "local", **options)
-    except (ConnectionError, ValueError, RuntimeError, RayError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise TreeformerError(f"cannot connect to Ray ({reason})") from None
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address is None:
+        options |= {"num_cpus": cpus, "include_dashboard": False}
+    for attempts_left in reversed(range(START_ATTEMPTS if address is None else 1)):
+        try:
+            ray.init(address=address or "local", **options)
+            break
+        except Exception as error:  # Ray's errors have no common base class
+            if attempts_left == 0:
+                reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+                raise TreeformerError(f"cannot connect to Ray ({reason})") from None
+            ray.shutdown()
     try:
         yield
     finally:

@@ -48,6 +48,9 @@ SCHEMA = pa.schema(
 """One row per image. `skeleton` holds the bytes of a JSON file, `traits` one entry per plant. Both are null if there is
 an `error`; `traits` also if they were not requested."""
 
+# By default, Parquet files hold the smallest and largest skeleton again, four times, and skeletons as a dictionary.
+WRITE_OPTIONS: dict[str, Any] = {"compression": "zstd", "use_dictionary": ["model_hash"], "write_statistics": ["id"]}
+
 
 @dataclass(frozen=True)
 class FetchedImage:

@@ -21,7 +21,7 @@ from treeformer.errors import TreeformerError
 from treeformer.inference.cluster import storage
 from treeformer.inference.cluster.job import Job, model_hash, read_settings
 from treeformer.inference.cluster.manifest import PARTS, ManifestReader, Task
-from treeformer.inference.cluster.rows import SCHEMA, FetchedImage, RowMaker
+from treeformer.inference.cluster.rows import SCHEMA, WRITE_OPTIONS, FetchedImage, RowMaker
 from treeformer.inference.cluster.sources import ImageEntry
 from treeformer.inference.cluster.storage import Folder
 from treeformer.inference.predictor import Predictor
@@ -194,7 +194,7 @@ class TaskRunner:
     def _write(self, task: Task, rows: list[dict[str, Any]]) -> TaskReport:
         assert len(rows) == task.count
         buffer = io.BytesIO()
-        parquet.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), buffer, compression="zstd")
+        parquet.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), buffer, **WRITE_OPTIONS)
         self.folder.write(f"{PARTS}/{task.part}", buffer.getvalue())
         return TaskReport(task.part, len(rows), sum(row["error"] is not None for row in rows))
 
