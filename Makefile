@@ -2,6 +2,8 @@
 # make test       set up .venv for development, lint, run all tests
 # make test-fast  lint, run the tests that are not marked slow
 # make lint       ruff and mypy only
+# make web        build the page of the editor into src/treeformer/web/static (needs Node.js 20.19 or newer)
+# make test-web   check, test and build the page, compare it with the committed one, test it in Chromium
 # make docs       build the documentation site into dist/docs, run its notebooks
 # make package    build sdist and wheel, install the wheel into an empty environment without torch, predict
 # make fuzz       10,000 mutated files, images and model folders; not part of make test
@@ -13,7 +15,7 @@ BIN := $(VENV)/bin
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
-.PHONY: demo test test-fast fuzz lint format docs package clean
+.PHONY: demo test test-fast fuzz lint format web check-web test-web docs package clean
 
 demo: $(VENV)/.installed
 	$(BIN)/treeformer demo --output demo
@@ -36,6 +38,24 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+web: web/node_modules/.installed
+	cd web && npm run --silent build
+
+check-web: web/node_modules/.installed
+	cd web && npm run --silent check
+	cd web && npm run --silent test
+	cd web && npm run --silent build -- --outDir ../build/web
+	diff -r build/web src/treeformer/web/static \
+		|| { echo "the committed page is not the one of web/src: run make web and commit it" >&2; exit 1; }
+
+test-web: check-web $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/web
+
+web/node_modules/.installed: web/package-lock.json
+	@npm --version > /dev/null || { echo "the page is built with Node.js: install node and npm" >&2; exit 2; }
+	cd web && npm ci
+	@touch $@
+
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs dist/docs
 	@echo "open dist/docs/index.html"
@@ -44,7 +64,7 @@ package: $(VENV)/.installed-dev
 	bash tools/check_package.sh $(BIN)
 
 clean:
-	rm -rf $(VENV) demo dist
+	rm -rf $(VENV) demo dist build web/node_modules
 
 $(VENV)/.uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -1,0 +1,193 @@
+"""The page itself: list, keys and focus, views, pen and touch, predictions, requests."""
+
+from __future__ import annotations
+
+import pytest
+
+import treeformer
+from tests.web.browser.pages import folder
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    return folder(tmp_path_factory.mktemp("page"), "a.png", "b.png", "sub/c ü.png")
+
+
+@pytest.fixture(scope="module")
+def server(images, start_server):
+    return start_server(images, images.parent / "results")
+
+
+def test_list_and_keys_between_images(server, open_editor):
+    editor = open_editor(server.address)
+    page = editor.page
+    names = page.locator("[data-image]").evaluate_all("(all) => all.map((one) => one.dataset.image)")
+    assert names == ["a.png", "b.png", "sub/c ü.png"]
+    assert page.locator("[data-image] img").evaluate_all("(all) => all.every((one) => one.naturalWidth > 0)")
+    assert editor.js("c.image") == "a.png"
+    editor.press(".")
+    editor.wait("c.image === 'b.png' && c.ready")
+    editor.press(".")
+    editor.wait("c.image === 'sub/c ü.png' && c.ready && c.stage.complete")
+    editor.press(",")
+    editor.wait("c.image === 'b.png' && c.ready")
+    page.reload()
+    editor.wait("c.image === 'b.png' && c.ready")
+
+
+def test_text_fields_keep_their_keys(server, open_editor):
+    """Shortcuts rest while someone types, and come back with Escape and after buttons were used."""
+    editor = open_editor(server.address)
+    page = editor.page
+    page.get_by_label("Filter images").fill("")
+    page.get_by_label("Filter images").press_sequentially("b.h")
+    assert page.locator("[data-image]").count() == 0
+    assert editor.js("c.overlay") is True
+    page.get_by_label("Filter images").fill("")
+    editor.press("Escape", "h")
+    assert editor.js("c.overlay") is False
+    editor.press("h")
+    page.get_by_label("Nodes").click()
+    editor.press("2")
+    assert page.get_by_role("button", name="Plant 2").get_attribute("aria-pressed") == "true"
+    editor.press("1")
+    page.get_by_label("Nodes").click()
+    page.get_by_role("button", name="Zoom in").click()
+    editor.press("Escape", "Space")
+    assert editor.js("c.state.reviewItem !== null"), "Space goes to the review queue, not to the button"
+
+
+def test_review_keys_survive_a_cut(server, open_editor):
+    editor = open_editor(server.address)
+    editor.press("Space")
+    first = editor.js("c.state.reviewItem")
+    assert first["kind"] == "low-score"
+    assert first["id"] == 5
+    editor.press("x")
+    assert editor.nodes[5]["parent"] is None
+    editor.press("Space")
+    assert editor.js("c.state.reviewItem?.key") != first["key"]
+    editor.press("Control+z", "Control+z")
+    assert editor.nodes[5]["parent"] == 2
+
+
+def test_status_bar_changes_with_modifiers(server, open_editor):
+    editor = open_editor(server.address)
+    status = editor.page.locator("footer.status")
+    plain = status.inner_text()
+    editor.page.keyboard.down("Shift")
+    shifted = status.inner_text()
+    editor.page.keyboard.up("Shift")
+    assert shifted != plain
+    assert "Shift" in shifted
+    assert status.inner_text() == plain
+    editor.press("b")
+    assert "Draw branch" in status.inner_text()
+    editor.press("Escape")
+
+
+def test_pan_zoom_and_fit(server, open_editor):
+    editor = open_editor(server.address)
+    page = editor.page
+    fitted = editor.js("c.view")
+    place = editor.at(100, 100)
+    page.mouse.move(*place)
+    page.mouse.wheel(0, -240)
+    editor.wait(f"c.view.scale > {fitted['scale']} * 1.2")
+    assert editor.at(100, 100) == pytest.approx(place, abs=1), "the point below the pointer stays"
+    scale = editor.js("c.view.scale")
+    page.mouse.wheel(7, 11)
+    assert editor.js("c.view.scale") == scale
+    assert editor.at(100, 100) == pytest.approx((place[0] - 7, place[1] - 11), abs=1)
+    editor.drag((300, 40), (320, 60))
+    assert editor.at(100, 100) == pytest.approx((place[0] - 7 + 20 * scale, place[1] - 11 + 20 * scale), abs=2)
+    editor.press("f")
+    assert editor.js("c.view.scale") == pytest.approx(fitted["scale"])
+    editor.press("+", "ArrowLeft")
+    assert editor.js("c.view.scale") > fitted["scale"]
+
+
+def test_pen_and_two_fingers(server, open_editor):
+    """A pen moves a node, two fingers zoom; neither edits by accident."""
+    editor = open_editor(server.address, has_touch=True)
+    page = editor.page
+    events = page.context.new_cdp_session(page)
+    x, y = editor.at(180, 160)
+    pen = {"pointerType": "pen", "button": "left", "clickCount": 1, "force": 0.5}
+    events.send("Input.dispatchMouseEvent", {"type": "mousePressed", "x": x, "y": y, **pen})
+    for k in range(1, 6):
+        events.send("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x + 6 * k, "y": y, "buttons": 1, **pen})
+    events.send("Input.dispatchMouseEvent", {"type": "mouseReleased", "x": x + 30, "y": y, **pen})
+    assert editor.nodes[5]["x"] == pytest.approx(180 + 30 / editor.js("c.view.scale"), abs=1)
+    editor.press("Control+z")
+
+    def touch(kind: str, *points: tuple[float, float]) -> None:
+        fingers = [{"x": px, "y": py, "id": k} for k, (px, py) in enumerate(points)]
+        events.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
+
+    scale = editor.js("c.view.scale")
+    x, y = editor.at(180, 160)
+    touch("touchStart", (x, y))
+    touch("touchStart", (x, y), (x + 60, y))
+    for k in range(1, 7):
+        touch("touchMove", (x - 10 * k, y), (x + 60 + 10 * k, y))
+    touch("touchEnd")
+    assert editor.js("c.view.scale") == pytest.approx(scale * 3, rel=0.15)
+    assert editor.nodes[5]["x"] == 180
+
+
+def test_predict_again_and_in_a_region(server, open_editor, images):
+    editor = open_editor(server.address)
+    editor.open("b.png")
+    before = (images.parent / "results" / "b.json").read_bytes()
+    editor.page.get_by_role("button", name="Predict…").click()
+    editor.page.get_by_label("Longer side").select_option("512")
+    editor.page.get_by_role("button", name="Predict", exact=True).click()
+    editor.wait("c.predicting === null && c.state.undoAnnotation.includes('Predict')", timeout_s=60)
+    assert (images.parent / "results" / "b.json").read_bytes() == before, "only a save writes"
+    editor.press("Control+z")
+    assert len(editor.nodes) == 7
+
+    editor.press("g")
+    editor.drag((130, 130), (390, 290))
+    editor.page.get_by_role("dialog").wait_for()
+    editor.page.get_by_role("button", name="Predict", exact=True).click()
+    editor.wait("c.predicting === null && c.state.undoAnnotation.includes('region')", timeout_s=60)
+    kept = editor.nodes
+    assert {0, 1, 2, 3, 4} <= set(kept), "nodes outside of the region stay"
+    assert not {5, 6} & set(kept)
+    editor.press("Control+z")
+    assert len(editor.nodes) == 7
+
+
+def test_theme_names_and_requests(server, open_editor):
+    """Dark follows the system, every button has a name, and no request leaves this computer."""
+    addresses: list[str] = []
+    editor = open_editor(server.address, color_scheme="dark")
+    page = editor.page
+    page.on("request", lambda request: addresses.append(request.url))
+    assert page.locator(".tf-root").get_attribute("data-theme") == "dark"
+    page.get_by_role("button", name="Light or dark").click()
+    assert page.locator(".tf-root").get_attribute("data-theme") == "light"
+    page.reload()
+    editor.wait_ready()
+    assert page.locator(".tf-root").get_attribute("data-theme") == "light"
+    nameless = page.locator("button").evaluate_all(
+        "(all) => all.filter((one) => !(one.textContent.trim() || one.getAttribute('aria-label'))).length"
+    )
+    assert nameless == 0
+    assert addresses
+    assert all(url.startswith((server.address.split("?")[0], "data:", "blob:")) for url in addresses)
+
+
+def test_accepting_everything_and_sorting(server, open_editor, images):
+    editor = open_editor(server.address)
+    editor.open("sub/c ü.png")
+    editor.press("Shift+Enter")
+    assert editor.js("c.state.review.length") == 0
+    editor.press("Control+Enter")
+    editor.page.wait_for_selector('[data-image="sub/c ü.png"] .state.accepted')
+    saved = treeformer.read(images.parent / "results" / "sub" / "c ü.json")
+    assert saved.metadata["editor"]["accepted"] is True
+    names = editor.page.locator("[data-image]").evaluate_all("(all) => all.map((one) => one.dataset.image)")
+    assert names[-1] == "sub/c ü.png"

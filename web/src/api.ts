@@ -1,0 +1,295 @@
+/**
+ * What the editor needs from the outside: images, skeletons, predictions, traits.
+ *
+ * `Backend` is the contract. `HttpBackend` talks to the local server of `treeformer edit`. A page without a
+ * server or a notebook widget implements the same interface.
+ */
+
+/** A skeleton in treeformer's native JSON format (`src/treeformer/formats/skeleton.schema.json`). */
+export type SkeletonDocument = Record<string, unknown>;
+
+export type ImageState = "missing" | "predicted" | "edited" | "accepted" | "failed";
+
+export interface ModelInfo {
+  name: string;
+  version: string | number;
+  hash: string;
+}
+
+export interface SessionInfo {
+  version: string;
+  images_root: string;
+  results_root: string;
+  model: ModelInfo | null;
+  low_confidence_threshold: number;
+}
+
+export interface ImageEntry {
+  /** Path relative to the images root, with forward slashes. */
+  image: string;
+  state: ImageState;
+  /** Σ (1 − edge score) of the result; null if unknown. */
+  expected_errors: number | null;
+  plants: number | null;
+  nodes: number | null;
+  has_draft: boolean;
+  error: string | null;
+}
+
+/** A tile pyramid: level 0 is full size, each next level half of it. */
+export interface Pyramid {
+  width: number;
+  height: number;
+  tile: number;
+  levels: number;
+}
+
+/** A part of the image in gray values 0 to 1, reduced by the factor `scale` (crop px per image px). */
+export interface GrayCrop {
+  width: number;
+  height: number;
+  data: Float32Array;
+  x0: number;
+  y0: number;
+  scaleX: number;
+  scaleY: number;
+}
+
+export interface LoadedSkeleton {
+  document: SkeletonDocument;
+  revision: string | null;
+  origin: "draft" | "result" | "import" | "none";
+  result_revision: string | null;
+  file: string | null;
+  /** The window that wrote the draft; null if the document is no draft. */
+  window?: string | null;
+  /** Drafts that began from another version of the file; they are kept, not loaded. */
+  other_drafts?: { window: string; revision: string | null; time: number }[];
+}
+
+export interface SaveRequest {
+  image: string;
+  document: SkeletonDocument;
+  revision: string | null;
+  accepted: boolean;
+  window: string;
+}
+
+export interface SavedSkeleton {
+  revision: string;
+  files: string[];
+  /** One sentence if something was not written, as RSML of a document that RSML cannot state. */
+  warning?: string | null;
+}
+
+export interface DraftRequest {
+  image: string;
+  document: SkeletonDocument;
+  revision: string | null;
+  window: string;
+}
+
+/** Corners x0, y0, x1, y1 in px of the full image. */
+export type Region = [number, number, number, number];
+
+export type WorkingSize = number | "full" | "auto" | null;
+
+export interface JobInfo {
+  job: string;
+  image: string | null;
+  state: "waiting" | "running" | "done" | "failed" | "cancelled";
+  done: number;
+  total: number;
+  error: string | null;
+  document?: SkeletonDocument | null;
+}
+
+export interface TraitTable {
+  columns: string[];
+  rows: (Record<string, unknown> | unknown[])[];
+  units: Record<string, string>;
+}
+
+/** Everything that the editor asks of its surroundings. Every method may reject with a `BackendError`. */
+export interface Backend {
+  session(): Promise<SessionInfo>;
+  images(): Promise<ImageEntry[]>;
+  /** Address of a small preview; null if there is none. */
+  thumbnail(image: string): string | null;
+  pyramid(image: string): Promise<Pyramid>;
+  tile(image: string, level: number, x: number, y: number, signal?: AbortSignal): Promise<ImageBitmap>;
+  crop(image: string, region: Region, max: number): Promise<GrayCrop>;
+  /** The draft of an image if it began from the current result, otherwise the result. */
+  skeleton(image: string): Promise<LoadedSkeleton>;
+  /** The draft of one window, as listed in `other_drafts`. */
+  draft(image: string, window: string): Promise<{ document: SkeletonDocument; revision: string | null }>;
+  /** Save the result. Rejects with `ConflictError` if the result changed since `revision`. */
+  save(request: SaveRequest): Promise<SavedSkeleton>;
+  saveDraft(request: DraftRequest): Promise<void>;
+  deleteDraft(image: string, window: string): Promise<void>;
+  /** Start a prediction; null if this backend cannot predict. */
+  predict(image: string, workingSize: WorkingSize, region: Region | null): Promise<string>;
+  predictMissing(): Promise<string>;
+  jobs(): Promise<JobInfo[]>;
+  cancelJob(job: string): Promise<void>;
+  traits(document: SkeletonDocument, pxPerMm: number | null): Promise<TraitTable>;
+  /** Address of the table of the whole folder; null if there is none. */
+  traitsTable(pxPerMm: number | null): string | null;
+}
+
+/** A request that failed; the message is one sentence for the user. */
+export class BackendError extends Error {
+  constructor(
+    message: string,
+    /** HTTP status; 0 if the server did not answer. */
+    readonly status: number,
+  ) {
+    super(message);
+    this.name = "BackendError";
+  }
+}
+
+/** The result on disk is newer than the one that was edited. Nothing was written. */
+export class ConflictError extends BackendError {
+  constructor(
+    message: string,
+    readonly revision: string | null,
+    readonly document: SkeletonDocument,
+  ) {
+    super(message, 409);
+    this.name = "ConflictError";
+  }
+}
+
+type Query = Record<string, string | number | null | undefined>;
+
+/** Client of the HTTP server of `treeformer edit`. */
+export class HttpBackend implements Backend {
+  constructor(
+    private readonly base = "",
+    private readonly fetcher: typeof fetch = (...args) => fetch(...args),
+  ) {}
+
+  session(): Promise<SessionInfo> {
+    return this.json("GET", "/api/session");
+  }
+
+  async images(): Promise<ImageEntry[]> {
+    return (await this.json<{ images: ImageEntry[] }>("GET", "/api/images")).images;
+  }
+
+  thumbnail(image: string): string {
+    return this.address("/api/thumbnail", { image });
+  }
+
+  pyramid(image: string): Promise<Pyramid> {
+    return this.json("GET", "/api/pyramid", { image });
+  }
+
+  async tile(image: string, level: number, x: number, y: number, signal?: AbortSignal): Promise<ImageBitmap> {
+    const answer = await this.request("GET", "/api/tile", { image, level, x, y }, undefined, signal);
+    return createImageBitmap(await answer.blob());
+  }
+
+  async crop(image: string, region: Region, max: number): Promise<GrayCrop> {
+    const [x0, y0, x1, y1] = region;
+    const answer = await this.request("GET", "/api/crop", { image, x0, y0, x1, y1, max });
+    const bitmap = await createImageBitmap(await answer.blob(), { colorSpaceConversion: "none" });
+    const { width, height } = bitmap;
+    const canvas = new OffscreenCanvas(width, height);
+    const context = canvas.getContext("2d", { willReadFrequently: true });
+    if (!context) throw new BackendError("The browser gave no 2-D canvas to read the image.", 0);
+    context.drawImage(bitmap, 0, 0);
+    bitmap.close();
+    const rgba = context.getImageData(0, 0, width, height).data;
+    const data = new Float32Array(width * height);
+    for (let i = 0; i < data.length; i++) {
+      data[i] = (0.299 * rgba[4 * i]! + 0.587 * rgba[4 * i + 1]! + 0.114 * rgba[4 * i + 2]!) / 255;
+    }
+    return { width, height, data, x0, y0, scaleX: width / (x1 - x0), scaleY: height / (y1 - y0) };
+  }
+
+  skeleton(image: string): Promise<LoadedSkeleton> {
+    return this.json("GET", "/api/skeleton", { image });
+  }
+
+  draft(image: string, window: string): Promise<{ document: SkeletonDocument; revision: string | null }> {
+    return this.json("GET", "/api/draft", { image, window });
+  }
+
+  save(request: SaveRequest): Promise<SavedSkeleton> {
+    return this.json("PUT", "/api/skeleton", {}, request);
+  }
+
+  async saveDraft(request: DraftRequest): Promise<void> {
+    await this.request("PUT", "/api/draft", {}, request);
+  }
+
+  async deleteDraft(image: string, window: string): Promise<void> {
+    await this.request("DELETE", "/api/draft", { image, window });
+  }
+
+  async predict(image: string, workingSize: WorkingSize, region: Region | null): Promise<string> {
+    const body = { image, working_size: workingSize, region };
+    return (await this.json<{ job: string }>("POST", "/api/predict", {}, body)).job;
+  }
+
+  async predictMissing(): Promise<string> {
+    return (await this.json<{ job: string }>("POST", "/api/predict-missing", {}, {})).job;
+  }
+
+  async jobs(): Promise<JobInfo[]> {
+    return (await this.json<{ jobs: JobInfo[] }>("GET", "/api/jobs")).jobs;
+  }
+
+  async cancelJob(job: string): Promise<void> {
+    await this.request("DELETE", "/api/jobs", { job });
+  }
+
+  traits(document: SkeletonDocument, pxPerMm: number | null): Promise<TraitTable> {
+    return this.json("POST", "/api/traits", {}, { document, px_per_mm: pxPerMm });
+  }
+
+  traitsTable(pxPerMm: number | null): string {
+    return this.address("/api/traits.csv", { px_per_mm: pxPerMm });
+  }
+
+  private address(path: string, query: Query): string {
+    const pairs = Object.entries(query).filter(([, value]) => value !== null && value !== undefined);
+    const text = new URLSearchParams(pairs.map(([key, value]) => [key, String(value)])).toString();
+    return this.base + path + (text ? `?${text}` : "");
+  }
+
+  private async json<T>(method: string, path: string, query: Query = {}, body?: unknown): Promise<T> {
+    return (await this.request(method, path, query, body)).json() as Promise<T>;
+  }
+
+  private async request(
+    method: string,
+    path: string,
+    query: Query = {},
+    body?: unknown,
+    signal?: AbortSignal,
+  ): Promise<Response> {
+    const options: RequestInit = { method, credentials: "same-origin" };
+    if (signal) options.signal = signal;
+    if (body !== undefined) {
+      options.body = JSON.stringify(body);
+      options.headers = { "Content-Type": "application/json" };
+    }
+    let answer: Response;
+    try {
+      answer = await this.fetcher(this.address(path, query), options);
+    } catch (error) {
+      if (error instanceof DOMException && error.name === "AbortError") throw error;
+      throw new BackendError("The server does not answer. Is `treeformer edit` still running?", 0);
+    }
+    if (answer.ok) return answer;
+    const parsed = (await answer.json().catch(() => null)) as Record<string, unknown> | null;
+    const message = typeof parsed?.error === "string" ? parsed.error : `The server answered ${answer.status}.`;
+    if (answer.status === 409 && parsed && typeof parsed.document === "object" && parsed.document) {
+      throw new ConflictError(message, (parsed.revision ?? null) as string | null, parsed.document as SkeletonDocument);
+    }
+    throw new BackendError(message, answer.status);
+  }
+}

@@ -1,0 +1,40 @@
+/** Order of the folder list and the walk from image to image. */
+
+import type { ImageEntry, ImageState } from "../api";
+
+export type SortBy = "errors" | "name" | "state";
+
+const STATE_ORDER: Record<ImageState, number> = { failed: 0, missing: 1, predicted: 2, edited: 3, accepted: 4 };
+
+const LABELS: Record<ImageState, string> = {
+  missing: "no result",
+  predicted: "predicted",
+  edited: "edited",
+  accepted: "accepted",
+  failed: "failed",
+};
+
+export function stateLabel(state: ImageState): string {
+  return LABELS[state];
+}
+
+/** Entries in the order shown. "errors": most expected errors first, then images without a result, accepted last. */
+export function sortedEntries(entries: readonly ImageEntry[], by: SortBy): ImageEntry[] {
+  const byName = (a: ImageEntry, b: ImageEntry): number =>
+    a.image.localeCompare(b.image, "en", { numeric: true }) || (a.image < b.image ? -1 : 1);
+  const rank = (e: ImageEntry): number => (e.expected_errors === null ? 1 : e.state === "accepted" ? 2 : 0);
+  return [...entries].sort((a, b) => {
+    if (by === "state") return STATE_ORDER[a.state] - STATE_ORDER[b.state] || byName(a, b);
+    if (by === "errors") {
+      return rank(a) - rank(b) || (b.expected_errors ?? 0) - (a.expected_errors ?? 0) || byName(a, b);
+    }
+    return byName(a, b);
+  });
+}
+
+/** The image `step` places after `current`; the first one if there is no current image; null at the ends. */
+export function neighbor(entries: readonly ImageEntry[], current: string | null, step: number): string | null {
+  const at = entries.findIndex((e) => e.image === current);
+  if (at < 0) return entries[0]?.image ?? null;
+  return entries[at + step]?.image ?? null;
+}

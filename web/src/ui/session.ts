@@ -1,0 +1,199 @@
+/**
+ * One image while it is edited: load, autosave to a draft, save, conflicts.
+ *
+ * The session knows nothing of the graph. It is told that something changed and asks for the document if it needs it.
+ */
+
+import { type Backend, BackendError, ConflictError, type LoadedSkeleton, type SkeletonDocument } from "../api";
+
+export type SaveState = "saved" | "unsaved" | "draft" | "saving" | "offline" | "conflict";
+
+export interface SessionHooks {
+  /** The current document, with editor metadata. */
+  document(accepted: boolean): SkeletonDocument;
+  /** The state or the message changed. */
+  status(state: SaveState, message: string): void;
+}
+
+export interface Conflict {
+  message: string;
+  revision: string | null;
+  document: SkeletonDocument;
+  accepted: boolean;
+}
+
+export const DRAFT_AFTER_MS = 1200;
+export const DRAFT_AT_LEAST_EVERY_MS = 5000;
+const RETRY_MS = 4000;
+
+export class Session {
+  revision: string | null = null;
+  state: SaveState = "saved";
+  conflict: Conflict | null = null;
+  /** The window whose draft was loaded. */
+  recovered: string | null = null;
+  private timer: ReturnType<typeof setTimeout> | null = null;
+  private firstChange = 0;
+  private changes = 0;
+  private closed = false;
+  private busy: Promise<unknown> = Promise.resolve();
+
+  constructor(
+    private readonly backend: Backend,
+    readonly image: string,
+    readonly window: string,
+    private readonly hooks: SessionHooks,
+  ) {}
+
+  async load(): Promise<LoadedSkeleton> {
+    const loaded = await this.backend.skeleton(this.image);
+    // A draft knows the result that it began from: saving it over a newer one raises a conflict.
+    this.revision = loaded.revision;
+    this.recovered = loaded.origin === "draft" ? (loaded.window ?? null) : null;
+    this.set(loaded.origin === "draft" ? "draft" : "saved", "");
+    return loaded;
+  }
+
+  /** Note a change; a draft follows soon. */
+  changed(): void {
+    if (this.closed) return;
+    this.changes++;
+    if (this.state !== "conflict") this.set("unsaved", "");
+    this.schedule();
+  }
+
+  get dirty(): boolean {
+    return this.state !== "saved";
+  }
+
+  /** Write the draft now if something is not yet in it. */
+  flush(): Promise<void> {
+    if (this.timer !== null) clearTimeout(this.timer);
+    this.timer = null;
+    this.firstChange = 0;
+    return this.queued(async () => {
+      if (this.state !== "unsaved" && this.state !== "offline") return;
+      const at = this.changes;
+      const { image, window, revision } = this;
+      try {
+        await this.backend.saveDraft({ image, window, revision, document: this.hooks.document(false) });
+        if (at === this.changes) this.set("draft", "");
+      } catch (error) {
+        this.set("offline", messageOf(error));
+        this.schedule(RETRY_MS);
+      }
+    });
+  }
+
+  /** Save the result. Resolves to true if it is on disk, false if there is a conflict or an error. */
+  save(accepted: boolean): Promise<boolean> {
+    if (this.timer !== null) clearTimeout(this.timer);
+    this.timer = null;
+    return this.queued(async () => {
+      const at = this.changes;
+      const before = this.state;
+      this.set("saving", "");
+      try {
+        const { image, revision, window } = this;
+        const document = this.hooks.document(accepted);
+        const saved = await this.backend.save({ image, revision, window, accepted, document });
+        this.revision = saved.revision;
+        this.conflict = null;
+        await this.dropDrafts();
+        this.set(at === this.changes ? "saved" : "unsaved", saved.warning ?? `Saved ${saved.files.join(", ")}`);
+        if (at !== this.changes) this.schedule();
+        return true;
+      } catch (error) {
+        if (error instanceof ConflictError) {
+          this.conflict = { message: error.message, revision: error.revision, document: error.document, accepted };
+          this.set("conflict", error.message);
+        } else {
+          const lost = error instanceof BackendError && error.status === 0;
+          this.set(lost ? "offline" : before === "saving" ? "unsaved" : before, messageOf(error));
+          if (lost) this.schedule(RETRY_MS);
+        }
+        return false;
+      }
+    });
+  }
+
+  /** Save over the other version, which the caller has kept. */
+  keepMine(): Promise<boolean> {
+    const conflict = this.conflict;
+    if (!conflict) return Promise.resolve(false);
+    this.revision = conflict.revision;
+    this.conflict = null;
+    return this.save(conflict.accepted);
+  }
+
+  /** Continue from the other version; the caller loads `conflict.document`. */
+  async takeTheirs(): Promise<SkeletonDocument | null> {
+    const conflict = this.conflict;
+    if (!conflict) return null;
+    this.revision = conflict.revision;
+    this.conflict = null;
+    await this.dropDrafts();
+    this.set("saved", "");
+    return conflict.document;
+  }
+
+  /** Forget the recovered draft and load the result. */
+  async discardDraft(): Promise<LoadedSkeleton> {
+    await this.dropDrafts();
+    return this.load();
+  }
+
+  /** Stay in the conflict for now; the draft keeps the work. */
+  postpone(): void {
+    this.conflict = null;
+    this.set("unsaved", "Not saved: the file was changed elsewhere");
+    this.schedule();
+  }
+
+  /** Stop; what is not in a draft yet is written first. */
+  async close(): Promise<void> {
+    await this.flush();
+    this.closed = true;
+    if (this.timer !== null) clearTimeout(this.timer);
+  }
+
+  private async dropDrafts(): Promise<void> {
+    const windows = new Set([this.window, this.recovered ?? this.window]);
+    this.recovered = null;
+    for (const name of windows) await this.backend.deleteDraft(this.image, name).catch(() => undefined);
+  }
+
+  private schedule(after = DRAFT_AFTER_MS): void {
+    if (this.closed) return;
+    const now = Date.now();
+    if (!this.firstChange) this.firstChange = now;
+    if (this.timer !== null) clearTimeout(this.timer);
+    const latest = this.firstChange + DRAFT_AT_LEAST_EVERY_MS - now;
+    this.timer = setTimeout(() => void this.flush(), Math.max(0, after === RETRY_MS ? after : Math.min(after, latest)));
+  }
+
+  private queued<T>(work: () => Promise<T>): Promise<T> {
+    const next = this.busy.then(work, work);
+    this.busy = next.catch(() => undefined);
+    return next;
+  }
+
+  private set(state: SaveState, message: string): void {
+    this.state = state;
+    this.hooks.status(state, message);
+  }
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** A random name for this window, kept while its tab is open. */
+export function windowName(storage: Pick<Storage, "getItem" | "setItem"> | null): string {
+  const key = "treeformer-window";
+  const known = storage?.getItem(key);
+  if (known) return known;
+  const name = [...crypto.getRandomValues(new Uint8Array(8))].map((b) => b.toString(16).padStart(2, "0")).join("");
+  storage?.setItem(key, name);
+  return name;
+}

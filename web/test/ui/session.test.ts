@@ -1,0 +1,169 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { type Backend, BackendError, ConflictError, type DraftRequest, type SaveRequest } from "../../src/api";
+import { DRAFT_AFTER_MS, DRAFT_AT_LEAST_EVERY_MS, Session, windowName } from "../../src/ui/session";
+
+class FakeBackend {
+  drafts: DraftRequest[] = [];
+  saves: SaveRequest[] = [];
+  deleted: (string | null)[] = [];
+  revision = "r1";
+  down = false;
+  origin = "result";
+
+  async skeleton() {
+    return { document: { nodes: [] }, revision: "r1", origin: this.origin, result_revision: this.revision, file: "a.json" };
+  }
+  async saveDraft(request: DraftRequest) {
+    if (this.down) throw new BackendError("no answer", 0);
+    this.drafts.push(request);
+  }
+  async deleteDraft(_: string, window: string | null) {
+    this.deleted.push(window);
+  }
+  async save(request: SaveRequest) {
+    if (this.down) throw new BackendError("no answer", 0);
+    if (request.revision !== this.revision) throw new ConflictError("changed", this.revision, { theirs: true });
+    this.saves.push(request);
+    this.revision += "+";
+    return { revision: this.revision, files: ["a.json", "a.rsml"] };
+  }
+}
+
+let backend: FakeBackend;
+let session: Session;
+let count = 0;
+
+beforeEach(async () => {
+  vi.useFakeTimers();
+  backend = new FakeBackend();
+  count = 0;
+  session = new Session(backend as unknown as Backend, "a.jpg", "w1", {
+    document: () => ({ count }),
+    status: () => undefined,
+  });
+  await session.load();
+});
+afterEach(() => vi.useRealTimers());
+
+const change = () => {
+  count++;
+  session.changed();
+};
+
+describe("autosave", () => {
+  it("writes one draft after a pause", async () => {
+    change();
+    change();
+    expect(session.state).toBe("unsaved");
+    await vi.advanceTimersByTimeAsync(DRAFT_AFTER_MS + 1);
+    expect(backend.drafts).toEqual([{ image: "a.jpg", window: "w1", revision: "r1", document: { count: 2 } }]);
+    expect(session.state).toBe("draft");
+  });
+
+  it("does not wait forever while someone works without a pause", async () => {
+    for (let t = 0; t < DRAFT_AT_LEAST_EVERY_MS + 1000; t += 500) {
+      change();
+      await vi.advanceTimersByTimeAsync(500);
+    }
+    expect(backend.drafts.length).toBeGreaterThan(0);
+  });
+
+  it("tries again until the server is back", async () => {
+    backend.down = true;
+    change();
+    await vi.advanceTimersByTimeAsync(DRAFT_AFTER_MS + 1);
+    expect(session.state).toBe("offline");
+    backend.down = false;
+    await vi.advanceTimersByTimeAsync(10000);
+    expect(session.state).toBe("draft");
+    expect(backend.drafts.at(-1)?.document).toEqual({ count: 1 });
+  });
+
+  it("writes what is open when the image is left", async () => {
+    change();
+    await session.close();
+    expect(backend.drafts).toHaveLength(1);
+  });
+});
+
+describe("saving", () => {
+  it("removes the draft and continues from the new revision", async () => {
+    change();
+    expect(await session.save(true)).toBe(true);
+    expect(backend.saves[0]?.accepted).toBe(true);
+    expect(backend.deleted).toEqual(["w1"]);
+    expect(session.state).toBe("saved");
+    expect(await session.save(false)).toBe(true);
+  });
+
+  it("stays unsaved if something changed meanwhile", async () => {
+    change();
+    const done = session.save(false);
+    change();
+    await vi.advanceTimersByTimeAsync(0);
+    await done;
+    expect(["unsaved", "saved"]).toContain(session.state);
+    await vi.advanceTimersByTimeAsync(DRAFT_AFTER_MS + 1);
+    const last = backend.drafts.at(-1)?.document ?? backend.saves.at(-1)?.document;
+    expect(last).toEqual({ count: 2 });
+  });
+
+  it("reports a conflict and overwrites nothing", async () => {
+    backend.revision = "other";
+    change();
+    expect(await session.save(false)).toBe(false);
+    expect(session.state).toBe("conflict");
+    expect(backend.saves).toHaveLength(0);
+    expect(session.conflict?.document).toEqual({ theirs: true });
+  });
+
+  it("keeps mine if asked", async () => {
+    backend.revision = "other";
+    change();
+    await session.save(false);
+    expect(await session.keepMine()).toBe(true);
+    expect(backend.saves[0]?.document).toEqual({ count: 1 });
+  });
+
+  it("takes theirs if asked", async () => {
+    backend.revision = "other";
+    change();
+    await session.save(false);
+    expect(await session.takeTheirs()).toEqual({ theirs: true });
+    expect(session.revision).toBe("other");
+    change();
+    expect(await session.save(false)).toBe(true);
+  });
+
+  it("keeps the work in a draft if the decision waits", async () => {
+    backend.revision = "other";
+    change();
+    await session.save(false);
+    session.postpone();
+    await vi.advanceTimersByTimeAsync(DRAFT_AFTER_MS + 1);
+    expect(backend.drafts).toHaveLength(1);
+    expect(await session.save(false)).toBe(false);
+  });
+
+  it("of a draft of an older result is a conflict", async () => {
+    backend.origin = "draft";
+    backend.revision = "newer";
+    await session.load();
+    expect(session.state).toBe("draft");
+    expect(await session.save(false)).toBe(false);
+    expect(session.conflict).not.toBeNull();
+  });
+});
+
+describe("windowName", () => {
+  it("is stable per tab and differs between tabs", () => {
+    const storage = () => {
+      const map = new Map<string, string>();
+      return { getItem: (k: string) => map.get(k) ?? null, setItem: (k: string, v: string) => void map.set(k, v) };
+    };
+    const a = storage();
+    expect(windowName(a)).toBe(windowName(a));
+    expect(windowName(a)).not.toBe(windowName(storage()));
+    expect(windowName(null)).toMatch(/^[0-9a-f]{16}$/);
+  });
+});
