@@ -15,6 +15,8 @@ from PIL import Image, ImageDraw
 import treeformer
 from treeformer import Skeleton, formats
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def plate(real_data_module, tmp_path_factory) -> Path:

@@ -7,6 +7,8 @@ import pytest
 import treeformer
 from tests.web.browser.pages import folder
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):

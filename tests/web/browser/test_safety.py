@@ -12,6 +12,8 @@ import pytest
 import treeformer
 from tests.web.browser.pages import folder
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def images(tmp_path):

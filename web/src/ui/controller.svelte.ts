@@ -25,6 +25,8 @@ export interface Surroundings {
   change(patch: Partial<Settings>): void;
   session(): SessionInfo | null;
   step(by: number): void;
+  /** Open the next image that is not accepted; false if there is none. */
+  next(): boolean;
   saved(): void;
   job(): void;
   scale(pxPerMm: number | null): void;
@@ -503,7 +505,7 @@ export class EditorController {
   }
 
   async acceptAndNext(): Promise<void> {
-    if (await this.saveNow(true)) this.around.step(1);
+    if ((await this.saveNow(true)) && !this.around.next()) this.tell("Saved. All images are accepted.");
   }
 
   async keepMine(): Promise<void> {

@@ -38,3 +38,10 @@ export function neighbor(entries: readonly ImageEntry[], current: string | null,
   if (at < 0) return entries[0]?.image ?? null;
   return entries[at + step]?.image ?? null;
 }
+
+/** The next image after `current` that is not accepted, from the beginning again after the last; null if there is none. */
+export function nextOpen(entries: readonly ImageEntry[], current: string | null): string | null {
+  const at = entries.findIndex((e) => e.image === current);
+  const others = [...entries.slice(at + 1), ...entries.slice(0, Math.max(0, at))];
+  return others.find((e) => e.state !== "accepted" && e.state !== "failed")?.image ?? null;
+}

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ImageEntry } from "../../src/api";
-import { neighbor, sortedEntries } from "../../src/ui/folder";
+import { neighbor, nextOpen, sortedEntries } from "../../src/ui/folder";
 import { scaleBar } from "../../src/ui/scalebar";
 import { DEFAULT_SETTINGS, filterOf, loadSettings, NO_ADJUSTMENTS } from "../../src/ui/settings";
 import { formatted, transposed } from "../../src/ui/traits";
@@ -36,6 +36,13 @@ describe("folder", () => {
     expect(neighbor(entries, "a10.jpg", -1)).toBeNull();
     expect(neighbor(entries, null, 1)).toBe("a10.jpg");
     expect(neighbor([], null, 1)).toBeNull();
+  });
+
+  it("goes on to what is not accepted, around the end", () => {
+    expect(nextOpen(entries, "a9.jpg")).toBe("c.jpg");
+    expect(nextOpen(entries, "a2.jpg")).toBe("a10.jpg");
+    expect(nextOpen([entry("x", "accepted", 0), entry("y", "edited", 1)], "y")).toBeNull();
+    expect(nextOpen([], null)).toBeNull();
   });
 });
 
