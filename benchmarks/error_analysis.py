@@ -42,7 +42,7 @@ def cases(model: str, dataset: str, count: int, precision: str) -> Iterator[Case
     folder = open_model(model)
     engine = open_engine(folder, "onnx", precision=precision)
     for sample in synthetic_set(dataset, count):
-        score, points, cost, root = (array[0] for array in engine(sample.image[None]))
+        score, points, cost, root = (array[0] for array in engine(sample.image[None])[:4])
         likely = np.flatnonzero(score >= folder.config.node_threshold)
         numbers = (score[likely], points[likely], cost[np.ix_(likely, likely)], root[likely])
         apart = np.hypot(*(numbers[1][:, None] - sample.skeleton.nodes).transpose(2, 0, 1))

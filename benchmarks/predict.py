@@ -175,7 +175,7 @@ class StandIn:
         cost = random.normal(size=(batch, candidates, candidates))
         points, logit = random.uniform(0, 512, (batch, candidates, 2)), random.normal(-4, 1, (batch, candidates))
         numbers = (score, points, (cost + cost.swapaxes(1, 2)) / 2, logit)
-        self.numbers = RawPrediction(*(array.astype(np.float32) for array in numbers))
+        self.numbers = [array.astype(np.float32) for array in numbers]
 
     def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
         """Predict (B,512,512,3) RGB images."""

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from treeformer.data.config import DataConfig, SourceConfig
-from treeformer.data.loader import Batch, on_device, training_loader
+from treeformer.data.loader import Batch, BatchSizes, on_device, training_loader
 from treeformer.data.mixture import MixtureDataset
 from treeformer.models import TreeFormer, TreeFormerConfig
 from treeformer.training.step import CudaGraphStep, TrainingStep
@@ -92,9 +92,7 @@ def main() -> None:
     stream = MixtureDataset([SourceConfig(presets=("paper",), styles=("paper",))], data, seed=0)
 
     cuda = device.type == "cuda"
-    loader = training_loader(
-        stream, batch=arguments.batch, start=0, rank=0, world=1, workers=arguments.workers, pin=cuda
-    )
+    loader = training_loader(stream, BatchSizes(arguments.batch), workers=arguments.workers, pin=cuda)
     batches = on_device(loader, device)
     fixed = next(batches)
     nodes = float(fixed.targets.mask.sum() / arguments.batch)

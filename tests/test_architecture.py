@@ -36,6 +36,7 @@ TORCH_MODULES = {
     "data/loader.py",
     "data/mixture.py",
     "data/torch_warp.py",
+    "data/view.py",
     "inference/torch_engine.py",
     "inference/cuda_graphs.py",
 }

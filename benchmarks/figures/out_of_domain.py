@@ -69,7 +69,7 @@ def whole_in_frame(sample: Sample, side: tuple[int, int]) -> Sample:
     Returns:
         The moved sample.
     """
-    from treeformer.data.mixture import into_frame
+    from treeformer.data.view import into_frame
 
     affine = into_frame((sample.image.shape[1], sample.image.shape[0]), side)
     return Sample(augment.warp(sample.image, affine, side), augment.move(sample.skeleton, affine, side), sample.name)

@@ -60,6 +60,33 @@ def test_radii_and_images_without_a_plant_survive_the_files(tmp_path: Path, pres
         assert (len(sample.skeleton) == 0) == (preset == "empty")
 
 
+def test_jpeg_files_are_close_to_the_images(tmp_path: Path) -> None:
+    generate(tmp_path / "s", count=2, style="photo", size=SIZE, suffix="jpg")
+    assert sorted(contents(tmp_path / "s")) == [
+        "000000.jpg",
+        "000000.json",
+        "000001.jpg",
+        "000001.json",
+        "dataset.yaml",
+    ]
+    for seed, sample in enumerate(FolderDataset(tmp_path / "s")):
+        image, skeleton = make_image("paper", "photo", seed, SIZE)
+        assert np.abs(sample.image.astype(int) - image).mean() < 8
+        assert sample.skeleton == skeleton.replace(image_name=sample.name)
+    assert generate(tmp_path / "s", count=3, style="photo", size=SIZE, suffix="jpg").kept == 2
+    with pytest.raises(TreeformerError, match="was created with suffix jpg"):
+        generate(tmp_path / "s", count=3, style="photo", size=SIZE)
+
+
+def test_the_module_is_the_command(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "treeformer.data", str(tmp_path / "s"), "--size", "64", "--workers", "1"]
+    done = subprocess.run([*command, "--count", "2", "--jpeg"], capture_output=True, text=True, check=True)
+    assert "2 images created" in done.stdout
+    assert len(list((tmp_path / "s").glob("*.jpg"))) == 2
+    failed = subprocess.run([*command, "--count", "0"], capture_output=True, text=True, check=False)
+    assert (failed.returncode, failed.stderr) == (2, "treeformer: count must be at least 1, not 0\n")
+
+
 def test_workers_and_resuming_give_the_same_files(tmp_path: Path) -> None:
     generate(tmp_path / "one", count=20, size=SIZE)
     generate(tmp_path / "two", count=20, size=SIZE, workers=2)

@@ -12,8 +12,9 @@ from treeformer import Skeleton, data
 from treeformer.data import augmentation as augment
 from treeformer.data.config import DataConfig, SourceConfig
 from treeformer.data.datasets import write_pair
-from treeformer.data.mixture import EvalDataset, MixtureDataset, into_frame
+from treeformer.data.mixture import EvalDataset, MixtureDataset
 from treeformer.data.torch_warp import warp
+from treeformer.data.view import into_frame
 
 
 def photograph(width: int, height: int, seed: int = 0) -> np.ndarray:

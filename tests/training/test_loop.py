@@ -166,11 +166,11 @@ def test_validation_images_are_checked_before_the_first_step(config_file, folder
 def test_a_large_source_is_checked_at_regular_intervals(config_file, monkeypatch):
     indices = []
 
-    def load(_source, index, *_rest):
+    def skip(_dataset, index):
         indices.append(index)
         return Skipped("a", "a: none")
 
-    monkeypatch.setattr("treeformer.data.mixture.load", load)
+    monkeypatch.setattr("treeformer.data.datasets.SyntheticDataset.open", skip)
     source = SourceConfig(presets=("paper",), split="valid", count=1000)
     with pytest.raises(ConfigError, match="none of 50 images"):
         EvalDataset([source], load_config(config_file).data).check_sources()

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from treeformer.cli.common import ALL_CORES, Workers, app, examples, progress
+from treeformer.errors import TreeformerError
 
 
 @app.command(
@@ -29,6 +30,9 @@ def generate(
     series: Annotated[
         int | None, typer.Option(metavar="DATES", help="Generate series of this many dates, one folder per series.")
     ] = None,
+    jpeg: Annotated[
+        bool, typer.Option("--jpeg", help="Write JPEG files, which are smaller and faster to read.")
+    ] = False,
     workers: Workers = ALL_CORES,
 ) -> None:
     """Generate synthetic images with exact skeletons: one PNG and one JSON file per image. Can be resumed."""
@@ -38,7 +42,10 @@ def generate(
     what = {"preset": preset, "style": style, "count": count, "seed": seed, "workers": workers}
     with progress("drawing") as show:
         if series is None:
-            report = run(out, size=(size, size), progress=show, **what)  # type: ignore[arg-type]
+            suffix = "jpg" if jpeg else "png"
+            report = run(out, size=(size, size), suffix=suffix, progress=show, **what)  # type: ignore[arg-type]
+        elif jpeg:
+            raise TreeformerError("--jpeg and --series cannot be combined")
         else:
             report = generate_series(out, dates=series, size=(size, size), progress=show, **what)  # type: ignore[arg-type]
     print(report)

@@ -5,7 +5,8 @@ Annotated data sets are small, so most of them fit. Only the pixels count toward
 
 from __future__ import annotations
 
-from treeformer.data.datasets import FolderDataset, Sample, Skipped
+from treeformer._util.arrays import ImageArray
+from treeformer.data.datasets import FolderDataset, OpenedSample, Sample, Skipped
 
 MAX_BYTES = 256 << 20
 """Default limit of cached pixels per process, bytes."""
@@ -38,8 +39,27 @@ class CachedDataset:
             return self.cached[index]
         loaded = self.dataset.load(index)
         if isinstance(loaded, Sample):
-            loaded.image.flags.writeable = False
-            if loaded.image.nbytes <= self.free_bytes:
-                self.free_bytes -= loaded.image.nbytes
-                self.cached[index] = loaded
+            self._keep(index, loaded)
         return loaded
+
+    def open(self, index: int) -> OpenedSample | Skipped:
+        """Return a sample whose image is read on request and is read-only, or the reason why it cannot be used."""
+        if index in self.cached:
+            return OpenedSample.of(self.cached[index])
+        opened = self.dataset.open(index)
+        if isinstance(opened, Skipped):
+            return opened
+
+        def read_image() -> ImageArray:
+            sample = Sample(opened.read_image(), opened.skeleton, opened.name)
+            self._keep(index, sample)
+            return sample.image
+
+        return OpenedSample(opened.skeleton, opened.name, read_image)
+
+    def _keep(self, index: int, sample: Sample) -> None:
+        """Make the pixels read-only and keep the sample if there is room."""
+        sample.image.flags.writeable = False
+        if sample.image.nbytes <= self.free_bytes:
+            self.free_bytes -= sample.image.nbytes
+            self.cached[index] = sample

@@ -12,6 +12,8 @@ class SourceConfig:
 
     weight: float = 1.0
     """Probability of drawing from this source, relative to the other sources. Positive, no unit."""
+    dense_weight: float = 0.0
+    """The same for dense batches, see `DataConfig.dense_every`. 0 means that dense batches do not use this source."""
     presets: tuple[str, ...] = ()
     """Names of synthetic plant presets. Empty for a folder data set."""
     styles: tuple[str, ...] = ("paper",)
@@ -26,6 +28,9 @@ class SourceConfig:
     """Indices of the images to use, from 0, in the order of the split. Empty uses all, or the first `count`."""
     augmentation: Literal["none", "roots", "vines", "strong"] = "none"
     """Name of an augmentation preset: ranges of flip, rotation, scale, crop, brightness, contrast, color and noise."""
+    zoom: tuple[float, float] = (1.0, 1.0)
+    """Range of the zoom around a crop, drawn uniformly on a logarithmic scale. It replaces the range of scales of the
+    augmentation. (1, 1) keeps that range."""
     spacing_px: float = 0.0
     """Resample each branch at this node spacing, px. 0 keeps the nodes."""
     grid_px: float = 0.0
@@ -43,6 +48,15 @@ class DataConfig:
     image_size: int = 512
     """Side of the model's square input, px. Augmented images are cropped or padded, others scaled down or padded."""
     max_nodes: int = 160
-    """Maximum number of nodes per image, at most the model's number of tokens. Images with more are skipped."""
+    """Maximum number of nodes per image, at most the model's number of tokens. In training, an image with more is
+    cropped; in validation, it is skipped."""
+    dense_every: int = 0
+    """Every so many steps the batch is a dense one: fewer images with more nodes and tokens. 0 disables it."""
+    dense_batch_size: int = 16
+    """Images of a dense batch, over all devices together."""
+    dense_max_nodes: int = 416
+    """Maximum number of nodes per image in dense batches and, if there are such batches, in validation."""
+    dense_tokens: int = 448
+    """Object tokens of the model in dense batches and, if there are such batches, in validation."""
     workers: int = 0
     """Number of processes per GPU that load images. 0 loads them in the training process."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from PIL import Image
@@ -32,6 +32,9 @@ MAX_REASONS = 20
 BORDER_TOLERANCE_PX = 1.0
 # Photographs hardly compress: level 6 takes 3 times as long as level 1 and saves 5 % of the size.
 PNG_LEVEL = 1
+JPEG_QUALITY = 92
+ImageSuffix = Literal["png", "jpg"]
+"""File types in which images are written."""
 # In the 3D2cut data set, the annotation of vine.jpeg is vine_annotation.json.
 ANNOTATION_ENDING = "_annotation"
 
@@ -49,6 +52,26 @@ class Sample:
     image: ImageArray
     skeleton: Skeleton
     name: str
+
+
+@dataclass(frozen=True)
+class OpenedSample:
+    """A sample whose image is read or rendered only on request.
+
+    Attributes:
+        skeleton: a forest inside the image, in px, with `image_size` set.
+        name: name of the image within its data set.
+        read_image: returns the image, (H,W,3) uint8 RGB. Raises TreeformerError if it does not fit the skeleton.
+    """
+
+    skeleton: Skeleton
+    name: str
+    read_image: Callable[[], ImageArray]
+
+    @classmethod
+    def of(cls, sample: Sample) -> OpenedSample:
+        """Return an opened sample that has its image already."""
+        return cls(sample.skeleton, sample.name, lambda: sample.image)
 
 
 @dataclass(frozen=True)
@@ -182,6 +205,24 @@ class FolderDataset:
         except TreeformerError as error:
             return Skipped(self.name(index), str(error))
 
+    def open(self, index: int) -> OpenedSample | Skipped:
+        """Return a sample without its image if the skeleton file states the image size, otherwise with it."""
+        image_file, skeleton_file = self.pairs[index]
+        try:
+            skeleton = formats.read(skeleton_file)
+            if skeleton.image_size is None:
+                return OpenedSample.of(self[index])
+            fitted = fit_to_image(skeleton, skeleton.image_size, skeleton_file, image_file.name)
+        except TreeformerError as error:
+            return Skipped(self.name(index), str(error))
+
+        def read_image() -> ImageArray:
+            image = open_image(image_file)
+            fit_to_image(fitted, image.size, skeleton_file, image_file.name)
+            return np.array(image)
+
+        return OpenedSample(fitted, self.name(index), read_image)
+
 
 def read_pair(image_file: Path, skeleton_file: Path, name: str) -> Sample:
     """Read an image and its skeleton, and check that they fit together.
@@ -202,8 +243,8 @@ def read_pair(image_file: Path, skeleton_file: Path, name: str) -> Sample:
     return Sample(np.array(image), fit_to_image(skeleton, image.size, skeleton_file, image_file.name), name)
 
 
-def write_pair(image: ImageArray, skeleton: Skeleton, folder: Path, stem: str) -> None:
-    """Write an image as PNG and its skeleton as native JSON next to it. Both files are written atomically.
+def write_pair(image: ImageArray, skeleton: Skeleton, folder: Path, stem: str, *, suffix: ImageSuffix = "png") -> None:
+    """Write an image and its skeleton as native JSON next to it. Both files are written atomically.
 
     The skeleton is written last, so that its presence means that the pair is complete.
 
@@ -212,23 +253,27 @@ def write_pair(image: ImageArray, skeleton: Skeleton, folder: Path, stem: str) -
         skeleton: the skeleton, in px.
         folder: the folder to write to.
         stem: file name without suffix.
+        suffix: "png", or "jpg" for smaller files that are read faster and differ slightly from the image.
     """
-    with atomic_write(folder / f"{stem}.png") as temporary:
-        Image.fromarray(image).save(temporary, format="PNG", compress_level=PNG_LEVEL)
-    formats.write(skeleton.replace(image_name=f"{stem}.png"), folder / f"{stem}.json")
+    name = f"{stem}.{suffix}"
+    options: dict[str, Any] = {"quality": JPEG_QUALITY} if suffix == "jpg" else {"compress_level": PNG_LEVEL}
+    with atomic_write(folder / name) as temporary:
+        Image.fromarray(image).save(temporary, format="JPEG" if suffix == "jpg" else "PNG", **options)
+    formats.write(skeleton.replace(image_name=name), folder / f"{stem}.json")
 
 
-def has_pair(folder: Path, stem: str) -> bool:
+def has_pair(folder: Path, stem: str, *, suffix: ImageSuffix = "png") -> bool:
     """Return True if `write_pair` has written both files.
 
     Args:
         folder: the folder of the pair.
         stem: file name without suffix.
+        suffix: suffix of the image file.
 
     Returns:
         True if the image and the skeleton exist.
     """
-    return (folder / f"{stem}.png").is_file() and (folder / f"{stem}.json").is_file()
+    return (folder / f"{stem}.{suffix}").is_file() and (folder / f"{stem}.json").is_file()
 
 
 def fit_to_image(skeleton: Skeleton, size: tuple[int, int], skeleton_file: Path, image_name: str) -> Skeleton:
@@ -357,14 +402,20 @@ class SyntheticDataset:
         return len(self.seeds)
 
     def __getitem__(self, index: int) -> Sample:
+        opened = self.open(index)
+        return Sample(opened.read_image(), opened.skeleton, opened.name)
+
+    def load(self, index: int) -> Sample | Skipped:
+        """Return a sample. Synthetic images are never skipped."""
+        return self[index]
+
+    def open(self, index: int) -> OpenedSample:
+        """Return a sample whose image is rendered on request. Growing a plant takes a fraction of the time."""
         from treeformer import synthetic
 
         seed = self.seeds[index]
         cycle, position = divmod(seed, len(self.presets))
         preset, style = self.presets[position], self.styles[cycle % len(self.styles)]
-        image, skeleton = synthetic.make_image(preset, style, seed, self.size)
-        return Sample(image, skeleton, f"{preset}-{style}-{seed}")
-
-    def load(self, index: int) -> Sample | Skipped:
-        """Return a sample. Synthetic images are never skipped."""
-        return self[index]
+        grown = synthetic.generate(preset, seed, size=self.size)
+        skeleton = grown.replace(radius=synthetic.drawn_radius(grown, style))
+        return OpenedSample(skeleton, f"{preset}-{style}-{seed}", lambda: synthetic.render(grown, style, seed))

@@ -1,4 +1,8 @@
-"""Batches for training: resumable sampling, collating in worker processes, and prefetching to the device."""
+"""Batches for training: resumable planning, loading in worker processes, and prefetching to the device.
+
+Every batch has one of two shapes. Most are ordinary. Every `dense_every` steps a batch is dense: it has fewer images
+with more nodes. A step of ordinary images is therefore as fast as without dense ones.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,12 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from treeformer.data.datasets import Sample, Skipped
 from treeformer.data.mixture import MixtureDataset
@@ -28,12 +33,14 @@ class Batch:
         targets: the targets, padded to the same number of nodes.
         names: names of the B images.
         skipped: images that were skipped while the batch was loaded.
+        is_dense: whether this is a dense batch.
     """
 
     images: Tensor
     targets: Targets
     names: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    is_dense: bool = False
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on a device. Pinned memory is copied asynchronously."""
@@ -50,55 +57,125 @@ class Batch:
         return replace(self, images=self.images.pin_memory(), targets=self.targets.pin_memory())
 
 
-class ResumableSampler(Sampler[int]):
-    """Endless positions of the stream, beginning at `start`, for one of `world` processes.
+class BatchPlan(NamedTuple):
+    """The images of one batch.
+
+    Attributes:
+        positions: positions of the images in the stream.
+        is_dense: whether to draw dense images.
+    """
+
+    positions: range
+    is_dense: bool
+
+
+@dataclass(frozen=True)
+class BatchSizes:
+    """Numbers of images per batch, and how often a batch is dense.
+
+    Attributes:
+        ordinary: images of an ordinary batch.
+        dense: images of a dense batch.
+        dense_every: every so many steps the batch is dense; 0 means never.
+    """
+
+    ordinary: int
+    dense: int = 0
+    dense_every: int = 0
+
+    def is_dense(self, step: int) -> bool:
+        """Return True if the batch of a step, counted from 0, is dense."""
+        return self.dense_every > 0 and step % self.dense_every == self.dense_every - 1
+
+    @property
+    def mean(self) -> float:
+        """Mean number of images per batch."""
+        share = 1 / self.dense_every if self.dense_every else 0.0
+        return (1 - share) * self.ordinary + share * self.dense
+
+
+class ResumableSampler(Sampler[BatchPlan]):
+    """Endless plans of batches for one of `world` processes. Step and position determine all that follow.
 
     Args:
+        sizes: images per batch and process.
         start: first position of the stream, over all processes.
+        step: number of the first step, from 0.
         rank: number of this process, from 0.
         world: number of processes.
-        batch: images per batch and process.
+
+    Example:
+        >>> plans = iter(ResumableSampler(BatchSizes(4, dense=2, dense_every=2), start=0, step=0, rank=0, world=1))
+        >>> next(plans), next(plans)
+        (BatchPlan(positions=range(0, 4), is_dense=False), BatchPlan(positions=range(4, 6), is_dense=True))
     """
 
-    def __init__(self, start: int, rank: int, world: int, batch: int) -> None:
-        self.start, self.rank, self.world, self.batch = start, rank, world, batch
+    def __init__(self, sizes: BatchSizes, *, start: int, step: int, rank: int, world: int) -> None:
+        self.sizes, self.start, self.step, self.rank, self.world = sizes, start, step, rank, world
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[BatchPlan]:
         # Processes take whole batches in turn, so that a step uses the same images for any number of processes.
-        position = self.start + self.rank * self.batch
+        position, step = self.start, self.step
         while True:
-            yield from range(position, position + self.batch)
-            position += self.world * self.batch
+            is_dense = self.sizes.is_dense(step)
+            size = self.sizes.dense if is_dense else self.sizes.ordinary
+            first = position + self.rank * size
+            yield BatchPlan(range(first, first + size), is_dense)
+            position += self.world * size
+            step += 1
 
 
-class Collate:
-    """Combine samples into one padded batch. The object can be pickled for worker processes.
+class Batches(Dataset[Batch]):
+    """The batches of a stream: `batches[plan]` loads one. Worker processes hold a copy.
 
     Args:
-        max_nodes: number of nodes to which the targets are padded.
+        stream: the training images.
     """
 
-    def __init__(self, max_nodes: int) -> None:
-        self.max_nodes = max_nodes
+    def __init__(self, stream: MixtureDataset) -> None:
+        self.stream = stream
 
-    def __call__(self, items: Sequence[tuple[Sample | None, list[Skipped]]]) -> Batch:
-        """Return a batch of the samples that are not None, with all skipped images."""
-        samples = [sample for sample, _ in items if sample is not None]
-        skipped = tuple(entry for _, entries in items for entry in entries)
-        images = [torch.from_numpy(np.ascontiguousarray(sample.image.transpose(2, 0, 1))) for sample in samples]
-        targets = Targets.from_skeletons([sample.skeleton for sample in samples], self.max_nodes)
-        return Batch(torch.stack(images), targets, tuple(sample.name for sample in samples), skipped)
+    def __getitem__(self, plan: BatchPlan) -> Batch:
+        items = [self.stream.draw(position, dense=plan.is_dense) for position in plan.positions]
+        max_nodes = self.stream.dense_max_nodes if plan.is_dense else self.stream.max_nodes
+        return replace(collate(items, max_nodes), is_dense=plan.is_dense)
+
+
+def collate(items: Sequence[tuple[Sample | None, Sequence[Skipped]]], max_nodes: int) -> Batch:
+    """Combine samples into one padded batch.
+
+    Args:
+        items: samples with the images that were skipped before them. None stands for no sample.
+        max_nodes: number of nodes to which the targets are padded.
+
+    Returns:
+        The samples that are not None, and all skipped images.
+    """
+    samples = [sample for sample, _ in items if sample is not None]
+    skipped = tuple(entry for _, entries in items for entry in entries)
+    images = [torch.from_numpy(np.ascontiguousarray(sample.image.transpose(2, 0, 1))) for sample in samples]
+    targets = Targets.from_skeletons([sample.skeleton for sample in samples], max_nodes)
+    return Batch(torch.stack(images), targets, tuple(sample.name for sample in samples), skipped)
 
 
 def training_loader(
-    stream: MixtureDataset, *, batch: int, start: int, rank: int, world: int, workers: int, pin: bool
+    stream: MixtureDataset,
+    sizes: BatchSizes,
+    *,
+    start: int = 0,
+    step: int = 0,
+    rank: int = 0,
+    world: int = 1,
+    workers: int = 0,
+    pin: bool = False,
 ) -> DataLoader[Batch]:
     """Create the loader of training batches for one process.
 
     Args:
         stream: the training images.
-        batch: images per batch and process.
+        sizes: images per batch and process.
         start: first position of the stream, over all processes.
+        step: number of the first step, from 0.
         rank: number of this process, from 0.
         world: number of processes.
         workers: number of worker processes; 0 loads images in the calling process.
@@ -108,16 +185,20 @@ def training_loader(
         An endless loader of batches.
     """
     return DataLoader(
-        stream,  # type: ignore[arg-type]
-        batch_size=batch,
-        sampler=ResumableSampler(start, rank, world, batch),
+        Batches(stream),
+        batch_size=None,  # a worker process loads whole batches
+        sampler=ResumableSampler(sizes, start=start, step=step, rank=rank, world=world),
         num_workers=workers,
-        collate_fn=Collate(stream.max_nodes),
+        collate_fn=_unchanged,
         pin_memory=pin,
         persistent_workers=workers > 0,
         prefetch_factor=4 if workers else None,
         worker_init_fn=lower_priority,
     )
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch
 
 
 def lower_priority(_worker: int) -> None:

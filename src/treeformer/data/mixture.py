@@ -8,7 +8,7 @@ sources once, without augmentation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,42 +16,24 @@ from treeformer import synthetic
 from treeformer._util.arrays import FloatArray
 from treeformer._util.config import ConfigError
 from treeformer.data.augmentation import PRESETS as AUGMENTATIONS
-from treeformer.data.augmentation import Augmentation, move, warp
+from treeformer.data.augmentation import Augmentation
 from treeformer.data.cache import CachedDataset
 from treeformer.data.config import DataConfig, SourceConfig
 from treeformer.data.datasets import FolderDataset, Sample, Skipped, SyntheticDataset
-from treeformer.data.torch_warp import warp as torch_warp
+from treeformer.data.view import Source, View, draw_cropped_view, draw_view, too_dense
 from treeformer.errors import TreeformerError
 
 # An image that cannot be used is replaced by another draw. This many failures in a row are an error.
 MAX_TRIES = 50
-
-
-@dataclass(frozen=True)
-class Source:
-    """An opened source of images.
-
-    Attributes:
-        dataset: the data set to load from.
-        indices: indices of the images to use.
-        weight: probability of drawing from this source, relative to the others.
-        augmentation: augmentation with the frame of the model's input, or None.
-        spacing_px: node spacing to resample to, px; 0 keeps the nodes.
-        grid_px: spacing of the grid whose crossings become nodes, px; 0 keeps the nodes.
-    """
-
-    dataset: CachedDataset | SyntheticDataset
-    indices: Sequence[int]
-    weight: float
-    augmentation: Augmentation | None
-    spacing_px: float
-    grid_px: float
+# Number of views that are tried for an image of a dense batch. The first dense one is used, otherwise the densest.
+DENSE_TRIES = 6
 
 
 class MixtureDataset:
     """An endless stream of augmented images, drawn from several sources by weight.
 
     `stream[position]` returns a sample and the images that were skipped before it. The position determines the sample.
+    `stream.draw(position, dense=True)` returns an image for a dense batch.
 
     Args:
         sources: the sources to draw from.
@@ -61,37 +43,82 @@ class MixtureDataset:
     Attributes:
         size: (width, height) of the images, px.
         max_nodes: maximum number of nodes per image.
+        dense_max_nodes: maximum number of nodes per image of a dense batch.
         seed: seed of the stream.
         sources: the opened sources.
         cumulative_weights: (S,) cumulative probabilities of the sources.
+        cumulative_dense_weights: (S,) the same for dense batches. None if there are none.
 
     Raises:
-        ConfigError: if there is no source, or a source is invalid.
+        ConfigError: if there is no source, a source is invalid, or dense batches have no source.
     """
 
     def __init__(self, sources: Sequence[SourceConfig], config: DataConfig, seed: int) -> None:
         if not sources:
             raise ConfigError("data: there is no source of images")
         self.size = (config.image_size, config.image_size)
-        self.max_nodes = config.max_nodes
+        self.max_nodes, self.dense_max_nodes = config.max_nodes, config.dense_max_nodes
         self.seed = seed
         self.sources = [open_source(source, self.size) for source in sources]
         weights = np.asarray([source.weight for source in self.sources])
         if not (weights > 0).all():
             raise ConfigError("data: the weight of a source must be positive")
-        self.cumulative_weights = np.cumsum(weights / weights.sum())
+        self.cumulative_weights: FloatArray = np.cumsum(weights / weights.sum())
+        self.cumulative_dense_weights: FloatArray | None = None
+        if config.dense_every:
+            weights = np.asarray([source.dense_weight for source in self.sources])
+            if not ((weights >= 0).all() and weights.sum() > 0):
+                raise ConfigError("data: dense batches need a source with a positive dense_weight, and none below 0")
+            self.cumulative_dense_weights = np.cumsum(weights / weights.sum())
 
     def __getitem__(self, position: int) -> tuple[Sample, list[Skipped]]:
+        return self.draw(position)
+
+    def draw(self, position: int, *, dense: bool = False) -> tuple[Sample, list[Skipped]]:
+        """Draw an image.
+
+        Args:
+            position: position in the stream, which determines the image.
+            dense: draw an image for a dense batch. Images with more than `max_nodes` nodes are preferred.
+
+        Returns:
+            The sample, and the images that were skipped before it.
+
+        Raises:
+            TreeformerError: if many images in a row cannot be used.
+        """
         rng = np.random.default_rng([self.seed, position])
         skipped: list[Skipped] = []
         for _ in range(MAX_TRIES):
-            source = self.sources[int(np.searchsorted(self.cumulative_weights, rng.random(), side="right"))]
-            index = source.indices[int(rng.integers(len(source.indices)))]
-            loaded = load(source, index, rng, self.size, self.max_nodes)
+            view = (
+                self._draw_dense_view(rng) if dense else self._draw_view(rng, self.cumulative_weights, self.max_nodes)
+            )
+            loaded = view.sample(rng) if isinstance(view, View) else view
             if isinstance(loaded, Sample):
                 return loaded, skipped
             skipped.append(loaded)
         raise TreeformerError(f"{MAX_TRIES} images in a row cannot be used, the last because: {skipped[-1].reason}")
+
+    def _draw_dense_view(self, rng: np.random.Generator) -> View | Skipped:
+        """Return the first of several views with more than `max_nodes` nodes, otherwise the one with most nodes."""
+        if self.cumulative_dense_weights is None:
+            raise TreeformerError("dense batches are not configured: data.dense_every is 0")
+        best: View | None = None
+        view: View | Skipped
+        for _ in range(DENSE_TRIES):
+            view = self._draw_view(rng, self.cumulative_dense_weights, self.dense_max_nodes)
+            if isinstance(view, View):
+                best = view if best is None or len(view.skeleton) > len(best.skeleton) else best
+                if len(best.skeleton) > self.max_nodes:
+                    break
+        return best or view
+
+    def _draw_view(self, rng: np.random.Generator, cumulative: FloatArray, max_nodes: int) -> View | Skipped:
+        """Draw a source, an image of it and a view of that, without its pixels."""
+        source = self.sources[int(np.searchsorted(cumulative, rng.random(), side="right"))]
+        index = source.indices[int(rng.integers(len(source.indices)))]
+        opened = source.dataset.open(index)
+        return opened if isinstance(opened, Skipped) else draw_cropped_view(source, opened, rng, self.size, max_nodes)
 
 
 class EvalDataset:
@@ -115,8 +142,9 @@ class EvalDataset:
 
     def __init__(self, sources: Sequence[SourceConfig], config: DataConfig) -> None:
         self.size = (config.image_size, config.image_size)
-        self.max_nodes = config.max_nodes
-        self.sources = [open_source(replace(source, augmentation="none"), self.size) for source in sources]
+        self.max_nodes = max(config.max_nodes, config.dense_max_nodes if config.dense_every else 0)
+        whole = [replace(source, augmentation="none", zoom=(1.0, 1.0)) for source in sources]
+        self.sources = [open_source(source, self.size) for source in whole]
         self.entries = [(source, index) for source in self.sources for index in source.indices]
 
     def __len__(self) -> int:
@@ -148,7 +176,12 @@ class EvalDataset:
                 raise ConfigError(f"data.valid: {problem}, the first because: {reasons[0]}")
 
     def _load(self, source: Source, index: int) -> Sample | Skipped:
-        return load(source, index, np.random.default_rng(0), self.size, self.max_nodes)
+        opened = source.dataset.open(index)
+        if isinstance(opened, Skipped):
+            return opened
+        rng = np.random.default_rng(0)
+        view = draw_view(source, opened, rng, self.size)
+        return too_dense(view, self.max_nodes) if len(view.skeleton) > self.max_nodes else view.sample(rng)
 
 
 def open_source(config: SourceConfig, size: tuple[int, int]) -> Source:
@@ -184,63 +217,20 @@ def open_source(config: SourceConfig, size: tuple[int, int]) -> Source:
         if not 0 <= index < len(dataset):
             raise ConfigError(f"data: there is no image {index}, they are numbered from 0 to {len(dataset) - 1}")
     indices = config.images or range(min(config.count, len(dataset)) if config.count else len(dataset))
-    preset = AUGMENTATIONS.get(config.augmentation)
-    augmentation = replace(preset, frame=size) if preset else None
-    return Source(dataset, indices, config.weight, augmentation, config.spacing_px, config.grid_px)
-
-
-def load(
-    source: Source, index: int, rng: np.random.Generator, size: tuple[int, int], max_nodes: int
-) -> Sample | Skipped:
-    """Load an image of a source, augment it and fit it to the model's input.
-
-    Args:
-        source: the source.
-        index: index in the data set of the source.
-        rng: random generator of the augmentation.
-        size: (width, height) of the result, px.
-        max_nodes: maximum number of nodes.
-
-    Returns:
-        A sample, or the reason why the image cannot be used.
-    """
-    loaded = source.dataset.load(index)
-    if isinstance(loaded, Skipped):
-        return loaded
-    image, skeleton, augmentation = loaded.image, loaded.skeleton, source.augmentation
-    image_size, affine = (image.shape[1], image.shape[0]), None
-    # Transform the skeleton first: if it has too many nodes, the image need not be warped.
-    if augmentation is not None:
-        affine, size = augmentation.draw_affine(image_size, skeleton.nodes, rng)
-        skeleton = augmentation.move_skeleton(skeleton, affine, size)
-    elif image_size != size:
-        affine = into_frame(image_size, size)
-        skeleton = move(skeleton, affine, size)
-    if source.spacing_px:
-        skeleton = skeleton.resample(source.spacing_px)
-    if source.grid_px:
-        skeleton = skeleton.sample_at_grid_crossings(source.grid_px)
-    if len(skeleton) > max_nodes:
-        return Skipped(loaded.name, f"{loaded.name}: {len(skeleton)} nodes, more than max_nodes = {max_nodes}")
-    if augmentation is not None and affine is not None:
-        image = augmentation.relight(torch_warp(image, affine, size), rng)
-    elif affine is not None:
-        image = warp(image, affine, size)
-    return Sample(image, skeleton, loaded.name)
-
-
-def into_frame(image_size: tuple[int, int], size: tuple[int, int]) -> FloatArray:
-    """Return the map of a whole image to the center of a frame. A larger image is scaled down.
-
-    Args:
-        image_size: (width, height) of the image, px.
-        size: (width, height) of the frame, px.
-
-    Returns:
-        (2,3) affine map from the image to the frame.
-    """
-    width, height = image_size
-    scale = min(1.0, size[0] / width, size[1] / height)
-    return np.asarray(
-        [[scale, 0, (size[0] - scale * width) / 2], [0, scale, (size[1] - scale * height) / 2]], dtype=np.float64
+    return Source(
+        dataset,
+        indices,
+        config.weight,
+        _augmentation(config, size),
+        config.spacing_px,
+        config.grid_px,
+        config.dense_weight,
     )
+
+
+def _augmentation(config: SourceConfig, size: tuple[int, int]) -> Augmentation | None:
+    """Return the augmentation of a source, None for whole images without changes."""
+    preset = AUGMENTATIONS.get(config.augmentation)
+    if config.zoom != (1.0, 1.0):
+        preset = replace(preset or Augmentation(flip=0.0), scale=config.zoom)
+    return replace(preset, frame=size) if preset else None

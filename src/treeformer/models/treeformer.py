@@ -33,6 +33,7 @@ from treeformer.skeleton import Skeleton
 
 MIN_TOKENS = 2  # torch.export treats the sizes 0 and 1 as special cases
 ROOT_PRIOR = 0.02  # probability that a token is a root, before training
+MAX_PROGRAMS = 64  # compiled programs per function, see `compile_parts`
 COMPILED_PARTS = (Bottleneck, FeaturePyramid, LevelProjections, HeatMapHead, EncoderLayer, DecoderLayer, RelationHead)
 
 
@@ -161,15 +162,21 @@ class TreeFormer(nn.Module):
         self.sfs = SFS(config.suppression)
         self._losses = losses
 
+    @property
+    def has_variable_tokens(self) -> bool:
+        """True if `forward` accepts any number of tokens, because they come from a heat map and have no weights."""
+        return self.config.token_source == "heat_map"
+
     # ---- forward ------------------------------------------------------------------------------
 
-    def forward(self, images: Tensor, targets: Targets | None = None) -> Output:
+    def forward(self, images: Tensor, targets: Targets | None = None, tokens: int | None = None) -> Output:
         """Predict nodes, edges and roots.
 
         Args:
             images: (B,3,H,W) RGB in [0,1]. H and W are multiples of the coarsest stride: 32 px, or 64 px in `paper`.
             targets: Ground truth, given in training. Tokens are matched to it, edges are predicted only among the
                 matched tokens and the most confident others, and denoising tokens are added if configured.
+            tokens: Number of object tokens. None is that of the configuration. Learned tokens have no other number.
 
         Returns:
             The predictions.
@@ -178,9 +185,9 @@ class TreeFormer(nn.Module):
             TreeformerError: If the image size is invalid, or the targets have more nodes than there are tokens.
         """
         if targets is None:
-            found = self.detect(images)
-            tokens, relation, node_logits, points = found.decoded
-            edge_logits = self.predict_edges(tokens, relation, points[-1], found.fine, node_logits[-1].sigmoid())
+            found = self.detect(images, tokens=tokens)
+            content, relation, node_logits, points = found.decoded
+            edge_logits = self.predict_edges(content, relation, points[-1], found.fine, node_logits[-1].sigmoid())
             return Output(
                 node_logits,
                 points,
@@ -191,7 +198,7 @@ class TreeFormer(nn.Module):
                 found.offsets,
                 self.heat_stride,
             )
-        count = self.config.tokens
+        count = self.config.tokens if tokens is None else tokens
         if targets.points.shape[1] > count:
             raise TreeformerError(
                 f"the targets have {targets.points.shape[1]} nodes, but there are only {count} tokens"
@@ -200,11 +207,11 @@ class TreeFormer(nn.Module):
         if self.config.denoising:
             noisy = targets.points + self.config.denoising_px * torch.randn_like(targets.points)
             noisy_mask = targets.mask
-        found = self.detect(images, noisy, noisy_mask)
-        tokens, relation, node_logits, points = found.decoded
+        found = self.detect(images, noisy, noisy_mask, tokens=tokens)
+        content, relation, node_logits, points = found.decoded
         if self.config.denoising:
             scores = node_logits[-1, :, count:].sigmoid()
-            noisy_edges = self.predict_edges(tokens[:, count:], relation, points[-1, :, count:], found.fine, scores)
+            noisy_edges = self.predict_edges(content[:, count:], relation, points[-1, :, count:], found.fine, scores)
             denoising = Predictions(
                 node_logits[:, :, count:],
                 points[:, :, count:],
@@ -216,7 +223,7 @@ class TreeFormer(nn.Module):
         selection = self.select(node_logits[-1, :, :count], matching)
         index = selection[..., None]
         edge_logits = self.predict_edges(
-            tokens.gather(1, index.expand(-1, -1, tokens.shape[-1])),
+            content.gather(1, index.expand(-1, -1, content.shape[-1])),
             relation,
             points[-1].gather(1, index.expand(-1, -1, 2)),
             found.fine,
@@ -242,6 +249,7 @@ class TreeFormer(nn.Module):
         noisy_points: Tensor | None = None,
         noisy_mask: Tensor | None = None,
         min_peak_heat: float = 0.0,
+        tokens: int | None = None,
     ) -> Detection:
         """Run the network up to the edges.
 
@@ -252,30 +260,35 @@ class TreeFormer(nn.Module):
             min_peak_heat: Smallest heat of a peak that gets a token. The number of tokens is the largest number of
                 such peaks in an image of the batch. The surplus tokens of the other images are masked in attention.
                 Not to be combined with denoising.
+            tokens: Largest number of object tokens. None is that of the configuration.
 
         Returns:
             The decoded tokens with their root logits, and the image features that the edges need.
         """
-        features = self.encode(images)
+        features = self.encode(images, tokens)
         active = None
         if min_peak_heat and features.peak_heat is not None:
             active = features.peak_heat >= min_peak_heat
-            count = read_token_count(active.sum(1).max().clamp(min=MIN_TOKENS), self.config.tokens)
+            count = read_token_count(active.sum(1).max().clamp(min=MIN_TOKENS), active.shape[1])
             active = active[:, :count]
         return self.decode_tokens(features, active, noisy_points, noisy_mask)
 
-    def encode(self, images: Tensor) -> Features:
+    def encode(self, images: Tensor, tokens: int | None = None) -> Features:
         """Run the first half of `detect`: feature levels, heat map and its peaks.
 
         Args:
             images: (B,3,H,W) RGB in [0,1].
+            tokens: Number of peaks. None is the number of tokens of the configuration.
 
         Returns:
             The features.
 
         Raises:
-            TreeformerError: If H or W is not a multiple of the coarsest stride.
+            TreeformerError: If H or W is not a multiple of the coarsest stride, or the tokens are learned and another
+                number of them is requested.
         """
+        if tokens is not None and tokens != self.config.tokens and not self.has_variable_tokens:
+            raise TreeformerError(f"the network has {self.config.tokens} learned tokens, {tokens} were requested")
         height, width = images.shape[-2:]
         if height % self.strides[-1] or width % self.strides[-1]:
             raise TreeformerError(f"image size must be a multiple of {self.strides[-1]} px, not {width}×{height} px")
@@ -286,7 +299,7 @@ class TreeFormer(nn.Module):
         if self.heat_map is None:
             return Features(levels, None, None, None, None)
         heat, offsets = self.heat_map(maps[0], levels[0].stride)
-        return Features(levels, heat, offsets, *peaks(heat.detach(), self.config.tokens))
+        return Features(levels, heat, offsets, *peaks(heat.detach(), self.config.tokens if tokens is None else tokens))
 
     def decode_tokens(
         self,
@@ -326,10 +339,10 @@ class TreeFormer(nn.Module):
                 for tensor in (self.learned_content, self.learned_position, points)
             )
         if noisy_points is not None and noisy_mask is not None:
+            mask = denoising_mask(noisy_mask, content.shape[1])
             content = torch.cat([content, self._content_at(levels[0], noisy_points)], dim=1)
             positions = torch.cat([positions, self._positions_at(noisy_points)], dim=1)
             points = torch.cat([points, noisy_points], dim=1)
-            mask = denoising_mask(noisy_mask, self.config.tokens)
         decoded = self.decoder(content, positions, points, levels, mask)
         root_logits = self.root_head(decoded.tokens).float().squeeze(-1)
         attributes = None if self.attribute_head is None else self.attribute_head(decoded.tokens).float()
@@ -378,7 +391,7 @@ class TreeFormer(nn.Module):
         Returns:
             (B,R) int64 token indices, the matched tokens first.
         """
-        size = min(self.config.tokens, matching.token.shape[1] + self.config.num_negative_tokens)
+        size = min(node_logits.shape[1], matching.token.shape[1] + self.config.num_negative_tokens)
         matched = torch.zeros_like(node_logits).scatter_add(1, matching.token, matching.found.to(node_logits.dtype))
         return (2 * matched + node_logits.sigmoid()).topk(size, dim=1).indices
 
@@ -432,7 +445,11 @@ class TreeFormer(nn.Module):
 
         The parts are compiled separately, so that bottlenecks and layers of the same shape are compiled only once.
         """
-        options.setdefault("dynamic", False)  # the relation head gets two sizes, and neither needs a dynamic program
+        options.setdefault("dynamic", False)  # there are few shapes, and none needs a dynamic program
+        # Every shape of a batch compiles the shared code of all bottlenecks and layers again. Beyond torch's limit of 8
+        # programs per function, it would run eagerly.
+        dynamo_config: Any = torch._dynamo.config
+        dynamo_config.recompile_limit = max(dynamo_config.recompile_limit, MAX_PROGRAMS)
         for part in self.modules():
             if isinstance(part, COMPILED_PARTS):
                 compiled: Any = torch.compile(part.forward, **options)

@@ -22,6 +22,10 @@ MINIMUM = {
     "seed": 0,
     "data.image_size": 1,
     "data.max_nodes": 1,
+    "data.dense_every": 0,
+    "data.dense_batch_size": 1,
+    "data.dense_max_nodes": 1,
+    "data.dense_tokens": 1,
     "data.workers": 0,
     "optimizer.learning_rate": 0,
     "optimizer.backbone_factor": 0,
@@ -131,6 +135,9 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
         value = attrgetter(key)(config)
         if not value >= minimum:  # also true for NaN
             raise ConfigError(f"{path.name}: {key} must be at least {minimum}, not {value}")
+    if config.data.dense_every and config.data.dense_tokens < config.data.dense_max_nodes:
+        tokens, nodes = config.data.dense_tokens, config.data.dense_max_nodes
+        raise ConfigError(f"{path.name}: data.dense_tokens {tokens} is less than data.dense_max_nodes {nodes}")
     return config
 
 

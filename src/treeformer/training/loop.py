@@ -22,14 +22,22 @@ from torch.utils.data import DataLoader
 from treeformer import data
 from treeformer._util.config import ConfigError
 from treeformer._util.files import check_writable
-from treeformer.data.loader import Batch, TimedBatches, on_device, shut_down, strip_worker_tracebacks, training_loader
+from treeformer.data.loader import (
+    Batch,
+    BatchSizes,
+    TimedBatches,
+    on_device,
+    shut_down,
+    strip_worker_tracebacks,
+    training_loader,
+)
 from treeformer.data.mixture import MixtureDataset
 from treeformer.errors import TreeformerError
 from treeformer.training import checkpoint
 from treeformer.training.config import TrainingConfig
 from treeformer.training.logger import NoLog, RunLog
 from treeformer.training.setup import make_fabric, make_model, model_folder_of, parameter_groups
-from treeformer.training.step import CudaGraphStep, TrainingStep
+from treeformer.training.step import CudaGraphSteps, TrainingStep
 from treeformer.training.validation import Validator
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
@@ -134,14 +142,14 @@ class TrainingRun:
     Attributes:
         limit_s: `max_minutes` in s, infinite if there is no limit.
         training_limit_s: `training_minutes` in s, infinite if there is no limit.
-        batch: images per step in this process.
+        sizes: images per step in this process.
+        dense_tokens: object tokens of the model in dense batches.
         skips: images that could not be used.
         log: the log of the run.
         averages: the tensors of `average`.
         weights: the model's tensors in the same order.
         interrupted: whether a signal has asked the run to stop.
-        graphs: whether steps are replayed as CUDA graphs.
-        cuda_graph_step: the captured step, None before the first.
+        graphs: the captured steps, None if steps are not replayed as CUDA graphs.
         rates: peak learning rate of each parameter group.
     """
 
@@ -162,9 +170,8 @@ class TrainingRun:
         self.average, self.optimizer, self.state = average, optimizer, state
         self.limit_s, self.training_limit_s = (math.inf if limit is None else 60 * limit for limit in limits)
         self.show = show
-        if config.batch_size % fabric.world_size:
-            raise ConfigError(f"batch_size {config.batch_size} cannot be divided among {fabric.world_size} processes")
-        self.batch = config.batch_size // fabric.world_size
+        self.sizes = batch_sizes(config, model, fabric.world_size)
+        self.dense_tokens = config.data.dense_tokens
         self.skips = data.SkipReport()
         self.log = RunLog(out, state.step) if fabric.is_global_zero else NoLog()
         # All weights and buffers are floating-point numbers, and never move in memory.
@@ -172,8 +179,8 @@ class TrainingRun:
         self.weights = [model.state_dict()[name] for name in average]
         self.measure = measure
         self.interrupted = False
-        self.graphs = uses_cuda_graphs(fabric, model)
-        self.cuda_graph_step: CudaGraphStep | None = None
+        bf16 = config.precision == "bf16"
+        self.graphs = CudaGraphSteps(model, bf16=bf16) if uses_cuda_graphs(fabric, model) else None
         self.rates = [group["lr"] for group in optimizer.param_groups]
 
     @contextmanager
@@ -222,8 +229,9 @@ class TrainingRun:
         config, state = self.config, self.state
         loader = training_loader(
             stream,
-            batch=self.batch,
+            self.sizes,
             start=state.position,
+            step=state.step,
             rank=self.fabric.global_rank,
             world=self.fabric.world_size,
             workers=config.data.workers,
@@ -243,15 +251,21 @@ class TrainingRun:
         step_began, warm_from = began, state.step + WARM_UP_STEPS
         sums: dict[str, Tensor] = {}
         summed = 0  # number of steps in `sums`; a validation restarts the clock, but not the sums
+        images = 0  # since `last_log`
+        shapes: set[bool] = set()  # of batches so far in this call: dense and ordinary ones
         arriving = TimedBatches(on_device(strip_worker_tracebacks(loader), self.fabric.device))
         for batch in arriving:
             self._note_skips(batch)
             figures = self._step(step_module, batch)
             state.step += 1
-            state.position += config.batch_size
+            state.position += len(batch.images) * self.fabric.world_size
+            images += len(batch.images) * self.fabric.world_size
             now = time.monotonic()
             state.seconds = before + now - began
-            state.training_seconds += now - step_began if state.step > warm_from else 0.0
+            # The first batch of a shape is compiled and captured, which is not training.
+            is_warm = state.step > warm_from and batch.is_dense in shapes
+            state.training_seconds += now - step_began if is_warm else 0.0
+            shapes.add(batch.is_dense)
             step_began = now
             for name, value in figures.items():
                 sums[name] = sums.get(name, 0.0) + value
@@ -261,11 +275,11 @@ class TrainingRun:
             if state.step % LOG_EVERY == 0 or done or pausing:
                 now, steps = time.monotonic(), state.step - last_log[1]
                 means = {name: float(value) / summed for name, value in sums.items()}
-                means["images_per_s"] = steps * config.batch_size / (now - last_log[0])
+                means["images_per_s"] = images / (now - last_log[0])
                 means["waiting_for_images"] = arriving.share_since(last_log[0])
                 bad_steps = bad_steps + steps if not math.isfinite(means["loss"]) else 0
                 self._report(means)
-                last_log, sums, summed = (now, state.step), {}, 0
+                last_log, sums, summed, images = (now, state.step), {}, 0, 0
                 if bad_steps >= MAX_BAD_STEPS:
                     raise TrainingError(
                         f"the loss is not a number since step {state.step - bad_steps}; "
@@ -278,7 +292,7 @@ class TrainingRun:
                 if validating:  # save before, so that a failure loses nothing, and again with the result
                     self._validate()
                     self._save()
-                    last_log = (time.monotonic(), state.step)
+                    last_log, images = (time.monotonic(), state.step), 0
                 last_checkpoint = step_began = time.monotonic()
             if pausing or self._finished(done):
                 break
@@ -305,13 +319,11 @@ class TrainingRun:
         if self.fabric.world_size > 1:
             # With sums divided by the mean count, the mean gradient is the one of a single large batch.
             nodes = torch.as_tensor(self.fabric.all_reduce(nodes, reduce_op="mean"))
-        if self.graphs:
-            self.cuda_graph_step = self.cuda_graph_step or CudaGraphStep(
-                self.model, batch, bf16=config.precision == "bf16"
-            )
-            figures = self.cuda_graph_step(batch, nodes)
+        tokens = self.dense_tokens if batch.is_dense else None
+        if self.graphs is not None:
+            figures = self.graphs(batch, nodes, tokens)
         else:
-            figures = step_module(batch.images, batch.targets, nodes)
+            figures = step_module(batch.images, batch.targets, nodes, tokens)
             self.fabric.backward(figures["loss"])
         gradients = [p.grad for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
@@ -319,7 +331,7 @@ class TrainingRun:
         self.optimizer.optimizer.grad_scale = (norm / config.optimizer.clip_norm).clamp(min=1)
         self.optimizer.optimizer.found_inf = 1 - torch.isfinite(norm).float()
         self.optimizer.step()
-        if not self.graphs:  # CUDA graphs overwrite the gradients in place
+        if self.graphs is None:  # CUDA graphs overwrite the gradients in place
             self.optimizer.zero_grad(set_to_none=True)
         self._average()
         return {name: value.detach() for name, value in figures.items()} | {"gradient_norm": norm}
@@ -385,9 +397,35 @@ class TrainingRun:
         self.fabric.barrier()
 
     def _out_of_patience(self) -> bool:
-        since_best = (self.state.step - self.state.best_step) * self.config.batch_size
+        since_best = (self.state.step - self.state.best_step) * self.sizes.mean * self.fabric.world_size
         patience = self.config.patience_epochs * self.config.epoch_images
         return bool(self.config.patience_epochs) and since_best >= patience
+
+
+def batch_sizes(config: TrainingConfig, model: Any, world: int) -> BatchSizes:
+    """Return the number of images per batch and process.
+
+    Args:
+        config: the configuration of the run.
+        model: the model. Dense batches need one that accepts any number of tokens (`has_variable_tokens`).
+        world: number of processes.
+
+    Returns:
+        The sizes of ordinary and dense batches.
+
+    Raises:
+        ConfigError: if a batch cannot be divided among the processes, or the model cannot have dense batches.
+    """
+    sizes = {"batch_size": config.batch_size}
+    if config.data.dense_every:
+        sizes["data.dense_batch_size"] = config.data.dense_batch_size
+        if not getattr(model, "has_variable_tokens", False):
+            raise ConfigError(f"data.dense_every: the model {config.model!r} has a fixed number of tokens")
+    for name, size in sizes.items():
+        if size % world:
+            raise ConfigError(f"{name} {size} cannot be divided among {world} processes")
+    ordinary, dense = config.batch_size // world, config.data.dense_batch_size // world
+    return BatchSizes(ordinary, dense, config.data.dense_every)
 
 
 def uses_cuda_graphs(fabric: Fabric, model: Any) -> bool:

@@ -18,7 +18,8 @@ class TrainableModel(NamedTuple):
     `loss(output, targets, node_count)`; `decode(output, image_size=…)`; and `compile_parts()`. A submodule named
     `backbone` may start from trained weights and has its own learning rate. A true attribute `supports_cuda_graphs`
     states that the training step never waits for the device. `new_parts` has the beginnings of the names of weights
-    that may be missing in the weights that a run starts from.
+    that may be missing in the weights that a run starts from. A true `has_variable_tokens` states that `forward` has
+    the argument `tokens`, which dense batches need.
 
     Attributes:
         settings: makes the default configuration.

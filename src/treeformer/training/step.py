@@ -7,6 +7,7 @@ Hungarian matching therefore also runs on the device.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,13 +37,16 @@ class TrainingStep(nn.Module):
         super().__init__()
         self.model, self.bf16, self.cache_casts = model, bf16, cache_casts
 
-    def forward(self, images: Tensor, targets: Targets, node_count: Tensor) -> dict[str, Tensor]:
+    def forward(
+        self, images: Tensor, targets: Targets, node_count: Tensor, tokens: int | None = None
+    ) -> dict[str, Tensor]:
         """Compute the losses of a batch.
 
         Args:
             images: (B,3,H,W) uint8.
             targets: targets of the batch.
             node_count: scalar by which sums over nodes are divided.
+            tokens: number of the model's object tokens. None is that of its configuration.
 
         Returns:
             The losses by name, with their sum as `loss`.
@@ -52,23 +56,37 @@ class TrainingStep(nn.Module):
         ):
             # Convolutions on a GPU are fastest with channels last.
             pixels = (images.float() / 255.0).contiguous(memory_format=torch.channels_last)
-            parts = self.model.loss(self.model(pixels, targets), targets, node_count)
+            output = self.model(pixels, targets) if tokens is None else self.model(pixels, targets, tokens)
+            parts = self.model.loss(output, targets, node_count)
             return {"loss": torch.stack(list(parts.values())).sum(), **parts}
 
 
 class CudaGraphStep:
     """Forward, loss and backward of one model as a CUDA graph, for batches of one shape.
 
-    After a call, every parameter's `grad` contains the gradient of that batch. Gradients must not be set to None.
+    After a call, every parameter's `grad` contains the gradient of that batch. Each graph has gradients of its own, in
+    memory that its replays overwrite, so several graphs of one model can be used in turn.
 
     Args:
         model: network on a GPU whose forward pass and `loss` never wait for the device.
         example: a batch on the same GPU.
         bf16: run the forward pass under bfloat16 autocast.
+        tokens: number of the model's object tokens. None is that of its configuration.
+        share_with: a graph to share memory with. A replay may overwrite the results of graphs that were captured later.
     """
 
-    def __init__(self, model: Any, example: Batch, *, bf16: bool) -> None:
-        self.step = TrainingStep(model, bf16=bf16, cache_casts=False)
+    def __init__(
+        self,
+        model: Any,
+        example: Batch,
+        *,
+        bf16: bool,
+        tokens: int | None = None,
+        share_with: CudaGraphStep | None = None,
+    ) -> None:
+        self.step, self.tokens = TrainingStep(model, bf16=bf16, cache_casts=False), tokens
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        model.zero_grad(set_to_none=True)  # the gradients of another graph stay with it
         self.images = example.images.clone()
         self.targets = example.targets.clone()
         self.node_count = example.targets.mask.sum().clamp(min=1).float()
@@ -81,8 +99,10 @@ class CudaGraphStep:
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
         # Other threads may continue to pin memory for the next batches during the capture.
-        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+        pool = share_with.graph.pool() if share_with else None
+        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
             self.losses = self._forward_backward()
+        self.gradients = [parameter.grad for parameter in self.parameters]
 
     def __call__(self, batch: Batch, node_count: Tensor) -> dict[str, Tensor]:
         """Replay the graph on a batch.
@@ -98,9 +118,43 @@ class CudaGraphStep:
         self.targets.copy_(batch.targets)
         self.node_count.copy_(node_count)
         self.graph.replay()
+        for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
+            parameter.grad = gradient
         return self.losses
 
     def _forward_backward(self) -> dict[str, Tensor]:
-        losses = self.step(self.images, self.targets, self.node_count)
+        losses = self.step(self.images, self.targets, self.node_count, self.tokens)
         losses["loss"].backward()
         return {name: value.detach() for name, value in losses.items()}
+
+
+class CudaGraphSteps:
+    """One graph per shape of batches, captured at the first batch of that shape.
+
+    Args:
+        model: network on a GPU.
+        bf16: run the forward pass under bfloat16 autocast.
+        capture: makes a graph. Tests pass a stand-in for the CPU.
+    """
+
+    def __init__(self, model: Any, *, bf16: bool, capture: Callable[..., Any] = CudaGraphStep) -> None:
+        self.model, self.bf16, self.capture = model, bf16, capture
+        self.graphs: dict[tuple[Any, ...], Any] = {}
+
+    def __call__(self, batch: Batch, node_count: Tensor, tokens: int | None = None) -> dict[str, Tensor]:
+        """Replay the graph of the batch's shape; capture it first if there is none.
+
+        Args:
+            batch: a batch on the GPU.
+            node_count: scalar by which sums over nodes are divided.
+            tokens: number of the model's object tokens. None is that of its configuration.
+
+        Returns:
+            The losses by name. The next call overwrites them.
+        """
+        shape = (batch.images.shape, batch.targets.points.shape, tokens)
+        if shape not in self.graphs:
+            first = next(iter(self.graphs.values()), None)
+            self.graphs[shape] = self.capture(self.model, batch, bf16=self.bf16, tokens=tokens, share_with=first)
+        losses: dict[str, Tensor] = self.graphs[shape](batch, node_count)
+        return losses

@@ -43,6 +43,7 @@ class Validator:
         device: where the model runs.
         bf16: whether the forward pass runs under bfloat16 autocast.
         batch: images per forward pass.
+        options: options of the model's forward pass.
 
     Raises:
         ConfigError: if there is no validation image, or a source is invalid.
@@ -56,6 +57,7 @@ class Validator:
         self.device = device
         self.bf16 = config.precision == "bf16"
         self.batch = batch
+        self.options = {"tokens": config.data.dense_tokens} if config.data.dense_every else {}
         self._pool: Executor | None = None
 
     def __enter__(self) -> Validator:
@@ -126,7 +128,7 @@ class Validator:
         # Recompiling for a few batches of other shapes would take longer than running them.
         eager = torch.compiler.set_stance("force_eager")
         with eager, torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
-            output = model(images.permute(0, 3, 1, 2).float() / 255.0)
+            output = model(images.permute(0, 3, 1, 2).float() / 255.0, **self.options)
         return output, (images.shape[2], images.shape[1])
 
 

@@ -1,0 +1,174 @@
+"""Views: what the model sees of an opened sample. The skeleton comes first, the image only if the view is used.
+
+Most of the time of a training image is spent on rendering or reading and warping it. Whether a view has too many nodes
+is known from its skeleton, which takes a fraction of that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from treeformer._util.arrays import FloatArray
+from treeformer.data.augmentation import Augmentation, move, warp
+from treeformer.data.cache import CachedDataset
+from treeformer.data.datasets import OpenedSample, Sample, Skipped, SyntheticDataset
+from treeformer.data.torch_warp import warp as torch_warp
+from treeformer.errors import TreeformerError
+from treeformer.skeleton import Skeleton
+
+# A view with too many nodes is replaced by a smaller window on the image: its scale is multiplied by these in turn.
+CROP_ZOOMS = (1.3, 1.7, 2.2, 3.0, 4.0, 6.0)
+
+
+@dataclass(frozen=True)
+class Source:
+    """An opened source of images.
+
+    Attributes:
+        dataset: the data set to load from.
+        indices: indices of the images to use.
+        weight: probability of drawing from this source, relative to the others.
+        augmentation: augmentation with the frame of the model's input, or None.
+        spacing_px: node spacing to resample to, px; 0 keeps the nodes.
+        grid_px: spacing of the grid whose crossings become nodes, px; 0 keeps the nodes.
+        dense_weight: the weight in dense batches.
+    """
+
+    dataset: CachedDataset | SyntheticDataset
+    indices: Sequence[int]
+    weight: float
+    augmentation: Augmentation | None
+    spacing_px: float
+    grid_px: float
+    dense_weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class View:
+    """An opened sample as the model will see it.
+
+    Attributes:
+        opened: the sample.
+        skeleton: its skeleton in the view, in px.
+        affine: (2,3) map from the image to the view. None if both are the same.
+        size: (width, height) of the view, px.
+        augmentation: changes light and noise, None for an exact view.
+    """
+
+    opened: OpenedSample
+    skeleton: Skeleton
+    affine: FloatArray | None
+    size: tuple[int, int]
+    augmentation: Augmentation | None
+
+    def sample(self, rng: np.random.Generator) -> Sample | Skipped:
+        """Read or render the image, warp it and change its light.
+
+        Returns:
+            The sample, or the reason why its image cannot be used.
+        """
+        try:
+            image = self.opened.read_image()
+        except TreeformerError as error:
+            return Skipped(self.opened.name, str(error))
+        if self.augmentation is not None and self.affine is not None:
+            image = self.augmentation.relight(torch_warp(image, self.affine, self.size), rng)
+        elif self.affine is not None:
+            image = warp(image, self.affine, self.size)
+        return Sample(image, self.skeleton, self.opened.name)
+
+
+def draw_view(source: Source, opened: OpenedSample, rng: np.random.Generator, size: tuple[int, int]) -> View:
+    """Draw a random view if the source has an augmentation, otherwise fit the whole image into the frame.
+
+    Args:
+        source: the source of the sample.
+        opened: the sample.
+        rng: random generator of the augmentation.
+        size: (width, height) of the model's input, px.
+
+    Returns:
+        The view.
+    """
+    skeleton, augmentation = opened.skeleton, source.augmentation
+    image_size = skeleton.image_size
+    assert image_size is not None  # part of every sample
+    affine: FloatArray | None = None
+    if augmentation is not None:
+        affine, size = augmentation.draw_affine(image_size, skeleton.nodes, rng)
+        skeleton = augmentation.move_skeleton(skeleton, affine, size)
+    elif image_size != size:
+        affine = into_frame(image_size, size)
+        skeleton = move(skeleton, affine, size)
+    if source.spacing_px:
+        skeleton = skeleton.resample(source.spacing_px)
+    if source.grid_px:
+        skeleton = skeleton.sample_at_grid_crossings(source.grid_px)
+    return View(opened, skeleton, affine, size, augmentation)
+
+
+def draw_cropped_view(
+    source: Source, opened: OpenedSample, rng: np.random.Generator, size: tuple[int, int], max_nodes: int
+) -> View | Skipped:
+    """Draw a view with at most `max_nodes` nodes: smaller windows on the image are tried in turn.
+
+    Args:
+        source: the source of the sample.
+        opened: the sample.
+        rng: random generator of the augmentation.
+        size: (width, height) of the model's input, px.
+        max_nodes: maximum number of nodes.
+
+    Returns:
+        The first view with few enough nodes, or the reason why there is none.
+    """
+    view = draw_view(source, opened, rng, size)
+    for zoom in CROP_ZOOMS:
+        if len(view.skeleton) <= max_nodes:
+            break
+        view = draw_view(replace(source, augmentation=_window(source, opened, size, zoom)), opened, rng, size)
+    return view if len(view.skeleton) <= max_nodes else too_dense(view, max_nodes)
+
+
+def too_dense(view: View, max_nodes: int) -> Skipped:
+    """Return the reason why a view with too many nodes cannot be used.
+
+    Args:
+        view: the view.
+        max_nodes: maximum number of nodes.
+
+    Returns:
+        The name of the image, and one line.
+    """
+    name = view.opened.name
+    return Skipped(name, f"{name}: {len(view.skeleton)} nodes, more than max_nodes = {max_nodes}")
+
+
+def _window(source: Source, opened: OpenedSample, size: tuple[int, int], zoom: float) -> Augmentation:
+    """Return the augmentation of a source at a larger scale. Without an augmentation, it only crops."""
+    if source.augmentation is not None:
+        low, high = source.augmentation.scale
+        return replace(source.augmentation, scale=(zoom * low, zoom * high))
+    assert opened.skeleton.image_size is not None
+    scale = zoom * float(into_frame(opened.skeleton.image_size, size)[0, 0])
+    return Augmentation(flip=0.0, scale=(scale, scale), frame=size)
+
+
+def into_frame(image_size: tuple[int, int], size: tuple[int, int]) -> FloatArray:
+    """Return the map of a whole image to the center of a frame. A larger image is scaled down.
+
+    Args:
+        image_size: (width, height) of the image, px.
+        size: (width, height) of the frame, px.
+
+    Returns:
+        (2,3) affine map from the image to the frame.
+    """
+    width, height = image_size
+    scale = min(1.0, size[0] / width, size[1] / height)
+    return np.asarray(
+        [[scale, 0, (size[0] - scale * width) / 2], [0, scale, (size[1] - scale * height) / 2]], dtype=np.float64
+    )
