@@ -15,10 +15,10 @@ from tests.web.page_outputs import MadeUpEngine, Recorder, decode_in_node, encod
 from treeformer import examples
 from treeformer._util.images import open_image
 from treeformer.formats import native_json
-from treeformer.hub.model_folder import ModelFolder, open_model
+from treeformer.hub.model_folder import ModelFolder, ScaleRule, open_model
 from treeformer.inference.onnx_engine import OnnxEngine
 from treeformer.inference.predictor import Predictor
-from treeformer.inference.tiles import tile_grid
+from treeformer.inference.tiles import Tile, tile_grid
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic import make_image
 from treeformer.traits import COMPACT_COLUMNS, measure
@@ -102,22 +102,32 @@ def test_made_up_outputs(tmp_path):
     for seed in range(20):
         rng = np.random.default_rng(seed)
         size = SIZES[seed % len(SIZES)]
-        changes: dict[str, Any] = {}
+        changes: dict[str, Any] = {"scale_rule": None}
         if seed % 2:
-            changes["edge_calibration"] = (1.5, 0.8, 1.2, 0.4)
+            changes["edge_calibration"] = None
         if seed % 3 == 0:
             changes["settings"] = {**model.config.settings, "grid_px": 1.0}
+        if seed % 4 < 2:
+            changes["direction_weight"] = 2.0 * (seed % 4)
+        if seed % 5 > 2:
+            changes["scale_rule"] = ScaleRule("radius" if seed % 4 == 0 else "spacing", 13.0, 1)
         changed = with_settings(model, **changes)
         scale = max(1.0, 512 / max(size))
         scaled = (round(size[0] * scale), round(size[1] * scale))
-        engine = MadeUpEngine(seed, scaled, tile_grid(scaled, 512, changed.config.tile_step), attributes=False)
+        tiles = tile_grid(scaled, 512, changed.config.tile_step)
+        working_size = "full"
+        if seed % 5 > 2:  # a first pass over the whole image, then perhaps a second one
+            working_size, tiles = None, [Tile(0, 0, 512, 512, (-math.inf, -math.inf, math.inf, math.inf)), *tiles]
+        engine = MadeUpEngine(seed, scaled, tiles, attributes=seed % 4 < 2)
         image = rng.integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
-        case, skeleton = case_of(changed, engine, image, f"made up {seed}", "full")
+        case, skeleton = case_of(changed, engine, image, f"made up {seed}", working_size)
         cases.append(case)
         skeletons.append(skeleton)
     results = decode_in_node(cases, tmp_path)
     for result, skeleton, case in zip(results, skeletons, cases, strict=True):
         assert_same(result, skeleton, case, tmp_path)
+    assert any(len(case["outputs"]) > 1 and case["working_size"] is None for case in cases)
+    assert any(skeleton.radius is not None for skeleton in skeletons)
     assert sum(len(skeleton) > 10 for skeleton in skeletons) > 10
     assert sum(len(skeleton.component_root) > 1 for skeleton in skeletons) > 4
 

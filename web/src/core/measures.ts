@@ -25,6 +25,8 @@ export interface PlantMeasures {
   readonly width: number;
   readonly convex_hull_area: number;
   readonly mean_diameter: number | null;
+  readonly surface_area: number | null;
+  readonly volume: number | null;
   readonly main_curve_index: number | null;
   readonly lateral_emergence_angle_mean: number | null;
   readonly low_confidence_length_fraction: number | null;
@@ -140,6 +142,7 @@ function measurePlant(
 ): PlantMeasures {
   const scale = pxPerMm ?? 1;
   let [total, low, thick, thickLength, tips, branchPoints] = [0, 0, 0, 0, 0, 0];
+  let [surface, volume, thickEdges] = [0, 0, 0];
   let [x0, x1, y0, y1] = [Infinity, -Infinity, Infinity, -Infinity];
   for (const id of ids) {
     const node = graph.node(id);
@@ -153,8 +156,13 @@ function measurePlant(
     total += length;
     if (threshold !== null && (node.edgeScore ?? 1) < threshold) low += length;
     if (node.radius !== null && parent.radius !== null) {
-      thick += (node.radius + parent.radius) * length;
+      const [a, b] = [node.radius, parent.radius];
+      thick += (a + b) * length;
       thickLength += length;
+      thickEdges++;
+      // Each edge is the frustum of a cone.
+      surface += Math.PI * (a + b) * Math.hypot(length, a - b);
+      volume += (Math.PI / 3) * length * (a * a + a * b + b * b);
     }
   }
   const primary = lines.filter(({ order }) => order === 0);
@@ -179,6 +187,8 @@ function measurePlant(
     width: (x1 - x0) / scale,
     convex_hull_area: convexHullArea(ids.map((id) => graph.node(id))) / (scale * scale),
     mean_diameter: diameter === null ? null : diameter / scale,
+    surface_area: thickEdges > 0 ? surface / scale ** 2 : null,
+    volume: thickEdges > 0 ? volume / scale ** 3 : null,
     main_curve_index: main === null ? null : ratio(main.length - main.chord, main.length),
     lateral_emergence_angle_mean: angles.length > 0 ? angles.reduce((s, a) => s + a, 0) / angles.length : null,
     low_confidence_length_fraction: threshold === null ? null : ratio(low, total),

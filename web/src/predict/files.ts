@@ -192,7 +192,7 @@ const LENGTHS = [
 const COLUMNS: readonly (keyof PlantMeasures)[] = [
   "plant", "unit", "total_length", "primary_length", "lateral_count", "lateral_length", "lateral_length_mean",
   "tip_count", "branch_point_count", "max_order", "depth", "width", "convex_hull_area", "mean_diameter",
-  "main_curve_index", "lateral_emergence_angle_mean", "low_confidence_length_fraction",
+  "surface_area", "volume", "main_curve_index", "lateral_emergence_angle_mean", "low_confidence_length_fraction",
 ];
 
 export interface TraitTable {
@@ -218,7 +218,7 @@ export function traitTable(document: SkeletonDocument, imageName: string, pxPerM
   return {
     columns: ["image", ...COLUMNS],
     rows,
-    units: { ...units, convex_hull_area: `${unit}²`, lateral_emergence_angle_mean: "°" },
+    units: { ...units, convex_hull_area: `${unit}²`, surface_area: `${unit}²`, volume: `${unit}³`, lateral_emergence_angle_mean: "°" },
   };
 }
 
