@@ -79,7 +79,7 @@ def interrupt(process: subprocess.Popen[str], times: int = 3) -> str:
     """Send Ctrl-C up to three times: compiled modules of SciPy ignore about one in a hundred during their import."""
     process.send_signal(signal.SIGINT)
     try:
-        return process.communicate(timeout=10)[1]
+        return process.communicate(timeout=60)[1]
     except subprocess.TimeoutExpired:
         if times == 1:
             raise

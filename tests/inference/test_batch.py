@@ -298,7 +298,7 @@ def test_ctrl_c_leaves_complete_files_and_says_so(photos, tmp_path, device):
     while len(list(out.glob("[!.]*.json"))) < 3 and process.poll() is None:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)  # returns when no process is left
+    _, err = process.communicate(timeout=600)  # returns when no process is left
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "all files written so far are complete" in err

@@ -41,5 +41,5 @@ def signal_group(number: int, condition: Callable[[], bool], arguments: list[str
     process = subprocess.Popen(arguments, env=ONE_THREAD, start_new_session=True, **pipes)
     wait_for(condition, process)
     os.killpg(process.pid, number)
-    assert "Traceback" not in process.communicate(timeout=120)[1]
+    assert "Traceback" not in process.communicate(timeout=600)[1]
     assert process.returncode == 130

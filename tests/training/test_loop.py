@@ -88,7 +88,7 @@ def test_two_processes_give_the_weights_of_one(config_file, tmp_path):
             check=True,
             env=ONE_THREAD,
             stdout=subprocess.DEVNULL,
-            timeout=300,
+            timeout=900,
         )
     expected, got = (safetensors.read(out / "checkpoint.safetensors") for out in (one, two))
     assert checkpoint.read_run_state(two / "checkpoint.safetensors").step == 3, "the steps after a validation count"

@@ -85,7 +85,7 @@ def test_starting_processes_print_nothing_on_ctrl_c(tmp_path, delay_s):
         assert process.stdout.readline() == "started\n"
         time.sleep(delay_s)  # while the new processes import modules
         os.killpg(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=600)
     finally:
         process.kill()
     assert errors.strip().endswith("KeyboardInterrupt")

@@ -27,14 +27,14 @@ class Server:
         )
         self.address = self.process.stdout.readline().strip()
         self.base = self.address.partition("/?")[0]
-        self.client = httpx.Client(base_url=self.base, headers={"Origin": self.base}, timeout=60)
+        self.client = httpx.Client(base_url=self.base, headers={"Origin": self.base}, timeout=600)
         assert self.client.get(self.address).status_code == 303
 
     def end(self, how: signal.Signals) -> str:
         """Send a signal, wait for the end, return what was printed on standard error."""
         self.client.close()
         self.process.send_signal(how)
-        return self.process.communicate(timeout=60)[1]
+        return self.process.communicate(timeout=600)[1]
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ class Editor:
         """Return the value of an expression; `c` is the controller of the open image."""
         return self.page.evaluate(f"(() => {{ const c = window.treeformer.controller; return {expression}; }})()")
 
-    def wait(self, expression: str, timeout_s: float = 15.0) -> None:
+    def wait(self, expression: str, timeout_s: float = 180.0) -> None:
         """Wait until an expression is true."""
         condition = f"() => {{ const c = window.treeformer?.controller; return c && ({expression}); }}"
         self.page.wait_for_function(condition, timeout=timeout_s * 1000)
@@ -156,7 +156,7 @@ def open_editor(browser) -> Iterator[Callable[..., Editor]]:
             contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(180_000)
         page.goto(address)
         editor = Editor(page)
         editor.wait_ready()

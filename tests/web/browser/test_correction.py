@@ -69,7 +69,7 @@ def test_real_plate_by_mouse_and_keyboard(plate, start_server, open_editor):
     page = editor.page
 
     page.get_by_role("button", name="Predict 1 missing").click()
-    editor.wait("c.state.graph.size > 20", timeout_s=120)
+    editor.wait("c.state.graph.size > 20", timeout_s=600)
     assert editor.save_state == "saved"
     predicted = treeformer.read(results / "plate-01.json")
     same_forest(predicted, editor.document)
