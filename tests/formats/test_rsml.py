@@ -272,6 +272,8 @@ def test_a_default_namespace_and_utf_16_are_read(tmp_path: Path) -> None:
         ("mm", "nan", None),
         ("mm", "0", None),
         ("mm", "-3", None),
+        ("mm", "1e-200", None),
+        ("mm", "1e200", None),
         ("furlong", "3", None),
         ("", "3", None),
     ],

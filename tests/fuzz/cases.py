@@ -180,6 +180,9 @@ def warm_up(folder: Path) -> None:
 
 # ---- images ----------------------------------------------------------------------------------------
 
+# The fast engine has tiles of 64 px. A mutated header that states more pixels would give ten thousands of tiles, which
+# take longer than a case may.
+MOST_PIXELS = 2_000_000
 # Pillow modes that each format can store.
 IMAGE_MODES = {
     "png": ("L", "RGB", "RGBA", "P", "LA", "I;16", "1"),
@@ -221,11 +224,22 @@ def random_image(rng: np.random.Generator, folder: Path) -> Path:
     return path
 
 
+def _pixels(path: Path) -> int:
+    """Return the number of pixels that the header of an image states, 0 if it cannot be read."""
+    try:
+        with Image.open(path) as image:
+            return image.width * image.height
+    except Exception:
+        return 0
+
+
 def image_case(seed: int, folder: Path) -> bool:
     """Predict a mutated image with a fast engine. Return False if it is refused."""
     rng = generator("image", seed)
     path = random_image(rng, folder)
     size = (None, "full", 1, 40, 5000)[int(rng.integers(5))]
+    if size in ("full", 5000) and _pixels(path) > MOST_PIXELS:
+        size = None
     return _predict(predictor(line_engine()), path, rng, working_size=size)
 
 

@@ -22,6 +22,7 @@ from treeformer.hub.model_folder import (
     CONFIG,
     GRAPH,
     INT8_GRAPH,
+    MAX_GRAPH_BYTES,
     WEIGHTS,
     ModelFolderError,
     ModelSettings,
@@ -204,6 +205,17 @@ def test_a_pipe_in_the_place_of_the_graph_or_the_card_does_not_block(folder):
 def test_a_large_config_is_not_read(folder):
     (folder / CONFIG).write_bytes(b" " * 1_000_001)
     with pytest.raises(ModelFolderError, match=r"config\.json: has 1,000,001 bytes, more than 1,000,000"):
+        open_model(folder)
+
+
+@pytest.mark.parametrize("file", [GRAPH, INT8_GRAPH])
+def test_an_enormous_graph_is_rejected_before_it_is_hashed(folder, file, monkeypatch):
+    (folder / file).write_bytes(b"a graph")
+    write_config(folder, SETTINGS)
+    with (folder / file).open("r+b") as graph:
+        graph.truncate(MAX_GRAPH_BYTES + 1)  # a sparse file
+    monkeypatch.setattr(model_folder, "sha256", None)
+    with pytest.raises(ModelFolderError, match=f"{file}: has 2,147,483,649 bytes, more than 2,147,483,648"):
         open_model(folder)
 
 

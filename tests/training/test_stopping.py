@@ -135,6 +135,20 @@ def test_a_finished_run_is_reported_and_not_changed(config_file, tmp_path, capsy
     assert train(longer, out, accelerator="cpu", resume=True).step == first.step + 1
 
 
+def test_a_resumed_run_removes_the_temporary_files_of_a_killed_one(config_file, tmp_path):
+    config, out = replace(load_config(config_file), steps=1), tmp_path / "out"
+    train(config, out, accelerator="cpu", measure=lambda _: {"edge_f1": 0.5})
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = out / f".checkpoint-{ended.pid}-{'0' * 16}.safetensors"
+    left.write_bytes(b"half")
+    others = out / ".notes"
+    others.write_text("mine")
+    train(replace(config, steps=2), out, accelerator="cpu", measure=lambda _: {"edge_f1": 0.5}, resume=True)
+    assert not left.exists()
+    assert others.exists()
+
+
 def test_a_resumed_run_does_not_need_its_initial_weights(config_file, tmp_path):
     def measure(_model):
         return {"edge_f1": 0.5}

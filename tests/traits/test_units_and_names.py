@@ -44,6 +44,7 @@ def test_the_resolution_of_rsml_counts_unless_another_is_given(comb: Skeleton) -
         ),
         ({"columns": "few"}, "columns must be one of all, compact, not 'few'"),
         ({"px_per_mm": 0}, "px_per_mm must be a positive number, not 0"),
+        ({"px_per_mm": 1e-200}, "px_per_mm must be between 1e-09 and 1e\\+09, not 1e-200"),
         ({"px_per_mm": math.nan}, "px_per_mm must be a positive number, not nan"),
         (
             {"level": "segment", "column_names": "rootnav"},

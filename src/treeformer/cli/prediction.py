@@ -108,9 +108,9 @@ def predict(
     if traits is not None:
         check_table(traits)
         check_writable(traits.parent)
+        traits_of([], px_per_mm=px_per_mm)  # checks px_per_mm
     elif px_per_mm is not None:
         raise TreeformerError("--px-per-mm needs a table of traits: --traits is missing")
-    traits_of([], px_per_mm=px_per_mm)  # checks px_per_mm
     check_writable(output)
     options: dict[str, Any] = {
         "working_size": parse_working_size(working_size),

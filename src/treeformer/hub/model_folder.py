@@ -33,6 +33,7 @@ Precision = Literal["auto", "float32", "int8"]
 DEFAULT = "default"
 DEFAULT_FOLDER = Path(__file__).parents[1] / "weights" / DEFAULT
 MAX_CONFIG_BYTES = 1_000_000
+MAX_GRAPH_BYTES = 2**31  # the limit of Protocol Buffers, the format of ONNX files
 MAX_ARCHITECTURE_LETTERS = 100
 # The coarsest feature map of the networks has a stride of 32 px.
 INPUT_STRIDE = 32
@@ -272,6 +273,8 @@ def read_folder(folder: Path) -> ModelFolder:
     for file in hashes:
         if not (folder / file).is_file():
             raise ModelFolderError(f"{folder / file}: No such file")
+        if file != WEIGHTS and (size := (folder / file).stat().st_size) > MAX_GRAPH_BYTES:
+            raise ModelFolderError(f"{folder / file}: has {size:,} bytes, more than {MAX_GRAPH_BYTES:,}")
     return ModelFolder(folder, settings, hashes)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
+import sys
+from pathlib import Path
 from typing import Literal
 
 from treeformer.errors import TreeformerError
@@ -11,6 +14,9 @@ from treeformer.inference.engine import Engine
 from treeformer.inference.onnx_engine import OnnxEngine
 
 EngineName = Literal["auto", "onnx", "torch"]
+# Device files of GPUs under Linux: NVIDIA, NVIDIA under Windows Subsystem for Linux, AMD.
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
+GPU_DRIVER = "libcuda.so.1"
 
 
 def open_engine(
@@ -52,8 +58,19 @@ def open_engine(
 
 
 def _torch_sees_gpu() -> bool:
-    if importlib.util.find_spec("torch") is None:
+    if not _may_have_gpu() or importlib.util.find_spec("torch") is None:
         return False
     import torch
 
     return torch.cuda.is_available()
+
+
+def _may_have_gpu() -> bool:
+    """Return False if there is certainly no GPU. The import of torch, which knows, takes 500 MB and seconds."""
+    if sys.platform != "linux" or any(Path(device).exists() for device in GPU_DEVICES):
+        return True
+    try:
+        ctypes.CDLL(GPU_DRIVER)
+    except OSError:
+        return False
+    return True

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 
 from treeformer import data
 from treeformer._util.config import ConfigError
-from treeformer._util.files import check_writable
+from treeformer._util.files import check_writable, remove_leftovers
 from treeformer.data.loader import (
     Batch,
     BatchSizes,
@@ -113,6 +113,8 @@ def train(
     state = checkpoint.RunState()
     if resume:
         state = checkpoint.restore(out / CHECKPOINT, model, average, optimizer.optimizer)
+    if fabric.is_global_zero:  # the only process that writes
+        remove_leftovers(out)
     limits = (max_minutes, training_minutes)
     with ExitStack() as stack:
         if validator is not None and fabric.is_global_zero:

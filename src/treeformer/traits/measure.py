@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from treeformer._util.progress import ProgressCallback
 from treeformer._util.text import as_unicode
 from treeformer.errors import TreeformerError
+from treeformer.formats.rsml.metadata import PLAUSIBLE_PX_PER_MM, resolution_px_per_mm
 from treeformer.skeleton import Skeleton
 from treeformer.traits.axis_level import axis_table
 from treeformer.traits.compact import compact, file_name, row_without_plant
@@ -168,8 +169,6 @@ def _scale(skeleton: Skeleton, px_per_mm: float | None) -> float | None:
     """Return the pixels per millimeter: as given, otherwise from the RSML metadata, None if they are unknown."""
     if px_per_mm is not None:
         return px_per_mm
-    from treeformer.formats.rsml.reader import resolution_px_per_mm
-
     return resolution_px_per_mm(skeleton)
 
 
@@ -235,3 +234,6 @@ def _check_options(level: str, px_per_mm: float | None, column_names: str, colum
             raise TreeformerError(f"{option} must be one of {', '.join(allowed)}, not {value!r}")
     if px_per_mm is not None and not (math.isfinite(px_per_mm) and px_per_mm > 0):
         raise TreeformerError(f"px_per_mm must be a positive number, not {px_per_mm}")
+    least, greatest = PLAUSIBLE_PX_PER_MM
+    if px_per_mm is not None and not least <= px_per_mm <= greatest:
+        raise TreeformerError(f"px_per_mm must be between {least:g} and {greatest:g}, not {px_per_mm}")

@@ -36,6 +36,8 @@ UNIT_NAMES = {
 }
 # SmartRoot requires a resolution. This default is the traditional screen resolution.
 FALLBACK_DPI = 72.0
+# Areas and volumes in these units stay finite.
+PLAUSIBLE_PX_PER_MM = (1e-9, 1e9)
 
 _DECIMAL = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)")
 # In existing files, the month comes first in 12-hour dates and the day in 24-hour dates.
@@ -91,12 +93,17 @@ def normalize_scale(unit: str, resolution: str) -> tuple[str, str]:
 def resolution_px_per_mm(skeleton: Skeleton) -> float | None:
     """Return the pixels per millimeter of a skeleton read from RSML, None if its physical scale is unknown.
 
+    Values that no camera or scanner has, outside `PLAUSIBLE_PX_PER_MM`, count as unknown.
+
     >>> resolution_px_per_mm(Skeleton([], [], metadata={"rsml": {"unit": "inch", "resolution": "254"}}))
     10.0
     """
     head = rsml_values(skeleton.metadata)
     unit, resolution = normalize_scale(str(head.get("unit", "")), str(head.get("resolution", "")))
-    return None if unit == "pixel" else float(resolution) / MM_PER_UNIT[unit]
+    if unit == "pixel":
+        return None
+    per_mm = float(resolution) / MM_PER_UNIT[unit]
+    return per_mm if PLAUSIBLE_PX_PER_MM[0] <= per_mm <= PLAUSIBLE_PX_PER_MM[1] else None
 
 
 def iso_date(text: str) -> str | None:
