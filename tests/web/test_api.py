@@ -14,6 +14,7 @@ import treeformer
 from tests.inference.fake_engine import line_engine, predictor
 from tests.web.conftest import document, gradient, saved
 from treeformer import Skeleton
+from treeformer.hub.model_folder import open_model
 from treeformer.web.folder import Workspace
 
 
@@ -39,7 +40,7 @@ def test_the_session_names_roots_and_model(client, folder):
     assert session["images_root"] == str((folder / "images").resolve())
     assert session["results_root"] == str((folder / "results").resolve())
     assert session["model"].keys() == {"name", "version", "hash"}
-    assert session["low_confidence_threshold"] == 0.15
+    assert session["low_confidence_threshold"] == open_model().config.low_confidence_threshold
 
 
 def test_the_list_shows_states_and_expected_errors(client, folder):

@@ -129,14 +129,14 @@ def ticks(begin: float, end: float, count: int = 8) -> list[float]:
     Args:
         begin: Begin of the interval.
         end: End of the interval, not less.
-        count: About how many numbers.
+        count: At most about how many numbers.
 
     Returns:
         Multiples of 1, 2 or 5 times a power of ten.
 
     Example:
         >>> ticks(0, 43)
-        [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0]
+        [0.0, 10.0, 20.0, 30.0, 40.0]
     """
     if not end > begin:
         return [begin]
