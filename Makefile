@@ -3,6 +3,7 @@
 # make test-fast  lint, run the tests that are not marked slow
 # make lint       ruff and mypy only
 # make web        build the page of the editor into src/treeformer/web/static (needs Node.js 20.19 or newer)
+# make page       build the static page, which predicts in the browser, into dist/page
 # make test-web   check, test and build the page, compare it with the committed one, test it in Chromium
 # make docs       build the documentation site into dist/docs, run its notebooks
 # make package    build sdist and wheel, install the wheel into an empty environment without torch, predict
@@ -15,7 +16,7 @@ BIN := $(VENV)/bin
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
-.PHONY: demo test test-fast fuzz lint format web check-web test-web docs package clean
+.PHONY: demo test test-fast fuzz lint format web page check-web test-web docs package clean
 
 demo: $(VENV)/.installed
 	$(BIN)/treeformer demo --output demo
@@ -40,6 +41,11 @@ format: $(VENV)/.installed-dev
 
 web: web/node_modules/.installed
 	cd web && npm run --silent build
+
+page: web/node_modules/.installed $(VENV)/.installed-dev
+	$(BIN)/treeformer export default --web --output dist/page-model
+	cd web && npm run --silent page
+	$(BIN)/python tools/check_page.py dist/page
 
 check-web: web/node_modules/.installed
 	cd web && npm run --silent check

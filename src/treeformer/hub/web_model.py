@@ -58,7 +58,7 @@ def write_web_model(model: ModelFolder, folder: Path) -> Path:
     del graph.graph.value_info[:]
     with atomic_write(folder / GRAPH) as temporary:
         onnx.save_model(graph, str(temporary), save_as_external_data=False)
-    settings = asdict(model.config)
+    settings = {"name": model.path.name} | asdict(model.config)
     settings["tile_step"] = model.config.tile_step
     settings["sha256"] = sha256(folder / GRAPH)
     with atomic_write(folder / SETTINGS) as temporary:

@@ -26,7 +26,10 @@ const cancelled = new Set<string>();
 let loaded: Promise<Loaded> | null = null;
 let queue: Promise<void> = Promise.resolve();
 
-self.onmessage = ({ data }: MessageEvent<ToWorker>): void => {
+// The threads of the runtime load this file, too, and have messages of their own.
+const isThread = self.name.startsWith("em-pthread");
+
+function hear({ data }: MessageEvent<ToWorker>): void {
   if (data.kind === "load") {
     loaded = load(data.files, data.version);
     loaded.catch((error: unknown) => say({ kind: "unusable", message: messageOf(error) }));
@@ -35,7 +38,9 @@ self.onmessage = ({ data }: MessageEvent<ToWorker>): void => {
   } else {
     queue = queue.then(() => predict(data));
   }
-};
+}
+
+if (!isThread) self.onmessage = hear;
 
 async function load(files: ModelFiles, version: string): Promise<Loaded> {
   const start = performance.now();

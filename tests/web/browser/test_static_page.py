@@ -1,0 +1,190 @@
+"""The static page in Chromium: drop an image, correct it, download it; offline; refusals. Needs `make page`."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treeformer
+from tests.web.browser.conftest import Editor
+from treeformer import examples
+from treeformer.formats import native_json
+from treeformer.inference.predictor import load_model
+from treeformer.metrics import topo
+from treeformer.skeleton import Skeleton
+
+PAGE = Path(__file__).parents[3] / "dist" / "page"
+LOAD_MS, PREDICT_MS = 240_000, 240_000
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (PAGE / "sw.js").is_file(), reason="dist/page is missing: run make page"),
+]
+
+# Drop a file on the window, as a person does.
+DROP = """([name, type, data]) => {
+  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+  const transfer = new DataTransfer();
+  transfer.items.add(new File([bytes], name, { type }));
+  window.dispatchEvent(new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }));
+}"""
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
+
+
+class Site:
+    """A plain web server for the page's files."""
+
+    def __init__(self) -> None:
+        handler = functools.partial(Handler, directory=str(PAGE))
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.address = f"http://127.0.0.1:{self.server.server_port}/"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    yield site
+    site.stop()
+
+
+@pytest.fixture
+def page(browser, site) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1200, "height": 800})
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.set_default_timeout(60_000)
+    page.goto(site.address)
+    page.wait_for_selector("[data-model]")
+    yield page
+    context.close()
+    assert not errors
+
+
+def drop(page: Any, name: str, data: bytes, kind: str = "image/jpeg") -> None:
+    page.evaluate(DROP, [name, kind, base64.b64encode(data).decode()])
+
+
+def wait_ready(page: Any) -> None:
+    page.wait_for_selector('[data-model="ready"]', timeout=LOAD_MS)
+
+
+def wait_predicted(page: Any, name: str) -> Editor:
+    page.wait_for_selector(f'[data-image="{name}"] .state.predicted', timeout=PREDICT_MS)
+    editor = Editor(page)
+    editor.wait(f"c.image === {name!r} && c.ready && c.state.graph.size > 0")
+    return editor
+
+
+def download(page: Any, label: str, folder: Path) -> Path:
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name=label, exact=True).click()
+    path = folder / waiting.value.suggested_filename
+    waiting.value.save_as(path)
+    return path
+
+
+def skeleton_of(document: dict[str, Any]) -> Skeleton:
+    return next(native_json.skeletons(document))
+
+
+def test_drop_correct_download_and_reload_offline(page, site, tmp_path):
+    path = examples.FOLDER / "seedling.jpg"
+    drop(page, "seedling.jpg", path.read_bytes())
+    editor = wait_predicted(page, "seedling.jpg")
+    predicted = skeleton_of(editor.document)
+    python = load_model("default").predict(path)
+    assert topo(python, predicted).f1 >= 0.97
+
+    tip = next(node for node in editor.nodes.values() if node["parent"] is not None and not node["children"])
+    editor.click(tip["x"], tip["y"])
+    editor.press("Delete")
+    editor.wait(f"c.state.graph.size === {len(predicted) - 1}")
+    edited = skeleton_of(editor.document)
+
+    rsml = treeformer.read(download(page, "RSML", tmp_path))
+    assert rsml.image_name == "seedling.jpg"
+    assert len(rsml) == len(edited) == len(predicted) - 1
+    assert sorted(map(tuple, rsml.nodes.tolist())) == sorted(map(tuple, edited.nodes.tolist()))
+    assert rsml.length == pytest.approx(edited.length)
+    assert treeformer.read(download(page, "JSON", tmp_path)).edges.tolist() == edited.edges.tolist()
+    header, row = download(page, "Traits", tmp_path).read_text(encoding="utf-8").splitlines()[:2]
+    table = dict(zip(header.split(","), row.split(","), strict=True))
+    assert table["image"] == "seedling.jpg"
+    assert float(table["total_length"]) == pytest.approx(edited.plants[0].length, rel=1e-5)
+
+    # Without the server: the page, the model, the image and the draft are in the browser.
+    wait_ready(page)
+    site.stop()
+    page.reload()
+    editor = Editor(page)
+    editor.wait(f"c.ready && c.state.graph.size === {len(predicted) - 1}", timeout_s=60)
+    wait_ready(page)
+    drop(page, "vine.jpg", (examples.FOLDER / "vine.jpg").read_bytes())
+    assert len(wait_predicted(page, "vine.jpg").nodes) > 5
+
+
+def test_a_text_file_is_refused_in_one_sentence(page):
+    drop(page, "notes.png", b"these are notes, not pixels", "image/png")
+    page.wait_for_selector("text=notes.png: this is not an image in a format that the page can read.")
+    drop(page, "broken.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x08\0\0\0\x08\x08\x02\0\0\0abcd", "image/png")
+    page.wait_for_selector("text=broken.png: the image is damaged or too large for this browser.")
+    huge = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\x08\x02\0\0\0abcd"
+    drop(page, "huge.png", huge, "image/png")
+    page.wait_for_selector("text=huge.png: the image has more than 100 megapixels: reduce it first.")
+
+
+def test_a_browser_without_simd_gets_one_sentence(browser, site):
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_init_script("WebAssembly.validate = () => false")
+    page.goto(site.address)
+    page.wait_for_selector("[data-model]")
+    alert = page.get_by_role("alert")
+    alert.wait_for()
+    assert "This browser has no WebAssembly SIMD, which prediction needs." in alert.inner_text()
+    drop(page, "seedling.jpg", (examples.FOLDER / "seedling.jpg").read_bytes())
+    page.wait_for_selector('[data-image="seedling.jpg"]')  # it can still be drawn by hand
+    context.close()
+
+
+def test_predictions_agree_with_python(page, tmp_path):
+    """Same weights, pixels decoded and scaled by the browser: EXIF orientation, a large JPEG, 16 bits, all examples."""
+    from PIL import Image
+
+    sources = {image.name: image for image in examples.IMAGES[:4]}
+    turned = Image.open(examples.FOLDER / "orchard.jpg")
+    exif = turned.getexif()
+    exif[0x0112] = 6
+    turned.save(tmp_path / "turned.jpg", exif=exif, quality=95)
+    large = Image.open(examples.FOLDER / "vine.jpg").resize((4472, 4472), Image.Resampling.BICUBIC)
+    large.save(tmp_path / "large.jpg", quality=90)
+    gray = np.asarray(Image.open(examples.FOLDER / "paper.jpg").convert("L")).astype(np.uint16) * 16
+    Image.fromarray(gray).save(tmp_path / "gray16.png")
+    sources |= {path.name: path for path in tmp_path.iterdir()}
+    scores = {}
+    for name, path in sources.items():
+        drop(page, name, path.read_bytes())
+        editor = wait_predicted(page, name)
+        page_skeleton = skeleton_of(editor.document)
+        python = load_model("default").predict(path)
+        assert page_skeleton.image_size == python.image_size
+        scores[name] = topo(python, page_skeleton).f1
+    assert np.mean(list(scores.values())) >= 0.99, scores
