@@ -23,7 +23,9 @@ class Cancelled extends Error {}
 
 const say = (message: FromWorker): void => postMessage(message);
 const cancelled = new Set<string>();
-let loaded: Promise<Loaded> | null = null;
+// Images may be dropped before the page asks to load the model: they wait for it.
+let begin: (model: Promise<Loaded>) => void = () => undefined;
+const loaded = new Promise<Loaded>((resolve) => (begin = resolve));
 let queue: Promise<void> = Promise.resolve();
 
 // The threads of the runtime load this file, too, and have messages of their own.
@@ -31,7 +33,7 @@ const isThread = self.name.startsWith("em-pthread");
 
 function hear({ data }: MessageEvent<ToWorker>): void {
   if (data.kind === "load") {
-    loaded = load(data.files, data.version);
+    begin(load(data.files, data.version));
     loaded.catch((error: unknown) => say({ kind: "unusable", message: messageOf(error) }));
   } else if (data.kind === "cancel") {
     cancelled.add(data.job);
@@ -90,7 +92,6 @@ async function predict({ job, file, name, workingSize, region }: Extract<ToWorke
   };
   let bitmap: ImageBitmap | null = null;
   try {
-    if (loaded === null) throw new Error("The model is not loaded.");
     const { session, settings, engineName, version } = await loaded;
     await check();
     const start = performance.now();
