@@ -14,7 +14,10 @@ test("traits of a figure in px and mm", () => {
     {
       plant: 0, unit: "px", total_length: 120, primary_length: 70, lateral_count: 1, lateral_length: 50, lateral_length_mean: 50,
       tip_count: 2, branch_point_count: 1, max_order: 1, depth: 70, width: 40, convex_hull_area: 1400,
-      mean_diameter: (4 * 30 + 3 * 50) / 80, main_curve_index: 0, lateral_emergence_angle_mean: expect.closeTo(53.130102, 5),
+      mean_diameter: (4 * 30 + 3 * 50) / 80,
+      // A cylinder and a truncated cone; the edge without a radius at its end is left out.
+      surface_area: expect.closeTo(Math.PI * (4 * 30 + 3 * Math.hypot(50, 1)), 9),
+      volume: expect.closeTo(Math.PI * (30 * 4 + (50 / 3) * (4 + 2 + 1)), 9), main_curve_index: 0, lateral_emergence_angle_mean: expect.closeTo(53.130102, 5),
       low_confidence_length_fraction: 50 / 120,
     },
   ]);
