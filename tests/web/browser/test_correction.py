@@ -244,5 +244,5 @@ def test_draw_a_tree_from_nothing_and_accept_it(drawing, start_server, open_edit
     editor.page.wait_for_function("() => window.treeformer.controller?.image === 'curve.png'")
     document = json.loads((results / "other.json").read_text())
     assert document["metadata"]["editor"]["accepted"] is True
-    assert editor.page.locator('[data-image="other.png"]').get_by_text("accepted").count() == 1
+    editor.page.locator('[data-image="other.png"]').get_by_text("accepted").wait_for()  # after the next update
     assert len(treeformer.read(results / "other.rsml").nodes) == 4

@@ -52,7 +52,7 @@ def test_crash_of_the_server_during_autosave(images, start_server, open_editor):
     assert (results / "a.json").read_bytes() == original
 
     editor = open_editor(start_server(images, results).address)
-    assert editor.page.get_by_text("Unsaved work of an earlier session was recovered").is_visible()
+    editor.page.get_by_text("Unsaved work of an earlier session was recovered").wait_for()
     assert editor.js("c.state.graph.node(6).x") == pytest.approx(220, abs=1)
     editor.page.get_by_role("button", name="Keep it").click()
     editor.save()
