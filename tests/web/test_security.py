@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
@@ -305,7 +306,9 @@ def asgi(app, headers, chunks):
         "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
         "client": ("127.0.0.1", 1), "server": ("127.0.0.1", PORT),
     }  # fmt: skip
-    asyncio.run(app(scope, receive, send))
+    # A browser test in the same process leaves an event loop running in this thread: use a thread of its own.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, app(scope, receive, send)).result()
     return sent[0]["status"], taken
 
 
