@@ -1,14 +1,17 @@
-"""Measure the memory of prediction, without the network, for images of 20,000×20,000 px.
+"""Measure the memory of prediction for images of 20,000×20,000 px.
 
-PYTHONPATH=src python benchmarks/huge_images.py
+PYTHONPATH=src python benchmarks/huge_images.py                     # the command `treeformer predict`
+PYTHONPATH=src python benchmarks/huge_images.py --without-network   # reading and decoding, also at full size
 
-The engine gives random output, the same for the same tile, so that merging and the spanning tree have realistic work.
+Without the network, the engine gives random output, the same for the same tile, so that merging and the spanning tree
+have realistic work.
 Each row runs in its own process.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
@@ -62,6 +65,24 @@ def measure(path: str, size: str) -> None:
     print(f"{kind:5} {KINDS[kind]:5} {size:>6} {peak_mb():9.0f} {before:14.0f} {seconds:9.1f}", flush=True)
 
 
+def measure_command(folder: Path) -> None:
+    print(f"{'file':5} {'mode':5} {'overlay':>8} {'peak, MB':>9} {'CPU s':>9}")
+    for kind, mode in KINDS.items():
+        path = folder / f"huge.{kind}"
+        # A process of its own draws: a child counts the memory of the process that starts it.
+        draws = f"from huge_images import *; draw(Path({str(path)!r}), {mode!r})"
+        subprocess.run([sys.executable, "-c", draws], check=True, cwd=Path(__file__).parent)
+        for options in ([], ["--overlay"]):
+            command = [sys.executable, "-m", "treeformer", "predict", path, "-o", folder / "out", *options]
+            process = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL)
+            _, status, usage = os.wait4(process.pid, 0)
+            assert status == 0
+            peak = usage.ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
+            seconds = usage.ru_utime + usage.ru_stime
+            print(f"{kind:5} {mode:5} {'yes' if options else 'no':>8} {peak:9.0f} {seconds:9.1f}", flush=True)
+        path.unlink()
+
+
 def peak_mb() -> float:
     """Return the peak memory of this process. On Linux, `getrusage` would include the parent process."""
     status = Path("/proc/self/status")
@@ -73,10 +94,15 @@ def peak_mb() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--without-network", action="store_true")
     arguments = parser.parse_args()
     if arguments.child:
         measure(*arguments.child)
         return
+    with tempfile.TemporaryDirectory() as folder:
+        if not arguments.without_network:
+            measure_command(Path(folder))
+            return
     print(f"{'file':5} {'mode':5} {'size':>6} {'peak, MB':>9} {'at start, MB':>14} {'seconds':>9}")
     with tempfile.TemporaryDirectory() as folder:
         for kind, mode in KINDS.items():

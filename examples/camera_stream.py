@@ -1,0 +1,246 @@
+"""Predict the frames of a camera while it runs: the newest frame wins, late frames are dropped.
+
+python examples/camera_stream.py photos/            # a folder in place of a camera, 30 frames per second
+python examples/camera_stream.py --camera 0         # needs opencv-python
+
+For every frame that is used, one line with the number of plants, the first cut point and the age of the frame. At the
+end, the counts and the latency percentiles. docs/robot.md explains the choices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import treeformer
+
+MAX_AGE_S = 1.0
+PERCENTILES = (50, 95, 99)
+
+
+def cut_points(skeleton: treeformer.Skeleton, distance_px: float = 10.0) -> np.ndarray:
+    """Return a point on every lateral axis, at a distance from the axis that it grows from.
+
+    Args:
+        skeleton: a predicted skeleton; predictions state their axes.
+        distance_px: distance along the lateral, px. Shorter laterals have no cut point.
+
+    Returns:
+        (C,2) px of the image.
+    """
+    points = []
+    for axis in skeleton.axes:
+        line = skeleton.nodes[list(axis.nodes)]
+        along = np.concatenate([[0.0], np.hypot(*np.diff(line, axis=0).T).cumsum()])
+        if axis.parent is not None and along[-1] > distance_px:
+            points.append([np.interp(distance_px, along, line[:, k]) for k in (0, 1)])
+    return np.array(points).reshape(-1, 2)
+
+
+def grasp_points(skeleton: treeformer.Skeleton) -> np.ndarray:
+    """Return the middle of every main axis, (M,2) px of the image."""
+    points = []
+    for axis in skeleton.axes:
+        line = skeleton.nodes[list(axis.nodes)]
+        along = np.concatenate([[0.0], np.hypot(*np.diff(line, axis=0).T).cumsum()])
+        if axis.parent is None and along[-1] > 0:
+            points.append([np.interp(along[-1] / 2, along, line[:, k]) for k in (0, 1)])
+    return np.array(points).reshape(-1, 2)
+
+
+class NewestFrame:
+    """A place for one frame. A new frame replaces one that nobody has taken.
+
+    Attributes:
+        replaced: number of frames that were replaced.
+    """
+
+    def __init__(self) -> None:
+        self.replaced = 0
+        self._changed = threading.Condition()
+        self._frame: tuple[Any, float] | None = None
+        self._is_closed = False
+
+    def put(self, frame: Any, captured: float) -> None:
+        """Offer a frame.
+
+        Args:
+            frame: the image.
+            captured: when it was captured, s.
+        """
+        with self._changed:
+            self.replaced += self._frame is not None
+            self._frame = (frame, captured)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Say that no frame will follow."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+
+    def take(self) -> tuple[Any, float] | None:
+        """Wait for a frame and return it with its time, or None after the last one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._frame is not None or self._is_closed)
+            taken, self._frame = self._frame, None
+            return taken
+
+
+@dataclass
+class StreamReport:
+    """What became of the frames.
+
+    Attributes:
+        replaced: frames that a newer one replaced before they were predicted.
+        late: frames that were too old, before or after the prediction.
+        failed: frames that are no images, such as None.
+        latencies: age of the used frames after the prediction, s.
+    """
+
+    replaced: int = 0
+    late: int = 0
+    failed: int = 0
+    latencies: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        used = len(self.latencies)
+        text = f"{used} used, {self.replaced} replaced, {self.late} late, {self.failed} failed"
+        if used:
+            values = np.percentile(self.latencies, PERCENTILES)
+            named = (f"p{name} {1000 * value:.0f} ms" for name, value in zip(PERCENTILES, values, strict=True))
+            text += f"; latency {', '.join(named)}"
+        return text
+
+
+def run(
+    camera: Iterable[tuple[Any, float]],
+    predict: Callable[[Any], treeformer.Skeleton],
+    use: Callable[[treeformer.Skeleton, float], None],
+    max_age_s: float = MAX_AGE_S,
+    clock: Callable[[], float] = time.monotonic,
+) -> StreamReport:
+    """Predict the newest frame again and again until the camera ends.
+
+    Args:
+        camera: yields frames and the times at which they were captured, s on `clock`. It is read in a thread.
+        predict: turns a frame into a skeleton, such as `treeformer.load_model().predict`.
+        use: called with the skeleton and its age, s.
+        max_age_s: greatest age of a frame that is predicted, and of a skeleton that is used, s.
+        clock: returns the present time, s.
+
+    Returns:
+        The counts and the latencies.
+
+    Raises:
+        Exception: whatever the camera raises, after the frames before it.
+    """
+    newest, report, errors = NewestFrame(), StreamReport(), []
+
+    def read() -> None:
+        try:
+            for frame, captured in camera:
+                newest.put(frame, captured)
+        except Exception as error:  # raised in the calling thread below
+            errors.append(error)
+        finally:
+            newest.close()
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    while (taken := newest.take()) is not None:
+        frame, captured = taken
+        if clock() - captured > max_age_s:
+            report.late += 1
+            continue
+        try:
+            skeleton = predict(frame)
+        except treeformer.TreeformerError:
+            report.failed += 1
+            continue
+        age = clock() - captured
+        if age > max_age_s:
+            report.late += 1
+            continue
+        report.latencies.append(age)
+        use(skeleton, age)
+    reader.join()
+    report.replaced = newest.replaced
+    if errors:
+        raise errors[0]
+    return report
+
+
+def folder_camera(folder: Path, frames_per_s: float) -> Iterator[tuple[Any, float]]:
+    """Yield the images of a folder at the pace of a camera.
+
+    Args:
+        folder: the folder.
+        frames_per_s: frames per second.
+
+    Yields:
+        The path of an image, and the time.
+    """
+    for path in sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png")):
+        time.sleep(1 / frames_per_s)
+        yield path, time.monotonic()
+
+
+def opencv_camera(number: int) -> Iterator[tuple[Any, float]]:
+    """Yield the frames of a camera as RGB arrays, with the time.
+
+    Args:
+        number: number of the camera.
+
+    Yields:
+        An array (H,W,3), and the time.
+    """
+    import cv2
+
+    capture = cv2.VideoCapture(number)
+    try:
+        while True:
+            is_ok, frame = capture.read()
+            if not is_ok:
+                return
+            yield frame[..., ::-1].copy(), time.monotonic()  # OpenCV gives BGR
+    finally:
+        capture.release()
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", help="folder of images in place of a camera")
+    parser.add_argument("--camera", type=int, help="number of an OpenCV camera")
+    parser.add_argument("--frames-per-s", type=float, default=30.0, help="pace of a folder")
+    parser.add_argument("--max-age", type=float, default=MAX_AGE_S, help="greatest age of a frame, s")
+    parser.add_argument("--working-size", type=int, default=512, help="length to which frames are reduced, px")
+    options = parser.parse_args()
+    if (options.folder is None) == (options.camera is None):
+        parser.error("give a folder, or --camera")
+    model = treeformer.load_model(engine="onnx")
+    camera = (
+        opencv_camera(options.camera) if options.folder is None else folder_camera(options.folder, options.frames_per_s)
+    )
+
+    def show(skeleton: treeformer.Skeleton, age: float) -> None:
+        cuts = cut_points(skeleton)
+        first = f", first at ({cuts[0][0]:.0f}, {cuts[0][1]:.0f})" if len(cuts) else ""
+        print(f"{len(skeleton.plants)} plants, {len(cuts)} cut points{first}, {1000 * age:.0f} ms old", flush=True)
+
+    try:
+        print(run(camera, lambda frame: model.predict(frame, working_size=options.working_size), show, options.max_age))
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()
