@@ -99,10 +99,10 @@ def main() -> None:
     if arguments.child:
         measure(*arguments.child)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        if not arguments.without_network:
+    if not arguments.without_network:
+        with tempfile.TemporaryDirectory() as folder:
             measure_command(Path(folder))
-            return
+        return
     print(f"{'file':5} {'mode':5} {'size':>6} {'peak, MB':>9} {'at start, MB':>14} {'seconds':>9}")
     with tempfile.TemporaryDirectory() as folder:
         for kind, mode in KINDS.items():

@@ -234,7 +234,7 @@ def main() -> None:
     def show(skeleton: treeformer.Skeleton, age: float) -> None:
         cuts = cut_points(skeleton)
         first = f", first at ({cuts[0][0]:.0f}, {cuts[0][1]:.0f})" if len(cuts) else ""
-        print(f"{len(skeleton.plants)} plants, {len(cuts)} cut points{first}, {1000 * age:.0f} ms old", flush=True)
+        print(f"plants: {len(skeleton.plants)}, cut points: {len(cuts)}{first}, {1000 * age:.0f} ms old", flush=True)
 
     try:
         print(run(camera, lambda frame: model.predict(frame, working_size=options.working_size), show, options.max_age))
