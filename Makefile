@@ -7,6 +7,7 @@
 # make test-web   check, test and build the page, compare it with the committed one, test it in Chromium
 # make docs       build the documentation site into dist/docs, run its notebooks
 # make package    build sdist and wheel, install the wheel into an empty environment without torch, predict
+# make test-all   what make test leaves out: the page, the documents with their notebooks, the package
 # make fuzz       10,000 mutated files, images and model folders; not part of make test
 PYTHON ?= python3
 VENV := .venv
@@ -16,7 +17,7 @@ BIN := $(VENV)/bin
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
-.PHONY: demo test test-fast fuzz lint format web page check-web test-web docs package clean
+.PHONY: demo test test-all test-fast fuzz lint format web page check-web test-web docs package clean
 
 demo: $(VENV)/.installed
 	$(BIN)/treeformer demo --output demo
@@ -56,6 +57,8 @@ check-web: web/node_modules/.installed
 
 test-web: check-web $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/web
+
+test-all: check-web docs package
 
 web/node_modules/.installed: web/package-lock.json
 	@npm --version > /dev/null || { echo "the page is built with Node.js: install node and npm" >&2; exit 2; }

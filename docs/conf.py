@@ -24,8 +24,10 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "command_reference",
+    "mathml",
     "repository_links",
 ]
+html_math_renderer = "mathml"
 exclude_patterns = ["_build", "_ext", "lab/README.md"]
 
 # Markdown: headings get GitHub's anchors, so that links work on both sites.

@@ -1,8 +1,10 @@
-"""Links and anchors resolve, every page is reachable from the README, and the map of the package is complete."""
+"""Links, commands and code of the documents are right, every page is reachable, the map of the package is complete."""
 
 from __future__ import annotations
 
+import ast
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,58 @@ def test_every_link_leads_somewhere(page):
     for file, anchor in links(page):
         assert file.exists(), f"{page.name} links to {file}"
         assert not anchor or anchor in anchors(file), f"{page.name} links to {file.name}#{anchor}"
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """The code blocks of a page in one of the languages."""
+    found = re.findall(r"^```([^\n]*)\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [code for language, code in found if language.strip() in languages]
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The words of every `treeformer` command in a block of a page, without comments."""
+    found = []
+    for code in blocks(page, "", "sh", "bash", "console"):
+        for line in code.replace("\\\n", " ").splitlines():
+            text = re.sub(r"^\$ ", "", line.strip())
+            if re.match(r"treeformer [a-z]", text):
+                words = shlex.split(text, comments=True)
+                ends = [k for k, word in enumerate(words) if word in ("|", "&&", ";", ">", "2>", "&")]
+                found.append(words[1 : min(ends, default=len(words))])
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_a_page_exists(page):
+    import typer.main
+
+    from treeformer.cli import app
+    from treeformer.training.command import parser
+
+    known = {
+        name: {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        for name, command in typer.main.get_command(app).commands.items()
+    }
+    known["train"] |= set(parser("train")._option_string_actions)  # parsed there, so that it works without typer
+    for name, *words in commands(page):
+        assert name in known, f"{page.name}: treeformer {name}"
+        options = known[name]
+        given = {word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)}
+        assert given <= options | {"--help", "-h"}, f"{page.name}: treeformer {name} {' '.join(given - options)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_code_of_a_page_parses(page):
+    for code in blocks(page, "python", "{code-cell} ipython3", "{code-cell}"):
+        if ">>> " in code:
+            continue  # doctests run elsewhere
+        plain = "\n".join(line for line in code.splitlines() if not line.startswith((":", "%", "!")))
+        ast.parse(plain)
+
+
+def test_commands_and_code_were_found():
+    assert sum(len(commands(page)) for page in PAGES) > 50
+    assert sum(len(blocks(page, "python", "{code-cell} ipython3", "{code-cell}")) for page in PAGES) > 20
 
 
 def test_every_page_is_reached_from_the_readme():
