@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import resource
 import statistics
 import subprocess
@@ -34,6 +35,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from treeformer import synthetic
+from treeformer._util.files import atomic_write
 from treeformer.hub.model_folder import GRAPH, WEIGHTS, ModelFolder, ModelSettings, open_model, write_config
 from treeformer.inference.engine import RawPrediction
 from treeformer.inference.open_engine import open_engine
@@ -195,6 +197,25 @@ def print_without_network(paths: list[Path], count: int, batch: int, workers: in
         print(f"{name:12} {row['rate']:11.0f} {row['busy'] * 1e3:12.2f} {row['others_busy'] * 1e3:11.2f}", flush=True)
 
 
+def machine() -> str:
+    """Return the processor and the cores that this process may use."""
+    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{names[0].partition(':')[2].strip() if names else platform.machine()}, {cores} cores"
+
+
+def version(folder: Path) -> str:
+    """Return the version of the weights, "random" if they were not trained."""
+    return open_model(folder).config.version or "random"
+
+
+def store(figures: dict[str, object], path: Path | None) -> None:
+    """Write the figures measured so far, if there is a file for them."""
+    if path is not None:
+        with atomic_write(path) as temporary:
+            temporary.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=["default", "paper"], help="configurations, or model folders")
@@ -205,6 +226,7 @@ def main() -> None:
         "--workers", type=int, default=min(16, os.cpu_count() or 1), help="processes that read images and decode trees"
     )
     parser.add_argument("--without-network", action="store_true", help="measure only reading and decoding")
+    parser.add_argument("--store", type=Path, metavar="FILE", help="also write the figures as JSON")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -223,6 +245,7 @@ def main() -> None:
             for model in arguments.models
         }
         paths = write_images(scratch, 32)
+        stored: dict[str, object] = {"machine": machine(), "versions": {m: version(f) for m, f in folders.items()}}
         if arguments.cpu_images:
             print(f"ONNX Runtime, one 512×512 JPEG at a time, {CORES} cores; seconds, median of {arguments.cpu_images}")
             print(
@@ -233,12 +256,14 @@ def main() -> None:
                 command = [sys.executable, __file__, "--cpu-images", str(arguments.cpu_images), "--child"]
                 done = subprocess.run([*command, folder, *paths], capture_output=True, text=True, check=True)
                 row = json.loads(done.stdout)
+                stored[f"cpu {Path(model).name}"] = row
                 print(
                     f"{Path(model).name:12} {row['all']:7.3f} {row['read']:7.4f} {row['network']:8.3f} "
                     f"{row['tree']:7.4f} {row['busy']:11.3f} {row['first']:7.2f} "
                     f"{row['peak_mb']:8.0f} {row['nodes']:6.0f}",
                     flush=True,
                 )
+                store(stored, arguments.store)
         try:
             import torch
         except ModuleNotFoundError:
@@ -246,6 +271,7 @@ def main() -> None:
         if not torch.cuda.is_available():
             print("no GPU: no second table")
             return
+        stored["gpu"] = torch.cuda.get_device_name()
         print(
             f"torch on {torch.cuda.get_device_name()}, batch {arguments.batch}, {arguments.workers} processes, "
             f"{arguments.gpu_images} images; CPU ms per image, others including their start"
@@ -256,6 +282,8 @@ def main() -> None:
         )
         for model, folder in folders.items():
             row = measure_gpu(str(folder), paths, *sizes)
+            stored[f"gpu {Path(model).name}"] = row
+            store(stored, arguments.store)
             print(
                 f"{Path(model).name:12} {row['rate']:11.0f} {1 / row['network']:14.0f} {row['busy'] * 1e3:12.2f} "
                 f"{row['others_busy'] * 1e3:11.2f} {row['nodes']:6.0f} {row['memory']:8.1f} "
