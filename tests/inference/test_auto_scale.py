@@ -14,7 +14,14 @@ from PIL import Image
 from tests.inference.fake_engine import ColorEngine, NumbersEngine, drawn, line_engine, predictor, random_tree
 from treeformer import Skeleton, TreeformerError
 from treeformer.hub.model_folder import ModelFolder, ModelSettings, ScaleRule
-from treeformer.inference.auto_scale import MAX_BASE_DISTANCE, choose_working_size, measure_scale, move_bases
+from treeformer.inference.auto_scale import (
+    MAX_BASE_DISTANCE,
+    MAX_NOISE_CORRELATION,
+    choose_working_size,
+    is_noise,
+    measure_scale,
+    move_bases,
+)
 from treeformer.inference.engine import RawPrediction
 from treeformer.inference.predictor import Predictor
 
@@ -100,7 +107,8 @@ def test_bases_move_roots_and_nothing_else(seed):
 
 
 def auto(engine, **settings) -> Predictor:
-    config = ModelSettings("fake", {}, input_size=64, working_size=64, scale_rule=RULE, **settings)
+    settings = {"input_size": 64, "working_size": 64, "scale_rule": RULE} | settings
+    config = ModelSettings("fake", {}, **settings)
     return Predictor(ModelFolder(Path("fake"), config), engine=engine)
 
 
@@ -134,6 +142,61 @@ def test_a_first_pass_chooses_the_size_of_a_second_one():
     engine = RecordingEngine()
     auto(engine).predict(np.zeros((64, 64, 3), np.uint8))
     assert engine.tiles == 1
+
+
+def white_noise(side: int, deviation: float = 60.0) -> np.ndarray:
+    return np.clip(np.random.default_rng(side).normal(128, deviation, (side, side, 3)), 0, 255).astype(np.uint8)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 9))
+def test_noise_agrees_with_correlation_coefficients(seed, width):
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    pixels = np.stack([np.roll(pixels, k, axis=1) for k in range(width)]).mean(axis=0).astype(np.uint8)  # blurred
+    gray = pixels.mean(axis=2)
+    gray -= gray.mean()
+    variance = (gray**2).mean()
+    right = np.mean([gray[y, x] * gray[y, x + 1] for y in range(30) for x in range(39)]) / variance
+    below = np.mean([gray[y, x] * gray[y + 1, x] for y in range(29) for x in range(40)]) / variance
+    if abs(max(right, below) - MAX_NOISE_CORRELATION) > 1e-4:
+        assert is_noise(pixels) == (max(right, below) <= MAX_NOISE_CORRELATION)
+
+
+class BlindEngine(RecordingEngine):
+    """Find nothing. Counts the tiles."""
+
+    def __call__(self, images: np.ndarray) -> RawPrediction:
+        found = super().__call__(images)
+        return found._replace(node_score=np.full_like(found.node_score, 0.4))
+
+
+@pytest.mark.filterwarnings("ignore:.*no plant was found")
+@pytest.mark.parametrize("side", [80, 129, 256])
+def test_noise_without_a_plant_takes_one_pass(side):
+    for deviation in (2.0, 20.0, 60.0, 200.0):
+        engine = BlindEngine()
+        record = auto(engine).predict(white_noise(side, deviation)).metadata["prediction"]
+        assert (engine.tiles, record["chosen_working_size"]) == (1, 64)
+        engine = BlindEngine()
+        (result,) = auto(engine).predict_many([white_noise(side, deviation)])
+        assert (engine.tiles, len(result)) == (1, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*no plant was found")
+def test_other_images_without_a_plant_take_two_passes():
+    scan = np.asarray(Image.fromarray(white_noise(256)).resize((32, 32)).resize((256, 256), Image.Resampling.BILINEAR))
+    line = np.full((256, 256, 3), 250, np.uint8)
+    line[:, 128] = line[128] = 100
+    for image in (np.full((256, 256, 3), 128, np.uint8), scan, line, (scan // 30 + 100).astype(np.uint8)):
+        engine = BlindEngine()
+        auto(engine, working_size=128).predict(image)
+        assert engine.tiles == 1 + 9
+
+
+def test_noise_with_a_plant_takes_two_passes():
+    engine = RecordingEngine()
+    auto(engine).predict(white_noise(256))
+    assert engine.tiles == 1 + 9
 
 
 def test_a_fixed_size_needs_one_pass():

@@ -40,6 +40,7 @@ class TileAccumulator:
         pending: node scores (K,), points (K,2) px of the input, edge costs (K,K), root logits (K,) and, if the model
             has them, attributes (K,3) of the tiles that follow those in `graphs`.
         source: the image, to open it again for a second pass; None if there is none.
+        is_noise: the input of the first pass is pure noise. If no plant is found there, there is no second pass.
         first_pass: the output of a pass over the whole image, which decides about roots; None if there was none.
         result: the skeleton, after it was decoded.
     """
@@ -52,6 +53,7 @@ class TileAccumulator:
     graphs: list[TileGraph] = field(default_factory=list)
     pending: list[tuple[FloatArray, ...]] = field(default_factory=list)
     source: ImageSource | None = None
+    is_noise: bool = False
     first_pass: TileAccumulator | None = None
     result: Skeleton | None = None
 
@@ -92,6 +94,8 @@ class TileAccumulator:
         """Return the options of a second pass, if a scale rule chooses a larger size. Requires `is_complete`."""
         rule, longest = self.options.scale_rule, max(self.scaled_size)
         if rule is None or longest >= max(self.original_size):
+            return None
+        if self.is_noise and not len(self.skeleton()):
             return None
         size = choose_working_size(self.skeleton(), rule, longest, self.options.fixed_px)
         return self.options.at_size(size, is_final=True) if size > longest else None

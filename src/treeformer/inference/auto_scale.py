@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy.spatial import cKDTree
 
-from treeformer._util.arrays import FloatArray
+from treeformer._util.arrays import FloatArray, ImageArray
 from treeformer.hub.model_folder import ScaleRule
 from treeformer.skeleton import Skeleton
 
@@ -20,6 +20,9 @@ MIN_BASE_SCORE = 0.5
 MIN_NODE_SCORE = 0.5
 # A base is moved to a node within this fraction of the image's longer side.
 MAX_BASE_DISTANCE = 0.05
+# Neighboring pixels of white noise correlate a little after the filter that reduces an image. Those of photographs,
+# scans and drawings correlate much more, even at low contrast.
+MAX_NOISE_CORRELATION = 0.2
 
 
 def choose_working_size(first_pass: Skeleton, rule: ScaleRule, input_size: int, fixed_size: int) -> int:
@@ -73,6 +76,29 @@ def measure_scale(skeleton: Skeleton, rule: ScaleRule) -> float:
     if len(keypoints) < 2:
         return math.nan
     return float(np.median(cKDTree(keypoints).query(keypoints, k=2)[0][:, 1]))
+
+
+def is_noise(pixels: ImageArray) -> bool:
+    """Find out whether an image is pure noise: pixels do not resemble their neighbors.
+
+    Args:
+        pixels: (H,W,3) RGB, an image that was reduced to the network's input size.
+
+    Returns:
+        True if the brightness of neighbors correlates by at most `MAX_NOISE_CORRELATION`, horizontally and vertically.
+        False for an image of one color.
+
+    Example:
+        >>> is_noise(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
+        True
+        >>> is_noise(np.tile(np.arange(64, dtype=np.uint8)[:, None, None], (1, 64, 3)))
+        False
+    """
+    gray = pixels.sum(axis=2, dtype=np.float32)
+    gray -= gray.mean(dtype=np.float64)
+    limit = MAX_NOISE_CORRELATION * np.square(gray).mean()
+    right, below = (gray[:, 1:] * gray[:, :-1]).mean(), (gray[1:] * gray[:-1]).mean()
+    return bool(max(right, below) <= limit and limit > 0)
 
 
 def move_bases(skeleton: Skeleton, bases: FloatArray) -> Skeleton:

@@ -13,6 +13,7 @@ from treeformer._util.images import ImageSource, LazyImage, open_lazy
 from treeformer.errors import TreeformerError
 from treeformer.inference import tiles
 from treeformer.inference.accumulator import TileAccumulator
+from treeformer.inference.auto_scale import is_noise
 from treeformer.inference.options import PredictionOptions
 
 
@@ -74,8 +75,10 @@ def prepare(image: ImageSource, options: PredictionOptions, side: int, max_pixel
     name = Path(image).name if isinstance(image, str | os.PathLike) else None
     grid = tiles.tile_grid(opened.size, side, options.tile_step)
     accumulator = TileAccumulator(options, opened.original_size, opened.size, grid, name)
-    accumulator.source = image if options.scale_rule is not None else None
     first_input = tiles.cut(opened, grid[0], side)
+    if options.scale_rule is not None:
+        accumulator.source = image
+        accumulator.is_noise = is_noise(first_input)
     return PreparedImage(opened if len(grid) > 1 else None, accumulator, side, first_input)
 
 
