@@ -91,6 +91,16 @@ def test_five_hundred_dates():
     assert all(registration.succeeded for registration in series.registrations)
 
 
+def test_a_repeated_frame_and_missing_dates():
+    """The plate moves between the dates. Date 3 repeats date 2, and four days are missing after it."""
+    grown = [comb(40 + 12 * k, [(20, 6 + 3 * k), (35, 4 * k)]) for k in (0, 1, 2, 2, 7, 8)]
+    moved = [s.transform([[1, 0, 5 * k], [0, 1, -3 * k]], image_size=(300, 300)) for k, s in enumerate(grown)]
+    series = Series(zip((0, 1, 2, 3, 7, 8), moved, strict=True))
+    assert [track.dates.tolist() for track in series.tracks] == [list(range(6)), list(range(6)), [1, 2, 3, 4, 5]]
+    assert series.tracks[0].length.tolist() == pytest.approx([40, 52, 64, 64, 124, 136], rel=0.02)
+    assert series.warnings == ()
+
+
 def test_a_plant_that_dies():
     both = [(k, two_plants(50 + 9 * k, 40 + 9 * k)) for k in range(3)]
     series = Series([*both, (3, two_plants(80, None)), (4, two_plants(90, None))])

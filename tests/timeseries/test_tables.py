@@ -10,7 +10,7 @@ import pytest
 from tests.timeseries.series_factory import comb, frames, series_of
 from treeformer import Series, Skeleton, TreeformerError
 from treeformer.timeseries.combined import age_offset
-from treeformer.timeseries.emergence import emergence, passing_times
+from treeformer.timeseries.emergence import appearance_times, emergence
 from treeformer.timeseries.tables import AXES, AXES_OVER_TIME
 
 # A main root that grows 20 px per day, and a lateral at 30 px that emerges between days 2 and 4 and grows 6 px per day.
@@ -81,10 +81,11 @@ def test_emergence_without_a_rate_is_the_middle(series):
     assert emergence(lateral, once.times) == (2, 0, 4)
 
 
-def test_the_tip_passes_each_place_once(series):
+def test_a_place_appears_at_the_first_date_that_shows_it(series):
     main, lateral = series.tracks
-    assert passing_times(main, series.times, np.array([0.0, 40.0, 50.0, 60.0, 140.0])).tolist() == [1, 1, 1.5, 2, 6]
-    assert passing_times(lateral, series.times, np.array([0.0, 8.0, 14.0])).tolist() == pytest.approx([8 / 3, 4, 5])
+    places = np.array([0.0, 40.0, 50.0, 60.0, 60.4, 61.0, 140.0, 999.0])
+    assert appearance_times(main, series.times, places).tolist() == [1, 1, 2, 2, 2, 4, 6, 6]
+    assert appearance_times(lateral, series.times, np.array([0.0, 8.0, 14.0])).tolist() == [4, 4, 6]
 
 
 def test_the_combined_skeleton(series):

@@ -1,4 +1,4 @@
-"""When axes emerged, and when their tips passed each place."""
+"""When axes emerged, and when each place along them appeared."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from treeformer._util.arrays import FloatArray
 
 if TYPE_CHECKING:
     from treeformer.timeseries.series import AxisTrack
+
+# A tip that is less than this before a place has reached it, px.
+SAME_PLACE_PX = 0.5
 
 
 def emergence(track: AxisTrack, times: FloatArray) -> tuple[float, float, float]:
@@ -42,23 +45,16 @@ def emergence(track: AxisTrack, times: FloatArray) -> tuple[float, float, float]
     return min(max(estimate, before), seen), before, seen
 
 
-def passing_times(track: AxisTrack, times: FloatArray, positions: FloatArray) -> FloatArray:
-    """Return when the tip of an axis passed places along it.
-
-    Between two dates the tip moves evenly. The part that was there when the axis was first seen grew since its
-    emergence, or was there at that date if nothing earlier is known.
+def appearance_times(track: AxisTrack, times: FloatArray, positions: FloatArray) -> FloatArray:
+    """Return the first date at which the tip of an axis had passed places along it.
 
     Args:
         track: The axis.
         times: (D,) times of all dates of the series, ascending.
-        positions: (K,) distance from the base, px of the reference date, ascending.
+        positions: (K,) distance from the base, px of the reference date.
 
     Returns:
-        (K,) times, ascending.
+        (K,) times of dates. Places that the tip never reached appear at the last date of the axis.
     """
-    begin, _, seen = emergence(track, times)
-    lengths = np.concatenate([[0.0], track.monotone_length])
-    moments = np.concatenate([[seen if math.isnan(begin) else begin], times[track.dates]])
-    # At a length that the axis kept for several dates, the first of them counts.
-    kept = np.concatenate([[True], np.diff(lengths) > 0])
-    return np.asarray(np.interp(positions, lengths[kept], moments[kept]))
+    index = np.searchsorted(track.monotone_length, positions - SAME_PLACE_PX)
+    return np.asarray(times[track.dates[np.minimum(index, len(track.dates) - 1)]])
