@@ -3,12 +3,15 @@
 make page
 PYTHONPATH=src python benchmarks/page.py
 PYTHONPATH=src python benchmarks/page.py --runs 3 --threads
+PYTHONPATH=src python benchmarks/page.py --sensitivity
 
 Each run drops one of the example images (512×512 px) on the page and takes the seconds that its worker reports: opening
 the image, the network, decoding. The native seconds are those of ONNX Runtime with one thread for the same images,
 taken in turns with the page, so that both meet the same load of the machine. The first run of each is not counted.
 `renderer_mb` is the largest resident memory of a process of the browser (Linux only).
 `--threads` reloads the page once, after which the service worker isolates it and the model uses threads.
+`--sensitivity` measures no page: it compares native predictions with and without graph optimizations, TOPO F1 per
+example image. Both have the same weights and differ in the order of sums only, as the page and native code do.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ import numpy as np
 from PIL import Image
 
 from treeformer import examples
+from treeformer.inference.engine import RawPrediction
+from treeformer.inference.predictor import Predictor
+from treeformer.metrics import topo
 
 PAGE = Path(__file__).parents[1] / "dist" / "page"
 DROP = """([name, data]) => {
@@ -57,12 +63,14 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         """Print nothing."""
 
 
-def native_session() -> Any:
+def native_session(*, is_optimized: bool = True) -> Any:
     """Return a session of ONNX Runtime with one thread for the page's weights."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
+    if not is_optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     (weights,) = (PAGE / "model").glob("*.onnx")
     return onnxruntime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
 
@@ -87,14 +95,42 @@ def renderer_mb() -> float:
     return max((memory[process] for process in parents if process != os.getpid() and is_below(process)), default=0.0)
 
 
+class SessionEngine:
+    """An engine that runs a session; see `treeformer.inference.engine.Engine`."""
+
+    name, device, preferred_batch, input_size = "onnx", "cpu", 1, 512
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+
+    def __call__(self, images: Any) -> RawPrediction:
+        """Predict images, (B,S,S,3) RGB."""
+        names = [output.name for output in self.session.get_outputs() if output.name in RawPrediction._fields]
+        return RawPrediction(**dict(zip(names, self.session.run(names, {"images": images}), strict=True)))
+
+
+def sensitivity() -> dict[str, float]:
+    """Return TOPO F1 between native predictions with and without graph optimizations, and its mean."""
+    predictors = [Predictor(engine=SessionEngine(native_session(is_optimized=flag))) for flag in (True, False)]
+    scores = {}
+    for source in examples.IMAGES:
+        first, second = (predictor.predict(source) for predictor in predictors)
+        scores[source.name] = round(topo(first, second).f1, 4)
+    return scores | {"mean": round(statistics.mean(scores.values()), 4)}
+
+
 def main() -> None:
     """Measure and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=6, help="predictions that are counted")
     parser.add_argument("--threads", action="store_true", help="let the page use threads")
+    parser.add_argument("--sensitivity", action="store_true", help="compare two native sessions instead")
     arguments = parser.parse_args()
     if not (PAGE / "sw.js").is_file():
         raise SystemExit("dist/page is missing: run make page")
+    if arguments.sensitivity:
+        print(json.dumps(sensitivity(), indent=2))
+        return
     from playwright.sync_api import sync_playwright
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(PAGE)))
