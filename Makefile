@@ -4,6 +4,7 @@
 # make lint       ruff and mypy only
 # make web        build the page of the editor into src/treeformer/web/static (needs Node.js 20.19 or newer)
 # make page       build the static page, which predicts in the browser, into dist/page
+# make check-page build the static page, check the sizes of its files, test it in Chromium
 # make test-web   check, test and build the page, compare it with the committed one, test it in Chromium
 # make docs       build the documentation site into dist/docs, run its notebooks
 # make package    build sdist and wheel, install the wheel into an empty environment without torch, predict
@@ -12,12 +13,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The model of the static page: make page MODEL=path/to/folder
+MODEL ?= default
 
 # uv installs several times faster than pip; it does not read pip's settings, so local wheels are passed on.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
-.PHONY: demo test test-all test-fast fuzz lint format web page check-web test-web docs package clean
+.PHONY: demo test test-all test-fast fuzz lint format web page check-page check-web test-web docs package clean
 
 demo: $(VENV)/.installed
 	$(BIN)/treeformer demo --output demo
@@ -44,9 +47,12 @@ web: web/node_modules/.installed
 	cd web && npm run --silent build
 
 page: web/node_modules/.installed $(VENV)/.installed-dev
-	$(BIN)/treeformer export default --web --output dist/page-model
+	$(BIN)/treeformer export $(MODEL) --web --output dist/page-model
 	cd web && npm run --silent page
 	$(BIN)/python tools/check_page.py dist/page
+
+check-page: page
+	$(BIN)/python -m pytest -q tests/web/browser/test_static_page.py
 
 check-web: web/node_modules/.installed
 	cd web && npm run --silent check

@@ -3,15 +3,18 @@
 make page
 PYTHONPATH=src python benchmarks/page.py
 PYTHONPATH=src python benchmarks/page.py --runs 3 --threads
-PYTHONPATH=src python benchmarks/page.py --sensitivity
+PYTHONPATH=src python benchmarks/page.py --agreement 40
 
 Each run drops one of the example images (512×512 px) on the page and takes the seconds that its worker reports: opening
 the image, the network, decoding. The native seconds are those of ONNX Runtime with one thread for the same images,
 taken in turns with the page, so that both meet the same load of the machine. The first run of each is not counted.
 `renderer_mb` is the largest resident memory of a process of the browser (Linux only).
 `--threads` reloads the page once, after which the service worker isolates it and the model uses threads.
-`--sensitivity` measures no page: it compares native predictions with and without graph optimizations, TOPO F1 per
-example image. Both have the same weights and differ in the order of sums only, as the page and native code do.
+`longest_pause_ms` is the longest time between two turns of the page's event loop, `longest_task_ms` the longest task
+that the browser reports for its main thread.
+`--agreement` measures no times. It drops the example images and synthetic ones, half of them as PNG and half as JPEG,
+and compares the page's trees with those of Python by the corrected TOPO F1: `same_weights` with the page's file of
+weights in native ONNX Runtime, `model_folder` with the model folder, whose matrices have more digits.
 """
 
 from __future__ import annotations
@@ -20,12 +23,16 @@ import argparse
 import base64
 import functools
 import http.server
+import io
 import json
 import os
 import shutil
 import statistics
+import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,27 +40,41 @@ import numpy as np
 from PIL import Image
 
 from treeformer import examples
+from treeformer.formats import native_json
+from treeformer.hub.model_folder import open_model
 from treeformer.inference.engine import RawPrediction
+from treeformer.inference.onnx_engine import OnnxEngine
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import topo
+from treeformer.synthetic import make_image
 
 PAGE = Path(__file__).parents[1] / "dist" / "page"
 DROP = """([name, data]) => {
   const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
   const transfer = new DataTransfer();
-  transfer.items.add(new File([bytes], name, { type: "image/jpeg" }));
+  transfer.items.add(new File([bytes], name, { type: name.endsWith("png") ? "image/png" : "image/jpeg" }));
   window.dispatchEvent(new DragEvent("drop", { dataTransfer: transfer, cancelable: true }));
 }"""
-# The longest interval between turns of the page's event loop, ms.
+# The longest interval between turns of the page's event loop, and its longest task, ms.
 WATCH = """() => {
   window.longest = 0;
+  window.longestTask = 0;
   let last = performance.now();
   setInterval(() => {
     const now = performance.now();
     window.longest = Math.max(window.longest, now - last);
     last = now;
   }, 10);
+  new PerformanceObserver((list) => {
+    for (const task of list.getEntries()) window.longestTask = Math.max(window.longestTask, task.duration);
+  }).observe({ type: "longtask" });
 }"""
+DOCUMENT = "() => JSON.parse(JSON.stringify(window.treeformer.controller.document(false)))"
+OPEN = """(name) => {
+  const c = window.treeformer?.controller;
+  return c && c.image === name && c.ready && c.state.graph.size > 0;
+}"""
+SEED = 700_000
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -63,14 +84,12 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         """Print nothing."""
 
 
-def native_session(*, is_optimized: bool = True) -> Any:
+def native_session() -> Any:
     """Return a session of ONNX Runtime with one thread for the page's weights."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    if not is_optimized:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     (weights,) = (PAGE / "model").glob("*.onnx")
     return onnxruntime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
 
@@ -109,14 +128,54 @@ class SessionEngine:
         return RawPrediction(**dict(zip(names, self.session.run(names, {"images": images}), strict=True)))
 
 
-def sensitivity() -> dict[str, float]:
-    """Return TOPO F1 between native predictions with and without graph optimizations, and its mean."""
-    predictors = [Predictor(engine=SessionEngine(native_session(is_optimized=flag))) for flag in (True, False)]
-    scores = {}
-    for source in examples.IMAGES:
-        first, second = (predictor.predict(source) for predictor in predictors)
-        scores[source.name] = round(topo(first, second).f1, 4)
-    return scores | {"mean": round(statistics.mean(scores.values()), 4)}
+def agreement_images(count: int) -> Iterator[tuple[str, bytes]]:
+    """Yield names and files: the example images, then synthetic ones as PNG and JPEG in turns."""
+    for source in examples.IMAGES[:count]:
+        yield source.name, source.read_bytes()
+    presets = ("taproot", "seedling", "vine", "orchard", "several")
+    for index in range(count - len(examples.IMAGES)):
+        style = ("photo", "paper")[index // 2 % 2]
+        size = ((512, 512), (640, 480), (900, 700))[index % 3]
+        pixels, _ = make_image(presets[index % 5], style, SEED + index, size)
+        kind = ("png", "jpeg")[index % 2]
+        buffer = io.BytesIO()
+        Image.fromarray(pixels).save(buffer, kind, **({"quality": 90} if kind == "jpeg" else {}))
+        yield f"{presets[index % 5]}-{index}.{kind}", buffer.getvalue()
+
+
+def agreement(page: Any, images: Iterable[tuple[str, bytes]]) -> dict[str, dict[str, float]]:
+    """Return the TOPO F1 of the page's trees with Python's, per image."""
+    folder = open_model("default")
+    predictors = {
+        "same_weights": Predictor(folder, engine=SessionEngine(native_session())),
+        "model_folder": Predictor(folder, engine=OnnxEngine(folder, threads=1, precision="int8")),
+    }
+    rows: dict[str, dict[str, float]] = {}
+    for name, data in images:
+        page.evaluate(DROP, [name, base64.b64encode(data).decode()])
+        page.wait_for_selector(f'[data-image="{name}"] .state.predicted', timeout=600_000)
+        page.wait_for_function(OPEN, arg=name)
+        tree = next(native_json.skeletons(page.evaluate(DOCUMENT)))
+        with tempfile.TemporaryDirectory() as temporary:
+            path = Path(temporary) / name
+            path.write_bytes(data)
+            trees = {key: predictor.predict(path) for key, predictor in predictors.items()}
+        rows[name] = {key: round(topo(expected, tree).f1, 4) for key, expected in trees.items()}
+        print(name, rows[name], file=sys.stderr, flush=True)
+    return rows
+
+
+def summary(rows: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """Return the means of `agreement` over all images and per file format."""
+    keys = ("same_weights", "model_folder")
+    chosen = {"all": rows, "png": [name for name in rows if name.endswith("png")]}
+    chosen["jpeg"] = [name for name in rows if name not in chosen["png"]]
+    return {
+        kind: {key: round(statistics.mean(rows[name][key] for name in names), 4) for key in keys}
+        | {"images": len(names), "at_least_0.99": sum(rows[name]["same_weights"] >= 0.99 for name in names)}
+        for kind, names in chosen.items()
+        if names
+    }
 
 
 def main() -> None:
@@ -124,13 +183,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=6, help="predictions that are counted")
     parser.add_argument("--threads", action="store_true", help="let the page use threads")
-    parser.add_argument("--sensitivity", action="store_true", help="compare two native sessions instead")
+    parser.add_argument("--agreement", type=int, metavar="N", help="compare trees of N images instead of times")
     arguments = parser.parse_args()
     if not (PAGE / "sw.js").is_file():
         raise SystemExit("dist/page is missing: run make page")
-    if arguments.sensitivity:
-        print(json.dumps(sensitivity(), indent=2))
-        return
     from playwright.sync_api import sync_playwright
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(PAGE)))
@@ -145,6 +201,10 @@ def main() -> None:
         page.goto(f"http://127.0.0.1:{server.server_port}/")
         page.wait_for_selector('[data-model="ready"]', timeout=300_000)
         load = time.perf_counter() - start
+        if arguments.agreement:
+            print(json.dumps(summary(agreement(page, agreement_images(arguments.agreement))), indent=2))
+            browser.close()
+            return
         if arguments.threads:
             page.reload()
             page.wait_for_selector('[data-model="ready"]', timeout=300_000)
@@ -160,7 +220,8 @@ def main() -> None:
             session.run(None, {"images": pixels})
             native.append(time.perf_counter() - start)
         status = page.inner_text(".status")
-        longest, memory = page.evaluate("() => window.longest"), renderer_mb()
+        longest, task = page.evaluate("() => [window.longest, window.longestTask]")
+        memory = renderer_mb()
         browser.close()
     result = {
         "status": status,
@@ -169,6 +230,7 @@ def main() -> None:
         "native_s": round(statistics.median(native[1:]), 2),
         "ratio": round(statistics.median(page_seconds[1:]) / statistics.median(native[1:]), 2),
         "longest_pause_ms": round(longest),
+        "longest_task_ms": round(task),
         "renderer_mb": round(memory),
     }
     print(json.dumps(result, indent=2))

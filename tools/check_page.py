@@ -1,8 +1,12 @@
-"""Check the sizes of the files of the static page: `python tools/check_page.py dist/page`."""
+"""Check the sizes of the files of the static page: `python tools/check_page.py dist/page`.
+
+The limit of the weights depends on the name of the model.
+"""
 
 from __future__ import annotations
 
 import gzip
+import json
 import sys
 from pathlib import Path
 
@@ -18,13 +22,21 @@ LIMITS = {
     "runtime/*.wasm": 4_000_000,
     "example-*.jpg": 60_000,
 }
+WEIGHTS = {"small": 6_000_000}  # of other models: 18 MB
 UNCOMPRESSED = (".onnx", ".jpg")
+
+
+def limits(folder: Path) -> dict[str, int]:
+    """Return the largest size per pattern for the model in a folder."""
+    settings = next(iter(sorted((folder / "model").glob("*.json"))), None)
+    name = "" if settings is None else json.loads(settings.read_text(encoding="utf-8")).get("name", "")
+    return LIMITS | ({"model/*.onnx": WEIGHTS[name]} if name in WEIGHTS else {})
 
 
 def main(folder: Path) -> int:
     """Print a table of sizes. Return 1 if a file is missing, unexpected or too large."""
     known, failures = set(), []
-    for pattern, limit in LIMITS.items():
+    for pattern, limit in limits(folder).items():
         matches = list(folder.glob(pattern))
         known.update(matches)
         if len(matches) != 1:

@@ -19,6 +19,7 @@ import numpy as np
 
 from treeformer._util.arrays import FloatArray
 from treeformer._util.files import atomic_write
+from treeformer.hub.exact_convolution import make_exact
 from treeformer.hub.model_folder import ModelFolder, ModelFolderError, sha256
 
 GRAPH = "model.onnx"
@@ -46,6 +47,7 @@ def write_web_model(model: ModelFolder, folder: Path) -> Path:
         raise ModelFolderError("a model for the web needs onnx: pip install 'treeformer[export]'") from None
     graph = fold_constants(model)
     folder.mkdir(parents=True, exist_ok=True)
+    make_exact(graph.graph)
     round_matrices(graph.graph)
     graph.producer_name = "treeformer"
     del graph.metadata_props[:]
