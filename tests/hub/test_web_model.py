@@ -114,10 +114,10 @@ def test_the_default_model_for_the_web_is_small_and_predicts_as_well(tmp_path):
     for name in ("taproot", "vine"):
         image = np.asarray(Image.open(EXAMPLES / f"{name}.jpg").convert("RGB"))
         native, other, page = (Predictor(model, engine=one).predict(image) for one in (engine, rounded, web))
-        truth = treeformer.read(EXAMPLES / f"{name}.rsml")
+        expected = treeformer.read(EXAMPLES / f"{name}.rsml")
         same.append(metrics.topo(other, native).f1)
-        before.append(metrics.topo(native, truth).f1)
-        after.append(metrics.topo(page, truth).f1)
+        before.append(metrics.topo(native, expected).f1)
+        after.append(metrics.topo(page, expected).f1)
     assert np.mean(same) > 0.98
     # The first convolution differs in its last digits, and doubtful edges with it: the trees are as good.
     assert np.mean(after) > np.mean(before) - 0.03
