@@ -89,6 +89,19 @@ def test_two_servers_have_different_tokens_and_cookies(serve, images):
     assert first.client.get("/api/images").status_code == 200
 
 
+def test_two_servers_on_one_folder_the_second_save_is_told(serve, images, tmp_path):
+    servers = [serve(images, "--results", tmp_path / "results") for _ in range(2)]
+    body = {"image": "a.png", "revision": None, "accepted": False, "window": "w"}
+    answers = [
+        server.client.put("/api/skeleton", json=body | {"document": document(float(k))})
+        for k, server in enumerate(servers, start=1)
+    ]
+    assert [answer.status_code for answer in answers] == [200, 409]
+    assert answers[1].json()["document"]["nodes"][0] == [1.0, 9.0]
+    loaded = servers[1].client.get("/api/skeleton", params={"image": "a.png"}).json()
+    assert loaded["revision"] == answers[0].json()["revision"]
+
+
 def test_a_draft_survives_kill_9(serve, images, tmp_path):
     server = serve(images, "--results", tmp_path / "results")
     body = {"image": "a.png", "document": document(7.0), "revision": None, "window": "w1"}

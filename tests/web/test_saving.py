@@ -105,6 +105,36 @@ def test_of_many_simultaneous_saves_one_succeeds(client, folder):
     assert names(folder / "results") == ["a.json", "a.rsml"]
 
 
+def test_of_the_saves_of_several_processes_one_succeeds(workspace, make_client, monkeypatch):
+    """Each store stands for a process: it has locks of its own. The others try while the first one is writing."""
+    stores = [make_client(workspace).services.store for _ in range(3)]
+    entry, outcomes, others = workspace.entry("a.png"), [], []
+
+    def save(number):
+        try:
+            stores[number].save(entry, document(float(number)), None)
+            outcomes.append((200, number))
+        except RequestError as error:
+            outcomes.append((error.status, number))
+
+    write = stores[0]._write
+
+    def slow(*arguments):
+        others.extend(threading.Thread(target=save, args=(number,)) for number in (1, 2))
+        for thread in others:
+            thread.start()
+        for thread in others:
+            thread.join(0.2)
+        return write(*arguments)
+
+    monkeypatch.setattr(stores[0], "_write", slow)
+    save(0)
+    for thread in others:
+        thread.join()
+    assert sorted(outcomes) == [(200, 0), (409, 1), (409, 2)]
+    assert json.loads(entry.result.read_bytes())["nodes"][0] == [0.0, 9.0]
+
+
 # ---- crashes -------------------------------------------------------------------------------------
 
 

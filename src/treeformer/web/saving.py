@@ -17,7 +17,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any
 from treeformer import formats
 from treeformer._util.files import atomic_write, atomic_write_bytes
 from treeformer._util.images import upright_size
+from treeformer._util.locks import file_lock
 from treeformer.errors import FormatError, SkeletonError, TreeformerError
 from treeformer.formats import native_json
 from treeformer.formats.rsml.metadata import decimal_text
@@ -33,7 +34,7 @@ from treeformer.skeleton import Skeleton
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 
-DRAFTS = "drafts"
+DRAFTS, LOCKS = "drafts", "locks"
 WINDOW = re.compile(r"[A-Za-z0-9_-]{1,64}")
 REVISION = re.compile(r"[0-9a-f]{64}")
 SOURCES = frozenset({"predicted", "accepted", "edited", "drawn", "traced", "imported"})
@@ -129,7 +130,7 @@ class Store:
         """
         own_draft = None if window is None else self._draft_path(entry, window)
         skeleton = _with_provenance(_with_image(checked_skeleton(document), entry), accepted)
-        with self._lock_of(entry):
+        with self._lock_of(entry), self._between_processes():
             current, current_revision, _ = self._current(entry, lenient=True)
             if revision != current_revision:
                 raise RequestError(
@@ -154,7 +155,7 @@ class Store:
         Returns:
             True if it was written.
         """
-        with self._lock_of(entry):
+        with self._lock_of(entry), self._between_processes():
             if entry.result.exists() or self.workspace.current_file(entry) is not None:
                 return False
             formats.write(skeleton, entry.result, format="json")
@@ -323,6 +324,10 @@ class Store:
     def _shown(self, path: Path) -> str:
         root = self.workspace.results_root
         return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
+
+    def _between_processes(self) -> AbstractContextManager[None]:
+        """Keep other editors of the same results from writing between the comparison of revisions and the write."""
+        return file_lock(self.workspace.own_folder(LOCKS) / "save")
 
     def _lock_of(self, entry: Entry) -> threading.Lock:
         with self._lock:

@@ -1,0 +1,64 @@
+"""A lock between processes: one file that only one of them holds at a time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+RETRY_S = 0.02
+
+
+@contextmanager
+def file_lock(path: Path, timeout_s: float = 30.0) -> Iterator[None]:
+    """Hold a lock while a block runs. The system releases it if the process dies.
+
+    File systems that know no locks, and folders that cannot be written to, are treated as unlocked. So is a lock that
+    another process does not release in time: a process that hangs must not keep a person from saving.
+
+    Args:
+        path: the lock file; it is created, with its folder, and stays.
+        timeout_s: longest time to wait.
+
+    Example:
+        >>> with file_lock(Path("results/.lock")):  # doctest: +SKIP
+        ...     compare_and_write()
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        end = time.monotonic() + timeout_s
+        while not _try_lock(handle) and time.monotonic() < end:
+            time.sleep(RETRY_S)
+        yield
+    finally:
+        os.close(handle)  # releases the lock
+
+
+def _try_lock(handle: int) -> bool:
+    """Lock an open file without waiting. Return False only if another process holds it."""
+    if os.name == "nt":  # pragma: no cover
+        import msvcrt
+
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        except PermissionError:
+            return False
+        except OSError:
+            return True
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
