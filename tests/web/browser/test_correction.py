@@ -173,13 +173,16 @@ def test_trace_follows_the_image_and_scale_gives_millimeters(drawing, start_serv
     y = [150 + 60 * math.sin(x / 50) for x in (60, 340)]
     editor.press("t")
     editor.click(60, y[0])
+    editor.page.mouse.move(*editor.at(340, y[1]))
+    editor.wait("c.state.preview.line.length > 4")  # the path is shown before the click
+    assert not editor.nodes
     editor.click(340, y[1])
     editor.wait("c.state.preview.line.length > 4 && !c.state.preview.busy")
     editor.press("Enter")
     nodes = np.array([(node["x"], node["y"]) for node in editor.nodes.values()])
     assert len(nodes) > 5
     off = np.abs(nodes[:, 1] - (150 + 60 * np.sin(nodes[:, 0] / 50)))
-    assert off.max() < 5, "the path stays on the line, not on the straight way"
+    assert off.max() < 1.5, "the path stays on the line, not on the straight way"
     assert {node["source"]["node"] for node in editor.nodes.values()} == {"traced"}
 
     # 100 px are 25 mm.

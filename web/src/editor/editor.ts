@@ -29,7 +29,7 @@ const USED: KeyResult = { handled: true, command: null };
 /** Pauses longer than this do not count as work, s. */
 const LONGEST_PAUSE_S = 30;
 /** Traced lines are simplified to within this distance, px. */
-const TRACE_TOLERANCE_PX = 1;
+const TRACE_TOLERANCE_PX = 0.5;
 /** Ends at the border of a predicted region are joined within this many median edge lengths, at least 12 px. */
 const JOIN_EDGES = 1.5;
 
@@ -61,7 +61,10 @@ export class Editor implements EditorApi {
   private press: Press | null = null;
   private drawing: Drawing | null = null;
   private tracing: AbortController | null = null;
-  /** Last known position of the pointer, which arrow keys move in drawing modes. */
+  /** The trace to the pointer that is shown before a click. */
+  private live: { to: Point; path: readonly Point[] } | null = null;
+  private following: { control: AbortController; next: Point | null } | null = null;
+  /** Last known position of the pointer, which arrow keys move in the modes of tools. */
   private cursor: PointerInput = { x: 0, y: 0, tolerance: 8 };
   /** The last item of the review queue that was shown; the queue continues there even if it is gone. */
   private reviewPlace: ReviewItem | null = null;
@@ -120,8 +123,8 @@ export class Editor implements EditorApi {
   }
 
   load(graph: Graph, info: EditorInfo = NO_WORK): void {
-    this.tracing?.abort();
-    [this.press, this.drawing, this.tracing, this.reviewPlace] = [null, null, null, null];
+    this.stopTracing();
+    [this.press, this.drawing, this.reviewPlace] = [null, null, null];
     this.history = new History(graph);
     this.info = info;
     this.saved = graph;
@@ -214,8 +217,8 @@ export class Editor implements EditorApi {
   }
 
   private enter(mode: ModeName, single = false): void {
-    this.tracing?.abort();
-    this.tracing = null;
+    this.stopTracing();
+    this.press = null;
     this.drawing = null;
     if (mode === "draw" || mode === "trace") {
       const { selection, edge, graph } = this.current;
@@ -228,8 +231,8 @@ export class Editor implements EditorApi {
   }
 
   private leave(changes: Partial<EditorState> = {}): void {
-    this.tracing?.abort();
-    [this.press, this.drawing, this.tracing] = [null, null, null];
+    this.stopTracing();
+    [this.press, this.drawing] = [null, null];
     this.update({ mode: "select", preview: NO_PREVIEW, ...changes });
   }
 
@@ -534,8 +537,58 @@ export class Editor implements EditorApi {
     const anchor = anchorOf(hit, input);
     const snaps = hit !== null && (drawing.start === null || mayEndAt(this.history.committed, drawing.start, anchor));
     const line = this.drawnPoints();
-    if (line.length > 0) line.push(point(placeOf(this.history.committed, snaps ? anchor : anchorOf(null, input))));
+    if (line.length > 0) {
+      const to = point(placeOf(this.history.committed, snaps ? anchor : anchorOf(null, input)));
+      line.push(...this.liveTrace(drawing, line[line.length - 1] as Point, to));
+    }
     this.update({ hover: hit, preview: { ...NO_PREVIEW, line, target: snaps ? hit : null, busy: this.tracing !== null } });
+  }
+
+  /** The points that a click would add: the trace to the pointer as soon as it is known, until then a straight line. */
+  private liveTrace(drawing: Drawing, from: Point, to: Point): readonly Point[] {
+    if (drawing.source !== "traced" || this.tracer === null || this.tracing !== null) return [to];
+    const { live } = this;
+    if (live !== null && live.to.x === to.x && live.to.y === to.y) return live.path.slice(1);
+    if (this.following !== null) this.following.next = to;
+    else void this.follow(drawing, from, to);
+    // Meanwhile the last path, if the pointer is still near its end.
+    const isNear = live !== null && distance(live.to, to) < 0.25 * distance(from, to);
+    return isNear ? [...live.path.slice(1), to] : [to];
+  }
+
+  /** Trace to the pointer, one trace at a time; the pointer may have moved on when it is done. */
+  private async follow(drawing: Drawing, from: Point, first: Point): Promise<void> {
+    const state = { control: new AbortController(), next: first as Point | null };
+    this.following = state;
+    for (let to = state.next; to !== null; to = state.next) {
+      state.next = null;
+      let path: readonly Point[] | null = null;
+      try {
+        path = await (this.tracer as Tracer)(from, to, state.control.signal);
+      } catch {
+        // The click says why.
+      }
+      if (state.control.signal.aborted || this.drawing !== drawing) return;
+      if (path === null) break;
+      this.live = { to, path: [from, ...simplify(path.map(point), TRACE_TOLERANCE_PX).slice(1)] };
+      if (state.next === null) {
+        this.following = null;
+        this.showDrawing(this.cursor);
+        return;
+      }
+    }
+    this.following = null;
+  }
+
+  private stopFollowing(): void {
+    this.following?.control.abort();
+    [this.following, this.live] = [null, null];
+  }
+
+  private stopTracing(): void {
+    this.stopFollowing();
+    this.tracing?.abort();
+    this.tracing = null;
   }
 
   private placePoint(input: PointerInput): void {
@@ -564,6 +617,7 @@ export class Editor implements EditorApi {
   }
 
   private async trace(drawing: Drawing, from: Point, to: Point, end: Anchor | null): Promise<void> {
+    this.stopFollowing();
     const control = new AbortController();
     this.tracing = control;
     this.update({ preview: { ...this.current.preview, busy: true }, message: "" });
@@ -614,6 +668,7 @@ export class Editor implements EditorApi {
         return USED;
       }
       if (input.key === "Backspace") {
+        this.stopFollowing();
         if (this.drawing?.parts.pop() === undefined && this.drawing !== null) this.drawing.start = null;
         this.showDrawing(this.cursor);
         return USED;
@@ -632,7 +687,13 @@ export class Editor implements EditorApi {
       }
     }
     if (mode !== "browse" && mode !== "select" && mode !== "drag" && input.key === " ") {
-      this.pointerDown(this.cursor);
+      // In modes that need a drag, the first press begins it and the second one ends it.
+      if (this.press === null) this.pointerDown(this.cursor);
+      else this.pointerUp(this.cursor);
+      return USED;
+    }
+    if (this.press !== null && mode !== "drag" && input.key === "Enter") {
+      this.pointerUp(this.cursor);
       return USED;
     }
     if (input.alt && input.key.startsWith("Arrow")) return this.nudge(input);
@@ -641,6 +702,7 @@ export class Editor implements EditorApi {
     if ("command" in binding) return { handled: true, command: binding.command };
     if (mode === "drag" && binding.operation !== "cancel" && binding.operation !== "undo") return USED;
     if ((mode === "draw" || mode === "trace") && binding.operation === "undo" && (this.drawing?.parts.length ?? 0) > 0) {
+      this.stopFollowing();
       this.drawing?.parts.pop();
       this.showDrawing(this.cursor);
       return USED;
@@ -651,14 +713,27 @@ export class Editor implements EditorApi {
 
   /** Alt and an arrow key move the selected nodes, or the point that is about to be placed. */
   private nudge(input: KeyInput): KeyResult {
-    const by = input.shift ? 10 : 1;
-    const [dx, dy] = { ArrowLeft: [-by, 0], ArrowRight: [by, 0], ArrowUp: [0, -by], ArrowDown: [0, by] }[input.key] ?? [0, 0];
     const { mode, selection, edge } = this.current;
-    if (mode === "browse" || mode === "select") {
+    const isTool = mode !== "browse" && mode !== "select";
+    // Large steps of the pointer are visible on large images too.
+    const by = !input.shift ? 1 : isTool ? Math.max(10, 2 * this.cursor.tolerance) : 10;
+    const [dx, dy] = { ArrowLeft: [-by, 0], ArrowRight: [by, 0], ArrowUp: [0, -by], ArrowDown: [0, by] }[input.key] ?? [0, 0];
+    if (!isTool) {
       if (selection.size === 0 || edge !== null) return UNUSED;
       this.perform(selection.size === 1 ? "Move node" : `Move ${selection.size} nodes`, moveNodes(selection, dx as number, dy as number));
-    } else this.pointerMove({ ...this.cursor, x: this.cursor.x + (dx as number), y: this.cursor.y + (dy as number) });
+    } else {
+      this.pointerMove({ ...this.cursor, x: this.cursor.x + (dx as number), y: this.cursor.y + (dy as number) });
+      this.update();
+    }
     return USED;
+  }
+
+  get cursorAt(): Point {
+    return point(this.cursor);
+  }
+
+  placeCursor(input: PointerInput): void {
+    this.cursor = input;
   }
 
   hints(modifiers: Partial<Modifiers> = {}): readonly Hint[] {

@@ -11,6 +11,8 @@ export interface HintContext {
 
 const hint = (keys: string, text: string): Hint => ({ keys, text });
 
+const BY_KEYS = [hint("Space", "begin, end"), hint("Alt+arrows", "move the cursor"), hint("Escape", "cancel")];
+
 /** The entries of the status bar, the most useful first. */
 export function hintsFor({ mode, selected, hasEdge, isReview }: HintContext, modifiers: Modifiers): Hint[] {
   const { shift, ctrl, alt } = modifiers;
@@ -35,11 +37,11 @@ export function hintsFor({ mode, selected, hasEdge, isReview }: HintContext, mod
         hint("Escape", "cancel"),
       ];
     case "lasso":
-      return [hint("drag", "select inside"), hint("Shift+drag", "add to the selection"), hint("Escape", "cancel")];
+      return [hint("drag", "select inside"), hint("Shift+drag", "add to the selection"), ...BY_KEYS];
     case "scale":
-      return [hint("drag", "along a known distance"), hint("Escape", "cancel")];
+      return [hint("drag", "along a known distance"), ...BY_KEYS];
     case "region":
-      return [hint("drag", "a box to predict again"), hint("Escape", "cancel")];
+      return [hint("drag", "a box to predict again"), ...BY_KEYS];
     case "browse":
     case "select":
       break;

@@ -174,6 +174,10 @@ export interface EditorApi {
   /** The pointer left the canvas. */
   pointerLeave(): void;
   key(input: KeyInput): KeyResult;
+  /** Where Space would click in the mode of a tool. */
+  readonly cursorAt: Point;
+  /** Begin there if the keyboard is used and the pointer was never over the canvas. */
+  placeCursor(input: PointerInput): void;
 
   operations(): readonly Operation[];
   operation(id: OperationId): Operation;

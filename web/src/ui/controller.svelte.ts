@@ -46,6 +46,8 @@ const ZOOM_STEP = 1.4;
 const TABLE_DELAY_MS = 400;
 const JOB_POLL_MS = 400;
 const DEFAULT_LOW_CONFIDENCE = 0.5;
+/** Nodes and edges within this distance of the cursor of the keyboard are hit, CSS px. */
+const KEY_REACH_PX = 9;
 
 const MODE_LABELS: Record<Mode, string> = {
   browse: "Browse",
@@ -337,6 +339,7 @@ export class EditorController {
       region: outline && (mode === "region" || state.region) ? corners(outline) : null,
       review: item ? { point: item, radius: 0 } : null,
       snap: snap ? { x: snap.x, y: snap.y } : null,
+      cursor: this.cursorMark(state),
       labels: this.around.settings().axes ? axisLabels(graph) : NO_LABELS,
     };
   }
@@ -382,6 +385,7 @@ export class EditorController {
       return true;
     }
     const before = this.state;
+    this.placeCursor();
     const { handled, command } = this.editor.key({ key: event.key, shift: event.shiftKey, ctrl, alt: event.altKey });
     if (command) {
       this.command(command);
@@ -391,7 +395,23 @@ export class EditorController {
     const after = this.state;
     const stepped = before?.graph === after?.graph && before?.selection !== after?.selection;
     if (handled && stepped && after?.mode === "select" && !after.reviewItem) this.revealSelection();
+    if (handled && this.cursorMark(after) && event.key.startsWith("Arrow")) this.stage?.reveal(this.editor.cursorAt);
     return handled;
+  }
+
+  /** Without a pointer over the canvas, keys begin in the middle of the view, or at the selected node. */
+  private placeCursor(): void {
+    const { view, state } = this;
+    if (this.pointerInput || !state || !(state.mode === "browse" || state.mode === "select")) return;
+    const [only] = state.selection.size === 1 ? state.selection : [];
+    const node = only === undefined ? undefined : state.graph.get(only);
+    const { x, y } = node ?? view.toImage({ x: view.width / 2, y: view.height / 2 });
+    this.editor.placeCursor({ x, y, tolerance: KEY_REACH_PX / view.scale });
+  }
+
+  private cursorMark(state: EditorState | null): Point | null {
+    const isTool = state && state.mode !== "browse" && state.mode !== "select" && state.mode !== "drag";
+    return isTool && !this.pointerInput ? this.editor.cursorAt : null;
   }
 
   run(id: OperationId, focus?: HTMLElement): void {

@@ -49,10 +49,10 @@ export const HELP: readonly HelpGroup[] = [
     ],
   },
   {
-    title: "While drawing",
+    title: "Tools without a mouse",
     rows: [
-      { keys: "Space", text: "place a point at the pointer" },
-      { keys: "Alt+Arrows", text: "move the pointer by 1 px" },
+      { keys: "Space", text: "place a point at the cross; begin or end a lasso, box or scale line" },
+      { keys: "Alt+Arrows", text: "move the cross by 1 px, with Shift by more" },
       { keys: "Backspace", text: "remove the last point" },
       { keys: "Enter", text: "end the branch" },
     ],

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { distance, distanceToPolyline } from "../../src/core/geometry.ts";
 import type { XY } from "../../src/core/geometry.ts";
-import { leastCostPath, trace, traceBox } from "../../src/core/trace.ts";
+import { leastCostPath, Ridges, trace, traceBox, TraceSearch } from "../../src/core/trace.ts";
 import type { Crop } from "../../src/core/trace.ts";
 
 /** A drawn curve with noise: gray 120, the line `contrast` brighter (or darker), `width` px wide. */
@@ -34,14 +34,14 @@ describe("trace", () => {
   for (const [name, curve] of Object.entries(CURVES)) {
     for (const contrast of [60, -60]) {
       for (const width of [2, 4]) {
-        test(`follows a ${contrast > 0 ? "bright" : "dark"} ${name}, ${width} px wide, within 2 px`, () => {
+        test(`follows a ${contrast > 0 ? "bright" : "dark"} ${name}, ${width} px wide, within 0.7 px`, () => {
           const [from, to] = [curve[0] as XY, curve[curve.length - 1] as XY];
           const path = trace(draw(curve, SIZE, contrast, width), from, to);
           expect(path[0]).toEqual(from);
           expect(path[path.length - 1]).toEqual(to);
           // Both ways: no point strays, and no part of the curve is cut short.
-          for (const p of path) expect(distanceToPolyline(p, curve)).toBeLessThan(2);
-          for (const p of curve) expect(distanceToPolyline(p, path)).toBeLessThan(2);
+          for (const p of path) expect(distanceToPolyline(p, curve)).toBeLessThan(0.7);
+          for (const p of curve) expect(distanceToPolyline(p, path)).toBeLessThan(0.7);
         });
       }
     }
@@ -69,6 +69,26 @@ describe("trace", () => {
     const inImage = curve.map(({ x, y }) => ({ x: offset + scale * x, y: offset + scale * y }));
     const path = trace(crop, inImage[0] as XY, inImage[60] as XY);
     for (const p of path) expect(distanceToPolyline(p, inImage)).toBeLessThan(2 * scale);
+  });
+
+  test("goes round a sharp bend without cutting it", () => {
+    const curve = [{ x: 15, y: 20 }, { x: 90, y: 40 }, { x: 40, y: 110 }];
+    const path = trace(draw(curve, SIZE, 60, 2), curve[0] as XY, curve[2] as XY);
+    expect(distanceToPolyline(curve[1] as XY, path)).toBeLessThan(2.5);
+    const away = path.map((p) => distanceToPolyline(p, curve));
+    expect(away.reduce((sum, one) => sum + one, 0) / away.length).toBeLessThan(0.2);
+  });
+
+  test("one search serves many ends, in any number of steps", () => {
+    const curve = CURVES.sine as XY[];
+    const ridges = new Ridges(draw(curve, SIZE, 60, 3));
+    const search = new TraceSearch(ridges, curve[0] as XY, curve[60] as XY);
+    for (const k of [60, 20, 41]) {
+      let rounds = 1;
+      while (!search.advance(curve[k] as XY, 50)) rounds++;
+      expect(rounds > 1).toBe(k === 60);
+      expect(search.path(curve[k] as XY)).toEqual(trace(ridges.crop, curve[0] as XY, curve[k] as XY));
+    }
   });
 
   test("the cheapest path is that of an exhaustive relaxation", () => {

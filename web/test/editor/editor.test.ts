@@ -178,7 +178,7 @@ describe("drawing", () => {
     press("a");
     for (let k = 0; k < 3; k++) press("Alt+Shift+ArrowDown");
     press("Space");
-    expect(node(7)).toMatchObject({ x: 100, y: 430, parent: 3 });
+    expect(node(7)).toMatchObject({ x: 100, y: 448, parent: 3 });
     expect(editor.state.mode).toBe("select");
     press("Alt+ArrowRight");
     expect(node(7).x).toBe(101);
@@ -197,6 +197,70 @@ describe("drawing", () => {
     // The point at (160, 480) lies between its neighbors and is left out.
     expect(editor.state.graph.size).toBe(10);
     expect(node(9)).toMatchObject({ x: 200, y: 450, source: { node: "traced" } });
+  });
+
+  test("the trace to the pointer is shown before the click, one request at a time", async () => {
+    const asked: Point[] = [];
+    const answers: (() => void)[] = [];
+    editor.setTracer((from, to) => {
+      asked.push(to);
+      return new Promise((resolve) => answers.push(() => resolve([from, { x: to.x, y: from.y }, to])));
+    });
+    click(100, 400);
+    press("t");
+    asked.length = answers.length = 0;
+    press("Escape");
+    press("t");
+    const answer = async (): Promise<void> => {
+      answers.shift()?.();
+      await new Promise((resolve) => setTimeout(resolve));
+    };
+    while (answers.length > 0) await answer();
+    asked.length = 0;
+    for (const x of [150, 160, 170]) editor.pointerMove(at(x, 450));
+    expect(asked).toEqual([{ x: 150, y: 450 }]);
+    await answer();
+    // The pointer moved on meanwhile: only its last place is traced.
+    expect(asked.slice(1)).toEqual([{ x: 170, y: 450 }]);
+    await answer();
+    expect(editor.state.preview.line).toEqual([{ x: 100, y: 400 }, { x: 170, y: 400 }, { x: 170, y: 450 }]);
+    expect(editor.state.graph.size).toBe(7);
+    press("Escape");
+    editor.pointerMove(at(300, 450));
+    expect(asked).toHaveLength(2);
+  });
+
+  test("scale line, region and lasso by keyboard alone", () => {
+    const go = (keys: string, times: number): void => {
+      for (let k = 0; k < times; k++) press(keys);
+    };
+    editor.placeCursor(at(80, 80));
+    press("s");
+    press("Space");
+    go("Alt+Shift+ArrowRight", 5);
+    press("Space");
+    expect(editor.state.scaleLine).toBe(80);
+    press("Escape");
+    press("g");
+    press("Enter");
+    expect(editor.state.region).toBe(null);
+    press("Escape");
+    editor.placeCursor(at(80, 80));
+    press("g");
+    press("Space");
+    go("Alt+Shift+ArrowRight", 2);
+    go("Alt+ArrowDown", 3);
+    press("Enter");
+    expect(editor.state.region).toEqual([80, 80, 112, 83]);
+    press("Escape");
+    editor.placeCursor(at(90, 90));
+    press("l");
+    press("Space");
+    go("Alt+Shift+ArrowRight", 2);
+    go("Alt+Shift+ArrowDown", 8);
+    go("Alt+Shift+ArrowLeft", 2);
+    press("Space");
+    expect(selected()).toEqual([0, 1]);
   });
 
   test("a trace that fails says why, and one that is cancelled changes nothing", async () => {

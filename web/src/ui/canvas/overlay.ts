@@ -29,6 +29,8 @@ export interface Marks {
   review: { point: Point; radius: number } | null;
   /** Point to which the pointer snaps. */
   snap: Point | null;
+  /** Where a key would click while no pointer is over the canvas. */
+  cursor: Point | null;
   /** Labels of axes at their tips. */
   labels: readonly { point: Point; text: string }[];
 }
@@ -44,6 +46,7 @@ export const NO_MARKS: Marks = {
   ruler: null,
   review: null,
   snap: null,
+  cursor: null,
   labels: [],
 };
 
@@ -347,6 +350,15 @@ function drawMarks(c: CanvasRenderingContext2D, scene: Scene, view: View, marks:
     outlined(c, PREVIEW, 2.5);
   }
   if (marks.snap) ring(marks.snap, 6, PREVIEW, 2.5);
+  if (marks.cursor) {
+    const { x, y } = view.toScreen(marks.cursor);
+    c.beginPath();
+    for (const [dx, dy] of [[1, 0], [-1, 0], [0, 1], [0, -1]] as const) {
+      c.moveTo(x + 4 * dx, y + 4 * dy);
+      c.lineTo(x + 14 * dx, y + 14 * dy);
+    }
+    outlined(c, "#fff", 2);
+  }
 }
 
 function drawLabels(c: CanvasRenderingContext2D, view: View, labels: Marks["labels"]): void {
