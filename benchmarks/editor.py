@@ -8,6 +8,7 @@ anew, so that nothing is cached, and measures from the request of the page until
 skeleton is shown. The frame times are the intervals between animation frames while the pointer drags the image, and the
 time that drawing takes in each of them: with the whole forest in view, and at full size. On a busy machine the
 intervals say little; `cpu_per_frame_ms`, the CPU time of all processes of the browser (Linux only), still does.
+`empty_page` moves one small element of an otherwise empty page: what the browser itself needs on this machine.
 """
 
 from __future__ import annotations
@@ -106,6 +107,46 @@ def browser_cpu_s() -> float | None:
     return sum(ours) / os.sysconf("SC_CLK_TCK") if ours else None
 
 
+def process_cpu_s(pid: int) -> float:
+    """Return the CPU time of a process so far, 0 if the system does not tell."""
+    try:
+        values = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def empty_page(browser: Any, seconds: float) -> dict[str, float | None]:
+    """Return first view and frame times of a page that does nothing: the least that this machine needs."""
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    begin = time.perf_counter()
+    page.goto("data:text/html,<p style='position:absolute'>empty</p>")
+    first_s = time.perf_counter() - begin
+    page.evaluate(
+        """() => {
+            window.times = [];
+            const p = document.querySelector('p');
+            const frame = (time) => {
+                p.style.left = `${times.push(time) % 200}px`;
+                requestAnimationFrame(frame);
+            };
+            requestAnimationFrame(frame);
+        }"""
+    )
+    cpu_s = browser_cpu_s()
+    time.sleep(seconds)
+    spent_s = browser_cpu_s()
+    intervals = np.diff(page.evaluate("() => times"))
+    page.close()
+    return {
+        "first_view_s": first_s,
+        "interval_p50_ms": float(np.percentile(intervals, 50)),
+        "interval_p95_ms": float(np.percentile(intervals, 95)),
+        "below_25_ms": float((intervals < 25).mean()),
+        "cpu_per_frame_ms": None if cpu_s is None or spent_s is None else 1000 * (spent_s - cpu_s) / len(intervals),
+    }
+
+
 def pan(page: Any, seconds: float) -> dict[str, float | None]:
     """Drag the image back and forth; return statistics of the frames, ms."""
     box = page.locator("canvas.drawing").bounding_box()
@@ -155,15 +196,21 @@ def main() -> None:
         treeformer.write(forest(options.side, options.nodes), folder / "large.json")
         report["jpeg_mb"] = round((folder / "large.jpg").stat().st_size / 1e6, 1)
         browser = driver.chromium.launch(executable_path=options.chromium, args=["--no-sandbox"])
-        times = []
+        report["empty_page"] = empty_page(browser, options.seconds)
+        times, server_cpu, browser_cpu = [], [], []
         for run in range(options.runs):
+            shutil.rmtree(folder / ".treeformer", ignore_errors=True)  # thumbnails of the run before
             process, address = start_server(folder)
             try:
                 page = browser.new_page(viewport={"width": 1280, "height": 800})
+                cpu_s = browser_cpu_s(), process_cpu_s(process.pid)
                 begin = time.perf_counter()
                 page.goto(address)
                 page.wait_for_function(READY, timeout=60_000, polling="raf")
                 times.append(time.perf_counter() - begin)
+                if cpu_s[0] is not None:
+                    browser_cpu.append((browser_cpu_s() or 0.0) - cpu_s[0])
+                    server_cpu.append(process_cpu_s(process.pid) - cpu_s[1])
                 if run == options.runs - 1:
                     report["pan_whole"] = pan(page, options.seconds)
                     page.evaluate(f"() => {CONTROLLER}.stage.zoom(1 / {CONTROLLER}.view.scale)")
@@ -178,6 +225,11 @@ def main() -> None:
                 process.kill()
                 process.wait()
         report["first_view_s"] = {"median": statistics.median(times), "all": [round(one, 2) for one in times]}
+        if browser_cpu:
+            report["first_view_cpu_s"] = {
+                "browser": statistics.median(browser_cpu),
+                "server": statistics.median(server_cpu),
+            }
         browser.close()
     print(json.dumps(report, indent=2))
 

@@ -189,6 +189,10 @@ def image_of(answer) -> Image.Image:
 def test_tiles_cover_the_image(client, folder):
     pyramid = client.get("/api/pyramid", params={"image": "b.jpg"}).json()
     assert pyramid == {"width": 700, "height": 600, "tile": 512, "levels": 2}
+    shown = {"image": "b.jpg", "width": "300"}
+    assert client.get("/api/pyramid", params=shown | {"height": "200"}).json() == pyramid
+    for height in ("0", "-3", "1e3", "1000000", ""):
+        assert client.get("/api/pyramid", params=shown | {"height": height}).status_code == 400
     sizes = {
         (x, y): image_of(client.get("/api/tile", params={"image": "b.jpg", "level": 0, "x": x, "y": y})).size
         for x in range(2)

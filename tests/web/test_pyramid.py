@@ -6,6 +6,8 @@ import io
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from tests.web.conftest import gradient
@@ -187,6 +189,46 @@ def test_all_levels_need_few_decodings(tmp_path, monkeypatch, name, expected):
     for level in (5, 4, 3, 2, 1, 0, 5, 0):
         pyramids.tile(entry, level, 0, 0)
     assert opened == expected
+
+
+def test_the_first_view_decodes_a_file_once(tmp_path, monkeypatch):
+    """The level that the page announces is decoded early; tiles and the thumbnail come from it."""
+    workspace = Workspace(gradient(tmp_path / "i" / "a.jpg", (4000, 3000)).parent, tmp_path / "r")
+    (entry,) = workspace.refresh()
+    opened = []
+    monkeypatch.setattr(pyramid, "open_level", lambda *a: (opened.append(a[1]), open_level(*a))[1])
+    monkeypatch.setattr(pyramid, "open_image", None)
+    pyramids = Pyramids(workspace)
+    for _ in range(2):
+        pyramids.prepare(entry, (700, 700))
+    thumbnail = Image.open(io.BytesIO(pyramids.thumbnail(entry)))
+    assert thumbnail.size == (160, 120)
+    for level in (3, 2):
+        pyramids.tile(entry, level, 0, 0)
+    assert opened == [2]
+    # The same pixels as in the file: a gradient, darker at the upper left.
+    pixels = np.asarray(thumbnail).astype(int)
+    assert pixels[0, 0, 0] < 5 < 250 < pixels[0, -1, 0]
+
+
+def test_small_images_and_broken_files_are_not_prepared(tmp_path):
+    folder = gradient(tmp_path / "i" / "a.png").parent
+    (folder / "b.jpg").write_bytes(gradient(tmp_path / "x.jpg", (4000, 2500)).read_bytes()[:3000])
+    workspace = Workspace(folder, tmp_path / "r")
+    pyramids = Pyramids(workspace)
+    for entry in workspace.refresh():
+        pyramids.prepare(entry, (700, 700))
+        for thread in list(pyramids._expected.values()):
+            thread.join()
+        assert not pyramids._levels
+
+
+@given(st.tuples(*[st.integers(1, 20_000)] * 2), st.tuples(*[st.integers(1, 4000)] * 2))
+def test_the_level_that_is_shown_is_just_fine_enough(size, shown):
+    level = pyramid.shown_level(size, shown)
+    scale = min(there / side for side, there in zip(size, shown, strict=True))
+    assert level == 0 or scale * 2**level <= 1
+    assert level == level_count(size) - 1 or scale * 2 ** (level + 1) > 1
 
 
 def test_an_image_that_is_replaced_is_read_again(tmp_path):

@@ -116,7 +116,8 @@ export interface Backend {
   images(): Promise<ImageEntry[]>;
   /** Address of a small preview; null if there is none. */
   thumbnail(image: string): string | null;
-  pyramid(image: string): Promise<Pyramid>;
+  /** `shown` is the size of the canvas that the image will be fitted into, device px; it may speed up the first view. */
+  pyramid(image: string, shown?: { width: number; height: number }): Promise<Pyramid>;
   tile(image: string, level: number, x: number, y: number, signal?: AbortSignal): Promise<ImageBitmap>;
   crop(image: string, region: Region, max: number): Promise<GrayCrop>;
   /** The draft of an image if it began from the current result, otherwise the result. */
@@ -182,8 +183,8 @@ export class HttpBackend implements Backend {
     return this.address("/api/thumbnail", { image });
   }
 
-  pyramid(image: string): Promise<Pyramid> {
-    return this.json("GET", "/api/pyramid", { image });
+  pyramid(image: string, shown?: { width: number; height: number }): Promise<Pyramid> {
+    return this.json("GET", "/api/pyramid", { image, ...shown });
   }
 
   async tile(image: string, level: number, x: number, y: number, signal?: AbortSignal): Promise<ImageBitmap> {

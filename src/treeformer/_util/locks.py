@@ -22,6 +22,9 @@ def file_lock(path: Path, timeout_s: float = 30.0) -> Iterator[None]:
         path: the lock file; it is created, with its folder, and stays.
         timeout_s: longest time to wait.
 
+    Returns:
+        A context manager.
+
     Example:
         >>> with file_lock(Path("results/.lock")):  # doctest: +SKIP
         ...     compare_and_write()

@@ -49,6 +49,7 @@ MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css
 IMAGE_CACHE = "private, max-age=300"
 INTEGER = re.compile(r"-?[0-9]{1,9}")
 LARGEST_WORKING_SIZE = 100_000
+LARGEST_SCREEN = 100_000
 
 Body = dict[str, Any]
 Handler = Callable[["Services", Request, Body], Response]
@@ -155,7 +156,13 @@ def _thumbnail(services: Services, request: Request, _body: Body) -> Response:
 
 
 def _pyramid(services: Services, request: Request, _body: Body) -> Response:
-    return json_response(services.pyramids.describe(_entry(services, request)))
+    entry = _entry(services, request)
+    if "width" in request.query_params:
+        width, height = _integer(request, "width"), _integer(request, "height")
+        if not (0 < width <= LARGEST_SCREEN and 0 < height <= LARGEST_SCREEN):
+            raise RequestError("width and height must be those of a screen.")
+        services.pyramids.prepare(entry, (width, height))
+    return json_response(services.pyramids.describe(entry))
 
 
 def _tile(services: Services, request: Request, _body: Body) -> Response:

@@ -19,6 +19,7 @@ from PIL import Image
 
 from treeformer._util.files import atomic_write_bytes
 from treeformer._util.images import LazyImage, encode_image, open_image, open_level, upright_size
+from treeformer.errors import TreeformerError
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 
@@ -29,6 +30,8 @@ MAX_CROP = 4096
 # 10,000×10,000 px as RGB are 300 MB.
 MEMORY_BYTES = 640 * 2**20
 THUMBNAILS = "thumbnails"
+# Images from this size on take long enough to decode that it is begun early.
+LARGE_PIXELS = 8_000_000
 # libjpeg decodes at a half, a quarter or an eighth.
 DRAFT_SUFFIXES, COARSEST_DRAFT = frozenset({".jpg", ".jpeg"}), 3
 
@@ -52,6 +55,27 @@ def level_count(size: tuple[int, int], tile: int = TILE) -> int:
     return 1 + (-(-max(size) // tile) - 1).bit_length()
 
 
+def shown_level(size: tuple[int, int], shown: tuple[int, int]) -> int:
+    """Return the level whose pixels are at least as fine as those of a part of the screen that an image is fitted into.
+
+    Args:
+        size: (width, height) of the image, px.
+        shown: (width, height) of the part of the screen, device px.
+
+    Returns:
+        The level.
+
+    Example:
+        >>> shown_level((10_000, 8_000), (700, 700)), shown_level((512, 512), (700, 700))
+        (3, 0)
+    """
+    level = 0
+    scale = min(there / side for side, there in zip(size, shown, strict=True))
+    while level + 1 < level_count(size) and (2 << level) * scale <= 1:
+        level += 1
+    return level
+
+
 class Pyramids:
     """The pyramids of all images of a workspace. All methods may be called from several threads.
 
@@ -67,6 +91,7 @@ class Pyramids:
         self._lock = threading.Lock()
         # One image is decoded at a time, so that requests for many tiles of one level decode it once.
         self._decoding, self._thumbnailing = threading.Lock(), threading.Lock()
+        self._expected: dict[tuple[Path, Version], threading.Thread] = {}
 
     def describe(self, entry: Entry) -> dict[str, int]:
         """Return the size of an image, px, the side of its tiles and the number of its levels.
@@ -76,6 +101,30 @@ class Pyramids:
         """
         width, height = self._size(entry)
         return {"width": width, "height": height, "tile": TILE, "levels": level_count((width, height))}
+
+    def prepare(self, entry: Entry, shown: tuple[int, int]) -> None:
+        """Begin to decode the level that a page will show first, in the background. Small images are not worth it.
+
+        Args:
+            entry: the image.
+            shown: width and height of the part of the page that the whole image will be fitted into, device px.
+        """
+        size = self._size(entry)
+        key = (entry.path, _version(entry.path))
+        level = shown_level(size, shown)
+        if size[0] * size[1] < LARGE_PIXELS or self._cached((*key, level)) is not None:
+            return
+
+        def decode() -> None:
+            with suppress(TreeformerError, MemoryError):  # the request of a tile says what is wrong
+                self._level(entry, level)
+            with self._lock:
+                self._expected.pop(key, None)
+
+        with self._lock:
+            if key not in self._expected:
+                self._expected[key] = threading.Thread(target=decode, name="treeformer-decode", daemon=True)
+                self._expected[key].start()
 
     def tile(self, entry: Entry, level: int, column: int, row: int) -> bytes:
         """Return a tile as JPEG. Tiles at the right and bottom border are smaller.
@@ -165,10 +214,26 @@ class Pyramids:
             if not file.is_symlink():
                 return file.read_bytes()
         with self._thumbnailing:
-            data = encode_image(open_image(entry.path, longest_px=THUMBNAIL), ".jpg", quality=THUMBNAIL_QUALITY)
+            image = self._shared_thumbnail(entry) or open_image(entry.path, longest_px=THUMBNAIL)
+            data = encode_image(image, ".jpg", quality=THUMBNAIL_QUALITY)
         with suppress(OSError):  # a results root that cannot be written to
             atomic_write_bytes(file, data)
         return data
+
+    def _shared_thumbnail(self, entry: Entry) -> Image.Image | None:
+        """Return a thumbnail from a level that is in memory or being decoded, None if there is none."""
+        key = (entry.path, _version(entry.path))
+        with self._lock:
+            expected = self._expected.get(key)
+        if expected is not None:
+            expected.join()
+        last = level_count(self._size(entry)) - 1
+        if not any(self._cached((*key, level)) is not None for level in range(1, last + 1)):
+            return None
+        level = self._level(entry, last)
+        image = Image.fromarray(level.part((0, 0, *level.size)))
+        image.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
+        return image
 
     def pixels(self, entry: Entry, box: tuple[int, int, int, int]) -> Image.Image:
         """Return a part of an image at full size as RGB.

@@ -185,7 +185,7 @@ export class EditorController {
 
   private async open(): Promise<void> {
     // Image and skeleton arrive independently; the photograph is shown first.
-    const picture = this.backend.pyramid(this.image).then((pyramid) => {
+    const picture = this.backend.pyramid(this.image, this.stage?.shownSize).then((pyramid) => {
       this.stage?.setImage(pyramid, (level, x, y, signal) => this.backend.tile(this.image, level, x, y, signal));
     });
     try {

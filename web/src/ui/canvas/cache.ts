@@ -12,7 +12,7 @@ import { type Box, View } from "./view";
 /** From this number of edges on, zooming scales the bitmap until the view rests. */
 const MANY_EDGES = 600;
 /** Part of the canvas that is drawn beyond each border while the view moves. */
-const MARGIN = 0.35;
+export const MARGIN = 0.35;
 
 export interface StaticContent {
   scene: Scene;
@@ -32,6 +32,19 @@ export function covers(cached: View, view: View, content: Box | null, reach: num
   if (x0 >= x1 || y0 >= y1) return true;
   const have = cached.box(1e-6);
   return have.x0 <= x0 && have.y0 <= y0 && have.x1 >= x1 && have.y1 >= y1;
+}
+
+/** A view with a margin on each side, as a part of its size. Whole device px keep copies exact. */
+export function widened(view: View, ratio: number, margin: number): View {
+  const mx = Math.round(view.width * margin * ratio) / ratio;
+  const my = Math.round(view.height * margin * ratio) / ratio;
+  return new View(
+    view.scale,
+    view.left - mx / view.scale,
+    view.top - my / view.scale,
+    view.width + 2 * mx,
+    view.height + 2 * my,
+  );
 }
 
 export class OverlayCache {
@@ -68,16 +81,7 @@ export class OverlayCache {
   }
 
   private render(content: StaticContent, view: View, ratio: number, margin: number): void {
-    // A margin of whole device px keeps the copy exact.
-    const mx = Math.round(view.width * margin * ratio) / ratio;
-    const my = Math.round(view.height * margin * ratio) / ratio;
-    const wide = new View(
-      view.scale,
-      view.left - mx / view.scale,
-      view.top - my / view.scale,
-      view.width + 2 * mx,
-      view.height + 2 * my,
-    );
+    const wide = widened(view, ratio, margin);
     this.canvas.width = Math.round(wide.width * ratio);
     this.canvas.height = Math.round(wide.height * ratio);
     const context = this.canvas.getContext("2d");

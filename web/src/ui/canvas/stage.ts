@@ -4,12 +4,15 @@ import type { Pyramid } from "../../api";
 import { OverlayCache, type StaticContent } from "./cache";
 import { FrameLoop } from "./frames";
 import { drawDynamic, type Marks, NO_MARKS, type OverlayOptions } from "./overlay";
+import { PhotoCache } from "./photo";
 import { buildScene, type Scene } from "./scene";
 import { TileLayer, type TileLoader } from "./tiles";
 import { type Box, type Point, View } from "./view";
 
 /** The view rests if it did not change for this long. */
 const REST_MS = 120;
+/** Free space around an image that fits into the canvas, CSS px. */
+const FIT_MARGIN_PX = 10;
 
 export class Stage {
   readonly frames: FrameLoop;
@@ -20,6 +23,7 @@ export class Stage {
   private marks: Marks = NO_MARKS;
   private content: StaticContent | null = null;
   private readonly cache = new OverlayCache();
+  private readonly photo = new PhotoCache();
   private moved = -Infinity;
   private resting: ReturnType<typeof setTimeout> | null = null;
   private ratio = 1;
@@ -70,6 +74,12 @@ export class Stage {
     this.imageCanvas.style.filter = filter;
   }
 
+  /** Width and height of the part of the canvas into which an image is fitted, device px. */
+  get shownSize(): { width: number; height: number } {
+    const inner = (side: number): number => Math.max(1, Math.floor(side - 2 * FIT_MARGIN_PX * this.ratio));
+    return { width: inner(this.imageCanvas.width), height: inner(this.imageCanvas.height) };
+  }
+
   get imageSize(): { width: number; height: number } | null {
     return this.layer ? { width: this.layer.pyramid.width, height: this.layer.pyramid.height } : null;
   }
@@ -82,7 +92,7 @@ export class Stage {
   fit(): void {
     const size = this.imageSize;
     if (!size) return;
-    this.setView(View.fit({ x0: 0, y0: 0, x1: size.width, y1: size.height }, this.view.width, this.view.height, 10));
+    this.setView(View.fit({ x0: 0, y0: 0, x1: size.width, y1: size.height }, this.view.width, this.view.height, FIT_MARGIN_PX));
     this.fitted = true;
   }
 
@@ -147,11 +157,11 @@ export class Stage {
     const { imageContext: image, overlayContext: overlay, ratio } = this;
     image.setTransform(1, 0, 0, 1, 0, 0);
     image.clearRect(0, 0, this.imageCanvas.width, this.imageCanvas.height);
-    this.layer?.draw(image, this.view, ratio);
+    const moving = performance.now() - this.moved < REST_MS;
+    if (this.layer && !this.photo.draw(image, this.layer, this.view, ratio, moving)) this.drawAtRest();
     overlay.setTransform(1, 0, 0, 1, 0, 0);
     overlay.clearRect(0, 0, this.overlayCanvas.width, this.overlayCanvas.height);
     if (!this.options.overlay) return;
-    const moving = performance.now() - this.moved < REST_MS;
     this.content ??= { scene: this.scene, options: this.options, labels: this.marks.labels };
     const exact = this.cache.draw(overlay, this.content, this.view, ratio, moving);
     if (!exact) this.drawAtRest();

@@ -58,6 +58,9 @@ export class TileLayer {
   private clock = 0;
   private loading = 0;
   private closed = false;
+  private arrived: TileKey[] = [];
+  /** Counts changes that are not in `takeArrived`: tiles that were given up. */
+  version = 0;
   /** True once the tiles of the last drawn view were all sharp. */
   complete = false;
 
@@ -69,15 +72,13 @@ export class TileLayer {
   ) {}
 
   /** Draw what is there for a view and request what is missing. `ratio` is device px per CSS px. */
-  draw(context: CanvasRenderingContext2D, view: View, ratio: number): void {
+  draw(context: CanvasRenderingContext2D, view: View, ratio: number, quality: ImageSmoothingQuality = "medium"): void {
     this.clock++;
+    this.arrived = [];
     const { pyramid } = this;
-    const wanted = levelFor(view.scale * ratio, pyramid.levels);
-    const keys = visibleTiles(pyramid, wanted, view);
-    const missing = keys.filter((key) => !this.bitmap(key));
-    this.complete = missing.length === 0;
+    const { wanted, keys, missing } = this.plan(view, ratio);
     context.imageSmoothingEnabled = view.scale * ratio < 4;
-    context.imageSmoothingQuality = "medium";
+    context.imageSmoothingQuality = quality;
     if (missing.length > 0) {
       for (let level = pyramid.levels - 1; level > wanted; level--) {
         for (const key of visibleTiles(pyramid, level, view)) this.drawTile(context, view, ratio, key);
@@ -86,6 +87,33 @@ export class TileLayer {
     for (const key of keys) this.drawTile(context, view, ratio, key);
     this.request(missing, wanted, view);
     this.forget();
+  }
+
+  /** Request what is missing for a view of which a copy is shown. */
+  refresh(view: View, ratio: number): void {
+    this.clock++;
+    const { wanted, keys, missing } = this.plan(view, ratio);
+    for (const key of keys) {
+      const entry = this.entries.get(this.name(key));
+      if (entry) entry.used = this.clock;
+    }
+    this.request(missing, wanted, view);
+    this.forget();
+  }
+
+  private plan(view: View, ratio: number): { wanted: number; keys: TileKey[]; missing: TileKey[] } {
+    const wanted = levelFor(view.scale * ratio, this.pyramid.levels);
+    const keys = visibleTiles(this.pyramid, wanted, view);
+    const missing = keys.filter((key) => !this.bitmap(key));
+    this.complete = missing.length === 0;
+    return { wanted, keys, missing };
+  }
+
+  /** Tiles that arrived since they were last drawn or taken. */
+  takeArrived(): TileKey[] {
+    const { arrived } = this;
+    this.arrived = [];
+    return arrived;
   }
 
   close(): void {
@@ -105,7 +133,7 @@ export class TileLayer {
     return this.entries.get(this.name(key))?.bitmap ?? null;
   }
 
-  private drawTile(context: CanvasRenderingContext2D, view: View, ratio: number, key: TileKey): void {
+  drawTile(context: CanvasRenderingContext2D, view: View, ratio: number, key: TileKey): void {
     const entry = this.entries.get(this.name(key));
     if (!entry?.bitmap) return;
     entry.used = this.clock;
@@ -146,7 +174,10 @@ export class TileLayer {
     this.load(key.level, key.x, key.y, entry.abort!.signal)
       .then((bitmap) => {
         if (this.closed) bitmap.close();
-        else entry.bitmap = bitmap;
+        else {
+          entry.bitmap = bitmap;
+          this.arrived.push(key);
+        }
       })
       .catch((error: unknown) => {
         if (error instanceof DOMException && error.name === "AbortError") this.entries.delete(name);
@@ -166,6 +197,7 @@ export class TileLayer {
     if (this.entries.size <= this.capacity) return;
     const loaded = [...this.entries].filter(([, e]) => e.bitmap && e.used < this.clock);
     loaded.sort(([, a], [, b]) => a.used - b.used);
+    this.version++;
     for (const [name, entry] of loaded.slice(0, this.entries.size - this.capacity)) {
       entry.bitmap?.close();
       this.entries.delete(name);
