@@ -26,11 +26,12 @@ LEVELS = (
     {"models"},
     {"inference", "baselines"},
     {"timeseries", "training"},
+    {"teaching"},
     {"web"},
     {"cli"},
 )
 AT_THE_ROOT = {"__init__.py", "__main__.py", "errors.py", "draw.py"}
-WITH_TORCH = {"nn", "models", "baselines", "training"}
+WITH_TORCH = {"nn", "models", "baselines", "training", "teaching"}
 # The few modules of other parts that use torch; they are imported on demand.
 TORCH_MODULES = {
     "data/loader.py",
@@ -41,7 +42,19 @@ TORCH_MODULES = {
     "inference/cuda_graphs.py",
 }
 # These start without torch, so that a missing package is one line.
-TORCH_FREE_MODULES = {"training/command.py", "training/config.py", "training/__init__.py"}
+TORCH_FREE_MODULES = {
+    "training/command.py",
+    "training/config.py",
+    "training/__init__.py",
+    "teaching/__init__.py",
+    "teaching/annotated.py",
+    "teaching/crops.py",
+    "teaching/next_images.py",
+    "teaching/plan.py",
+    "teaching/progress.py",
+    "teaching/result.py",
+    "teaching/work_folder.py",
+}
 
 
 def level(part: str) -> int:

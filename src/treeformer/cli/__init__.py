@@ -6,7 +6,19 @@ import io
 import os
 import sys
 
-from treeformer.cli import cluster, datasets, demo, edit, evaluation, models, prediction, series, skeletons, training
+from treeformer.cli import (
+    cluster,
+    datasets,
+    demo,
+    edit,
+    evaluation,
+    models,
+    prediction,
+    series,
+    skeletons,
+    teaching,
+    training,
+)
 from treeformer.cli.common import INTERRUPTED, app, fail, say
 from treeformer.errors import TreeformerError
 
@@ -14,7 +26,7 @@ __all__ = ["app", "main"]
 
 # Each module registers its commands with `app` on import. Imports are sorted by name; `treeformer --help` lists the
 # commands in this order, the most common first.
-COMMANDS = (prediction, cluster, edit, skeletons, series, evaluation, datasets, training, models, demo)
+COMMANDS = (prediction, cluster, edit, skeletons, series, evaluation, datasets, teaching, training, models, demo)
 MODULES = [module.__name__ for module in COMMANDS]
 app.registered_commands.sort(key=lambda command: MODULES.index(getattr(command.callback, "__module__", "")))
 

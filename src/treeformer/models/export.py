@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from treeformer._util.arrays import ImageArray
 from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
@@ -30,7 +32,13 @@ ARCHITECTURE = "TreeFormer"
 
 
 def save_pretrained(
-    model: TreeFormer, folder: str | os.PathLike[str], *, card: str | None = None, int8: bool = True, **settings: Any
+    model: TreeFormer,
+    folder: str | os.PathLike[str],
+    *,
+    card: str | None = None,
+    int8: bool = True,
+    images: Iterable[ImageArray] | None = None,
+    **settings: Any,
 ) -> ModelFolder:
     """Write a model folder: weights, ONNX graphs, config.json and, if given, the card.
 
@@ -38,7 +46,9 @@ def save_pretrained(
         model: The network. Its `config.tokens` is the largest number of nodes per input.
         folder: Created if missing. Existing files are replaced, config.json last.
         card: Text of card.md.
-        int8: Also write the graph with 8-bit convolutions. Its value ranges come from synthetic images.
+        int8: Also write the graph with 8-bit convolutions.
+        images: (input_size,input_size,3) uint8 RGB each, from which the value ranges of the 8-bit graph are measured.
+            None uses synthetic images.
         **settings: Fields of `treeformer.hub.model_folder.ModelSettings`: input_size, working_size, thresholds.
 
     Returns:
@@ -57,7 +67,7 @@ def save_pretrained(
         raise ModelFolderError(f"tokens must be at least {MIN_TOKENS}, not {model.config.tokens}")
     path = Path(folder)
     write_weights(path / WEIGHTS, model)
-    write_graphs(path, model, chosen, int8=int8)
+    write_graphs(path, model, chosen, int8=int8, images=images)
     if card is not None:
         with atomic_write(path / CARD) as temporary:
             temporary.write_text(card, encoding="utf-8")
@@ -95,18 +105,18 @@ def export_model(
     if source.is_dir():
         opened = open_model(source)
         model, text = load_weights(opened), opened.card or None
-        settings = _sizes_and_thresholds(opened) | settings
+        settings = sizes_and_thresholds(opened) | settings
     else:
         model = load_trained(source)
         _, start = find_start_model(source)
-        settings = (_sizes_and_thresholds(start) if start else {}) | settings
+        settings = (sizes_and_thresholds(start) if start else {}) | settings
     if card is not None:
         try:
             text = card.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ModelFolderError(f"{card}: cannot be read ({error})") from None
     if tokens is not None:
-        model = _with_tokens(model, tokens)
+        model = with_tokens(model, tokens)
     return save_pretrained(model, folder, card=text, int8=int8, **settings)
 
 
@@ -133,14 +143,25 @@ def find_start_model(path: Path) -> tuple[str, ModelFolder | None]:
     return name, folder if fits and all(key.startswith(TreeFormer.new_parts) for key in missing) else None
 
 
-def _sizes_and_thresholds(folder: ModelFolder) -> dict[str, Any]:
+def sizes_and_thresholds(folder: ModelFolder) -> dict[str, Any]:
     """Return the fields of `ModelSettings` that do not describe the network."""
     names = {field.name for field in fields(folder.config)} - {"architecture", "settings"}
     return {name: getattr(folder.config, name) for name in names}
 
 
-def _with_tokens(model: TreeFormer, tokens: int) -> TreeFormer:
-    """Return a network with the same weights and another number of object tokens."""
+def with_tokens(model: TreeFormer, tokens: int) -> TreeFormer:
+    """Return a network with the same weights and another number of object tokens.
+
+    Args:
+        model: The network. Its tokens must come from a heat map.
+        tokens: Number of tokens, at least 2.
+
+    Returns:
+        The network, in evaluation mode.
+
+    Raises:
+        ModelFolderError: If the tokens are learned, or there are too few.
+    """
     if model.config.token_source != "heat_map" or tokens < MIN_TOKENS:
         raise ModelFolderError(f"tokens cannot be {tokens}: this network has {model.config.tokens}")
     resized = TreeFormer(replace(model.config, tokens=tokens))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import logging
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from treeformer._util.arrays import ImageArray
 from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
@@ -23,7 +25,14 @@ SCOPES = "pkg.torch.onnx.name_scopes"  # metadata key: names of the modules arou
 PREFIX = "model."  # name of the network in InferenceModel
 
 
-def write_graphs(folder: Path, model: TreeFormer, settings: ModelSettings, *, int8: bool = True) -> None:
+def write_graphs(
+    folder: Path,
+    model: TreeFormer,
+    settings: ModelSettings,
+    *,
+    int8: bool = True,
+    images: Iterable[ImageArray] | None = None,
+) -> None:
     """Write model.onnx and model-int8.onnx into a model folder. They take any number of images of one size.
 
     Args:
@@ -31,12 +40,13 @@ def write_graphs(folder: Path, model: TreeFormer, settings: ModelSettings, *, in
         model: The network.
         settings: Input size and thresholds.
         int8: Write model-int8.onnx. Otherwise an existing one is removed.
+        images: (S,S,3) uint8 RGB each, from which the ranges of the 8-bit graph are measured. None: synthetic images.
     """
     proto = trace(model, settings)
     externalize_weights(proto, folder / WEIGHTS)
     _write(folder / GRAPH, proto)
     if int8:
-        quantize(proto, measure(proto, folder, calibration_images(settings.input_size)))
+        quantize(proto, measure(proto, folder, images or calibration_images(settings.input_size)))
         _write(folder / INT8_GRAPH, proto)
     else:
         (folder / INT8_GRAPH).unlink(missing_ok=True)

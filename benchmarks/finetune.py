@@ -1,0 +1,297 @@
+"""Fine-tuning on a few images of a domain that the model has not seen: factors varied once each, and learning curves.
+
+PYTHONPATH=src python benchmarks/finetune.py factors --domain orchard-row -o benchmarks/results/finetune.csv
+PYTHONPATH=src python benchmarks/finetune.py curve --domain vineyard --images 2 10 -o benchmarks/results/finetune.csv
+PYTHONPATH=src python benchmarks/finetune.py show benchmarks/results/finetune.csv
+
+A domain is a synthetic preset, rendered as photographs of --side px, or `barley-roots` from the folder in
+TREEFORMER_DATA, reduced to --side px. The network's input has the same side. Training images of a preset have seeds of
+the split `train`, test images of the split `test`. The barley images for training come from the split `train`, one per
+plate; those for testing from the split `test`. The default model has been trained on barley images of the split
+`train`, so barley shows only what is left to gain.
+
+Neck, decoder and heads are trained on stored features of the frozen backbone, as `treeformer finetune` does on a CPU.
+There is no validation: the last weights are measured. Results are appended to the table, and a variant that is already
+there is skipped, so that an interrupted call can be repeated. Features stay in --cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from treeformer import formats
+from treeformer.data.datasets import FolderDataset, SyntheticDataset, write_pair
+from treeformer.hub.model_folder import ModelFolder, open_model
+from treeformer.inference.predictor import Predictor
+from treeformer.metrics import differences, topo
+from treeformer.models.export import load_weights, with_tokens
+from treeformer.synthetic import SPLITS
+from treeformer.teaching import measuring, plan, top_training
+from treeformer.teaching.annotated import AnnotatedImage
+from treeformer.teaching.crops import CropSettings, make_crop
+from treeformer.teaching.features import FeatureStore, separate_backbone
+from treeformer.teaching.progress import ignore, never
+
+DATA = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[2] / "shared" / "data"))
+FIELDS = (
+    "domain",
+    "side",
+    "variant",
+    "images",
+    "choice",
+    "crops",
+    "image_steps",
+    "test_images",
+    "before",
+    "after",
+    "gain",
+    "low",
+    "high",
+    "seconds",
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to train.
+
+    Attributes:
+        name: name in the table.
+        recipe: learning rates, averaging and tokens.
+        trained_stages: trained stages of the backbone.
+        synthetic_every: one of so many crops is synthetic, 0 for none.
+        max_nodes: nodes per crop; denser crops are replaced by smaller windows.
+        steps_factor: factor on the number of image steps.
+    """
+
+    name: str
+    recipe: top_training.Recipe
+    trained_stages: int = 0
+    synthetic_every: int = plan.SYNTHETIC_EVERY
+    max_nodes: int = 440
+    steps_factor: float = 1.0
+
+
+BASE = Variant("base", top_training.Recipe(plan.LEARNING_RATE, max_tokens=448))
+FACTORS = (
+    BASE,
+    replace(BASE, name="rate / 5", recipe=replace(BASE.recipe, learning_rate=BASE.recipe.learning_rate / 5)),
+    replace(BASE, name="rate x 5", recipe=replace(BASE.recipe, learning_rate=BASE.recipe.learning_rate * 5)),
+    replace(BASE, name="no averaging", recipe=replace(BASE.recipe, average_decay=0.0)),
+    replace(BASE, name="averaging 0.99", recipe=replace(BASE.recipe, average_decay=0.99)),
+    replace(BASE, name="at most 24 nodes per crop", max_nodes=24),
+    replace(BASE, name="no synthetic crops", synthetic_every=0),
+    replace(BASE, name="half synthetic crops", synthetic_every=2),
+    replace(BASE, name="neck frozen", recipe=replace(BASE.recipe, neck_factor=0.0)),
+    replace(BASE, name="last stage trained", trained_stages=1),
+    replace(BASE, name="half the steps", steps_factor=0.5),
+)
+
+
+def domain_images(domain: str, split: str, count: int, cache: Path, side: int) -> list[AnnotatedImage]:
+    """Return images of a domain, rendered or reduced once and kept in the cache."""
+    folder = cache / f"{domain}-{split}-{side}"
+    if domain == "barley-roots":
+        pairs = FolderDataset(DATA / domain, split)
+        first = {pair[0].stem.rstrip("R"): index for index, pair in reversed(list(enumerate(pairs.pairs)))}
+        indices = sorted(first.values())[:count] if split == "train" else list(range(len(pairs)))[:count]
+        load: Callable[[int], object] = lambda number: pairs[indices[number]]  # noqa: E731
+        count = min(count, len(indices))
+    else:
+        synthetic = SyntheticDataset(SPLITS[split][5000 : 5000 + count], (domain,), ("photo",), (side, side))
+        load = synthetic.__getitem__
+    images = []
+    for number in range(count):
+        stem = f"{number:03d}"
+        if not (folder / f"{stem}.json").exists():
+            sample = load(number)
+            image, skeleton = sample.image, sample.skeleton  # type: ignore[attr-defined]
+            longest = max(image.shape[:2])
+            if longest > side:
+                from PIL import Image
+
+                reduced = Image.fromarray(image)
+                reduced.thumbnail((side, side), Image.Resampling.LANCZOS)
+                factor = reduced.size[0] / image.shape[1]
+                skeleton = skeleton.transform([[factor, 0, 0], [0, factor, 0]], image_size=reduced.size)
+                image = np.asarray(reduced)
+            write_pair(image, skeleton, folder, stem)
+        skeleton = formats.read(folder / f"{stem}.json")
+        skeleton = skeleton.replace(nodes=np.clip(skeleton.nodes, 0, skeleton.image_size))
+        images.append(AnnotatedImage(folder / f"{stem}.png", folder / f"{stem}.json", stem, skeleton))
+    return images
+
+
+def measure(predictor: Predictor, images: Sequence[AnnotatedImage]) -> list[dict[str, float]]:
+    """Return precision and recall of corrected TOPO per image, in the form that `differences` takes."""
+    predictions = measuring.predict_images(predictor, images)
+    scores = [topo(found, image.skeleton) for found, image in zip(predictions, images, strict=True)]
+    return [{"topo_precision": one.precision, "topo_recall": one.recall, "topo_f1": one.f1} for one in scores]
+
+
+def run(
+    variant: Variant,
+    domain: str,
+    train: Sequence[AnnotatedImage],
+    test: Sequence[AnnotatedImage],
+    cache: Path,
+    *,
+    image_steps: int,
+    crops_per_image: int,
+    choice: int,
+    side: int,
+) -> dict[str, object]:
+    """Train one variant and return its row of the table."""
+    began = time.monotonic()
+    start = open_model("default")
+    network = with_tokens(load_weights(start), 448)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    backbone = separate_backbone(network, variant.trained_stages)
+    stages = 3 - variant.trained_stages
+    sizes = {"input_size": side, "working_size": side, "scale_rule": None}
+    settings = replace(start.config, settings={**start.config.settings, "tokens": 448}, **sizes)
+    folder = ModelFolder(start.path, settings, start.hashes)
+    tiles = FeatureStore(cache / f"tiles-{side}-{stages}", backbone, side, stages)
+    predictor = Predictor(folder, engine=measuring.LiveEngine(network, folder, tiles))
+    before_rows = measure(predictor, test)
+    crops = CropSettings(side, variant.max_nodes, synthetic_every=variant.synthetic_every, seed=choice)
+    name = f"crops-{domain}-{len(train)}-{choice}-{variant.max_nodes}-{variant.synthetic_every}-{stages}-{side}"
+    store = FeatureStore(cache / name, backbone, side, stages)
+    count = crops_per_image * len(train)
+    made: list[top_training.Crop] = []
+    for number in range(count):
+        sample = make_crop(number, train, [side] * len(train), crops)
+        made.append(
+            ((lambda number=number, sample=sample: store.get(str(number), lambda: sample.image)), sample.skeleton)
+        )  # type: ignore[misc]
+    batch = 2
+    steps = max(1, round(variant.steps_factor * image_steps / batch))
+    schedule = plan.Schedule(count, steps, batch, steps + 1, 0.0)
+    with tempfile.TemporaryDirectory() as work:
+        top_training.train_top(
+            network,
+            made,
+            schedule,
+            variant.recipe,
+            Path(work),
+            seed=choice,
+            side=side,
+            start_score=0.0,
+            validate=None,
+            listen=ignore,
+            should_stop=never,
+        )
+    after_rows = measure(predictor, test)
+    gain = differences(after_rows, before_rows)["topo_f1"]
+    before, after = (
+        differences(rows, [dict.fromkeys(row, 0.0) for row in rows])["topo_f1"].value
+        for rows in (before_rows, after_rows)
+    )
+    return {
+        "domain": domain,
+        "side": side,
+        "variant": variant.name,
+        "images": len(train),
+        "choice": choice,
+        "crops": count,
+        "image_steps": steps * batch,
+        "test_images": len(test),
+        "before": f"{before:.3f}",
+        "after": f"{after:.3f}",
+        "gain": f"{gain.value:+.3f}",
+        "low": f"{gain.low:+.3f}",
+        "high": f"{gain.high:+.3f}",
+        "seconds": f"{time.monotonic() - began:.0f}",
+    }
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table, none if there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def append(path: Path, row: dict[str, object]) -> None:
+    """Append a row to a table."""
+    is_new = not path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def main() -> None:
+    """Run the variants that the table does not have yet, or print the table as Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("factors", "curve"):
+        one = commands.add_parser(name)
+        one.add_argument("--domain", default="orchard-row")
+        one.add_argument("--images", type=int, nargs="+", default=[10])
+        one.add_argument("--side", type=int, default=256, help="side of images and input, px")
+        one.add_argument("--max-minutes", type=float, default=1e9, help="begin no further variant after this time")
+        one.add_argument("--test-images", type=int, default=12)
+        one.add_argument("--image-steps", type=int, default=48)
+        one.add_argument("--crops-per-image", type=int, default=3)
+        one.add_argument("--choice", type=int, default=0, help="which images: 0 are the first, 1 the next, …")
+        one.add_argument("--only", help="only this variant")
+        one.add_argument("--cache", type=Path, default=Path("/tmp/finetune-cache"))
+        one.add_argument("-o", "--output", type=Path, required=True)
+    shown = commands.add_parser("show")
+    shown.add_argument("output", type=Path)
+    args = parser.parse_args()
+    if args.command == "show":
+        rows = read_rows(args.output)
+        print("| " + " | ".join(FIELDS) + " |\n|" + " --- |" * len(FIELDS))
+        for row in rows:
+            print("| " + " | ".join(row[name] for name in FIELDS) + " |")
+        return
+    began = time.monotonic()
+    variants = FACTORS if args.command == "factors" else (replace(BASE, name="curve"),)
+    test = domain_images(args.domain, "test", args.test_images, args.cache, args.side)
+    for count in args.images:
+        pool = domain_images(args.domain, "train", (args.choice + 1) * count, args.cache, args.side)
+        train = pool[args.choice * count : (args.choice + 1) * count]
+        for variant in variants:
+            if args.only and variant.name != args.only:
+                continue
+            if time.monotonic() - began > 60 * args.max_minutes:
+                return
+            key = (args.domain, str(args.side), variant.name, str(len(train)), str(args.choice))
+            if key in {
+                (row["domain"], row["side"], row["variant"], row["images"], row["choice"])
+                for row in read_rows(args.output)
+            }:
+                continue
+            row = run(
+                variant,
+                args.domain,
+                train,
+                test,
+                args.cache,
+                image_steps=args.image_steps,
+                crops_per_image=args.crops_per_image,
+                choice=args.choice,
+                side=args.side,
+            )
+            append(args.output, row)
+            print(*(f"{name} {row[name]}" for name in FIELDS), file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""The commands `finetune` and `next`: teach a model own images, and choose the images to annotate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from treeformer.cli.common import BAR, app, counted, examples, finish, say
+from treeformer.cli.common import progress as progress_bar
+from treeformer.errors import TreeformerError
+
+if TYPE_CHECKING:
+    from treeformer.teaching.progress import Listener, Report
+
+
+class DeviceChoice(StrEnum):
+    """Where training runs."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class ProgressChoice(StrEnum):
+    """How progress is shown."""
+
+    text = "text"
+    json = "json"
+
+
+@app.command(
+    epilog=examples(
+        "treeformer finetune photos/ -o models/my-plants",
+        "treeformer finetune photos/ -o models/my-plants --max-minutes 60",
+        "treeformer finetune photos/ -o models/second --model models/first",
+    )
+)
+def finetune(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            readable=False,
+            help="Images with corrected skeletons beside them in any format, or results of `treeformer edit`.",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
+    max_minutes: Annotated[
+        float | None, typer.Option(help="Time limit, minutes. By default 15 on a CPU and 5 on a GPU.")
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="Model to start from: default, a model folder, or a name on the Hugging Face hub.")
+    ] = "default",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split, the crops and their order.")] = 0,
+    device: Annotated[DeviceChoice, typer.Option(help="auto is a GPU if there is one.")] = DeviceChoice.auto,
+    progress: Annotated[
+        ProgressChoice, typer.Option(help="json prints one JSON object per line on standard output.")
+    ] = ProgressChoice.text,
+) -> None:
+    """Train a model on own images, at most 15 minutes on a CPU. Needs treeformer[train,export]. Can be resumed."""
+    try:
+        import onnxscript  # noqa: F401
+
+        from treeformer.teaching.finetune import finetune as run
+        from treeformer.teaching.finetune import stop_on_signals
+    except ModuleNotFoundError as error:
+        raise TreeformerError(f"fine-tuning needs {error.name}: pip install 'treeformer[train,export]'") from None
+    show = _json_lines if progress is ProgressChoice.json else _text
+    with show() as listen, stop_on_signals() as should_stop:
+        run(
+            folder,
+            output,
+            start=model,
+            max_minutes=max_minutes,
+            device=device.value,
+            seed=seed,
+            listen=listen,
+            should_stop=should_stop,
+        )
+
+
+@contextmanager
+def _json_lines() -> Iterator[Listener]:
+    """Print every report as one line of JSON on standard output."""
+    yield lambda report: print(report.as_json(), flush=True)
+
+
+@contextmanager
+def _text() -> Iterator[Listener]:
+    """Print messages as lines, and show a progress bar on a terminal."""
+    console = Console(stderr=True)
+    with Progress(*BAR, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def listen(report: Report) -> None:
+            if report.total:
+                bar.update(task, description=report.stage, completed=report.done, total=report.total)
+            if report.message:
+                say(report.message)
+
+        yield listen
+
+
+@app.command(
+    "next",
+    epilog=examples("treeformer next photos/", "treeformer next photos/ --model models/my-plants --count 5"),
+)
+def next_images(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", readable=False, help="Images, some of them with corrected skeletons."),
+    ],
+    count: Annotated[int, typer.Option(min=1, help="Number of images to name.")] = 10,
+    model: Annotated[str, typer.Option(help="default, a model folder, or a name on the Hugging Face hub.")] = "default",
+) -> None:
+    """Name the images to annotate next: uncertain predictions first, and images unlike those annotated already."""
+    from treeformer.teaching.next_images import rank_folder
+
+    with progress_bar("examining") as show:
+        ranked, failures = rank_folder(folder, model=model, progress=show)
+    for one in ranked[:count]:
+        print(one.path)
+    done = f"{counted(len(ranked), 'image')} without corrections" if ranked else "every image has a corrected skeleton"
+    finish(done, failures, total=len(ranked) + len(failures))

@@ -1,0 +1,273 @@
+"""Read a folder of images with skeletons beside them, check every pair, and say what was found.
+
+A skeleton file has the name of its image. If there are several, the native JSON is used before RSML, and both before
+other formats: the editor writes JSON and RSML. Predictions that nobody has corrected are not ground truth. They are
+recognized as in the editor: they have scores and no record of the editor.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from treeformer import formats
+from treeformer._util.arrays import FloatArray, ImageArray
+from treeformer._util.images import open_image
+from treeformer.data.datasets import ANNOTATION_ENDING, fit_to_image
+from treeformer.errors import TreeformerError
+from treeformer.hub.model_folder import ScaleRule
+from treeformer.inference.auto_scale import measure_scale
+from treeformer.inference.batch import plan
+from treeformer.inference.image_record import read_record
+from treeformer.skeleton import Skeleton
+
+# Formats of skeleton files in the order in which they are preferred. All others follow.
+PREFERRED_SUFFIXES = (".json", ".rsml")
+# Side to which images are reduced for the check whether a skeleton follows anything visible, px.
+CHECK_PX = 1024
+# The skeleton is compared with copies of itself that are displaced by this fraction of the image's longer side.
+DISPLACEMENT = 0.06
+# Places along the skeleton at which the contrast is measured, px of the reduced image.
+CHECK_SPACING_PX = 4.0
+# Scales are called mixed if the largest exceeds the smallest by this factor.
+MIXED_SCALES = 4.0
+MAX_LISTED = 20
+SPACING = ScaleRule("spacing")
+
+
+@dataclass(frozen=True)
+class AnnotatedImage:
+    """An image with its ground truth.
+
+    Attributes:
+        path: the image file.
+        skeleton_file: the file of the skeleton.
+        name: path of the image below the folder, with forward slashes.
+        skeleton: the skeleton, in px of the upright image, with `image_size` set.
+    """
+
+    path: Path
+    skeleton_file: Path
+    name: str
+    skeleton: Skeleton
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, height) of the image, px."""
+        assert self.skeleton.image_size is not None  # set by `fit_to_image`
+        return self.skeleton.image_size
+
+    @property
+    def plants(self) -> int:
+        """Number of plants."""
+        return len(set(self.skeleton.plant_of_node.tolist()))
+
+    @property
+    def spacing_px(self) -> float:
+        """Median distance of neighboring keypoints, px; NaN if there are fewer than two."""
+        return measure_scale(self.skeleton, SPACING)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a folder contains.
+
+    Attributes:
+        folder: the folder.
+        images: the usable images with their ground truth, by name.
+        unusable: one line per pair that cannot be used, with the reason.
+        uncorrected: images whose skeleton is a prediction that nobody has corrected.
+        without_skeleton: images without a skeleton file.
+        misplaced: names of usable images whose skeleton may lie beside the plant.
+    """
+
+    folder: Path
+    images: tuple[AnnotatedImage, ...] = ()
+    unusable: tuple[str, ...] = ()
+    uncorrected: tuple[Path, ...] = ()
+    without_skeleton: tuple[Path, ...] = ()
+    misplaced: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Return the report for people: what was found, and what cannot be used and why."""
+        nodes = sum(len(image.skeleton) for image in self.images)
+        plants = sum(image.plants for image in self.images)
+        found = [
+            f"{self.folder}: {_count(len(self.images), 'annotated image')}, {_count(plants, 'plant')}, "
+            f"{_count(nodes, 'node')}"
+        ]
+        if self.images:
+            sides = [max(image.size) for image in self.images]
+            found.append(f"image size {_range(sides)} px (longer side)")
+        spacing = [image.spacing_px for image in self.images if np.isfinite(image.spacing_px)]
+        if spacing:
+            relative = [512 * value / max(image.size) for image, value in zip(self.images, spacing, strict=False)]
+            found.append(
+                f"distance of neighboring keypoints {_range(spacing)} px, median {np.median(spacing):.0f} px; "
+                f"{np.median(relative):.0f} px if the images are reduced to 512 px"
+            )
+            if max(spacing) > MIXED_SCALES * min(spacing):
+                found.append("the scales are mixed: every image is trained at its own working size")
+        empty = [image.name for image in self.images if not len(image.skeleton)]
+        if empty:
+            found.append(
+                f"{_count(len(empty), 'image')} without a plant, used as examples of background: {_listed(empty)}"
+            )
+        if self.misplaced:
+            found.append(
+                f"{_count(len(self.misplaced), 'skeleton')} used, but to be checked: there is less to see along "
+                f"them than beside them: {_listed(list(self.misplaced))}"
+            )
+        if self.uncorrected:
+            names = [path.name for path in self.uncorrected]
+            found.append(
+                f"{_count(len(names), 'image')} with a prediction that nobody has corrected, not used: {_listed(names)}"
+            )
+        if self.without_skeleton:
+            names = [path.name for path in self.without_skeleton]
+            found.append(f"{_count(len(names), 'image')} without a skeleton, not used: {_listed(names)}")
+        return (
+            found
+            + [f"not used: {reason}" for reason in self.unusable[:MAX_LISTED]]
+            + ([f"not used: {len(self.unusable) - MAX_LISTED} more"] if len(self.unusable) > MAX_LISTED else [])
+        )
+
+
+def survey(folder: str | os.PathLike[str]) -> Survey:
+    """Read and check all images of a folder and its sub-folders, with their skeletons.
+
+    Args:
+        folder: images with skeleton files beside them; or a folder of results, which records where its images are.
+
+    Returns:
+        What was found. It may have no usable image.
+
+    Raises:
+        TreeformerError: if the folder does not exist or has no image.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise TreeformerError(f"{root}: no such folder")
+    images: list[AnnotatedImage] = []
+    unusable: list[str] = []
+    uncorrected, without, misplaced = [], [], []
+    for path, skeleton_file in find_skeletons(root):
+        if skeleton_file is None:
+            without.append(path)
+            continue
+        try:
+            skeleton = formats.read(skeleton_file)
+            if is_uncorrected(skeleton):
+                uncorrected.append(path)
+                continue
+            image = open_image(path)
+            fitted = fit_to_image(skeleton, image.size, skeleton_file, path.name)
+            image.thumbnail((CHECK_PX, CHECK_PX))
+            if looks_misplaced(np.asarray(image), fitted):
+                misplaced.append(_name(path, root))
+        except TreeformerError as error:
+            unusable.append(str(error))
+            continue
+        images.append(AnnotatedImage(path, skeleton_file, _name(path, root), fitted))
+    return Survey(root, tuple(images), tuple(unusable), tuple(uncorrected), tuple(without), tuple(misplaced))
+
+
+def find_skeletons(folder: Path) -> list[tuple[Path, Path | None]]:
+    """Find the images of a folder and the skeleton file of each.
+
+    Args:
+        folder: images with skeleton files beside them, or a folder of results with a record of its images.
+
+    Returns:
+        Image and skeleton file, None if there is none. The order is that of the names.
+
+    Raises:
+        TreeformerError: if there is no image, or the record of the folder is invalid.
+    """
+    record = read_record(folder)
+    if record is not None:
+        sources = [record.root / source for source in record.sources]
+        stems = {(record.root / image).resolve(): folder / stem for image, stem in record.stems.items()}
+    else:
+        sources, stems = [folder], {}
+    return [
+        (job.image, _skeleton_file(stems.get(job.image.resolve(), job.skeletons["json"].with_suffix("")), job.image))
+        for job in plan(sources, folder, ("rsml",))
+    ]
+
+
+def _skeleton_file(stem: Path, image: Path) -> Path | None:
+    """Return the preferred skeleton file of a stem."""
+    suffixes = (*PREFERRED_SUFFIXES, *sorted(formats.SUFFIXES - set(PREFERRED_SUFFIXES)))
+    stems = (stem, stem.with_name(stem.name + ANNOTATION_ENDING), image.with_suffix(""))
+    candidates = (one.with_name(one.name + suffix) for suffix in suffixes for one in stems)
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _name(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+
+
+def is_uncorrected(skeleton: Skeleton) -> bool:
+    """Return True for a prediction that nobody has corrected: it has scores, and the editor has not saved it."""
+    has_scores = skeleton.edge_score is not None or skeleton.node_score is not None
+    return has_scores and not isinstance(skeleton.metadata.get("editor"), Mapping)
+
+
+def looks_misplaced(image: ImageArray, skeleton: Skeleton) -> bool:
+    """Return True if a skeleton seems to lie beside the plant.
+
+    The local contrast along the skeleton is compared with that along eight displaced copies.
+
+    Args:
+        image: (H,W,3) uint8 RGB, the image or a thumbnail of it.
+        skeleton: the skeleton with `image_size`, in px of the original image.
+
+    Returns:
+        True if most copies lie on more contrast than the skeleton itself. False for an empty skeleton.
+    """
+    if not len(skeleton.edges):
+        return False
+    height, width = image.shape[:2]
+    assert skeleton.image_size is not None
+    scaled = skeleton.nodes * (width / skeleton.image_size[0])
+    dense = skeleton.replace(nodes=scaled, image_size=(width, height), radius=None).resample(CHECK_SPACING_PX)
+    contrast = _local_contrast(image)
+    reach = DISPLACEMENT * max(width, height)
+    angles = np.arange(8) * np.pi / 4
+    copies = [_mean_at(contrast, dense.nodes + reach * np.array([np.cos(a), np.sin(a)])) for a in angles]
+    return bool(_mean_at(contrast, dense.nodes) < np.median(copies))
+
+
+def _local_contrast(image: ImageArray) -> FloatArray:
+    """Return (H,W) the largest difference of a pixel's surroundings from their own surroundings, nearby."""
+    from scipy import ndimage
+
+    pixels = image.astype(np.float64)
+    difference = ndimage.gaussian_filter(pixels, (1, 1, 0)) - ndimage.gaussian_filter(pixels, (8, 8, 0))
+    strength: FloatArray = ndimage.maximum_filter(np.abs(difference).max(axis=2), size=7)
+    return strength
+
+
+def _mean_at(values: FloatArray, points: FloatArray) -> float:
+    """Return the mean of (H,W) values at points (N,2) px; points outside are moved to the border."""
+    column, row = np.clip(points.T, 0, np.array([[values.shape[1] - 1], [values.shape[0] - 1]])).astype(np.intp)
+    return float(values[row, column].mean())
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _range(values: list[float] | list[int]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:.0f}" if round(low) == round(high) else f"{low:.0f} to {high:.0f}"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return ", ".join(names[:MAX_LISTED]) + more

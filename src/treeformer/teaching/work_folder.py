@@ -1,0 +1,111 @@
+"""The work folder of a run: stored features, checkpoints and the plan, so that an interrupted run can be resumed.
+
+It lies beside the output, under the hidden name `.NAME-finetune`, and is removed when the model folder is complete. A
+run with other images, another start model or other options begins anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from treeformer._util.files import atomic_write, check_writable, remove_leftovers
+from treeformer.errors import TreeformerError
+from treeformer.hub.model_folder import ModelFolder, sha256
+from treeformer.teaching.annotated import AnnotatedImage
+
+PLAN = "plan.json"
+VERSION = 1
+
+
+def fingerprint(images: Sequence[AnnotatedImage], start: ModelFolder, options: Mapping[str, Any]) -> str:
+    """Return a hash of everything that a resumed run has to have in common with the interrupted one.
+
+    Args:
+        images: the annotated images. The content of both files counts.
+        start: the start model.
+        options: the caller's options.
+
+    Returns:
+        The hash, hexadecimal.
+    """
+    parts = [(image.name, sha256(image.path), sha256(image.skeleton_file)) for image in images]
+    document = [VERSION, parts, dict(start.hashes), dict(options)]
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def work_folder_of(output: Path) -> Path:
+    """Return the path of the work folder of an output folder."""
+    return output.absolute().parent / f".{output.name}-finetune"
+
+
+def check_output(output: Path) -> None:
+    """Check that a model folder can be written, before any work.
+
+    Raises:
+        TreeformerError: if the output exists and is not an empty folder, or its place is not writable.
+    """
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        raise TreeformerError(f"{output}: already exists; choose another name for the new model")
+    check_writable(output.absolute().parent)
+
+
+def open_work_folder(output: Path, key: str) -> tuple[Path, dict[str, Any]]:
+    """Open the work folder of an output, or begin a new one if it belongs to another run.
+
+    Args:
+        output: the model folder that will be written.
+        key: result of `fingerprint`.
+
+    Returns:
+        The folder, and the plan that an interrupted run has left there, empty if there is none.
+    """
+    folder = work_folder_of(output)
+    plan: dict[str, Any] = {}
+    try:
+        plan = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        plan = {}
+    if not isinstance(plan, dict) or plan.get("fingerprint") != key:
+        plan = {}
+        if folder.exists():
+            shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(folder)
+    return folder, plan
+
+
+def write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Write the plan of a run atomically.
+
+    Args:
+        folder: the work folder.
+        plan: the plan, with the run's `fingerprint`.
+    """
+    with atomic_write(folder / PLAN) as temporary:
+        temporary.write_text(json.dumps(dict(plan), indent=2) + "\n", encoding="utf-8")
+
+
+def publish(folder: Path, output: Path) -> None:
+    """Move a complete model folder to its place, in one step.
+
+    Args:
+        folder: the complete folder, on the same disk.
+        output: its final path. An empty folder there is replaced.
+
+    Raises:
+        TreeformerError: if something else has been created there in the meantime.
+    """
+    check_output(output)
+    if output.exists():
+        output.rmdir()
+    folder.rename(output)
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the free space of the disk of a folder, bytes."""
+    return shutil.disk_usage(folder).free

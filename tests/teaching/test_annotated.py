@@ -1,0 +1,106 @@
+"""The survey of a folder: what is used, what is not, and why."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import treeformer
+from tests.teaching.conftest import draw_tree
+from treeformer import Skeleton
+from treeformer.errors import TreeformerError
+from treeformer.inference.batch import plan
+from treeformer.inference.image_record import write_record
+from treeformer.teaching.annotated import looks_misplaced, survey
+
+
+def test_finds_images_plants_nodes_and_scales(drawings):
+    found = survey(drawings)
+    assert [image.name for image in found.images] == [f"plant{number}.png" for number in range(6)]
+    assert found.images[0].plants == 1
+    assert found.images[0].size == (64, 64)
+    text = "\n".join(found.lines())
+    assert "6 annotated images, 6 plants, 24 nodes" in text
+    assert not found.unusable
+
+
+def test_takes_the_output_of_the_editor_as_it_is(tmp_path):
+    skeleton = draw_tree(tmp_path, "a", 1)
+    treeformer.write(skeleton.replace(nodes=skeleton.nodes + 1), tmp_path / "a.rsml")  # the editor writes both
+    (found,) = survey(tmp_path).images
+    assert found.skeleton_file.name == "a.json"
+    np.testing.assert_allclose(found.skeleton.nodes, skeleton.nodes, atol=0.01)
+
+
+def test_predictions_are_used_only_after_the_editor_has_saved_them(tmp_path):
+    for name, metadata in (("raw", {}), ("corrected", {"editor": {"accepted": False}})):
+        skeleton = draw_tree(tmp_path, name, 1).replace(edge_score=np.full(3, 0.5), metadata=metadata)
+        treeformer.write(skeleton, tmp_path / f"{name}.json")
+    found = survey(tmp_path)
+    assert [image.name for image in found.images] == ["corrected.png"]
+    assert [path.name for path in found.uncorrected] == ["raw.png"]
+    assert any("nobody has corrected" in line for line in found.lines())
+
+
+def test_says_why_files_are_not_used(tmp_path):
+    draw_tree(tmp_path, "good", 1)
+    draw_tree(tmp_path, "size", 2)
+    Image.new("RGB", (30, 30)).save(tmp_path / "size.png")
+    draw_tree(tmp_path, "damaged", 3)
+    (tmp_path / "damaged.png").write_bytes(b"no image")
+    draw_tree(tmp_path, "syntax", 4)
+    (tmp_path / "syntax.json").write_text("{")
+    draw_tree(tmp_path, "alone", 5)
+    (tmp_path / "alone.json").unlink()
+    found = survey(tmp_path)
+    assert [image.name for image in found.images] == ["good.png"]
+    reasons = "\n".join(found.unusable)
+    assert len(found.unusable) == 3
+    assert all(name in reasons for name in ("size", "damaged", "syntax"))
+    assert [path.name for path in found.without_skeleton] == ["alone.png"]
+    assert all("\n" not in line for line in found.lines())
+
+
+def test_a_skeleton_beside_the_plant_is_named_but_used(tmp_path):
+    skeleton = draw_tree(tmp_path, "right", 1, size=256)
+    image = np.asarray(Image.open(tmp_path / "right.png"))
+    assert not looks_misplaced(image, skeleton)
+    assert not looks_misplaced(image, Skeleton(np.zeros((0, 2)), np.zeros((0, 2)), image_size=(256, 256)))
+    moved = draw_tree(tmp_path, "wrong", 1, size=256)
+    moved = moved.replace(nodes=np.clip(moved.nodes + np.array([18, 0]), 0, 256))
+    treeformer.write(moved, tmp_path / "wrong.json")
+    found = survey(tmp_path)
+    assert found.misplaced == ("wrong.png",)
+    assert len(found.images) == 2
+    assert any("wrong.png" in line and "checked" in line for line in found.lines())
+
+
+def test_images_without_a_plant_and_mixed_scales_are_named(tmp_path):
+    draw_tree(tmp_path, "small", 1, size=64)
+    draw_tree(tmp_path, "large", 1, size=640)
+    Image.new("RGB", (64, 64), "white").save(tmp_path / "empty.png")
+    treeformer.write(Skeleton(np.zeros((0, 2)), np.zeros((0, 2)), image_size=(64, 64)), tmp_path / "empty.json")
+    text = "\n".join(survey(tmp_path).lines())
+    assert "1 image without a plant, used as examples of background: empty.png" in text
+    assert "scales are mixed" in text
+
+
+def test_reads_a_folder_of_results_with_a_record_of_its_images(tmp_path):
+    images, results = tmp_path / "images", tmp_path / "results"
+    images.mkdir()
+    results.mkdir()
+    draw_tree(images, "a", 1)
+    shutil.move(images / "a.json", results / "a.json")
+    write_record(results, [images], plan([images], results))
+    assert [image.path.name for image in survey(results).images] == ["a.png"]
+    assert not survey(images).images
+
+
+def test_a_missing_folder_and_one_without_images_are_errors(tmp_path):
+    with pytest.raises(TreeformerError, match="no such folder"):
+        survey(tmp_path / "missing")
+    with pytest.raises(TreeformerError, match="no image"):
+        survey(tmp_path)

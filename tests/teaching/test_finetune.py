@@ -1,0 +1,227 @@
+"""Whole runs with a small model: a better model folder, resumed after a stop, and one line for every mistake."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from tests.teaching.conftest import SIDE, draw_tree, write_no_graphs
+from treeformer.cli import app
+from treeformer.errors import TreeformerError
+from treeformer.hub.model_folder import open_model
+from treeformer.inference.predictor import Predictor
+from treeformer.models import onnx_graph
+from treeformer.models.export import load_weights
+from treeformer.teaching import features, finetune, full_training, measuring, plan, work_folder
+from treeformer.teaching.annotated import survey
+from treeformer.teaching.crops import CropSettings
+from treeformer.teaching.progress import Report, ignore, never
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(autouse=True)
+def short_runs(monkeypatch):
+    """Fix the schedule, which otherwise depends on the speed of the machine, and trace no graphs."""
+    monkeypatch.setattr(onnx_graph, "write_graphs", write_no_graphs)
+    monkeypatch.setattr(finetune, "ENGINE", "torch")
+    schedule = plan.Schedule(8, 4, 2, 2, 10.0)
+    monkeypatch.setattr(plan, "make_schedule", lambda *_args, **_options: schedule)
+
+
+@pytest.fixture
+def improving(monkeypatch):
+    """Let every validation be better than the one before, so that the result does not depend on four steps."""
+    scores = iter(np.linspace(0.1, 0.9, 40))
+    monkeypatch.setattr(
+        measuring,
+        "score",
+        lambda *_: (
+            dict.fromkeys(("topo_precision", "topo_recall", "length_error"), 0.5) | {"topo_f1": float(next(scores))}
+        ),
+    )
+
+
+def names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_stopped_run_continues_and_writes_a_model_folder(drawings, start_model, tmp_path, improving):
+    output = tmp_path / "mine"
+    reports: list[Report] = []
+    stop = {"now": False}
+
+    def listen(report: Report) -> None:
+        reports.append(report)
+        stop["now"] = report.stage == "training" and report.done == 1 and len(reports) < 40
+
+    with pytest.raises(KeyboardInterrupt):
+        finetune.finetune(
+            drawings, output, start=start_model, device="cpu", listen=listen, should_stop=lambda: stop["now"]
+        )
+    assert not output.exists()
+    assert (tmp_path / ".mine-finetune" / "checkpoint.safetensors").exists()
+    assert len(list((tmp_path / ".mine-finetune" / "features").glob("*.npy"))) == 8
+
+    reports.clear()
+    outcome = finetune.finetune(drawings, output, start=start_model, device="cpu", listen=reports.append)
+    assert any("interrupted run" in report.message for report in reports)
+    assert next(report.done for report in reports if report.stage == "training") == 2
+    assert not outcome.kept_start
+    assert outcome.after["topo_f1"] > outcome.before["topo_f1"]
+    written = names(tmp_path)
+    (drawing,) = {name for name in written if name.startswith("mine/overlays/")}
+    files = ("card.md", "config.json", "model.onnx", "model-int8.onnx", "model.safetensors")
+    assert written - {drawing} == {f"mine/{name}" for name in files}
+    assert not (tmp_path / ".mine-finetune").exists()
+    assert reports[-1].stage == "done"
+    assert reports[-1].figures["after_topo_f1"] == outcome.after["topo_f1"]
+
+    folder = open_model(output)
+    before, after = load_weights(open_model(start_model)), load_weights(folder)
+    assert after.config.tokens == 64
+    assert all(tensor.equal(after.backbone.state_dict()[name]) for name, tensor in before.backbone.state_dict().items())
+    assert any(
+        not tensor.equal(after.decoder.state_dict()[name]) for name, tensor in before.decoder.state_dict().items()
+    )
+    assert Predictor(folder, engine="torch").predict(drawings / "plant0.png").is_forest
+    card = folder.card
+    assert "TOPO F1, corrected" in card
+    assert "| training | 5 |" in card
+    assert "overlays/" in card
+
+    with pytest.raises(TreeformerError, match="already exists"):
+        finetune.finetune(drawings, output, start=start_model, device="cpu")
+
+
+def test_the_start_model_is_kept_if_nothing_is_better(drawings, start_model, tmp_path, monkeypatch):
+    figures = dict.fromkeys(("topo_f1", "topo_precision", "topo_recall", "length_error"), 0.5)
+    monkeypatch.setattr(measuring, "score", lambda *_: figures)
+    outcome = finetune.finetune(drawings, tmp_path / "mine", start=start_model, device="cpu")
+    assert outcome.kept_start
+    assert open_model(outcome.folder).hashes == open_model(start_model).hashes
+    assert "weights are those of the start model" in open_model(outcome.folder).card
+
+
+def test_one_image_is_trained_without_validation_and_says_so(start_model, tmp_path, monkeypatch):
+    (tmp_path / "one").mkdir()
+    draw_tree(tmp_path / "one", "a", 1)
+    exported = []
+    monkeypatch.setattr(
+        finetune._Run, "_export", lambda self, *args, **options: exported.append(args) or open_model(start_model)
+    )
+    reports: list[Report] = []
+    outcome = finetune.finetune(
+        tmp_path / "one", tmp_path / "mine", start=start_model, device="cpu", listen=reports.append
+    )
+    assert exported
+    assert outcome.are_training_images
+    assert outcome.kept_start  # the exported model is the start model here, which is not better
+    assert any("no image is left for validation" in report.message for report in reports)
+    assert "**trained**" in open_model(outcome.folder).card
+
+
+def test_a_full_disk_is_an_error_that_loses_nothing(drawings, start_model, tmp_path, monkeypatch):
+    save, calls = np.save, []
+
+    def full(file, *args, **options):
+        calls.append(file)
+        if len(calls) > 4:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(file, *args, **options)
+
+    monkeypatch.setattr(features.np, "save", full)
+    command = ["finetune", str(drawings), "-o", str(tmp_path / "mine"), "--model", str(start_model), "--device", "cpu"]
+    found = CliRunner().invoke(app, command)
+    assert isinstance(found.exception, OSError)  # `main` prints it as one line
+    assert str(found.exception.filename).endswith(".npy")
+    assert not (tmp_path / "mine").exists()
+    stored = list((tmp_path / ".mine-finetune").rglob("*.npy"))
+    assert len(stored) == 4
+    monkeypatch.setattr(work_folder, "free_bytes", lambda _: 0)
+    monkeypatch.setattr(features.np, "save", save)
+    with pytest.raises(TreeformerError, match="disk is too full"):
+        finetune.finetune(drawings, tmp_path / "other", start=start_model, device="cpu")
+
+
+def test_other_images_begin_a_new_run(drawings, start_model, tmp_path):
+    images = survey(drawings).images
+    start = open_model(start_model)
+    key = work_folder.fingerprint(images, start, {"seed": 0})
+    assert key == work_folder.fingerprint(survey(drawings).images, start, {"seed": 0})
+    assert key != work_folder.fingerprint(images[1:], start, {"seed": 0})
+    assert key != work_folder.fingerprint(images, start, {"seed": 1})
+    folder, stored = work_folder.open_work_folder(tmp_path / "m", key)
+    assert stored == {}
+    work_folder.write_plan(folder, {"fingerprint": key, "working_px": 0})
+    (folder / "file").write_text("")
+    assert work_folder.open_work_folder(tmp_path / "m", key) == (folder, {"fingerprint": key, "working_px": 0})
+    assert work_folder.open_work_folder(tmp_path / "m", "other") == (folder, {})
+    assert not (folder / "file").exists()
+
+
+def test_the_mode_for_a_gpu_rehearsed_on_the_cpu(drawings, start_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(full_training, "STEPS", 2)
+    monkeypatch.setattr(full_training, "VALIDATE_EVERY", 1)
+    monkeypatch.setattr(full_training, "BATCH_SIZE", 2)
+    monkeypatch.setattr(full_training, "DENSE_BATCH_SIZE", 2)
+    monkeypatch.setattr(full_training, "SYNTHETIC_PRESETS", ("seedling",))
+    start = open_model(start_model)
+    images = survey(drawings).images
+    full_training.write_scaled(images, [SIDE] * 6, tmp_path / "images", SIDE)
+    config = full_training.training_config(
+        start, tmp_path / "images", 64, CropSettings(SIDE, 24), learning_rate=1e-3, workers=0, bf16=False
+    )
+    assert config.data.dense_every == 2
+    assert config.data.dense_tokens == 64
+    scores = iter([0.3, 0.2])
+    options = {"minutes": 5.0, "device": "cpu", "listen": ignore, "should_stop": never}
+    best, score = full_training.train_whole(
+        config, tmp_path / "run", measure=lambda _: {"topo_f1": next(scores)}, **options
+    )
+    assert score == 0.3
+    assert best is not None
+    assert best.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing", "-o", "out"], "missing: no such folder"),
+        (["FOLDER", "-o", "FOLDER"], "already exists"),
+        (["FOLDER", "-o", "out", "--max-minutes", "-1"], "must be positive"),
+        (["FOLDER", "-o", "out", "--device", "cuda"], "no GPU"),
+        (["FOLDER", "-o", "out", "--model", "missing"], "no such folder"),
+    ],
+)
+def test_mistakes_are_one_line(drawings, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    found = CliRunner().invoke(app, ["finetune", *(str(drawings) if one == "FOLDER" else one for one in arguments)])
+    assert isinstance(found.exception, TreeformerError)
+    assert message in str(found.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_progress_as_json_lines(drawings, start_model, tmp_path, monkeypatch):
+    def fake(*_args, listen, **_options):
+        listen(Report("survey", "6 images"))
+        listen(Report("training", "", 1, 2, 3.0, {"loss": float("nan")}))
+
+    monkeypatch.setattr(finetune, "finetune", fake)
+    command = ["finetune", str(drawings), "-o", str(tmp_path / "m"), "--progress", "json"]
+    found = CliRunner().invoke(app, command)
+    first, second = (json.loads(line) for line in found.stdout.splitlines())
+    assert first["message"] == "6 images"
+    assert second["figures"] == {"loss": None}
+    assert second["seconds_left"] == 3.0
+    found = CliRunner().invoke(app, command[:-2])
+    assert found.stderr.splitlines() == ["6 images"]
+    shutil.rmtree(tmp_path)
