@@ -315,6 +315,22 @@ def test_the_default_model_is_in_the_package(folder, monkeypatch):
         open_model()
 
 
+def test_the_small_model_is_found_as_soon_as_it_is_in_the_package(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(model_folder, "SMALL_FOLDER", tmp_path / "none")
+    with pytest.raises(ModelFolderError, match="this version of treeformer has no small model: use default") as error:
+        open_model("small")
+    assert "\n" not in str(error.value)
+    result = CliRunner().invoke(app, ["info", "small"])
+    assert result.exit_code != 0
+    assert isinstance(result.exception, ModelFolderError)
+    monkeypatch.setattr(model_folder, "SMALL_FOLDER", folder)
+    assert open_model("small").path == folder
+    monkeypatch.setattr(model_folder, "SMALL_FOLDER", tmp_path / "none")
+    make(tmp_path / "small")
+    assert open_model("small").config == SETTINGS, "a folder of that name is used if the package has none"
+
+
 @pytest.mark.parametrize("name", ["nothing", "no/such/folder", "/nowhere/at/all", "../x", "./x", "a/", "/b"])
 def test_a_missing_folder_is_not_searched_on_the_hub(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)

@@ -38,6 +38,7 @@ CONFIGS = {
     "learned tokens, all else": TreeFormerConfig.tiny(token_source="learned"),
     "no auxiliary losses": TreeFormerConfig.tiny(auxiliary_losses=False),
     "heat map alone": TreeFormerConfig.tiny(auxiliary_losses=False, denoising=False, segment_channels=0),
+    "without the finest level": TreeFormerConfig.tiny(decoder_min_stride=8),
     "heat map on an encoder": TreeFormerConfig.tiny(neck="encoder", encoder_layers=1, backbone_blocks=(1, 1, 1, 1)),
 }
 
@@ -82,6 +83,7 @@ def test_sizes():
 
     assert count(TreeFormerConfig.default()) <= 16_000_000
     assert count(TreeFormerConfig.paper()) == pytest.approx(28.0e6, rel=0.01), "as in the released code"
+    assert count(TreeFormerConfig.small()) <= 4_000_000
     assert count(TreeFormerConfig.tiny()) < 1_000_000
 
 
@@ -341,6 +343,8 @@ def test_invalid_inputs_and_settings_give_one_line_errors(tiny):
         TreeFormerConfig.paper(width=48)
     with pytest.raises(TreeformerError, match="segment_points must be an even number, not 7"):
         TreeFormerConfig(segment_points=7)
+    with pytest.raises(TreeformerError, match="decoder_min_stride must be at most 32, the coarsest stride, not 64"):
+        TreeFormerConfig(decoder_min_stride=64)
     with pytest.raises(TreeformerError, match="heatmap_upsampling must be one of 1, 2, 4, not 3"):
         TreeFormerConfig(heatmap_upsampling=3)
 

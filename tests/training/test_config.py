@@ -33,6 +33,27 @@ def test_values_and_overrides_are_used(tmp_path):
     assert config.optimizer.learning_rate == 1.0
 
 
+def test_a_file_changes_values_of_its_base(tmp_path):
+    (tmp_path / "base.yaml").write_text("steps: 7\noptimizer: {learning_rate: 1, clip_norm: 2}\nmodel: tiny\n")
+    path = write(tmp_path, "base: base.yaml\nmodel: small\noptimizer: {clip_norm: 3}\ndata: {workers: 2}\n")
+    config = load_config(path, ["seed=4"])
+    assert (config.steps, config.model, config.data.workers, config.seed) == (7, "small", 2, 4)
+    assert (config.optimizer.learning_rate, config.optimizer.clip_norm) == (1.0, 3.0)
+    with pytest.raises(ConfigError, match=r"none\.yaml: no such file"):
+        load_config(write(tmp_path, "base: none.yaml"))
+    with pytest.raises(ConfigError, match="base must be the name of a file, not 3"):
+        load_config(write(tmp_path, "base: 3"))
+    with pytest.raises(ConfigError, match="refer to each other by base"):
+        load_config(write(tmp_path, "base: run.yaml"))
+
+
+def test_sources_are_excluded_by_their_path(tmp_path):
+    text = "data: {train: [{path: a}, {presets: [paper]}], exclude: [a]}"
+    assert load_config(write(tmp_path, text)).data.exclude == ("a",)
+    with pytest.raises(ConfigError, match=r"data\.exclude: no training source has the path b"):
+        load_config(write(tmp_path, text.replace("[a]", "[b]")))
+
+
 @pytest.mark.parametrize(
     ("text", "value"), [("1e-4", 1e-4), ("1E+2", 100.0), ("-5e0", -5.0), ("'.5'", 0.5), ("2e3", 2e3)]
 )

@@ -43,6 +43,8 @@ class DataConfig:
 
     train: tuple[SourceConfig, ...] = (SourceConfig(presets=("paper",)),)
     """Sources of training images, mixed by weight."""
+    exclude: tuple[str, ...] = ()
+    """Paths of training sources that are not used, for example because of their license."""
     valid: tuple[SourceConfig, ...] = (SourceConfig(presets=("paper",), split="valid", count=64),)
     """Sources of validation images, used in order and without augmentation."""
     image_size: int = 512

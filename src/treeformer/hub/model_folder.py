@@ -31,7 +31,9 @@ CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "card.md"
 GRAPH, INT8_GRAPH = "model.onnx", "model-int8.onnx"
 Precision = Literal["auto", "float32", "int8"]
 DEFAULT = "default"
+SMALL = "small"
 DEFAULT_FOLDER = Path(__file__).parents[1] / "weights" / DEFAULT
+SMALL_FOLDER = DEFAULT_FOLDER.with_name(SMALL)
 MAX_CONFIG_BYTES = 1_000_000
 MAX_GRAPH_BYTES = 2**31  # the limit of Protocol Buffers, the format of ONNX files
 MAX_ARCHITECTURE_LETTERS = 100
@@ -219,8 +221,8 @@ def open_model(name: str | os.PathLike[str] = DEFAULT, *, check_hashes: bool = T
     """Find a model and check it.
 
     Args:
-        name: "default", the model that comes with the package; a folder; or the name "owner/model" of a model on the
-            Hugging Face hub. The hub needs `huggingface_hub`; models downloaded before need no network.
+        name: "default" or "small", the models that come with the package; a folder; or the name "owner/model" of a
+            model on the Hugging Face hub. The hub needs `huggingface_hub`; models downloaded before need no network.
         check_hashes: compare the files with the SHA-256 in config.json.
 
     Returns:
@@ -314,6 +316,8 @@ def _find(name: str | os.PathLike[str]) -> Path:
         if not DEFAULT_FOLDER.is_dir():
             raise ModelFolderError("this copy of treeformer has no default model: give a model folder")
         return DEFAULT_FOLDER
+    if name == SMALL and SMALL_FOLDER.is_dir():
+        return SMALL_FOLDER
     path, text = Path(name), os.fspath(name)
     shown = text if len(text) <= LONGEST_SHOWN and text.isprintable() else short_repr(text, LONGEST_SHOWN)
     try:
@@ -324,6 +328,8 @@ def _find(name: str | os.PathLike[str]) -> Path:
         return path
     if exists:
         raise ModelFolderError(f"{shown}: not a folder; `treeformer export` creates one from trained weights")
+    if text == SMALL:
+        raise ModelFolderError("this version of treeformer has no small model: use default, or give a model folder")
     if not HUB_NAME.fullmatch(text):
         raise ModelFolderError(f"{shown}: no such folder")
     return _download(text)

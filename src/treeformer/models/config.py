@@ -1,4 +1,7 @@
-"""Settings of a TreeFormer: one frozen dataclass and its named configurations `default`, `paper` and `tiny`."""
+"""Settings of a TreeFormer: one frozen dataclass and its named configurations.
+
+They are `default`, `small`, `paper` and `tiny`.
+"""
 
 from __future__ import annotations
 
@@ -99,6 +102,9 @@ class TreeFormerConfig(Regime):
 
     dropout: float = 0.0
     """Dropout probability in encoder and decoder."""
+
+    decoder_min_stride: int = 4
+    """Smallest stride of the levels that the object tokens attend to, px. 4 is the finest level of the pyramid."""
 
     relation_min_stride: int = 32
     """Smallest stride of the levels that the relation token attends to, px."""
@@ -215,6 +221,11 @@ class TreeFormerConfig(Regime):
             raise TreeformerError(
                 f"tree_loss {self.tree_loss!r} needs edge_cost 'margin', but edge_cost is {self.edge_cost!r}"
             )
+        coarsest = 4 * 2 ** len(self.backbone_blocks)
+        if self.decoder_min_stride > coarsest:
+            raise TreeformerError(
+                f"decoder_min_stride must be at most {coarsest}, the coarsest stride, not {self.decoder_min_stride}"
+            )
         if self.heatmap_upsampling not in (1, 2, 4):
             raise TreeformerError(f"heatmap_upsampling must be one of 1, 2, 4, not {self.heatmap_upsampling}")
         if self.segment_points % 2:
@@ -224,6 +235,25 @@ class TreeFormerConfig(Regime):
     def default(cls, **changes: Any) -> TreeFormerConfig:
         """Return the default, which trains in minutes: tokens at heat map peaks, edges read along their segments."""
         return cls(**({"node_attributes": True} | changes))
+
+    @classmethod
+    def small(cls, **changes: Any) -> TreeFormerConfig:
+        """Return a default of less than 4 million parameters, for browsers and laptops; it learns by distillation."""
+        settings: dict[str, Any] = {
+            "backbone_blocks": (2, 3, 4),
+            "backbone_channels": 32,
+            "frozen_stages": 0,
+            "width": 128,
+            "fine_width": 48,
+            "decoder_layers": 2,
+            "decoder_min_stride": 8,
+            "heads": 4,
+            "feed_forward": 512,
+            "relation_hidden": 64,
+            "segment_channels": 16,
+            "node_attributes": True,
+        }
+        return cls(**(settings | changes))
 
     @classmethod
     def paper(cls, **changes: Any) -> TreeFormerConfig:

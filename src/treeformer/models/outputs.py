@@ -40,6 +40,35 @@ class Predictions:
 
 
 @dataclass
+class Guide:
+    """What a teacher predicts for a batch; see `treeformer.models.distillation`. D tokens, R of them with edges.
+
+    Attributes:
+        start: (B,D,2) px, the initial points of the tokens.
+        mask: (B,D) bool, True for a token at a peak that is hot enough.
+        selection: (B,R) int64, the tokens that `edge_logits` refers to.
+        heat: (B,h,w) logits of the heat map.
+        offsets: (B,h·w,2) from the cell centers to the nodes, in cells.
+        node_logits: (B,D).
+        points: (B,D,2) px, after the last layer.
+        root_logits: (B,D).
+        edge_logits: (B,R,R,2) logits of [no edge, edge].
+        attributes: (B,D,3), None if the teacher has no attribute head.
+    """
+
+    start: Tensor
+    mask: Tensor
+    selection: Tensor
+    heat: Tensor
+    offsets: Tensor
+    node_logits: Tensor
+    points: Tensor
+    root_logits: Tensor
+    edge_logits: Tensor
+    attributes: Tensor | None = None
+
+
+@dataclass
 class Output(Predictions):
     """Output of `TreeFormer.forward`: predictions for the object tokens, and what the losses need in addition.
 
@@ -50,6 +79,7 @@ class Output(Predictions):
         matching: The token of each target node, if targets were given.
         selection: (B,R) int64, the tokens that `edge_logits` refers to. None means all tokens.
         denoising: Predictions for the tokens at displaced ground-truth nodes, one per target node.
+        guided: Predictions for the tokens of a guide, whose edges are those among `Guide.selection`.
     """
 
     heat: Tensor | None = None
@@ -58,3 +88,4 @@ class Output(Predictions):
     matching: Matching | None = None
     selection: Tensor | None = None
     denoising: Predictions | None = None
+    guided: Predictions | None = None

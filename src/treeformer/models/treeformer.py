@@ -16,7 +16,7 @@ from treeformer.decoding.decode import decode
 from treeformer.errors import TreeformerError
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.criterion import losses
-from treeformer.models.outputs import Output, Predictions
+from treeformer.models.outputs import Guide, Output, Predictions
 from treeformer.nn.attributes import AttributeHead
 from treeformer.nn.backbone import Bottleneck, ResNet
 from treeformer.nn.decoder import Decoded, Decoder, set_prior_
@@ -141,7 +141,12 @@ class TreeFormer(nn.Module):
             width=width,
             heads=config.heads,
             sampling_points=config.sampling_points,
-            channels=channels,
+            channels=[
+                count
+                for count, stride in zip(channels, self.strides, strict=True)
+                if stride >= config.decoder_min_stride
+            ],
+            min_stride=config.decoder_min_stride,
             feed_forward=config.feed_forward,
             dropout=config.dropout,
             relation_min_stride=config.relation_min_stride,
@@ -169,7 +174,9 @@ class TreeFormer(nn.Module):
 
     # ---- forward ------------------------------------------------------------------------------
 
-    def forward(self, images: Tensor, targets: Targets | None = None, tokens: int | None = None) -> Output:
+    def forward(
+        self, images: Tensor, targets: Targets | None = None, tokens: int | None = None, guide: Guide | None = None
+    ) -> Output:
         """Predict nodes, edges and roots.
 
         Args:
@@ -177,14 +184,17 @@ class TreeFormer(nn.Module):
             targets: Ground truth, given in training. Tokens are matched to it, edges are predicted only among the
                 matched tokens and the most confident others, and denoising tokens are added if configured.
             tokens: Number of object tokens. None is that of the configuration. Learned tokens have no other number.
+            guide: Predictions of a teacher. Further tokens start at its points, in the place of denoising tokens.
 
         Returns:
-            The predictions.
+            The predictions. Without targets but with a guide, there are no edges among the object tokens.
 
         Raises:
             TreeformerError: If the image size is invalid, or the targets have more nodes than there are tokens.
         """
         if targets is None:
+            if guide is not None:
+                return self._follow(images, guide, tokens)
             found = self.detect(images, tokens=tokens)
             content, relation, node_logits, points = found.decoded
             edge_logits = self.predict_edges(content, relation, points[-1], found.fine, node_logits[-1].sigmoid())
@@ -203,13 +213,17 @@ class TreeFormer(nn.Module):
             raise TreeformerError(
                 f"the targets have {targets.points.shape[1]} nodes, but there are only {count} tokens"
             )
-        noisy = noisy_mask = denoising = None
-        if self.config.denoising:
+        noisy = noisy_mask = denoising = guided = None
+        if guide is not None:
+            noisy, noisy_mask = guide.start, guide.mask
+        elif self.config.denoising:
             noisy = targets.points + self.config.denoising_px * torch.randn_like(targets.points)
             noisy_mask = targets.mask
         found = self.detect(images, noisy, noisy_mask, tokens=tokens)
         content, relation, node_logits, points = found.decoded
-        if self.config.denoising:
+        if guide is not None:
+            guided = self._predict_guided(found, guide, count)
+        elif self.config.denoising:
             scores = node_logits[-1, :, count:].sigmoid()
             noisy_edges = self.predict_edges(content[:, count:], relation, points[-1, :, count:], found.fine, scores)
             denoising = Predictions(
@@ -241,7 +255,40 @@ class TreeFormer(nn.Module):
             matching,
             selection,
             denoising,
+            guided,
         )
+
+    def _follow(self, images: Tensor, guide: Guide, tokens: int | None) -> Output:
+        """Predict without targets: the heat map, and the tokens of the guide."""
+        count = self.config.tokens if tokens is None else tokens
+        found = self.detect(images, guide.start, guide.mask, tokens=tokens)
+        _, _, node_logits, points = found.decoded
+        return Output(
+            node_logits[:, :, :count],
+            points[:, :, :count],
+            found.root_logits[:, :count],
+            node_logits.new_zeros(len(images), 0, 0, 2),
+            None if found.attributes is None else found.attributes[:, :count],
+            found.heat,
+            found.offsets,
+            self.heat_stride,
+            guided=self._predict_guided(found, guide, count),
+        )
+
+    def _predict_guided(self, found: Detection, guide: Guide, count: int) -> Predictions:
+        """Return the predictions for the tokens of a guide, which follow the `count` object tokens."""
+        content, relation, node_logits, points = found.decoded
+        content, node_logits, points = content[:, count:], node_logits[:, :, count:], points[:, :, count:]
+        index = guide.selection[..., None]
+        edge_logits = self.predict_edges(
+            content.gather(1, index.expand(-1, -1, content.shape[-1])),
+            relation,
+            points[-1].gather(1, index.expand(-1, -1, 2)),
+            found.fine,
+            node_logits[-1].gather(1, guide.selection).sigmoid(),
+        )
+        attributes = None if found.attributes is None else found.attributes[:, count:]
+        return Predictions(node_logits, points, found.root_logits[:, count:], edge_logits, attributes)
 
     def detect(
         self,

@@ -40,7 +40,8 @@ class Decoder(nn.Module):
         width: channels of the tokens.
         heads: attention heads.
         sampling_points: sampling locations per head and level.
-        channels: channels of each level, fine to coarse.
+        channels: channels of each level that the object tokens read, fine to coarse.
+        min_stride: the object tokens read the levels with at least this stride in px.
         feed_forward: channels of the feed-forward parts.
         dropout: dropout of the layers.
         relation_min_stride: the relation token reads the levels with at least this stride in px.
@@ -56,6 +57,7 @@ class Decoder(nn.Module):
         heads: int,
         sampling_points: int,
         channels: Sequence[int],
+        min_stride: int,
         feed_forward: int,
         dropout: float,
         relation_min_stride: int,
@@ -63,7 +65,7 @@ class Decoder(nn.Module):
         absolute: bool,
     ) -> None:
         super().__init__()
-        self.relation_min_stride = relation_min_stride
+        self.min_stride, self.relation_min_stride = min_stride, relation_min_stride
         self.absolute = absolute
         self.relation_content = nn.Parameter(torch.randn(width))
         self.relation_position = nn.Parameter(torch.randn(width))
@@ -109,8 +111,9 @@ class Decoder(nn.Module):
         side = max(levels[0].height, levels[0].width) * levels[0].stride
         all_positions = torch.cat([positions, self.relation_position.expand(relation_shape)], dim=1)
         all_logits, all_points = [], []
+        read = [level for level in levels if level.stride >= self.min_stride]
         for index, layer in enumerate(self.layers):
-            tokens = layer(tokens, all_positions, points, levels, scene, scene_positions, mask)
+            tokens = layer(tokens, all_positions, points, read, scene, scene_positions, mask)
             from_end = index - len(self.layers)
             if -from_end <= len(self.node_heads):
                 all_logits.append(self.node_heads[from_end](tokens[:, :-1]).float().squeeze(-1))

@@ -20,6 +20,10 @@ MINIMUM = {
     "patience_epochs": 0,
     "epoch_images": 1,
     "seed": 0,
+    "distillation.weight": 0,
+    "distillation.label_weight": 0,
+    "distillation.tokens": 2,
+    "distillation.edge_tokens": 2,
     "data.image_size": 1,
     "data.max_nodes": 1,
     "data.dense_every": 0,
@@ -34,6 +38,9 @@ MINIMUM = {
     "optimizer.clip_norm": 1e-9,
     "optimizer.ema_decay": 0,
 }
+
+
+MAX_BASES = 8  # files that refer to each other by `base`
 
 
 @dataclass(frozen=True)
@@ -55,19 +62,38 @@ class OptimizerConfig:
 
 
 @dataclass(frozen=True)
+class DistillationConfig:
+    """A teacher, whose predictions are learned in addition to the ground truth, or instead of it."""
+
+    teacher: str = ""
+    """Model folder of the teacher, or `default`. Empty for none."""
+    weight: float = 1.0
+    """Factor on all losses against the teacher. No unit."""
+    label_weight: float = 1.0
+    """Factor on all losses against the ground truth. 0 does not use the ground truth at all. No unit."""
+    tokens: int = 128
+    """Largest number of the teacher's tokens that are compared per image."""
+    edge_tokens: int = 96
+    """Largest number of tokens whose edges are compared per image, the most confident ones."""
+
+
+@dataclass(frozen=True)
 class TrainingConfig:
     """A complete training run."""
 
     name: str = "run"
     """Name of the run. The default output folder is `runs/NAME`."""
     model: str = "default"
-    """Name in `treeformer.training.registry.MODELS`: `default`, `paper`, `tiny`, `two_stage`, `hourglass` or `ggt`."""
+    """Name in `treeformer.training.registry.MODELS`: `default`, `small`, `paper`, `tiny`, `two_stage`, `hourglass` or
+    `ggt`."""
     model_options: dict[str, Any] = field(default_factory=dict)
     """Fields of the model's configuration to change, by name."""
     backbone_weights: str = ""
     """Path of a safetensors file with ImageNet weights for the backbone. Empty starts from random weights."""
     start_from: str = ""
     """Weights of a whole model to start from: a safetensors file, a model folder, or `default`. Empty for none."""
+    distillation: DistillationConfig = field(default_factory=DistillationConfig)
+    """Another model to learn from."""
     data: DataConfig = field(default_factory=DataConfig)
     """Images for training and validation."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -97,6 +123,8 @@ class TrainingConfig:
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConfig:
     """Read a configuration from YAML and check every key and type.
 
+    The key `base` names another file, relative to this one, whose values are used unless this file has its own.
+
     Args:
         path: the YAML file.
         overrides: values to change, written `key=value`, such as `data.workers=8`.
@@ -110,17 +138,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
     import yaml
 
     path = Path(path)
-    try:
-        table = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error})") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise ConfigError(f"{path}: not YAML" + (f" (line {mark.line + 1})" if mark else "")) from None
-    if not isinstance(table, dict):
-        raise ConfigError(f"{path}: must be a table of keys and values")
+    table = _read(path)
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals:
@@ -138,7 +156,44 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
     if config.data.dense_every and config.data.dense_tokens < config.data.dense_max_nodes:
         tokens, nodes = config.data.dense_tokens, config.data.dense_max_nodes
         raise ConfigError(f"{path.name}: data.dense_tokens {tokens} is less than data.dense_max_nodes {nodes}")
+    for name in config.data.exclude:
+        if name not in {source.path for source in config.data.train}:
+            raise ConfigError(f"{path.name}: data.exclude: no training source has the path {name}")
     return config
+
+
+def _read(path: Path, depth: int = 0) -> dict[str, Any]:
+    """Read a YAML file, and the file that it names as `base`; values of this one replace those of the other."""
+    import yaml
+
+    try:
+        table = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error})") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise ConfigError(f"{path}: not YAML" + (f" (line {mark.line + 1})" if mark else "")) from None
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: must be a table of keys and values")
+    base = table.pop("base", "")
+    if not isinstance(base, str):
+        raise ConfigError(f"{path}: base must be the name of a file, not {base!r}")
+    if not base:
+        return table
+    if depth >= MAX_BASES:
+        raise ConfigError(f"{path}: more than {MAX_BASES} files refer to each other by base")
+    return _merged(_read(path.parent / base, depth + 1), table)
+
+
+def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return a table with the values of `changes`; groups are merged key by key, lists are replaced."""
+    result = dict(base)
+    for key, value in changes.items():
+        below = result.get(key)
+        result[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return result
 
 
 def _set(table: dict[str, Any], keys: list[str], value: Any, override: str) -> None:

@@ -36,8 +36,8 @@ from treeformer.errors import TreeformerError
 from treeformer.training import checkpoint
 from treeformer.training.config import TrainingConfig
 from treeformer.training.logger import NoLog, RunLog
-from treeformer.training.setup import make_fabric, make_model, model_folder_of, parameter_groups
-from treeformer.training.step import CudaGraphSteps, TrainingStep
+from treeformer.training.setup import make_distillation, make_fabric, make_model, model_folder_of, parameter_groups
+from treeformer.training.step import CudaGraphSteps, Distillation, TrainingStep
 from treeformer.training.validation import Validator
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
@@ -98,17 +98,22 @@ def train(
     torch.backends.cudnn.benchmark = True
     # Find mistakes in the configuration before other processes are started, which would fail as well.
     model = make_model(config, with_weights=not resume)
-    stream = MixtureDataset(config.data.train, config.data, config.seed)
+    distillation = make_distillation(config, model)
+    sources = [source for source in config.data.train if not source.path or source.path not in config.data.exclude]
+    stream = MixtureDataset(sources, config.data, config.seed)
     validator = None if measure else Validator(config, fabric.device)
     if validator is not None:
         validator.images.check_sources()
     fabric.launch()
+    if distillation is not None:
+        distillation.teacher.to(fabric.device)
     model.to(memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(parameter_groups(model, config.optimizer), fused=True)
     average = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     if config.compile:
         model.compile_parts()
-    step_module, optimizer = fabric.setup(TrainingStep(model, bf16=config.precision == "bf16"), optimizer)
+    step = TrainingStep(model, bf16=config.precision == "bf16", distillation=distillation)
+    step_module, optimizer = fabric.setup(step, optimizer)
     average = {name: tensor.to(fabric.device) for name, tensor in average.items()}
     state = checkpoint.RunState()
     if resume:
@@ -119,7 +124,7 @@ def train(
     with ExitStack() as stack:
         if validator is not None and fabric.is_global_zero:
             measure = stack.enter_context(validator).measure
-        run = TrainingRun(config, out, fabric, model, average, optimizer, state, limits, show, measure)
+        run = TrainingRun(config, out, fabric, model, average, optimizer, state, limits, show, measure, distillation)
         stack.callback(run.log.close)
         with run.defer_signals():
             run.loop(step_module, stream)
@@ -140,6 +145,7 @@ class TrainingRun:
         limits: `max_minutes` and `training_minutes` of `train`.
         show: called with the step, the number of steps, and figures by name.
         measure: returns validation figures of a model. Used in the first process only.
+        distillation: a teacher to learn from, or None.
 
     Attributes:
         limit_s: `max_minutes` in s, infinite if there is no limit.
@@ -167,6 +173,7 @@ class TrainingRun:
         limits: tuple[float | None, float | None],
         show: Callable[[int, int, dict[str, float]], None] | None,
         measure: Callable[[Any], dict[str, float]] | None,
+        distillation: Distillation | None = None,
     ) -> None:
         self.config, self.out, self.fabric, self.model = config, out, fabric, model
         self.average, self.optimizer, self.state = average, optimizer, state
@@ -182,7 +189,9 @@ class TrainingRun:
         self.measure = measure
         self.interrupted = False
         bf16 = config.precision == "bf16"
-        self.graphs = CudaGraphSteps(model, bf16=bf16) if uses_cuda_graphs(fabric, model) else None
+        self.graphs = None
+        if uses_cuda_graphs(fabric, model):
+            self.graphs = CudaGraphSteps(model, bf16=bf16, distillation=distillation)
         self.rates = [group["lr"] for group in optimizer.param_groups]
 
     @contextmanager

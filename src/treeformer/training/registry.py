@@ -32,6 +32,7 @@ class TrainableModel(NamedTuple):
 
 MODELS: dict[str, TrainableModel] = {
     "default": TrainableModel(TreeFormerConfig.default, TreeFormer),
+    "small": TrainableModel(TreeFormerConfig.small, TreeFormer),
     "paper": TrainableModel(TreeFormerConfig.paper, TreeFormer),
     "tiny": TrainableModel(TreeFormerConfig.tiny, TreeFormer),
     "two_stage": TrainableModel(TwoStageConfig, TwoStage),

@@ -15,11 +15,15 @@ from torch import Tensor, nn
 
 from treeformer._util.config import ConfigError, build
 from treeformer.hub import safetensors
-from treeformer.hub.model_folder import DEFAULT, open_model
+from treeformer.hub.model_folder import DEFAULT, SMALL, open_model
+from treeformer.models.distillation import Teacher, check_student
+from treeformer.models.export import load_weights
+from treeformer.models.treeformer import TreeFormer
 from treeformer.nn.backbone import load_backbone
 from treeformer.training import checkpoint
 from treeformer.training.config import OptimizerConfig, TrainingConfig
 from treeformer.training.registry import MODELS
+from treeformer.training.step import Distillation
 
 
 def make_fabric(accelerator: str, devices: int, machines: int) -> Fabric:
@@ -65,7 +69,8 @@ def model_folder_of(start_from: str) -> str:
     """Return the model folder that `start_from` refers to, with an absolute path. Empty if it is a file or empty."""
     if not start_from or Path(start_from).suffix == ".safetensors":
         return ""
-    return str(Path(start_from).resolve()) if start_from != DEFAULT and Path(start_from).is_dir() else start_from
+    is_packaged = start_from in (DEFAULT, SMALL)
+    return str(Path(start_from).resolve()) if not is_packaged and Path(start_from).is_dir() else start_from
 
 
 def make_model(config: TrainingConfig, *, with_weights: bool = True) -> Any:
@@ -97,6 +102,37 @@ def make_model(config: TrainingConfig, *, with_weights: bool = True) -> Any:
             raise ConfigError(f"backbone_weights: the model {config.model!r} has no backbone that uses them")
         load_backbone(model.backbone, config.backbone_weights)
     return model
+
+
+def make_distillation(config: TrainingConfig, model: Any) -> Distillation | None:
+    """Load the teacher of a run.
+
+    Args:
+        config: the configuration of the run.
+        model: the student.
+
+    Returns:
+        The teacher on the CPU, None if the run has none.
+
+    Raises:
+        TreeformerError: if the teacher cannot be loaded, or the model cannot learn from it.
+    """
+    settings = config.distillation
+    if not settings.teacher:
+        return None
+    if not isinstance(model, TreeFormer):
+        raise ConfigError(f"distillation.teacher: the model {config.model!r} cannot learn from a teacher")
+    folder = open_model(settings.teacher)
+    network = load_weights(folder)
+    check_student(model.config, network.config)
+    teacher = Teacher(
+        network,
+        tokens=settings.tokens,
+        edge_tokens=settings.edge_tokens,
+        min_peak_heat=folder.config.min_peak_heat,
+    )
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
+    return Distillation(teacher, settings.weight, settings.label_weight)
 
 
 def parameter_groups(model: nn.Module, settings: OptimizerConfig) -> list[dict[str, Any]]:

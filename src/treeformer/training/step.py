@@ -8,16 +8,31 @@ Hungarian matching therefore also runs on the device.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from treeformer.data.loader import Batch
+from treeformer.models.distillation import Teacher, distillation_losses
 from treeformer.nn.targets import Targets
 
 # Steps before the capture. Whatever is compiled, selected or allocated on first use must exist by then.
 WARM_UP_STEPS = 3
+
+
+class Distillation(NamedTuple):
+    """A teacher and the factors on the two kinds of losses.
+
+    Attributes:
+        teacher: the teacher, on the device of the model.
+        weight: factor on the losses against the teacher.
+        label_weight: factor on the losses against the ground truth; 0 does not compute them.
+    """
+
+    teacher: Teacher
+    weight: float = 1.0
+    label_weight: float = 1.0
 
 
 class TrainingStep(nn.Module):
@@ -31,11 +46,15 @@ class TrainingStep(nn.Module):
         bf16: run the forward pass under bfloat16 autocast.
         cache_casts: keep cast weights for the rest of the pass. Must be False inside a CUDA graph, which would capture
             them.
+        distillation: a teacher to learn from, or None. Then the model is a TreeFormer.
     """
 
-    def __init__(self, model: Any, *, bf16: bool, cache_casts: bool = True) -> None:
+    def __init__(
+        self, model: Any, *, bf16: bool, cache_casts: bool = True, distillation: Distillation | None = None
+    ) -> None:
         super().__init__()
         self.model, self.bf16, self.cache_casts = model, bf16, cache_casts
+        self.distillation = distillation  # not a submodule: its weights are neither trained nor synchronized
 
     def forward(
         self, images: Tensor, targets: Targets, node_count: Tensor, tokens: int | None = None
@@ -56,9 +75,25 @@ class TrainingStep(nn.Module):
         ):
             # Convolutions on a GPU are fastest with channels last.
             pixels = (images.float() / 255.0).contiguous(memory_format=torch.channels_last)
-            output = self.model(pixels, targets) if tokens is None else self.model(pixels, targets, tokens)
-            parts = self.model.loss(output, targets, node_count)
+            if self.distillation is not None:
+                parts = self._distill(pixels, targets, node_count, tokens, self.distillation)
+            else:
+                output = self.model(pixels, targets) if tokens is None else self.model(pixels, targets, tokens)
+                parts = self.model.loss(output, targets, node_count)
             return {"loss": torch.stack(list(parts.values())).sum(), **parts}
+
+    def _distill(
+        self, pixels: Tensor, targets: Targets, node_count: Tensor, tokens: int | None, distillation: Distillation
+    ) -> dict[str, Tensor]:
+        """Compute the losses against the teacher and, if they have a weight, those against the ground truth."""
+        teacher, weight, label_weight = distillation
+        guide = teacher(pixels)
+        output = self.model(pixels, targets if label_weight else None, tokens, guide)
+        parts = {name: weight * value for name, value in distillation_losses(self.model.config, output, guide).items()}
+        if label_weight:
+            labels = self.model.loss(output, targets, node_count)
+            parts |= {name: label_weight * value for name, value in labels.items()}
+        return parts
 
 
 class CudaGraphStep:
@@ -73,6 +108,7 @@ class CudaGraphStep:
         bf16: run the forward pass under bfloat16 autocast.
         tokens: number of the model's object tokens. None is that of its configuration.
         share_with: a graph to share memory with. A replay may overwrite the results of graphs that were captured later.
+        distillation: a teacher to learn from, or None.
     """
 
     def __init__(
@@ -83,8 +119,10 @@ class CudaGraphStep:
         bf16: bool,
         tokens: int | None = None,
         share_with: CudaGraphStep | None = None,
+        distillation: Distillation | None = None,
     ) -> None:
-        self.step, self.tokens = TrainingStep(model, bf16=bf16, cache_casts=False), tokens
+        self.step = TrainingStep(model, bf16=bf16, cache_casts=False, distillation=distillation)
+        self.tokens = tokens
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         model.zero_grad(set_to_none=True)  # the gradients of another graph stay with it
         self.images = example.images.clone()
@@ -135,10 +173,18 @@ class CudaGraphSteps:
         model: network on a GPU.
         bf16: run the forward pass under bfloat16 autocast.
         capture: makes a graph. Tests pass a stand-in for the CPU.
+        distillation: a teacher to learn from, or None.
     """
 
-    def __init__(self, model: Any, *, bf16: bool, capture: Callable[..., Any] = CudaGraphStep) -> None:
-        self.model, self.bf16, self.capture = model, bf16, capture
+    def __init__(
+        self,
+        model: Any,
+        *,
+        bf16: bool,
+        capture: Callable[..., Any] = CudaGraphStep,
+        distillation: Distillation | None = None,
+    ) -> None:
+        self.model, self.bf16, self.capture, self.distillation = model, bf16, capture, distillation
         self.graphs: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, batch: Batch, node_count: Tensor, tokens: int | None = None) -> dict[str, Tensor]:
@@ -155,6 +201,13 @@ class CudaGraphSteps:
         shape = (batch.images.shape, batch.targets.points.shape, tokens)
         if shape not in self.graphs:
             first = next(iter(self.graphs.values()), None)
-            self.graphs[shape] = self.capture(self.model, batch, bf16=self.bf16, tokens=tokens, share_with=first)
+            self.graphs[shape] = self.capture(
+                self.model,
+                batch,
+                bf16=self.bf16,
+                tokens=tokens,
+                share_with=first,
+                distillation=self.distillation,
+            )
         losses: dict[str, Tensor] = self.graphs[shape](batch, node_count)
         return losses
