@@ -30,6 +30,23 @@ def test_frozen_batch_norm_has_no_parameters_and_ignores_training_mode():
         torch.testing.assert_close(training, evaluation)
 
 
+def test_the_relu_of_the_stem_may_follow_the_pooling():
+    """Both keep the order of numbers; gradients of the stem are the same too."""
+    torch.manual_seed(0)
+    backbone = ResNet((1,), 8)
+    torch.nn.init.normal_(backbone.bn1.bias)
+    images = torch.rand(2, 3, 32, 32)
+    normalized = (images - backbone.mean) / backbone.std
+    relu_first = torch.relu(conv_norm(normalized, backbone.conv1, backbone.bn1))
+    expected = backbone.layer1(nn.functional.max_pool2d(relu_first, 3, 2, 1))
+    expected.square().sum().backward()
+    gradient, backbone.conv1.weight.grad = backbone.conv1.weight.grad, None
+    [found] = backbone(images)
+    found.square().sum().backward()
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(backbone.conv1.weight.grad, gradient, rtol=1e-5, atol=1e-4)
+
+
 def test_stages_have_the_declared_strides_and_channels():
     backbone = ResNet((1, 2, 1), 8)
     stages = backbone(torch.rand(1, 3, 64, 96))

@@ -27,6 +27,17 @@ def targets_by_loop(points, mask, height, width, stride, sigma):
     return heat
 
 
+def test_the_map_is_the_same_in_training_and_at_inference():
+    torch.manual_seed(0)
+    for grid_px in (0.0, 12.0):
+        head = HeatMapHead(6, upsampling=2, grid_px=grid_px)
+        for parameter in head.parameters():
+            torch.nn.init.normal_(parameter)
+        fine = torch.randn(2, 6, 5, 7)
+        for trained, used in zip(head.train()(fine), head.eval()(fine), strict=True):
+            torch.testing.assert_close(used, trained, rtol=1e-5, atol=1e-4)
+
+
 def test_targets_equal_the_loop():
     torch.manual_seed(0)
     points = torch.rand(3, 6, 2) * torch.tensor([44.0, 30.0]) - 2  # some just outside

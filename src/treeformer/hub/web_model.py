@@ -24,7 +24,7 @@ from treeformer.hub.model_folder import ModelFolder, ModelFolderError, sha256
 
 GRAPH = "model.onnx"
 SETTINGS = "model.json"
-MIN_WEIGHTS = 1024  # smaller matrices stay float32: they cost little and rounding them costs accuracy
+MIN_WEIGHTS = 2048  # smaller matrices stay float32: they cost little and rounding them costs accuracy
 STEPS = 127
 
 

@@ -204,9 +204,10 @@ def quantize(proto: Any, ranges: Ranges) -> None:
 def quantized_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
     """Find the nodes to compute in 8 bits, and the tensors to round.
 
-    If a ReLU follows a node, the output of the ReLU is rounded instead, because ONNX Runtime fuses both operators. For
-    the convolution that reads the image, only the output is rounded. On a blank page the errors of an 8-bit kernel
-    would add up to the same value in every cell, and the faint grain of the paper would look like a structure.
+    If a ReLU follows a node, the output of the ReLU is rounded instead, because ONNX Runtime fuses both operators. The
+    convolution that reads the image is not rounded. On a blank page the errors of an 8-bit kernel would add up to the
+    same value in every cell, and the faint grain of the paper would look like a structure. The pooling after it is not
+    rounded either: rounding keeps the order of values, and ONNX Runtime has no fast pooling in 8 bits.
 
     Args:
         graph: An onnx.GraphProto.
@@ -232,10 +233,11 @@ def quantized_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
             selected = node.op_type in QUANTIZABLE and all(name in rounded.values() for name in data)
         if not selected:
             continue
-        if node is not first:
-            nodes.append(node)
-            if node.op_type == "Conv" and data[0] not in rounded.values():
-                rounded[data[0]] = data[0]
+        if node is first:
+            continue
+        nodes.append(node)
+        if node.op_type == "Conv" and data[0] not in rounded.values():
+            rounded[data[0]] = data[0]
         after = consumers.get(node.output[0], [])
         relu = len(after) == 1 and after[0].op_type == "Relu"
         rounded[node.output[0]] = after[0].output[0] if relu else node.output[0]

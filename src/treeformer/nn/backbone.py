@@ -189,8 +189,10 @@ class ResNet(nn.Module):
         # Expanded to whole rows: with one number per channel, ONNX Runtime would process only three values at a time.
         mean, std = (number.expand(-1, -1, images.shape[-1]) for number in (self.mean, self.std))
         features = (images - mean) / std
-        features = conv_norm_relu(features, self.conv1, self.bn1)
-        features = functional.max_pool2d(features, 3, 2, 1)
+        if is_inference_on_gpu(features):
+            features = functional.max_pool2d(conv_norm_relu(features, self.conv1, self.bn1), 3, 2, 1)
+        else:  # the same values: both operators keep the order of numbers. Here the ReLU has a quarter of the cells.
+            features = functional.relu(functional.max_pool2d(conv_norm(features, self.conv1, self.bn1), 3, 2, 1))
         stages = []
         for name in self.stage_names:
             features = getattr(self, name)(features)

@@ -55,15 +55,20 @@ class HeatMapHead(nn.Module):
             heat: logits (B,H,W), H = upsampling · h, W = upsampling · w.
             offsets: (B,H·W,2), from the center of a cell to its node, in cells of the map.
         """
-        first, *rest = self.layers
+        first, relu, last = self.layers
         hidden = first(fine)
+        height, width = fine.shape[-2:]
+        phase: Tensor | None = None
         if self.phase is not None:
-            height, width = fine.shape[-2:]
             angles = cell_centers(height, width, stride, fine.device) * (2 * math.pi / self.grid_px)
-            phase = self.phase(torch.cat([angles.sin(), angles.cos()], dim=-1))
-            hidden = hidden + phase.view(1, height, width, -1).permute(0, 3, 1, 2)
-        for layer in rest:
-            hidden = layer(hidden)
+            phase = self.phase(torch.cat([angles.sin(), angles.cos()], dim=-1)).view(1, height, width, -1)
+        if fine.device.type == "cpu" and not self.training:
+            # ONNX Runtime has the channels of 8-bit convolutions last, and copies the map to have them first.
+            cells = hidden.permute(0, 2, 3, 1)
+            cells = relu(cells if phase is None else cells + phase)
+            hidden = functional.linear(cells, last.weight.flatten(1), last.bias).permute(0, 3, 1, 2)
+        else:
+            hidden = last(relu(hidden if phase is None else hidden + phase.permute(0, 3, 1, 2)))
         heat, offsets = torch.split(functional.pixel_shuffle(hidden.float(), self.upsampling), [1, 2], dim=1)
         return heat[:, 0], offsets.permute(0, 2, 3, 1).flatten(1, 2)
 
