@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +56,7 @@ class HeatMapHead(nn.Module):
             heat: logits (B,H,W), H = upsampling · h, W = upsampling · w.
             offsets: (B,H·W,2), from the center of a cell to its node, in cells of the map.
         """
-        first, relu, last = self.layers
+        first, relu, last = self.layers[0], self.layers[1], cast(nn.Conv2d, self.layers[2])
         hidden = first(fine)
         height, width = fine.shape[-2:]
         phase: Tensor | None = None
