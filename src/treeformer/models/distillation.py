@@ -175,5 +175,5 @@ def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
         (…), the Kullback-Leibler divergence of each element.
     """
     target = target.float().expand_as(logits)
-    entropy = torch.special.entr(target) + torch.special.entr(1 - target)
+    entropy: Tensor = torch.special.entr(target) + torch.special.entr(1 - target)
     return functional.binary_cross_entropy_with_logits(logits.float(), target, reduction="none") - entropy
