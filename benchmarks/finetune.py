@@ -2,7 +2,14 @@
 
 PYTHONPATH=src python benchmarks/finetune.py factors --domain orchard-row -o benchmarks/results/finetune.csv
 PYTHONPATH=src python benchmarks/finetune.py curve --domain vineyard --images 2 10 -o benchmarks/results/finetune.csv
+PYTHONPATH=src python benchmarks/finetune.py choice --domain barley-roots vineyard
+PYTHONPATH=src python benchmarks/finetune.py simulate --domain orchard-row vineyard -o benchmarks/results/finetune.csv
 PYTHONPATH=src python benchmarks/finetune.py show benchmarks/results/finetune.csv
+
+`choice` asks whether `treeformer next` names the images on which the model is worst: the rank correlation of expected
+and true wrong edges over test images, and the F1 of the first third of the ranking against that of all images.
+`simulate` annotates --images images of a pool of two domains in the order of `treeformer next`, and as many random ones
+for each --choice, trains on each choice and measures on test images of both domains.
 
 A domain is a synthetic preset, rendered as photographs of --side px, or `barley-roots` from the folder in
 TREEFORMER_DATA, reduced to --side px. The network's input has the same side. Training images of a preset have seeds of
@@ -29,15 +36,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
+from scipy.stats import spearmanr
 
 from treeformer import formats
 from treeformer.data.datasets import FolderDataset, SyntheticDataset, write_pair
 from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
-from treeformer.metrics import differences, topo
+from treeformer.metrics import correct_edges, differences, topo
 from treeformer.models.export import load_weights, with_tokens
 from treeformer.synthetic import SPLITS
-from treeformer.teaching import measuring, plan, top_training
+from treeformer.teaching import measuring, next_images, plan, top_training
 from treeformer.teaching.annotated import AnnotatedImage
 from treeformer.teaching.crops import CropSettings, make_crop
 from treeformer.teaching.features import FeatureStore, separate_backbone
@@ -119,8 +128,6 @@ def domain_images(domain: str, split: str, count: int, cache: Path, side: int) -
             image, skeleton = sample.image, sample.skeleton  # type: ignore[attr-defined]
             longest = max(image.shape[:2])
             if longest > side:
-                from PIL import Image
-
                 reduced = Image.fromarray(image)
                 reduced.thumbnail((side, side), Image.Resampling.LANCZOS)
                 factor = reduced.size[0] / image.shape[1]
@@ -216,6 +223,30 @@ def run(
     }
 
 
+def ranked(predictor: Predictor, images: Sequence[AnnotatedImage]) -> list[tuple[int, float]]:
+    """Return index and expected number of wrong edges of the images, in the order of `treeformer next`."""
+    predictions = measuring.predict_images(predictor, images)
+    doubts = [next_images.uncertainty(found) for found in predictions]
+    features = [next_images.image_features(Image.open(image.path)) for image in images]
+    return [(index, doubts[index]) for index, _, _ in next_images.rank(features, doubts)]
+
+
+def choice(domain: str, count: int, cache: Path, side: int) -> str:
+    """Return one row: does the order of `treeformer next` put the worst images first?"""
+    test = domain_images(domain, "test", count, cache, side)
+    predictor = Predictor("default")
+    predictions = measuring.predict_images(predictor, test)
+    wrong = [float((~correct_edges(p, i.skeleton)).sum()) for p, i in zip(predictions, test, strict=True)]
+    f1 = [topo(p, i.skeleton).f1 for p, i in zip(predictions, test, strict=True)]
+    order = ranked(predictor, test)
+    expected = dict(order)
+    doubts = [np.nan_to_num(expected[index]) for index in range(len(test))]
+    correlation = spearmanr(doubts, wrong).statistic
+    first = [f1[index] for index, _ in order[: max(1, len(order) // 3)]]
+    means = f"{np.mean(first):.3f} | {np.mean(f1):.3f}"
+    return f"| {domain} | {len(test)} | {correlation:+.2f} | {sum(doubts):.0f} | {sum(wrong):.0f} | {means} |"
+
+
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Return the rows of a table, none if there is no file."""
     if not path.exists():
@@ -235,13 +266,49 @@ def append(path: Path, row: dict[str, object]) -> None:
         writer.writerow(row)
 
 
+def simulate(args: argparse.Namespace) -> None:
+    """Train on the images that `treeformer next` names, and on random ones, of a pool of several domains."""
+    pool = [i for name in args.domain for i in domain_images(name, "train", args.pool, args.cache, args.side)]
+    test = [i for name in args.domain for i in domain_images(name, "test", args.test_images, args.cache, args.side)]
+    domain = "+".join(args.domain)
+    for count in args.images:
+        for variant in (replace(BASE, name="next"), replace(BASE, name="random")):
+            key = (domain, str(args.side), variant.name, str(count), str(args.choice))
+            if key in keys(args.output) or (args.only and variant.name != args.only):
+                continue
+            order = np.random.default_rng([args.choice, 5]).permutation(len(pool)).tolist()
+            if variant.name == "next":
+                order = [index for index, _ in ranked(Predictor("default"), pool)]
+            train = [pool[index] for index in order[:count]]
+            print(variant.name, [f"{image.path.parent.name}/{image.name}" for image in train], file=sys.stderr)
+            name = f"{domain}-{variant.name}"
+            row = run(
+                variant,
+                name,
+                train,
+                test,
+                args.cache,
+                image_steps=args.image_steps,
+                crops_per_image=args.crops_per_image,
+                choice=args.choice,
+                side=args.side,
+            )
+            append(args.output, {**row, "domain": domain})
+
+
+def keys(path: Path) -> set[tuple[str, ...]]:
+    """Return domain, side, variant, number of images and choice of every row of a table."""
+    names = ("domain", "side", "variant", "images", "choice")
+    return {tuple(row[name] for name in names) for row in read_rows(path)}
+
+
 def main() -> None:
     """Run the variants that the table does not have yet, or print the table as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("factors", "curve"):
+    for name in ("factors", "curve", "simulate"):
         one = commands.add_parser(name)
-        one.add_argument("--domain", default="orchard-row")
+        one.add_argument("--domain", nargs="+", default=["orchard-row"])
         one.add_argument("--images", type=int, nargs="+", default=[10])
         one.add_argument("--side", type=int, default=256, help="side of images and input, px")
         one.add_argument("--max-minutes", type=float, default=1e9, help="begin no further variant after this time")
@@ -249,9 +316,15 @@ def main() -> None:
         one.add_argument("--image-steps", type=int, default=48)
         one.add_argument("--crops-per-image", type=int, default=3)
         one.add_argument("--choice", type=int, default=0, help="which images: 0 are the first, 1 the next, …")
+        one.add_argument("--pool", type=int, default=8, help="images per domain to choose from (simulate)")
         one.add_argument("--only", help="only this variant")
         one.add_argument("--cache", type=Path, default=Path("/tmp/finetune-cache"))
         one.add_argument("-o", "--output", type=Path, required=True)
+    chosen = commands.add_parser("choice")
+    chosen.add_argument("--domain", nargs="+", default=["orchard-row", "vineyard"])
+    chosen.add_argument("--side", type=int, default=512)
+    chosen.add_argument("--test-images", type=int, default=12)
+    chosen.add_argument("--cache", type=Path, default=Path("/tmp/finetune-cache"))
     shown = commands.add_parser("show")
     shown.add_argument("output", type=Path)
     args = parser.parse_args()
@@ -261,8 +334,18 @@ def main() -> None:
         for row in rows:
             print("| " + " | ".join(row[name] for name in FIELDS) + " |")
         return
+    if args.command == "choice":
+        print("| set | images | correlation | expected wrong | wrong | F1 of the first third | F1 of all |")
+        print("|" + " --- |" * 7)
+        for domain in args.domain:
+            print(choice(domain, args.test_images, args.cache, args.side), flush=True)
+        return
     began = time.monotonic()
+    if args.command == "simulate":
+        simulate(args)
+        return
     variants = FACTORS if args.command == "factors" else (replace(BASE, name="curve"),)
+    (args.domain,) = args.domain
     test = domain_images(args.domain, "test", args.test_images, args.cache, args.side)
     for count in args.images:
         pool = domain_images(args.domain, "train", (args.choice + 1) * count, args.cache, args.side)
@@ -273,10 +356,7 @@ def main() -> None:
             if time.monotonic() - began > 60 * args.max_minutes:
                 return
             key = (args.domain, str(args.side), variant.name, str(len(train)), str(args.choice))
-            if key in {
-                (row["domain"], row["side"], row["variant"], row["images"], row["choice"])
-                for row in read_rows(args.output)
-            }:
+            if key in keys(args.output):
                 continue
             row = run(
                 variant,

@@ -134,6 +134,8 @@ def test_crops_are_repeatable_have_few_nodes_and_cycle_through_the_images(drawin
     assert again.skeleton == crops[2].skeleton
     other = make_crop(2, images, sizes, CropSettings(64, max_nodes=12, grid_px=8.0, synthetic_every=4, seed=1))
     assert (other.image != crops[2].image).any()
+    few = CropSettings(64, max_nodes=5, grid_px=0.0, spacing_px=20.0, synthetic_every=4)
+    assert len(make_crop(3, images, sizes, few).skeleton) <= 5  # the synthetic plant has more nodes
     with pytest.raises(TreeformerError, match="smallest window"):
         make_crop(0, images, sizes, CropSettings(64, max_nodes=1, grid_px=8.0))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -141,6 +143,23 @@ def test_the_best_weights_are_kept_and_the_start_if_none_is_better(start_model, 
 def test_training_stops_when_it_no_longer_improves(start_model, crops, tmp_path):
     _, state = run(start_model, crops, tmp_path, steps=40, validate=lambda: {"topo_f1": 0.1})
     assert 20 < state.step < 30
+
+
+def test_training_ends_at_its_deadline_with_a_validation(start_model, crops, tmp_path):
+    network = from_pretrained(start_model)
+    made, _, _ = training_set(network, crops, tmp_path / "f")
+    options = {"seed": 0, "side": SIDE, "start_score": 0.0, "listen": ignore, "should_stop": never}
+    state = top_training.train_top(
+        network,
+        made,
+        Schedule(4, 50, 2, 20, 0.0),
+        RECIPE,
+        tmp_path,
+        validate=lambda: {"topo_f1": 0.5},
+        deadline=time.monotonic(),
+        **options,
+    )
+    assert (state.step, state.best_step) == (1, 1)
 
 
 def test_training_lowers_the_loss_and_changes_only_what_it_should(start_model, crops, tmp_path):

@@ -81,7 +81,9 @@ def make_crop(
         preset = SYNTHETIC_PRESETS[number // every % len(SYNTHETIC_PRESETS)]
         seed = SYNTHETIC_SEEDS[(1000 * settings.seed + number) % len(SYNTHETIC_SEEDS)]
         image, skeleton = make_image(preset, "photo", seed, (settings.side, settings.side))
-        return Sample(image, with_target_nodes(skeleton, settings), f"{preset}-{seed}")
+        target = with_target_nodes(skeleton, settings)
+        if len(target) <= settings.max_nodes:  # otherwise an own image takes its place
+            return Sample(image, target, f"{preset}-{seed}")
     own = number - number // every if every else number
     chosen = images[own % len(images)]
     longest = working_px[own % len(images)]

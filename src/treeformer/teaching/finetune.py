@@ -38,6 +38,7 @@ from treeformer.teaching.annotated import AnnotatedImage, Survey, survey
 from treeformer.teaching.crops import CropSettings, make_crop
 from treeformer.teaching.features import FeatureStore, join_backbone, separate_backbone
 from treeformer.teaching.progress import Listener, Report, Stop, ignore, never
+from treeformer.training.validation import changed_settings
 
 Device = Literal["auto", "cpu", "cuda"]
 
@@ -45,10 +46,12 @@ CPU_MINUTES, GPU_MINUTES = 15.0, 5.0
 # The engine that compares model folders, as `treeformer predict` uses it on a CPU.
 ENGINE: EngineName = "onnx"
 # Writing the model folder takes as long as computing the features of so many crops, and so many seconds more.
-EXPORT_CROPS, EXPORT_SECONDS = 40, 20.0
+EXPORT_CROPS, EXPORT_SECONDS = 60, 60.0
 # A fixed working size replaces the scale rule only if it is better by this much on training images.
 MIN_SCALE_GAIN = 0.01
 SCALE_IMAGES = 3
+# Other settings with the weights of the start model count as better from this gain on.
+MIN_SETTINGS_GAIN = 0.01
 # The 8-bit graph is left out if its F1 is lower than that of the network by more than this.
 MAX_INT8_LOSS = 0.01
 INT8_CROPS = 8
@@ -171,6 +174,7 @@ class _Run:
         self.listen, self.should_stop = listen, should_stop
         self.began = time.monotonic()
         self.calibration: EdgeCalibration | None = None
+        self.before = 0.0
 
     def run(self, folder: str | os.PathLike[str], start: ModelFolder) -> Outcome:
         found = survey(folder)
@@ -197,7 +201,8 @@ class _Run:
         )
         measured = split.valid or split.train
         before = self._figures(Predictor(start, engine=ENGINE), measured)
-        self._say("validation", f"start model: F1 {before['topo_f1']:.3f}", before)
+        self.before = before["topo_f1"]
+        self._say("validation", f"start model: F1 {self.before:.3f}", before)
         train = self._train_on_gpu if self.on_gpu else self._train_on_cpu
         trained, score = train(network, chosen, start, split, working_px, crops, stored)
         return self._finish(found, split, start, chosen, trained, score, before, working_px, crops)
@@ -312,8 +317,13 @@ class _Run:
             listen=self.listen,
             should_stop=self.should_stop,
             rest_seconds=EXPORT_SECONDS,
+            deadline=self.began + self.seconds - EXPORT_SECONDS - validation,
         )
-        if split.valid and not state.best_step:
+        if (
+            split.valid
+            and not state.best_step
+            and not (chosen.config != start.config and first["topo_f1"] > self.before + MIN_SETTINGS_GAIN)
+        ):
             return None, first["topo_f1"]
         score = state.best_score if split.valid else self._figures(predictor, split.train)["topo_f1"]
         calibration = measuring.calibrate_edges(measuring.LiveEngine(network, chosen, tiles), chosen, split.valid)
@@ -384,8 +394,8 @@ class _Run:
 
         def measure(model: Any) -> dict[str, float]:
             engine = measuring.LiveEngine(model, chosen, device=device)
-            model.config = replace(model.config, tokens=network.config.tokens)
-            return self._figures(Predictor(chosen, engine=engine), valid)
+            with changed_settings(model, {"tokens": network.config.tokens}):
+                return self._figures(Predictor(chosen, engine=engine), valid)
 
         network.to(device)
         first = measure(network)

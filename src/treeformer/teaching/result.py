@@ -114,6 +114,7 @@ def card_text(
     """
     version = f", version {start.config.version}" if start.config.version else ""
     valid = comparison.images
+    counted_valid = f"{len(valid)} validation image{'s' if len(valid) > 1 else ''}"
     lines = [
         f"# {name}",
         "",
@@ -141,8 +142,7 @@ def card_text(
         "Measured on the images that the model was **trained** on, because there was nothing to validate on. They say"
         " nothing about other images."
         if comparison.are_training_images
-        else f"Measured on {len(valid)} validation images, which also chose the best weights: expect slightly less on"
-        " other images.",
+        else f"Measured on {counted_valid}, which also chose the best weights: expect slightly less on other images.",
         "",
         "| figure | before | after |",
         "| --- | --- | --- |",

@@ -75,6 +75,7 @@ def train_top(
     listen: Listener,
     should_stop: Stop,
     rest_seconds: float = 0.0,
+    deadline: float = math.inf,
 ) -> checkpoint.RunState:
     """Train until the schedule ends or validation no longer improves. Continue from the checkpoint if there is one.
 
@@ -92,6 +93,7 @@ def train_top(
         listen: receives progress.
         should_stop: asked after every crop.
         rest_seconds: estimated time of what follows training, s, for the reports.
+        deadline: value of `time.monotonic` after which training ends with a last validation, s.
 
     Returns:
         How far training has come. `best_step` is 0 if the start model is the best.
@@ -138,11 +140,14 @@ def train_top(
         state.training_seconds += time.monotonic() - began
         left = (schedule.steps - state.step) * state.training_seconds / state.step + rest_seconds
         listen(Report("training", "", state.step, schedule.steps, left, {"loss": loss}))
-        if state.step % schedule.validate_every == 0 or state.step == schedule.steps:
+        is_late = time.monotonic() > deadline
+        if is_late or state.step % schedule.validate_every == 0 or state.step == schedule.steps:
             save()
             _validate(model, average, state, validate, folder, listen, schedule)
             save()
             last_saved = time.monotonic()
+            if is_late:
+                break
         elif time.monotonic() - last_saved > CHECKPOINT_SECONDS:
             save()
             last_saved = time.monotonic()
