@@ -6,6 +6,10 @@ PYTHONPATH=src python benchmarks/finetune.py choice --domain barley-roots vineya
 PYTHONPATH=src python benchmarks/finetune.py simulate --domain orchard-row vineyard -o benchmarks/results/finetune.csv
 PYTHONPATH=src python benchmarks/finetune.py show benchmarks/results/finetune.csv
 
+PYTHONPATH=src python benchmarks/finetune.py density --domain orchard orchard-row vineyard branch-trees
+
+`density` needs no network: nodes per 512 px input of whole images, and what a limit of nodes per training view does to
+the scale of the views, with the augmentation and the windows of `treeformer train`.
 `choice` asks whether `treeformer next` names the images on which the model is worst: the rank correlation of expected
 and true wrong edges over test images, and the F1 of the first third of the ranking against that of all images.
 `simulate` annotates --images images of a pool of two domains in the order of `treeformer next`, and as many random ones
@@ -26,9 +30,9 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -39,8 +43,10 @@ import torch
 from PIL import Image
 from scipy.stats import spearmanr
 
-from treeformer import formats
-from treeformer.data.datasets import FolderDataset, SyntheticDataset, write_pair
+from treeformer import formats, synthetic
+from treeformer.data.augmentation import STRONG
+from treeformer.data.datasets import FolderDataset, OpenedSample, SyntheticDataset, write_pair
+from treeformer.data.view import Source, View, draw_cropped_view, draw_view
 from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import correct_edges, differences, topo
@@ -50,8 +56,9 @@ from treeformer.teaching import measuring, next_images, plan, top_training
 from treeformer.teaching.annotated import AnnotatedImage
 from treeformer.teaching.crops import CropSettings, make_crop
 from treeformer.teaching.features import FeatureStore, separate_backbone
-from treeformer.teaching.progress import ignore, never
+from treeformer.teaching.progress import ignore
 
+GRID_PX = 44.0
 DATA = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[2] / "shared" / "data"))
 FIELDS = (
     "domain",
@@ -158,8 +165,9 @@ def run(
     crops_per_image: int,
     choice: int,
     side: int,
-) -> dict[str, object]:
-    """Train one variant and return its row of the table."""
+    deadline: float = math.inf,
+) -> dict[str, object] | None:
+    """Train one variant and return its row of the table; None if the deadline came first. It can be continued."""
     began = time.monotonic()
     start = open_model("default")
     network = with_tokens(load_weights(start), 448)
@@ -178,6 +186,8 @@ def run(
     count = crops_per_image * len(train)
     made: list[top_training.Crop] = []
     for number in range(count):
+        if time.monotonic() > deadline:
+            return None
         sample = make_crop(number, train, [side] * len(train), crops)
         made.append(
             ((lambda number=number, sample=sample: store.get(str(number), lambda: sample.image)), sample.skeleton)
@@ -185,20 +195,24 @@ def run(
     batch = 2
     steps = max(1, round(variant.steps_factor * image_steps / batch))
     schedule = plan.Schedule(count, steps, batch, steps + 1, 0.0)
-    with tempfile.TemporaryDirectory() as work:
+    work = cache / f"work-{name}-{variant.name.replace(' ', '-').replace('/', 'by')}"
+    work.mkdir(exist_ok=True)
+    try:
         top_training.train_top(
             network,
             made,
             schedule,
             variant.recipe,
-            Path(work),
+            work,
             seed=choice,
             side=side,
             start_score=0.0,
             validate=None,
             listen=ignore,
-            should_stop=never,
+            should_stop=lambda: time.monotonic() > deadline,
         )
+    except KeyboardInterrupt:
+        return None
     after_rows = measure(predictor, test)
     gain = differences(after_rows, before_rows)["topo_f1"]
     before, after = (
@@ -247,6 +261,35 @@ def choice(domain: str, count: int, cache: Path, side: int) -> str:
     return f"| {domain} | {len(test)} | {correlation:+.2f} | {sum(doubts):.0f} | {sum(wrong):.0f} | {means} |"
 
 
+def density(domain: str, count: int, limits: Sequence[int], side: int = 512) -> str:
+    """Return one row: nodes per input, token ceilings, and the scale of training views under limits of nodes."""
+    if domain in synthetic.PRESETS:
+        skeletons = [synthetic.generate(domain, SPLITS["train"][6000 + n], size=(side, side)) for n in range(count)]
+    else:
+        folder = FolderDataset(DATA / domain, "train" if (DATA / domain / "train").is_dir() else None)
+        skeletons = [folder[n].skeleton for n in range(0, len(folder), max(1, len(folder) // count))][:count]
+    whole = []
+    for skeleton in skeletons:
+        factor = side / max(skeleton.image_size or (side, side))
+        size = tuple(round(factor * one) for one in skeleton.image_size or (side, side))
+        whole.append(skeleton.transform([[factor, 0, 0], [0, factor, 0]], image_size=(size[0], size[1])))
+    nodes = np.array([len(one.sample_at_grid_crossings(GRID_PX)) for one in whole])
+    ceilings = [np.mean(np.minimum(nodes, tokens) / np.maximum(nodes, 1)) for tokens in (192, 448)]
+    cells = [f"{nodes.mean():.0f}", f"{nodes.max()}", *(f"{ceiling:.2f}" for ceiling in ceilings)]
+    for limit in limits:
+        zooms, above = [], 0
+        for number, skeleton in enumerate(whole):
+            source = Source(SyntheticDataset(range(1)), (0,), 1.0, replace(STRONG, frame=(side, side)), 0.0, GRID_PX)
+            opened = OpenedSample(skeleton, str(number), lambda: np.zeros((side, side, 3), np.uint8))
+            first = draw_view(source, opened, np.random.default_rng(number), (side, side))
+            above += len(first.skeleton) > limit
+            view = draw_cropped_view(source, opened, np.random.default_rng(number), (side, side), limit)
+            if isinstance(view, View) and view.affine is not None:
+                zooms.append(float(np.sqrt(abs(np.linalg.det(view.affine[:, :2])))))
+        cells += [f"{above / len(whole):.0%}", f"{np.median(zooms):.2f}" if zooms else ""]
+    return f"| {domain} | {len(whole)} | " + " | ".join(cells) + " |"
+
+
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Return the rows of a table, none if there is no file."""
     if not path.exists():
@@ -266,7 +309,7 @@ def append(path: Path, row: dict[str, object]) -> None:
         writer.writerow(row)
 
 
-def simulate(args: argparse.Namespace) -> None:
+def simulate(args: argparse.Namespace, deadline: float) -> None:
     """Train on the images that `treeformer next` names, and on random ones, of a pool of several domains."""
     pool = [i for name in args.domain for i in domain_images(name, "train", args.pool, args.cache, args.side)]
     test = [i for name in args.domain for i in domain_images(name, "test", args.test_images, args.cache, args.side)]
@@ -292,7 +335,10 @@ def simulate(args: argparse.Namespace) -> None:
                 crops_per_image=args.crops_per_image,
                 choice=args.choice,
                 side=args.side,
+                deadline=deadline,
             )
+            if row is None:
+                return
             append(args.output, {**row, "domain": domain})
 
 
@@ -311,7 +357,9 @@ def main() -> None:
         one.add_argument("--domain", nargs="+", default=["orchard-row"])
         one.add_argument("--images", type=int, nargs="+", default=[10])
         one.add_argument("--side", type=int, default=256, help="side of images and input, px")
-        one.add_argument("--max-minutes", type=float, default=1e9, help="begin no further variant after this time")
+        one.add_argument(
+            "--max-minutes", type=float, default=1e9, help="stop after this time; repeat the call to continue"
+        )
         one.add_argument("--test-images", type=int, default=12)
         one.add_argument("--image-steps", type=int, default=48)
         one.add_argument("--crops-per-image", type=int, default=3)
@@ -325,6 +373,10 @@ def main() -> None:
     chosen.add_argument("--side", type=int, default=512)
     chosen.add_argument("--test-images", type=int, default=12)
     chosen.add_argument("--cache", type=Path, default=Path("/tmp/finetune-cache"))
+    dense = commands.add_parser("density")
+    dense.add_argument("--domain", nargs="+", default=["orchard-row", "vineyard"])
+    dense.add_argument("--count", type=int, default=60)
+    dense.add_argument("--limits", type=int, nargs="+", default=[144, 440])
     shown = commands.add_parser("show")
     shown.add_argument("output", type=Path)
     args = parser.parse_args()
@@ -334,15 +386,22 @@ def main() -> None:
         for row in rows:
             print("| " + " | ".join(row[name] for name in FIELDS) + " |")
         return
+    if args.command == "density":
+        limits = " | ".join(f"views above {n} nodes | median scale" for n in args.limits)
+        print(f"| set | images | nodes | most | ceiling, 192 tokens | 448 tokens | {limits} |")
+        print("|" + " --- |" * (6 + 2 * len(args.limits)))
+        for domain in args.domain:
+            print(density(domain, args.count, args.limits), flush=True)
+        return
     if args.command == "choice":
         print("| set | images | correlation | expected wrong | wrong | F1 of the first third | F1 of all |")
         print("|" + " --- |" * 7)
         for domain in args.domain:
             print(choice(domain, args.test_images, args.cache, args.side), flush=True)
         return
-    began = time.monotonic()
+    deadline = time.monotonic() + 60 * args.max_minutes
     if args.command == "simulate":
-        simulate(args)
+        simulate(args, deadline)
         return
     variants = FACTORS if args.command == "factors" else (replace(BASE, name="curve"),)
     (args.domain,) = args.domain
@@ -353,7 +412,7 @@ def main() -> None:
         for variant in variants:
             if args.only and variant.name != args.only:
                 continue
-            if time.monotonic() - began > 60 * args.max_minutes:
+            if time.monotonic() > deadline:
                 return
             key = (args.domain, str(args.side), variant.name, str(len(train)), str(args.choice))
             if key in keys(args.output):
@@ -368,7 +427,10 @@ def main() -> None:
                 crops_per_image=args.crops_per_image,
                 choice=args.choice,
                 side=args.side,
+                deadline=deadline,
             )
+            if row is None:
+                return
             append(args.output, row)
             print(*(f"{name} {row[name]}" for name in FIELDS), file=sys.stderr, flush=True)
 
