@@ -371,3 +371,15 @@ def test_an_empty_skeleton_works_with_every_command(run, tmp_path):
     assert (code, "1 image evaluated" in err) == (0, True), err
     assert pd.read_csv(tmp_path / "report" / "images.csv")["topo_f1"].tolist() == [1.0]
     assert run("draw", json / "bare.png", rsml / "bare.rsml", "-o", tmp_path / "bare.png")[0] == 0
+
+
+def test_names_that_begin_with_a_dash_get_a_hint(run, tmp_path, monkeypatch, comb):
+    monkeypatch.chdir(tmp_path)
+    treeformer.write(comb, tmp_path / "-comb.json")
+    code, _, err = run("traits", "-comb.json")
+    assert code == 2
+    assert err.splitlines()[-1] == "treeformer: the name -comb.json begins with a dash: write ./-comb.json"
+    assert run("traits", "./-comb.json")[0] == 0
+    for name in ("-other.json", "-" + "x" * 5000):  # no such file: no hint
+        code, _, err = run("traits", name)
+        assert (code, "begins with a dash" in err) == (2, False)

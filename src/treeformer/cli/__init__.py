@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from treeformer.cli import (
     cluster,
@@ -49,7 +51,21 @@ def main() -> None:
     except MemoryError:
         fail("not enough memory")
     except (KeyboardInterrupt, SystemExit) as stop:
+        if isinstance(stop, SystemExit) and stop.code == 2:
+            _explain_dashes(sys.argv[1:])
         if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:  # Typer turns Ctrl-C into this exit
             raise
         say("treeformer: stopped; all files written so far are complete")
         sys.exit(INTERRUPTED)
+
+
+def _explain_dashes(arguments: Sequence[str]) -> None:
+    """Give a hint if a file whose name begins with a dash was taken for options."""
+    for name in arguments:
+        try:
+            is_file = name.startswith("-") and Path(name).exists()
+        except (OSError, ValueError):  # too long for a file name
+            continue
+        if is_file:
+            say(f"treeformer: the name {name} begins with a dash: write ./{name}")
+            return
