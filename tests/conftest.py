@@ -8,6 +8,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,33 @@ def real_data() -> Callable[[str], Path]:
         return path
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def untrained_folder(tmp_path_factory) -> Path:
+    """Return the model folder of `tests.models.untrained.network`, which is exported once for all test processes."""
+    from tests.models.untrained import SIDE, THRESHOLDS, network
+    from treeformer.models.export import save_pretrained
+
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    path, part = root / "untrained", root / "untrained.part"
+    with one_process_at_a_time(root / "untrained.lock"):
+        if not path.exists():
+            save_pretrained(network(), part, input_size=SIDE, card="# Tiny\n\nUntrained.", **THRESHOLDS)
+            part.rename(path)
+    return path
+
+
+@contextmanager
+def one_process_at_a_time(path: Path):
+    """Hold the lock of a file, if the operating system has such locks."""
+    with path.open("a") as file:
+        if os.name == "posix":
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from benchmarks.tables.recipes import RECIPES, Run, run_named
 from benchmarks.tables.results import Result
 from benchmarks.tables.spec import IMAGES_SEEN, Row, Table
 
-from treeformer.metrics import Estimate, differences, summarize
+from treeformer.metrics import Estimate, differences, mean_metrics, summarize
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
 # A run ends with the step that exceeds its minutes, and steps differ in length.
@@ -125,7 +125,7 @@ def _row(
     if not by_run:
         return BuiltRow(row.title, {}, {}, of_paper, "; ".join(reasons))
     images = _images(by_run)
-    means = {run: {name: e.value for name, e in summarize(rows).items()} for run, rows in by_run.items()}
+    means = {run: mean_metrics(rows) for run, rows in by_run.items()}
     seen = float(np.mean([results[run.name].images for run in by_run]))
     figures = summarize(images) | {IMAGES_SEEN.metric: Estimate(seen, seen, seen)}
     against = {}
@@ -161,7 +161,8 @@ def _images(by_run: Mapping[Run, list[dict[str, float]]]) -> list[dict[str, floa
 
 
 def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    values = np.array([[row[name] for name in rows[0]] for row in rows]).mean(axis=0)
+    return dict(zip(rows[0], values.tolist(), strict=True))
 
 
 def refusals(results: Mapping[str, Result]) -> dict[str, str]:

@@ -271,6 +271,7 @@ def test_a_config_survives_json(name):
     assert build(TwoStageConfig, json.loads(json.dumps(dataclasses.asdict(config))), "here") == config
 
 
+@pytest.mark.slow
 def test_eight_images_are_overfitted(images):
     torch.manual_seed(0)
     model = TwoStage(TwoStageConfig(**(SMALL | {"width": 16}), map_stride=2, node_search_px=5.0))

@@ -153,6 +153,7 @@ def test_invalid_arguments_write_nothing(tmp_path: Path, invalid) -> None:
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")
 def test_an_interrupt_leaves_only_complete_pairs(tmp_path: Path) -> None:
     program = (

@@ -142,6 +142,7 @@ def systems(draw: st.DrawFn) -> tuple[list[FloatArray], list[int | None], list[i
     return lines, parents, plants
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(systems())
 def test_every_rule_holds(system: tuple[list[FloatArray], list[int | None], list[int]]):

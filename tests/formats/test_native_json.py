@@ -27,6 +27,7 @@ def test_the_schema_is_a_schema():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
+@pytest.mark.slow
 @in_one_folder
 @given(annotated())
 def test_round_trip_of_every_field(tmp_path: Path, skeleton: Skeleton):

@@ -74,6 +74,7 @@ def test_real_files(
         assert axis_lines(preserved(skeleton, again, "smartroot")) == lines_in_file(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "left_out"),
     [("osr-roots", {"rootnavspline"}), ("barley-roots", {"annotations", "empty plant", "rootnavspline"})],
@@ -325,6 +326,7 @@ def test_looks_like(head: bytes, is_rsml: bool) -> None:
 # ---- speed --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_time_grows_less_than_quadratically(tmp_path: Path) -> None:
     path = tmp_path / "large.rsml"
 

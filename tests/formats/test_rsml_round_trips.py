@@ -115,6 +115,7 @@ def slow_radius(axes: list[Axis], count: int) -> list[float] | None:
     return radius
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(skeleton=forests())
 def test_written_files_are_valid_and_read_back_the_same(

@@ -1,7 +1,7 @@
-"""Kill batch predictions and training runs at random moments, resume them, and check that nothing is lost.
+"""Kill batch predictions, training runs and evaluations at random moments, and check that nothing is lost.
 
-`python -m tests.fuzz.kills --count 100` kills processes with SIGKILL, two of five in a training run. Every process
-resumes the work of the one before.
+`python -m tests.fuzz.kills --count 100` kills processes with SIGKILL, two of five in a training run and one of ten in
+an evaluation. Every prediction and training run resumes the work of the one before.
 """
 
 from __future__ import annotations
@@ -194,6 +194,42 @@ def kill_training(folder: Path, count: int, seed: int) -> int:
     return kills
 
 
+def kill_evaluations(folder: Path, count: int, seed: int) -> int:
+    """Kill an evaluation `count` times. Its report must be missing or complete. Return how often it was killed."""
+    rng = np.random.default_rng(seed)
+    for part, shift in (("predictions", 1.0), ("ground-truth", 0.0)):
+        for number in range(4):
+            tree = random_tree(**TREE_ARGUMENTS | {"seed": number})
+            moved = np.clip(tree.nodes + shift, 0, 128)
+            treeformer.write(tree.replace(nodes=moved), folder / part / f"{number}.json")
+
+    def evaluate(out: Path) -> list[str | Path]:
+        return [
+            sys.executable,
+            "-m",
+            "treeformer",
+            "evaluate",
+            folder / "predictions",
+            folder / "ground-truth",
+            "-o",
+            out,
+        ]
+
+    straight, out, kills = folder / "straight", folder / "out", 0
+    finish(evaluate(straight))
+    expected = visible(straight)
+    for _ in range(count):
+        kills += kill_after(evaluate(out), out, int(rng.integers(1, 6)), rng.choice([0.0, rng.uniform(0, 0.05)]))
+        found = visible(out)
+        assert all(expected[name] == content for name, content in found.items()), "a file of the report is not complete"
+        for path in out.rglob("[!.]*"):  # so that the next process writes them again
+            path.unlink()
+    finish(evaluate(out))
+    assert visible(out) == expected
+    assert leftovers(out) == [], "temporary files were left behind"
+    return kills
+
+
 def training_config(folder: Path) -> Path:
     """Write four images of a stem with a branch, and a configuration that trains a tiny model on them."""
     side = 64
@@ -230,11 +266,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=100, help="number of kills")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    training = 2 * options.count // 5
+    training, evaluations = 2 * options.count // 5, options.count // 10
     with tempfile.TemporaryDirectory(prefix="treeformer-kills-") as name:
         for kind, kill, count in (
-            ("prediction", kill_predictions, options.count - training),
+            ("prediction", kill_predictions, options.count - training - evaluations),
             ("training", kill_training, training),
+            ("evaluation", kill_evaluations, evaluations),
         ):
             if count:
                 kills = kill(Path(name) / kind, count, options.seed)

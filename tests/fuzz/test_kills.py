@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.fuzz.kills import kill_predictions, kill_training
+from tests.fuzz.kills import kill_evaluations, kill_predictions, kill_training
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="sends signals to process groups")]
 
@@ -18,3 +18,7 @@ def test_killed_predictions_are_resumed(tmp_path):
 def test_killed_training_runs_are_resumed(tmp_path):
     pytest.importorskip("torch")
     assert kill_training(tmp_path, count=2, seed=1) > 0
+
+
+def test_killed_evaluations_leave_no_half_report(tmp_path):
+    assert kill_evaluations(tmp_path, count=2, seed=1) > 0

@@ -309,6 +309,7 @@ def test_ctrl_c_leaves_complete_files_and_says_so(photos, tmp_path, device):
         assert len(treeformer.read(path)) == 30
 
 
+@pytest.mark.slow
 def test_processes_write_the_same_files_and_report_the_same(photos, tmp_path):
     (photos / "broken.jpg").write_bytes(b"no image")
     Image.new("RGB", (128, 128), "white").save(photos / "blank.png")

@@ -94,6 +94,7 @@ def small_steps(monkeypatch):
     monkeypatch.setattr("treeformer.models.inference_model.GROUP_SIZE", 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("min_peak_heat", [0.0, THRESHOLDS["min_peak_heat"]])
 @torch.inference_mode()
 def test_graphs_change_nothing_for_any_order_of_shapes(small_steps, one_thread, min_peak_heat):

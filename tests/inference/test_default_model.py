@@ -25,6 +25,7 @@ def test_no_plant_is_found_in_uniform_images_and_noise(model, gray, deviation):
         assert len(model.predict(np.clip(noise, 0, 255).astype(np.uint8))) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("preset", "style", "min_f1"), [("paper", "paper", 0.95), ("plate", "photo", 0.85)])
 def test_plants_are_found(model, preset, style, min_f1):
     rows = []

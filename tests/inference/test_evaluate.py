@@ -30,6 +30,7 @@ def dataset(tmp_path):
     return tmp_path / "set"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_figures_are_those_of_the_predictions(dataset, workers):
     by_color = predictor(ColorEngine(TREE, 128))

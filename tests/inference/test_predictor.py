@@ -285,6 +285,7 @@ def test_predict_many_accepts_an_array_of_images():
     assert len(list(by_color.predict_many(frames[..., 0]))) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch", "chunk"), [(2, 8), (16, 3)])
 def test_worker_processes_give_the_same_results(tmp_path, monkeypatch, batch, chunk):
     in_memory = stream(tmp_path)
@@ -307,6 +308,7 @@ def test_worker_processes_give_the_same_results(tmp_path, monkeypatch, batch, ch
     assert {type(result) for result in by_processes} == {Skeleton, FormatError}
 
 
+@pytest.mark.slow
 def test_an_image_that_is_too_large_to_send_is_opened_in_the_calling_process(tmp_path):
     ground_truth = random_tree(seed=3, count=40, size=(2100, 2000), longest_edge=400)
     Image.fromarray(drawn(ground_truth)).save(tmp_path / "large.png")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
+import networkx
 import numpy as np
 from PIL import Image
 
@@ -55,6 +57,32 @@ def test_files_of_several_formats_record_it(tmp_path):
         assert f"treeformer {treeformer.__version__}; model vines 6; sha256 0123456789abcdef;" in text
         assert "working_size 64; node_threshold 0.5" in text
         assert len(formats.read(tmp_path / "out" / f"plant{suffix}")) == 4
+
+
+def test_every_other_format_but_csv_contains_the_record(tmp_path):
+    skeleton = versioned().predict(IMAGE)
+    record = skeleton.metadata["prediction"]
+    found = {}
+    for name in ("geojson", "labelme", "coco", "node-link", "graphml"):
+        path = tmp_path / f"{name}.{'graphml' if name == 'graphml' else 'json'}"
+        formats.write(skeleton, path, format=name)
+        assert len(formats.read(path, format=name)) == 4
+        found[name] = json.loads(path.read_text()) if name != "graphml" else networkx.read_graphml(path).graph
+    assert found["geojson"]["treeformer"]["prediction"] == record
+    assert found["labelme"]["prediction"] == record
+    assert found["coco"]["info"]["prediction"] == record
+    assert json.loads(found["node-link"]["graph"]["prediction"]) == record
+    assert json.loads(found["graphml"]["prediction"]) == record
+
+
+def test_a_record_of_other_values_does_not_prevent_writing(tmp_path):
+    odd = {"name": "\x00\ud800", "nested": {"a": 1}, "number": math.nan, "large": 10**400, 3: 4}
+    for record in (odd, [1], None, {"nested": []}):
+        skeleton = treeformer.Skeleton([(1, 2), (3, 4)], [(0, 1)], root=0, metadata={"prediction": record})
+        for name in ("geojson", "labelme", "coco", "node-link", "graphml"):
+            path = tmp_path / f"{name}.{'graphml' if name == 'graphml' else 'json'}"
+            formats.write(skeleton, path, format=name)
+            assert len(formats.read(path, format=name)) == 2
 
 
 def test_images_of_low_confidence_are_counted_once_per_batch(tmp_path):

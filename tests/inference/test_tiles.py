@@ -34,6 +34,7 @@ def assert_same_within(found: Skeleton, ground_truth: Skeleton, tolerance_px: fl
     assert sorted(index[found.roots]) == sorted(ground_truth.roots)
 
 
+@pytest.mark.slow
 @given(
     width=st.integers(1, 3000),
     height=st.integers(1, 700),
@@ -203,6 +204,7 @@ def test_nodes_and_edges_of_two_tiles_are_weighted_means():
     assert merged.pair_cost == pytest.approx([both[1] / both.sum()])
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(data=st.data(), width=st.integers(1, 300), height=st.integers(1, 200), single_plant=st.booleans())
 def test_any_numbers_of_any_tiles_give_a_forest_inside_the_image(data, width, height, single_plant):

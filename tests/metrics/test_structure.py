@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.strategies import forests, graphs
 from treeformer import Skeleton, SkeletonError
 from treeformer.errors import TreeformerError
-from treeformer.metrics import differences, evaluate_pair, match_nodes, structure, summarize
+from treeformer.metrics import differences, evaluate_pair, match_nodes, mean_metrics, structure, summarize
 
 SIZE = (512, 512)
 points = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=5)
@@ -122,6 +122,9 @@ def test_f1_over_a_set_is_computed_from_the_means():
     summary = summarize(rows)
     assert summary["node_f1"].value == 0.5
     assert summary["length_error"].value == 0.25
+    assert mean_metrics(rows) == {name: estimate.value for name, estimate in summary.items()}
+    with pytest.raises(TreeformerError, match="no images"):
+        mean_metrics([])
 
 
 def test_the_interval_agrees_with_a_plain_bootstrap():

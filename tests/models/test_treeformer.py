@@ -87,6 +87,7 @@ def test_sizes():
     assert count(TreeFormerConfig.tiny()) < 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_shapes(name, small_images):
     config = CONFIGS[name]
@@ -110,6 +111,7 @@ def test_shapes(name, small_images):
         assert ((output.points >= -64) & (output.points <= 192)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "constraint"),
     [(name, "both") for name in CONFIGS]
@@ -290,6 +292,7 @@ def test_processes_divide_by_the_mean_of_their_node_counts(tiny, images):
         assert value.item() == pytest.approx((parts[0][name] + parts[1][name]).item() / 2, rel=1e-3), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, {"edge_cost": "distance"}, {"tree_loss": "likelihood"}, {"tree_loss": "hinge"}], ids=str
 )

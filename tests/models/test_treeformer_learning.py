@@ -20,6 +20,7 @@ def images():
     return torch.stack([draw(FORKED), draw(BENT)])
 
 
+@pytest.mark.slow
 def test_two_images_are_overfitted(images):
     torch.manual_seed(0)
     model = TreeFormer(TreeFormerConfig.tiny(denoising=True))

@@ -339,6 +339,7 @@ def large_skeleton(kind: str, count: int) -> Skeleton:
     return skeleton.replace(axes=skeleton.axes, edge_axis=skeleton.edge_axis)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bush", "path", "many plants"])
 def test_time_grows_less_than_quadratically(kind):
     made = {count: large_skeleton(kind, count) for count in (1_000, 8_000)}

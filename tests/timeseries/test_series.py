@@ -84,6 +84,7 @@ def test_a_false_axis_gets_an_identity_of_its_own():
     assert [track.dates.tolist() for track in series.tracks] == [[0, 1, 2], [0, 1, 2], [1]]
 
 
+@pytest.mark.slow
 def test_five_hundred_dates():
     series = Series([(k, comb(30 + 0.4 * k, [(20, 5 + 0.1 * k), (60, max(0.1 * k - 10, 0))])) for k in range(500)])
     assert len(series) == 500

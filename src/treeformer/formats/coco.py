@@ -21,6 +21,7 @@ from treeformer.errors import FormatError, SkeletonError
 from treeformer.formats import checks
 from treeformer.formats._io import json_text, read_json, reading, write_text
 from treeformer.skeleton import Skeleton
+from treeformer.skeleton.provenance import prediction_record
 
 CATEGORY = {"id": 1, "name": "plant", "supercategory": "plant", "keypoints": [], "skeleton": []}
 
@@ -146,7 +147,9 @@ def _image(image: Mapping[str, Any], place: str, parts: list[_Part], ignored: in
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write a COCO file of one image, with one annotation per plant. Axes and metadata are not stored.
+    """Write a COCO file of one image, with one annotation per plant. Axes are not stored.
+
+    Of the metadata, only the record of a prediction is written.
 
     Args:
         skeleton: The skeleton. No edge may join two plants.
@@ -162,7 +165,9 @@ def write(skeleton: Skeleton, path: Path) -> None:
         plants = skeleton.plants
     except SkeletonError as error:
         raise FormatError(f"{path.name}: {error}, which COCO cannot represent") from None
-    head = json_text({"images": [image], "categories": [CATEGORY]}, path)
+    record = prediction_record(skeleton)
+    info = {"info": {"prediction": record}} if record else {}
+    head = json_text({**info, "images": [image], "categories": [CATEGORY]}, path)
     rows = ",\n".join(json_text(_annotation(plant, index), path) for index, plant in enumerate(plants, start=1))
     write_text(path, head[:-1] + ', "annotations": [\n' + rows + "\n]}\n")
 

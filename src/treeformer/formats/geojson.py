@@ -19,6 +19,7 @@ from treeformer.formats import checks
 from treeformer.formats._io import json_text, read_json, reading, write_text
 from treeformer.formats.lines import Line, Welder, skeleton_lines
 from treeformer.skeleton import Axis, Skeleton
+from treeformer.skeleton.provenance import prediction_record
 
 COORDINATES = "pixels of the image, x to the right and y down from its top left corner; not degrees"
 TYPES = ("FeatureCollection", "Feature", "GeometryCollection", "LineString", "MultiLineString")
@@ -143,7 +144,9 @@ class _Geometries:
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write GeoJSON with one feature per line of text. Metadata and the functions of axes are not stored.
+    """Write GeoJSON with one feature per line of text. The functions of axes are not stored.
+
+    Of the metadata, only the record of a prediction is written.
 
     Args:
         skeleton: Any skeleton.
@@ -157,6 +160,8 @@ def write(skeleton: Skeleton, path: Path) -> None:
         header["image_name"] = skeleton.image_name
     if skeleton.image_size is not None:
         header["image_size"] = skeleton.image_size
+    if record := prediction_record(skeleton):
+        header["prediction"] = record
     points = skeleton.nodes.tolist()
     features = []
     for line in skeleton_lines(skeleton):

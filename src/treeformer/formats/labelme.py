@@ -17,6 +17,7 @@ from treeformer.formats import checks
 from treeformer.formats._io import json_text, read_json, reading, write_text
 from treeformer.formats.lines import Group, Point, join_at_ends, skeleton_lines
 from treeformer.skeleton import Plant, Skeleton
+from treeformer.skeleton.provenance import prediction_record
 
 # The version of the LabelMe file format that is written. LabelMe 4 and 5 can open it.
 LABELME_VERSION = "5.0.1"
@@ -98,7 +99,9 @@ def _with_plants(skeleton: Skeleton, groups: list[Any]) -> Skeleton:
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write a LabelMe file. Radii, scores and metadata are not stored; coinciding nodes are merged on reading.
+    """Write a LabelMe file. Radii and scores are not stored; coinciding nodes are merged on reading.
+
+    Of the metadata, only the record of a prediction is written. LabelMe keeps it.
 
     Args:
         skeleton: The skeleton. No edge may join two plants.
@@ -137,6 +140,9 @@ def write(skeleton: Skeleton, path: Path) -> None:
         add("point", "root", [node])
     width, height = skeleton.image_size or (None, None)
     head = json_text({"version": LABELME_VERSION, "flags": {}}, path)
-    tail = {"imagePath": skeleton.image_name or "", "imageData": None, "imageHeight": height, "imageWidth": width}
+    tail: dict[str, Any] = {"imagePath": skeleton.image_name or "", "imageData": None}
+    tail |= {"imageHeight": height, "imageWidth": width}
+    if record := prediction_record(skeleton):
+        tail["prediction"] = record
     rows = ",\n".join(json_text(shape, path) for shape in shapes)
     write_text(path, head[:-1] + ', "shapes": [\n' + rows + "\n],\n" + json_text(tail, path)[1:] + "\n")

@@ -7,7 +7,7 @@ and keep no state between calls.
 
 from treeformer.metrics._inputs import Scores
 from treeformer.metrics.calibration import correct_edges, expected_calibration_error, reliability
-from treeformer.metrics.evaluation import Estimate, differences, evaluate_pair, summarize
+from treeformer.metrics.evaluation import Estimate, differences, evaluate_pair, mean_metrics, summarize
 from treeformer.metrics.smd import street_mover_distance, street_mover_distance_paper
 from treeformer.metrics.structure import Structure, match_nodes, structure
 from treeformer.metrics.topo import topo
@@ -22,6 +22,7 @@ __all__ = [
     "evaluate_pair",
     "expected_calibration_error",
     "match_nodes",
+    "mean_metrics",
     "reliability",
     "street_mover_distance",
     "street_mover_distance_paper",

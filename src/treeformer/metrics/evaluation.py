@@ -115,6 +115,26 @@ def summarize(rows: Sequence[Row], *, seed: int = 0) -> dict[str, Estimate]:
     return {name: _estimate(values) for name, values in _resample(rows, seed).items()}
 
 
+def mean_metrics(rows: Sequence[Row]) -> Row:
+    """Return the values of `summarize` without their intervals, which take most of its time.
+
+    Args:
+        rows: one row per image, as returned by `evaluate_pair`; at least one.
+
+    Returns:
+        One value per metric.
+
+    Raises:
+        TreeformerError: if there are no rows.
+
+    Example:
+        >>> mean_metrics([{"smd": 0.25}, {"smd": 0.75}])
+        {'smd': 0.5}
+    """
+    names, table = _table(rows)
+    return {name: float(value[0]) for name, value in _means(table, np.ones((1, len(rows))), names).items()}
+
+
 def differences(rows: Sequence[Row], reference: Sequence[Row], *, seed: int = 0) -> dict[str, Estimate]:
     """Estimate how much higher the metrics of one method are than those of another method on the same images.
 
@@ -140,14 +160,19 @@ def differences(rows: Sequence[Row], reference: Sequence[Row], *, seed: int = 0)
 
 def _resample(rows: Sequence[Row], seed: int) -> dict[str, FloatArray]:
     """Return each metric over all images, followed by its values over the bootstrap samples."""
-    if not rows:
-        raise TreeformerError("there are no images to summarize")
-    names = list(rows[0])
-    table = np.asarray([[row[name] for name in names] for row in rows], dtype=np.float64)
+    names, table = _table(rows)
     rng = np.random.default_rng(seed)
     # Count how often each sample draws each image, one row per sample. One matrix product then gives all means.
     counts = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=BOOTSTRAP_SAMPLES)
     return _means(table, np.vstack([np.ones((1, len(rows))), counts]), names)
+
+
+def _table(rows: Sequence[Row]) -> tuple[list[str], FloatArray]:
+    """Return the names of the metrics, and one row of values per image."""
+    if not rows:
+        raise TreeformerError("there are no images to summarize")
+    names = list(rows[0])
+    return names, np.asarray([[row[name] for name in names] for row in rows], dtype=np.float64)
 
 
 def _estimate(values: FloatArray) -> Estimate:
@@ -155,7 +180,8 @@ def _estimate(values: FloatArray) -> Estimate:
     if not np.isfinite(values[0]):
         return Estimate(*[float("nan")] * 3)
     tail = (1 - CONFIDENCE) / 2
-    return Estimate(float(values[0]), *(float(bound) for bound in np.nanquantile(values[1:], (tail, 1 - tail))))
+    known = values[1:][~np.isnan(values[1:])]  # np.nanquantile does the same at a tenth of the speed
+    return Estimate(float(values[0]), *(float(bound) for bound in np.quantile(known, (tail, 1 - tail))))
 
 
 def _means(table: FloatArray, weights: FloatArray, names: Sequence[str]) -> dict[str, FloatArray]:

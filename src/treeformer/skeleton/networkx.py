@@ -19,6 +19,7 @@ import numpy as np
 
 from treeformer.errors import SkeletonError
 from treeformer.skeleton.axes import Axis, AxisFunction
+from treeformer.skeleton.provenance import prediction_record
 from treeformer.skeleton.resampling import rebuild_axes
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def to_networkx(skeleton: Skeleton) -> nx.Graph[int]:
         graph.graph.update(width=skeleton.image_size[0], height=skeleton.image_size[1])
     if skeleton.image_name is not None:
         graph.graph["image_name"] = skeleton.image_name
+    if record := prediction_record(skeleton):
+        graph.graph["prediction"] = json.dumps(record)
     columns: dict[str, list[Any]] = {"x": skeleton.nodes[:, 0].tolist(), "y": skeleton.nodes[:, 1].tolist()}
     for name, values in (("radius", skeleton.radius), ("score", skeleton.node_score), ("plant", skeleton.plant)):
         if values is not None:
