@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 import pytest
 
-from tests.models.untrained import SIDE, network
 from treeformer import TreeformerError
+from treeformer.hub.model_folder import INT8_GRAPH, open_model, write_config
 from treeformer.inference.predictor import Predictor, load_model
-from treeformer.models.export import save_pretrained
+from treeformer.synthetic import make_image
 
 pytestmark = pytest.mark.slow
 
-# An untrained model has low scores everywhere.
-THRESHOLDS = {"node_threshold": 0.004, "candidate_threshold": 0.002, "root_threshold": 0.06}
-
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(untrained_folder, tmp_path_factory):
+    """Return a model folder without 8-bit weights."""
     path = tmp_path_factory.mktemp("model") / "tiny"
-    save_pretrained(network(), path, input_size=SIDE, working_size=100, int8=False, **THRESHOLDS)
+    shutil.copytree(untrained_folder, path, ignore=shutil.ignore_patterns(INT8_GRAPH))
+    write_config(path, replace(open_model(untrained_folder).config, working_size=100))
     return path
 
 
-def images() -> list[np.ndarray]:
-    """Return noise, which has more heat peaks than the network has tokens. Fewer peaks would leave ties."""
-    random = np.random.default_rng(0)
-    return [random.integers(0, 256, (*size, 3), dtype=np.uint8) for size in ((64, 64), (90, 90), (50, 40), (70, 130))]
+@cache
+def images() -> tuple[np.ndarray, ...]:
+    """Return images of one tile and of several in which the untrained network finds nodes."""
+    seeds = {(64, 64): 5, (90, 90): 5, (130, 70): 3}
+    large = [make_image("paper", "photo", seed, size)[0] for size, seed in seeds.items()]
+    return (*large, large[0][:50, :40])
 
 
 def assert_same_tree(first, second) -> None:
