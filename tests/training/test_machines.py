@@ -14,6 +14,8 @@ pytest.importorskip("torch")
 from tests.training.processes import ONE_THREAD, command
 from treeformer.hub import safetensors
 from treeformer.training import checkpoint
+from treeformer.training.config import load_config
+from treeformer.training.loop import train
 
 
 def free_port() -> int:
@@ -25,13 +27,15 @@ def free_port() -> int:
 @pytest.mark.slow
 def test_torchrun_on_two_machines_gives_the_weights_of_one(config_file, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
-    settings = ("steps=3", "validate_every=2", "--devices", "1")
-    subprocess.run(command(config_file, one, *settings), check=True, env=ONE_THREAD, stdout=subprocess.DEVNULL)
+    settings = ["steps=3", "validate_every=2"]
+    train(load_config(config_file, settings), one, accelerator="cpu")
     address = ("--master-addr", "127.0.0.1", "--master-port", str(free_port()))
     processes = []
     for rank in range(2):
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
-        training = command(config_file, two, *settings, "--machines", "2")[1:]  # torchrun adds the interpreter
+        training = command(config_file, two, *settings, "--devices", "1", "--machines", "2")[
+            1:
+        ]  # torchrun adds the interpreter
         processes.append(
             subprocess.Popen(
                 [*torchrun, "--node-rank", str(rank), *address, *training], env=ONE_THREAD, stdout=subprocess.DEVNULL
