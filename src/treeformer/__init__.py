@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from treeformer.skeleton import Axis, AxisFunction, Plant, Skeleton
     from treeformer.timeseries import Series
     from treeformer.traits.measure import measure
+    from treeformer.web.notebook import edit_widget
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,7 @@ __all__ = [
     "SkeletonError",
     "TreeformerError",
     "__version__",
+    "edit_widget",
     "load_model",
     "measure",
     "plot",
@@ -43,6 +45,7 @@ _NAMES_BY_MODULE = {
     "skeleton": ("Axis", "AxisFunction", "Plant", "Skeleton"),
     "timeseries": ("Series",),
     "traits": ("measure",),
+    "web.notebook": ("edit_widget",),
 }
 
 
