@@ -104,9 +104,17 @@ def test_a_schedule_fits_into_its_time(features, step, validation, seconds, imag
 
 def test_a_time_that_is_too_short_is_an_error_that_names_one_that_is_not():
     speed = plan.Speed(5.0, 5.0, 10.0, 60.0)
-    with pytest.raises(TreeformerError, match="1 minutes are too short on this machine: --max-minutes 6 or more"):
+    with pytest.raises(TreeformerError, match="1 minutes are too short on this machine: --max-minutes 5 or more"):
         plan.make_schedule(speed, 60, images=4, validated=True, max_crops=100)
-    assert plan.make_schedule(speed, 360, images=4, validated=True, max_crops=100).steps > 0
+    assert plan.make_schedule(speed, 300, images=4, validated=True, max_crops=100).steps > 0
+
+
+def test_slow_validations_are_rare():
+    options = {"images": 10, "validated": True, "max_crops": 100}
+    fast, slow = (plan.make_schedule(plan.Speed(1, 1, v, 30), 600, **options) for v in (5.0, 100.0))
+    assert fast.steps / fast.validate_every > 4
+    assert slow.steps / slow.validate_every <= 2
+    assert slow.seconds <= 600 + plan.BATCH_SIZE
 
 
 def test_without_validation_training_is_short():

@@ -70,6 +70,16 @@ def test_damaged_features_are_computed_again(start_model, crops, tmp_path):
         assert made[0][0]()[0].equal(expected[0])
 
 
+def test_the_size_of_all_files_is_limited(start_model, crops, tmp_path):
+    backbone = separate_backbone(from_pretrained(start_model))
+    store = FeatureStore(tmp_path, backbone, SIDE, 2)
+    store.max_bytes = 2.5 * store.file_bytes
+    first = [store.get_by_content(crop.image) for crop in crops]
+    assert len(list(tmp_path.glob("*.npy"))) == 2
+    again = [store.get_by_content(crop.image) for crop in crops]
+    assert all(one[0].equal(two[0]) for one, two in zip(first, again, strict=True))
+
+
 def test_gradients_of_single_crops_add_up_to_that_of_a_batch(start_model, crops, tmp_path):
     network = from_pretrained(start_model)
     made, _, _ = training_set(network, crops[:2], tmp_path)

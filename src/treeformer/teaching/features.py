@@ -7,6 +7,7 @@ network trains at twice the speed or better, and needs no memory for the backbon
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,10 +61,11 @@ class FeatureStore:
         backbone: the frozen backbone.
         side: side of the images, px.
         stages: number of stages to store, from the first one.
+        max_bytes: largest size of all files together, bytes. Further features are computed at every call.
     """
 
-    def __init__(self, folder: Path, backbone: ResNet, side: int, stages: int) -> None:
-        self.folder, self.backbone, self.stages = folder, backbone, stages
+    def __init__(self, folder: Path, backbone: ResNet, side: int, stages: int, max_bytes: float = math.inf) -> None:
+        self.folder, self.backbone, self.stages, self.max_bytes = folder, backbone, stages, max_bytes
         self.shapes = [
             (1, side // stride, side // stride, channels)
             for stride, channels in zip(backbone.strides[:stages], backbone.channels[:stages], strict=True)
@@ -93,8 +95,9 @@ class FeatureStore:
             computed = self._compute(image())
             flat = np.concatenate([stage.permute(0, 2, 3, 1).numpy().ravel() for stage in computed])
             stored = np.clip(flat, -LARGEST, LARGEST).astype(np.float16)
-            with atomic_write(path) as temporary, temporary.open("wb") as file:
-                np.save(file, stored, allow_pickle=False)
+            if (len(list(self.folder.glob("*.npy"))) + 1) * self.file_bytes <= self.max_bytes:
+                with atomic_write(path) as temporary, temporary.open("wb") as file:
+                    np.save(file, stored, allow_pickle=False)
         parts = np.split(stored, np.cumsum([int(np.prod(shape)) for shape in self.shapes])[:-1])
         return [
             torch.from_numpy(part.astype(np.float32).reshape(shape)).permute(0, 3, 1, 2)

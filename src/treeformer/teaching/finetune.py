@@ -55,7 +55,7 @@ MIN_SETTINGS_GAIN = 0.01
 # The 8-bit graph is left out if its F1 is lower than that of the network by more than this.
 MAX_INT8_LOSS = 0.01
 INT8_CROPS = 8
-MAX_STORED_BYTES = 2_000_000_000
+MAX_STORED_BYTES, MAX_TILE_BYTES = 2_000_000_000, 1_000_000_000
 DISK_RESERVE_BYTES = 500_000_000
 TRAINED_STAGES = 0
 
@@ -267,7 +267,7 @@ class _Run:
         backbone = separate_backbone(network, TRAINED_STAGES)
         stages = len(backbone.stage_names) - TRAINED_STAGES
         features = FeatureStore(self.work / "features", backbone, crops.side, stages)
-        tiles = FeatureStore(self.work / "tiles", backbone, crops.side, stages)
+        tiles = FeatureStore(self.work / "tiles", backbone, crops.side, stages, MAX_TILE_BYTES)
         predictor = Predictor(chosen, engine=measuring.LiveEngine(network, chosen, tiles))
 
         def crop(number: int) -> top_training.Crop:

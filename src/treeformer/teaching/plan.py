@@ -31,6 +31,8 @@ MAX_IMAGE_STEPS_ALONE = 48
 MAX_IMAGE_STEPS = 1600
 MIN_IMAGE_STEPS = 8
 VALIDATIONS = 6
+# Share of the time that validations may take.
+MAX_VALIDATION_SHARE = 0.4
 LEARNING_RATE = 1e-4
 BATCH_SIZE = 4
 SYNTHETIC_EVERY = 5
@@ -201,10 +203,12 @@ def make_schedule(
     Raises:
         TreeformerError: if the time is too short for anything.
     """
-    validations = VALIDATIONS if validated else 2
-    free = seconds - speed.export - validations * speed.validation
     per_crop = speed.features + uses_per_crop * speed.image_step
-    crops = min(int(free / per_crop), MAX_CROPS_PER_IMAGE * images * 5 // 4, max_crops)
+    for validations in range(VALIDATIONS if validated else 2, 1, -1):  # fewer of them if they are slow
+        free = seconds - speed.export - validations * speed.validation
+        crops = min(int(free / per_crop), MAX_CROPS_PER_IMAGE * images * 5 // 4, max_crops)
+        if crops >= MIN_CROPS and validations * speed.validation <= MAX_VALIDATION_SHARE * (seconds - speed.export):
+            break
     if max_crops < MIN_CROPS:
         raise TreeformerError("the disk is too full for the features of the images")
     if crops < MIN_CROPS:
