@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +209,29 @@ def test_mistakes_are_one_line(drawings, tmp_path, monkeypatch, arguments, messa
     assert isinstance(found.exception, TreeformerError)
     assert message in str(found.exception)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_stopped_command_says_how_to_continue(drawings, tmp_path, monkeypatch):
+    def stopped(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(finetune, "finetune", stopped)
+    found = CliRunner().invoke(app, ["finetune", str(drawings), "-o", str(tmp_path / "m")])
+    assert found.stderr.splitlines()[0] == "treeformer: the same command continues this run"
+    assert found.exit_code == 130
+
+
+def test_signals_ask_a_run_to_stop():
+    before = signal.getsignal(signal.SIGTERM)
+    with finetune.stop_on_signals() as should_stop:
+        assert not should_stop()
+        signal.raise_signal(signal.SIGTERM)
+        assert should_stop()
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL  # a second one ends the process
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_progress_as_json_lines(drawings, start_model, tmp_path, monkeypatch):

@@ -73,17 +73,21 @@ def finetune(
     except ModuleNotFoundError as error:
         raise TreeformerError(f"fine-tuning needs {error.name}: pip install 'treeformer[train,export]'") from None
     show = _json_lines if progress is ProgressChoice.json else _text
-    with show() as listen, stop_on_signals() as should_stop:
-        run(
-            folder,
-            output,
-            start=model,
-            max_minutes=max_minutes,
-            device=device.value,
-            seed=seed,
-            listen=listen,
-            should_stop=should_stop,
-        )
+    try:
+        with show() as listen, stop_on_signals() as should_stop:
+            run(
+                folder,
+                output,
+                start=model,
+                max_minutes=max_minutes,
+                device=device.value,
+                seed=seed,
+                listen=listen,
+                should_stop=should_stop,
+            )
+    except KeyboardInterrupt:
+        say("treeformer: the same command continues this run")
+        raise
 
 
 @contextmanager
