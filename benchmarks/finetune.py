@@ -51,6 +51,7 @@ from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import correct_edges, differences, topo
 from treeformer.models.export import load_weights, with_tokens
+from treeformer.skeleton import Skeleton
 from treeformer.synthetic import SPLITS
 from treeformer.teaching import measuring, next_images, plan, top_training
 from treeformer.teaching.annotated import AnnotatedImage
@@ -237,9 +238,8 @@ def run(
     }
 
 
-def ranked(predictor: Predictor, images: Sequence[AnnotatedImage]) -> list[tuple[int, float]]:
+def ranked(predictions: Sequence[Skeleton], images: Sequence[AnnotatedImage]) -> list[tuple[int, float]]:
     """Return index and expected number of wrong edges of the images, in the order of `treeformer next`."""
-    predictions = measuring.predict_images(predictor, images)
     doubts = [next_images.uncertainty(found) for found in predictions]
     features = [next_images.image_features(Image.open(image.path)) for image in images]
     return [(index, doubts[index]) for index, _, _ in next_images.rank(features, doubts)]
@@ -248,11 +248,10 @@ def ranked(predictor: Predictor, images: Sequence[AnnotatedImage]) -> list[tuple
 def choice(domain: str, count: int, cache: Path, side: int) -> str:
     """Return one row: does the order of `treeformer next` put the worst images first?"""
     test = domain_images(domain, "test", count, cache, side)
-    predictor = Predictor("default")
-    predictions = measuring.predict_images(predictor, test)
+    predictions = measuring.predict_images(Predictor("default"), test)
     wrong = [float((~correct_edges(p, i.skeleton)).sum()) for p, i in zip(predictions, test, strict=True)]
     f1 = [topo(p, i.skeleton).f1 for p, i in zip(predictions, test, strict=True)]
-    order = ranked(predictor, test)
+    order = ranked(predictions, test)
     expected = dict(order)
     doubts = [np.nan_to_num(expected[index]) for index in range(len(test))]
     correlation = spearmanr(doubts, wrong).statistic
@@ -321,7 +320,7 @@ def simulate(args: argparse.Namespace, deadline: float) -> None:
                 continue
             order = np.random.default_rng([args.choice, 5]).permutation(len(pool)).tolist()
             if variant.name == "next":
-                order = [index for index, _ in ranked(Predictor("default"), pool)]
+                order = [index for index, _ in ranked(measuring.predict_images(Predictor("default"), pool), pool)]
             train = [pool[index] for index in order[:count]]
             print(variant.name, [f"{image.path.parent.name}/{image.name}" for image in train], file=sys.stderr)
             name = f"{domain}-{variant.name}"
