@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from treeformer.traits import COMPACT_COLUMNS, measure
 TRAITS = [name for name in COMPACT_COLUMNS if name not in ("image", "file", "note")]
 SIZES = [(512, 512), (300, 200), (512, 700), (1400, 900), (1024, 1024)]
 PRESETS = ("taproot", "seedling", "vine", "orchard", "several")
+# Images of the test with the default model: the examples, and synthetic ones.
+COUNT = int(os.environ.get("TREEFORMER_PAGE_IMAGES", "14"))
 
 
 def with_settings(model: ModelFolder, **changes: Any) -> ModelFolder:
@@ -133,16 +136,16 @@ def test_made_up_outputs(tmp_path):
 
 
 @pytest.mark.slow
-def test_outputs_of_the_default_model_for_40_images(tmp_path):
+def test_outputs_of_the_default_model(tmp_path):
     model = open_model("default")
     engine = OnnxEngine(model, threads=1)
     images = [(path.name, np.asarray(open_image(path))) for path in examples.IMAGES]
-    for seed in range(40 - len(images)):
+    for seed in range(COUNT - len(images)):
         preset = PRESETS[seed % len(PRESETS)]
         pixels, _ = make_image(preset, "paper" if seed % 4 == 0 else "photo", 121100 + seed)
         images.append((f"{preset} {seed}", pixels))
     pairs = [case_of(model, engine, image, name, None) for name, image in images]
     results = decode_in_node([case for case, _ in pairs], tmp_path)
-    assert len(results) == 40
+    assert len(results) == COUNT
     for result, (case, skeleton) in zip(results, pairs, strict=True):
         assert_same(result, skeleton, case, tmp_path)
