@@ -104,7 +104,8 @@ def test_one_graph_is_captured_per_shape():
     captured = []
 
     class EagerStep:
-        def __init__(self, model, example, *, bf16, tokens, share_with) -> None:
+        def __init__(self, model, example, *, bf16, tokens, share_with, distillation) -> None:
+            assert distillation is None
             self.step, self.tokens = TrainingStep(model, bf16=bf16), tokens
             self.shape, self.uses = example.images.shape, 0
             captured.append((len(example.images), tokens, share_with))

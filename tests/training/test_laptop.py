@@ -74,7 +74,7 @@ def test_four_small_images_are_overfitted(forks, tmp_path):
         "data.max_nodes=4",
         "model_options.tokens=12",
         "batch_size=4",
-        "steps=160",
+        "steps=240",
         "validate_every=80",
     ]
     state = train(load_config(CONFIG, overrides), tmp_path / "out", accelerator="cpu")
