@@ -47,6 +47,27 @@ def test_the_relu_of_the_stem_may_follow_the_pooling():
     torch.testing.assert_close(backbone.conv1.weight.grad, gradient, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("frozen", [0, 2])
+def test_fused_convolutions_have_the_same_gradients(frozen):
+    torch.manual_seed(0)
+    plain, fused = (ResNet((1, 2), 4, frozen, fused=fused).double() for fused in (False, True))
+    for name, buffer in plain.named_buffers():
+        if name.endswith(("bias", "running_mean")):
+            torch.nn.init.normal_(buffer)
+    fused.load_state_dict(plain.state_dict())
+    images = torch.rand(2, 3, 32, 32, dtype=torch.float64)
+    found = []
+    for backbone in (plain.train(), fused.train()):
+        stages = backbone(images)
+        sum(stage.square().sum() for stage in stages).backward()
+        found.append([*stages, *(p.grad for p in backbone.parameters() if p.requires_grad)])
+    assert len(found[0]) == 2 + (1 + 4 + 7 if not frozen else 7)
+    for expected, ours in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
+    with torch.no_grad():
+        torch.testing.assert_close(fused.eval()(images)[-1], found[0][1], rtol=1e-10, atol=1e-10)
+
+
 def test_stages_have_the_declared_strides_and_channels():
     backbone = ResNet((1, 2, 1), 8)
     stages = backbone(torch.rand(1, 3, 64, 96))

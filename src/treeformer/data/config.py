@@ -49,6 +49,10 @@ class DataConfig:
     """Sources of validation images, used in order and without augmentation."""
     image_size: int = 512
     """Side of the model's square input, px. Augmented images are cropped or padded, others scaled down or padded."""
+    early_size: int = 0
+    """Side of the input in the first `early_steps` steps, px, a multiple of 32. Dense batches keep `image_size`."""
+    early_steps: int = 0
+    """Number of steps with the side `early_size`. Smaller inputs are faster. 0 disables them."""
     max_nodes: int = 160
     """Maximum number of nodes per image, at most the model's number of tokens. In training, an image with more is
     cropped; in validation, it is skipped."""

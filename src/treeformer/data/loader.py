@@ -1,7 +1,7 @@
 """Batches for training: resumable planning, loading in worker processes, and prefetching to the device.
 
-Every batch has one of two shapes. Most are ordinary. Every `dense_every` steps a batch is dense: it has fewer images
-with more nodes. A step of ordinary images is therefore as fast as without dense ones.
+Most batches are ordinary. Every `dense_every` steps a batch is dense: it has fewer images with more nodes. A step of
+ordinary images is therefore as fast as without dense ones. In the first steps of a run ordinary images may be smaller.
 """
 
 from __future__ import annotations
@@ -63,10 +63,12 @@ class BatchPlan(NamedTuple):
     Attributes:
         positions: positions of the images in the stream.
         is_dense: whether to draw dense images.
+        is_early: whether to draw images of the smaller size of the first steps.
     """
 
     positions: range
     is_dense: bool
+    is_early: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,13 @@ class BatchSizes:
         ordinary: images of an ordinary batch.
         dense: images of a dense batch.
         dense_every: every so many steps the batch is dense; 0 means never.
+        early_steps: number of first steps whose ordinary batches have smaller images.
     """
 
     ordinary: int
     dense: int = 0
     dense_every: int = 0
+    early_steps: int = 0
 
     def is_dense(self, step: int) -> bool:
         """Return True if the batch of a step, counted from 0, is dense."""
@@ -105,9 +109,9 @@ class ResumableSampler(Sampler[BatchPlan]):
         world: number of processes.
 
     Example:
-        >>> plans = iter(ResumableSampler(BatchSizes(4, dense=2, dense_every=2), start=0, step=0, rank=0, world=1))
-        >>> next(plans), next(plans)
-        (BatchPlan(positions=range(0, 4), is_dense=False), BatchPlan(positions=range(4, 6), is_dense=True))
+        >>> sizes = BatchSizes(4, dense=2, dense_every=2)
+        >>> [tuple(plan) for plan, _ in zip(ResumableSampler(sizes, start=0, step=0, rank=0, world=1), "ab")]
+        [(range(0, 4), False, False), (range(4, 6), True, False)]
     """
 
     def __init__(self, sizes: BatchSizes, *, start: int, step: int, rank: int, world: int) -> None:
@@ -120,7 +124,7 @@ class ResumableSampler(Sampler[BatchPlan]):
             is_dense = self.sizes.is_dense(step)
             size = self.sizes.dense if is_dense else self.sizes.ordinary
             first = position + self.rank * size
-            yield BatchPlan(range(first, first + size), is_dense)
+            yield BatchPlan(range(first, first + size), is_dense, not is_dense and step < self.sizes.early_steps)
             position += self.world * size
             step += 1
 
@@ -130,13 +134,15 @@ class Batches(Dataset[Batch]):
 
     Args:
         stream: the training images.
+        early: the same images at the size of the first steps, None if there are no such steps.
     """
 
-    def __init__(self, stream: MixtureDataset) -> None:
-        self.stream = stream
+    def __init__(self, stream: MixtureDataset, early: MixtureDataset | None = None) -> None:
+        self.stream, self.early = stream, early
 
     def __getitem__(self, plan: BatchPlan) -> Batch:
-        items = [self.stream.draw(position, dense=plan.is_dense) for position in plan.positions]
+        stream = self.early if plan.is_early and self.early is not None else self.stream
+        items = [stream.draw(position, dense=plan.is_dense) for position in plan.positions]
         max_nodes = self.stream.dense_max_nodes if plan.is_dense else self.stream.max_nodes
         return replace(collate(items, max_nodes), is_dense=plan.is_dense)
 
@@ -168,6 +174,7 @@ def training_loader(
     world: int = 1,
     workers: int = 0,
     pin: bool = False,
+    early: MixtureDataset | None = None,
 ) -> DataLoader[Batch]:
     """Create the loader of training batches for one process.
 
@@ -180,12 +187,13 @@ def training_loader(
         world: number of processes.
         workers: number of worker processes; 0 loads images in the calling process.
         pin: copy batches to pinned memory.
+        early: the training images at the size of the first steps.
 
     Returns:
         An endless loader of batches.
     """
     return DataLoader(
-        Batches(stream),
+        Batches(stream, early),
         batch_size=None,  # a worker process loads whole batches
         sampler=ResumableSampler(sizes, start=start, step=step, rank=rank, world=world),
         num_workers=workers,

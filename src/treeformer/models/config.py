@@ -142,6 +142,12 @@ class TreeFormerConfig(Regime):
 
     # ---- training
 
+    gather_gradients: bool = False
+    """Compute the gradients of the relation head's gathers by other gathers instead of atomic additions."""
+
+    fused_convolutions: bool = False
+    """Compute convolution, normalization, sum and ReLU of the backbone by one operation in training too."""
+
     auxiliary_losses: bool = True
     """Apply node and point losses after every decoder layer instead of only the last."""
 

@@ -104,7 +104,9 @@ class TreeFormer(nn.Module):
         super().__init__()
         self.config = config = config or TreeFormerConfig.default()
         width = config.width
-        self.backbone = ResNet(config.backbone_blocks, config.backbone_channels, config.frozen_stages)
+        self.backbone = ResNet(
+            config.backbone_blocks, config.backbone_channels, config.frozen_stages, fused=config.fused_convolutions
+        )
         self.neck: FeaturePyramid | LevelProjections
         self.encoder: Encoder | None = None
         strides = self.backbone.strides
@@ -162,6 +164,7 @@ class TreeFormer(nn.Module):
             segment_channels=config.segment_channels,
             segment_points=config.segment_points,
             num_harmonics=config.num_harmonics,
+            gather_gradients=config.gather_gradients,
         )
         self.attribute_head = AttributeHead(width) if config.node_attributes else None
         self.sfs = SFS(config.suppression)
@@ -498,6 +501,8 @@ class TreeFormer(nn.Module):
         dynamo_config: Any = torch._dynamo.config
         dynamo_config.recompile_limit = max(dynamo_config.recompile_limit, MAX_PROGRAMS)
         for part in self.modules():
+            if isinstance(part, Bottleneck) and part.fused:
+                continue  # torch.compile does not know the fused operation
             if isinstance(part, COMPILED_PARTS):
                 compiled: Any = torch.compile(part.forward, **options)
                 part.forward = compiled  # type: ignore[method-assign]  # nn.Module calls the instance's forward

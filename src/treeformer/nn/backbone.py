@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -104,6 +104,78 @@ def _fused_conv_norm_relu(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm,
     )
 
 
+class FusedConvRelu(torch.autograd.Function):
+    """relu(convolution + bias + shortcut) as one operation with gradients.
+
+    Plain operations write the convolution, read it for the sum and write the result. This one writes only the result,
+    from which the gradient of the ReLU follows. On a GPU it is one call of cuDNN.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        image: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        shortcut: Tensor | None,
+        stride: tuple[int, ...],
+        padding: tuple[int, ...],
+    ) -> Tensor:
+        """Compute the output, see `conv_norm_relu`."""
+        once = (1, 1)
+        if image.device.type != "cuda":
+            inner = functional.conv2d(image, weight, bias, stride, padding)
+            output = functional.relu(inner if shortcut is None else inner + shortcut)
+        elif shortcut is None:
+            output = torch.cudnn_convolution_relu(image, weight, bias, stride, padding, once, 1)
+        else:
+            output = torch.cudnn_convolution_add_relu(image, weight, shortcut, 1.0, bias, stride, padding, once, 1)
+        ctx.save_for_backward(image, weight, output)
+        ctx.sizes = stride, padding, shortcut is not None
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Compute the gradients of image, weight, bias and shortcut, as far as they are needed."""
+        image, weight, output = ctx.saved_tensors
+        stride, padding, has_shortcut = ctx.sizes
+        inner = gradients[0] * (output > 0)
+        wanted = list(ctx.needs_input_grad[:3])
+        to_image, to_weight, to_bias = torch.ops.aten.convolution_backward(
+            inner, image, weight, [weight.shape[0]], stride, padding, (1, 1), False, (0, 0), 1, wanted
+        )
+        return to_image, to_weight, to_bias, inner if has_shortcut else None, None, None
+
+
+def fused_conv_norm_relu(
+    image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortcut: Tensor | None = None
+) -> Tensor:
+    """Compute `conv_norm_relu` by `FusedConvRelu`, in the precision of autocast.
+
+    Args:
+        image: (B,C,H,W).
+        conv: a convolution without bias.
+        norm: the normalization after it.
+        shortcut: (B,channels,H',W'), or None for 0.
+
+    Returns:
+        (B,channels,H',W').
+    """
+    kind = image.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else image.dtype
+    weight, shift = norm.fold_into(conv)
+    with torch.autocast(kind, enabled=False):
+        result: Tensor = FusedConvRelu.apply(  # type: ignore[no-untyped-call]
+            image.to(dtype),
+            weight.to(dtype),
+            shift.to(dtype),
+            None if shortcut is None else shortcut.to(dtype),
+            conv.stride,
+            conv.padding,
+        )
+    return result
+
+
 class Bottleneck(nn.Module):
     """1×1, 3×3 and 1×1 convolutions and a shortcut. In version 1 the first convolution has the stride.
 
@@ -111,10 +183,12 @@ class Bottleneck(nn.Module):
         channels_in: channels of the input.
         channels: channels of the inner layers; the output has `EXPANSION` times as many.
         stride: stride of the block.
+        fused: use `fused_conv_norm_relu` in training.
     """
 
-    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
+    def __init__(self, channels_in: int, channels: int, stride: int, *, fused: bool = False) -> None:
         super().__init__()
+        self.fused = fused
         channels_out = EXPANSION * channels
         self.conv1 = nn.Conv2d(channels_in, channels, 1, stride, bias=False)
         self.bn1 = FrozenBatchNorm(channels)
@@ -129,12 +203,13 @@ class Bottleneck(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """Map (B,channels_in,H,W) to (B,4·channels,H/stride,W/stride)."""
-        inner = conv_norm_relu(image, self.conv1, self.bn1)
-        inner = conv_norm_relu(inner, self.conv2, self.bn2)
+        layer = fused_conv_norm_relu if self.fused and self.training else conv_norm_relu
+        inner = layer(image, self.conv1, self.bn1)
+        inner = layer(inner, self.conv2, self.bn2)
         shortcut = image
         if self.downsample is not None:
             shortcut = conv_norm(image, *_shortcut_layers(self.downsample))
-        return conv_norm_relu(inner, self.conv3, self.bn3, shortcut)
+        return layer(inner, self.conv3, self.bn3, shortcut)
 
     def conv_norm_pairs(self) -> list[tuple[nn.Conv2d, FrozenBatchNorm]]:
         """Return every convolution with the normalization after it."""
@@ -153,6 +228,7 @@ class ResNet(nn.Module):
         blocks: bottlenecks per stage; (3, 4, 6) are the first three stages of a ResNet-50.
         base_channels: channels of the stem.
         frozen_stages: how many parts are not trained, counted from the stem: 2 freezes the stem and `layer1`.
+        fused: use `fused_conv_norm_relu` in training.
 
     Attributes:
         channels: output channels of the stages.
@@ -162,7 +238,9 @@ class ResNet(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, blocks: Sequence[int], base_channels: int = 64, frozen_stages: int = 0) -> None:
+    def __init__(
+        self, blocks: Sequence[int], base_channels: int = 64, frozen_stages: int = 0, *, fused: bool = False
+    ) -> None:
         super().__init__()
         self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(IMAGENET_STD).view(3, 1, 1), persistent=False)
@@ -174,9 +252,9 @@ class ResNet(nn.Module):
         channels_in = base_channels
         for index, (name, count) in enumerate(zip(self.stage_names, blocks, strict=True)):
             inner = base_channels * 2**index
-            first = Bottleneck(channels_in, inner, stride=1 if index == 0 else 2)
+            first = Bottleneck(channels_in, inner, stride=1 if index == 0 else 2, fused=fused)
             channels_in = inner * EXPANSION
-            rest = [Bottleneck(channels_in, inner, stride=1) for _ in range(count - 1)]
+            rest = [Bottleneck(channels_in, inner, stride=1, fused=fused) for _ in range(count - 1)]
             self.add_module(name, nn.Sequential(first, *rest))
         for module in self.modules():
             if isinstance(module, nn.Conv2d):

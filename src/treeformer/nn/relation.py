@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treeformer.nn import pairs
 from treeformer.nn.deformable_attention import FeatureLevel, sample
 from treeformer.nn.edge_context import edge_context
 from treeformer.nn.inference_mode import is_inference_on_gpu
@@ -36,6 +37,7 @@ class RelationHead(nn.Module):
         segment_channels: channels of the map that is read along the segment between two nodes.
         segment_points: number of samples per segment, even.
         num_harmonics: angular harmonics of the other edges at both nodes, for the second prediction; 0 disables it.
+        gather_gradients: in training, compute the gradients of gathers by gathers (`treeformer.nn.pairs`).
     """
 
     def __init__(
@@ -47,8 +49,10 @@ class RelationHead(nn.Module):
         segment_channels: int = 32,
         segment_points: int = 16,
         num_harmonics: int = 0,
+        gather_gradients: bool = False,
     ) -> None:
         super().__init__()
+        self.gather_gradients = gather_gradients
         self.even_tokens = nn.Linear(width, hidden, bias=False)
         self.odd_tokens = nn.Linear(width, hidden, bias=False)
         self.relation = nn.Linear(width, hidden)
@@ -87,8 +91,15 @@ class RelationHead(nn.Module):
         if not is_inference_on_gpu(tokens):
             # float32 before the gathers: their backward adds about a hundred rows into one.
             even, odd = even.float(), odd.float()
-        even = even.index_select(1, first) + even.index_select(1, second) + self.relation(relation)[:, None]
-        odd = odd.index_select(1, first) - odd.index_select(1, second)
+        by_gathers = self.gather_gradients and self.training
+        if by_gathers:
+            even, odd = (
+                pairs.combine_ends(part, first, second, pair_of, sign) for part, sign in ((even, 1.0), (odd, -1.0))
+            )
+            even = even + self.relation(relation)[:, None]
+        else:
+            even = even.index_select(1, first) + even.index_select(1, second) + self.relation(relation)[:, None]
+            odd = odd.index_select(1, first) - odd.index_select(1, second)
         start, end = (points.detach().index_select(1, nodes) for nodes in (first, second))
         if self.segment_map is not None:
             step = (end - start) / DISTANCE_SCALE_PX
@@ -103,15 +114,28 @@ class RelationHead(nn.Module):
         if self.num_harmonics:
             margin = logits[..., :1] - logits[..., 1:]
             score_products = (scores[:, :, None] * scores[:, None]).detach()
-            likely = pairs_to_matrix(torch.sigmoid(-margin), pair_of)[..., 0] * score_products
-            context = edge_context(points.detach(), likely, self.num_harmonics).flatten(1, 2).to(i_to_j.dtype)
-            at_first = context.index_select(1, first * count + second)
-            at_second = context.index_select(1, second * count + first)
+            certain = torch.sigmoid(-margin)
+            likely = (
+                pairs.pairs_to_matrix(certain, first, second, pair_of)
+                if by_gathers
+                else pairs.expand_pairs(certain, pair_of)
+            )
+            context = edge_context(points.detach(), likely[..., 0] * score_products, self.num_harmonics).to(
+                i_to_j.dtype
+            )
+            if by_gathers:
+                at_first, at_second = pairs.both_directions(context, first, second, pair_of)
+            else:
+                context = context.flatten(1, 2)
+                at_first = context.index_select(1, first * count + second)
+                at_second = context.index_select(1, second * count + first)
             bounded = margin.clamp(-MOST_CERTAIN, MOST_CERTAIN) / MOST_CERTAIN
             for hidden, ends in ((i_to_j, (at_first, at_second)), (j_to_i, (at_second, at_first))):
                 again = add_linear(self.pair_again(hidden), self.context, [*ends, bounded])
                 logits = logits + self.correction(functional.relu(again)).float() / 2
-        return pairs_to_matrix(logits, pair_of)
+        if by_gathers:
+            return pairs.pairs_to_matrix(logits, first, second, pair_of)
+        return pairs.expand_pairs(logits, pair_of)
 
 
 def add_linear(total: Tensor, layer: nn.Linear, parts: list[Tensor]) -> Tensor:
@@ -144,21 +168,6 @@ def add_linear(total: Tensor, layer: nn.Linear, parts: list[Tensor]) -> Tensor:
     for part, block in aligned:
         flat.addmm_(part.flatten(0, -2).to(total.dtype), block.to(total.dtype).contiguous().t())
     return flat.view(total.shape)
-
-
-def pairs_to_matrix(pairs: Tensor, pair_of: Tensor) -> Tensor:
-    """Expand values of unordered pairs to a symmetric matrix.
-
-    Args:
-        pairs: (B,P,C).
-        pair_of: (N,N), as returned by `node_pairs`.
-
-    Returns:
-        (B,N,N,C), symmetric, 0 on the diagonal.
-    """
-    # Row 0 belongs to the diagonal.
-    rows = functional.pad(pairs, (0, 0, 1, 0)).index_select(1, pair_of.flatten())
-    return rows.view(pairs.shape[0], *pair_of.shape, pairs.shape[-1])
 
 
 def sample_segments(start: Tensor, end: Tensor, level: FeatureLevel, count: int) -> tuple[Tensor, Tensor]:

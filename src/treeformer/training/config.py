@@ -25,6 +25,8 @@ MINIMUM = {
     "distillation.tokens": 2,
     "distillation.edge_tokens": 2,
     "data.image_size": 1,
+    "data.early_size": 0,
+    "data.early_steps": 0,
     "data.max_nodes": 1,
     "data.dense_every": 0,
     "data.dense_batch_size": 1,
@@ -156,6 +158,9 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
     if config.data.dense_every and config.data.dense_tokens < config.data.dense_max_nodes:
         tokens, nodes = config.data.dense_tokens, config.data.dense_max_nodes
         raise ConfigError(f"{path.name}: data.dense_tokens {tokens} is less than data.dense_max_nodes {nodes}")
+    if config.data.early_steps and not 0 < config.data.early_size <= config.data.image_size:
+        size = config.data.early_size
+        raise ConfigError(f"{path.name}: data.early_size must be up to data.image_size, not {size}")
     for name in config.data.exclude:
         if name not in {source.path for source in config.data.train}:
             raise ConfigError(f"{path.name}: data.exclude: no training source has the path {name}")

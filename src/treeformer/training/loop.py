@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,9 @@ def train(
     distillation = make_distillation(config, model)
     sources = [source for source in config.data.train if not source.path or source.path not in config.data.exclude]
     stream = MixtureDataset(sources, config.data, config.seed)
+    early = None
+    if config.data.early_steps:
+        early = MixtureDataset(sources, replace(config.data, image_size=config.data.early_size), config.seed)
     validator = None if measure else Validator(config, fabric.device)
     if validator is not None:
         validator.images.check_sources()
@@ -127,7 +130,7 @@ def train(
         run = TrainingRun(config, out, fabric, model, average, optimizer, state, limits, show, measure, distillation)
         stack.callback(run.log.close)
         with run.defer_signals():
-            run.loop(step_module, stream)
+            run.loop(step_module, stream, early)
     return state
 
 
@@ -214,12 +217,13 @@ class TrainingRun:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def loop(self, step_module: Any, stream: MixtureDataset) -> None:
+    def loop(self, step_module: Any, stream: MixtureDataset, early: MixtureDataset | None = None) -> None:
         """Run steps, validations and checkpoints until the end.
 
         Args:
             step_module: a `TrainingStep`, as Fabric wraps it.
             stream: the training images.
+            early: the same images at the size of the first steps, None if there are no such steps.
 
         Raises:
             KeyboardInterrupt: after Ctrl-C or SIGTERM.
@@ -232,11 +236,11 @@ class TrainingRun:
         if self._finished(done):
             self.fabric.print(f"{self.out}: finished at step {state.step}; allow more steps or time to continue")
         else:
-            self._steps(step_module, stream)
+            self._steps(step_module, stream, early)
         if self.interrupted:
             raise KeyboardInterrupt
 
-    def _steps(self, step_module: Any, stream: MixtureDataset) -> None:
+    def _steps(self, step_module: Any, stream: MixtureDataset, early: MixtureDataset | None) -> None:
         config, state = self.config, self.state
         loader = training_loader(
             stream,
@@ -247,6 +251,7 @@ class TrainingRun:
             world=self.fabric.world_size,
             workers=config.data.workers,
             pin=self.fabric.device.type == "cuda",
+            early=early,
         )
         try:
             self._train(step_module, loader)
@@ -263,7 +268,7 @@ class TrainingRun:
         sums: dict[str, Tensor] = {}
         summed = 0  # number of steps in `sums`; a validation restarts the clock, but not the sums
         images = 0  # since `last_log`
-        shapes: set[bool] = set()  # of batches so far in this call: dense and ordinary ones
+        shapes: set[torch.Size] = set()  # of batches so far in this call
         arriving = TimedBatches(on_device(strip_worker_tracebacks(loader), self.fabric.device))
         for batch in arriving:
             self._note_skips(batch)
@@ -274,9 +279,9 @@ class TrainingRun:
             now = time.monotonic()
             state.seconds = before + now - began
             # The first batch of a shape is compiled and captured, which is not training.
-            is_warm = state.step > warm_from and batch.is_dense in shapes
+            is_warm = state.step > warm_from and batch.images.shape in shapes
             state.training_seconds += now - step_began if is_warm else 0.0
-            shapes.add(batch.is_dense)
+            shapes.add(batch.images.shape)
             step_began = now
             for name, value in figures.items():
                 sums[name] = sums.get(name, 0.0) + value
@@ -432,11 +437,14 @@ def batch_sizes(config: TrainingConfig, model: Any, world: int) -> BatchSizes:
         sizes["data.dense_batch_size"] = config.data.dense_batch_size
         if not getattr(model, "has_variable_tokens", False):
             raise ConfigError(f"data.dense_every: the model {config.model!r} has a fixed number of tokens")
+    stride = getattr(model, "strides", [1])[-1]
+    if config.data.early_steps and config.data.early_size % stride:
+        raise ConfigError(f"data.early_size {config.data.early_size} is not a multiple of {stride} px")
     for name, size in sizes.items():
         if size % world:
             raise ConfigError(f"{name} {size} cannot be divided among {world} processes")
     ordinary, dense = config.batch_size // world, config.data.dense_batch_size // world
-    return BatchSizes(ordinary, dense, config.data.dense_every)
+    return BatchSizes(ordinary, dense, config.data.dense_every, config.data.early_steps)
 
 
 def uses_cuda_graphs(fabric: Fabric, model: Any) -> bool:
