@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 
 from treeformer.data.config import DataConfig, SourceConfig
 from treeformer.data.loader import Batch, BatchSizes, on_device, training_loader
@@ -81,6 +82,10 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--max-nodes", type=int, default=100)
     parser.add_argument("--tokens", type=int, help="object tokens; default: as configured")
+    parser.add_argument("--image-size", type=int, default=512, help="side of the images, px")
+    parser.add_argument(
+        "--options", nargs="*", default=[], metavar="KEY=VALUE", help="settings of the models to change"
+    )
     parser.add_argument("--profile", type=Path, metavar="FOLDER", help="write a profile of the step into this folder")
     parser.add_argument("--no-graphs", action="store_true", help="run without CUDA graphs")
     arguments = parser.parse_args()
@@ -88,7 +93,8 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
 
-    data = DataConfig(max_nodes=arguments.max_nodes)
+    options = {key: yaml.safe_load(value) for key, value in (entry.split("=", 1) for entry in arguments.options)}
+    data = DataConfig(max_nodes=arguments.max_nodes, image_size=arguments.image_size)
     stream = MixtureDataset([SourceConfig(presets=("paper",), styles=("paper",))], data, seed=0)
 
     cuda = device.type == "cuda"
@@ -105,6 +111,7 @@ def main() -> None:
             settings = asdict(getattr(TreeFormerConfig, name)()) | {"constraint": constraint}
             if arguments.tokens:
                 settings["tokens"] = arguments.tokens
+            settings |= options
             step = Step(settings, fixed, device, graphs=cuda and not arguments.no_graphs)
             for _ in range(3):
                 step(fixed)

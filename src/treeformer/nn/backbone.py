@@ -104,7 +104,7 @@ def _fused_conv_norm_relu(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm,
     )
 
 
-class FusedConvRelu(torch.autograd.Function):
+class _FusedConvRelu(torch.autograd.Function):
     """relu(convolution + bias + shortcut) as one operation with gradients.
 
     Plain operations write the convolution, read it for the sum and write the result. This one writes only the result,
@@ -150,7 +150,7 @@ class FusedConvRelu(torch.autograd.Function):
 def fused_conv_norm_relu(
     image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortcut: Tensor | None = None
 ) -> Tensor:
-    """Compute `conv_norm_relu` by `FusedConvRelu`, in the precision of autocast.
+    """Compute `conv_norm_relu` by `_FusedConvRelu`, in the precision of autocast.
 
     Args:
         image: (B,C,H,W).
@@ -165,7 +165,7 @@ def fused_conv_norm_relu(
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else image.dtype
     weight, shift = norm.fold_into(conv)
     with torch.autocast(kind, enabled=False):
-        result: Tensor = FusedConvRelu.apply(  # type: ignore[no-untyped-call]
+        result: Tensor = _FusedConvRelu.apply(  # type: ignore[no-untyped-call]
             image.to(dtype),
             weight.to(dtype),
             shift.to(dtype),

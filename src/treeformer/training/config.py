@@ -94,6 +94,8 @@ class TrainingConfig:
     """Path of a safetensors file with ImageNet weights for the backbone. Empty starts from random weights."""
     start_from: str = ""
     """Weights of a whole model to start from: a safetensors file, a model folder, or `default`. Empty for none."""
+    shrink_start: bool = False
+    """The model of `start_from` has more blocks, decoder layers or levels than this one; the surplus is left out."""
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
     """Another model to learn from."""
     data: DataConfig = field(default_factory=DataConfig)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -16,8 +17,10 @@ from torch import Tensor, nn
 from treeformer._util.config import ConfigError, build
 from treeformer.hub import safetensors
 from treeformer.hub.model_folder import DEFAULT, SMALL, open_model
+from treeformer.models.config import TreeFormerConfig
 from treeformer.models.distillation import Teacher, check_student
 from treeformer.models.export import load_weights
+from treeformer.models.shrink import shrink
 from treeformer.models.treeformer import TreeFormer
 from treeformer.nn.backbone import load_backbone
 from treeformer.training import checkpoint
@@ -65,6 +68,17 @@ def _weights_file(name: str) -> Path:
     return Path(name) if Path(name).suffix == ".safetensors" else open_model(name).weights
 
 
+def _config_of(start_from: str, path: Path) -> TreeFormerConfig:
+    """Return the configuration of the network whose weights a run starts from."""
+    if Path(start_from).suffix != ".safetensors":
+        return TreeFormerConfig.from_dict(dict(open_model(start_from).config.settings))
+    _, metadata = safetensors.read_header(path)
+    try:
+        return TreeFormerConfig.from_dict(json.loads(metadata["config"]))
+    except (KeyError, ValueError):
+        raise ConfigError(f"shrink_start: {path} has no settings of a network") from None
+
+
 def model_folder_of(start_from: str) -> str:
     """Return the model folder that `start_from` refers to, with an absolute path. Empty if it is a file or empty."""
     if not start_from or Path(start_from).suffix == ".safetensors":
@@ -96,6 +110,8 @@ def make_model(config: TrainingConfig, *, with_weights: bool = True) -> Any:
     if config.start_from:
         path = _weights_file(config.start_from)
         weights = {name: torch.from_numpy(np.array(array)) for name, array in safetensors.read(path).items()}
+        if config.shrink_start:
+            weights = shrink(weights, _config_of(config.start_from, path), settings)
         checkpoint.load_weights(model, weights, path, may_miss=getattr(model, "new_parts", ()))
     elif config.backbone_weights:
         if not hasattr(model, "backbone"):
