@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import json
 import shutil
 import signal
@@ -208,6 +209,14 @@ def test_mistakes_are_one_line(drawings, tmp_path, monkeypatch, arguments, messa
     found = CliRunner().invoke(app, ["finetune", *(str(drawings) if one == "FOLDER" else one for one in arguments)])
     assert isinstance(found.exception, TreeformerError)
     assert message in str(found.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_package_is_found_before_the_training(drawings, tmp_path, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else found(name))
+    with pytest.raises(TreeformerError, match=r"needs onnxscript: pip install 'treeformer\[train,export\]'"):
+        finetune.finetune(drawings, tmp_path / "mine")
     assert not list(tmp_path.iterdir())
 
 

@@ -66,8 +66,6 @@ def finetune(
 ) -> None:
     """Train a model on own images, at most 15 minutes on a CPU. Needs treeformer[train,export]. Can be resumed."""
     try:
-        import onnxscript  # noqa: F401
-
         from treeformer.teaching.finetune import finetune as run
         from treeformer.teaching.finetune import stop_on_signals
     except ModuleNotFoundError as error:

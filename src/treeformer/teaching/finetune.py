@@ -6,6 +6,7 @@ GPU the whole network trains in the ordinary training loop.
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import math
 import os
@@ -123,6 +124,9 @@ def finetune(
     work_folder.check_output(target)
     if max_minutes is not None and not max_minutes > 0:
         raise TreeformerError(f"the time limit must be positive, not {max_minutes:g} minutes")
+    for package in ("onnx", "onnxscript"):  # now, not after the training
+        if importlib.util.find_spec(package) is None:
+            raise TreeformerError(f"fine-tuning needs {package}: pip install 'treeformer[train,export]'")
     on_gpu = _choose_device(device) == "cuda"
     run = _Run(
         target, seed, on_gpu, 60 * (max_minutes or (GPU_MINUTES if on_gpu else CPU_MINUTES)), listen, should_stop
