@@ -286,6 +286,7 @@ class _Run:
                 image()
                 features.get(str(number), image)
                 formats.write(sample[0].skeleton, file)
+                sample.clear()
             skeleton = formats.read(file)
             return (lambda: features.get(str(number), image)), skeleton
 
@@ -294,7 +295,8 @@ class _Run:
         first = self._figures(predictor, valid)  # also stores the features of its tiles
         validation = time.monotonic() - seconds
         if "schedule" not in stored:
-            stored["schedule"] = asdict(self._schedule(network, crop, features, validation, split))
+            schedule, export_seconds = self._schedule(network, crop, features, validation, split)
+            stored |= {"schedule": asdict(schedule), "export_seconds": export_seconds}
             work_folder.write_plan(self.work, stored)
         schedule = plan.Schedule(**stored["schedule"])
         self._say(
@@ -320,8 +322,8 @@ class _Run:
             validate=(lambda: self._figures(predictor, split.valid)) if split.valid else None,
             listen=self.listen,
             should_stop=self.should_stop,
-            rest_seconds=EXPORT_SECONDS,
-            deadline=self.began + self.seconds - EXPORT_SECONDS - validation,
+            rest_seconds=stored["export_seconds"],
+            deadline=self.began + self.seconds - stored["export_seconds"],
         )
         if (
             split.valid
@@ -342,8 +344,8 @@ class _Run:
         features: FeatureStore,
         validation: float,
         split: plan.Split,
-    ) -> plan.Schedule:
-        """Measure the speed of this machine on the first crops, and fit the run into the time limit."""
+    ) -> tuple[plan.Schedule, float]:
+        """Measure the speed of this machine, fit the run into the time limit, and return it with the export's time."""
         needed = plan.MIN_CROPS * features.file_bytes
         free = work_folder.free_bytes(self.work) - DISK_RESERVE_BYTES
         if free < needed:
@@ -365,9 +367,10 @@ class _Run:
         )
         left = self.seconds - (time.monotonic() - self.began)
         room = min(MAX_STORED_BYTES, free) // features.file_bytes
-        return plan.make_schedule(
+        schedule = plan.make_schedule(
             speed, left, images=len(split.train), validated=bool(split.valid), max_crops=int(room)
         )
+        return schedule, speed.export
 
     # ---- training on a GPU
 
