@@ -1,0 +1,1 @@
+"""The page "How good, how fast": tables and images from stored results."""

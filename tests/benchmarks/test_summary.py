@@ -1,0 +1,78 @@
+"""The page "How good, how fast" and what it is made of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from benchmarks.protocol.measure import FOLDER, path_of
+from benchmarks.protocol.sets import QUICK, SETS
+from benchmarks.summary import accuracy, speed
+from benchmarks.summary.__main__ import PAGE, label, main
+from benchmarks.summary.gallery import SHEETS, pick
+
+from treeformer.errors import TreeformerError
+
+
+@pytest.mark.slow
+def test_the_page_is_up_to_date(tmp_path):
+    copy = tmp_path / "page.md"
+    shutil.copy(PAGE, copy)
+    main(["--page", str(copy)])
+    assert copy.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8"), "python -m benchmarks.summary"
+
+
+def test_a_complete_measurement_is_preferred_to_a_quick_one(tmp_path):
+    quick = path_of("model", "int8", QUICK["vine, quick"], tmp_path)
+    quick.parent.mkdir(parents=True)
+    assert accuracy.measured("model", "vine", tmp_path) is None
+    quick.write_text("{}")
+    assert accuracy.measured("model", "vine", tmp_path) == (QUICK["vine, quick"], quick)
+    whole = path_of("model", "int8", SETS["vine"], tmp_path)
+    whole.write_text("{}")
+    assert accuracy.measured("model", "vine", tmp_path) == (SETS["vine"], whole)
+
+
+def test_sets_without_a_measurement_are_dashes(tmp_path):
+    with pytest.raises(TreeformerError, match="no measurements of model"):
+        accuracy.by_set("model", tmp_path)
+    _, stored = accuracy.measured(label(), "vine") or pytest.fail("the shipped weights were not measured on vine")
+    copy = tmp_path / "model-int8" / stored.name
+    copy.parent.mkdir()
+    shutil.copy(stored, copy)
+    table = accuracy.by_set("model", tmp_path)
+    assert "| vines, rendered | 40 | 0." in table
+    assert table.count("| — |") == len(accuracy.KINDS) - 1 + 1  # the others, and the ceiling of vines
+
+
+def test_every_set_of_the_page_exists():
+    assert set(accuracy.KINDS) <= set(SETS)
+    assert {name for names in SHEETS.values() for name in names} <= set(accuracy.KINDS)
+    assert set(accuracy.DOMAINS.values()) <= set(accuracy.KINDS)
+    assert FOLDER.is_dir()
+
+
+def test_images_of_the_gallery_are_the_median_and_the_lowest():
+    assert pick([0.9, 0.1, 0.5]) == (2, 1)
+    assert pick([0.9, float("nan"), 0.5]) == (2, 1)
+    assert pick([0.3]) == (0, 0)
+
+
+def test_speeds_of_both_kinds_of_machines(tmp_path):
+    with pytest.raises(TreeformerError, match="no speeds are stored"):
+        speed.table(tmp_path)
+    stored = {
+        "machine": "a processor, 4 cores",
+        "versions": {"weights/default": "6", "paper": "random"},
+        "cpu default": {"busy": 0.25, "peak_mb": 400.4},
+        "gpu": "a GPU",
+        "gpu paper": {"rate": 1500.0, "frame": 0.004, "memory": 2.0},
+    }
+    (tmp_path / "a.json").write_text(json.dumps(stored))
+    table = speed.table(tmp_path)
+    assert "| two cores of a processor, 4 cores | `default`, version 6 | 0.25 s of both cores | 4.0 | 400 MB |" in table
+    assert "| a GPU | `paper`, random | 4.0 ms | 1,500 | 2.0 GiB on the GPU |" in table
+    (tmp_path / "b.json").write_text("{")
+    with pytest.raises(TreeformerError, match=r"b\.json: not a file of"):
+        speed.table(tmp_path)
