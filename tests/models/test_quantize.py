@@ -106,6 +106,20 @@ def test_every_tensor_is_rounded_to_its_256_values(network, tmp_path):
     assert np.abs(found - exact).max() < 0.03 * np.abs(exact).max()
 
 
+def test_the_range_of_pooled_values_is_that_before_the_pooling(network, tmp_path):
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in network.graph.node]
+    relu, pool = nodes[4:6]
+    pool.input[0], pool.output[0], relu.input[0], relu.output[0] = "a", "pooled", "pooled", "c"
+    nodes[4:6] = [pool, relu]
+    network.graph.ClearField("node")
+    network.graph.node.extend(nodes)
+    images = np.random.default_rng(1).integers(0, 256, (3, SIDE, SIDE, 3), dtype=np.uint8)
+    [before] = run(network, images, "a")
+    low, high = measure(network, tmp_path, images).tensors["c"]
+    assert low == 0.0
+    assert high == pytest.approx(max(np.percentile(np.maximum(values, 0), 99.999) for values in before), rel=1e-5)
+
+
 @pytest.mark.parametrize(("factor", "mode"), [(2.0, "floor"), (2.0, "ceil"), (3.0, "floor")])
 def test_cells_are_repeated_as_resize_does(network, tmp_path, factor, mode):
     images = np.random.default_rng(1).integers(0, 256, (3, SIDE, SIDE, 3), dtype=np.uint8)

@@ -76,12 +76,13 @@ def measure(proto: Any, folder: Path, images: Iterable[NDArray[np.uint8]]) -> Ra
 
     nodes, rounded = quantized_nodes(proto.graph)
     tensors = list(dict.fromkeys(rounded.values()))
+    measured = _before_pooling(proto.graph, tensors)
     kernels = [node.input[1] for node in nodes if node.op_type == "Conv"]
     biases = [node.input[2] for node in nodes if node.op_type == "Conv"]
     instrumented = onnx.ModelProto()
     instrumented.CopyFrom(proto)
     instrumented.graph.output.extend(
-        onnx.helper.make_empty_tensor_value_info(name) for name in tensors + kernels + biases
+        onnx.helper.make_empty_tensor_value_info(name) for name in [*measured.values(), *kernels, *biases]
     )
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -94,8 +95,11 @@ def measure(proto: Any, folder: Path, images: Iterable[NDArray[np.uint8]]) -> Ra
     highs: dict[str, list[float]] = {name: [] for name in tensors}
     weights: dict[str, NDArray[np.float32]] = {}
     for image in images:
-        for name, values in zip(tensors, session.run(tensors, {"images": image[None]}), strict=True):
+        arrays = session.run(list(measured.values()), {"images": image[None]})
+        for name, values in zip(tensors, arrays, strict=True):
             low, high = np.percentile(values, [OUTLIERS_PERCENT, 100 - OUTLIERS_PERCENT])
+            if measured[name] != name:  # a ReLU follows
+                low, high = max(low, 0.0), max(high, 0.0)
             lows[name].append(float(low))
             highs[name].append(float(high))
         if not weights:
@@ -242,6 +246,20 @@ def quantized_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
         relu = len(after) == 1 and after[0].op_type == "Relu"
         rounded[node.output[0]] = after[0].output[0] if relu else node.output[0]
     return nodes, rounded
+
+
+def _before_pooling(graph: Any, tensors: list[str]) -> dict[str, str]:
+    """Return the tensor from which the range of each tensor is measured: that before a pooling with a ReLU after it.
+
+    Of the values before the pooling a smaller share are outliers, so that their range is the narrower one.
+    """
+    producer = {name: node for node in graph.node for name in node.output}
+    result = {}
+    for name in tensors:
+        relu = producer.get(name)
+        pool = producer.get(relu.input[0]) if relu is not None and relu.op_type == "Relu" else None
+        result[name] = pool.input[0] if pool is not None and pool.op_type == "MaxPool" else name
+    return result
 
 
 def _doubles_cells(node: Any, graph: Any) -> bool:
