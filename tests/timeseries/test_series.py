@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from tests.timeseries.series_factory import comb, frames, line, score_of, series_of, without_ids
 from treeformer import Series, Skeleton, TreeformerError
 from treeformer.timeseries.baseline import nearest_tracks
+from treeformer.timeseries.matching import _assign, _importance
 from treeformer.timeseries.metrics import identity_score
 from treeformer.timeseries.paths import axis_paths
 
@@ -82,6 +84,26 @@ def test_a_missing_axis_comes_back():
 def test_a_false_axis_gets_an_identity_of_its_own():
     series = Series([(0, comb(80, [(20, 12)])), (1, comb(90, [(20, 15), (60, 14)])), (2, comb(99, [(20, 20)]))])
     assert [track.dates.tolist() for track in series.tracks] == [[0, 1, 2], [0, 1, 2], [1]]
+
+
+def test_a_stub_does_not_take_the_place_of_a_long_axis():
+    """Both lie on the only template; the stub a little nearer."""
+    stub_and_axis = np.array([[0.1], [0.3]])
+    assert _assign(stub_and_axis, 3.0) == [(0, 0)]
+    assert _assign(stub_and_axis, 3.0, _importance(np.array([1.0, 9.0]))) == [(1, 0)]
+
+
+def test_the_least_total_cost_with_weights_against_all_assignments():
+    rng = np.random.default_rng(3)
+    for _ in range(40):
+        cost, weight = rng.uniform(0, 4, (3, 4)), rng.uniform(0.2, 3, 3)
+        best = max(
+            sum(max(3 - cost[i, j], 0) * weight[i] for i, j in enumerate(columns))
+            for columns in itertools.permutations(range(4), 3)
+        )
+        pairs = _assign(cost, 3.0, weight)
+        assert sum((3 - cost[i, j]) * weight[i] for i, j in pairs) == pytest.approx(best)
+        assert all(cost[i, j] < 3 for i, j in pairs)
 
 
 @pytest.mark.slow

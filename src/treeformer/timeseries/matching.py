@@ -14,7 +14,8 @@ The cost of an axis and a track is a sum, in units of the tolerance:
   far it is from the value interpolated between them;
 - parent and plant: a penalty if they differ.
 
-One assignment per date minimizes the sum (Hungarian algorithm). Pairs above a limit are not matched.
+One assignment per date minimizes the sum (Hungarian algorithm). Pairs above a limit are not matched. What a pair saves
+below the limit is weighted by the length of the axis, so that a short stub does not take the place of a long axis.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ NEIGHBOR_DATES = 8
 STILL = 0.1
 # A plant may move by this many tolerances in addition to its plate.
 PLANT_REACH = 4.0
+# The weight of an axis in an assignment is the root of its length in tolerances, within these limits.
+MIN_IMPORTANT, MAX_IMPORTANT = 0.1, 16.0
 MAX_ROUNDS = 6
 NONE = -1
 
@@ -280,7 +283,7 @@ class _Solver:
         known = assigned.copy()
         assigned[:] = NONE
         cost = self._costs(date, known)
-        for axis, found in _assign(cost, MAX_COST):
+        for axis, found in _assign(cost, MAX_COST, _importance(paths.length / self.tolerance)):
             self._observe(date, axis, found)
         for axis in np.flatnonzero(assigned == NONE).tolist():
             reuse = int(known[axis])
@@ -494,10 +497,20 @@ def _directions(paths: Paths, reach_px: float) -> FloatArray:
     return np.asarray(vector / np.where(norm > 0, norm, 1.0)[:, None])
 
 
-def _assign(cost: FloatArray, limit: float) -> list[tuple[int, int]]:
-    """Return the pairs of least total cost, where leaving both out costs `limit`."""
+def _importance(length: FloatArray) -> FloatArray:
+    """Return the weight (A,) of axes in an assignment from their lengths (A,) in tolerances."""
+    return np.sqrt(np.clip(length, MIN_IMPORTANT, MAX_IMPORTANT))
+
+
+def _assign(cost: FloatArray, limit: float, weight: FloatArray | None = None) -> list[tuple[int, int]]:
+    """Return the pairs (row, column) that save most, where a pair saves `limit` less its cost, times its row's weight.
+
+    Pairs that cost `limit` or more are left out. `weight` is (rows,), None for 1.
+    """
     if cost.size == 0:
         return []
-    capped = np.where(cost <= limit, cost, limit)
-    rows, columns = linear_sum_assignment(capped)
+    saved = np.where(cost < limit, limit - cost, 0.0)
+    if weight is not None:
+        saved = saved * weight[:, None]
+    rows, columns = linear_sum_assignment(-saved)
     return [(i, j) for i, j in zip(rows.tolist(), columns.tolist(), strict=True) if cost[i, j] < limit]
