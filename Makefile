@@ -64,15 +64,20 @@ check-web: web/node_modules/.installed
 test-web: check-web $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/web
 
-test-all: check-web docs package
+test-all: check-web page docs package
 
 web/node_modules/.installed: web/package-lock.json
 	@npm --version > /dev/null || { echo "the page is built with Node.js: install node and npm" >&2; exit 2; }
 	cd web && npm ci
 	@touch $@
 
-docs: $(VENV)/.installed-docs
+# The static page is part of the site if it can be built.
+NODE := $(shell npm --version 2> /dev/null)
+
+docs: $(VENV)/.installed-docs $(if $(NODE),page)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs dist/docs
+	@rm -rf dist/docs/demo
+	@if [ -n "$(NODE)" ]; then cp -r dist/page dist/docs/demo; else echo "no Node.js: the site has no /demo/" >&2; fi
 	@echo "open dist/docs/index.html"
 
 package: $(VENV)/.installed-dev

@@ -1,10 +1,10 @@
 """Make the convolution that reads the image independent of the order of its sums.
 
 This convolution is computed in float32, and its output is rounded to 8 bits. Processors add its products in different
-orders. Two of four million outputs that lie next to a limit of rounding are then rounded differently, and 50 layers of
-8-bit convolutions later so is one value in ten. Here the kernels become integers times a power of two, and so small
+orders. A few outputs that lie next to a limit of rounding are then rounded differently, and with every further layer of
+8-bit convolutions more values are. Here the kernels become integers times a power of two, and so small
 that all sums of products with pixels are below 2²⁴: float32 represents each of them exactly, in whatever order they are
-added. All further layers up to the features work with integers, so that every processor computes the same features.
+added. The further layers add integers; `treeformer.hub.exact_addition` treats the additions between them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ import numpy as np
 
 from treeformer._util.arrays import FloatArray
 from treeformer._util.files import atomic_write
-from treeformer.hub.exact_convolution import make_exact
+from treeformer.hub.exact_addition import make_additions_exact
+from treeformer.hub.exact_convolution import drop_unused, make_exact
 from treeformer.hub.model_folder import ModelFolder, ModelFolderError, sha256
 
 GRAPH = "model.onnx"
@@ -48,6 +49,8 @@ def write_web_model(model: ModelFolder, folder: Path) -> Path:
     graph = fold_constants(model)
     folder.mkdir(parents=True, exist_ok=True)
     make_exact(graph.graph)
+    make_additions_exact(graph.graph)
+    drop_unused(graph.graph)
     round_matrices(graph.graph)
     graph.producer_name = "treeformer"
     del graph.metadata_props[:]
