@@ -27,7 +27,7 @@ from treeformer.inference.predictor import Predictor
 
 ROOT = Path(__file__).parents[2]
 # Images of the test with the real model. 60 take a few minutes.
-REAL_IMAGES = int(os.environ.get("TREEFORMER_CLUSTER_IMAGES", "4"))
+REAL_IMAGES = int(os.environ.get("TREEFORMER_CLUSTER_IMAGES", "8"))
 GIVE_UP_SECONDS = 900
 
 pytestmark = pytest.mark.slow
@@ -163,7 +163,7 @@ def test_the_real_model_gives_what_predict_gives(cluster, second_node, driver, t
         plant = synthetic.generate("paper", 150_000 + seed)
         Image.fromarray(synthetic.render(plant, "paper", seed)).save(images / f"{seed}.png")
     command = ["-m", "treeformer", "predict-cluster", str(images), "-o", str(output), "--engine", "onnx"]
-    process = driver(output, *command, "--address", cluster.address, "--task-images", "1", "--no-traits")
+    process = driver(output, *command, "--address", cluster.address, "--task-images", "2", "--no-traits")
     assert wait_for(lambda: done(output) >= 1 and actors_of(second_node), process)
     os.kill(actors_of(second_node)[0], signal.SIGKILL)
     process.wait(GIVE_UP_SECONDS)
