@@ -18,7 +18,7 @@ from treeformer.web.security import resolve_inside
 
 REQUESTS = [
     ("GET", "/"), ("GET", "/assets/index.js"), ("GET", "/api/session"), ("GET", "/api/images"),
-    ("GET", "/api/thumbnail?image=a.png"), ("GET", "/api/pyramid?image=a.png"),
+    ("GET", "/api/series"), ("GET", "/api/thumbnail?image=a.png"), ("GET", "/api/pyramid?image=a.png"),
     ("GET", "/api/tile?image=a.png&level=0&x=0&y=0"), ("GET", "/api/crop?image=a.png&x0=0&y0=0&x1=9&y1=9&max=9"),
     ("GET", "/api/skeleton?image=a.png"), ("PUT", "/api/skeleton"), ("GET", "/api/draft?image=a.png&window=w"),
     ("PUT", "/api/draft"), ("DELETE", "/api/draft?image=a.png&window=w"), ("POST", "/api/predict"),

@@ -36,6 +36,16 @@ export interface ImageEntry {
   error: string | null;
 }
 
+/** One image of a time series. */
+export interface SeriesDate {
+  image: string;
+  time: number;
+  /** Maps px of this image to px of the reference date: (x, y) -> (a x - b y + c, b x + a y + d). */
+  transform: [number, number, number, number];
+  /** False if the image could not be aligned with the others. */
+  succeeded: boolean;
+}
+
 /** A tile pyramid: level 0 is full size, each next level half of it. */
 export interface Pyramid {
   width: number;
@@ -114,6 +124,8 @@ export interface TraitTable {
 export interface Backend {
   session(): Promise<SessionInfo>;
   images(): Promise<ImageEntry[]>;
+  /** The dates of the series that the folder holds, in the order of time; missing if a backend knows no series. */
+  series?(): Promise<SeriesDate[]>;
   /** Address of a small preview; null if there is none. */
   thumbnail(image: string): string | null;
   /** `shown` is the size of the canvas that the image will be fitted into, device px; it may speed up the first view. */
@@ -177,6 +189,10 @@ export class HttpBackend implements Backend {
 
   async images(): Promise<ImageEntry[]> {
     return (await this.json<{ images: ImageEntry[] }>("GET", "/api/images")).images;
+  }
+
+  async series(): Promise<SeriesDate[]> {
+    return (await this.json<{ dates: SeriesDate[] }>("GET", "/api/series")).dates;
   }
 
   thumbnail(image: string): string {

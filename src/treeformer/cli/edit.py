@@ -24,7 +24,7 @@ def edit(
         typer.Argument(
             metavar="IMAGES",
             readable=False,
-            help="Folder of images, one image, or the results of `treeformer predict`.",
+            help="Folder of images, one image, or the results of `treeformer predict` or `treeformer series`.",
         ),
     ],
     results: Annotated[

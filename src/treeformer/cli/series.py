@@ -83,12 +83,27 @@ def series(
         images=[dates[k].image for k in order],
         figures=figures,
     )
+    _record_images(output, folder, [dates[k] for k in order])
     for warning in result.warnings:
         say(f"treeformer: {warning}")
     plants = len({track.plant for track in result.tracks})
     summary = f"{counted(len(result), 'date')}, {counted(plants, 'plant')}, {counted(len(result.tracks), 'axis')}"
     summary = summary.replace("axiss", "axes")
     finish(f"{summary}: {counted(len(written), 'file')} in {output}", failures, total=len(dates))
+
+
+def _record_images(output: Path, folder: Path, dates: Sequence[DateFile]) -> None:
+    """Record where the images are, so that `treeformer edit` can show the dates."""
+    from treeformer.inference.batch import ImageJob
+    from treeformer.inference.image_record import write_record
+
+    jobs = [
+        ImageJob(date.image, {"json": output / "rsml" / f"{date.name}.json"}, None)
+        for date in dates
+        if date.image is not None
+    ]
+    if jobs:
+        write_record(output, [folder], jobs)
 
 
 def _skeletons(dates: Sequence[DateFile], output: Path, model: str) -> tuple[list[Skeleton | None], list[str]]:

@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 import treeformer
 from treeformer.errors import TreeformerError
-from treeformer.web import tables
+from treeformer.web import series, tables
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 from treeformer.web.predicting import Predictions, Region
@@ -151,6 +151,11 @@ def _images(services: Services, _request: Request, _body: Body) -> Response:
     return json_response({"images": rows})
 
 
+def _series(services: Services, _request: Request, _body: Body) -> Response:
+    found = series.dates(services.workspace, services.workspace.entries())
+    return json_response({"dates": [date.shown() for date in found]})
+
+
 def _thumbnail(services: Services, request: Request, _body: Body) -> Response:
     return _image_response(services.pyramids.thumbnail(_entry(services, request)), "image/jpeg")
 
@@ -265,6 +270,7 @@ def _static_file(services: Services, request: Request, _body: Body) -> Response:
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("/api/session", "GET", _session),
     ("/api/images", "GET", _images),
+    ("/api/series", "GET", _series),
     ("/api/thumbnail", "GET", _thumbnail),
     ("/api/pyramid", "GET", _pyramid),
     ("/api/tile", "GET", _tile),

@@ -160,6 +160,11 @@ class Workspace:
             self._entries = entries
         return list(entries.values())
 
+    def entries(self) -> list[Entry]:
+        """Return the images that the last search found, in order."""
+        with self._lock:
+            return list(self._entries.values())
+
     def entry(self, image: object) -> Entry:
         """Return a listed image by its name.
 
@@ -305,7 +310,8 @@ def open_workspace(images: Path, results: Path | None = None) -> Workspace:
     """Find the two roots of the editor.
 
     Args:
-        images: a folder of images, one image, or a folder of results that `treeformer predict` has written.
+        images: a folder of images, one image, or a folder of results that `treeformer predict` or `treeformer series`
+            has written.
         results: folder of the results. None uses the folder of the images, or `images` itself if it has a record of
             where its images are.
 

@@ -43,8 +43,9 @@ def browser() -> Iterator[Any]:
 class Server:
     """A process of `treeformer edit`."""
 
-    def __init__(self, images: Path, results: Path) -> None:
-        command = [sys.executable, "-m", "treeformer", "edit", str(images), "--results", str(results), "--no-browser"]
+    def __init__(self, images: Path, results: Path | None = None) -> None:
+        where = [str(images)] if results is None else [str(images), "--results", str(results)]
+        command = [sys.executable, "-m", "treeformer", "edit", *where, "--no-browser"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -57,6 +57,7 @@ export const BINDINGS: readonly Binding[] = [
   { keys: "1", command: "color-confidence" },
   { keys: "2", command: "color-plant" },
   { keys: "3", command: "color-order" },
+  { keys: "4", command: "color-axis" },
   { keys: "H", command: "toggle-overlay" },
   { keys: "?", command: "help" },
 ];

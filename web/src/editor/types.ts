@@ -52,6 +52,7 @@ export type Command =
   | "color-confidence"
   | "color-plant"
   | "color-order"
+  | "color-axis"
   | "toggle-overlay"
   | "invert"
   | "help";

@@ -2,6 +2,7 @@
 
 import type { Backend, JobInfo, LoadedSkeleton, Region, SessionInfo, SkeletonDocument, WorkingSize } from "../api";
 import { setScale } from "../core/actions";
+import { applyCorrection, type Correction, corrections } from "../core/corrections";
 import { fromDocument, loadDocument } from "../core/document";
 import { type Graph, type NodeId, plantOf } from "../core/graph";
 import { Editor } from "../editor/editor";
@@ -15,6 +16,7 @@ import { axisMeasures, axisOf, imageMeasures } from "./live";
 import type { ReviewRow } from "./rows";
 import { scaleBar } from "./scalebar";
 import { messageOf, type SaveState, Session, windowName } from "./session";
+import { toleranceFor } from "./series";
 import { type Adjustments, NO_ADJUSTMENTS, type Settings } from "./settings";
 import { imageTracer } from "./tracer";
 import { type Measure, type TraitRows, transposed } from "./traits";
@@ -135,6 +137,9 @@ export class EditorController {
   stage: Stage | null = null;
   readonly session: Session;
   readonly gestures: GestureHandlers;
+  /** What another date offers, px of this image. */
+  private offered: readonly Correction[] = [];
+  private loaded: Graph | null = null;
   private drawn: Graph | null = null;
   private noted: Graph | null = null;
   private reviewKey: string | null = null;
@@ -206,6 +211,7 @@ export class EditorController {
   private show(loaded: LoadedSkeleton): void {
     const { graph, info, notes } = loadDocument(loaded.document);
     this.noted = graph;
+    this.loaded = graph;
     this.drawn = null;
     this.editor.load(graph, { ...info, model: info.model ?? this.predictedBy(loaded.document) });
     this.around.scale(graph.pxPerMm);
@@ -300,7 +306,12 @@ export class EditorController {
     this.drawn = state.graph;
     const { colorBy, widthByRadius } = this.around.settings();
     const { graph } = state;
-    const nodes: SceneNode[] = graph.nodes.values().map((node) => ({ ...node, plant: node.plant ?? plantOf(graph, node.id) }));
+    const identity = colorBy === "axis" ? axisName : () => undefined;
+    const nodes: SceneNode[] = graph.nodes.values().map((node) => ({
+      ...node,
+      plant: plantNumber(graph, node.plant ?? plantOf(graph, node.id)),
+      identity: node.axis === null ? undefined : identity(graph, node.axis),
+    }));
     this.stage?.setScene(buildScene(nodes, { colorBy, widthByRadius, lowThreshold: this.lowThreshold }));
   }
 
@@ -339,6 +350,7 @@ export class EditorController {
       region: outline && (mode === "region" || state.region) ? corners(outline) : null,
       review: item ? { point: item, radius: 0 } : null,
       snap: snap ? { x: snap.x, y: snap.y } : null,
+      offered: this.offered,
       cursor: this.cursorMark(state),
       labels: this.around.settings().axes ? axisLabels(graph) : NO_LABELS,
     };
@@ -443,6 +455,7 @@ export class EditorController {
       "color-confidence": () => (settings.colorBy = "confidence"),
       "color-plant": () => (settings.colorBy = "plant"),
       "color-order": () => (settings.colorBy = "order"),
+      "color-axis": () => (settings.colorBy = "axis"),
       "toggle-overlay": () => (this.overlay = !this.overlay),
       invert: () => (this.adjustments.invert = !this.adjustments.invert),
       help: () => (this.dialog = "help"),
@@ -627,6 +640,34 @@ export class EditorController {
     if (loaded.revision !== null && !this.destroyed) this.show(loaded);
   }
 
+  // ---- series -------------------------------------------------------------------------------
+
+  /** What was corrected since the image was opened. */
+  corrections(): Correction[] {
+    const now = this.state?.graph;
+    return this.loaded && now && this.ready ? corrections(this.loaded, now) : [];
+  }
+
+  /** Show those corrections that would change something here. Return their number. */
+  offer(list: readonly Correction[]): number {
+    const { state, stage } = this;
+    if (!state || !stage?.imageSize) return 0;
+    const tolerance = toleranceFor(stage.imageSize);
+    this.offered = list.filter((one) => applyCorrection(one, tolerance)(state.graph) !== state.graph);
+    stage.setMarks(this.marks(state));
+    return this.offered.length;
+  }
+
+  /** Apply what is offered as one step. */
+  applyOffered(): void {
+    const size = this.stage?.imageSize;
+    const list = this.offered;
+    if (!size || list.length === 0) return;
+    const tolerance = toleranceFor(size);
+    this.offered = [];
+    this.editor.perform("Corrections of another date", ...list.map((one) => applyCorrection(one, tolerance)));
+  }
+
   // ---- pointer ------------------------------------------------------------------------------
 
   private pointerInput: PointerInput | null = null;
@@ -700,6 +741,18 @@ function corners(outline: readonly Point[]): [Point, Point] {
   ];
 }
 
+/** The id of an axis in its file, otherwise its number. */
+function axisName(graph: Graph, id: number): string {
+  const name = graph.axes.get(id)?.record.id;
+  return typeof name === "string" && name !== "" ? name : `${id + 1}`;
+}
+
+/** The number that a plant has in its file, which is the same at all dates of a series; otherwise its index. */
+function plantNumber(graph: Graph, plant: number): number {
+  const id = graph.plants[plant]?.id;
+  return typeof id === "string" && /^[0-9]{1,6}$/.test(id) ? Number(id) - 1 : plant;
+}
+
 const NO_LABELS: Marks["labels"] = [];
 const labels = new WeakMap<Graph, Marks["labels"]>();
 
@@ -709,9 +762,9 @@ function axisLabels(graph: Graph): Marks["labels"] {
   if (!known) {
     known = [...graph.topology.paths].flatMap(([id, path]) => {
       const tip = graph.get(path.at(-1)!);
-      const record = graph.axes.get(id)?.record;
-      const text = [record?.label, record?.id].find((t) => typeof t === "string" && t !== "") ?? `${id + 1}`;
-      return tip ? [{ point: { x: tip.x, y: tip.y }, text: String(text) }] : [];
+      const label = graph.axes.get(id)?.record.label;
+      const text = typeof label === "string" && label !== "" ? label : axisName(graph, id);
+      return tip ? [{ point: { x: tip.x, y: tip.y }, text }] : [];
     });
     labels.set(graph, known);
   }

@@ -29,6 +29,8 @@ export interface Marks {
   review: { point: Point; radius: number } | null;
   /** Point to which the pointer snaps. */
   snap: Point | null;
+  /** Branches that another date offers: to add, or to remove. */
+  offered: readonly { kind: "add" | "remove"; points: readonly Point[] }[];
   /** Where a key would click while no pointer is over the canvas. */
   cursor: Point | null;
   /** Labels of axes at their tips. */
@@ -46,6 +48,7 @@ export const NO_MARKS: Marks = {
   ruler: null,
   review: null,
   snap: null,
+  offered: [],
   cursor: null,
   labels: [],
 };
@@ -348,6 +351,10 @@ function drawMarks(c: CanvasRenderingContext2D, scene: Scene, view: View, marks:
     c.beginPath();
     c.arc(s.x, s.y, Math.max(16, marks.review.radius * view.scale + 12), 0, 2 * Math.PI);
     outlined(c, PREVIEW, 2.5);
+  }
+  for (const { kind, points } of marks.offered) {
+    polyline(c, view, points);
+    outlined(c, kind === "add" ? PREVIEW : "#d55e00", kind === "add" ? 2.4 : 4, kind === "add" ? [7, 5] : [2, 5]);
   }
   if (marks.snap) ring(marks.snap, 6, PREVIEW, 2.5);
   if (marks.cursor) {

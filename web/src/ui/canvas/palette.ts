@@ -39,6 +39,12 @@ export function plantColor(plant: number): string {
   return CATEGORIES[((plant % CATEGORIES.length) + CATEGORIES.length) % CATEGORIES.length]!;
 }
 
+/** The color of an axis by its id, such as "1.2": the same at all dates of a series, different for neighbors. */
+export function identityColor(id: string): string {
+  const parts = id.match(/\d+/g)?.map(Number) ?? [...id].map((letter) => letter.charCodeAt(0));
+  return plantColor(parts.reduce((sum, part, k) => sum + part * (k + 1), 0));
+}
+
 export function orderColor(order: number): string {
   return ORDERS[Math.min(ORDERS.length - 1, Math.max(0, order))]!;
 }

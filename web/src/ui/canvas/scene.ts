@@ -3,6 +3,7 @@
 import {
   confidenceColor,
   confidenceStep,
+  identityColor,
   orderColor,
   plantColor,
   UNKNOWN,
@@ -18,9 +19,11 @@ export interface SceneNode {
   readonly axis: number | null;
   readonly radius: number | null;
   readonly edgeScore: number | null;
+  /** Identifier of the axis; needed to color by it. */
+  readonly identity?: string | undefined;
 }
 
-export type ColorBy = "confidence" | "plant" | "order";
+export type ColorBy = "confidence" | "plant" | "order" | "axis";
 
 export interface SceneOptions {
   colorBy: ColorBy;
@@ -143,5 +146,6 @@ function meanRadius(a: number | null, b: number | null): number | null {
 function edgeColor(node: SceneNode, order: number, colorBy: ColorBy): string {
   if (colorBy === "plant") return plantColor(node.plant);
   if (colorBy === "order") return orderColor(order);
+  if (colorBy === "axis") return node.identity === undefined ? UNKNOWN : identityColor(node.identity);
   return node.edgeScore === null ? UNKNOWN : confidenceColor(confidenceStep(node.edgeScore));
 }
