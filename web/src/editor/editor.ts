@@ -110,6 +110,7 @@ export class Editor implements EditorApi {
   private update(changes: Partial<EditorState> = {}): void {
     const next = { ...this.current, ...changes, ...this.derived() };
     const { graph } = next;
+    this.checkDrawing(graph);
     // Undo and deletion may remove what is selected or hovered.
     const selection = [...next.selection].some((id) => !graph.has(id))
       ? new Set([...next.selection].filter((id) => graph.has(id)))
@@ -120,6 +121,16 @@ export class Editor implements EditorApi {
     const mode: ModeName = isSelecting ? (selection.size > 0 || edge !== null ? "select" : "browse") : next.mode;
     this.current = { ...next, selection, edge, hover, mode };
     for (const listener of this.listeners) listener(this.current);
+  }
+
+  /** A branch whose start was removed meanwhile begins anew. */
+  private checkDrawing(graph: Graph): void {
+    const start = this.drawing?.start;
+    if (!this.drawing || !start || start.kind === "free") return;
+    const isThere = start.kind === "node" ? graph.has(start.id) : graph.get(start.id)?.parent != null;
+    if (isThere) return;
+    this.stopFollowing();
+    [this.drawing.start, this.drawing.parts] = [null, []];
   }
 
   load(graph: Graph, info: EditorInfo = NO_WORK): void {

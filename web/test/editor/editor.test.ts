@@ -173,6 +173,18 @@ describe("drawing", () => {
     expect([editor.state.graph.size, editor.state.mode]).toEqual([7, "browse"]);
   });
 
+  test("a branch whose start is deleted meanwhile begins anew", () => {
+    click(100, 400);
+    press("b");
+    press("Delete");
+    expect([editor.state.graph.size, editor.state.mode]).toEqual([6, "draw"]);
+    click(200, 450);
+    click(220, 470);
+    press("Enter");
+    expect(editor.state.graph.size).toBe(8);
+    expect(editor.state.graph.roots).toHaveLength(3);
+  });
+
   test("one node is added with A, by keyboard alone", () => {
     click(100, 400);
     press("a");
