@@ -72,9 +72,9 @@ def forest(side: int, count: int) -> Skeleton:
     )
 
 
-def start_server(folder: Path) -> tuple[subprocess.Popen[str], str]:
+def start_server(folder: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
     """Serve a folder; return the process and the address."""
-    command = [sys.executable, "-m", "treeformer", "edit", str(folder), "--no-browser"]
+    command = [sys.executable, "-m", "treeformer", "edit", str(folder), *options, "--no-browser"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     match = re.search(r"http://\S+", process.stdout.readline())
