@@ -20,7 +20,7 @@ from treeformer.errors import TreeformerError
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import evaluate_pair
 
-QUALITY = 75
+QUALITY = 60
 SHEETS = {
     "gallery-roots": ("drawings", "taproot", "seedling", "several", "plate", "plate-rosette"),
     "gallery-shoots": ("photographs", "vine", "orchard", "potted-shoot", "vineyard", "orchard-row"),
