@@ -119,7 +119,10 @@ def throughput(count: int, rounds: int) -> None:
                 notes, output = (Path(temporary) / f"{what}-{mode}-{number}" for what in ("notes", "out"))
                 notes.mkdir()
                 command = [sys.executable, __file__, "mode", mode, str(images), str(output)]
-                subprocess.run(command, check=True, env=os.environ | {NOTES: str(notes), "OMP_NUM_THREADS": "1"})
+                # Ray gives up after a minute if other work delays its start.
+                patience = {"RAY_raylet_start_wait_time_s": "300"}
+                environment = patience | os.environ | {NOTES: str(notes), "OMP_NUM_THREADS": "1"}
+                subprocess.run(command, check=True, env=environment)
                 figures[mode].append(steady_state(notes))
                 if mode == "predict":  # `predict` measures traits at the end, the others with each image
                     seconds = float((output / "traits_seconds").read_text())
