@@ -230,7 +230,7 @@ def _orchard(rng: Rng, seed: int, size: tuple[int, int]) -> Plan:
     grow_tree(front, habit, height)
     spacing = size[0] * pixel * rng.uniform(0.55, 1.1)
     row_spacing = rng.uniform(3.0, 5.0)
-    rows = rng.whole(2, 7)
+    rows = rng.whole(3, 8)
     posts: Lines = []
     wires: Lines = []
     if habit == "planar" or rng.chance(0.4):

@@ -228,8 +228,8 @@ def ground(rng: Rng, folder: Path, row_spacing: float) -> bpy.types.Material:
         nodes.add("ShaderNodeTexImage", {"Vector": coarse}, image=load_image(assets.find(folder, name))).outputs[0]
         for name in assets.GROUNDS
     )
-    soil_tint = varied(rng, rng.choice(((0.9, 0.75, 0.6), (0.65, 0.5, 0.4), (1.0, 0.95, 0.85), (0.7, 0.68, 0.66))), 0.2)
-    grass_tint = varied(rng, rng.choice(((0.6, 0.7, 0.4), (1.0, 0.85, 0.5), (0.5, 0.55, 0.35), (0.9, 0.8, 0.6))), 0.2)
+    soil_tint = varied(rng, rng.choice(((1.6, 1.3, 1.0), (1.1, 0.85, 0.68), (2.0, 1.9, 1.7), (1.3, 1.25, 1.2))), 0.25)
+    grass_tint = varied(rng, rng.choice(((0.9, 1.05, 0.6), (1.6, 1.35, 0.8), (0.8, 0.9, 0.55), (1.5, 1.3, 1.0))), 0.25)
     soil = nodes.mix(1.0, soil_image, soil_tint, "MULTIPLY")
     grass = nodes.mix(1.0, grass_image, grass_tint, "MULTIPLY")
     patches = nodes.noise(place, rng.uniform(0.6, 2.5), 4.0)

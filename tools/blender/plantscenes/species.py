@@ -52,7 +52,7 @@ def _spindle(plant: Plant3, height: float) -> None:
         pull=0.8,
         flare=rng.uniform(0.1, 0.6),
     )
-    count = rng.whole(14, 30)
+    count = rng.whole(18, 40)
     lowest = rng.uniform(0.12, 0.3)
     widest = height * rng.uniform(0.25, 0.5)
     rise = rng.uniform(-0.35, 0.6)
@@ -76,7 +76,7 @@ def _spindle(plant: Plant3, height: float) -> None:
                 wander=gnarl + 0.08,
             )
         )
-    limbs += _laterals(plant, limbs, rng.whole(5, 30), height * 0.14, gnarl + 0.08)
+    limbs += _laterals(plant, limbs, rng.whole(10, 40), height * 0.14, gnarl + 0.08)
     _shoots(plant, [trunk, *limbs], rng.whole(0, 16), height * rng.uniform(0.08, 0.2))
     _spurs(plant, [trunk, *limbs], rng.whole(40, 150), trunk)
 

@@ -38,7 +38,7 @@ def render(plan: Plan, seed: int, folder: Path, samples: int) -> FloatArray:
         _build_room(plan, rng, folder)
     else:
         _build_field(plan, rng, folder)
-    _place_camera(plan, rng)
+    place_camera(plan, rng)
     _configure(plan.camera.size, samples)
     with tempfile.TemporaryDirectory() as temporary:
         target = Path(temporary) / "image.exr"
@@ -60,8 +60,8 @@ def _configure(size: tuple[int, int], samples: int) -> None:
     scene.cycles.use_denoising = True
     scene.cycles.denoiser = "OPENIMAGEDENOISE"
     scene.cycles.denoising_prefilter = "FAST"
-    scene.cycles.max_bounces = 3
-    scene.cycles.diffuse_bounces = 2
+    scene.cycles.max_bounces = 2
+    scene.cycles.diffuse_bounces = 1
     scene.cycles.glossy_bounces = 1
     scene.cycles.transmission_bounces = 0
     scene.cycles.transparent_max_bounces = 4
@@ -76,7 +76,13 @@ def _configure(size: tuple[int, int], samples: int) -> None:
     scene.render.image_settings.color_depth = "32"
 
 
-def _place_camera(plan: Plan, rng: Rng) -> None:
+def place_camera(plan: Plan, rng: Rng) -> None:
+    """Add the planned camera to the scene.
+
+    Args:
+        plan: The plan.
+        rng: Source of random draws, for the aperture.
+    """
     camera = plan.camera
     data = bpy.data.cameras.new("camera")
     data.sensor_fit = "HORIZONTAL"

@@ -72,10 +72,13 @@ def tube(points: FloatArray, radius: FloatArray, sides: int, rng: Rng | None = N
     rings = np.broadcast_to(radius[:, None], (len(points), sides)).copy()
     if rng is not None and bumps > 0:
         noise = rng.bell(len(points), sides)
-        # Smooth along the tube and around it.
+        # Smooth around the tube, and along it over about one and a half diameters.
         noise = sum(np.roll(noise, shift, axis=1) for shift in (-1, 0, 1)) / 3**0.5
-        kernel = np.array([1.0, 2.0, 3.0, 2.0, 1.0]) / 19**0.5
-        noise = np.stack([np.convolve(column, kernel, mode="same") for column in noise.T], axis=1)[: len(points)]
+        step = max(float(np.linalg.norm(points[1] - points[0])), 1e-9)
+        kernel = np.hanning(2 * int(np.clip(1.5 * radius.max() / step, 1, 30)) + 3)
+        kernel /= np.linalg.norm(kernel)
+        padded = np.pad(noise, ((len(kernel) // 2,) * 2, (0, 0)), mode="wrap")
+        noise = np.stack([np.convolve(column, kernel, mode="valid") for column in padded.T], axis=1)
         rings *= np.clip(1.0 + bumps * noise, 0.6, 1.6)
     offsets = np.cos(angle)[None, :, None] * first[:, None] + np.sin(angle)[None, :, None] * second[:, None]
     vertices = points[:, None] + rings[..., None] * offsets
