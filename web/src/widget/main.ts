@@ -33,6 +33,8 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
   let known = "";
   let mounted: Mounted | null = null;
   let timer: ReturnType<typeof setTimeout> | null = null;
+  /** Counts the editors of this view: one that was replaced must not send its last draft over the new document. */
+  let turn = 0;
 
   function send(value: SkeletonDocument): void {
     const text = JSON.stringify(value);
@@ -44,14 +46,18 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
 
   function mountAgain(): void {
     if (timer !== null) clearTimeout(timer);
+    const own = ++turn;
     mounted?.destroy();
     known = model.get("_document");
-    const backend = new WidgetBackend(photo, () => JSON.parse(known) as SkeletonDocument, send);
+    const sendOwn = (value: SkeletonDocument): void => {
+      if (own === turn) send(value);
+    };
+    const backend = new WidgetBackend(photo, () => JSON.parse(known) as SkeletonDocument, sendOwn);
     mounted = mountEditor(host, backend, {
       image: model.get("_name"),
       onchange: () => {
         if (timer !== null) clearTimeout(timer);
-        timer = setTimeout(() => mounted?.controller && send(mounted.controller.document(false)), SEND_AFTER_MS);
+        timer = setTimeout(() => mounted?.controller && sendOwn(mounted.controller.document(false)), SEND_AFTER_MS);
       },
     });
     // For people who script the widget, and for its tests.
