@@ -8,7 +8,7 @@
 # make test-web   check, test and build the page, compare it with the committed one, test it in Chromium
 # make docs       build the documentation site into dist/docs, run its notebooks
 # make package    build sdist and wheel, install the wheel into an empty environment without torch, predict
-# make test-all   what make test leaves out: the page, the documents with their notebooks, the package
+# make test-all   what make test leaves out: web page, large cluster runs, kills, documents with notebooks, package
 # make fuzz       10,000 mutated files, images and model folders; not part of make test
 PYTHON ?= python3
 VENV := .venv
@@ -20,7 +20,7 @@ MODEL ?= default
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
-.PHONY: demo test test-all test-fast fuzz lint format web page check-page check-web test-web docs package clean
+.PHONY: demo test test-all test-long test-fast fuzz lint format web page check-page check-web test-web docs package clean
 
 demo: $(VENV)/.installed
 	$(BIN)/treeformer demo --output demo
@@ -64,7 +64,14 @@ check-web: web/node_modules/.installed
 test-web: check-web $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/web
 
-test-all: check-web page docs package
+test-all: check-web test-long docs package
+
+# Cluster and kills with the numbers of a real run, and the static page in Chromium.
+test-long: page $(VENV)/.installed-dev
+	TREEFORMER_CLUSTER_IMAGES=60 TREEFORMER_CLUSTER_SMALL_IMAGES=2000 TREEFORMER_PAGE_IMAGES=40 \
+		$(BIN)/python -m pytest -q tests/inference/test_cluster_ray.py tests/web/test_page_fixtures.py \
+		tests/web/browser/test_static_page.py
+	$(BIN)/python -m tests.fuzz.kills --count 20
 
 web/node_modules/.installed: web/package-lock.json
 	@npm --version > /dev/null || { echo "the page is built with Node.js: install node and npm" >&2; exit 2; }

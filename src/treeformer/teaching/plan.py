@@ -214,7 +214,7 @@ def make_schedule(
     if crops < MIN_CROPS:
         needed = seconds - free + MIN_CROPS * per_crop
         raise TreeformerError(
-            f"{seconds / 60:.0f} minutes are too short on this machine: --max-minutes {math.ceil(needed / 60)} or more"
+            f"the time limit is too short: this machine needs at least {math.ceil(needed / 60)} minutes (--max-minutes)"
         )
     most = MAX_IMAGE_STEPS if validated else MAX_IMAGE_STEPS_ALONE
     image_steps = min(max(int((free - crops * speed.features) / speed.image_step), MIN_IMAGE_STEPS), most)
