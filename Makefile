@@ -66,12 +66,12 @@ test-web: check-web $(VENV)/.installed-dev
 
 test-all: check-web test-long docs package
 
-# Cluster and kills with the numbers of a real run, and the static page in Chromium.
+# Cluster and kills with larger numbers, and the tests of the web that need Node.js.
 test-long: page $(VENV)/.installed-dev
 	TREEFORMER_CLUSTER_IMAGES=60 TREEFORMER_CLUSTER_SMALL_IMAGES=2000 TREEFORMER_PAGE_IMAGES=40 \
-		$(BIN)/python -m pytest -q tests/inference/test_cluster_ray.py tests/web/test_page_fixtures.py \
-		tests/web/browser/test_static_page.py
-	$(BIN)/python -m tests.fuzz.kills --count 20
+		$(BIN)/python -m pytest -q tests/inference/test_cluster_ray.py tests/web/test_measures.py \
+		tests/web/test_replay.py tests/web/test_page_fixtures.py tests/web/test_page_images.py
+	$(BIN)/python -m tests.fuzz.kills --count 10
 
 web/node_modules/.installed: web/package-lock.json
 	@npm --version > /dev/null || { echo "the page is built with Node.js: install node and npm" >&2; exit 2; }

@@ -91,7 +91,7 @@ def exact_kernel(
     Example:
         >>> kernel, bias = np.array([[[[0.1, -0.2]]]], np.float32), np.zeros(1, np.float32)
         >>> color, exact, _ = exact_kernel(kernel, bias, np.array([1 / 255]), np.array([-0.5]))
-        >>> color, float(np.round(exact[0, 0, 0, 1] * 255, 5))
+        >>> color, round(255 * float(exact[0, 0, 0, 1]), 5)
         (array([128.], dtype=float32), -0.2)
     """
     color = np.clip(np.rint(-offset / factor), 0, WHITE)
