@@ -8,7 +8,8 @@
 # make test-web   check, test and build the page, compare it with the committed one, test it in Chromium
 # make docs       build the documentation site into dist/docs, run its notebooks
 # make package    build sdist and wheel, install the wheel into an empty environment without torch, predict
-# make test-all   what make test leaves out: web page, large cluster runs, kills, documents with notebooks, package
+# make test-all   what make test leaves out: the web page, the documents with their notebooks, the package
+# make test-long  cluster and kills with larger numbers, tests of the web that need Node.js
 # make fuzz       10,000 mutated files, images and model folders; not part of make test
 PYTHON ?= python3
 VENV := .venv
@@ -64,7 +65,7 @@ check-web: web/node_modules/.installed
 test-web: check-web $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/web
 
-test-all: check-web test-long docs package
+test-all: check-web page docs package
 
 # Cluster and kills with larger numbers, and the tests of the web that need Node.js.
 test-long: page $(VENV)/.installed-dev

@@ -26,7 +26,7 @@ from treeformer.inference.cluster.storage import Folder
 from treeformer.inference.predictor import Predictor
 
 ROOT = Path(__file__).parents[2]
-# `make test-all` has 60 images for the real model and 2,000 for the test engine, which take a few minutes.
+# `make test-long` has 60 images for the real model and 2,000 for the test engine, which take a few minutes.
 REAL_IMAGES = int(os.environ.get("TREEFORMER_CLUSTER_IMAGES", "8"))
 SMALL_IMAGES = int(os.environ.get("TREEFORMER_CLUSTER_SMALL_IMAGES", "500"))
 GIVE_UP_SECONDS = 900
