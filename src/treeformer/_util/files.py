@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # `.NAME-PID-RANDOM.SUFFIX`: the temporary files of `atomic_write`, and nothing else.
 TEMPORARY_NAME = re.compile(r"\..{1,40}-(\d{1,9})-[0-9a-f]{16}(\.[^.]*)?", re.DOTALL)
+# Names without suffix of the files that the editor keeps before it replaces them: NAME.orig, NAME.orig-2.
+BACKUP_STEM = re.compile(r"(.+)\.orig(?:-\d+)?", re.DOTALL)
 # File systems that cannot synchronize a file report one of these.
 NO_FSYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
@@ -218,6 +220,15 @@ def list_files(folder: Path, without: Path | None = None) -> Iterator[Path]:
             child for child in visible if without is None or (parent / child).absolute() != without.absolute()
         ]
         yield from (parent / file for file in sorted(files) if not file.startswith("."))
+
+
+def is_backup(path: Path) -> bool:
+    """Return True if a file is the original that the editor kept of another: `NAME.orig.rsml` beside `NAME.rsml`.
+
+    A file of this name alone is not a backup.
+    """
+    match = BACKUP_STEM.fullmatch(path.stem)
+    return match is not None and path.with_name(match[1] + path.suffix).is_file()
 
 
 def _raise_unreadable(error: OSError) -> NoReturn:

@@ -179,7 +179,7 @@ def in_several_formats(paths: Sequence[Path]) -> list[str]:
 
 
 def skeleton_files(paths: Sequence[Path], exclude: Path | None = None) -> list[Path]:
-    """List skeleton files. Folders are searched recursively, without hidden files.
+    """List skeleton files. Folders are searched recursively, without hidden files and backups.
 
     Args:
         paths: files and folders.
@@ -191,14 +191,14 @@ def skeleton_files(paths: Sequence[Path], exclude: Path | None = None) -> list[P
     Raises:
         FormatError: if a folder contains no skeleton file.
     """
-    from treeformer._util.files import list_files
+    from treeformer._util.files import is_backup, list_files
     from treeformer.formats import SUFFIXES, is_skeleton_file
 
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
             known = [file for file in list_files(path) if file.suffix.lower() in SUFFIXES and file != exclude]
-            skeletons = [file for file in known if is_skeleton_file(file)]
+            skeletons = [file for file in known if not is_backup(file) and is_skeleton_file(file)]
             if not skeletons:
                 raise FormatError(f"{path}: no skeleton file in this folder")
             found += skeletons

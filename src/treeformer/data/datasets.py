@@ -19,7 +19,7 @@ from PIL import Image
 
 from treeformer import formats
 from treeformer._util.arrays import ImageArray
-from treeformer._util.files import atomic_write
+from treeformer._util.files import atomic_write, is_backup
 from treeformer._util.images import IMAGE_SUFFIXES, open_image
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
@@ -347,7 +347,7 @@ def find_pairs(folder: Path, prefix: str = "") -> tuple[list[tuple[Path, Path]],
             continue
         if _is_image(entry):
             images.setdefault(entry.stem, []).append(entry)
-        elif entry.suffix.lower() in formats.SUFFIXES:
+        elif entry.suffix.lower() in formats.SUFFIXES and not is_backup(entry):
             skeletons.setdefault(entry.stem.removesuffix(ANNOTATION_ENDING), []).append(entry)
     pairs, skipped = [], []
     for stem in sorted(images.keys() | skeletons.keys()):

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeAlias
 
-from treeformer._util.files import check_writable
+from treeformer._util.files import check_writable, is_backup
 from treeformer._util.progress import ProgressCallback
 from treeformer.errors import FormatError
 from treeformer.formats import (
@@ -140,7 +140,7 @@ class _Batch:
     source_of: dict[FileId, str] = field(default_factory=dict)
 
     def gather(self, folder: Path, target: Path) -> None:
-        """Add all files below a folder that have a readable suffix, except those in the target folder."""
+        """Add all files below a folder that have a readable suffix, except backups and those in the target folder."""
         suffixes = {s for name, entry in FORMATS.items() if self.from_ in (None, name) for s in entry.suffixes}
         target_id = _file_id(target)
 
@@ -158,7 +158,8 @@ class _Batch:
                 is_other_table = (
                     self.from_ is None and file.lower().endswith(".csv") and not is_skeleton_file(current / file)
                 )
-                if Path(file).suffix.lower() in suffixes and not is_other_table:
+                is_other = is_other_table or is_backup(current / file)
+                if Path(file).suffix.lower() in suffixes and not is_other:
                     relative = current.relative_to(folder)
                     self.jobs.append(_Job(current / file, str(relative / file), target / relative))
                 else:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treeformer import formats
-from treeformer._util.files import atomic_write, list_files, remove_leftovers
+from treeformer._util.files import atomic_write, is_backup, list_files, remove_leftovers
 from treeformer._util.images import IMAGE_SUFFIXES, open_image
 from treeformer._util.pools import check_workers, process_pool
 from treeformer._util.progress import ProgressCallback
@@ -254,7 +254,7 @@ def _skeleton_files(folder: Path, excluded: Path, prefer: str | None = None) -> 
     """Return the skeleton files below a folder by name. If a name has several files, prefer one suffix."""
     files: dict[str, list[Path]] = {}
     for path in list_files(folder, excluded):
-        if path.suffix.lower() in formats.SUFFIXES and formats.is_skeleton_file(path):
+        if path.suffix.lower() in formats.SUFFIXES and not is_backup(path) and formats.is_skeleton_file(path):
             files.setdefault(_name(path, folder), []).append(path)
     if not files:
         raise FormatError(f"{folder}: no skeleton file in this folder")

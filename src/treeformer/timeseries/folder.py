@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from treeformer._util.files import is_backup
 from treeformer._util.images import IMAGE_SUFFIXES
 from treeformer.errors import TreeformerError
 from treeformer.timeseries.series import Time
@@ -42,7 +43,7 @@ class DateFile:
 
 
 def find_dates(folder: str | os.PathLike[str]) -> list[DateFile]:
-    """Find the images and skeleton files in a folder, without its subfolders and without overlays.
+    """Find the images and skeleton files in a folder, without its subfolders, overlays and backups.
 
     Args:
         folder: The folder.
@@ -67,7 +68,7 @@ def find_dates(folder: str | os.PathLike[str]) -> list[DateFile]:
             if file.stem in images:
                 raise TreeformerError(f"{file}: there is another image of this name, {images[file.stem].name}")
             images[file.stem] = file
-        elif suffix in SUFFIXES and is_skeleton_file(file):
+        elif suffix in SUFFIXES and not is_backup(file) and is_skeleton_file(file):
             other = skeletons.get(file.stem)
             if other is None or _rank(file) < _rank(other):
                 skeletons[file.stem] = file
