@@ -34,6 +34,8 @@ from treeformer import Skeleton
 
 CONTROLLER = "window.treeformer.controller"
 FRAMES = f"{CONTROLLER}.stage.frames"
+# A mouse reports its place 125 times per second.
+POINTER_S = 0.008
 READY = "() => { const c = window.treeformer?.controller; return !!c && c.ready && c.stage.complete; }"
 
 
@@ -157,8 +159,11 @@ def pan(page: Any, seconds: float) -> dict[str, float | None]:
     end = time.perf_counter() + seconds
     cpu_s = browser_cpu_s()
     step = 0
-    while time.perf_counter() < end:
+    while (now := time.perf_counter()) < end:
         step += 1
+        due = end - seconds + step * POINTER_S
+        if due > now:
+            time.sleep(due - now)
         page.mouse.move(x + 200 * np.sin(step / 15), y + 120 * np.sin(step / 23))
     spent_s = browser_cpu_s()
     page.mouse.up(button="middle")

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.web.conftest import gradient
+from treeformer import Skeleton, write
 from treeformer._util import images
 from treeformer._util.images import open_image, open_level, upright_size
-from treeformer.web import pyramid
+from treeformer.web import pyramid, serve
+from treeformer.web.app import Services
 from treeformer.web.folder import Workspace
 from treeformer.web.pyramid import Pyramids, level_count
 
@@ -209,6 +211,22 @@ def test_the_first_view_decodes_a_file_once(tmp_path, monkeypatch):
     # The same pixels as in the file: a gradient, darker at the upper left.
     pixels = np.asarray(thumbnail).astype(int)
     assert pixels[0, 0, 0] < 5 < 250 < pixels[0, -1, 0]
+
+
+def test_the_image_that_the_page_shows_first_is_decoded_before_it_asks(tmp_path, monkeypatch):
+    folder = gradient(tmp_path / "i" / "a.jpg", (4000, 3000)).parent
+    gradient(folder / "b.jpg", (4000, 3000))
+    scores = {"a": 0.9, "b": 0.2}
+    for name, score in scores.items():
+        write(Skeleton([(0, 0), (9, 9)], [(0, 1)], edge_score=[score]), folder / f"{name}.json")
+    opened = []
+    monkeypatch.setattr(pyramid, "open_level", lambda *a: (opened.append(a), open_level(*a))[1])
+    services = Services.of(Workspace(folder, folder))
+    serve.warm_up(services)
+    worst = services.workspace.entry("b.jpg")
+    services.pyramids.prepare(worst, (700, 700))
+    services.pyramids.tile(worst, 2, 0, 0)
+    assert [path for path, _ in opened] == [worst.path]
 
 
 def test_small_images_and_broken_files_are_not_prepared(tmp_path):

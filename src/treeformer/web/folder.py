@@ -223,6 +223,16 @@ class Workspace:
         names = _Names()
         return [self._summary(entry, names) for entry in entries]
 
+    def worst_first(self) -> list[Entry]:
+        """Return the images in the order in which the page lists them: most expected errors first, accepted last."""
+        entries = self.entries()
+
+        def place(row: tuple[Entry, Summary]) -> tuple[int, float]:
+            errors = row[1].expected_errors
+            return (1, 0.0) if errors is None else (2 if row[1].state == "accepted" else 0, -errors)
+
+        return [entry for entry, _ in sorted(zip(entries, self.summaries(entries), strict=True), key=place)]
+
     def _summary(self, entry: Entry, names: _Names) -> Summary:
         try:
             found = self._current(entry, names)

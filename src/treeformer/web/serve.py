@@ -7,6 +7,7 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 
 import uvicorn
 
@@ -17,6 +18,8 @@ from treeformer.web.folder import Workspace
 
 HOST = "127.0.0.1"
 SHUTDOWN_S = 3
+# Into this part of the page an image is fitted on a common screen, px. A smaller one is made from the same level.
+LIKELY_SCREEN = (1200, 1000)
 
 
 def serve(
@@ -44,7 +47,8 @@ def serve(
     listener = _listen(port)
     port = listener.getsockname()[1]
     token = secrets.token_urlsafe(24)
-    app = create_app(Services.of(workspace, model), token=token, port=port)
+    services = Services.of(workspace, model)
+    app = create_app(services, token=token, port=port)
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -55,6 +59,7 @@ def serve(
         timeout_graceful_shutdown=SHUTDOWN_S,
     )
     address = f"http://{HOST}:{port}/?token={token}"
+    threading.Thread(target=warm_up, args=(services,), name="treeformer-warm-up", daemon=True).start()
     announce(address)
     if browser:  # connections wait until the server accepts them; a text browser would block
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
@@ -63,6 +68,15 @@ def serve(
             uvicorn.Server(config).run(sockets=[listener])
         except KeyboardInterrupt:  # uvicorn ends orderly, then raises the signal again
             return
+
+
+def warm_up(services: Services) -> None:
+    """Read what the page shows first, while the browser starts. What fails here is reported when the page asks."""
+    with suppress(TreeformerError, OSError, MemoryError):
+        first = services.workspace.worst_first()[:1]
+        for entry in first:
+            services.pyramids.prepare(entry, LIKELY_SCREEN)
+        services.predictions.model_info()
 
 
 def _listen(port: int) -> socket.socket:
