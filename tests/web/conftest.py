@@ -71,6 +71,7 @@ def make_client() -> Iterator[Callable[..., TestClient]]:
         services = Services.of(
             workspace,
             load=options.pop("load", lambda _: predictor(line_engine())),
+            train=options.pop("train", ("no-such-program",)),
             **({"static": static} if static else {}),
         )
         app = create_app(services, token=TOKEN, port=PORT, **options)

@@ -22,8 +22,9 @@ REQUESTS = [
     ("GET", "/api/tile?image=a.png&level=0&x=0&y=0"), ("GET", "/api/crop?image=a.png&x0=0&y0=0&x1=9&y1=9&max=9"),
     ("GET", "/api/skeleton?image=a.png"), ("PUT", "/api/skeleton"), ("GET", "/api/draft?image=a.png&window=w"),
     ("PUT", "/api/draft"), ("DELETE", "/api/draft?image=a.png&window=w"), ("POST", "/api/predict"),
-    ("POST", "/api/predict-missing"), ("GET", "/api/jobs"), ("DELETE", "/api/jobs?job=x"), ("POST", "/api/traits"),
-    ("GET", "/api/traits.csv"),
+    ("POST", "/api/predict-missing"), ("POST", "/api/predict-again"), ("GET", "/api/next"), ("GET", "/api/training"),
+    ("POST", "/api/training"), ("DELETE", "/api/training"), ("GET", "/api/jobs"), ("DELETE", "/api/jobs?job=x"),
+    ("POST", "/api/traits"), ("GET", "/api/traits.csv"),
 ]  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 from treeformer.web.predicting import Predictions, Region
 from treeformer.web.pyramid import Pyramids
+from treeformer.web.ranking import Ranking
 from treeformer.web.saving import Store, checked_revision, checked_skeleton
 from treeformer.web.security import (
     MAX_BODY_BYTES,
@@ -40,6 +41,7 @@ from treeformer.web.security import (
     json_response,
     resolve_inside,
 )
+from treeformer.web.training import COMMAND, Training
 
 STATIC = Path(__file__).parent / "static"
 NO_PAGE = "<!doctype html><title>treeformer</title>The page of the editor was not built: run `make web`."
@@ -64,6 +66,8 @@ class Services:
         store: reads and writes skeletons and drafts.
         pyramids: the tiles.
         predictions: the queue of predictions.
+        training: trains on the corrections.
+        ranking: which image to correct next.
         static: the folder of the built page.
     """
 
@@ -71,6 +75,8 @@ class Services:
     store: Store
     pyramids: Pyramids
     predictions: Predictions
+    training: Training
+    ranking: Ranking
     static: Path = STATIC
 
     @classmethod
@@ -80,14 +86,15 @@ class Services:
         Args:
             workspace: the images and their results.
             model: "default", a model folder, or a name on the Hugging Face hub.
-            **options: `load` as for `Predictions`, `static`.
+            **options: `load` as for `Predictions`, `train` for the command of `Training`, `static`.
 
         Returns:
             The services.
         """
         store, pyramids = Store(workspace), Pyramids(workspace)
         predictions = Predictions(workspace, store, pyramids, model, options.pop("load", None))
-        return cls(workspace, store, pyramids, predictions, **options)
+        training = Training(workspace, predictions, options.pop("train", COMMAND))
+        return cls(workspace, store, pyramids, predictions, training, Ranking(workspace, pyramids), **options)
 
 
 def create_app(services: Services, *, token: str, port: int, max_body_bytes: int = MAX_BODY_BYTES) -> Starlette:
@@ -106,6 +113,7 @@ def create_app(services: Services, *, token: str, port: int, max_body_bytes: int
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
         yield
+        await run_in_threadpool(services.training.close)
         await run_in_threadpool(services.predictions.close)
 
     def route(path: str, method: str, handler: Handler) -> Route:
@@ -229,6 +237,29 @@ def _predict_missing(services: Services, _request: Request, _body: Body) -> Resp
     return json_response({"job": services.predictions.predict_missing()}, 202)
 
 
+def _predict_again(services: Services, _request: Request, _body: Body) -> Response:
+    return json_response({"job": services.predictions.predict_again()}, 202)
+
+
+def _next(services: Services, _request: Request, _body: Body) -> Response:
+    return json_response({"images": services.ranking.images()})
+
+
+def _training(services: Services, _request: Request, _body: Body) -> Response:
+    return json_response(services.training.status())
+
+
+def _start_training(services: Services, _request: Request, body: Body) -> Response:
+    minutes = body.get("max_minutes")
+    services.training.start(None if minutes is None else _number(minutes, "max_minutes"))
+    return json_response(services.training.status(), 202)
+
+
+def _stop_training(services: Services, _request: Request, _body: Body) -> Response:
+    services.training.stop()
+    return json_response(services.training.status())
+
+
 def _jobs(services: Services, _request: Request, _body: Body) -> Response:
     return json_response({"jobs": services.predictions.jobs()})
 
@@ -282,6 +313,11 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("/api/draft", "DELETE", _delete_draft),
     ("/api/predict", "POST", _predict),
     ("/api/predict-missing", "POST", _predict_missing),
+    ("/api/predict-again", "POST", _predict_again),
+    ("/api/next", "GET", _next),
+    ("/api/training", "GET", _training),
+    ("/api/training", "POST", _start_training),
+    ("/api/training", "DELETE", _stop_training),
     ("/api/jobs", "GET", _jobs),
     ("/api/jobs", "DELETE", _cancel_job),
     ("/api/traits", "POST", _traits),

@@ -43,6 +43,7 @@ class Job:
     Attributes:
         key: name of the job.
         entries: the images; None for all that have no result when the job begins.
+        again: with `entries` None, also those whose prediction nobody has corrected.
         working_size: as for `Predictor.predict`.
         region: left, top, right, bottom, px of the full image; the result is then only returned.
         state: waiting, running, done, failed or cancelled.
@@ -57,6 +58,7 @@ class Job:
     entries: list[Entry] | None
     working_size: int | str | None = None
     region: Region | None = None
+    again: bool = False
     state: State = "waiting"
     image: str | None = None
     done: int = 0
@@ -146,6 +148,18 @@ class Predictions:
         """Add a job for all images without a result. Return its name."""
         return self._add(Job(secrets.token_hex(8), None))
 
+    def predict_again(self) -> str:
+        """Add a job for all images that nobody has corrected: without a result, or with a prediction as it was made.
+
+        Images that a person has saved or accepted, or has begun to correct, are left alone. Return the job's name.
+        """
+        return self._add(Job(secrets.token_hex(8), None, again=True))
+
+    def use_model(self, model: str) -> None:
+        """Predict with another model from now on."""
+        with self._lock:
+            self.model, self._predictor, self._folder = model, None, None
+
     def jobs(self) -> list[dict[str, Any]]:
         """Return all jobs, the oldest first."""
         with self._lock:
@@ -214,7 +228,8 @@ class Predictions:
         if entries is None:
             listed = self.workspace.refresh()
             states = self.workspace.summaries(listed)
-            entries = [entry for entry, one in zip(listed, states, strict=True) if one.state == "missing"]
+            wanted = ("missing", "predicted") if job.again else ("missing",)
+            entries = [entry for entry, one in zip(listed, states, strict=True) if one.state in wanted]
             job.total = len(entries)
         failures = []
         for entry in entries:
@@ -223,7 +238,7 @@ class Predictions:
             try:
                 skeleton = self._predict(job, entry)
                 if job.region is None:
-                    is_new = self.store.save_prediction(entry, skeleton)
+                    is_new = self.store.save_prediction(entry, skeleton, replace=job.again)
                     if not is_new and job.entries is None and self.store.skeleton(entry) is None:
                         raise RequestError(f"{entry.result.name} is a file of another kind, it was not overwritten.")
                     self.workspace.note_failure(entry, None)
@@ -241,8 +256,7 @@ class Predictions:
         return "failed", failures[0] + more
 
     def _predict(self, job: Job, entry: Entry) -> Skeleton:
-        if self._predictor is None:
-            self._predictor = self._load(self.model)
+        predictor = self._loaded()
 
         def progress(done: int, total: int) -> None:
             self._check(job)
@@ -253,13 +267,23 @@ class Predictions:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an image without a plant is a result
             if job.region is None:
-                return self._predictor.predict(entry.path, **options)
-            part = self._predictor.predict(self.pyramids.pixels(entry, job.region), **options)
+                return predictor.predict(entry.path, **options)
+            part = predictor.predict(self.pyramids.pixels(entry, job.region), **options)
         size = self.pyramids.describe(entry)
         moved = part.transform(
             [[1, 0, job.region[0]], [0, 1, job.region[1]]], image_size=(size["width"], size["height"])
         )
         return moved.replace(image_name=entry.path.name)
+
+    def _loaded(self) -> Predictor:
+        with self._lock:
+            predictor, model = self._predictor, self.model
+        if predictor is None:
+            predictor = self._load(model)
+            with self._lock:
+                if self.model == model:
+                    self._predictor = predictor
+        return predictor
 
     def _check(self, job: Job) -> None:
         if job.cancelled.is_set():

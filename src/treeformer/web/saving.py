@@ -31,6 +31,7 @@ from treeformer.errors import FormatError, SkeletonError, TreeformerError
 from treeformer.formats import native_json
 from treeformer.formats.rsml.metadata import decimal_text
 from treeformer.skeleton import Skeleton
+from treeformer.teaching.annotated import is_uncorrected
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 
@@ -145,21 +146,37 @@ class Store:
         answer: dict[str, Any] = {"revision": new, "files": [self._shown(path) for path in files]}
         return answer | ({"warning": warning} if warning else {})
 
-    def save_prediction(self, entry: Entry, skeleton: Skeleton) -> bool:
+    def save_prediction(self, entry: Entry, skeleton: Skeleton, *, replace: bool = False) -> bool:
         """Write a prediction as `treeformer predict` does, unless the image has a skeleton by now.
 
         Args:
             entry: the image.
             skeleton: the prediction.
+            replace: replace an earlier prediction, if no person has saved it and there is no draft. RSML of it is
+                written anew, too; the former file is kept.
 
         Returns:
             True if it was written.
         """
         with self._lock_of(entry), self._between_processes():
-            if entry.result.exists() or self.workspace.current_file(entry) is not None:
+            path = self.workspace.current_file(entry)
+            if replace and path == entry.result and self._is_prediction(path) and not self.drafts(entry):
+                if entry.rsml.exists():
+                    self._keep_original(entry.rsml)
+                    formats.write(skeleton, entry.rsml, format="rsml", preserve=True)
+            elif entry.result.exists() or path is not None:
                 return False
             formats.write(skeleton, entry.result, format="json")
             return True
+
+    @staticmethod
+    def _is_prediction(path: Path) -> bool:
+        """Return True if a file is a prediction of treeformer that nobody has corrected."""
+        try:
+            skeleton = formats.read(path)
+        except TreeformerError:
+            return False
+        return is_uncorrected(skeleton) and isinstance(skeleton.metadata.get("prediction"), Mapping)
 
     # ---- drafts -------------------------------------------------------------------------------
 

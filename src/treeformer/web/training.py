@@ -1,0 +1,269 @@
+"""Train on the corrections of the workspace: `treeformer finetune` as a child process.
+
+A process of its own can be ended at any time, and its memory is free afterwards. It prints one JSON object per line,
+see `treeformer.teaching.progress.Report`. The new model is a folder in `.treeformer/models` of the results root.
+Results are not touched: to predict again with the new model is another request.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from treeformer.inference.batch import ImageJob
+from treeformer.inference.image_record import write_record
+from treeformer.web.errors import RequestError
+from treeformer.web.folder import Entry, Workspace
+from treeformer.web.predicting import Predictions
+
+State = Literal["idle", "running", "done", "failed", "cancelled"]
+MODELS = "models"
+NEEDED = ("torch", "lightning", "onnx", "onnxscript")
+COMMAND = (sys.executable, "-m", "treeformer", "finetune")
+CORRECTED = ("edited", "accepted")
+# Below the priority of the editor, so that one can go on correcting.
+NICE = 10
+# How long a process may take to end after it was asked to, s.
+PATIENCE_S, PATIENCE_AT_END_S = 60.0, 3.0
+MAX_LINE_CHARS, MAX_MESSAGE_CHARS, MAX_LINES = 1 << 16, 500, 200
+MAX_MINUTES = 7 * 24 * 60
+
+
+def missing_packages() -> list[str]:
+    """Return the packages that training needs and that are not installed."""
+    return [name for name in NEEDED if importlib.util.find_spec(name) is None]
+
+
+@dataclass
+class Status:
+    """What the page shows of the training.
+
+    Attributes:
+        state: idle, running, done, failed or cancelled.
+        stage: what the process is doing, as in `treeformer.teaching.progress`.
+        lines: its lines for people, the newest last; at the end of a failed run the reason.
+        done: finished items of the stage.
+        total: all items of the stage, 0 if unknown.
+        seconds_left: estimated time to the end, None if unknown.
+        before: F1 of the start model on the validation images, None if unknown.
+        after: F1 of the new model, None before it is complete.
+        model: name of the new model, None before it is complete.
+        folder: its path.
+    """
+
+    state: State = "idle"
+    stage: str = ""
+    lines: list[str] = field(default_factory=list)
+    done: int = 0
+    total: int = 0
+    seconds_left: float | None = None
+    before: float | None = None
+    after: float | None = None
+    model: str | None = None
+    folder: str | None = None
+
+    def say(self, line: str) -> None:
+        """Add a line."""
+        self.lines = [*self.lines[-MAX_LINES + 1 :], " ".join(line.split())[:MAX_MESSAGE_CHARS]]
+
+
+class Training:
+    """At most one training at a time. All methods may be called from several threads.
+
+    Every training starts from the model that the editor was started with, so that no image that it is validated on was
+    used before.
+
+    Args:
+        workspace: the images and their results.
+        predictions: gets the new model.
+        command: the program, without its arguments.
+    """
+
+    def __init__(self, workspace: Workspace, predictions: Predictions, command: Sequence[str] = COMMAND) -> None:
+        self.workspace, self.predictions, self.command = workspace, predictions, tuple(command)
+        self._start_model = predictions.model
+        self._status = Status()
+        self._process: subprocess.Popen[str] | None = None
+        self._cancelled = False
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def status(self) -> dict[str, Any]:
+        """Return the state as the page sees it, and which packages are missing."""
+        missing = missing_packages() if self.command == COMMAND else []
+        with self._lock:
+            return {**vars(self._status), "missing_packages": missing}
+
+    def start(self, max_minutes: float | None = None) -> None:
+        """Begin to train.
+
+        Args:
+            max_minutes: time limit, minutes; None uses that of `treeformer finetune`.
+
+        Raises:
+            RequestError: if a training is running, a package is missing, or nothing was corrected yet.
+        """
+        if max_minutes is not None and not 0 < max_minutes <= MAX_MINUTES:
+            raise RequestError("The time limit must be a positive number of minutes.")
+        if self.command == COMMAND and missing_packages():
+            raise RequestError("Training needs further packages: pip install 'treeformer[train,export]'", 409)
+        entries = self.workspace.refresh()
+        if not any(one.state in CORRECTED for one in self.workspace.summaries(entries)):
+            raise RequestError("Correct and save at least one image first.", 409)
+        with self._lock:
+            if self._status.state == "running":
+                raise RequestError("A training is running already.", 409)
+            self._record(entries)
+            target = self._new_folder()
+            arguments = [str(self.workspace.results_root), "-o", str(target), "--progress", "json"]
+            arguments += ["--model", self._start_model]
+            if max_minutes is not None:
+                arguments += ["--max-minutes", f"{max_minutes:g}"]
+            try:
+                process = subprocess.Popen(
+                    [*self.command, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    encoding="utf-8",
+                    errors="replace",
+                )
+            except OSError as error:
+                raise RequestError(f"The training cannot be started: {error.strerror or error}.", 500) from None
+            _lower_priority(process.pid)
+            self._process, self._cancelled, self._status = process, False, Status("running", "survey")
+            self._thread = threading.Thread(
+                target=self._follow, args=(process, target), name="treeformer-training", daemon=True
+            )
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Ask a running process to stop; it keeps what it needs to be continued. Otherwise forget the last one."""
+        with self._lock:
+            process = self._process
+            if process is None:
+                self._status = Status()
+                return
+            self._cancelled = True
+        _interrupt(process)
+        timer = threading.Timer(PATIENCE_S, _kill, (process,))
+        timer.daemon = True
+        timer.start()
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        with self._lock:
+            process, self._cancelled = self._process, True
+        if process is None:
+            return
+        _interrupt(process)
+        try:
+            process.wait(PATIENCE_AT_END_S)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            process.wait()
+        self.join()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until the process has ended and its model is in use.
+
+        Args:
+            timeout_s: how long to wait, s; None waits as long as it takes.
+        """
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _new_folder(self) -> Path:
+        """Return the path of the new model. An interrupted run has not used its name, so it is continued."""
+        root = self.workspace.own_folder(MODELS)
+        root.mkdir(parents=True, exist_ok=True)
+        taken = {path.name for path in root.iterdir()}
+        number = next(k for k in range(1, len(taken) + 2) if f"trained-{k}" not in taken)
+        return root / f"trained-{number}"
+
+    def _record(self, entries: Sequence[Entry]) -> None:
+        """Record where the images are, so that the process finds them if the results are elsewhere."""
+        workspace = self.workspace
+        if workspace.results_root != workspace.images_root:
+            workspace.results_root.mkdir(parents=True, exist_ok=True)
+            jobs = [ImageJob(entry.path, {"json": entry.result}, None) for entry in entries]
+            write_record(workspace.results_root, [workspace.images_root], jobs)
+
+    def _follow(self, process: subprocess.Popen[str], target: Path) -> None:
+        """Read the reports until the process ends, then use its model."""
+        assert process.stdout is not None
+        assert process.stderr is not None
+        errors: list[str] = []
+        reader = threading.Thread(target=_collect, args=(process.stderr, errors.append), daemon=True)
+        reader.start()
+        _collect(process.stdout, self._note)
+        code = process.wait()
+        reader.join()
+        complete = code == 0 and target.is_dir()
+        if complete:
+            self.predictions.use_model(str(target))
+        with self._lock:
+            status, self._process = self._status, None
+            status.seconds_left = None
+            if complete:
+                status.state, status.model, status.folder = "done", target.name, str(target)
+            elif self._cancelled:
+                status.state = "cancelled"
+                status.say("Cancelled. Training with the same images continues where it stopped.")
+            else:
+                last = next((line for line in reversed(errors) if line.strip()), "").removeprefix("treeformer: ")
+                status.state = "failed"
+                status.say(last or f"The training ended with code {code}.")
+
+    def _note(self, line: str) -> None:
+        """Take over a report. Other lines, as warnings of libraries, are ignored."""
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            report = json.loads(line)
+            stage, done, total = str(report["stage"]), int(report["done"]), int(report["total"])
+            figures = report.get("figures") or {}
+            with self._lock:
+                status = self._status
+                status.stage, status.done, status.total = stage, done, total
+                status.seconds_left = _number(report.get("seconds_left"))
+                if message := str(report.get("message") or ""):
+                    status.say(message)
+                status.before = _number(figures.get("before_topo_f1")) or status.before
+                status.after = _number(figures.get("after_topo_f1")) or status.after
+
+
+def _number(value: object) -> float | None:
+    return float(value) if type(value) in (int, float) and math.isfinite(value) else None  # type: ignore[arg-type]
+
+
+def _collect(stream: IO[str], use: Callable[[str], None]) -> None:
+    while line := stream.readline(MAX_LINE_CHARS):
+        use(line)
+    stream.close()
+
+
+def _lower_priority(pid: int) -> None:
+    if sys.platform != "win32":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, pid, NICE)
+
+
+def _interrupt(process: subprocess.Popen[str]) -> None:
+    with suppress(OSError):
+        process.send_signal(signal.SIGINT if sys.platform != "win32" else signal.SIGTERM)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with suppress(OSError):
+        process.kill()

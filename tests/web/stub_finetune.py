@@ -1,0 +1,35 @@
+"""Behaves as `treeformer finetune … --progress json`, without training. The first argument says how it ends."""
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+
+def report(stage: str, message: str = "", done: int = 0, total: int = 0, left: float | None = None, **figures: float):
+    fields = {"stage": stage, "message": message, "done": done, "total": total, "seconds_left": left}
+    print(json.dumps(fields | {"figures": figures}), flush=True)
+
+
+def main(end: str, folder: str, *options: str) -> int:
+    target = Path(options[options.index("-o") + 1])
+    report("survey", f"{Path(folder).name}: 1 annotated image")
+    print("a library prints something", flush=True)
+    print('["no report"]', flush=True)
+    if end == "fail":
+        print("a warning\ntreeformer: the disk is too full", file=sys.stderr)
+        return 2
+    report("training", "step 3 of 9", 3, 9, 60.0, loss=0.5)
+    if end == "wait":
+        signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+        report("training", "waiting", 4, 9, 30.0)
+        time.sleep(60)
+    target.mkdir()
+    (target / "arguments.json").write_text(json.dumps([folder, *options]))
+    report("done", "F1 0.500 before, 0.750 after", 1, 1, 0.0, before_topo_f1=0.5, after_topo_f1=0.75)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

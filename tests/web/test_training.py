@@ -1,0 +1,220 @@
+"""The button "Train on my corrections": a child process, its progress, its end, and predictions with its model."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import treeformer
+from tests.inference.fake_engine import line_engine, predictor
+from tests.web.conftest import document, gradient, saved
+from treeformer.teaching.annotated import find_skeletons
+from treeformer.teaching.next_images import rank_folder
+from treeformer.web import training
+from treeformer.web.folder import Workspace
+
+STUB = Path(__file__).with_name("stub_finetune.py")
+
+
+def stub(end: str) -> tuple[str, ...]:
+    return (sys.executable, "-S", "-E", str(STUB), end)
+
+
+def status(client) -> dict:
+    return client.get("/api/training").json()
+
+
+def ended(client) -> dict:
+    client.services.training.join(60)
+    return status(client)
+
+
+def finished(client, job: str) -> dict:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = next(one for one in client.get("/api/jobs").json()["jobs"] if one["job"] == job)
+        if found["state"] not in ("waiting", "running"):
+            return found
+        time.sleep(0.01)
+    raise AssertionError("the job does not end")
+
+
+@pytest.fixture
+def models() -> list[str]:
+    """The models that were loaded."""
+    return []
+
+
+@pytest.fixture
+def trainer(workspace, make_client, models):
+    def make(end: str = "succeed", command: tuple[str, ...] | None = None):
+        load = lambda model: (models.append(model), predictor(line_engine()))[1]  # noqa: E731
+        return make_client(workspace, train=command or stub(end), load=load)
+
+    return make
+
+
+def test_it_trains_and_then_predicts_only_what_nobody_has_corrected(trainer, folder, models):
+    client, results = trainer(), folder / "results"
+    finished(client, client.post("/api/predict-missing", json={}).json()["job"])
+    gradient(folder / "images" / "d.png")
+    gradient(folder / "images" / "e.png")
+    client.get("/api/images")
+    saved(client, "a.png")
+    saved(client, "b.jpg", accepted=True)
+    draft = {"image": "e.png", "document": document(), "revision": None, "window": "w"}
+    assert client.put("/api/draft", json=draft).status_code == 200
+    (results / "sub" / "ä c.rsml").write_text("an older RSML")
+    before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
+    assert client.post("/api/training", json={"max_minutes": 7}).status_code == 202
+    end = ended(client)
+    assert (end["state"], end["before"], end["after"], end["model"]) == ("done", 0.5, 0.75, "trained-1")
+    assert end["lines"] == ["results: 1 annotated image", "step 3 of 9", "F1 0.500 before, 0.750 after"]
+    target = results / ".treeformer" / "models" / "trained-1"
+    assert json.loads((target / "arguments.json").read_text()) == [
+        str(results), "-o", str(target), "--progress", "json", "--model", "default", "--max-minutes", "7",
+    ]  # fmt: skip
+    assert models == ["default"]
+    # Nothing is predicted before it is asked for.
+    assert {path: path.read_bytes() for path in before} == before
+
+    job = finished(client, client.post("/api/predict-again", json={}).json()["job"])
+    assert (job["state"], job["done"], job["total"], job["error"]) == ("done", 3, 3, None)
+    assert models == ["default", str(target)]
+    changed = {path.relative_to(results).as_posix() for path in before if path.read_bytes() != before[path]}
+    assert changed <= {"sub/ä c.json", "sub/ä c.rsml"}
+    assert (results / "sub" / "ä c.orig.rsml").read_text() == "an older RSML"
+    assert len(treeformer.read(results / "sub" / "ä c.rsml")) == 4
+    assert (results / "d.json").exists()
+    # The next training gets another name and starts from the same model.
+    client.post("/api/training", json={})
+    assert ended(client)["model"] == "trained-2"
+    assert "default" in (target.with_name("trained-2") / "arguments.json").read_text()
+
+
+def test_a_prediction_is_replaced_only_as_it_was_made(client, folder):
+    """Each condition on its own: saved by a person, of another program, with a draft, another file."""
+    store, entry = client.services.store, client.services.workspace.entry("a.png")
+    made = predictor(line_engine()).predict(entry.path)
+    again = made.replace(nodes=made.nodes + 1)
+    assert store.save_prediction(entry, made)
+    assert not store.save_prediction(entry, again)
+    assert store.save_prediction(entry, again, replace=True)
+    assert (treeformer.read(entry.result).nodes == again.nodes).all()
+    revision = client.get("/api/skeleton", params={"image": "a.png"}).json()["revision"]
+    store.save_draft(entry, document(), revision, "w")
+    assert not store.save_prediction(entry, made, replace=True)
+    store.delete_draft(entry, "w")
+    for metadata in ({"editor": {"accepted": False}}, {"prediction": None}):
+        treeformer.write(again.replace(metadata={**again.metadata, **metadata}), entry.result)
+        assert not store.save_prediction(entry, made, replace=True)
+    treeformer.write(again.replace(edge_score=None, node_score=None), entry.result)
+    assert not store.save_prediction(entry, made, replace=True)
+    entry.result.write_text("no JSON")
+    assert not store.save_prediction(entry, made, replace=True)
+    entry.result.unlink()
+    treeformer.write(again, entry.rsml)
+    assert not store.save_prediction(entry, made, replace=True)
+
+
+def test_progress_is_shown_and_it_can_be_cancelled_and_dismissed(trainer, folder):
+    client = trainer("wait")
+    saved(client, "a.png")
+    client.post("/api/training", json={})
+    deadline = time.monotonic() + 60
+    while "waiting" not in status(client)["lines"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    seen = status(client)
+    assert (seen["state"], seen["stage"], seen["done"], seen["total"]) == ("running", "training", 4, 9)
+    assert seen["seconds_left"] == 30
+    again = client.post("/api/training", json={})
+    assert (again.status_code, again.json()["error"]) == (409, "A training is running already.")
+    assert client.delete("/api/training").status_code == 200
+    end = ended(client)
+    assert (end["state"], end["seconds_left"], end["model"]) == ("cancelled", None, None)
+    assert end["lines"][-1].startswith("Cancelled.")
+    assert client.services.predictions.model == "default"
+    assert client.delete("/api/training").json()["state"] == "idle"
+
+
+def test_the_end_of_the_server_ends_the_process(trainer):
+    client = trainer("wait")
+    saved(client, "a.png")
+    client.post("/api/training", json={})
+    process = client.services.training._process
+    assert process.poll() is None
+    client.services.training.close()
+    assert process.poll() is not None
+
+
+def test_what_goes_wrong_is_one_line(trainer, folder, monkeypatch):
+    client = trainer("fail")
+    answer = client.post("/api/training", json={})
+    assert (answer.status_code, answer.json()["error"]) == (409, "Correct and save at least one image first.")
+    saved(client, "a.png")
+    for minutes in (0, -1, "x", True, 1e9, [5]):
+        answer = client.post("/api/training", json={"max_minutes": minutes})
+        assert answer.status_code == 400
+        assert "\n" not in answer.json()["error"]
+    client.post("/api/training", json={})
+    end = ended(client)
+    assert (end["state"], end["lines"][-1]) == ("failed", "the disk is too full")
+    client = trainer(command=("no-such-program",))
+    answer = client.post("/api/training", json={})
+    assert answer.status_code == 500
+    assert answer.json()["error"].startswith("The training cannot be started")
+    assert status(client)["state"] == "idle"
+    monkeypatch.setattr(training, "NEEDED", ("json", "no_such_package"))
+    client = trainer(command=training.COMMAND)
+    assert status(client)["missing_packages"] == ["no_such_package"]
+    answer = client.post("/api/training", json={})
+    assert answer.status_code == 409
+    assert "treeformer[train,export]" in answer.json()["error"]
+
+
+def test_the_process_finds_images_and_corrections_in_either_place(trainer, folder, make_client):
+    client = trainer()
+    saved(client, "a.png")
+    client.post("/api/training", json={})
+    ended(client)
+    found = {path.name: file for path, file in find_skeletons(folder / "results")}
+    assert found == {"a.png": folder / "results" / "a.json", "b.jpg": None, "ä c.png": None}
+    beside = make_client(Workspace(folder / "images", folder / "images"), train=stub("succeed"))
+    saved(beside, "b.jpg")
+    beside.post("/api/training", json={})
+    model = Path(ended(beside)["folder"])
+    gradient(model / "overlays" / "b.png")  # drawings of validation images are no images to predict
+    assert {row["image"] for row in beside.get("/api/images").json()["images"]} == {"a.png", "b.jpg", "sub/ä c.png"}
+    assert not (folder / "images" / ".treeformer-images").exists()
+
+
+def test_the_order_is_that_of_treeformer_next(client, folder):
+    """Thumbnails of small images have all their pixels, so both orders agree; JPEG changes them little."""
+    for k, name in enumerate(("d.png", "e.png", "f.png", "g.png")):
+        gradient(folder / "images" / name, (60 + 20 * k, 80 - 10 * k))
+    client.get("/api/images")
+    for name, scores in {"d": [0.9, 0.2, 0.3], "e": [0.1, 0.2, 0.1], "f": [0.9, 0.9, 0.8]}.items():
+        made = document() | {"edge_score": scores}
+        (folder / "results").mkdir(exist_ok=True)
+        (folder / "results" / f"{name}.json").write_text(json.dumps(made))
+    saved(client, "a.png")
+    saved(client, "g.png", accepted=True)
+    found = client.get("/api/next").json()["images"]
+    assert set(found) == {"b.jpg", "d.png", "e.png", "f.png", "sub/ä c.png"}
+    for name in ("b.jpg", "sub/ä c.png"):
+        (folder / "images" / name).unlink()
+    client.get("/api/images")
+    client.services.training._record(client.services.workspace.entries())
+    ranked, failures = rank_folder(folder / "results")
+    assert not failures
+    assert client.get("/api/next").json()["images"] == [one.path.name for one in ranked]
+
+
+def test_an_unreadable_image_is_not_ranked(client, folder):
+    (folder / "images" / "a.png").write_bytes(b"no image")
+    assert set(client.get("/api/next").json()["images"]) == {"b.jpg", "sub/ä c.png"}
