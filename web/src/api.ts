@@ -34,6 +34,26 @@ export interface ImageEntry {
   nodes: number | null;
   has_draft: boolean;
   error: string | null;
+  /** Changes whenever the file of the result changes; missing if a backend does not tell. */
+  version?: string | null;
+}
+
+/** A training on the corrections of the folder. */
+export interface TrainingInfo {
+  state: "idle" | "running" | "done" | "failed" | "cancelled";
+  stage: string;
+  /** Lines for people, the newest last; after a failure the last one is the reason. */
+  lines: string[];
+  done: number;
+  /** 0 if unknown. */
+  total: number;
+  seconds_left: number | null;
+  /** F1 on the validation images, of the start model and of the new one. */
+  before: number | null;
+  after: number | null;
+  model: string | null;
+  folder: string | null;
+  missing_packages: string[];
 }
 
 /** One image of a time series. */
@@ -143,6 +163,14 @@ export interface Backend {
   /** Start a prediction; null if this backend cannot predict. */
   predict(image: string, workingSize: WorkingSize, region: Region | null): Promise<string>;
   predictMissing(): Promise<string>;
+  /** Predict all images again that nobody has corrected; missing if a backend cannot train. */
+  predictAgain?(): Promise<string>;
+  /** The images without corrections, the one from which a model would learn most first. */
+  next?(): Promise<string[]>;
+  training?(): Promise<TrainingInfo>;
+  startTraining?(maxMinutes: number | null): Promise<TrainingInfo>;
+  /** Cancel the training that is running; otherwise forget the last one. */
+  stopTraining?(): Promise<TrainingInfo>;
   jobs(): Promise<JobInfo[]>;
   cancelJob(job: string): Promise<void>;
   traits(document: SkeletonDocument, pxPerMm: number | null): Promise<TraitTable>;
@@ -253,6 +281,26 @@ export class HttpBackend implements Backend {
 
   async predictMissing(): Promise<string> {
     return (await this.json<{ job: string }>("POST", "/api/predict-missing", {}, {})).job;
+  }
+
+  async predictAgain(): Promise<string> {
+    return (await this.json<{ job: string }>("POST", "/api/predict-again", {}, {})).job;
+  }
+
+  async next(): Promise<string[]> {
+    return (await this.json<{ images: string[] }>("GET", "/api/next")).images;
+  }
+
+  training(): Promise<TrainingInfo> {
+    return this.json("GET", "/api/training");
+  }
+
+  startTraining(maxMinutes: number | null): Promise<TrainingInfo> {
+    return this.json("POST", "/api/training", {}, { max_minutes: maxMinutes });
+  }
+
+  stopTraining(): Promise<TrainingInfo> {
+    return this.json("DELETE", "/api/training");
   }
 
   async jobs(): Promise<JobInfo[]> {

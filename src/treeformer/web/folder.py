@@ -11,7 +11,7 @@ import math
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -65,6 +65,7 @@ class Summary:
         plants: number of plants, None if there is no result.
         nodes: number of nodes, None if there is no result.
         error: why it failed, None otherwise.
+        version: changes whenever the file changes, None if there is no result.
     """
 
     state: str
@@ -72,6 +73,7 @@ class Summary:
     plants: int | None = None
     nodes: int | None = None
     error: str | None = None
+    version: str | None = None
 
 
 MISSING = Summary("missing")
@@ -251,7 +253,7 @@ class Workspace:
         if cached is not None and cached[0] == version:
             return cached[1]
         try:
-            summary = summarize(formats.read(path))
+            summary = replace(summarize(formats.read(path)), version="{:x}-{:x}".format(*version))
         except formats.UnknownKindError:
             summary = MISSING
         except TreeformerError as error:

@@ -633,11 +633,11 @@ export class EditorController {
     }
   }
 
-  /** The list says that a result appeared: load it if nothing was drawn yet. */
+  /** The list says that the image was predicted in the background: show it if nothing was changed here. */
   async refresh(): Promise<void> {
-    if (this.session.revision !== null || this.session.dirty || this.predicting || !this.ready) return;
-    const loaded = await this.session.load();
-    if (loaded.revision !== null && !this.destroyed) this.show(loaded);
+    if (this.predicting || !this.ready) return;
+    const loaded = await this.session.reload();
+    if (loaded && !this.destroyed) this.show(loaded);
   }
 
   // ---- series -------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import type { ImageEntry, ImageState } from "../api";
 
-export type SortBy = "errors" | "name" | "state";
+export type SortBy = "errors" | "next" | "name" | "state";
 
 const STATE_ORDER: Record<ImageState, number> = { failed: 0, missing: 1, predicted: 2, edited: 3, accepted: 4 };
 
@@ -18,14 +18,24 @@ export function stateLabel(state: ImageState): string {
   return LABELS[state];
 }
 
-/** Entries in the order shown. "errors": most expected errors first, then images without a result, accepted last. */
-export function sortedEntries(entries: readonly ImageEntry[], by: SortBy): ImageEntry[] {
+/**
+ * Entries in the order shown. "errors": most expected errors first, then images without a result, accepted last.
+ * "next": as in `ranked`; then images that are not in it, by errors.
+ */
+export function sortedEntries(
+  entries: readonly ImageEntry[],
+  by: SortBy,
+  ranked: readonly string[] = [],
+): ImageEntry[] {
+  const place = new Map(by === "next" ? ranked.map((image, index) => [image, index]) : []);
+  const placeOf = (e: ImageEntry): number => place.get(e.image) ?? ranked.length;
   const byName = (a: ImageEntry, b: ImageEntry): number =>
     a.image.localeCompare(b.image, "en", { numeric: true }) || (a.image < b.image ? -1 : 1);
   const rank = (e: ImageEntry): number => (e.expected_errors === null ? 1 : e.state === "accepted" ? 2 : 0);
   return [...entries].sort((a, b) => {
     if (by === "state") return STATE_ORDER[a.state] - STATE_ORDER[b.state] || byName(a, b);
-    if (by === "errors") {
+    if (by === "errors" || by === "next") {
+      if (placeOf(a) !== placeOf(b)) return placeOf(a) - placeOf(b);
       return rank(a) - rank(b) || (b.expected_errors ?? 0) - (a.expected_errors ?? 0) || byName(a, b);
     }
     return byName(a, b);

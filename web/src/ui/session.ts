@@ -54,6 +54,16 @@ export class Session {
     return loaded;
   }
 
+  /** Take over a file that has changed on disk, unless there is work on the old one. Null if nothing was taken over. */
+  async reload(): Promise<LoadedSkeleton | null> {
+    if (this.dirty) return null;
+    const loaded = await this.backend.skeleton(this.image);
+    const isNew = loaded.revision !== this.revision && loaded.origin !== "draft";
+    if (this.dirty || this.closed || !isNew) return null;
+    this.revision = loaded.revision;
+    return loaded;
+  }
+
   /** Note a change; a draft follows soon. */
   changed(): void {
     if (this.closed) return;

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { ImageEntry } from "../../src/api";
+import type { ImageEntry, TrainingInfo } from "../../src/api";
 import { neighbor, nextOpen, sortedEntries } from "../../src/ui/folder";
+import { corrected, outcome, timeLeft, uncorrected } from "../../src/ui/training";
 import { scaleBar } from "../../src/ui/scalebar";
 import { DEFAULT_SETTINGS, filterOf, loadSettings, NO_ADJUSTMENTS } from "../../src/ui/settings";
 import { formatted, transposed } from "../../src/ui/traits";
@@ -29,6 +30,13 @@ describe("folder", () => {
     expect(names("errors")).toEqual(["c.jpg", "a2.jpg", "a10.jpg", "a9.jpg", "b.jpg"]);
     expect(names("name")).toEqual(["a2.jpg", "a9.jpg", "a10.jpg", "b.jpg", "c.jpg"]);
     expect(names("state")).toEqual(["a9.jpg", "a2.jpg", "a10.jpg", "c.jpg", "b.jpg"]);
+  });
+
+  it("lists first what would teach a model most", () => {
+    const order = sortedEntries(entries, "next", ["a9.jpg", "a10.jpg", "gone.jpg"]).map((e) => e.image);
+    expect(order).toEqual(["a9.jpg", "a10.jpg", "c.jpg", "a2.jpg", "b.jpg"]);
+    expect(sortedEntries(entries, "next")).toEqual(sortedEntries(entries, "errors"));
+    expect(sortedEntries(entries, "errors", ["b.jpg"])).toEqual(sortedEntries(entries, "errors"));
   });
 
   it("walks and stops at the ends", () => {
@@ -96,5 +104,40 @@ describe("settings", () => {
   it("makes a CSS filter", () => {
     expect(filterOf(NO_ADJUSTMENTS)).toBe("none");
     expect(filterOf({ brightness: 1.5, contrast: 1, invert: true })).toBe("invert(1) brightness(1.5)");
+  });
+});
+
+describe("training", () => {
+  const entries = [
+    entry("a", "missing", null),
+    entry("b", "predicted", 1),
+    { ...entry("c", "predicted", 1), has_draft: true },
+    entry("d", "edited", 1),
+    entry("e", "accepted", 0),
+    entry("f", "failed", null),
+  ];
+  const info: TrainingInfo = {
+    state: "done", stage: "done", lines: ["first", "last"], done: 1, total: 1, seconds_left: null,
+    before: 0.5, after: 0.75, model: "trained-1", folder: "/r/trained-1", missing_packages: [],
+  };
+
+  it("counts what is trained on and what is predicted again", () => {
+    expect(corrected(entries)).toBe(2);
+    expect(uncorrected(entries)).toBe(2);
+  });
+
+  it("says how it ended in one sentence", () => {
+    expect(outcome(info)).toBe("F1 0.50 before, 0.75 after.");
+    expect(outcome({ ...info, after: 0.5 })).toContain("did not improve");
+    expect(outcome({ ...info, before: null })).toBe("The model is ready.");
+    expect(outcome({ ...info, state: "failed" })).toBe("last");
+    expect(outcome({ ...info, state: "running" })).toBe("");
+  });
+
+  it("rounds the time that is left", () => {
+    expect(timeLeft(null)).toBe("");
+    expect(timeLeft(0)).toBe("");
+    expect(timeLeft(41)).toBe("about 50 s left");
+    expect(timeLeft(700)).toBe("about 12 min left");
   });
 });

@@ -9,9 +9,10 @@ class FakeBackend {
   revision = "r1";
   down = false;
   origin = "result";
+  onDisk = "r1";
 
   async skeleton() {
-    return { document: { nodes: [] }, revision: "r1", origin: this.origin, result_revision: this.revision, file: "a.json" };
+    return { document: { nodes: [] }, revision: this.onDisk, origin: this.origin, result_revision: this.revision, file: "a.json" };
   }
   async saveDraft(request: DraftRequest) {
     if (this.down) throw new BackendError("no answer", 0);
@@ -49,6 +50,28 @@ const change = () => {
   count++;
   session.changed();
 };
+
+describe("a file that changes on disk", () => {
+  it("is taken over if it is new and nothing was changed here", async () => {
+    expect(await session.reload()).toBeNull();
+    backend.onDisk = "r2";
+    expect((await session.reload())?.revision).toBe("r2");
+    expect(session.revision).toBe("r2");
+    expect(session.state).toBe("saved");
+  });
+
+  it("is not taken over after a change, also while it is loaded, nor as a draft", async () => {
+    backend.onDisk = "r2";
+    backend.origin = "draft";
+    expect(await session.reload()).toBeNull();
+    backend.origin = "result";
+    const loading = session.reload();
+    change();
+    expect(await loading).toBeNull();
+    expect(await session.reload()).toBeNull();
+    expect(session.revision).toBe("r1");
+  });
+});
 
 describe("autosave", () => {
   it("writes one draft after a pause", async () => {
