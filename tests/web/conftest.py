@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,24 @@ BASE = f"http://127.0.0.1:{PORT}"
 def gradient(path: Path, size: tuple[int, int] = (64, 48), **options: Any) -> Path:
     """Write an image with a gradient, so that no two parts are equal."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    x, y = np.meshgrid(np.linspace(0, 255, size[0]), np.linspace(0, 255, size[1]))
-    Image.fromarray(np.stack([x, y, 255 - x], axis=2).astype(np.uint8)).save(path, **options)
+    if options:
+        gradient_image(size).save(path, **options)
+    else:
+        path.write_bytes(encoded_gradient(path.suffix, size))
     return path
+
+
+def gradient_image(size: tuple[int, int]) -> Image.Image:
+    x, y = np.meshgrid(np.linspace(0, 255, size[0]), np.linspace(0, 255, size[1]))
+    return Image.fromarray(np.stack([x, y, 255 - x], axis=2).astype(np.uint8))
+
+
+@cache
+def encoded_gradient(suffix: str, size: tuple[int, int]) -> bytes:
+    """Return the file of a gradient, which is encoded once for all tests."""
+    file = io.BytesIO()
+    gradient_image(size).save(file, Image.registered_extensions()[suffix])
+    return file.getvalue()
 
 
 def document(x: float = 5.0, **metadata: Any) -> dict[str, Any]:

@@ -85,6 +85,6 @@ def test_traits_of_the_examples_and_of_forests_with_inferred_axes(tmp_path):
 
 
 def test_traits_of_edited_documents(tmp_path):
-    run_node("test/replay/write.mjs", str(tmp_path / "sequences.jsonl"), "150", "77")
+    run_node("test/replay/write.mjs", str(tmp_path / "sequences.jsonl"), "60", "77")
     lines = (tmp_path / "sequences.jsonl").read_text(encoding="utf-8").splitlines()
-    assert compare([json.loads(line)["document"] for line in lines], tmp_path) > 150
+    assert compare([json.loads(line)["document"] for line in lines], tmp_path) > 60

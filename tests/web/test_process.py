@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.inference.fake_engine import line_engine, predictor
 from tests.test_cli import one_line, run  # noqa: F401
 from tests.web.conftest import document, gradient
 
@@ -37,7 +38,7 @@ class Server:
         return self.process.communicate(timeout=600)[1]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def serve():
     servers = []
 
@@ -79,8 +80,16 @@ def test_it_serves_this_computer_only_and_ends_with_ctrl_c(serve, images, tmp_pa
     assert len(error.splitlines()) == 2
 
 
-def test_two_servers_have_different_tokens_and_cookies(serve, images):
-    first, second = serve(images), serve(images)
+@pytest.fixture(scope="module")
+def two_servers(serve, tmp_path_factory) -> list[Server]:
+    """Two servers of one folder."""
+    folder = tmp_path_factory.mktemp("two")
+    gradient(folder / "images" / "a.png")
+    return [serve(folder / "images", "--results", folder / "results") for _ in range(2)]
+
+
+def test_two_servers_have_different_tokens_and_cookies(two_servers):
+    first, second = two_servers
     assert first.address.partition("token=")[2] != second.address.partition("token=")[2]
     assert httpx.get(f"{second.base}/?token={first.address.partition('token=')[2]}").status_code == 403
     # Cookies are sent to every port of a host. That of one server does not open the other.
@@ -89,16 +98,15 @@ def test_two_servers_have_different_tokens_and_cookies(serve, images):
     assert first.client.get("/api/images").status_code == 200
 
 
-def test_two_servers_on_one_folder_the_second_save_is_told(serve, images, tmp_path):
-    servers = [serve(images, "--results", tmp_path / "results") for _ in range(2)]
+def test_two_servers_on_one_folder_the_second_save_is_told(two_servers):
     body = {"image": "a.png", "revision": None, "accepted": False, "window": "w"}
     answers = [
         server.client.put("/api/skeleton", json=body | {"document": document(float(k))})
-        for k, server in enumerate(servers, start=1)
+        for k, server in enumerate(two_servers, start=1)
     ]
     assert [answer.status_code for answer in answers] == [200, 409]
     assert answers[1].json()["document"]["nodes"][0] == [1.0, 9.0]
-    loaded = servers[1].client.get("/api/skeleton", params={"image": "a.png"}).json()
+    loaded = two_servers[1].client.get("/api/skeleton", params={"image": "a.png"}).json()
     assert loaded["revision"] == answers[0].json()["revision"]
 
 
@@ -120,8 +128,8 @@ def test_kill_9_while_drafts_and_results_are_written(serve, images, tmp_path):
     import threading
 
     results = tmp_path / "results"
+    server = serve(images, "--results", results)
     for pause in (0.03, 0.15):
-        server = serve(images, "--results", results)
         confirmed = [0]
         revision = server.client.get("/api/skeleton", params={"image": "a.png"}).json()["result_revision"]
 
@@ -142,19 +150,18 @@ def test_kill_9_while_drafts_and_results_are_written(serve, images, tmp_path):
         server.process.kill()
         thread.join()
         server.process.communicate()
-        again = serve(images, "--results", results)
-        loaded = again.client.get("/api/skeleton", params={"image": "a.png"})
+        server = serve(images, "--results", results)
+        loaded = server.client.get("/api/skeleton", params={"image": "a.png"})
         assert loaded.status_code == 200, loaded.text
         if confirmed[0]:
             assert loaded.json()["document"]["nodes"][0][0] >= confirmed[0]
         assert not [path for path in results.rglob(".*-*-*") if path.is_file()]  # leftovers were removed
-        again.end(signal.SIGKILL)
 
 
-def test_predict_then_edit_the_results(serve, images, tmp_path):
+def test_predict_then_edit_the_results(run, serve, images, tmp_path, monkeypatch):  # noqa: F811
     gradient(images / "sub" / "b.png", (80, 80))
-    command = [sys.executable, "-m", "treeformer", "predict", str(images), "-o", str(tmp_path / "results")]
-    subprocess.run(command, check=True, capture_output=True)
+    monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: predictor(line_engine()))
+    assert run("predict", images, "-o", tmp_path / "results")[0] == 0
     server = serve(tmp_path / "results")
     rows = server.client.get("/api/images").json()["images"]
     assert [(row["image"], row["state"]) for row in rows] == [("a.png", "predicted"), ("sub/b.png", "predicted")]

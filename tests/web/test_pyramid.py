@@ -22,13 +22,12 @@ from treeformer.web.pyramid import Pyramids, level_count
 
 def blocks(pixels: np.ndarray, block: int) -> np.ndarray:
     """Reference: the mean of each block, incomplete ones at the right and bottom included."""
-    height, width = pixels.shape[:2]
-    return np.array(
-        [
-            [pixels[y : y + block, x : x + block].reshape(-1, 3).mean(axis=0) for x in range(0, width, block)]
-            for y in range(0, height, block)
-        ]
-    )
+    rows, columns = (np.arange(0, side, block) for side in pixels.shape[:2])
+
+    def total(values: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(np.add.reduceat(values, rows, axis=0), columns, axis=1)
+
+    return total(pixels) / total(np.ones_like(pixels))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (511, 3), (512, 512), (513, 512), (1024, 9), (1025, 9), (10_000, 8_000)])
