@@ -9,7 +9,7 @@
 # make docs       build the documentation site into dist/docs, run its notebooks
 # make package    build sdist and wheel, install the wheel into an empty environment without torch, predict
 # make test-all   what make test leaves out: the web page, the documents with their notebooks, the package
-# make test-long  cluster and kills with larger numbers, tests of the web that need Node.js
+# make test-long  more examples per property test, tests marked long, cluster and kills with larger numbers
 # make fuzz       10,000 mutated files, images and model folders; not part of make test
 PYTHON ?= python3
 VENV := .venv
@@ -33,7 +33,7 @@ fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 test-fast: lint
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not long"
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -67,10 +67,11 @@ test-web: check-web $(VENV)/.installed-dev
 
 test-all: check-web page docs package
 
-# Cluster and kills with larger numbers, and the tests of the web that need Node.js.
+# More examples per property test, the tests marked long, and larger numbers for cluster, web and kills.
 test-long: page $(VENV)/.installed-dev
+	TREEFORMER_EXAMPLES=200 $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow and not long"
 	TREEFORMER_CLUSTER_IMAGES=60 TREEFORMER_CLUSTER_SMALL_IMAGES=2000 TREEFORMER_PAGE_IMAGES=40 \
-		$(BIN)/python -m pytest -q tests/inference/test_cluster_ray.py tests/web/test_measures.py \
+		$(BIN)/python -m pytest -q -m "" tests/training/test_machines.py tests/inference/test_cluster_ray.py tests/web/test_measures.py \
 		tests/web/test_replay.py tests/web/test_page_fixtures.py tests/web/test_page_images.py
 	$(BIN)/python -m tests.fuzz.kills --count 10
 

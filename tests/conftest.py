@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.strategies import EXAMPLES
 from treeformer import Skeleton
 
 # No deadlines, because times on shared machines are unreliable. In continuous integration a run must be repeatable.
-# Every run draws other examples, so that a few of them per run suffice: TREEFORMER_EXAMPLES=1000 searches longer.
-EXAMPLES = int(os.environ.get("TREEFORMER_EXAMPLES", "40"))
 settings.register_profile("random", deadline=None, max_examples=EXAMPLES)
 settings.register_profile("repeatable", deadline=None, max_examples=EXAMPLES, derandomize=True)
 settings.load_profile("repeatable" if os.environ.get("CI") else "random")

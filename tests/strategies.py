@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 from hypothesis import strategies as st
 
 from treeformer import Skeleton
+
+# Every run draws other examples, so that a few of them per run suffice: TREEFORMER_EXAMPLES=1000 searches longer.
+DEFAULT_EXAMPLES = 20
+EXAMPLES = int(os.environ.get("TREEFORMER_EXAMPLES", DEFAULT_EXAMPLES))
+
+
+def examples(count: int) -> int:
+    """Return the number of examples of a test that needs `count` of them per 40 of the others."""
+    return max(1, count * EXAMPLES // 40)
+
 
 coordinates = st.floats(-50, 250, allow_nan=False).map(lambda value: round(value, 3))
 

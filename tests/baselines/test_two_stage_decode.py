@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.strategies import examples
 from treeformer.baselines.two_stage.decode import (
     alignments,
     decode_maps,
@@ -58,7 +59,7 @@ def reference_points(confidence, stride, search_px, peak_share, node_threshold):
     return sorted(points)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     confidence=hnp.arrays(np.float32, (2, 9, 11), elements=st.sampled_from([0.0, 0.2, 0.5, 0.6, 0.98, 1.0])),
     stride=st.sampled_from([1, 2]),
@@ -201,7 +202,7 @@ def test_shortest_path_trees_equal_those_of_networkx():
 anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     nodes=hnp.arrays(np.float32, (2, 12, 10), elements=anything),
     flow=hnp.arrays(np.float32, (2, 2, 12, 10), elements=anything),

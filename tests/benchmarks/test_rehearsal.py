@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from benchmarks.tables.recipes import REHEARSAL, Run
 from benchmarks.tables.train import SETTINGS, missing, train_run
 from PIL import Image
 
+from tests.training.processes import ForkedProcess
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 from treeformer.training.loop import CHECKPOINT
@@ -30,7 +32,32 @@ def train(folder: Path, run: Run = RUN, **changes):
     return train_run(run, runs=folder / "runs", data=folder / "data", out=folder / "results", **options)
 
 
-def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
+@pytest.fixture
+def forked(monkeypatch) -> list[ForkedProcess]:
+    """Return the processes of the runs, which are forks instead of new interpreters: these import torch for 12 s."""
+    started: list[ForkedProcess] = []
+
+    class Process:
+        def __init__(self, target, args) -> None:
+            self.target, self.args = target, args
+
+        def start(self) -> None:
+            self.process = ForkedProcess(self.target, *self.args)
+            started.append(self.process)
+
+        def join(self) -> None:
+            self.process.join()
+
+        @property
+        def exitcode(self) -> int | None:
+            return self.process.exitcode
+
+    context = SimpleNamespace(Process=Process)
+    monkeypatch.setattr("benchmarks.tables.parallel.multiprocessing", SimpleNamespace(get_context=lambda _: context))
+    return started
+
+
+def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch, forked):
     here, there = tmp_path / "here", tmp_path / "there"
     common = ["--rehearse", "--minutes", str(MINUTES), "--accelerator", "cpu", "--workers", "0"]
     places = ["--results", str(there / "results"), "--runs", str(there / "runs"), "--data", str(there / "data")]
@@ -75,7 +102,7 @@ def test_from_training_to_a_table_and_a_panel(tmp_path, capsys, monkeypatch):
         figures(["maps", "--rehearse", *own, "--output", str(here)])
 
 
-def test_ablations_train_in_parallel_are_validated_at_the_end_and_transferred_without_weights(tmp_path, capfd):
+def test_ablations_train_in_parallel_are_validated_at_the_end_and_transferred_without_weights(tmp_path, forked):
     run, other, out = Run("small-drawings", "sfs-no-segments", 0), Run("small-drawings", "plain", 0), tmp_path / "out"
     places = ["--results", str(tmp_path / "there"), "--runs", str(tmp_path / "runs"), "--data", str(tmp_path)]
     common = ["--rehearse", "--accelerator", "cpu", "--workers", "0", "--parallel", "3", "--only", run.name, other.name]
@@ -93,11 +120,11 @@ def test_ablations_train_in_parallel_are_validated_at_the_end_and_transferred_wi
     assert found.test_images == 3
     # An error in a run is one line, and the command fails.
     (tmp_path / "there" / f"{other.name}.json").unlink()
-    capfd.readouterr()
+    forked.clear()
     with pytest.raises(SystemExit, match=other.name) as stop:
         tables(["ingredients", "--run", *common, "--minutes", "1", *places])
     assert run.name not in str(stop.value)
-    lines = capfd.readouterr().err.splitlines()
+    lines = [line for process in forked for line in process.output().splitlines()]
     assert sum("was started with other settings" in line for line in lines) == 1
     assert not any("Traceback" in line for line in lines)
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.strategies import examples
 from treeformer import Skeleton, TreeformerError
 from treeformer.data.augmentation import PRESETS, ROOTS, VINES, Augmentation, move, warp
 
@@ -103,7 +104,7 @@ def test_outside_the_image_is_the_color_of_its_border() -> None:
     assert shifted[20, 40].tolist() == [255, 255, 255]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     skeleton=random_trees(),
     seeds=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4),
@@ -124,7 +125,7 @@ def test_any_chain_leaves_a_forest_inside_its_frame(skeleton, seeds, keep, frame
         assert len(skeleton.roots) == len(skeleton.component_root)  # every component still has its root
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(skeleton=random_trees(), seeds=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=2))
 def test_drawing_and_moving_commute(skeleton, seeds) -> None:
     """Bright pixels of the warped drawing are those of the moved skeleton, up to one pixel."""

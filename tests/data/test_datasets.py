@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.strategies import examples
 from treeformer import Skeleton, TreeformerError, formats
 from treeformer.data import FolderDataset, Sample, Skipped, SkipReport, SyntheticDataset, samples
 from treeformer.data.datasets import has_pair, write_pair
@@ -149,7 +150,7 @@ def test_load_returns_a_value_and_indexing_raises(tmp_path: Path, comb: Skeleton
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_an_image_with_damaged_bytes_never_crashes(tmp_path_factory, data) -> None:
     folder = tmp_path_factory.mktemp("damaged")

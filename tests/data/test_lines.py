@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.strategies import examples
 from treeformer import Axis, Skeleton
 from treeformer.data.prepare.barley_roots import bending, find_false_traces, join_bases
 from treeformer.data.prepare.lines import (
@@ -163,7 +164,7 @@ def test_short_laterals_crossings_and_other_plants_are_not_merged() -> None:
     assert sum(item.length for item in merged) == pytest.approx(sum(item.length for item in lines))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 9))
 def test_random_lines_become_a_forest_that_covers_them(seed: int, count: int) -> None:
     """The result has one tree per plant, is not longer than the lines, and is close to all of them."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.strategies import examples
 from treeformer.decoding.attributes import MAX_RADIUS_PX, direction_cost, radius_px
 from treeformer.decoding.decode import decode, decode_pairs
 
@@ -94,7 +95,7 @@ def test_directions_decide_between_similar_edges():
     assert sparse == with_directions
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 10**6))
 def test_any_extra_cost_gives_the_same_forest_from_pairs_and_from_a_matrix(seed):
     random = np.random.default_rng(seed)

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.strategies import examples
 from treeformer.decoding.decode import decode, decode_pairs, shortest_gaps
 from treeformer.decoding.spanning import spanning_forest
 from treeformer.errors import TreeformerError
@@ -241,7 +242,7 @@ def test_components_that_no_tile_joins():
     assert forced.edge_score[forced.edges.tolist().index([1, 2])] == 0
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(seed=st.integers(0, 999), count=st.integers(2, 60), component_count=st.integers(1, 9))
 @example(seed=0, count=180, component_count=2)
 def test_gaps_are_the_shortest(seed, count, component_count):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.strategies import examples
 from treeformer import TreeformerError
 from treeformer.decoding.spanning import minimum_spanning_tree, spanning_forest, spanning_tree_of_pairs, spanning_trees
 
@@ -133,7 +134,7 @@ def test_the_input_is_not_modified():
 
 
 @given(st.integers(2, 12), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_only_the_order_of_the_costs_counts(nodes, seed):
     cost = random_costs("distinct", 1, nodes, seed, dtype=np.float64)[0]
     expected = minimum_spanning_tree(cost).tolist()

@@ -11,10 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from pycocotools.coco import COCO
 
 from tests.formats.annotated import distinct_forests, graph, plants
+from tests.strategies import examples
 from treeformer import FormatError, Skeleton
 from treeformer.formats import coco
 
-in_one_folder = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+in_one_folder = settings(
+    deadline=None, max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @in_one_folder

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.formats.annotated import annotated
+from tests.strategies import examples
 from treeformer import FormatError, Skeleton
 from treeformer.formats import csv_table
 
-in_one_folder = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+in_one_folder = settings(
+    deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @in_one_folder

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.formats.annotated import json_values
+from tests.strategies import examples
 from treeformer import FormatError, Skeleton
 from treeformer.formats import FORMATS, UnknownKindError, read, read_all, write
 
@@ -288,7 +289,7 @@ def read_or_error(path: Path, name: str) -> list[Skeleton]:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(in_one_folder, max_examples=25)
+@settings(in_one_folder, max_examples=examples(25))
 @given(data=st.data())
 def test_broken_files_never_crash_the_reader(sample: Callable[..., Path], name: str, data: st.DataObject):
     """A truncated file or one with replaced bytes gives a skeleton or a one-line error."""
@@ -312,7 +313,7 @@ def with_value(value: Any, path: list[Any], new: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", JSON_FORMATS)
-@settings(in_one_folder, max_examples=60)
+@settings(in_one_folder, max_examples=examples(60))
 @given(data=st.data())
 def test_wrong_values_never_crash_the_reader(sample: Callable[..., Path], name: str, data: st.DataObject):
     """A valid JSON file with any one value replaced gives skeletons or a one-line error."""

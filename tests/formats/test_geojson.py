@@ -11,10 +11,13 @@ import shapely
 from hypothesis import HealthCheck, given, settings
 
 from tests.formats.annotated import annotated, distinct_forests, graph, plants
+from tests.strategies import examples
 from treeformer import Axis, FormatError, Skeleton
 from treeformer.formats import geojson
 
-in_one_folder = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+in_one_folder = settings(
+    deadline=None, max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @in_one_folder

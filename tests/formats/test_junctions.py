@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.growth import assert_less_than_quadratic
+from tests.strategies import examples
 from treeformer import Skeleton, SkeletonError
 from treeformer._util.arrays import FloatArray
 from treeformer.formats.junctions import JoinedAxes, join_axes
@@ -143,7 +144,7 @@ def systems(draw: st.DrawFn) -> tuple[list[FloatArray], list[int | None], list[i
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(systems())
 def test_every_rule_holds(system: tuple[list[FloatArray], list[int | None], list[int]]):
     lines, parents, plants = system

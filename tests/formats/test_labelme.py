@@ -11,11 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.formats.annotated import distinct_forests, graph, plants
+from tests.strategies import examples
 from treeformer import FormatError, Skeleton
 from treeformer.formats import labelme
 from treeformer.formats import read as read_any
 
-in_one_folder = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+in_one_folder = settings(
+    deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @in_one_folder

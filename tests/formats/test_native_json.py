@@ -14,13 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.formats.annotated import annotated
-from tests.strategies import graphs
+from tests.strategies import examples, graphs
 from treeformer import Axis, AxisFunction, FormatError, Plant, Skeleton
 from treeformer.formats import native_json
 
 SCHEMA = json.loads(files("treeformer.formats").joinpath("skeleton.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-in_one_folder = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+in_one_folder = settings(
+    deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def test_the_schema_is_a_schema():

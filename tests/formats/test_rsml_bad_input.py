@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from tests.formats.rsml_documents import LIBERAL, SCHEMA, axis_lines, document, preserved, root
+from tests.strategies import examples
 from treeformer import FormatError, Skeleton
 from treeformer.formats.rsml import reader as rsml
 
@@ -66,7 +67,7 @@ def test_a_folder_and_a_missing_file(tmp_path: Path) -> None:
         rsml.read(tmp_path / "none.rsml")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     cut=st.integers(0, len(LIBERAL)),
     length=st.integers(0, 40),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from tests.formats.rsml_documents import METADATA, written
+from tests.strategies import examples
 from treeformer import Axis, AxisFunction, Plant, Skeleton
 from treeformer.formats.junctions import join_axes
 from treeformer.formats.rsml import reader as rsml
@@ -116,7 +117,7 @@ def slow_radius(axes: list[Axis], count: int) -> list[float] | None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(skeleton=forests())
 def test_written_files_are_valid_and_read_back_the_same(
     skeleton: Skeleton, tmp_path_factory: pytest.TempPathFactory
@@ -124,7 +125,7 @@ def test_written_files_are_valid_and_read_back_the_same(
     assert written(skeleton, tmp_path_factory.getbasetemp() / "forest.rsml") == skeleton
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(skeleton=forests())
 def test_smartroot_reads_back_the_same_lines(skeleton: Skeleton, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "forest.rsml"
@@ -149,7 +150,7 @@ def forests_without_axes(draw: st.DrawFn) -> Skeleton:
     return Skeleton.from_parents(nodes, parents, node_score=scores, radius=radius)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(skeleton=forests_without_axes())
 def test_a_forest_without_axes_keeps_its_edges(skeleton: Skeleton, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "tree.rsml"

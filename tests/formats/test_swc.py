@@ -9,12 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.strategies import forests
+from tests.strategies import examples, forests
 from treeformer import FormatError, Skeleton
 from treeformer.formats import native_json, swc
 from treeformer.skeleton.validation import MAX_PX
 
-in_one_folder = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+in_one_folder = settings(
+    deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 finite = st.floats(allow_nan=False, allow_infinity=False)
 pixels = st.floats(-MAX_PX, MAX_PX)
 characters = st.characters(exclude_characters="\n\r", exclude_categories=["Cs"])

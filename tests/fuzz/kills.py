@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw
 
 import treeformer
 from tests.inference.fake_engine import drawn, random_tree
-from tests.training.processes import ONE_THREAD, command
+from tests.training.processes import ONE_THREAD, ForkedProcess, start_training
 from treeformer import Skeleton
 from treeformer.inference.image_record import NAME as RECORD
 
@@ -52,11 +52,33 @@ if __name__ == "__main__":
 """
 
 
-def kill_after(arguments: Sequence[str | Path], progress: Path, files: int, delay: float, fast: bool = False) -> bool:
-    """Run a command and kill its process group a moment after it has written some files.
+class Program:
+    """A command that runs in a process group of its own."""
+
+    def __init__(self, arguments: Sequence[str | Path]) -> None:
+        self._process = subprocess.Popen(
+            list(arguments),
+            env=ONE_THREAD | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    def output(self) -> str:
+        """Wait for the end and return what was written to standard error."""
+        return self._process.communicate()[1]
+
+
+def kill_after(process: Program | ForkedProcess, progress: Path, files: int, delay: float, fast: bool = False) -> bool:
+    """Kill the group of a process a moment after it has written some files.
 
     Args:
-        arguments: the command.
+        process: the process, which has just been started.
         progress: folder in which it writes.
         files: number of changes in the folder to wait for.
         delay: seconds to wait after that.
@@ -65,28 +87,19 @@ def kill_after(arguments: Sequence[str | Path], progress: Path, files: int, dela
     Returns:
         False if the process ended before it was killed.
     """
-    before = snapshot(progress)
-    with subprocess.Popen(
-        list(arguments),
-        env=ONE_THREAD | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        end = time.monotonic() + LONGEST_WAIT
-        while not fast and process.poll() is None and time.monotonic() < end:
-            if len(snapshot(progress).items() - before.items()) >= files:
-                break
-            time.sleep(0.003)
-        time.sleep(delay)
-        was_running = process.poll() is None
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            was_running = False
-        _, error = process.communicate()
-    assert was_running or process.returncode in (0, -signal.SIGKILL), error
+    before, end = snapshot(progress), time.monotonic() + LONGEST_WAIT
+    while not fast and process.poll() is None and time.monotonic() < end:
+        if len(snapshot(progress).items() - before.items()) >= files:
+            break
+        time.sleep(0.003)
+    time.sleep(delay)
+    was_running = process.poll() is None
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        was_running = False
+    error = process.output()
+    assert was_running or process.poll() in (0, -signal.SIGKILL), error
     return was_running
 
 
@@ -127,16 +140,15 @@ def kill_predictions(folder: Path, count: int, seed: int) -> int:
         before = visible(out)
         device = "cuda" if rng.random() < 0.3 else "cpu"  # with a GPU, processes write the files
         fast, files, delay = rng.random() < 0.1, int(rng.integers(1, 3 * IMAGES_PER_KILL // 2)), rng.uniform(0, 0.05)
-        kills += kill_after(
-            predict_command(folder, images, out, device), out, files, 40 * delay if fast else delay, fast
-        )
+        process = Program(predict_command(folder, images, out, device))
+        kills += kill_after(process, out, files, 40 * delay if fast else delay, fast)
         after = visible(out)
         assert before.keys() <= after.keys(), "a file was lost"
         # An image that lacks one of its files is predicted again.
         kept = {name for name in before if all(name.split(".")[0] + ending in before for ending in ENDINGS)}
         assert all(before[name] == after[name] for name in kept), "a complete result was changed"
         check_results(out, tree)
-    finish(predict_command(folder, images, out, "cpu"))
+    finish(Program(predict_command(folder, images, out, "cpu")))
     check_results(out, tree)
     expected = {f"{n}{ending}" for n in range(IMAGES_PER_KILL * count) for ending in ENDINGS}
     assert set(visible(out)) == expected, "results are missing"
@@ -150,10 +162,9 @@ def predict_command(folder: Path, images: Path, out: Path, device: str) -> list[
     return [sys.executable, script, images, out, device]
 
 
-def finish(arguments: Sequence[str | Path]) -> None:
-    environment = ONE_THREAD | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    done = subprocess.run(list(arguments), env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def finish(process: Program | ForkedProcess) -> None:
+    error = process.output()
+    assert process.poll() == 0, error
 
 
 def check_results(out: Path, tree: Skeleton) -> None:
@@ -176,17 +187,17 @@ def kill_training(folder: Path, count: int, seed: int) -> int:
     config = training_config(folder)
     straight, broken = folder / "straight", folder / "broken"
     settings = [f"steps={STEPS_PER_KILL * (count + 1)}", "validate_every=2"]
-    finish(command(config, straight, *settings))
+    finish(start_training(config, straight, *settings))
     state, kills = broken / "checkpoint.safetensors", 0
     for _ in range(count):
         step = checkpoint.read_run_state(state).step if state.exists() else 0
-        run = command(config, broken, *settings, *(["--resume"] if state.exists() else []))
+        run = start_training(config, broken, *settings, *(["--resume"] if state.exists() else []))
         files = int(rng.integers(1, 5))  # log, checkpoint, best weights, temporary files
         kills += kill_after(run, broken, files, rng.uniform(0, 0.2))
         if state.exists():
             safetensors.read(state)
             assert checkpoint.read_run_state(state).step >= step, "steps were lost"
-    finish(command(config, broken, *settings, *(["--resume"] if state.exists() else [])))
+    finish(start_training(config, broken, *settings, *(["--resume"] if state.exists() else [])))
     expected, found = (safetensors.read(out / state.name) for out in (straight, broken))
     assert expected.keys() == found.keys()
     assert all(np.array_equal(expected[name], found[name]) for name in expected), "the resumed run differs"
@@ -203,17 +214,9 @@ def kill_evaluations(folder: Path, count: int, seed: int) -> int:
             moved = np.clip(tree.nodes + shift, 0, 128)
             treeformer.write(tree.replace(nodes=moved), folder / part / f"{number}.json")
 
-    def evaluate(out: Path) -> list[str | Path]:
-        return [
-            sys.executable,
-            "-m",
-            "treeformer",
-            "evaluate",
-            folder / "predictions",
-            folder / "ground-truth",
-            "-o",
-            out,
-        ]
+    def evaluate(out: Path) -> Program:
+        places = [folder / "predictions", folder / "ground-truth", "-o", out]
+        return Program([sys.executable, "-m", "treeformer", "evaluate", *places])
 
     straight, out, kills = folder / "straight", folder / "out", 0
     finish(evaluate(straight))

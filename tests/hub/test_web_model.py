@@ -113,7 +113,9 @@ def test_the_default_model_for_the_web_is_small_and_predicts_as_well(tmp_path):
     same, before, after = [], [], []
     for name in ("taproot", "vine"):
         image = np.asarray(Image.open(EXAMPLES / f"{name}.jpg").convert("RGB"))
-        native, other, page = (Predictor(model, engine=one).predict(image) for one in (engine, rounded, web))
+        native, other, page = (
+            Predictor(model, engine=one).predict(image, working_size=512) for one in (engine, rounded, web)
+        )
         expected = treeformer.read(EXAMPLES / f"{name}.rsml")
         same.append(metrics.topo(other, native).f1)
         before.append(metrics.topo(native, expected).f1)

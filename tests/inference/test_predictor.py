@@ -19,6 +19,7 @@ from PIL import Image
 
 from tests.inference.fake_engine import ColorEngine, NumbersEngine, drawn, line_engine, predictor, random_tree
 from tests.inference.test_tiles import as_sets
+from tests.strategies import examples
 from treeformer import Skeleton, TreeformerError
 from treeformer.errors import FormatError
 from treeformer.hub.model_folder import ModelFolder, ModelSettings
@@ -88,7 +89,7 @@ def test_a_blank_image_is_an_empty_skeleton_and_a_warning(tmp_path):
     assert skeleton.image_size == (300, 200)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), single_plant=st.booleans(), confidence=st.none() | st.floats(0, 1))
 def test_any_numbers_become_a_valid_forest(data, single_plant, confidence):
     count = data.draw(st.integers(2, 9))

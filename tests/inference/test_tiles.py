@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.inference.fake_engine import ColorEngine, drawn, predictor, random_tree
+from tests.strategies import examples
 from treeformer import Skeleton
 from treeformer._util.images import open_lazy
 from treeformer.decoding.decode import decode, decode_pairs
@@ -205,7 +206,7 @@ def test_nodes_and_edges_of_two_tiles_are_weighted_means():
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data(), width=st.integers(1, 300), height=st.integers(1, 200), single_plant=st.booleans())
 def test_any_numbers_of_any_tiles_give_a_forest_inside_the_image(data, width, height, single_plant):
     grid = tile_grid((width, height), 64)

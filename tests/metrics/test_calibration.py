@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.strategies import examples
 from treeformer import Skeleton
 from treeformer.errors import SkeletonError, TreeformerError
 from treeformer.metrics import correct_edges, expected_calibration_error, reliability
@@ -49,7 +50,7 @@ def slow_correct_edges(predicted: Skeleton, true: Skeleton, step: float = 0.5) -
     return results
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 10**6))
 def test_correct_edges_agree_with_a_slow_reference(seed):
     """The reference lets a path begin anywhere within the radius, the fast one at the nearest place of each edge."""

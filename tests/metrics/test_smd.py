@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 from tests.metrics.trees import SIZE, faulty_pairs, jittered, random_tree, renumbered, subdivided, without_subtree
-from tests.strategies import graphs
+from tests.strategies import examples, graphs
 from treeformer import Skeleton
 from treeformer.metrics import street_mover_distance, street_mover_distance_paper
 
@@ -134,7 +134,7 @@ def test_units_are_the_same_along_both_axes():
     assert street_mover_distance(moved(turned, (0, 8)), turned) == pytest.approx(right)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(graphs(), graphs())
 def test_exchange_and_numbering_do_not_matter(first, second):
     forth = street_mover_distance(bare(first), bare(second), image_size=SIZE)
@@ -159,7 +159,7 @@ def distance_of_moved(prediction, ground_truth, affine, size):
     return street_mover_distance(*(graph.transform(affine, image_size=size) for graph in (prediction, ground_truth)))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(graphs())
 def test_identity(graph):
     assert street_mover_distance(bare(graph), bare(graph), image_size=SIZE) == 0.0

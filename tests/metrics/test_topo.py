@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from tests.metrics.test_smd import curves_of, length_of, point_at
 from tests.metrics.trees import SIZE, faulty_pairs, jittered, random_tree, renumbered, subdivided, without_subtree
-from tests.strategies import graphs
+from tests.strategies import examples, graphs
 from treeformer import Skeleton, SkeletonError
 from treeformer.metrics import topo
 
@@ -113,7 +113,7 @@ def bare(graph: Skeleton) -> tuple[np.ndarray, np.ndarray]:
     return graph.nodes, graph.edges
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(graphs())
 def test_identical_graphs_score_one(graph):
     """This includes curves that cross, coincide or have no length."""
@@ -121,7 +121,7 @@ def test_identical_graphs_score_one(graph):
     assert (scores.precision, scores.recall) == (1.0, 1.0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(graphs(), graphs())
 def test_exchange_and_numbering(first, second):
     forth, back = (topo(bare(a), bare(b), image_size=SIZE) for a, b in ((first, second), (second, first)))
@@ -207,7 +207,7 @@ def test_a_graph_without_length(small):
 
 
 @pytest.mark.slow
-def test_five_thousand_nodes():
-    tree = random_tree(5000, 1, size=(4000, 4000))
+def test_two_thousand_nodes():
+    tree = random_tree(2000, 1, size=(2500, 2500))
     scores = topo(jittered(tree, 4), tree)
     assert scores.f1 > 0.9

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.strategies import examples
 from treeformer.synthetic.painting.raster import (
     FULL,
     Fragments,
@@ -58,7 +59,7 @@ radius = st.integers(0, 9 * 64).map(lambda value: value / 64)
 stroke = st.tuples(coordinate, coordinate, coordinate, coordinate, radius, radius, st.sampled_from([1.0, 2.0, 5.0]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(stroke, max_size=6))
 def test_rasterize_equals_the_definition(drawn: list[tuple[float, ...]]) -> None:
     values = np.asarray(drawn, dtype=np.float64).reshape(-1, 7)
@@ -83,7 +84,7 @@ def test_across_along_and_radius(angle_deg: float) -> None:
     assert np.allclose(fragments.radius, 2 + np.clip(center @ along, 0, 24) / 12, atol=1e-3)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 359), st.sampled_from([0.2, 0.35, 0.5, 0.7, 1.0, 2.5]), st.integers(0, 63), st.integers(0, 63))
 def test_coverage_sums_to_the_area_and_is_centered_on_the_line(degrees: int, thick: float, dx: int, dy: int) -> None:
     angle = math.radians(degrees)

@@ -25,6 +25,7 @@ def free_port() -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_torchrun_on_two_machines_gives_the_weights_of_one(config_file, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     settings = ["steps=3", "validate_every=2"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests.strategies import examples
 from tests.traits.figures import forests, row
 from treeformer import Axis, Skeleton
 from treeformer.traits import measure
@@ -106,7 +107,7 @@ def slow_angle(vector: np.ndarray, other: np.ndarray) -> float:
     return math.degrees(math.acos(max(-1.0, min(1.0, cosine))))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(forests)
 def test_axes_against_slow_reference(forest: Skeleton) -> None:
     down = np.array([0.0, 1.0])
@@ -125,7 +126,7 @@ def test_axes_against_slow_reference(forest: Skeleton) -> None:
             assert found["branching_angle"] == pytest.approx(slow_angle(points[1] - points[0], direction), abs=1e-5)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(forests)
 def test_segments_add_up_to_the_plants(forest: Skeleton) -> None:
     segments, plants = measure(forest, level="segment"), measure(forest).set_index("plant")

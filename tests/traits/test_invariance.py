@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.strategies import examples
 from tests.traits.figures import forests
 from treeformer import Skeleton
 from treeformer.traits import TRAITS, measure
@@ -25,19 +26,19 @@ def assert_same_traits(first: Skeleton, second: Skeleton, scale: float = 1.0) ->
                 np.testing.assert_allclose(found[column].to_numpy(), wanted, rtol=1e-6, atol=1e-6, err_msg=column)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(forests, st.floats(-1e4, 1e4), st.floats(-1e4, 1e4))
 def test_translation_changes_nothing(forest: Skeleton, dx: float, dy: float) -> None:
     assert_same_traits(forest, forest.transform([[1, 0, dx], [0, 1, dy]]))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(forests, st.floats(0.01, 100))
 def test_scaling_changes_lengths_only(forest: Skeleton, scale: float) -> None:
     assert_same_traits(forest, forest.transform([[scale, 0, 0], [0, scale, 0]]), scale)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(forests)
 def test_a_mirror_changes_nothing(forest: Skeleton) -> None:
     # Keep the plant numbers: by default, plants are numbered from left to right.
@@ -45,7 +46,7 @@ def test_a_mirror_changes_nothing(forest: Skeleton) -> None:
     assert_same_traits(forest, forest.transform([[-1, 0, 0], [0, 1, 0]]))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(forests, st.randoms(use_true_random=False))
 def test_renumbering_changes_nothing(forest: Skeleton, random: Any) -> None:
     number = list(range(len(forest)))

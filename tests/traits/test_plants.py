@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from shapely import MultiPoint
 
 import treeformer
+from tests.strategies import examples
 from tests.traits.figures import forests, row
 from treeformer import Skeleton, TreeformerError
 from treeformer.traits import STATISTICS, measure
@@ -210,7 +211,7 @@ def slow_plant(skeleton: Skeleton) -> dict[str, float]:
     }
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(forests)
 def test_plants_against_slow_reference(forest: Skeleton) -> None:
     table = measure(forest)

@@ -28,7 +28,7 @@ TRAITS = [name for name in COMPACT_COLUMNS if name not in ("image", "file", "not
 SIZES = [(512, 512), (300, 200), (512, 700), (1400, 900), (1024, 1024)]
 PRESETS = ("taproot", "seedling", "vine", "orchard", "several")
 # Images of the test with the default model: the examples, and synthetic ones.
-COUNT = int(os.environ.get("TREEFORMER_PAGE_IMAGES", "14"))
+COUNT = int(os.environ.get("TREEFORMER_PAGE_IMAGES", "9"))
 
 
 def with_settings(model: ModelFolder, **changes: Any) -> ModelFolder:
