@@ -33,7 +33,7 @@ fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 test-fast: lint
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not long"
+	TREEFORMER_EXAMPLES=10 $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not long"
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -69,7 +69,7 @@ test-all: check-web page docs package
 
 # More examples per property test, the tests marked long, and larger numbers for cluster, web and kills.
 test-long: page $(VENV)/.installed-dev
-	TREEFORMER_EXAMPLES=200 $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow and not long"
+	TREEFORMER_EXAMPLES=200 $(BIN)/python -m pytest -q -n auto --dist worksteal -m hypothesis
 	TREEFORMER_CLUSTER_IMAGES=60 TREEFORMER_CLUSTER_SMALL_IMAGES=2000 TREEFORMER_PAGE_IMAGES=40 \
 		$(BIN)/python -m pytest -q -m "" tests/training/test_machines.py tests/inference/test_cluster_ray.py tests/web/test_measures.py \
 		tests/web/test_replay.py tests/web/test_page_fixtures.py tests/web/test_page_images.py

@@ -86,6 +86,7 @@ def test_few_modules_lie_at_the_root():
     assert {path.name for path in PACKAGE.glob("*.py")} == AT_THE_ROOT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_imports_point_downwards(path):
     part = part_of(path)
@@ -95,6 +96,7 @@ def test_imports_point_downwards(path):
         assert imported == part or level(imported) < level(part), f"line {line}: {part} imports {imported}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_private_modules_and_names_stay_in_their_part(path):
     part = part_of(path)
@@ -103,6 +105,7 @@ def test_private_modules_and_names_stay_in_their_part(path):
         assert imported == part or not private, f"line {line}: {private[0]} of {imported} is private"
 
 
+@pytest.mark.slow
 def test_there_is_no_cycle_between_parts():
     """Follows from the levels; checked on its own because the levels are written by hand."""
     graph: dict[str, set[str]] = {}
@@ -115,6 +118,7 @@ def test_there_is_no_cycle_between_parts():
     assert done == set(graph)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_torch_is_imported_in_few_places(path):
     name = path.relative_to(PACKAGE).as_posix()
@@ -127,6 +131,7 @@ def test_torch_is_imported_in_few_places(path):
             assert not any(one.split(".")[0] in ("torch", "lightning", "triton") for one in names), name
 
 
+@pytest.mark.slow
 def test_the_plain_install_never_touches_torch():
     modules = [
         ".".join(("treeformer", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
@@ -156,6 +161,7 @@ def test_importing_the_package_is_light():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_every_public_name_is_there_when_it_is_asked_for():
     code = "from treeformer import *; import treeformer; [globals()[name] for name in treeformer.__all__]"
     code += "; assert set(treeformer.__all__) <= set(dir(treeformer)); assert not hasattr(treeformer, 'nothing')"

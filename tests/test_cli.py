@@ -58,6 +58,7 @@ def one_line(err: str) -> str:
 # ---- commands ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_version_and_help(run):
     assert run("--version")[1].strip() == f"treeformer {treeformer.__version__}"
     code, out, _ = run("--help")
@@ -85,6 +86,7 @@ def test_it_starts_as_a_program():
     assert "rsml-smartroot" in done.stdout
 
 
+@pytest.mark.slow
 def test_on_a_narrow_screen_nothing_is_cut(run, plants, monkeypatch):
     """Names of formats, figures and paths must be complete."""
     monkeypatch.setenv("COLUMNS", "40")
@@ -213,6 +215,7 @@ def test_the_demo_writes_files_without_a_model(run, tmp_path, monkeypatch):
         assert Path(line.split()[-1]).stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_the_demo_predicts_if_there_is_a_model(run, tmp_path, monkeypatch):
     finds_a_line = predictor(line_engine(side=512))
     monkeypatch.setattr("treeformer.hub.model_folder.DEFAULT_FOLDER", tmp_path)
@@ -227,6 +230,7 @@ def test_the_demo_predicts_if_there_is_a_model(run, tmp_path, monkeypatch):
     assert Image.open(tmp_path / "out" / "comparison.png").size[0] > 400
 
 
+@pytest.mark.slow
 def test_the_examples_match_their_seeds():
     for preset, (style, seed) in SEEDS.items():
         image, skeleton = synthetic.make_image(preset, style, seed)
@@ -242,6 +246,7 @@ BOMB = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]><rsml>&b;</rsml>'
 OUTSIDE = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><rsml>&b;</rsml>'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -297,6 +302,7 @@ def test_a_broken_file_does_not_stop_a_batch(run, plants, tmp_path):
     assert len(pd.read_csv(tmp_path / "t.csv")) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -352,6 +358,7 @@ def test_the_demo_checks_its_output_folder_before_the_work(run, tmp_path, monkey
     assert one_line(err) == f"treeformer: {tmp_path / 'file'}: cannot be written to (Not a directory)"
 
 
+@pytest.mark.slow
 def test_an_empty_skeleton_works_with_every_command(run, tmp_path):
     """`treeformer predict` writes it if no plant was found."""
     json, rsml = tmp_path / "json", tmp_path / "rsml"

@@ -53,6 +53,7 @@ def commands(page: Path) -> list[list[str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_of_a_page_exists(page):
     import typer.main

@@ -84,6 +84,7 @@ def test_an_empty_skeleton_without_a_size_cannot_be_drawn():
         draw(None, Skeleton([], []))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_edges_that_leave_the_image_are_clipped():
     """The visible part of an edge to the greatest coordinate is a straight line at the right position."""

@@ -86,6 +86,7 @@ def interrupt(process: subprocess.Popen[str], times: int = 3) -> str:
         return interrupt(process, times - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["in_a_function", "in_a_finalizer", "in_a_class_definition"])
 @pytest.mark.parametrize("module", ["treeformer.cli", "rich.progress", "numpy"])
 def test_ctrl_c_in_an_import_prints_one_line(module, place):
@@ -95,6 +96,7 @@ def test_ctrl_c_in_an_import_prints_one_line(module, place):
     assert len(errors.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay_s", [0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5])
 def test_ctrl_c_at_any_moment_prints_one_line(tmp_path, delay_s):
     program = START + "print('started', flush=True)\nmain()"

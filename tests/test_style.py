@@ -75,6 +75,7 @@ def complaints(name: str, function: Function) -> list[str]:
     return missing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_public_functions_document_every_argument(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -87,6 +88,7 @@ def test_the_check_of_docstrings_can_fail():
     assert complaints(name, function) == ["f: b is not documented", "f: no Returns section"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=lambda path: str(path.relative_to(ROOT)))
 def test_plain_english(path):
     if path.relative_to(ROOT).as_posix() in EXEMPT:

@@ -251,6 +251,7 @@ def test_processes_divide_by_the_mean_of_their_node_counts(trees, images):
 # ---- use ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constraint", REGIMES)
 def test_regimes_decode_trees_or_graphs(images, constraint):
     model = balanced(build_model(constraint=constraint), images)

@@ -30,6 +30,7 @@ SMALLER = [
 ]
 
 
+@pytest.mark.slow
 def test_it_trains_validates_and_resumes(tmp_path):
     lines = []
     train(load_config(CONFIG, SMALLER), tmp_path, accelerator="cpu", show=lambda *line: lines.append(line))

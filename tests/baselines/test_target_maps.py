@@ -40,6 +40,7 @@ def reference_directions(points, parent, kind, classes, size, stride, width):
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stride", "width"), [(1, 5.0), (1, 1.0), (1, 11.0), (2, 5.0), (4, 3.0)])
 @pytest.mark.parametrize("classes", [1, 3])
 def test_directions_equal_the_reference(stride, width, classes):

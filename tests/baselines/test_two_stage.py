@@ -146,6 +146,7 @@ def test_the_loss_is_the_squared_error_per_node():
     assert errors["directions"] == pytest.approx(((maps.directions - target.directions) ** 2).mean().item())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "targets",
     [

@@ -43,6 +43,7 @@ def config_file(tmp_path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["two_stage", "hourglass"])
 def test_a_short_run(model, config_file, tmp_path):
     out = tmp_path / "out"

@@ -32,6 +32,7 @@ def test_tiles_are_placed_in_rows_and_columns():
     assert page.getpixel((left[1], top[1])) == (255, 0, 0)
 
 
+@pytest.mark.slow
 def test_files_are_small_for_incompressible_images(tmp_path):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (120, 120, 3), dtype=np.uint8))
     save_small(noise, tmp_path / "noise.png", 6_000)

@@ -59,6 +59,7 @@ def test_the_solution_minimizes_the_penalized_error(penalty):
         np.testing.assert_allclose([*weight[output], bias[output]], expected, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_only_the_head_changes(tmp_path, monkeypatch, capsys, one_thread):
     torch.manual_seed(0)
     old = TreeFormer(TreeFormerConfig.tiny(tokens=48, node_attributes=False)).eval()

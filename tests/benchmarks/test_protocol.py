@@ -93,6 +93,7 @@ class ConstantPredictor:
             yield self.skeleton
 
 
+@pytest.mark.slow
 def test_images_without_a_plant_are_measured(tmp_path):
     """A model that finds a tree everywhere is wrong in every image; one that finds nothing is right."""
     tree = random_tree(seed=3, count=20, size=(512, 512), longest_edge=200)

@@ -72,6 +72,7 @@ def test_names_of_runs_are_parsed():
             run_named(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [run for run in all_runs() if run.seed == 0], ids=lambda run: run.name)
 def test_the_configuration_of_every_run_is_valid_for_its_model(run):
     config = run.config(Path("data"), backbone="weights/resnet.safetensors")

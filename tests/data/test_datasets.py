@@ -149,6 +149,7 @@ def test_load_returns_a_value_and_indexing_raises(tmp_path: Path, comb: Skeleton
         dataset[1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 @settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
@@ -212,6 +213,7 @@ def test_synthetic_images_are_determined_by_their_seeds() -> None:
         dataset[6]
 
 
+@pytest.mark.slow
 def test_all_combinations_of_presets_and_styles() -> None:
     presets, styles = ("paper", "taproot", "vine"), ("paper", "photo")
     dataset = SyntheticDataset(range(24), presets, styles, (64, 64))

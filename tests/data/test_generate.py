@@ -49,6 +49,7 @@ def test_files_and_report(tmp_path: Path) -> None:
         assert sample.skeleton == skeleton.replace(image_name=sample.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["empty", "vineyard", "plate"])
 def test_radii_and_images_without_a_plant_survive_the_files(tmp_path: Path, preset: str) -> None:
     generate(tmp_path / "s", count=2, preset=preset, style="photo", size=SIZE)
@@ -78,6 +79,7 @@ def test_jpeg_files_are_close_to_the_images(tmp_path: Path) -> None:
         generate(tmp_path / "s", count=3, style="photo", size=SIZE)
 
 
+@pytest.mark.slow
 def test_the_module_is_the_command(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "treeformer.data", str(tmp_path / "s"), "--size", "64", "--workers", "1"]
     done = subprocess.run([*command, "--count", "2", "--jpeg"], capture_output=True, text=True, check=True)
@@ -87,6 +89,7 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
     assert (failed.returncode, failed.stderr) == (2, "treeformer: count must be at least 1, not 0\n")
 
 
+@pytest.mark.slow
 def test_workers_and_resuming_give_the_same_files(tmp_path: Path) -> None:
     generate(tmp_path / "one", count=20, size=SIZE)
     generate(tmp_path / "two", count=20, size=SIZE, workers=2)

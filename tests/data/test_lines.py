@@ -164,6 +164,7 @@ def test_short_laterals_crossings_and_other_plants_are_not_merged() -> None:
     assert sum(item.length for item in merged) == pytest.approx(sum(item.length for item in lines))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(80), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 9))
 def test_random_lines_become_a_forest_that_covers_them(seed: int, count: int) -> None:

@@ -63,6 +63,7 @@ def test_a_crop_shows_what_its_skeleton_says():
     assert sample.skeleton.radius.max() > 1.2 * whole.skeleton.radius.max(), "a crop magnifies the radius too"
 
 
+@pytest.mark.slow
 def test_nothing_is_rendered_for_views_that_are_not_used(rendered):
     """Not even the smallest window has as few as two nodes, so no image can be used."""
     stream = MixtureDataset(

@@ -109,6 +109,7 @@ def test_ten_plates_are_used_for_validation() -> None:
     assert chosen == {str(number) for number in range(96, 125, 3)}
 
 
+@pytest.mark.slow
 def test_writing_again_with_the_same_and_with_other_settings(barley: Path, tmp_path: Path) -> None:
     first = prepare("barley-roots", barley, tmp_path / "out")
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
@@ -164,6 +165,7 @@ def test_one_image_per_plant(barley: Path, tmp_path: Path) -> None:
     assert np.array_equal(second.image, whole[84:316, 384:456])
 
 
+@pytest.mark.slow
 def test_osr_roots_layout(tmp_path: Path) -> None:
     """Nested roots with empty labels, a lateral that begins next to its parent, and both kinds of geometry."""
     lateral = (
@@ -191,6 +193,7 @@ def test_osr_roots_layout(tmp_path: Path) -> None:
     assert [axis.parent for axis in skeleton.axes] == [None, 0]
 
 
+@pytest.mark.slow
 def test_branch_trees_layout(tmp_path: Path) -> None:
     source = tmp_path / "trees"
     xml = (
@@ -228,6 +231,7 @@ def vine_annotation(width: int) -> str:
     return json.dumps({"VineImage": [{"ImageName": "vine.jpeg", "VineFeature": [features]}]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "count", "by_split"), [(1008, 21, (19, 2)), (2016, 3, (2, 1))])
 def test_single_guyot_layout(tmp_path: Path, width: int, count: int, by_split: tuple[int, int]) -> None:
     """Any image size is reduced to half of 1008×756; nodes are kept; splits have the paper's proportions."""

@@ -25,6 +25,7 @@ def photograph(width: int, height: int, seed: int = 0) -> np.ndarray:
     return np.clip(smooth + rng.normal(0, 6, smooth.shape), 0, 255).astype(np.uint8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(augment.PRESETS))
 @pytest.mark.parametrize("size", [(96, 64), (300, 200), (128, 128)])
 def test_agrees_with_pillow_except_for_rounding(name: str, size: tuple[int, int]) -> None:

@@ -192,6 +192,7 @@ def test_both_decodings_agree_if_all_pairs_are_known(numbers, single_plant, thre
     assert decode_pairs(score, points, *all_pairs(cost), root, image_size=(64, 48), **options) == dense
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("single_plant", [False, True])
 def test_both_decodings_agree_if_edges_and_roots_cost_the_same(single_plant):
     random = np.random.default_rng(0)
@@ -211,6 +212,7 @@ def test_points_whose_distance_overflows():
     assert len(tree) == 3
 
 
+@pytest.mark.slow
 @given(numbers=outputs(), single_plant=st.booleans(), data=st.data())
 def test_any_known_pairs_give_a_rooted_forest(numbers, single_plant, data):
     score, points, cost, root = numbers

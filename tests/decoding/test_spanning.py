@@ -82,6 +82,7 @@ def test_a_batch_with_padding_is_kruskals(kind):
     assert [as_edges(tree) for tree in trees] == [kruskal(*graph) for graph in zip(cost, real, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["distinct", "ties", "holes"])
 def test_total_weight_equals_networkx_on_thousands_of_graphs(kind):
     for nodes in (2, 3, 4, 6, 8, 11):
@@ -99,6 +100,7 @@ def test_total_weight_equals_networkx_on_thousands_of_graphs(kind):
             assert as_edges(tree) == sorted(map(list, expected.edges()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_three_hundred_nodes(dtype):
     cost = random_costs("distinct", 1, 300, seed=0, dtype=dtype)[0]

@@ -15,6 +15,7 @@ from treeformer import FormatError, Skeleton
 from treeformer.formats import branch_trees
 
 
+@pytest.mark.slow
 def test_all_real_files(real_data: Callable[[str], Path]):
     paths = sorted(real_data("branch-trees").glob("*.xml"))
     assert len(paths) == 558

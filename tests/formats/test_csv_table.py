@@ -19,6 +19,7 @@ in_one_folder = settings(
 )
 
 
+@pytest.mark.slow
 @in_one_folder
 @given(annotated())
 def test_round_trip(tmp_path: Path, skeleton: Skeleton):

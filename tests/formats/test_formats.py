@@ -288,6 +288,7 @@ def read_or_error(path: Path, name: str) -> list[Skeleton]:
     return []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 @settings(in_one_folder, max_examples=examples(25))
 @given(data=st.data())
@@ -312,6 +313,7 @@ def with_value(value: Any, path: list[Any], new: Any) -> Any:
     return copy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JSON_FORMATS)
 @settings(in_one_folder, max_examples=examples(60))
 @given(data=st.data())
@@ -332,6 +334,7 @@ def test_wrong_values_never_crash_the_reader(sample: Callable[..., Path], name: 
             write(skeleton, path.with_name("again.x"), format=other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITTEN)
 def test_large_skeletons_take_linear_time(tmp_path: Path, name: str):
     rng = np.random.default_rng(0)

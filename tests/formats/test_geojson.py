@@ -39,6 +39,7 @@ def test_round_trip_and_shapely(tmp_path: Path, skeleton: Skeleton):
     assert [(point.x, point.y) for point in points] == [tuple(node) for node in skeleton.nodes.tolist()]
 
 
+@pytest.mark.slow
 @in_one_folder
 @given(annotated())
 def test_any_nodes_and_axes(tmp_path: Path, skeleton: Skeleton):

@@ -30,6 +30,7 @@ def opened(path: Path) -> nx.Graph:
     return nx.node_link_graph(json.loads(path.read_text("utf-8")), edges="edges")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES)
 @in_one_folder
 @given(skeleton=distinct_forests(), by_plant=st.booleans())

@@ -21,6 +21,7 @@ in_one_folder = settings(
 )
 
 
+@pytest.mark.slow
 @in_one_folder
 @given(distinct_forests())
 def test_round_trip(tmp_path: Path, skeleton: Skeleton):

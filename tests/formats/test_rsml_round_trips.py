@@ -125,6 +125,7 @@ def test_written_files_are_valid_and_read_back_the_same(
     assert written(skeleton, tmp_path_factory.getbasetemp() / "forest.rsml") == skeleton
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(30), deadline=None)
 @given(skeleton=forests())
 def test_smartroot_reads_back_the_same_lines(skeleton: Skeleton, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -150,6 +151,7 @@ def forests_without_axes(draw: st.DrawFn) -> Skeleton:
     return Skeleton.from_parents(nodes, parents, node_score=scores, radius=radius)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(skeleton=forests_without_axes())
 def test_a_forest_without_axes_keeps_its_edges(skeleton: Skeleton, tmp_path_factory: pytest.TempPathFactory) -> None:

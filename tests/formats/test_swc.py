@@ -60,6 +60,7 @@ def test_swc_to_json_to_swc(tmp_path: Path, text: str):
     assert [[row[0] + offset, *row[1:6], row[6] if row[6] < 0 else row[6] + offset] for row in old] == new
 
 
+@pytest.mark.slow
 @in_one_folder
 @given(forests())
 def test_forests_round_trip(tmp_path: Path, skeleton: Skeleton):

@@ -215,7 +215,14 @@ def kill_evaluations(folder: Path, count: int, seed: int) -> int:
             treeformer.write(tree.replace(nodes=moved), folder / part / f"{number}.json")
 
     def evaluate(out: Path) -> Program:
-        places = [folder / "predictions", folder / "ground-truth", "-o", out]
+        places = [
+            folder / "predictions",
+            folder / "ground-truth",
+            "-o",
+            out,
+            "--workers",
+            "1",
+        ]  # the process itself writes
         return Program([sys.executable, "-m", "treeformer", "evaluate", *places])
 
     straight, out, kills = folder / "straight", folder / "out", 0

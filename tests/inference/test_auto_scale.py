@@ -215,6 +215,7 @@ def test_auto_needs_a_rule():
         predictor(line_engine()).predict(np.zeros((64, 64, 3), np.uint8), working_size="large")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 2, "batch": 3}, {"workers": 1, "processes": True}])
 def test_many_images_give_the_same_as_one_by_one(tmp_path, options):
     """Some images need a second pass, some do not, one cannot be read; results come in order."""

@@ -124,6 +124,7 @@ def test_resume_does_what_is_missing_and_measures_all(run, photos, tmp_path):  #
     assert "0 images predicted" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

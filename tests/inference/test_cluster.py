@@ -201,6 +201,7 @@ def manifest_of(folder: Folder) -> None:
     open_job(folder, JOB, MODEL_HASH)
 
 
+@pytest.mark.slow
 def test_few_images_make_many_tasks_and_many_images_tasks_of_256(out):
     folder = Folder.at(str(out))
     manifest_of(folder)
@@ -324,6 +325,7 @@ def test_no_temporary_copy_stays(images, out, tmp_path, monkeypatch):
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_formats_and_overlays_lie_in_the_same_storage(images, out, tmp_path):
     job = Job(model="fake", formats=("rsml", "json", "coco"), overlay=True, px_per_mm=2.0)
     make_plan(out, images, job=job)
@@ -348,6 +350,7 @@ def test_file_names_stay_in_the_folder_and_differ():
     ]
 
 
+@pytest.mark.slow
 def test_traits_are_those_of_predict(images, out, tmp_path):
     from PIL import Image
 
@@ -505,6 +508,7 @@ def fake_model(monkeypatch):
     monkeypatch.setattr("treeformer.inference.cluster.run.open_model", lambda _: fake_predictor().model)
 
 
+@pytest.mark.slow
 def test_plan_shards_and_collect(run, images, out, tmp_path, fake_model):  # noqa: F811
     code, _, err = run("predict-cluster", images, "-o", out, "--plan-only", "--task-images", 5)
     assert (code, one_line(err)) == (0, f"12 images to be predicted, in 3 tasks, in {out}")

@@ -26,7 +26,8 @@ from treeformer.inference.cluster.storage import Folder
 from treeformer.inference.predictor import Predictor
 
 ROOT = Path(__file__).parents[2]
-# `make test-long` has 60 images for the real model and 2,000 for the test engine, which take a few minutes.
+# `make test-long` runs the tests with kills. They take minutes with 60 images for the real model and 2,000 for the
+# test engine. The last test is a run without kills; those of shards are killed in test_cluster.py.
 REAL_IMAGES = int(os.environ.get("TREEFORMER_CLUSTER_IMAGES", "8"))
 SMALL_IMAGES = int(os.environ.get("TREEFORMER_CLUSTER_SMALL_IMAGES", "500"))
 GIVE_UP_SECONDS = 900
@@ -123,6 +124,7 @@ def done(output: Path) -> int:
     return len(Folder.at(str(output)).names(PARTS))
 
 
+@pytest.mark.long
 def test_kills_of_actor_node_and_driver(cluster, second_node, driver, tmp_path):
     """Kills after random numbers of tasks. What is killed comes back, except the second node."""
     images, output = tmp_path / "images", tmp_path / "out"
@@ -156,6 +158,7 @@ def test_kills_of_actor_node_and_driver(cluster, second_node, driver, tmp_path):
     assert {path: row["skeleton"] for path, row in rows.items()} == plain | {str(images / "broken.png"): None}
 
 
+@pytest.mark.long
 def test_the_real_model_gives_what_predict_gives(cluster, second_node, driver, tmp_path):
     """The command itself, with the default model; an actor is killed."""
     images, output = tmp_path / "images", tmp_path / "out"
@@ -174,7 +177,7 @@ def test_the_real_model_gives_what_predict_gives(cluster, second_node, driver, t
     assert {path: row["skeleton"] for path, row in results(output).items()} == plain
 
 
-def test_a_storage_that_refuses_ends_the_run_with_one_line(cluster, tmp_path):
+def test_a_storage_that_refuses_ends_the_run_with_one_line_and_another_run_completes_it(cluster, tmp_path):
     import ray
 
     from treeformer.inference.cluster.ray_run import connection, predict_with_ray
@@ -190,4 +193,8 @@ def test_a_storage_that_refuses_ends_the_run_with_one_line(cluster, tmp_path):
     assert "cannot be written" in str(error.value)
     assert "\n" not in str(error.value)
     (output / PARTS).unlink()
-    assert run_shard(output, tasks=tasks).images == 3, "shards continue what Ray began"
+    assert run_shard(output, tasks=tasks[:1]).images == 1, "shards continue what Ray began, and Ray what shards began"
+    with connection(cluster.address):
+        predict_with_ray(Folder.at(str(output)), JOB, tasks, **options)
+    plain = plain_results(tmp_path / "images", tmp_path / "plain", fake_predictor())
+    assert {path: row["skeleton"] for path, row in results(output).items()} == plain

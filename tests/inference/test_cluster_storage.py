@@ -75,6 +75,7 @@ def by_name(rows: dict[str, dict]) -> dict[str, bytes | None]:
     return {path.rpartition("/")[2].rpartition("::")[2]: row["skeleton"] for path, row in rows.items()}
 
 
+@pytest.mark.slow
 def test_images_and_results_in_object_storage(bucket, uploaded, tmp_path):
     local, source = uploaded
     output = source.rpartition("/")[0] + "/out"
@@ -123,6 +124,7 @@ def test_lists_may_mix_disks_and_object_storage(uploaded, tmp_path):
     assert found[0].mtime > 0
 
 
+@pytest.mark.slow
 def test_results_below_the_images_are_not_images(uploaded):
     _, source = uploaded
     job = Job(model="fake", traits=False, overlay=True)

@@ -173,6 +173,7 @@ def folder(tmp_path_factory):
     return write_config(path, ModelSettings(ARCHITECTURE, settings, input_size=SIDE, **THRESHOLDS))
 
 
+@pytest.mark.slow
 def test_an_engine_with_graphs_gives_the_same_arrays(folder, small_steps, one_thread):
     """Covers everything of an engine on a GPU but the graphs."""
     plain, graphed = (TorchEngine(folder, device="cpu") for _ in range(2))

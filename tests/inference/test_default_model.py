@@ -17,6 +17,7 @@ def model() -> Predictor:
     return Predictor("default")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gray", [0, 5, 20, 128, 255])
 @pytest.mark.parametrize("deviation", [0, 3, 10])
 def test_no_plant_is_found_in_uniform_images_and_noise(model, gray, deviation):

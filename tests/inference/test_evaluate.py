@@ -62,6 +62,7 @@ def test_synthetic_sets_have_names():
             synthetic_set(name, count)
 
 
+@pytest.mark.slow
 def test_evaluate_a_model_from_the_command_line(run, dataset, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: predictor(ColorEngine(TREE, 128)))
     arguments = ["evaluate", dataset, "--model", "default", "--split", "test", "-o", tmp_path / "out", "--workers", 1]

@@ -89,6 +89,7 @@ def test_a_blank_image_is_an_empty_skeleton_and_a_warning(tmp_path):
     assert skeleton.image_size == (300, 200)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(data=st.data(), single_plant=st.booleans(), confidence=st.none() | st.floats(0, 1))
 def test_any_numbers_become_a_valid_forest(data, single_plant, confidence):
@@ -240,6 +241,7 @@ def stream(tmp_path) -> list:
     return [whole, broken, wide, whole[:60], whole[:, 40:], wide, whole]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch", "workers"), [(1, 0), (1, 1), (3, 2), (64, 5)])
 def test_predict_many_gives_the_results_of_predict_in_order_and_returns_errors(tmp_path, batch, workers):
     images = stream(tmp_path)
@@ -388,6 +390,7 @@ def test_threads_that_load_a_model_at_the_same_time_share_it(monkeypatch):
     assert len({id(model) for model in models}) == 1
 
 
+@pytest.mark.slow
 def test_the_public_names_are_imported_on_demand():
     code = (
         "import sys, treeformer; assert 'treeformer.inference.predictor' not in sys.modules;"

@@ -81,6 +81,7 @@ def test_padding_has_the_color_of_the_border():
     assert (padded[:, 30:] == (10, 200, 30)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(300, 290), (128, 700), (500, 90)])
 @pytest.mark.parametrize("plants", [1, 3])
 @pytest.mark.parametrize("jitter_px", [0.0, 1.0])
@@ -134,6 +135,7 @@ def outputs(draw, count: int | None = None, points=anything):
     ]
 
 
+@pytest.mark.slow
 @given(numbers=outputs(count=20, points=st.floats(0, 64, width=32)), threshold=st.floats(0.1, 1))
 def test_the_kept_edges_of_a_tile_give_the_tree_of_all_edges(numbers, threshold):
     (tile,) = tile_grid((64, 64), 64)
@@ -223,6 +225,7 @@ def test_any_numbers_of_any_tiles_give_a_forest_inside_the_image(data, width, he
     assert np.array_equal(merged.points, np.clip(merged.points, 0, (width, height)))
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), count=st.integers(0, 40), size=st.sampled_from([(150, 64), (110, 110)]))
 @example(seed=0, count=0, size=(150, 64))
 def test_merging_agrees_with_a_slow_reference(seed, count, size):

@@ -50,6 +50,7 @@ def slow_correct_edges(predicted: Skeleton, true: Skeleton, step: float = 0.5) -
     return results
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 10**6))
 def test_correct_edges_agree_with_a_slow_reference(seed):

@@ -41,6 +41,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ODD)
 def test_every_metric_is_finite_and_without_warnings(name):
     with warnings.catch_warnings():

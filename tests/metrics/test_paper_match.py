@@ -45,6 +45,7 @@ def brute_force_matched(
     return sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keypoints", [True, False])
 @pytest.mark.parametrize("seed", [3, 8, 9])  # with these seeds, copies change the matching of other marbles
 def test_agrees_with_brute_force(seed, keypoints):

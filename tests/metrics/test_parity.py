@@ -32,6 +32,7 @@ def test_street_mover_distance(pairs):
     assert np.median(difference) < 0.0002
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keypoints", "name"), [(False, "topo_full"), (True, "topo_keypoint")])
 def test_topo(pairs, keypoints, name):
     released = np.array([answer[name] for _, _, answer in pairs])

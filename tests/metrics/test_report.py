@@ -34,6 +34,7 @@ def folders(tmp_path, comb):
     return prediction, ground_truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_folders_are_paired_by_name(folders, workers):
     cases, extra = folder_cases(*folders)
@@ -52,6 +53,7 @@ def test_a_negative_number_of_workers_is_one_line(folders):
         evaluate_cases(folder_cases(*folders)[0], workers=-1)
 
 
+@pytest.mark.slow
 def test_a_report_is_written_completely(folders, tmp_path):
     report = evaluate_cases(folder_cases(*folders)[0])
     paths = report.write(tmp_path / "out")
@@ -75,6 +77,7 @@ def test_failures_are_reported_and_the_rest_is_evaluated(folders):
     assert report.failures[0].startswith("c: ")
 
 
+@pytest.mark.slow
 def test_a_prediction_far_outside_costs_no_other_row(folders):
     prediction, ground_truth = folders
     for name, factor in (("a", 20.0), ("b", 20_000.0)):
@@ -114,6 +117,7 @@ def test_an_unexpected_error_costs_one_row_and_names_the_files(folders, monkeypa
     assert report.failures == (f"b: {files} cannot be evaluated ({reason})",)
 
 
+@pytest.mark.slow
 def test_an_unexpected_error_in_a_worker_process_costs_one_row(folders):
     """The processes of the pool are new interpreters, so the error must come from the files themselves."""
     cases = folder_cases(*folders)[0]
@@ -148,6 +152,7 @@ def test_an_unreadable_image_does_not_cost_the_report(folders, tmp_path):
     assert all(path.is_file() for path in report.write(tmp_path / "out"))
 
 
+@pytest.mark.slow
 def test_large_images_are_drawn_reduced(comb, tmp_path):
     large = comb.transform([[1e4, 0, 0], [0, 1e4, 0]], image_size=(400_000, 500_000))
     report = evaluate_cases([Case("large", large, large)])
@@ -160,6 +165,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["sheet", "image file", "last rename"])
 def test_a_report_that_fails_changes_no_file(folders, tmp_path, monkeypatch, moment):
     report = evaluate_cases(folder_cases(*folders)[0])
@@ -195,6 +201,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
 @pytest.mark.parametrize("renamed", [0, 2])
 def test_a_killed_evaluation_leaves_complete_files(folders, tmp_path, renamed):
@@ -280,6 +287,7 @@ def test_different_layouts_are_an_error_and_not_a_score_of_zero(tmp_path, comb):
         folder_cases(tmp_path / "predicted", tmp_path / "ground_truth")
 
 
+@pytest.mark.slow
 def test_many_missing_predictions_are_one_line(folders, monkeypatch, capfd):
     from treeformer.cli import main
 
@@ -301,6 +309,7 @@ def test_a_file_instead_of_a_folder_is_one_line(folders, monkeypatch, capfd):
     assert capfd.readouterr().err.endswith("b.json: is a file; evaluate compares two folders\n")
 
 
+@pytest.mark.slow
 def test_the_command(folders, tmp_path, monkeypatch, capfd):
     from treeformer.cli import main
 

@@ -108,6 +108,7 @@ def moved(graph: Skeleton, offset: tuple[float, float]) -> Skeleton:
 # ---- the exact distance ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_agrees_with_the_transport_cost(seed):
     """400 points represent the whole length: their error is about the square of their spacing."""
@@ -134,6 +135,7 @@ def test_units_are_the_same_along_both_axes():
     assert street_mover_distance(moved(turned, (0, 8)), turned) == pytest.approx(right)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(graphs(), graphs())
 def test_exchange_and_numbering_do_not_matter(first, second):

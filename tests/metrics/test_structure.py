@@ -68,6 +68,7 @@ def test_tree_rates_agree_with_networkx(skeleton):
     assert result.tree_of_edges == (len(graph) > 0 and nx.is_tree(graph))
 
 
+@pytest.mark.slow
 @given(forests())
 def test_a_renumbered_graph_is_exact(skeleton):
     order = np.random.default_rng(0).permutation(len(skeleton))
@@ -80,6 +81,7 @@ def test_a_renumbered_graph_is_exact(skeleton):
     assert result.tip_error == result.branch_point_error == 0
 
 
+@pytest.mark.slow
 @given(forests(), forests())
 def test_swapping_swaps_precision_and_recall(first, second):
     forth, back = (structure(*order, image_size=SIZE) for order in (arrays(first, second), arrays(second, first)))

@@ -98,6 +98,7 @@ def covered(graph: Skeleton, other: Skeleton) -> float:
     return float(np.mean(fractions))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_agrees_with_reference(seed):
     for prediction, ground_truth in faulty_pairs(14, seed):
@@ -121,6 +122,7 @@ def test_identical_graphs_score_one(graph):
     assert (scores.precision, scores.recall) == (1.0, 1.0)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(graphs(), graphs())
 def test_exchange_and_numbering(first, second):
@@ -145,6 +147,7 @@ def test_invariance(seed):
     assert (finer.precision, finer.recall) == pytest.approx((reference.precision, reference.recall), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_it_falls_with_jitter():
     trees = [random_tree(40, seed) for seed in range(4)]
     means = [

@@ -11,6 +11,7 @@ from treeformer import Skeleton
 from treeformer.metrics import topo, topo_paper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keypoints", [True, False])
 @pytest.mark.parametrize("seed", range(2))
 def test_agrees_with_reference(seed, keypoints):
@@ -21,6 +22,7 @@ def test_agrees_with_reference(seed, keypoints):
         )
 
 
+@pytest.mark.slow
 def test_agrees_with_reference_for_poor_predictions():
     """Most starts have low precision, so many are dropped next to others."""
     ground_truth = random_tree(14, 3)
@@ -100,6 +102,7 @@ def test_cycles_and_edges_without_length():
     assert topo_paper(lone_ring, lone_ring, image_size=SIZE, keypoints=False).f1 == 0.0  # no keypoint to start from
 
 
+@pytest.mark.slow
 def test_five_thousand_nodes():
     tree = random_tree(100, 1).resample(0.5)
     assert len(tree) > 4000

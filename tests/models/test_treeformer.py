@@ -169,6 +169,7 @@ def test_released_weights_are_a_named_option():
     assert baseline == (pytest.approx(2 * first), 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tiny", "small paper"])
 @pytest.mark.parametrize(
     "targets",

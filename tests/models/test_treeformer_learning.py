@@ -27,6 +27,7 @@ def test_two_images_are_overfitted(images):
     learn_by_overfitting(model, images, [FORKED, BENT], model.decode, learning_rate=1e-3, steps=300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tree_loss", ["likelihood", "hinge"])
 def test_a_tree_loss_alone_teaches_the_edges(images, tree_loss):
     """No loss of single pairs, and tokens at the true nodes, so that only edges have to be learned."""

@@ -15,6 +15,7 @@ from treeformer.skeleton import Skeleton
 NAN = math.nan
 
 
+@pytest.mark.slow
 def test_before_training_the_radius_is_2_px_and_there_is_no_direction():
     state = torch.get_rng_state()
     head = AttributeHead(8)

@@ -92,6 +92,7 @@ def test_frozen_stages_get_no_gradient():
     assert trained == {"layer2"}
 
 
+@pytest.mark.slow
 def test_imagenet_weights_fit_a_whole_resnet_50_name_by_name(real_data):
     path = real_data("../weights") / "resnet50-imagenet-v1-fp16.safetensors"
     backbone = ResNet((3, 4, 6, 3))

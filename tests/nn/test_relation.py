@@ -164,6 +164,7 @@ def test_inference_on_a_gpu_agrees_with_training():
     torch.testing.assert_close(found, trained, atol=0.1 * trained.std().item(), rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 320])
 def test_pairs_in_closed_form_equal_two_loops(count):
     expected = [(i, j) for j in range(count) for i in range(j)]

@@ -157,6 +157,7 @@ def test_gradients_are_those_of_the_table(case, relative):
     assert (y[0] > y[1]).item() == edges.tree[0, *pair].item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_by_finite_differences(case):
     pair, is_edge, _ = CASES[case]

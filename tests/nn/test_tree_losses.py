@@ -74,6 +74,7 @@ SIZES += [(4, 0, 0, 2), (4, 1, 1, 1), (5, 0, 0, 0), (2, 3, 1, 0)]
 # ---- the likelihood
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("real", "false", "padding", "missing"), [*SIZES, (6, 0, 0, 0)])
 def test_partition_marginals_and_likelihood_equal_the_enumeration(real, false, padding, missing):
     scores, roots, adjacency, is_true, mask = random_problem(real + 7 * false, real, false, padding, missing)
@@ -97,6 +98,7 @@ def test_partition_marginals_and_likelihood_equal_the_enumeration(real, false, p
     assert loss.item() == pytest.approx(-math.log(agreeing / total), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("real", "false", "padding", "missing"), SIZES)
 def test_the_gradient_of_the_likelihood_equals_finite_differences(real, false, padding, missing):
     scores, roots, *target = random_problem(3, real, false, padding, missing)
@@ -247,6 +249,7 @@ def hinge_by_enumeration(margin, roots, adjacency, is_true, mask):
     return best[0][-1] - worst[0], worst[1], best[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("real", "false", "padding", "missing"), SIZES)
 @pytest.mark.parametrize("rooted", [-20.0, 0.0])
 def test_the_hinge_and_its_gradient_equal_the_enumeration(real, false, padding, missing, rooted):

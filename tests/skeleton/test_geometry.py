@@ -80,6 +80,7 @@ def crossings_of(points, spacing):
     return [mean for mean in means if spacing / 4 <= mean <= arc - spacing / 4], any(near)
 
 
+@pytest.mark.slow
 @given(forests(), st.floats(2, 90))
 def test_grid_crossings_agree_with_the_reference(skeleton, spacing):
     expected = [tuple(skeleton.nodes[node]) for node in np.flatnonzero(skeleton.is_keypoint)]

@@ -202,6 +202,7 @@ def reach_below(skeleton, node):
     return max((step + reach_below(skeleton, child) for step, child in zip(steps, below, strict=True)), default=0.0)
 
 
+@pytest.mark.slow
 @given(forests(), st.sampled_from([0.0, 0.2, 1 / 3, 0.5, 0.9, 1.0]))
 def test_an_axis_continues_along_the_straightest_of_the_far_reaching_continuations(forest, min_reach_fraction):
     inferred = forest.infer_axes(min_reach_fraction)

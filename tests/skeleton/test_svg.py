@@ -52,6 +52,7 @@ def test_any_skeleton_is_drawn_inside(skeleton):
     assert 20 < height <= 502
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["line", "star", "isolated"])
 def test_large_skeletons_stay_small(shape):
     count = 200_000

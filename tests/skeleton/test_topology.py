@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
@@ -27,6 +28,7 @@ def topology_of(skeleton: Skeleton) -> list[object]:
     return [{name: np.asarray(value).tolist() for name, value in items.items()} for items in fields]
 
 
+@pytest.mark.slow
 @given(forests() | graphs(), boxes, st.booleans())
 def test_every_change_keeps_the_topology_of_a_new_skeleton(skeleton, box, one_axis):
     if one_axis and len(skeleton.edges) and skeleton.is_forest:
@@ -78,6 +80,7 @@ def scipy_traversal(skeleton: Skeleton) -> tuple[list[int], list[int], list[int]
     return order[1:].tolist(), parents, edges
 
 
+@pytest.mark.slow
 @given(forests(), st.randoms(use_true_random=False))
 def test_the_traversal_equals_scipy(skeleton, random):
     edges = [pair if random.random() < 0.5 else pair[::-1] for pair in skeleton.edges.tolist()]

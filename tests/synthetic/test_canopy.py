@@ -24,6 +24,7 @@ def painted(canvas: Canvas) -> np.ndarray:
     return (canvas.planes != 200).any(axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broad", [False, True])
 @pytest.mark.parametrize("size", [(256, 256), (70, 50), (90, 700), (1100, 300)])
 def test_leaves_grow_near_the_branches_only(size: tuple[int, int], broad: bool) -> None:
@@ -54,6 +55,7 @@ def test_fuller_crowns_have_more_leaves_and_most_are_behind_the_branches() -> No
     assert all(front_share < back_share for front_share, back_share in zip(front, behind, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vine", "orchard"])
 def test_most_of_the_branches_show_through_the_leaves(kind: str) -> None:
     """The fullest crowns hide less than half of the nodes on average: hidden branches cannot be learned."""
@@ -90,6 +92,7 @@ def test_shade_is_only_inside_the_crown() -> None:
     assert canvas.planes.min() > 110  # never black
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 3, 8])
 def test_the_threshold_is_constant_within_a_leaf(size: int) -> None:
     """The threshold has one value per leaf, so it has few steps; the tile has no seam."""

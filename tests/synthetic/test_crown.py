@@ -14,6 +14,7 @@ def painted(canvas: Canvas) -> np.ndarray:
     return (canvas.planes != 200).any(axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(256, 256), (64, 48), (90, 300)])
 def test_leaves_grow_near_the_branches_only(size: tuple[int, int]) -> None:
     column, row = np.indices((size[1], size[0]))[::-1] + 0.5

@@ -15,6 +15,7 @@ from treeformer.synthetic.scenes.outdoor import bark, trellis
 from treeformer.synthetic.scenes.outdoor.scene import OutdoorScene
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES)
 def test_the_ground_truth_is_an_empty_skeleton(style: str) -> None:
     for seed in range(20):
@@ -36,6 +37,7 @@ def test_every_scene_occurs() -> None:
     assert {generate("empty", seed).metadata["scene"] for seed in range(300)} == set(EMPTY_SCENES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", EMPTY_SCENES)
 def test_every_scene_is_painted_without_a_plant(scene: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No wood is painted, and no neighbor of a vine is drawn."""

@@ -40,6 +40,7 @@ FROZEN = {
 CASES = ((0, (512, 512)), (1234, (512, 512)), (120_007, (512, 512)), (3, (300, 220)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("preset", "style"), FROZEN)
 def test_images_and_coordinates_are_frozen(preset: str, style: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Excludes the JPEG step, which depends on another library."""

@@ -143,6 +143,7 @@ def test_a_bare_plant_is_visible_nearly_everywhere(kind: str) -> None:
     assert np.mean(visible) > 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(64, 64), (570, 190), (90, 300), (1100, 700)])
 def test_land_is_painted_for_every_image_shape(size: tuple[int, int]) -> None:
     for seed in range(4):
@@ -173,6 +174,7 @@ def test_a_sheet_is_nearly_gray_down_to_its_hem_and_ground_is_below() -> None:
         assert (canvas.planes[:, hem + screen.HEM_PX + 1 :] != sheet[:, hem + screen.HEM_PX + 1 :]).mean() > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vine", "orchard"])
 @pytest.mark.parametrize("size", [(64, 64), (90, 300), (700, 90)])
 def test_a_screen_fills_the_image_and_no_sun_shines_through_it(kind: str, size: tuple[int, int]) -> None:

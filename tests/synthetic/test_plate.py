@@ -31,6 +31,7 @@ def test_the_dish_holds_all_roots() -> None:
     assert np.mean(np.asarray(inside_shares) == 1) > 0.85
 
 
+@pytest.mark.slow
 def test_dishes_are_square_or_round_whole_or_cut() -> None:
     dishes = [PlateScene(Rng(5, s), Canvas((512, 512)), generate("plate", s), "rosette").dish for s in range(120)]
     assert 0.05 < np.mean([d.is_round for d in dishes]) < 0.3
@@ -48,6 +49,7 @@ def test_a_dish_is_rotated_like_its_row() -> None:
     assert plate._slope(np.asarray([(50.0, 10.0), (51.0, 100.0)]), 512) == 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PLATE_KINDS)
 @pytest.mark.parametrize("size", [(64, 64), (570, 190), (90, 300)])
 def test_the_whole_canvas_is_painted_without_overflow(kind: str, size: tuple[int, int]) -> None:

@@ -64,6 +64,7 @@ def test_stems_contrast_with_any_background() -> None:
             assert abs(sum(material.thick) / 3 - level) > 0.9 * min(potted.MIN_CONTRAST, max(level, 30))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(64, 64), (570, 190), (90, 300), (900, 700)])
 def test_every_image_shape_is_painted(size: tuple[int, int]) -> None:
     for seed in range(8):
@@ -76,6 +77,7 @@ def test_every_image_shape_is_painted(size: tuple[int, int]) -> None:
             assert canvas.planes.max() < 700
 
 
+@pytest.mark.slow
 def test_photographs_differ_from_each_other() -> None:
     means = np.asarray([make_image("potted-shoot", "photo", seed)[0].mean(axis=(0, 1)) for seed in range(30)])
     assert means.std(axis=0).min() > 25

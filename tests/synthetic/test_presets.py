@@ -32,6 +32,7 @@ def grown(request: pytest.FixtureRequest) -> list[Skeleton]:
     return [generate(request.param, seed) for seed in SEEDS]
 
 
+@pytest.mark.slow
 def test_valid_forests_inside_the_frame(grown: list[Skeleton]) -> None:
     for skeleton in grown:
         assert skeleton.is_forest
@@ -48,6 +49,7 @@ def test_valid_forests_inside_the_frame(grown: list[Skeleton]) -> None:
             assert skeleton.is_tree
 
 
+@pytest.mark.slow
 def test_nodes_are_equally_spaced(grown: list[Skeleton]) -> None:
     lengths = []
     for skeleton in grown:
@@ -64,6 +66,7 @@ def test_nodes_are_equally_spaced(grown: list[Skeleton]) -> None:
     assert interval.max() <= 12.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "grow",
     [
@@ -114,6 +117,7 @@ def _dense(axes: list[GrownAxis]) -> Skeleton:
     return Skeleton(nodes, edges, root=0, axes=records, edge_axis=edge_axis)
 
 
+@pytest.mark.slow
 def test_axes_have_order_and_parent(grown: list[Skeleton]) -> None:
     orders = set()
     for skeleton in grown:
@@ -132,6 +136,7 @@ def test_axes_have_order_and_parent(grown: list[Skeleton]) -> None:
     assert {0, 1} <= orders
 
 
+@pytest.mark.slow
 def test_radii_decrease_from_base_to_tip(grown: list[Skeleton]) -> None:
     for skeleton in grown:
         assert skeleton.radius is not None
@@ -156,6 +161,7 @@ def test_the_same_seed_gives_the_same_skeleton(preset: str) -> None:
     assert generate(preset, 11).metadata["seed"] == 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("size", [(570, 190), (190, 570), (64, 64), (1024, 700)])
 def test_any_size(preset: str, size: tuple[int, int]) -> None:
@@ -167,6 +173,7 @@ def test_any_size(preset: str, size: tuple[int, int]) -> None:
         assert (skeleton.nodes <= size).all()
 
 
+@pytest.mark.slow
 def test_several_is_a_forest_whose_plants_cross() -> None:
     forests = [generate("several", seed) for seed in range(100)]
     assert all(len(forest.plants) == forest.plant_of_node.max() + 1 for forest in forests)

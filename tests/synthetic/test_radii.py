@@ -75,6 +75,7 @@ def measured_width(coverage: FloatArray, skeleton: Skeleton, edge: int, reach: f
     return float(np.mean(profiles))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("preset", GROWN)
 def test_drawn_radii_are_those_in_the_pixels(preset: str, style: str) -> None:
@@ -97,6 +98,7 @@ def test_drawn_radii_are_those_in_the_pixels(preset: str, style: str) -> None:
     assert np.mean(ratios) == pytest.approx(1.0, abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["vine", "orchard"])
 def test_the_foot_of_a_trunk_is_wider_outdoors(preset: str) -> None:
     """The growth model's radius would be too small there by more than half."""

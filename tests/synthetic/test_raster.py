@@ -59,6 +59,7 @@ radius = st.integers(0, 9 * 64).map(lambda value: value / 64)
 stroke = st.tuples(coordinate, coordinate, coordinate, coordinate, radius, radius, st.sampled_from([1.0, 2.0, 5.0]))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(stroke, max_size=6))
 def test_rasterize_equals_the_definition(drawn: list[tuple[float, ...]]) -> None:

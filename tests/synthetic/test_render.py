@@ -48,6 +48,7 @@ def hash_of(preset_of_seed: dict[int, str], style: str) -> str:
     return total.hexdigest()[:16]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES)
 def test_first_100_images_are_the_same_on_every_machine(style: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Excludes the JPEG step, which depends on another library and has its own test below."""
@@ -62,6 +63,7 @@ def test_first_100_images_are_the_same_on_every_machine(style: str, monkeypatch:
         assert hash_of(outdoors, style) == HASH_OF_TREES_AND_VINES
 
 
+@pytest.mark.slow
 def test_first_plates_are_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optics, "jpeg", lambda array, quality: array)
     assert hash_of(dict.fromkeys(range(24), "plate"), "photo") == HASH_OF_PLATES
@@ -104,6 +106,7 @@ def test_jpeg_is_the_same_on_every_machine() -> None:
     assert total.hexdigest()[:16] == HASH_OF_JPEG
 
 
+@pytest.mark.slow
 def test_order_and_repetition_do_not_matter() -> None:
     first = make_image("vine", "photo", 5)[0]
     make_image("seedling", "photo", 8)
@@ -112,6 +115,7 @@ def test_order_and_repetition_do_not_matter() -> None:
     assert not np.array_equal(first, make_image("vine", "photo", 6)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("kind", ["", *SCENE_WEIGHTS, *PLATE_KINDS, POTTED_KIND])
 @pytest.mark.parametrize(
@@ -205,6 +209,7 @@ def test_painted_branches_lie_on_the_ground_truth(preset: str) -> None:
     assert len(on_line) == 0 or np.mean(on_line > 100) > 0.97
 
 
+@pytest.mark.slow
 def test_photographs_show_the_plant() -> None:
     """The image differs from the same scene without the plant at most nodes."""
     visible = []
@@ -219,6 +224,7 @@ def test_photographs_show_the_plant() -> None:
     assert np.mean(visible) > 0.7
 
 
+@pytest.mark.slow
 def test_photographs_differ_from_each_other() -> None:
     arrays = [make_image("taproot", "photo", seed)[0] for seed in range(30)]
     means = np.asarray([array.reshape(-1, 3).mean(axis=0) for array in arrays])

@@ -68,6 +68,7 @@ def test_drips_stay_in_the_dish() -> None:
         assert (np.abs(drawn.start[:, 0] - x) < 1.3 * scene.dish.half[0] + 0.2 * scene.dish.half[1] + 60).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(64, 64), (570, 190), (90, 300), (900, 700)])
 def test_every_image_shape_is_painted(size: tuple[int, int]) -> None:
     for seed in range(8):

@@ -55,6 +55,7 @@ def test_the_subject_is_the_large_plant_in_the_middle() -> None:
     assert count > 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", OUTDOOR_ROWS)
 def test_bare_plants_are_visible_nearly_everywhere(preset: str) -> None:
     """The image differs at the nodes from the same background without the plant."""
@@ -71,6 +72,7 @@ def test_bare_plants_are_visible_nearly_everywhere(preset: str) -> None:
     assert np.mean(visible) > 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", OUTDOOR_ROWS)
 @pytest.mark.parametrize("size", [(64, 64), (570, 190), (90, 300), (900, 700)])
 def test_scenes_are_painted_for_every_image_shape(preset: str, size: tuple[int, int]) -> None:
@@ -95,6 +97,7 @@ def test_without_a_subject_no_other_plant_is_drawn(monkeypatch: pytest.MonkeyPat
             assert bool(drawn) == (not metadata)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", OUTDOOR_ROWS)
 def test_trunks_cut_by_the_frame_have_no_foot(preset: str) -> None:
     cut = [skeleton for seed in range(80) if (skeleton := generate(preset, seed)).metadata.get("foot") == "outside"]
@@ -107,6 +110,7 @@ def test_trunks_cut_by_the_frame_have_no_foot(preset: str) -> None:
         assert drawn_radius(skeleton, "photo")[root] == pytest.approx(skeleton.radius[root], abs=0.2)
 
 
+@pytest.mark.slow
 def test_orchard_trees_are_dense() -> None:
     """Nodes as the default network places them: about 170 per tree, within the tokens of dense batches."""
     counts = [len(generate("orchard-row", seed).sample_at_grid_crossings(44)) for seed in range(60)]
@@ -114,6 +118,7 @@ def test_orchard_trees_are_dense() -> None:
     assert np.percentile(counts, 95) <= 448
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", OUTDOOR_ROWS)
 def test_light_and_colors_vary(preset: str) -> None:
     arrays = [make_image(preset, "photo", seed)[0] for seed in range(30)]

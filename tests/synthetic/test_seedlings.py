@@ -19,6 +19,7 @@ def plates() -> list[Skeleton]:
     return [generate("plate", seed) for seed in range(200)]
 
 
+@pytest.mark.slow
 def test_a_plate_holds_many_seedlings_of_one_kind(plates: list[Skeleton]) -> None:
     counts = np.asarray([len(plate.plants) for plate in plates])
     assert counts.min() >= 2

@@ -43,6 +43,7 @@ def test_arms_lie_along_the_wire_and_canes_rise(vines: list[Skeleton]) -> None:
     assert np.median(slopes(vines, "cane", slice(0, 4))) > np.median(canes)
 
 
+@pytest.mark.slow
 def test_node_counts_stay_near_those_of_the_paper_root_set() -> None:
     for preset, expected in (("vine", 187), ("orchard", 183)):
         count = np.median([len(generate(preset, seed)) for seed in range(150)])

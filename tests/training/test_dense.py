@@ -38,6 +38,7 @@ def no_validation(_model):
     return {"edge_f1": 0.5}
 
 
+@pytest.mark.slow
 def test_dense_batches_train_and_a_resumed_run_is_the_same(dense_config, tmp_path, monkeypatch):
     seen = []
     forward = TreeFormer.forward

@@ -56,6 +56,7 @@ def figures(out):
     return result
 
 
+@pytest.mark.slow
 def test_a_student_approaches_its_teacher_without_ground_truth(config, tmp_path):
     config = replace(config, steps=40, validate_every=40)
     train(config, tmp_path / "out", accelerator="cpu", measure=lambda _model: {"edge_f1": 0.0})

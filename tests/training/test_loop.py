@@ -37,6 +37,7 @@ def losses(out: Path) -> dict[int, float]:
         return {int(row["step"]): float(row["value"]) for row in csv.DictReader(file) if row["figure"] == "loss"}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bf16 instructions
 def test_half_precision_does_not_round_the_targets(config_file, tmp_path, monkeypatch):
     """Near 512 px a bfloat16 number is a multiple of 2, so rounded targets would be wrong by whole pixels."""
@@ -55,6 +56,7 @@ def test_half_precision_does_not_round_the_targets(config_file, tmp_path, monkey
     assert (points != points.bfloat16()).any()
 
 
+@pytest.mark.slow
 def test_the_output_files_and_figures(config_file, tmp_path):
     shown = []
     state = train(load_config(config_file), tmp_path / "out", accelerator="cpu", show=lambda *a: shown.append(a))
@@ -103,12 +105,14 @@ def test_two_processes_give_the_weights_of_one(config_file, tmp_path):
     assert np.mean(difference) < 2e-4
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_a_number_ends_the_run(config_file, tmp_path):
     settings = ["optimizer.learning_rate=1.0e+30", "optimizer.warmup_steps=0", "steps=40", "validate_every=1000"]
     with pytest.raises(TreeformerError, match="not a number"):
         train(load_config(config_file, settings), tmp_path / "out", accelerator="cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -136,6 +140,7 @@ def test_a_mistake_is_one_line(config_file, tmp_path, override, message):
     assert not (tmp_path / "runs").exists(), "a run that did not start leaves no files"
 
 
+@pytest.mark.slow
 def test_a_mistake_found_by_a_worker_process_is_one_line(config_file, folder, tmp_path):
     source = {"path": str(folder), "split": "", "spacing_px": 1}
     config = load_config(config_file, [f"data.train={json.dumps([source])}", "data.workers=1"])
@@ -178,6 +183,7 @@ def test_a_large_source_is_checked_at_regular_intervals(config_file, monkeypatch
     assert indices == list(range(0, 1000, 20))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", ["WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
 def test_an_unexpected_number_of_processes_is_an_error(config_file, tmp_path, monkeypatch, variable):
     """If torchrun or srun has started two processes, each would train alone, into the same folder."""
@@ -203,6 +209,7 @@ def test_only_new_parts_may_be_missing_in_initial_weights(tmp_path):
         make_model(replace(config, start_from=str(tmp_path / "broken.safetensors")))
 
 
+@pytest.mark.slow
 def test_training_can_start_from_the_default_model():
     expected = safetensors.read(open_model("default").weights)
     model = make_model(TrainingConfig(start_from="default"))
@@ -211,6 +218,7 @@ def test_training_can_start_from_the_default_model():
             np.testing.assert_array_equal(tensor.numpy(), expected[name].astype(np.float32), err_msg=name)
 
 
+@pytest.mark.slow
 def test_the_best_weights_state_the_model_folder_they_started_from(config_file, tmp_path, monkeypatch):
     """The path is absolute. Export takes over sizes and thresholds of that folder."""
     (tmp_path / "start").mkdir()
@@ -227,6 +235,7 @@ def test_the_best_weights_state_the_model_folder_they_started_from(config_file, 
         assert safetensors.read_header(out / "best.safetensors")[1].get("start_from") == expected
 
 
+@pytest.mark.slow
 def test_patience_never_ends_before_a_validation(config_file, tmp_path):
     """Otherwise the run would end without any weights: the first are written at a validation."""
     settings = ["steps=100", "validate_every=6", "patience_epochs=1", "epoch_images=4"]

@@ -126,6 +126,7 @@ def test_axes_against_slow_reference(forest: Skeleton) -> None:
             assert found["branching_angle"] == pytest.approx(slow_angle(points[1] - points[0], direction), abs=1e-5)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(30))
 @given(forests)
 def test_segments_add_up_to_the_plants(forest: Skeleton) -> None:

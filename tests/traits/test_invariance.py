@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,18 +27,21 @@ def assert_same_traits(first: Skeleton, second: Skeleton, scale: float = 1.0) ->
                 np.testing.assert_allclose(found[column].to_numpy(), wanted, rtol=1e-6, atol=1e-6, err_msg=column)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(20))
 @given(forests, st.floats(-1e4, 1e4), st.floats(-1e4, 1e4))
 def test_translation_changes_nothing(forest: Skeleton, dx: float, dy: float) -> None:
     assert_same_traits(forest, forest.transform([[1, 0, dx], [0, 1, dy]]))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(20))
 @given(forests, st.floats(0.01, 100))
 def test_scaling_changes_lengths_only(forest: Skeleton, scale: float) -> None:
     assert_same_traits(forest, forest.transform([[scale, 0, 0], [0, scale, 0]]), scale)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(20))
 @given(forests)
 def test_a_mirror_changes_nothing(forest: Skeleton) -> None:
@@ -46,6 +50,7 @@ def test_a_mirror_changes_nothing(forest: Skeleton) -> None:
     assert_same_traits(forest, forest.transform([[-1, 0, 0], [0, 1, 0]]))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(20))
 @given(forests, st.randoms(use_true_random=False))
 def test_renumbering_changes_nothing(forest: Skeleton, random: Any) -> None:

@@ -69,6 +69,7 @@ def test_no_files(comb: Skeleton) -> None:
     assert set(measure(comb)) - set(table) == {"axis_count_order_1", "axis_length_order_1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("folder", "plants", "straight_plants"), [("osr-roots", 20, 0), ("barley-roots", 278, 2)])
 def test_real_roots(real_data: Callable[[str], Path], folder: str, plants: int, straight_plants: int) -> None:
     table, failures = measure_files(sorted(real_data(folder).rglob("*.rsml")))
@@ -81,6 +82,7 @@ def test_real_roots(real_data: Callable[[str], Path], folder: str, plants: int, 
     assert (table["convex_hull_area"] == 0).sum() == straight_plants
 
 
+@pytest.mark.slow
 def test_time_grows_less_than_quadratically() -> None:
     assert_less_than_quadratic(lambda count: functools.partial(measure, random_forest(0, [count])), 4_000)
 

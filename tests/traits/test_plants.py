@@ -211,6 +211,7 @@ def slow_plant(skeleton: Skeleton) -> dict[str, float]:
     }
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(30))
 @given(forests)
 def test_plants_against_slow_reference(forest: Skeleton) -> None:

@@ -131,6 +131,7 @@ write_image(image, sys.argv[1])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs a limit on the size of files")
 @pytest.mark.parametrize("suffix", [".jpg", ".png"])
 def test_a_short_write_is_an_error(tmp_path, suffix):

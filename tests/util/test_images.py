@@ -87,6 +87,7 @@ def test_a_truncated_or_missing_image_is_rejected(tmp_path):
         open_image(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("name", ["a.jpg", "a.png"])
 def test_reducing_while_reading_equals_reducing_afterwards(tmp_path, monkeypatch, orientation, name):
@@ -122,6 +123,7 @@ def test_parts_are_parts_of_the_whole(tmp_path, mode):
     assert open_lazy(tmp_path / "a.tif", lambda _: 0.1).size == (12, 9)
 
 
+@pytest.mark.slow
 def test_too_many_pixels_are_rejected_before_they_are_read(tmp_path, monkeypatch):
     Image.new("1", (30_000, 20_000)).save(tmp_path / "huge.png")
     with pytest.raises(FormatError, match=r"huge\.png: has more than 450 million pixels"):

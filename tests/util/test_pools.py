@@ -65,6 +65,7 @@ def test_batches_contain_all_items():
     assert list(batches([], 3)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")
 @pytest.mark.parametrize("delay_s", [0.02, 0.05, 0.1])
 def test_starting_processes_print_nothing_on_ctrl_c(tmp_path, delay_s):

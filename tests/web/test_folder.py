@@ -41,6 +41,7 @@ def calls(monkeypatch):
     return counts
 
 
+@pytest.mark.slow
 def test_a_thousand_images_are_listed_with_few_operations(tmp_path, calls):
     first = gradient(tmp_path / "images" / "0000.png", (8, 8))
     for number in range(1, 1000):

@@ -73,6 +73,7 @@ def compare(documents: list[dict], folder: Path) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_traits_of_the_examples_and_of_forests_with_inferred_axes(tmp_path):
     skeletons = [formats.read(path.with_suffix(".rsml")) for path in examples.IMAGES]
     skeletons += [skeleton.with_inferred_axes for skeleton in skeletons]
@@ -84,6 +85,7 @@ def test_traits_of_the_examples_and_of_forests_with_inferred_axes(tmp_path):
     assert compare([document_of(one, tmp_path) for one in skeletons], tmp_path) > 30
 
 
+@pytest.mark.slow
 def test_traits_of_edited_documents(tmp_path):
     run_node("test/replay/write.mjs", str(tmp_path / "sequences.jsonl"), "60", "77")
     lines = (tmp_path / "sequences.jsonl").read_text(encoding="utf-8").splitlines()

@@ -99,6 +99,7 @@ def assert_same_file(result: dict, skeleton: Skeleton, folder: Path) -> None:
         assert len(confidence) == 1 or np.ptp([float(text or "nan") for text in confidence]) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*no plant was found")
 def test_made_up_outputs(tmp_path):
     model, cases, skeletons = open_model("default"), [], []

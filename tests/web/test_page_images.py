@@ -7,6 +7,7 @@ import io
 import json
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from tests.web.page_outputs import run_node
@@ -42,6 +43,7 @@ def png16(values: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.slow
 def test_pixels_are_those_of_pillow(tmp_path):
     rng = np.random.default_rng(0)
     cases, expected = [], []
@@ -60,6 +62,7 @@ def test_pixels_are_those_of_pillow(tmp_path):
         assert np.array_equal(bytes_of(result["pixels"]), np.asarray(resized).ravel())
 
 
+@pytest.mark.slow
 def test_16_bit_grayscale(tmp_path):
     rng = np.random.default_rng(1)
     arrays = [rng.integers(0, high, (23, 31), dtype=np.uint16) for high in (200, 1000, 4096, 16000, 65536)]

@@ -60,6 +60,7 @@ def images(tmp_path) -> Path:
     return tmp_path / "images"
 
 
+@pytest.mark.slow
 def test_it_serves_this_computer_only_and_ends_with_ctrl_c(serve, images, tmp_path):
     server = serve(images, "--results", tmp_path / "results")
     assert server.base.startswith("http://127.0.0.1:")
@@ -110,6 +111,7 @@ def test_two_servers_on_one_folder_the_second_save_is_told(two_servers):
     assert loaded["revision"] == answers[0].json()["revision"]
 
 
+@pytest.mark.slow
 def test_a_draft_survives_kill_9(serve, images, tmp_path):
     server = serve(images, "--results", tmp_path / "results")
     body = {"image": "a.png", "document": document(7.0), "revision": None, "window": "w1"}
@@ -182,6 +184,7 @@ def test_a_mistake_is_one_line(run, tmp_path, images):  # noqa: F811
     assert "no such folder" in one_line(err)
 
 
+@pytest.mark.slow
 def test_a_missing_package_is_one_line(run, images, monkeypatch):  # noqa: F811
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, _, err = run("edit", images)

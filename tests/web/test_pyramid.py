@@ -76,6 +76,7 @@ def variants(folder):
     color.convert("LA").save(folder / "transparent gray.png")
 
 
+@pytest.mark.slow
 def test_every_kind_of_image_has_tiles_thumbnails_and_crops(tmp_path):
     folder = tmp_path / "images"
     folder.mkdir()
@@ -101,6 +102,7 @@ def test_every_kind_of_image_has_tiles_thumbnails_and_crops(tmp_path):
         assert np.abs(np.asarray(crop).astype(int) - luma).max() <= 1, entry.image
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_a_crop_is_the_mean_of_the_region(tmp_path, seed):
     random = np.random.default_rng(seed)
@@ -121,6 +123,7 @@ def test_a_crop_is_the_mean_of_the_region(tmp_path, seed):
         assert abs(crop[row, column] - gray[px[1], px[0]]) <= 3 + 0.3 / scale  # the image is a gradient
 
 
+@pytest.mark.slow
 def test_a_jpeg_of_ten_thousand_px_is_seen_without_decoding_all_of_it(tmp_path, monkeypatch):
     path = tmp_path / "images" / "large.jpg"
     path.parent.mkdir()
@@ -166,6 +169,7 @@ def test_levels_in_memory_are_limited(tmp_path):
         assert len(tiny._levels) == 1  # the one in use
 
 
+@pytest.mark.slow
 def test_simultaneous_requests_decode_a_level_once(tmp_path, monkeypatch):
     from concurrent.futures import ThreadPoolExecutor
 
@@ -192,6 +196,7 @@ def test_all_levels_need_few_decodings(tmp_path, monkeypatch, name, expected):
     assert opened == expected
 
 
+@pytest.mark.slow
 def test_the_first_view_decodes_a_file_once(tmp_path, monkeypatch):
     """The level that the page announces is decoded early; tiles and the thumbnail come from it."""
     workspace = Workspace(gradient(tmp_path / "i" / "a.jpg", (4000, 3000)).parent, tmp_path / "r")

@@ -60,6 +60,7 @@ def axes_that_are_not_paths(skeleton: Skeleton) -> list[int]:
     return wrong
 
 
+@pytest.mark.slow
 def test_every_sequence_gives_a_valid_skeleton(sequences):
     assert len(sequences) == COUNT
     for number, row in enumerate(sequences):
@@ -73,6 +74,7 @@ def test_the_sequences_contain_every_action(sequences):
     assert len({name for row in sequences for name in row["actions"]}) == ALL_ACTIONS
 
 
+@pytest.mark.slow
 def test_edited_skeletons_can_be_written_read_and_measured(sequences, tmp_path):
     for row in sequences[:: max(1, COUNT // MEASURED)]:
         skeleton = read(row["document"])

@@ -142,6 +142,7 @@ class Crash(BaseException):
     """The process ends here: nothing handles it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", range(10))
 def test_a_crash_at_any_step_of_a_save_leaves_complete_files(workspace, make_client, folder, monkeypatch, step):
     """Stop before the k-th flush or rename. The old or the new result is there, the foreign file always."""
@@ -294,6 +295,7 @@ def test_a_broken_result_can_be_replaced_and_is_kept(client, folder):
 # ---- imports -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["images", "results"])
 @pytest.mark.parametrize("name", ["rsml", "swc", "json", "graphml", "geojson", "labelme", "node-link"])
 def test_files_of_other_programs_are_starting_points(client, folder, y_shape, where, name):

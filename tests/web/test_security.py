@@ -72,6 +72,7 @@ def test_the_token_is_exchanged_for_a_strict_cookie(workspace, make_client):
     assert "refresh" in other.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "headers",
     [
@@ -156,6 +157,7 @@ def with_secrets(folder):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", QUERIES)
 def test_no_path_of_a_query_leads_out(with_secrets, client, query):
     for name in [*HOSTILE, str(with_secrets / "secret.png"), str(with_secrets / "images" / "a.png")]:
@@ -339,6 +341,7 @@ def test_the_longest_body_passes(workspace, make_client):
     assert client.put("/api/skeleton", content=body.ljust(5000), headers=headers).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [b"{", b"[]", b"5", b'{"a": NaN}', b"\xff\xfe", b"[" * 100_000, b'{"a":' * 100_000, b'{"a": 1e999}', b"null"],

@@ -63,6 +63,7 @@ def colors(editor) -> dict[str, str]:
     )
 
 
+@pytest.mark.slow
 def test_dates_keep_place_and_colors_and_take_corrections(results, open_editor):
     server = Server(results)
     try:
