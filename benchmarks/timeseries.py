@@ -5,7 +5,12 @@
     PYTHONPATH=src python benchmarks/timeseries.py --barley FOLDER    pairs of dates of barley-roots
 
 All matchers see the same skeletons in the same run. `nearest` matches each date to the date before by the nearest path;
-it gets the coordinates that Series registered. `nearest, unregistered` gets those of the images.
+it gets the coordinates that Series registered. `nearest, unregistered` gets those of the images. `known axes` is no
+matcher but a bound: each axis is assigned to the axes of the ground truth at its date by the cost of Series, with the
+true motion of the plate and the true lengths. Its errors are those that the predicted paths leave open.
+
+The length error of a date is that of all plants together: of the skeletons as predicted, and of
+`monotone_total_length` in the table of plants.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from treeformer import Axis, Series, Skeleton, formats
 from treeformer.synthetic.series import SeriesFrame, generate_series
 from treeformer.synthetic.series_images import render_series
 from treeformer.timeseries.baseline import nearest_tracks
+from treeformer.timeseries.matching import match_known_axes
 from treeformer.timeseries.metrics import (
     GrowthErrors,
     IdentityScore,
@@ -88,9 +94,37 @@ def evaluate(frames: Sequence[SeriesFrame], skeletons: Sequence[Skeleton], toler
         others = [[str(k) for k in one.tolist()] for one in nearest_tracks(some_paths, series.tolerance_px)]
         scores[name] = identity_score(observations(frames, pairs, others), **counts)
         shrunk[name] = _shrinkages(others, some_paths, series.tolerance_px)
+    bound = [_known_ids(frame, skeleton, series) for frame, skeleton in zip(frames, series.skeletons, strict=True)]
+    scores["known axes"] = identity_score(observations(frames, pairs, bound), **counts)
+    shrunk["known axes"] = _shrinkages(bound, paths, series.tolerance_px)
     failed = sum(not r.succeeded and len(s) > 0 for r, s in zip(series.registrations, series.skeletons, strict=True))
     growth = growth_errors(series, [frame.skeleton for frame in frames], scores["Series"].pairs)
-    return {"scores": scores, "shrunk": shrunk, "failed": failed, "growth": growth}
+    lengths = _length_errors(frames, series)
+    return {"scores": scores, "shrunk": shrunk, "failed": failed, "growth": growth, "lengths": lengths}
+
+
+def _known_ids(frame: SeriesFrame, skeleton: Skeleton, series: Series) -> list[str]:
+    """Return the id of the ground-truth axis to which each axis of a date is assigned; a new one if there is none."""
+    ids = [f"{frame.time} {k}" for k in range(len(skeleton.axes))]
+    spacing = max(series.tolerance_px / 3, 2.0)
+    paths, index = axis_paths(skeleton, spacing)
+    known, known_index = axis_paths(frame.skeleton, spacing)
+    for axis, found in match_known_axes(paths, known, series.tolerance_px, spacing):
+        ids[int(index[axis])] = frame.skeleton.axes[int(known_index[found])].id
+    return ids
+
+
+def _length_errors(frames: Sequence[SeriesFrame], series: Series) -> np.ndarray:
+    """Return (D,3) px: absolute errors of the predicted and of the monotone length per date, and the true length."""
+    table = series.plants_over_time()
+    monotone = table.groupby("time")["monotone_total_length"].sum()
+    rows = []
+    for date, frame in enumerate(frames):
+        scale = series.registrations[date].transform.scale
+        fitted = float(monotone.get(float(series.times[date]), 0.0)) / scale
+        expected = frame.skeleton.length
+        rows.append((abs(series.skeletons[date].length - expected), abs(fitted - expected), expected))
+    return np.asarray(rows)
 
 
 def _shrinkages(ids: Sequence[Sequence[str]], paths: Sequence[object], tolerance_px: float) -> int:
@@ -106,6 +140,7 @@ def synthetic(options: argparse.Namespace) -> None:
     cache = Path(options.cache or tempfile.mkdtemp())
     totals: dict[str, dict[str, np.ndarray]] = {}
     everything: list[GrowthErrors] = []
+    lengths: dict[str, list[np.ndarray]] = {}
     print("| preset | matcher | identity F1 | errors | detected | recall | IDF1 of all | lengths that shrink |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for preset in options.presets:
@@ -120,6 +155,7 @@ def synthetic(options: argparse.Namespace) -> None:
             result = evaluate(frames, skeletons, options.tolerance)
             failed += result["failed"]  # type: ignore[operator]
             everything.append(result["growth"])  # type: ignore[arg-type]
+            lengths.setdefault(preset, []).append(result["lengths"])  # type: ignore[arg-type]
             line = []
             for name, score in result["scores"].items():  # type: ignore[attr-defined]
                 row = (score.right, score.detected, score.expected, score.predicted, result["shrunk"][name])  # type: ignore[index]
@@ -134,6 +170,7 @@ def synthetic(options: argparse.Namespace) -> None:
             print(f"{preset}: {failed} dates could not be registered", file=sys.stderr)
     for name, row in totals["all"].items():
         print(_row("all", name, row))
+    _print_lengths(lengths)
     emergence = np.concatenate([one.emergence for one in everything])
     rate, true_rate = (np.concatenate([getattr(one, n) for one in everything]) for n in ("rate", "expected_rate"))
     print()
@@ -144,6 +181,16 @@ def synthetic(options: argparse.Namespace) -> None:
     if len(rate):
         print(f"| error of the growth rate, px per day | {_two(np.abs(rate - true_rate))} | {len(rate)} |")
         print(f"| true growth rate, px per day | {_two(true_rate)} | {len(rate)} |")
+
+
+def _print_lengths(lengths: dict[str, list[np.ndarray]]) -> None:
+    print()
+    print("| preset | true length per date, px | mean error of single images, px | of the series, px |")
+    print("| --- | --- | --- | --- |")
+    rows = {preset: np.concatenate(some) for preset, some in lengths.items()}
+    for preset, one in {**rows, "all": np.concatenate(list(rows.values()))}.items():
+        single, fitted, expected = one.mean(axis=0).tolist()
+        print(f"| {preset} | {expected:.0f} | {single:.1f} | {fitted:.1f} |")
 
 
 def _two(values: np.ndarray) -> str:

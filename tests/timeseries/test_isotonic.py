@@ -1,6 +1,8 @@
-"""Isotonic regression against a quadratic program."""
+"""Isotonic regression against a quadratic program, and against all sequences of given values."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from treeformer.timeseries.isotonic import isotonic
+from treeformer.timeseries.isotonic import isotonic, isotonic_median
 
 VALUES = st.lists(st.floats(-100, 100), min_size=1, max_size=30).map(np.asarray)
 
@@ -37,3 +39,20 @@ def test_no_monotone_sequence_is_nearer():
 
 def test_no_values():
     assert len(isotonic(np.zeros(0))) == 0
+    assert len(isotonic_median(np.zeros(0))) == 0
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=6))
+def test_the_least_absolute_error_against_all_sequences(values):
+    """A best sequence consists of given values."""
+    target = np.asarray(values, dtype=float)
+    fitted = isotonic_median(target)
+    assert (np.diff(fitted) >= 0).all()
+    candidates = itertools.combinations_with_replacement(sorted(set(values)), len(values))
+    best = min(np.abs(np.asarray(one) - target).sum() for one in candidates)
+    assert np.abs(fitted - target).sum() == pytest.approx(best)
+
+
+def test_an_outlier_does_not_change_the_other_values():
+    values = np.array([1.0, 2.0, 90.0, 3.0, 4.0, 5.0])
+    assert isotonic_median(values)[[0, 1, 4, 5]].tolist() == [1, 2, 4, 5]

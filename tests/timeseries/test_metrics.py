@@ -44,6 +44,15 @@ def test_detected_pairs():
     assert detected_pairs(moved, comb(90, []).transform([[1, 0, 90], [0, 1, 0]]), 4.0) == []
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_equal_overlaps_the_nearest_pairs_are_taken(order):
+    """Two laterals of 6 px lie 3 px apart. Within a tolerance of 6 px, each overlaps completely with the other."""
+    laterals = [(20, 6), (23, 6)]
+    expected = comb(60, laterals)
+    predicted = comb(60, [laterals[k] for k in order]).transform([[1, 0, 0], [0, 1, 0.5]])
+    assert detected_pairs(predicted, expected, 6.0) == [(0, 0), (1, 1 + order[0]), (2, 1 + order[1])]
+
+
 def test_path_distances_against_a_loop():
     a, b = (axis_paths(comb(length, [(20, 15), (40, 9)]), 3.0)[0] for length in (60, 90))
     table = path_distances(a, b, 20.0)

@@ -62,6 +62,24 @@ def test_plants_over_time(series):
     assert table["total_length"].tolist() == [40, 60, 108, 160]
     assert table["total_length_growth_rate"].tolist()[1:] == [20, 24, 26]
     assert table["axis_count_order_1"].tolist() == [0, 0, 1, 1]
+    assert table["monotone_total_length"].tolist() == [40, 60, 108, 160]
+
+
+def test_no_plant_loses_length():
+    """At the third date, a half of the left plant was not found. The right plant is first found at the second date."""
+    left, right = [40, 60, 30, 90, 100], [None, 20, 25, 30, 35]
+    dates = []
+    for a, b in zip(left, right, strict=True):
+        nodes, edges = [(60, 20), (60, 20 + a)], [(0, 1)]
+        if b is not None:
+            nodes, edges = [*nodes, (160, 20), (160, 20 + b)], [*edges, (2, 3)]
+        dates.append(Skeleton(nodes, edges, root=[0, 2][: len(edges)], image_size=(200, 200)))
+    table = Series(zip((0, 1, 2, 4, 5), dates, strict=True), register=False).plants_over_time()
+    assert [rows["total_length"].tolist() for _, rows in table.groupby("plant_id")] == [left, right[1:]]
+    monotone = [rows["monotone_total_length"].tolist() for _, rows in table.groupby("plant_id")]
+    assert monotone == [[40, 50, 50, 90, 100], right[1:]]
+    rates = [rows["monotone_total_length_growth_rate"].tolist()[1:] for _, rows in table.groupby("plant_id")]
+    assert rates == [[10, 0, 20, 10], [5, 2.5, 5]]
 
 
 def test_a_rotated_date_is_measured_upright():

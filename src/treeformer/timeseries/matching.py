@@ -487,6 +487,26 @@ def pair_costs(paths: Paths, templates: Paths, tolerance_px: float, spacing_px: 
     return np.asarray(PATH_WEIGHT * path / tolerance_px + BASE_WEIGHT * base / tolerance_px + DIRECTION_WEIGHT * turn)
 
 
+def match_known_axes(paths: Paths, known: Paths, tolerance_px: float, spacing_px: float) -> list[tuple[int, int]]:
+    """Assign the axes of one date to known ones of the same date, by the cost of a track.
+
+    Args:
+        paths: The axes, in the px of the known ones.
+        known: The known axes, such as the ground truth.
+        tolerance_px: Distance within which places agree, px.
+        spacing_px: Distance between the points of all paths, px.
+
+    Returns:
+        Pairs (axis, known axis).
+    """
+    if len(paths) == 0 or len(known) == 0:
+        return []
+    cost = pair_costs(paths, known, tolerance_px, spacing_px)
+    off = np.abs(paths.length[:, None] - known.length[None]) / tolerance_px
+    cost += LENGTH_WEIGHT * np.minimum(off, 2 * CAP)
+    return _assign(cost, MAX_COST, _importance(paths.length / tolerance_px))
+
+
 def _directions(paths: Paths, reach_px: float) -> FloatArray:
     """Return the unit vector of each path's first part, (A,2); 0 for a path of one point."""
     size = np.diff(paths.start)

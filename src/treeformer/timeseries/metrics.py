@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 SHRINKAGE_SHARE, SHRINKAGE_TOLERANCES = 0.05, 0.5
 # An axis is detected if the overlap with the predicted one is at least this much of the mean of both lengths.
 MIN_OVERLAP = 0.5
+# Weight of the nearness of two axes, 0 to 1, which decides between equal overlaps.
+TIE_WEIGHT = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +77,15 @@ def detected_pairs(
 
     Returns:
         (predicted axis, expected axis) indices. An axis is in at most one pair; the overlap of all pairs is greatest.
+        Short axes within the tolerance of several others overlap with all of them: the nearest pairs are taken.
     """
     paths, paths_axis = axis_paths(predicted, spacing_px)
     others, others_axis = axis_paths(expected, spacing_px)
     if len(paths) == 0 or len(others) == 0:
         return []
-    overlap = _overlap(paths, others, tolerance_px)
-    rows, columns = linear_sum_assignment(-np.where(overlap >= MIN_OVERLAP, overlap, 0.0))
+    overlap, nearness = _overlap(paths, others, tolerance_px)
+    weight = overlap + TIE_WEIGHT * nearness
+    rows, columns = linear_sum_assignment(-np.where(overlap >= MIN_OVERLAP, weight, 0.0))
     return [
         (int(paths_axis[i]), int(others_axis[j]))
         for i, j in zip(rows, columns, strict=True)
@@ -89,12 +93,21 @@ def detected_pairs(
     ]
 
 
-def _overlap(paths: Paths, others: Paths, tolerance_px: float) -> FloatArray:
-    """Return the overlap of each pair as a share of the mean length, (A,B)."""
-    a = np.add.reduceat(nearest_distances(paths.points, others) <= tolerance_px, paths.start[:-1], axis=0)
-    b = np.add.reduceat(nearest_distances(others.points, paths) <= tolerance_px, others.start[:-1], axis=0)
-    size_a, size_b = np.diff(paths.start), np.diff(others.start)
-    return np.asarray((a + b.T) / (size_a[:, None] + size_b[None]))
+def _overlap(paths: Paths, others: Paths, tolerance_px: float) -> tuple[FloatArray, FloatArray]:
+    """Return the overlap of each pair as a share of the mean length, (A,B), and how near the overlapping parts are.
+
+    Nearness is 1 if the axes are the same, and 0 if their distance is the tolerance or more.
+    """
+    forward, backward = nearest_distances(paths.points, others), nearest_distances(others.points, paths)
+    count = np.diff(paths.start)[:, None] + np.diff(others.start)[None]
+
+    def mean(a: FloatArray, b: FloatArray) -> FloatArray:
+        total = np.add.reduceat(a, paths.start[:-1], axis=0) + np.add.reduceat(b, others.start[:-1], axis=0).T
+        return np.asarray(total / count)
+
+    overlap = mean(*((one <= tolerance_px).astype(np.float64) for one in (forward, backward)))
+    near = mean(*(np.maximum(1 - one / tolerance_px, 0.0) for one in (forward, backward)))
+    return overlap, near
 
 
 def identity_score(

@@ -10,6 +10,7 @@ import numpy as np
 from treeformer._util.arrays import FloatArray
 from treeformer.errors import TreeformerError
 from treeformer.timeseries.emergence import emergence
+from treeformer.timeseries.isotonic import isotonic_median
 from treeformer.traits.growth import growth
 from treeformer.traits.lines import angle_from_gravity
 from treeformer.traits.measure import measure
@@ -144,7 +145,9 @@ def plants_over_time(series: Series, px_per_mm: float | None = None) -> pd.DataF
 
     Returns:
         `time`, the traits of `treeformer.measure`, and the growth of the total and primary length since the date
-        before at which the plant was found, as in `treeformer.traits.growth`.
+        before at which the plant was found, as in `treeformer.traits.growth`. `monotone_total_length` is the
+        non-decreasing sequence nearest to the total length of the plant, by absolute error, so that a date at which
+        a plant was found in part, or together with its neighbor, does not count.
     """
     import pandas as pd
 
@@ -164,4 +167,17 @@ def plants_over_time(series: Series, px_per_mm: float | None = None) -> pd.DataF
             table[column] = table[column].fillna(0)
     rates = growth(table).rename(columns={"time_end": "time"})
     kept = ["plant_id", "time", *(name for name in rates if str(name).endswith(("_growth", "_growth_rate")))]
-    return table.merge(rates[kept], on=["plant_id", "time"], how="left")
+    table = table.merge(rates[kept], on=["plant_id", "time"], how="left")
+    return _with_monotone_length(table)
+
+
+def _with_monotone_length(table: pd.DataFrame) -> pd.DataFrame:
+    """Add the non-decreasing total length of each plant and its growth rate. Rows are in the order of time."""
+    length = np.full(len(table), np.nan)
+    rate = np.full(len(table), np.nan)
+    total, time, plant = (table[name].to_numpy() for name in ("total_length", "time", "plant_id"))
+    for one in dict.fromkeys(plant.tolist()):
+        rows = np.flatnonzero(plant == one)
+        length[rows] = isotonic_median(total[rows].astype(np.float64))
+        rate[rows[1:]] = np.diff(length[rows]) / np.diff(time[rows].astype(np.float64))
+    return table.copy().assign(monotone_total_length=length, monotone_total_length_growth_rate=rate)
