@@ -39,6 +39,7 @@ def served(tmp_path):
         thread.join(20)
 
 
+@pytest.mark.slow
 def test_train_reload_cancel_train_again_and_predict_the_rest(served, open_editor):
     services, address = served
     entries = {entry.image: entry for entry in services.workspace.entries()}
