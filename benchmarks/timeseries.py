@@ -6,8 +6,8 @@
 
 All matchers see the same skeletons in the same run. `nearest` matches each date to the date before by the nearest path;
 it gets the coordinates that Series registered. `nearest, unregistered` gets those of the images. `known axes` is no
-matcher but a bound: each axis is assigned to the axes of the ground truth at its date by the cost of Series, with the
-true motion of the plate and the true lengths. Its errors are those that the predicted paths leave open.
+matcher: each axis is assigned to the axes of the ground truth at its date by the cost of Series, with the true motion
+of the plate and the true lengths. Its errors show what the predicted paths leave open.
 
 The length error of a date is that of all plants together: of the skeletons as predicted, and of
 `monotone_total_length` in the table of plants.

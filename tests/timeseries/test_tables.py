@@ -82,6 +82,15 @@ def test_no_plant_loses_length():
     assert rates == [[10, 0, 20, 10], [5, 2.5, 5]]
 
 
+def test_plants_without_axes_have_no_identity():
+    """At the first date, two plants are single nodes."""
+    seeds = Skeleton([(60, 20), (60, 50), (110, 20), (160, 20)], [(0, 1)], root=[0, 2, 3], image_size=(200, 200))
+    table = Series([(0, seeds), (1, comb(50, [], x=60.0))], register=False).plants_over_time()
+    assert table["plant_id"].tolist() == ["1", "", "", "1"]
+    assert table["monotone_total_length"].tolist() == pytest.approx([30, 0, 0, 50])
+    assert table["monotone_total_length_growth_rate"].tolist()[3] == pytest.approx(20)
+
+
 def test_a_rotated_date_is_measured_upright():
     upright = comb(60, [(20, 30), (40, 12)])
     turn = math.radians(20)

@@ -172,11 +172,14 @@ def plants_over_time(series: Series, px_per_mm: float | None = None) -> pd.DataF
 
 
 def _with_monotone_length(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the non-decreasing total length of each plant and its growth rate. Rows are in the order of time."""
-    length = np.full(len(table), np.nan)
+    """Add the non-decreasing total length of each plant and its growth rate. Rows are in the order of time.
+
+    Plants without axes have no identity: several of them may be found at one date. Their length is 0.
+    """
+    length = np.zeros(len(table))
     rate = np.full(len(table), np.nan)
     total, time, plant = (table[name].to_numpy() for name in ("total_length", "time", "plant_id"))
-    for one in dict.fromkeys(plant.tolist()):
+    for one in dict.fromkeys(name for name in plant.tolist() if name != ""):
         rows = np.flatnonzero(plant == one)
         length[rows] = isotonic_median(total[rows].astype(np.float64))
         rate[rows[1:]] = np.diff(length[rows]) / np.diff(time[rows].astype(np.float64))
