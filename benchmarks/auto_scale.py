@@ -190,7 +190,7 @@ def _signal(predictor: Predictor, sample: Sample) -> float:
         raise TreeformerError("the model has no scale rule")
     size = predictor.engine.input_size
     found = predictor.predict(sample.image, working_size=size)
-    return measure_scale(found, rule) * size / max(found.image_size or (size,))
+    return measure_scale(found, rule.signal) * size / max(found.image_size or (size,))
 
 
 if __name__ == "__main__":

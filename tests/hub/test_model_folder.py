@@ -156,6 +156,7 @@ def test_weights_cut_short_are_noticed(folder, length):
         ({"scale_rule": {"signal": "color", "target_px": 1}}, "signal must be one of spacing, radius, not 'color'"),
         ({"scale_rule": {"signal": "radius", "target_px": 0}}, "target_px is 0.0, up to 1000 px is needed"),
         ({"scale_rule": {"signal": "radius", "target_px": 9, "max_doublings": 60}}, "max_doublings is 60, 0 to 6"),
+        ({"scale_rule": {"signal": "radius", "crowded_px": -1}}, "crowded_px is -1.0, 0 to 1000 px is needed"),
         ({"scale_rule": {"target": 9}}, "unknown key 'target'"),
         ({"scale_rule": [1]}, "scale_rule: must be a table of keys and values"),
         ({"low_confidence_threshold": 2}, "low_confidence_threshold is 2.0, a probability is needed"),

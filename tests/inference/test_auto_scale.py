@@ -75,8 +75,16 @@ def test_radii_of_sure_nodes_are_measured():
         node_score=np.array([0.9, 0.9, 0.5, 0.4]),
         image_size=(1024, 10),
     )
-    assert measure_scale(tree, ScaleRule("radius", 2.0)) == 3.0
+    assert measure_scale(tree, "radius") == 3.0
     assert choose_working_size(tree, ScaleRule("radius", 3.0), 512, 2048) == 1024
+
+
+@pytest.mark.parametrize(("radius", "spacing", "size"), [(2, 6, 512), (1, 6, 2048), (1, 9, 1024), (2, 9, 512)])
+def test_thin_and_crowded_structures_double_the_size_once_more(radius, spacing, size):
+    tree = comb(spacing * 4000 / 512, 4000)
+    tree = tree.replace(radius=np.full(len(tree), radius * 4000 / 512), node_score=np.ones(len(tree)))
+    assert choose_working_size(tree, ScaleRule("radius", 2.0, 2, crowded_px=8.0), 512, 1024) == size
+    assert choose_working_size(tree, ScaleRule("radius", 2.0, 1, crowded_px=8.0), 512, 1024) == min(size, 1024)
 
 
 @given(st.integers(0, 10**6))
@@ -84,7 +92,7 @@ def test_spacing_agrees_with_a_loop(seed):
     tree = random_tree(seed, count=12, size=(200, 200), longest_edge=90)
     keypoints = [node for node, degree in networkx.Graph(tree.edges.tolist()).degree() if degree != 2]
     nearest = [min(np.hypot(*(tree.nodes[a] - tree.nodes[b])) for b in keypoints if b != a) for a in keypoints]
-    assert measure_scale(tree, RULE) == pytest.approx(float(np.median(nearest)))
+    assert measure_scale(tree, "spacing") == pytest.approx(float(np.median(nearest)))
 
 
 @given(st.integers(0, 10**6))

@@ -114,7 +114,7 @@ def test_made_up_outputs(tmp_path):
         if seed % 4 < 2:
             changes["direction_weight"] = 2.0 * (seed % 4)
         if seed % 5 > 2:
-            changes["scale_rule"] = ScaleRule("radius" if seed % 4 == 0 else "spacing", 13.0, 1)
+            changes["scale_rule"] = ScaleRule("radius" if seed % 4 == 0 else "spacing", 13.0, 1 + seed % 2, crowded_px=20.0)
         changed = with_settings(model, **changes)
         scale = max(1.0, 512 / max(size))
         scaled = (round(size[0] * scale), round(size[1] * scale))

@@ -112,7 +112,8 @@ def _working_size(config: ModelSettings) -> str:
         return f"{config.working_size} px"
     largest = config.input_size * 2**rule.max_doublings
     measured = "median keypoint spacing" if rule.signal == "spacing" else "median radius"
-    return f"auto: {config.input_size} to {largest} px, so that the {measured} is near {rule.target_px:g} px"
+    crowded = f"; more if keypoints are nearer than {rule.crowded_px:g} px" if rule.crowded_px else ""
+    return f"auto: {config.input_size} to {largest} px, so that the {measured} is near {rule.target_px:g} px{crowded}"
 
 
 def _or_unknown(threshold: float | None) -> str:

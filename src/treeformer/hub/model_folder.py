@@ -30,6 +30,7 @@ FORMAT_VERSION = 1
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "card.md"
 GRAPH, INT8_GRAPH = "model.onnx", "model-int8.onnx"
 Precision = Literal["auto", "float32", "int8"]
+ScaleSignal = Literal["spacing", "radius"]
 DEFAULT = "default"
 SMALL = "small"
 DEFAULT_FOLDER = Path(__file__).parents[1] / "weights" / DEFAULT
@@ -66,7 +67,7 @@ class ScaleRule:
         ModelFolderError: if a value is out of range.
     """
 
-    signal: Literal["spacing", "radius"] = "spacing"
+    signal: ScaleSignal = "spacing"
     """What a first pass measures: the distance between neighboring keypoints, or the radius. Medians, px."""
 
     target_px: float = 10.0
@@ -75,11 +76,16 @@ class ScaleRule:
     max_doublings: int = 2
     """The working size is the input size times a power of two up to this one: 0 to 6."""
 
+    crowded_px: float = 0.0
+    """If keypoints are nearer to each other than this, a doubled size is doubled once more: 0 to 1000. 0 never does."""
+
     def __post_init__(self) -> None:
         if not 0 < self.target_px <= MAX_TARGET_PX:  # true for NaN
             raise ModelFolderError(f"target_px is {short_repr(self.target_px)}, up to {MAX_TARGET_PX} px is needed")
         if not 0 <= self.max_doublings <= MAX_DOUBLINGS:
             raise ModelFolderError(f"max_doublings is {short_repr(self.max_doublings)}, 0 to {MAX_DOUBLINGS} is needed")
+        if not 0 <= self.crowded_px <= MAX_TARGET_PX:
+            raise ModelFolderError(f"crowded_px is {short_repr(self.crowded_px)}, 0 to {MAX_TARGET_PX} px is needed")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from treeformer._util.arrays import FloatArray, ImageArray
-from treeformer.hub.model_folder import ScaleRule
+from treeformer.hub.model_folder import ScaleRule, ScaleSignal
 from treeformer.skeleton import Skeleton
 
 # Least probability of a root that is a base for sure, and least score of a node whose radius is measured.
@@ -30,7 +30,8 @@ def choose_working_size(first_pass: Skeleton, rule: ScaleRule, input_size: int, 
 
     The first pass measures how large the plant's structures are at the network's input size. The working size doubles
     until they have the size that the network is best at, at most `rule.max_doublings` times, and never beyond the size
-    of the image.
+    of the image. If it doubles at all and keypoints are nearer to each other than `rule.crowded_px`, it doubles once
+    more: thin structures that crowd are told apart only then.
 
     Args:
         first_pass: the skeleton of the whole image, in px of the original image.
@@ -47,26 +48,28 @@ def choose_working_size(first_pass: Skeleton, rule: ScaleRule, input_size: int, 
         1000
     """
     longest = max(first_pass.image_size or (input_size,))
-    measured = measure_scale(first_pass, rule) * input_size / longest
+    measured = measure_scale(first_pass, rule.signal) * input_size / longest
     size = fixed_size
     if measured > 0:  # false for NaN
         doublings = round(math.log2(rule.target_px / measured))
+        if doublings > 0 and measure_scale(first_pass, "spacing") * input_size / longest < rule.crowded_px:
+            doublings += 1
         size = input_size * 2 ** min(max(doublings, 0), rule.max_doublings)
     return max(input_size, min(size, longest))
 
 
-def measure_scale(skeleton: Skeleton, rule: ScaleRule) -> float:
+def measure_scale(skeleton: Skeleton, signal: ScaleSignal) -> float:
     """Measure the size of a plant's structures.
 
     Args:
         skeleton: a predicted skeleton, px.
-        rule: says what is measured: the median distance from a keypoint to the nearest other keypoint, or the median
+        signal: "spacing" is the median distance from a keypoint to the nearest other keypoint, "radius" the median
             radius of the nodes with a score of at least 0.5.
 
     Returns:
         The median in px; NaN if it cannot be measured.
     """
-    if rule.signal == "radius":
+    if signal == "radius":
         radius = np.zeros(0) if skeleton.radius is None else skeleton.radius
         if skeleton.radius is not None and skeleton.node_score is not None:
             radius = radius[skeleton.node_score >= MIN_NODE_SCORE]

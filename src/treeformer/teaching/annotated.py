@@ -19,7 +19,6 @@ from treeformer._util.arrays import FloatArray, ImageArray
 from treeformer._util.images import open_image
 from treeformer.data.datasets import ANNOTATION_ENDING, fit_to_image
 from treeformer.errors import TreeformerError
-from treeformer.hub.model_folder import ScaleRule
 from treeformer.inference.auto_scale import measure_scale
 from treeformer.inference.batch import plan
 from treeformer.inference.image_record import read_record
@@ -36,7 +35,6 @@ CHECK_SPACING_PX = 4.0
 # Scales are called mixed if the largest exceeds the smallest by this factor.
 MIXED_SCALES = 4.0
 MAX_LISTED = 20
-SPACING = ScaleRule("spacing")
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class AnnotatedImage:
     @property
     def spacing_px(self) -> float:
         """Median distance of neighboring keypoints, px; NaN if there are fewer than two."""
-        return measure_scale(self.skeleton, SPACING)
+        return measure_scale(self.skeleton, "spacing")
 
 
 @dataclass(frozen=True)

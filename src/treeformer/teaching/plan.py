@@ -11,7 +11,7 @@ import numpy as np
 from treeformer.data.recipe import RECIPE_NAME, read_recipe
 from treeformer.data.splits import plate_rule
 from treeformer.errors import TreeformerError
-from treeformer.hub.model_folder import ModelSettings
+from treeformer.hub.model_folder import ModelSettings, ScaleRule
 from treeformer.inference.auto_scale import choose_working_size
 from treeformer.teaching.annotated import AnnotatedImage, Survey
 from treeformer.teaching.crops import CropSettings, most_nodes_per_input
@@ -36,6 +36,8 @@ MAX_VALIDATION_SHARE = 0.4
 LEARNING_RATE = 1e-4
 BATCH_SIZE = 4
 SYNTHETIC_EVERY = 5
+# Measured on the keypoints of osr-roots and barley-roots: docs/lab/model-ingredients.md.
+WITHOUT_RADII = ScaleRule("spacing", 13.0, 2)
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,8 @@ def survey_is_flat(survey: Survey) -> bool:
 def working_sizes(images: Sequence[AnnotatedImage], settings: ModelSettings) -> list[int]:
     """Choose the working size of each image: by the model's scale rule, applied to the ground truth.
 
+    If the rule needs radii and the ground truth has none, the spacing of its keypoints decides.
+
     Args:
         images: the images.
         settings: the model.
@@ -150,7 +154,9 @@ def working_sizes(images: Sequence[AnnotatedImage], settings: ModelSettings) -> 
         if settings.scale_rule is None:
             size = min(settings.working_size, longest)
         else:
-            size = choose_working_size(image.skeleton, settings.scale_rule, settings.input_size, settings.working_size)
+            is_measurable = settings.scale_rule.signal == "spacing" or image.skeleton.radius is not None
+            rule = settings.scale_rule if is_measurable else WITHOUT_RADII
+            size = choose_working_size(image.skeleton, rule, settings.input_size, settings.working_size)
         sizes.append(max(size, settings.input_size))
     return sizes
 

@@ -10,6 +10,8 @@ export interface ScaleRule {
   readonly target_px: number;
   /** The working size is the input size times a power of two up to this one. */
   readonly max_doublings: number;
+  /** If keypoints are nearer to each other than this, a doubled size is doubled once more. */
+  readonly crowded_px?: number;
 }
 
 /** Least probability of a root that is a base for sure. */
@@ -21,18 +23,20 @@ const MAX_BASE_DISTANCE = 0.05;
 /** The length to which the longer side of an image is reduced, px; `fixedSize` if nothing can be measured. */
 export function chooseWorkingSize(firstPass: Forest, rule: ScaleRule, inputSize: number, fixedSize: number): number {
   const longest = Math.max(...firstPass.imageSize);
-  const measured = (measureScale(firstPass, rule) * inputSize) / longest;
+  const measured = (measureScale(firstPass, rule.signal) * inputSize) / longest;
   let size = fixedSize;
   if (measured > 0) {
-    const doublings = rint(Math.log2(rule.target_px / measured));
+    let doublings = rint(Math.log2(rule.target_px / measured));
+    const spacing = (measureScale(firstPass, "spacing") * inputSize) / longest;
+    if (doublings > 0 && spacing < (rule.crowded_px ?? 0)) doublings += 1;
     size = inputSize * 2 ** Math.min(Math.max(doublings, 0), rule.max_doublings);
   }
   return Math.max(inputSize, Math.min(size, longest));
 }
 
 /** Median distance from a keypoint to the nearest other one, or median radius, px; NaN if it cannot be measured. */
-export function measureScale(forest: Forest, rule: ScaleRule): number {
-  if (rule.signal === "radius") {
+export function measureScale(forest: Forest, signal: ScaleRule["signal"]): number {
+  if (signal === "radius") {
     const sure = (forest.radius ?? []).filter((_, k) => (forest.nodeScore[k] as number) >= MIN_NODE_SCORE);
     return median(sure.filter(Number.isFinite));
   }
