@@ -228,7 +228,8 @@ def test_a_model_without_attributes_has_no_such_output(tmp_path, images, monkeyp
     default = open_model("default")
     image = np.zeros((1, default.config.input_size, default.config.input_size, 3), np.uint8)
     attributes = open_engine(default, "onnx")(image).attributes
-    assert attributes is not None and attributes.shape[::2] == (1, 3)
+    assert attributes is not None
+    assert attributes.shape[::2] == (1, 3)
     # A run that starts from this model adds the head. Its export still takes over the sizes and thresholds.
     weights, path = safetensors.read(folder.weights), tmp_path / "best.safetensors"
     weights |= {"attribute_head.weight": np.zeros((3, 64)), "attribute_head.bias": np.zeros(3)}

@@ -16,7 +16,7 @@ from tests.web.page_outputs import MadeUpEngine, Recorder, decode_in_node, encod
 from treeformer import examples
 from treeformer._util.images import open_image
 from treeformer.formats import native_json
-from treeformer.hub.model_folder import ModelFolder, ScaleRule, open_model
+from treeformer.hub.model_folder import ModelFolder, ScaleRule, ScaleSignal, open_model
 from treeformer.inference.onnx_engine import OnnxEngine
 from treeformer.inference.predictor import Predictor
 from treeformer.inference.tiles import Tile, tile_grid
@@ -114,7 +114,8 @@ def test_made_up_outputs(tmp_path):
         if seed % 4 < 2:
             changes["direction_weight"] = 2.0 * (seed % 4)
         if seed % 5 > 2:
-            changes["scale_rule"] = ScaleRule("radius" if seed % 4 == 0 else "spacing", 13.0, 1 + seed % 2, crowded_px=20.0)
+            signal: ScaleSignal = "radius" if seed % 4 == 0 else "spacing"
+            changes["scale_rule"] = ScaleRule(signal, 13.0, 1 + seed % 2, crowded_px=20.0)
         changed = with_settings(model, **changes)
         scale = max(1.0, 512 / max(size))
         scaled = (round(size[0] * scale), round(size[1] * scale))
