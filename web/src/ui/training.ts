@@ -32,11 +32,17 @@ export function timeLeft(seconds: number | null): string {
   return seconds < 90 ? `about ${Math.ceil(seconds / 10) * 10} s left` : `about ${Math.round(seconds / 60)} min left`;
 }
 
+/** Whether a finished training ended with another model than it began with. */
+export function isNewModel({ state, before, after }: Pick<TrainingInfo, "state" | "before" | "after">): boolean {
+  return state === "done" && (before === null || after === null || after > before);
+}
+
 /** One sentence about how a training ended; empty while it runs. */
 export function outcome({ state, before, after, lines }: TrainingInfo): string {
   if (state === "failed" || state === "cancelled") return lines.at(-1) ?? "";
   if (state !== "done") return "";
   if (before === null || after === null) return "The model is ready.";
-  if (after <= before) return `Training did not improve the model (F1 ${before.toFixed(2)}), so it was kept.`;
+  if (!isNewModel({ state, before, after }))
+    return `Training did not improve the model (F1 ${before.toFixed(2)}), so it was kept.`;
   return `F1 ${before.toFixed(2)} before, ${after.toFixed(2)} after.`;
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ImageEntry, TrainingInfo } from "../../src/api";
 import { neighbor, nextOpen, sortedEntries } from "../../src/ui/folder";
-import { corrected, outcome, timeLeft, uncorrected } from "../../src/ui/training";
+import { corrected, isNewModel, outcome, timeLeft, uncorrected } from "../../src/ui/training";
 import { scaleBar } from "../../src/ui/scalebar";
 import { DEFAULT_SETTINGS, filterOf, loadSettings, NO_ADJUSTMENTS } from "../../src/ui/settings";
 import { formatted, transposed } from "../../src/ui/traits";
@@ -130,6 +130,11 @@ describe("training", () => {
     expect(outcome(info)).toBe("F1 0.50 before, 0.75 after.");
     expect(outcome({ ...info, after: 0.5 })).toContain("did not improve");
     expect(outcome({ ...info, before: null })).toBe("The model is ready.");
+    expect([info, { ...info, after: 0.5 }, { ...info, state: "running" as const }].map(isNewModel)).toEqual([
+      true,
+      false,
+      false,
+    ]);
     expect(outcome({ ...info, state: "failed" })).toBe("last");
     expect(outcome({ ...info, state: "running" })).toBe("");
   });
