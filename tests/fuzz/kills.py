@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw
 
 import treeformer
 from tests.inference.fake_engine import drawn, random_tree
-from tests.training.processes import ONE_THREAD, ForkedProcess, start_training
+from tests.training.processes import ONE_THREAD, ForkedProcess, fork_training
 from treeformer import Skeleton
 from treeformer.inference.image_record import NAME as RECORD
 
@@ -187,17 +187,17 @@ def kill_training(folder: Path, count: int, seed: int) -> int:
     config = training_config(folder)
     straight, broken = folder / "straight", folder / "broken"
     settings = [f"steps={STEPS_PER_KILL * (count + 1)}", "validate_every=2"]
-    finish(start_training(config, straight, *settings))
+    finish(fork_training(config, straight, *settings))
     state, kills = broken / "checkpoint.safetensors", 0
     for _ in range(count):
         step = checkpoint.read_run_state(state).step if state.exists() else 0
-        run = start_training(config, broken, *settings, *(["--resume"] if state.exists() else []))
+        run = fork_training(config, broken, *settings, *(["--resume"] if state.exists() else []))
         files = int(rng.integers(1, 5))  # log, checkpoint, best weights, temporary files
         kills += kill_after(run, broken, files, rng.uniform(0, 0.2))
         if state.exists():
             safetensors.read(state)
             assert checkpoint.read_run_state(state).step >= step, "steps were lost"
-    finish(start_training(config, broken, *settings, *(["--resume"] if state.exists() else [])))
+    finish(fork_training(config, broken, *settings, *(["--resume"] if state.exists() else [])))
     expected, found = (safetensors.read(out / state.name) for out in (straight, broken))
     assert expected.keys() == found.keys()
     assert all(np.array_equal(expected[name], found[name]) for name in expected), "the resumed run differs"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -87,22 +88,62 @@ def _train(arguments: Sequence[str]) -> None:
     main()
 
 
-def start_training(config_file: Path, out: Path, *arguments: str) -> ForkedProcess:
-    """Start what `command` describes as a fork."""
+class StartedProcess:
+    """A process with a process group of its own, as a terminal or a scheduler starts it."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        with tempfile.NamedTemporaryFile(prefix="treeformer-", delete=False) as file:
+            self._output = Path(file.name)
+            self._process = subprocess.Popen(
+                arguments, env=ONE_THREAD, start_new_session=True, stdout=file, stderr=subprocess.STDOUT
+            )
+        self.pid = self._process.pid
+
+    @property
+    def exitcode(self) -> int | None:
+        return self._process.poll()
+
+    def poll(self) -> int | None:
+        """Return the exit code, None while the process runs."""
+        return self._process.poll()
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def output(self) -> str:
+        """Wait for the end, remove the file with the output and return its text."""
+        self._process.wait(600)
+        text = self._output.read_text(errors="replace")
+        self._output.unlink()
+        return text
+
+
+def start_training(config_file: Path, out: Path, *arguments: str) -> StartedProcess:
+    """Start what `command` describes.
+
+    A new interpreter, not a fork of one that has imported torch: worker processes of such a fork do not survive a
+    signal to their group while they start.
+    """
+    return StartedProcess(command(config_file, out, *arguments))
+
+
+def fork_training(config_file: Path, out: Path, *arguments: str) -> ForkedProcess:
+    """Start what `command` describes as a fork, without worker processes."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     return ForkedProcess(_train, training_arguments(config_file, out, *arguments))
 
 
-def wait_for(condition: Callable[[], bool], process: ForkedProcess) -> None:
+def wait_for(condition: Callable[[], bool], process: StartedProcess) -> None:
     """Wait until a condition is true while a process runs."""
     while not condition():
         assert process.poll() is None, process.output()
         time.sleep(0.02)
 
 
-def signal_group(number: int, condition: Callable[[], bool], process: ForkedProcess) -> None:
+def signal_group(number: int, condition: Callable[[], bool], process: StartedProcess) -> None:
     """Send a signal to the group of a process once a condition is true, and check that it ends cleanly."""
     wait_for(condition, process)
     os.killpg(process.pid, number)
-    assert "Traceback" not in process.output()
+    output = process.output()
+    assert "Traceback" not in output, output
     assert process.exitcode == 130
