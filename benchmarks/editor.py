@@ -5,9 +5,15 @@ PYTHONPATH=src python benchmarks/editor.py --side 4000 --nodes 500 --runs 1
 
 A JPEG of --side × --side px and a forest of --nodes nodes are written to a temporary folder. Each run starts the server
 anew, so that nothing is cached, and measures from the request of the page until all visible tiles are sharp and the
-skeleton is shown. The frame times are the intervals between animation frames while the pointer drags the image, and the
-time that drawing takes in each of them: with the whole forest in view, and at full size. On a busy machine the
-intervals say little; `cpu_per_frame_ms`, the CPU time of all processes of the browser (Linux only), still does.
+skeleton is shown. `split_s` says what that time was spent on, see `split`. The frame times are the intervals between
+animation frames while the pointer drags the image, and the time that drawing takes in each of them:
+
+- `pan_whole`: the whole image and all nodes are in view.
+- `pan_full_size`: one px of the image is one px of the screen, where nodes are densest.
+- `pan_dense`: the same with another forest, whose nodes are all in view.
+
+`nodes_in_view` is their number before the drag. On a busy machine the intervals say little; `cpu_per_frame_ms`, the CPU
+time of all processes of the browser (Linux only), still does.
 `empty_page` moves one small element of an otherwise empty page: what the browser itself needs on this machine.
 """
 
@@ -36,6 +42,8 @@ CONTROLLER = "window.treeformer.controller"
 FRAMES = f"{CONTROLLER}.stage.frames"
 # A mouse reports its place 125 times per second.
 POINTER_S = 0.008
+# Side of the part of the screen that holds all nodes in `pan_dense`.
+DENSE_PX = 600
 READY = "() => { const c = window.treeformer?.controller; return !!c && c.ready && c.stage.complete; }"
 
 
@@ -48,8 +56,8 @@ def write_image(path: Path, side: int) -> None:
     Image.fromarray(np.clip(gray, 0, 255).astype(np.uint8)).convert("RGB").save(path, quality=90)
 
 
-def forest(side: int, count: int) -> Skeleton:
-    """Return plants side by side, each a random tree of up to 100 nodes."""
+def forest(side: int, count: int, part: float = 1.0) -> Skeleton:
+    """Return plants side by side, each a random tree of up to 100 nodes, in the central part of an image."""
     rng = np.random.default_rng(1)
     plants = max(1, count // 100)
     nodes, edges, roots = [], [], []
@@ -65,7 +73,7 @@ def forest(side: int, count: int) -> Skeleton:
             edges.append((parent, first + k))
     rng = np.random.default_rng(2)
     return Skeleton(
-        nodes,
+        side / 2 + part * (np.array(nodes) - side / 2),
         edges,
         root=roots,
         image_size=(side, side),
@@ -149,8 +157,57 @@ def empty_page(browser: Any, seconds: float) -> dict[str, float | None]:
     }
 
 
+def split(page: Any) -> dict[str, float]:
+    """Return what the first view of the open page was spent on, s.
+
+    `page`: until its scripts run and send the first request. `lists`: until the image is asked for. `decoding`: until
+    the server has the first tile. `tiles`: until all tiles are there, drawn or not.
+    """
+    entry = "(e) => [e.name, e.startTime, e.responseStart, e.responseEnd]"
+    rows = page.evaluate(f"() => performance.getEntriesByType('resource').map({entry})")
+
+    def of(part: str) -> list[list[float]]:
+        return [row[1:] for row in rows if part in row[0]]
+
+    first = min(row[0] for row in of("/api/"))
+    asked = min(row[0] for row in of("/api/pyramid"))
+    tile = min(row[1] for row in of("/api/tile"))
+    last = max(row[2] for row in of("/api/tile"))
+    parts = {"page": first, "lists": asked - first, "decoding": tile - asked, "tiles": last - tile}
+    return {name: ms / 1000 for name, ms in parts.items()}
+
+
+def zoom_to_nodes(page: Any) -> None:
+    """Show the image at full size where most nodes are."""
+    page.evaluate(
+        f"""() => {{
+            const c = {CONTROLLER};
+            const nodes = c.state.graph.nodes.values();
+            const view = (at) => c.view.centeredOn(at, 1 / devicePixelRatio);
+            const count = (at) => nodes.filter((node) => view(at).contains(node)).length;
+            let [best, most] = [nodes[0], -1];
+            for (let k = 0; k < nodes.length; k += Math.ceil(nodes.length / 200)) {{
+                const found = count(nodes[k]);
+                if (found > most) [best, most] = [nodes[k], found];
+            }}
+            c.stage.setView(view(best));
+        }}"""
+    )
+    page.wait_for_function(READY, timeout=60_000)
+
+
+def nodes_in_view(page: Any) -> int:
+    """Return the number of nodes in view."""
+    return int(
+        page.evaluate(
+            f"() => {CONTROLLER}.state.graph.nodes.values().filter((n) => {CONTROLLER}.view.contains(n)).length"
+        )
+    )
+
+
 def pan(page: Any, seconds: float) -> dict[str, float | None]:
     """Drag the image back and forth; return statistics of the frames, ms."""
+    visible = nodes_in_view(page)
     box = page.locator("canvas.drawing").bounding_box()
     x, y = box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"]
     page.evaluate(f"() => {{ {FRAMES}.intervals.length = {FRAMES}.costs.length = 0; }}")
@@ -170,6 +227,7 @@ def pan(page: Any, seconds: float) -> dict[str, float | None]:
     frames = page.evaluate(f"() => [{FRAMES}.intervals, {FRAMES}.costs]")
     intervals, costs = (np.array(one) for one in frames)
     return {
+        "nodes_in_view": visible,
         "frames": len(intervals),
         "interval_p50_ms": float(np.percentile(intervals, 50)),
         "interval_p95_ms": float(np.percentile(intervals, 95)),
@@ -202,7 +260,7 @@ def main() -> None:
         report["jpeg_mb"] = round((folder / "large.jpg").stat().st_size / 1e6, 1)
         browser = driver.chromium.launch(executable_path=options.chromium, args=["--no-sandbox"])
         report["empty_page"] = empty_page(browser, options.seconds)
-        times, server_cpu, browser_cpu = [], [], []
+        times, splits, server_cpu, browser_cpu = [], [], [], []
         for run in range(options.runs):
             shutil.rmtree(folder / ".treeformer", ignore_errors=True)  # thumbnails of the run before
             process, address = start_server(folder)
@@ -216,20 +274,26 @@ def main() -> None:
                 if cpu_s[0] is not None:
                     browser_cpu.append((browser_cpu_s() or 0.0) - cpu_s[0])
                     server_cpu.append(process_cpu_s(process.pid) - cpu_s[1])
+                splits.append(split(page))
                 if run == options.runs - 1:
                     report["pan_whole"] = pan(page, options.seconds)
-                    page.evaluate(f"() => {CONTROLLER}.stage.zoom(1 / {CONTROLLER}.view.scale)")
-                    page.wait_for_function(READY, timeout=60_000)
+                    zoom_to_nodes(page)
                     report["pan_full_size"] = pan(page, options.seconds)
+                    treeformer.write(
+                        forest(options.side, options.nodes, DENSE_PX / options.side), folder / "large.json"
+                    )
+                    page.reload()
+                    page.wait_for_function(READY, timeout=60_000)
+                    zoom_to_nodes(page)
+                    report["pan_dense"] = pan(page, options.seconds)
                     if options.screenshot:
-                        page.keyboard.press("f")
-                        page.wait_for_function(READY)
                         page.screenshot(path=options.screenshot)
                 page.close()
             finally:
                 process.kill()
                 process.wait()
         report["first_view_s"] = {"median": statistics.median(times), "all": [round(one, 2) for one in times]}
+        report["split_s"] = {part: statistics.median(one[part] for one in splits) for part in splits[0]}
         if browser_cpu:
             report["first_view_cpu_s"] = {
                 "browser": statistics.median(browser_cpu),

@@ -31,6 +31,7 @@ from typing import Any
 from benchmarks.editor import READY, start_server
 
 import treeformer
+from treeformer.inference.predictor import Predictor
 from treeformer.metrics import topo, topo_paper
 
 CONTROLLER = "window.treeformer.controller"
@@ -208,7 +209,7 @@ def main() -> None:
         for image in options.images:
             shutil.copy(data / SETS[image] / "test" / f"{image}.jpg", images)
             if not (results / f"{image}.json").exists():
-                predictor = predictor or treeformer.Predictor()
+                predictor = predictor or Predictor()
                 treeformer.write(predictor.predict(images / f"{image}.jpg"), results / f"{image}.json")
         process, address = start_server(images, "--results", str(results))
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
 from treeformer import FormatError, TreeformerError
 from treeformer._util import images as module
@@ -210,3 +210,39 @@ def test_an_image_that_cannot_be_encoded_is_an_error_of_one_line(tmp_path, size,
         write_image(Image.new("RGB", size), tmp_path / name)
     assert "\n" not in str(error.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_common_formats_are_written_without_registering_all(monkeypatch):
+    """Registering every format of Pillow takes 0.2 s, which the first tile of the editor would wait for."""
+
+    def refuse() -> None:
+        raise AssertionError("all formats were registered")
+
+    monkeypatch.setattr(Image, "init", refuse)
+    image = Image.new("RGB", (4, 4))
+    assert [encode_image(image, suffix)[:2] for suffix in (".jpg", ".png")] == [b"\xff\xd8", b"\x89P"]
+
+
+def test_jpeg_files_are_read_in_large_blocks(tmp_path, monkeypatch):
+    path = tmp_path / "noise.jpg"
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (600, 800, 3), dtype=np.uint8)).save(path, quality=95)
+    assert path.stat().st_size > 4 * ImageFile.MAXBLOCK
+    calls = []
+
+    class Decoder:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def decode(self, data):
+            calls.append(len(data))
+            return self.inner.decode(data)
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+    original = Image._getdecoder
+    monkeypatch.setattr(Image, "_getdecoder", lambda *arguments: Decoder(original(*arguments)))
+    pixels = np.asarray(open_image(path))
+    assert len(calls) == 1
+    np.testing.assert_array_equal(pixels, np.asarray(Image.open(path)))
+    assert len(calls) > 4

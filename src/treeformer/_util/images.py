@@ -35,6 +35,8 @@ IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".
 MAX_PIXELS = 450_000_000
 # Number of pixels that are converted to RGB at a time while an image is reduced.
 STRIP_PIXELS = 16_000_000
+# Pillow reads 64 KiB at a time and takes the interpreter's lock in between, which other threads may hold for 5 ms.
+JPEG_BLOCK_BYTES = 4 * 2**20
 BIT_DEPTHS = (8, 10, 12, 14, 16)
 # The exceptions that Pillow raises for broken or inaccessible files.
 UNREADABLE = (OSError, ValueError, SyntaxError, EOFError)
@@ -206,6 +208,8 @@ def _opened(path: Path) -> Iterator[Image.Image]:
         with _without_pillow_limit(), Image.open(path) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise FormatError(f"{path}: has more than {MAX_PIXELS // 10**6} million pixels")
+            if image.format in ("JPEG", "MPO"):
+                image.decodermaxblock = JPEG_BLOCK_BYTES
             yield image
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file") from None
@@ -237,7 +241,9 @@ def encode_image(image: Image.Image, suffix: str, **options: Any) -> bytes:
         >>> encode_image(Image.new("RGB", (4, 4)), ".png")[1:4]
         b'PNG'
     """
-    name = Image.registered_extensions().get(suffix.lower())
+    Image.preinit()
+    # All formats are registered only if the common ones do not suffice: that takes 0.2 s.
+    name = Image.EXTENSION.get(suffix.lower()) or Image.registered_extensions().get(suffix.lower())
     if name is None:
         raise FormatError(f"{suffix!r} is not the suffix of an image format; use .png")
     buffer = io.BytesIO()
