@@ -29,7 +29,8 @@ from treeformer import Axis, Series, Skeleton, formats
 from treeformer.synthetic.series import SeriesFrame, generate_series
 from treeformer.synthetic.series_images import render_series
 from treeformer.timeseries.baseline import nearest_tracks
-from treeformer.timeseries.matching import match_known_axes
+from treeformer.timeseries.costs import CAP, MAX_COST, assign, importance, pair_costs
+from treeformer.timeseries.matching import LENGTH_WEIGHT
 from treeformer.timeseries.metrics import (
     GrowthErrors,
     IdentityScore,
@@ -38,7 +39,7 @@ from treeformer.timeseries.metrics import (
     identity_score,
     shrinkages,
 )
-from treeformer.timeseries.paths import axis_paths
+from treeformer.timeseries.paths import Paths, axis_paths
 
 PRESETS = ("plate", "taproot", "seedling", "several")
 FIRST_SEED = 120_000  # of the split for tests
@@ -114,6 +115,26 @@ def _known_ids(frame: SeriesFrame, skeleton: Skeleton, series: Series) -> list[s
     return ids
 
 
+def match_known_axes(paths: Paths, known: Paths, tolerance_px: float, spacing_px: float) -> list[tuple[int, int]]:
+    """Assign the axes of one date to known ones of the same date, by the cost of a track.
+
+    Args:
+        paths: The axes, in the px of the known ones.
+        known: The known axes, such as the ground truth.
+        tolerance_px: Distance within which places agree, px.
+        spacing_px: Distance between the points of all paths, px.
+
+    Returns:
+        Pairs (axis, known axis).
+    """
+    if len(paths) == 0 or len(known) == 0:
+        return []
+    cost = pair_costs(paths, known, tolerance_px, spacing_px)
+    off = np.abs(paths.length[:, None] - known.length[None]) / tolerance_px
+    cost += LENGTH_WEIGHT * np.minimum(off, 2 * CAP)
+    return assign(cost, MAX_COST, importance(paths.length / tolerance_px))
+
+
 def _length_errors(frames: Sequence[SeriesFrame], series: Series) -> np.ndarray:
     """Return (D,3) px: absolute errors of the predicted and of the monotone length per date, and the true length."""
     table = series.plants_over_time()
@@ -146,7 +167,7 @@ def synthetic(options: argparse.Namespace) -> None:
     for preset in options.presets:
         rows: dict[str, np.ndarray] = {}
         failed = 0
-        for seed in range(FIRST_SEED, FIRST_SEED + options.series):
+        for seed in range(options.first_seed, options.first_seed + options.series):
             frames = generate_series(preset, seed, dates=options.dates)
             if options.predict:
                 skeletons = predicted(frames, preset, seed, options.model, cache)
@@ -241,6 +262,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--presets", nargs="+", default=PRESETS)
     parser.add_argument("--series", type=int, default=12, help="number of series per preset")
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED, help="110000 and later for development")
     parser.add_argument("--dates", type=int, default=10)
     parser.add_argument("--predict", action="store_true", help="predict the skeletons from rendered images")
     parser.add_argument("--model", default="default")

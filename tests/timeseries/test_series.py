@@ -11,7 +11,7 @@ import pytest
 from tests.timeseries.series_factory import comb, frames, line, score_of, series_of, without_ids
 from treeformer import Series, Skeleton, TreeformerError
 from treeformer.timeseries.baseline import nearest_tracks
-from treeformer.timeseries.matching import _assign, _importance, match_known_axes
+from treeformer.timeseries.costs import assign, importance
 from treeformer.timeseries.metrics import identity_score
 from treeformer.timeseries.paths import axis_paths
 
@@ -89,8 +89,8 @@ def test_a_false_axis_gets_an_identity_of_its_own():
 def test_a_stub_does_not_take_the_place_of_a_long_axis():
     """Both lie on the only template; the stub a little nearer."""
     stub_and_axis = np.array([[0.1], [0.3]])
-    assert _assign(stub_and_axis, 3.0) == [(0, 0)]
-    assert _assign(stub_and_axis, 3.0, _importance(np.array([1.0, 9.0]))) == [(1, 0)]
+    assert assign(stub_and_axis, 3.0) == [(0, 0)]
+    assert assign(stub_and_axis, 3.0, importance(np.array([1.0, 9.0]))) == [(1, 0)]
 
 
 def test_the_least_total_cost_with_weights_against_all_assignments():
@@ -101,16 +101,9 @@ def test_the_least_total_cost_with_weights_against_all_assignments():
             sum(max(3 - cost[i, j], 0) * weight[i] for i, j in enumerate(columns))
             for columns in itertools.permutations(range(4), 3)
         )
-        pairs = _assign(cost, 3.0, weight)
+        pairs = assign(cost, 3.0, weight)
         assert sum((3 - cost[i, j]) * weight[i] for i, j in pairs) == pytest.approx(best)
         assert all(cost[i, j] < 3 for i, j in pairs)
-
-
-def test_known_axes_are_assigned():
-    known = axis_paths(comb(90, [(20, 30), (40, 20), (60, 15)]), 3.0)[0]
-    found = axis_paths(comb(88, [(61, 14), (21, 28)]), 3.0)[0]
-    assert match_known_axes(found, known, 6.0, 3.0) == [(0, 0), (1, 3), (2, 1)]
-    assert match_known_axes(found, axis_paths(Skeleton([], []), 3.0)[0], 6.0, 3.0) == []
 
 
 @pytest.mark.slow

@@ -7,9 +7,7 @@ until nothing changes, so that an error on one date is corrected by the others i
 
 The cost of an axis and a track is a sum, in units of the tolerance:
 
-- path: mean distance of the axis from the template, and of the template's first part, as long as the axis, from it;
-- base: distance of the bases, and of their positions along the parent if both have the same parent;
-- direction: 0 to 1 for the angle between the first parts;
+- path, base and direction: see `treeformer.timeseries.costs`;
 - length: how far the length lies outside what the dates before and after allow, because axes do not shrink, and how
   far it is from the value interpolated between them;
 - parent and plant: a penalty if they differ.
@@ -25,36 +23,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
-from scipy.spatial import cKDTree
 
-from treeformer._util.arrays import BoolArray, FloatArray, IntArray
+from treeformer._util.arrays import FloatArray, IntArray
+from treeformer.timeseries.costs import CAP, MAX_COST, assign, importance, pair_costs
 from treeformer.timeseries.isotonic import isotonic
 from treeformer.timeseries.paths import Paths, paths_of_lines
-from treeformer.timeseries.similarity import Similarity, fit_similarity
+from treeformer.timeseries.plants import NONE, match_plants, with_plant_shifts
+from treeformer.timeseries.similarity import Similarity
 
-# Costs above this are no match. A perfect match costs 0.
-MAX_COST = 3.0
-# Distances count up to this many tolerances.
-CAP = 3.0
-# Weights of the terms.
-PATH_WEIGHT, BASE_WEIGHT, DIRECTION_WEIGHT, LENGTH_WEIGHT, PARENT_WEIGHT, PLANT_WEIGHT = 1.0, 0.5, 0.5, 0.3, 0.4, 0.8
+# Weights of the terms of the cost in addition to those of `treeformer.timeseries.costs`.
+LENGTH_WEIGHT, PARENT_WEIGHT, PLANT_WEIGHT = 0.3, 0.4, 0.8
 # Weight of the distance from the interpolated length.
 INTERPOLATION_WEIGHT = 0.2
-# The direction of an axis is that of its first part, this many tolerances long.
-DIRECTION_REACH = 2.0
 # A length may lie outside its limits by this fraction, and this many tolerances, without a cost.
 LENGTH_SLACK, LENGTH_SLACK_TOLERANCES = 0.1, 0.5
 # Number of dates before and after that limit a length.
 NEIGHBOR_DATES = 8
-# A plant whose mean distance from its template is less than this many tolerances has not moved.
-STILL = 0.1
-# A plant may move by this many tolerances in addition to its plate.
-PLANT_REACH = 4.0
-# The weight of an axis in an assignment is the root of its length in tolerances, within these limits.
-MIN_IMPORTANT, MAX_IMPORTANT = 0.1, 16.0
 MAX_ROUNDS = 6
-NONE = -1
 
 
 @dataclass
@@ -119,9 +104,9 @@ def match_axes(
     Returns:
         The identities.
     """
-    plants = _match_plants(dates, seeds, reference, tolerance_px)
+    plants = match_plants(dates, seeds, reference, tolerance_px)
     placed = [
-        _with_plant_shifts(paths, ids, shifts)
+        with_plant_shifts(paths, ids, shifts)
         for paths, ids, shifts in zip(dates, plants.identity, plants.shift, strict=True)
     ]
     solver = _Solver(placed, plants.identity, times, reference, tolerance_px, spacing_px)
@@ -140,100 +125,6 @@ def match_axes(
 
 def _plants_of_axes(track_of_axis: IntArray, tracks: Sequence[Track]) -> IntArray:
     return np.asarray([tracks[track].plant for track in track_of_axis.tolist()], dtype=np.intp)
-
-
-# ---- plants -------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Plants:
-    """Attributes: identity per date and plant number; shift per date and identity; number of identities."""
-
-    identity: list[IntArray]
-    shift: list[dict[int, Similarity]]
-    count: int
-
-
-def _match_plants(dates: Sequence[Paths], seeds: Sequence[FloatArray], reference: int, tolerance_px: float) -> _Plants:
-    identity = [np.full(len(s), NONE, dtype=np.intp) for s in seeds]
-    shift: list[dict[int, Similarity]] = [{} for _ in dates]
-    templates: list[cKDTree] = []  # points of each plant, from the date that shows most of it
-    template_seeds: list[FloatArray] = []
-    order = [*range(reference, -1, -1), *range(reference + 1, len(dates))]
-    cap = CAP * tolerance_px
-    for date in order:
-        paths = dates[date]
-        clouds = [paths.points[_points_of_plant(paths, plant)] for plant in range(len(seeds[date]))]
-        cost = np.full((len(clouds), len(templates)), np.inf)
-        for i, cloud in enumerate(clouds):
-            if len(cloud) == 0:
-                continue
-            for j, template in enumerate(templates):
-                offset = template_seeds[j] - seeds[date][i]
-                apart = float(np.hypot(*offset))
-                if apart > 3 * PLANT_REACH * tolerance_px:
-                    continue
-                # As it is, and with its seed on the seed.
-                distance = min(
-                    float(np.minimum(template.query(cloud + move)[0], cap).mean()) for move in (np.zeros(2), offset)
-                )
-                cost[i, j] = distance / tolerance_px + 0.25 * apart / tolerance_px
-        for i, j in _assign(cost, 2 * MAX_COST):
-            identity[date][i] = j
-            move = _plant_motion(clouds[i], templates[j], seeds[date][i], template_seeds[j], tolerance_px)
-            shift[date][j] = move
-            if len(clouds[i]) > templates[j].n:
-                templates[j], template_seeds[j] = cKDTree(move.apply(clouds[i])), move.apply(seeds[date][i])
-        for i in np.flatnonzero(identity[date] == NONE).tolist():
-            if len(clouds[i]):
-                identity[date][i] = len(templates)
-                shift[date][len(templates)] = Similarity()
-                templates.append(cKDTree(clouds[i]))
-                template_seeds.append(seeds[date][i])
-    return _Plants(identity, shift, len(templates))
-
-
-def _points_of_plant(paths: Paths, plant: int) -> BoolArray:
-    return np.repeat(paths.plant == plant, np.diff(paths.start))
-
-
-def _plant_motion(
-    cloud: FloatArray, tree: cKDTree, seed: FloatArray, template_seed: FloatArray, tolerance_px: float
-) -> Similarity:
-    """Find how a plant moved in addition to its plate: a small shift and rotation, by iterated closest points."""
-    template = np.asarray(tree.data)
-    starts = [Similarity(), Similarity(1.0, 0.0, tuple((template_seed - seed).tolist()))]
-    best, best_distance = starts[0], float(np.minimum(tree.query(cloud)[0], CAP * tolerance_px).mean())
-    for start in starts if best_distance > STILL * tolerance_px else ():
-        found = start
-        for step in range(10):
-            distance, nearest = tree.query(found.apply(cloud))
-            limit = tolerance_px * max(3.0 * 0.75**step, 0.7)
-            weight = np.square(np.clip(1 - np.square(distance / (2 * limit)), 0.0, None))
-            if weight.sum() <= 1e-9:
-                break
-            found = fit_similarity(
-                np.vstack([cloud, seed]),
-                np.vstack([template[nearest], template_seed]),
-                np.append(weight, 0.1 * weight.sum()),
-                rotation_prior_px=5 * tolerance_px,
-                scale_prior_px=1e6,
-            )
-        distance = np.minimum(tree.query(found.apply(cloud))[0], CAP * tolerance_px).mean()
-        moved = float(np.hypot(*(found.apply(seed) - seed)))
-        if distance < best_distance - 0.05 * tolerance_px and moved <= 2 * PLANT_REACH * tolerance_px:
-            best, best_distance = found, float(distance)
-    return best
-
-
-def _with_plant_shifts(paths: Paths, identity: IntArray, shifts: dict[int, Similarity]) -> Paths:
-    points = paths.points.copy()
-    for plant, known in enumerate(identity.tolist()):
-        if known == NONE:  # a plant without axes
-            continue
-        selected = _points_of_plant(paths, plant)
-        points[selected] = shifts[known].apply(points[selected])
-    return paths.moved(points)
 
 
 # ---- axes ---------------------------------------------------------------------------------------
@@ -283,7 +174,7 @@ class _Solver:
         known = assigned.copy()
         assigned[:] = NONE
         cost = self._costs(date, known)
-        for axis, found in _assign(cost, MAX_COST, _importance(paths.length / self.tolerance)):
+        for axis, found in assign(cost, MAX_COST, importance(paths.length / self.tolerance)):
             self._observe(date, axis, found)
         for axis in np.flatnonzero(assigned == NONE).tolist():
             reuse = int(known[axis])
@@ -450,87 +341,3 @@ def _find(target: dict[int, int], index: int) -> int:
 def _most_common(values: Sequence[int]) -> int:
     """Return the most frequent value; of equally frequent ones, the last."""
     return max(reversed(values), key=values.count)
-
-
-def pair_costs(paths: Paths, templates: Paths, tolerance_px: float, spacing_px: float) -> FloatArray:
-    """Return the geometric part of the cost of each axis and template.
-
-    Args:
-        paths: A axes.
-        templates: B templates, each at least as old as the axes.
-        tolerance_px: Distance within which places agree, px.
-        spacing_px: Distance between the points of all paths, px.
-
-    Returns:
-        (A,B) costs in tolerances: path, base and direction, weighted.
-    """
-    from scipy.spatial.distance import cdist
-
-    cap = CAP * tolerance_px
-    distance = cdist(paths.points, templates.points)
-    forward = np.minimum(np.minimum.reduceat(distance, templates.start[:-1], axis=1), cap)
-    forward = np.add.reduceat(forward, paths.start[:-1], axis=0) / np.diff(paths.start)[:, None]
-    backward = np.minimum(np.minimum.reduceat(distance, paths.start[:-1], axis=0), cap)  # (A, points of templates)
-    total = np.concatenate([np.zeros((len(paths), 1)), np.cumsum(backward, axis=1)], axis=1)
-    first = templates.start[:-1][None]
-    # The part of each template that is as long as the axis.
-    size = np.diff(templates.start)[None]
-    step = templates.length[None] / np.maximum(size - 1, 1)
-    covered = np.floor(paths.length[:, None] / np.maximum(step, 1e-9)).astype(np.intp) + 1
-    covered = np.clip(covered, 1, size)
-    rows = np.arange(len(paths))[:, None]
-    backward = (total[rows, first + covered] - total[rows, first]) / covered
-    base = np.minimum(cdist(paths.bases, templates.bases), 2 * cap)
-    reach = DIRECTION_REACH * tolerance_px
-    turn = 0.5 * (1 - _directions(paths, reach) @ _directions(templates, reach).T)
-    path = (forward + backward) / 2
-    return np.asarray(PATH_WEIGHT * path / tolerance_px + BASE_WEIGHT * base / tolerance_px + DIRECTION_WEIGHT * turn)
-
-
-def match_known_axes(paths: Paths, known: Paths, tolerance_px: float, spacing_px: float) -> list[tuple[int, int]]:
-    """Assign the axes of one date to known ones of the same date, by the cost of a track.
-
-    Args:
-        paths: The axes, in the px of the known ones.
-        known: The known axes, such as the ground truth.
-        tolerance_px: Distance within which places agree, px.
-        spacing_px: Distance between the points of all paths, px.
-
-    Returns:
-        Pairs (axis, known axis).
-    """
-    if len(paths) == 0 or len(known) == 0:
-        return []
-    cost = pair_costs(paths, known, tolerance_px, spacing_px)
-    off = np.abs(paths.length[:, None] - known.length[None]) / tolerance_px
-    cost += LENGTH_WEIGHT * np.minimum(off, 2 * CAP)
-    return _assign(cost, MAX_COST, _importance(paths.length / tolerance_px))
-
-
-def _directions(paths: Paths, reach_px: float) -> FloatArray:
-    """Return the unit vector of each path's first part, (A,2); 0 for a path of one point."""
-    size = np.diff(paths.start)
-    step = paths.length / np.maximum(size - 1, 1)
-    ahead = np.clip(np.round(reach_px / np.maximum(step, 1e-9)).astype(np.intp), 0, size - 1)
-    vector = paths.points[paths.start[:-1] + ahead] - paths.bases
-    norm = np.hypot(vector[:, 0], vector[:, 1])
-    return np.asarray(vector / np.where(norm > 0, norm, 1.0)[:, None])
-
-
-def _importance(length: FloatArray) -> FloatArray:
-    """Return the weight (A,) of axes in an assignment from their lengths (A,) in tolerances."""
-    return np.sqrt(np.clip(length, MIN_IMPORTANT, MAX_IMPORTANT))
-
-
-def _assign(cost: FloatArray, limit: float, weight: FloatArray | None = None) -> list[tuple[int, int]]:
-    """Return the pairs (row, column) that save most, where a pair saves `limit` less its cost, times its row's weight.
-
-    Pairs that cost `limit` or more are left out. `weight` is (rows,), None for 1.
-    """
-    if cost.size == 0:
-        return []
-    saved = np.where(cost < limit, limit - cost, 0.0)
-    if weight is not None:
-        saved = saved * weight[:, None]
-    rows, columns = linear_sum_assignment(-saved)
-    return [(i, j) for i, j in zip(rows.tolist(), columns.tolist(), strict=True) if cost[i, j] < limit]

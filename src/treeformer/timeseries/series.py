@@ -14,9 +14,10 @@ from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Axis, Plant, Skeleton
 from treeformer.timeseries.isotonic import isotonic
-from treeformer.timeseries.matching import NONE, Matching, Track, match_axes
+from treeformer.timeseries.matching import Matching, Track, match_axes
 from treeformer.timeseries.metrics import SHRINKAGE_SHARE, SHRINKAGE_TOLERANCES
 from treeformer.timeseries.paths import arc_length, axis_paths
+from treeformer.timeseries.plants import NONE
 from treeformer.timeseries.registration import Registration, default_tolerance, register_all
 from treeformer.timeseries.similarity import Similarity
 
