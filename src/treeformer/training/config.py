@@ -95,7 +95,8 @@ class TrainingConfig:
     start_from: str = ""
     """Weights of a whole model to start from: a safetensors file, a model folder, or `default`. Empty for none."""
     shrink_start: bool = False
-    """The model of `start_from` has more blocks, decoder layers or levels than this one; the surplus is left out."""
+    """The model of `start_from` has more blocks, decoder layers, levels or channels than this one. The surplus is left
+    out; if there are fewer channels, the convolutions are fitted to those of the larger model."""
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
     """Another model to learn from."""
     data: DataConfig = field(default_factory=DataConfig)

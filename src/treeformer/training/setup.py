@@ -20,13 +20,18 @@ from treeformer.hub.model_folder import DEFAULT, SMALL, open_model
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.distillation import Teacher, check_student
 from treeformer.models.export import load_weights
+from treeformer.models.narrow import narrow
 from treeformer.models.shrink import shrink
 from treeformer.models.treeformer import TreeFormer
 from treeformer.nn.backbone import load_backbone
+from treeformer.synthetic import PRESETS, make_image
 from treeformer.training import checkpoint
 from treeformer.training.config import OptimizerConfig, TrainingConfig
 from treeformer.training.registry import MODELS
 from treeformer.training.step import Distillation
+
+WIDTHS = ("backbone_channels", "width", "fine_width", "heads", "feed_forward", "relation_hidden", "segment_channels")
+"""Settings of a network's widths. If they differ, its weights are fitted to those of the wider network."""
 
 
 def make_fabric(accelerator: str, devices: int, machines: int) -> Fabric:
@@ -111,13 +116,31 @@ def make_model(config: TrainingConfig, *, with_weights: bool = True) -> Any:
         path = _weights_file(config.start_from)
         weights = {name: torch.from_numpy(np.array(array)) for name, array in safetensors.read(path).items()}
         if config.shrink_start:
-            weights = shrink(weights, _config_of(config.start_from, path), settings)
+            source = _config_of(config.start_from, path)
+            if any(getattr(source, name) != getattr(settings, name) for name in WIDTHS):
+                wide = TreeFormer(source)
+                checkpoint.load_weights(wide, weights, path)
+                narrow(wide, model, _fit_images())
+                return model
+            weights = shrink(weights, source, settings)
         checkpoint.load_weights(model, weights, path, may_miss=getattr(model, "new_parts", ()))
     elif config.backbone_weights:
         if not hasattr(model, "backbone"):
             raise ConfigError(f"backbone_weights: the model {config.model!r} has no backbone that uses them")
         load_backbone(model.backbone, config.backbone_weights)
     return model
+
+
+def _fit_images() -> Tensor:
+    """Return images of all kinds for `narrow`, (B,3,384,384) in [0,1]."""
+    kinds = [("paper", "paper"), *((preset, "photo") for preset in sorted(PRESETS))]
+    side = 384  # a multiple of the coarsest stride
+    images = [
+        make_image(preset, style, 2 * number + index, (side, side))[0]
+        for number, (preset, style) in enumerate(kinds)
+        for index in range(2)
+    ]
+    return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).float() / 255
 
 
 def make_distillation(config: TrainingConfig, model: Any) -> Distillation | None:
