@@ -6,6 +6,8 @@ import { fromDocument } from "../src/core/document.ts";
 import type { SkeletonDocument } from "../src/core/document.ts";
 import type { Graph, Json, NodeId } from "../src/core/graph.ts";
 import type { Action } from "../src/core/history.ts";
+import { moveRow, outline } from "../src/core/outline.ts";
+import type { OutlineRow } from "../src/core/outline.ts";
 
 const coordinate = fc.oneof(fc.integer({ min: 0, max: 400 }), fc.double({ min: -50, max: 450, noNaN: true }));
 const score = fc.double({ min: 0, max: 1, noNaN: true });
@@ -178,6 +180,8 @@ const REGION: SkeletonDocument = {
 
 const some = (graph: Graph, a: number, b: number): NodeId[] => graph.nodes.values().map(({ id }) => id).filter((id) => (id * 7 + a) % 5 <= b % 3);
 
+const rowOf = (graph: Graph, k: number): OutlineRow => outline(graph)[k % outline(graph).length] as OutlineRow;
+
 export const CASES: readonly Case[] = [
   ["moveNode", (a, _b, x, y) => actions.moveNode(a, x, y)],
   ["moveNodes", (a, b, x, y, graph) => actions.moveNodes(some(graph, a, b), x / 10, y / 10)],
@@ -204,6 +208,7 @@ export const CASES: readonly Case[] = [
   ["setScale", (_a, b) => actions.setScale(b % 2 === 0 ? null : b)],
   ["setAxisLabel", (a, _b, _x, _y, graph) => actions.setAxisLabel(graph.node(a).axis ?? 0, "main")],
   ["deleteAxis", (a, _b, _x, _y, graph) => actions.deleteAxis(graph.node(a).axis ?? 0)],
+  ["moveRow", (a, b, _x, _y, graph) => moveRow(rowOf(graph, a), rowOf(graph, b))],
   ["mergeGraph", (_a, b, x, y) => actions.mergeGraph(fromDocument(REGION), { region: b % 2 === 0 ? [80, 80, 200, 200] : null, snap: Math.abs(x + y) / 8 })],
 ];
 

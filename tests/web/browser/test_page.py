@@ -193,3 +193,43 @@ def test_accepting_everything_and_sorting(server, open_editor, images):
     assert saved.metadata["editor"]["accepted"] is True
     names = editor.page.locator("[data-image]").evaluate_all("(all) => all.map((one) => one.dataset.image)")
     assert names[-1] == "sub/c ü.png"
+
+
+def test_outline_with_drag_and_keys(server, open_editor):
+    """Attach a lateral to another axis by dragging its row, undo, and do the same with keys."""
+    editor = open_editor(server.address)
+    editor.open("a.png")
+    page = editor.page
+    page.locator("summary", has_text="Outline").click()
+    rows = page.get_by_role("tree", name="Outline").get_by_role("treeitem")
+    labels = rows.evaluate_all("(all) => all.map((one) => one.dataset.row)")
+    nodes = editor.nodes
+    assert labels[0] == "plant-0"
+    heads = {
+        row: [n["id"] for n in nodes.values() if n["axis"] == int(row[5:])] for row in labels if row[:5] == "axis-"
+    }
+    # The last axis goes to the one before it.
+    moved, target = labels[-1], labels[-2]
+    head = min(heads[moved])
+    before = nodes[head]["parent"]
+    assert before not in heads[target]
+
+    page.locator(f'[data-row="{moved}"]').drag_to(page.locator(f'[data-row="{target}"]'))
+    assert editor.nodes[head]["parent"] in heads[target]
+    assert len(editor.nodes) == len(nodes)
+    assert rows.count() == len(labels)
+    editor.press("Control+z")
+    assert editor.nodes[head]["parent"] == before
+
+    # With keys: M takes a row, the arrow goes to the one above, Enter puts it there.
+    page.locator(f'[data-row="{moved}"]').focus()
+    editor.press("m", "ArrowUp", "Enter")
+    assert editor.nodes[head]["parent"] in heads[target]
+    # What lies below an axis cannot take it.
+    page.locator(f'[data-row="{target}"]').drag_to(page.locator(f'[data-row="{moved}"]'))
+    assert editor.nodes[head]["parent"] in heads[target]
+    page.get_by_text("That axis begins below this one.").wait_for()
+    # A click selects the axis on the canvas.
+    page.locator(f'[data-row="{target}"]').click()
+    assert set(editor.js("[...c.state.selection]")) == set(heads[target])
+    editor.press("Control+z")

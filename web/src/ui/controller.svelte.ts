@@ -5,6 +5,7 @@ import { setScale } from "../core/actions";
 import { applyCorrection, type Correction, corrections } from "../core/corrections";
 import { fromDocument, loadDocument } from "../core/document";
 import { type Graph, type NodeId, plantOf } from "../core/graph";
+import { moveReason, moveRow, type OutlineRow } from "../core/outline";
 import { Editor } from "../editor/editor";
 import type { Command, EditorState, Hint, Modifiers, Operation, OperationId, Point, PointerInput } from "../editor/types";
 import type { GestureHandlers, PointerInfo } from "./canvas/gestures";
@@ -479,6 +480,24 @@ export class EditorController {
       y1: Math.max(...nodes.map((n) => n.y)),
     };
     this.stage?.fitBox(box);
+  }
+
+  /** Select the nodes of a row of the outline and bring its first one into view. */
+  selectRow(row: OutlineRow): void {
+    this.editor.touch(Date.now() / 1000);
+    this.editor.select(row.nodes);
+    const node = this.state?.graph.get(row.nodes[0] ?? -1);
+    if (node) this.stage?.reveal(node);
+  }
+
+  /** Attach a row of the outline to another one. */
+  moveRow(row: OutlineRow, target: OutlineRow): void {
+    const graph = this.state?.graph;
+    if (!graph) return;
+    this.editor.touch(Date.now() / 1000);
+    const reason = moveReason(graph, row, target);
+    if (reason !== null) this.tell(reason);
+    else this.editor.perform(row.axis === null ? "Attach plant" : "Move axis", moveRow(row, target));
   }
 
   selectReview(key: string): void {

@@ -42,6 +42,7 @@ export const HELP: readonly HelpGroup[] = [
       { keys: "Ctrl+Delete", text: "delete without joining" },
       { keys: "X", text: "cut the edge; also Ctrl or Alt + click on it" },
       { keys: "C", text: "connect to the node or edge that is clicked next" },
+      { keys: "Outline", text: "drag a row onto another one to attach it there; M, arrows, Enter" },
       { keys: "R", text: "make the node the root" },
       { keys: "P Shift+P", text: "set the plant, new plant" },
       { keys: "M Shift+M", text: "continue the axis here, begin one" },
