@@ -23,7 +23,7 @@ WEB = Path(__file__).parents[2] / "web"
 COUNT = int(os.environ.get("TREEFORMER_REPLAYS", "300"))
 MEASURED = 25
 
-ALL_ACTIONS = 26
+ALL_ACTIONS = 27
 
 
 @pytest.fixture(scope="module")

@@ -42,6 +42,13 @@ DROP = """([name, type, data]) => {
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
+    service_worker = threading.Event()
+
+    def do_GET(self) -> None:
+        if self.path.endswith("/sw.js"):
+            self.service_worker.wait(LOAD_MS / 1000)
+        super().do_GET()
+
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing."""
 
@@ -74,8 +81,10 @@ def python() -> Predictor:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
+    Handler.service_worker.set()
     site = Site()
     yield site
+    Handler.service_worker.set()
     site.stop()
 
 
@@ -153,8 +162,9 @@ def test_drop_correct_download_and_reload_offline(page, site, python, tmp_path):
     assert table["image"] == "seedling.jpg"
     assert float(table["total_length"]) == pytest.approx(edited.plants[0].length, rel=1e-5)
 
-    # Without the server: the page, the model, the image and the draft are in the browser.
+    # Without the server: the page, the model, the image and the draft are in the browser as soon as it says so.
     wait_ready(page)
+    page.wait_for_selector('[data-offline="true"]', timeout=LOAD_MS)
     site.stop()
     page.reload()
     editor = Editor(page)
@@ -162,6 +172,22 @@ def test_drop_correct_download_and_reload_offline(page, site, python, tmp_path):
     wait_ready(page)
     drop(page, "vine.jpg", (examples.FOLDER / "vine.jpg").read_bytes())
     assert len(wait_predicted(page, "vine.jpg").nodes) > 5
+
+
+def test_the_model_is_stored_even_if_the_service_worker_comes_late(browser, site):
+    """On a busy machine the model is downloaded before the service worker answers for the page."""
+    Handler.service_worker.clear()
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(site.address)
+    wait_ready(page)
+    assert page.get_attribute("[data-model]", "data-offline") == "false"
+    Handler.service_worker.set()
+    page.wait_for_selector('[data-offline="true"]', timeout=LOAD_MS)
+    site.stop()
+    page.reload()
+    wait_ready(page)
+    context.close()
 
 
 def test_a_text_file_is_refused_in_one_sentence(page):

@@ -5,7 +5,7 @@ import { example, files, version } from "virtual:page-files";
 import "../page.css";
 import "../ui/theme.css";
 import { LocalBackend } from "./backend.ts";
-import { keepOffline } from "./offline.ts";
+import { serviceWorkerReady } from "./offline.ts";
 import Page from "./Page.svelte";
 import { Predictor } from "./predictor.ts";
 import { status } from "./status.svelte.ts";
@@ -26,11 +26,12 @@ async function start(target: HTMLElement): Promise<void> {
       if (!predictor) return;
       status.model = predictor.state;
       status.seconds = predictor.seconds;
+      status.kept = predictor.kept;
     });
     backend.use(predictor);
   } else status.model = { kind: "unusable", message: missing };
   mount(Page, { target, props: { backend, status, example: absolute(example) } });
-  status.offline = await keepOffline(navigator.serviceWorker);
+  void serviceWorkerReady(navigator.serviceWorker).then((ready) => (status.served = ready));
   predictor?.load(
     {
       settings: absolute(files.settings),

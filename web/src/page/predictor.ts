@@ -26,6 +26,8 @@ export class Predictor {
   state: ModelState = { kind: "waiting" };
   /** Duration of the last prediction, s. */
   seconds: number | null = null;
+  /** True once the files of the model are stored in this browser. */
+  kept = false;
   private readonly jobs = new Map<string, Job>();
   private count = 0;
 
@@ -92,6 +94,8 @@ export class Predictor {
       this.state = message.loaded < message.total ? message : { kind: "starting" };
     } else if (message.kind === "ready" || message.kind === "unusable") {
       this.state = message;
+    } else if (message.kind === "kept") {
+      this.kept = true;
     } else {
       const job = this.jobs.get(message.job);
       if (job === undefined || !isOpen(job.info)) return;

@@ -5,7 +5,9 @@ export interface Status {
   model: ModelState;
   /** Duration of the last prediction, s. */
   seconds: number | null;
-  offline: boolean;
+  /** True once the service worker can answer for the page, and once the files of the model are stored. */
+  served: boolean;
+  kept: boolean;
 }
 
-export const status = $state<Status>({ model: { kind: "waiting" }, seconds: null, offline: false });
+export const status = $state<Status>({ model: { kind: "waiting" }, seconds: null, served: false, kept: false });

@@ -25,6 +25,8 @@ export type ToWorker =
 export type FromWorker =
   | { readonly kind: "download"; readonly loaded: number; readonly total: number }
   | { readonly kind: "ready"; readonly settings: ModelSettings; readonly threads: number; readonly seconds: number }
+  /** The files of the model are stored in this browser. */
+  | { readonly kind: "kept" }
   | { readonly kind: "unusable"; readonly message: string }
   | { readonly kind: "progress"; readonly job: string; readonly done: number; readonly total: number }
   | { readonly kind: "done"; readonly job: string; readonly document: SkeletonDocument; readonly seconds: number }

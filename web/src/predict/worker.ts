@@ -3,6 +3,7 @@
 import * as ort from "onnxruntime-web/wasm";
 import { forestDocument, predictionMetadata } from "./document.ts";
 import { BitmapReader, openImage } from "./image/open.ts";
+import { fetchOk, keep } from "./keep.ts";
 import type { FromWorker, ModelFiles, ToWorker } from "./messages.ts";
 import type { RawOutput } from "./output.ts";
 import { predictImage } from "./pipeline.ts";
@@ -49,11 +50,16 @@ async function load(files: ModelFiles, version: string): Promise<Loaded> {
   const total = files.weights.bytes + files.runtime.bytes;
   let done = 0;
   const count = (bytes: number): void => say({ kind: "download", loaded: (done += bytes), total });
-  const [settings, weights, runtime] = await Promise.all([
-    fetchOk(files.settings).then((answer) => answer.json() as Promise<ModelSettings>),
+  const [text, weights, runtime] = await Promise.all([
+    fetchOk(files.settings, self.caches).then((answer) => answer.text()),
     download(files.weights.address, count),
     download(files.runtime.address, count),
   ]);
+  const settings = JSON.parse(text) as ModelSettings;
+  const stored = new Map<string, BodyInit>([
+    [files.settings, text], [files.weights.address, weights], [files.runtime.address, runtime],
+  ]);
+  void keep(stored, self.caches).then((done) => done && say({ kind: "kept" }));
   // Threads share memory, which browsers allow only to pages that are isolated from other origins.
   const threads = self.crossOriginIsolated ? Math.min(MAX_THREADS, navigator.hardwareConcurrency) : 1;
   ort.env.wasm.numThreads = threads;
@@ -65,14 +71,8 @@ async function load(files: ModelFiles, version: string): Promise<Loaded> {
   return { session, settings, engineName, version };
 }
 
-async function fetchOk(address: string): Promise<Response> {
-  const answer = await fetch(address).catch(() => null);
-  if (answer?.ok) return answer;
-  throw new Error("The model cannot be downloaded: check the connection and reload the page.");
-}
-
 async function download(address: string, count: (bytes: number) => void): Promise<ArrayBuffer> {
-  const answer = await fetchOk(address);
+  const answer = await fetchOk(address, self.caches);
   const parts: Uint8Array[] = [];
   const reader = (answer.body as ReadableStream<Uint8Array>).getReader();
   for (;;) {
