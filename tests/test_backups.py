@@ -47,6 +47,7 @@ def test_a_backup_is_beside_its_file(folder: Path):
     assert not is_backup(folder / "day0.rsml")
 
 
+@pytest.mark.slow
 def test_series(folder: Path, tmp_path: Path):
     run("series", folder, "-o", tmp_path / "out", "--no-figures")
     assert sorted(file.name for file in (tmp_path / "out" / "rsml").iterdir()) == [f"day{k}.rsml" for k in range(3)]

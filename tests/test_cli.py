@@ -81,6 +81,7 @@ def test_the_help_of_predict_lists_all_image_types(run):
         assert suffix.removeprefix(".") in text
 
 
+@pytest.mark.slow
 def test_it_starts_as_a_program():
     done = subprocess.run([sys.executable, "-m", "treeformer", "formats"], capture_output=True, text=True, check=True)
     assert "rsml-smartroot" in done.stdout
@@ -98,6 +99,7 @@ def test_on_a_narrow_screen_nothing_is_cut(run, plants, monkeypatch):
         assert "…" not in table
 
 
+@pytest.mark.slow
 def test_characters_that_the_terminal_cannot_show_are_escaped():
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "treeformer", "info", "default"]
@@ -106,6 +108,7 @@ def test_characters_that_the_terminal_cannot_show_are_escaped():
     assert "512 \\xd7 512 px" in done.stdout
 
 
+@pytest.mark.slow
 def test_convert_a_file_and_a_folder(run, plants, tmp_path, comb):
     assert run("convert", plants / "käm m.rsml", tmp_path / "a.swc")[0] == 0
     assert treeformer.read(tmp_path / "a.swc").length == comb.length
@@ -149,6 +152,7 @@ def test_convert_to_rsml_leaves_out_what_rsml_does_not_allow(run, tmp_path):
     assert "<rootnavspline" in (tmp_path / "new" / "kept.rsml").read_text()
 
 
+@pytest.mark.slow
 def test_traits_of_a_folder(run, plants, tmp_path):
     code, _, err = run("traits", plants, "-o", tmp_path / "traits.csv")
     assert code == 0
@@ -168,6 +172,7 @@ def test_traits_of_a_folder(run, plants, tmp_path):
     assert ",7.0," in out
 
 
+@pytest.mark.slow
 def test_traits_of_folders_in_folders_and_of_one_skeleton_in_two_formats(run, plants, tmp_path, y_shape):
     """`treeformer predict photos/ --format rsml` writes such folders."""
     for name in ("y.json", "y.rsml", "2024.05.json", "2024.06.json", ".hidden.json"):
@@ -180,6 +185,7 @@ def test_traits_of_folders_in_folders_and_of_one_skeleton_in_two_formats(run, pl
     assert "y.coco.json and .json and .rsml, …" in err.splitlines()[0]
 
 
+@pytest.mark.slow
 def test_a_table_of_traits_in_the_folder_is_not_taken_for_a_skeleton(run, plants):
     for _ in range(2):
         code, _, err = run("traits", plants, "-o", plants / "traits.csv")
@@ -207,6 +213,7 @@ def test_drawings_and_tables_do_not_overwrite_their_input(run, plants):
     assert (image.read_bytes(), table.read_bytes()) == before
 
 
+@pytest.mark.slow
 def test_the_demo_writes_files_without_a_model(run, tmp_path, monkeypatch):
     monkeypatch.setattr("treeformer.hub.model_folder.DEFAULT_FOLDER", tmp_path / "no model")
     code, out, _ = run("demo", "-o", tmp_path)
@@ -276,6 +283,7 @@ def test_a_bad_file_is_one_line(run, tmp_path, name, content):
     assert not (tmp_path / "traits.csv").exists()
 
 
+@pytest.mark.slow
 def test_two_hundred_megabytes_of_garbage_are_refused_quickly(run, tmp_path):
     noise = os.urandom(1 << 20)
     for name in ("big.json", "big.rsml", "big.swc", "big.csv", "big.graphml"):
@@ -380,6 +388,7 @@ def test_an_empty_skeleton_works_with_every_command(run, tmp_path):
     assert run("draw", json / "bare.png", rsml / "bare.rsml", "-o", tmp_path / "bare.png")[0] == 0
 
 
+@pytest.mark.slow
 def test_names_that_begin_with_a_dash_get_a_hint(run, tmp_path, monkeypatch, comb):
     monkeypatch.chdir(tmp_path)
     treeformer.write(comb, tmp_path / "-comb.json")

@@ -43,6 +43,7 @@ def test_a_line_is_drawn_at_the_right_position():
     assert np.allclose(center, tilted.nodes.mean(axis=0), atol=0.1)
 
 
+@pytest.mark.slow
 def test_a_comparison_is_purple_where_they_agree(cross):
     shifted = cross.replace(nodes=np.add(cross.nodes, (0, 150)))
     apart = draw_comparison(None, shifted, cross)
@@ -107,6 +108,7 @@ def test_a_canvas_of_too_many_pixels_is_an_error_of_one_line(size):
         draw(None, Skeleton([(0, 0), (1e7, 1e7)], [(0, 1)], image_size=size))
 
 
+@pytest.mark.slow
 def test_a_band_shows_the_width_of_edges_with_known_radii():
     nodes = [(100, 200), (900, 200), (100, 600), (900, 600)]
     radius = np.array([20.0, 60.0, 20.0, np.nan])
@@ -145,6 +147,7 @@ class TestConfidence:
         dashes = sum(a == LOW_CONFIDENCE_EDGE != b for a, b in pairwise(colors))
         assert dashes == pytest.approx(800 / (5 * line_width_px((1000, 1000))), abs=3)
 
+    @pytest.mark.slow
     def test_the_metadata_have_the_threshold(self, scored):
         image = draw(None, scored.replace(metadata={"low_confidence_threshold": 0.95}))
         assert all(LOW_CONFIDENCE_EDGE in self.row(image, y) for y in (200, 500, 800))

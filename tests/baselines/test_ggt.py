@@ -138,6 +138,7 @@ def test_generation_equals_teacher_forcing_with_its_own_output(images, height):
     assert is_node.tolist() == goes_on[:, :count].bool().tolist()
 
 
+@pytest.mark.slow
 def test_images_of_a_batch_do_not_see_each_other(images):
     model = balanced(build_model(), images)
     with torch.no_grad():
@@ -313,6 +314,7 @@ def test_compiled_parts_have_no_breaks_and_the_same_losses(trees, images):
     assert results[1] == pytest.approx(results[0], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_registered_model_has_the_size_of_the_default_treeformer():
     counts = {
         name: sum(tensor.numel() for tensor in MODELS[name].module(MODELS[name].settings()).state_dict().values())

@@ -44,6 +44,7 @@ def test_the_table_of_sizes_compares_with_auto():
     assert table[3] == "| a | 1024 | 1 | 0.700 | 0.900 | 0.0% | 0.500 | +0.200, -0.100 |"
 
 
+@pytest.mark.slow
 def test_calibration_lowers_the_error_of_every_set(tmp_path):
     random = np.random.default_rng(1)
     sets = {}

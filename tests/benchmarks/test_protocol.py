@@ -57,6 +57,7 @@ def test_the_ceiling_of_drawings_is_the_ground_truth_itself():
     assert 0.9 < evaluate_pair(sampled, curved)["topo_f1"] <= 1.0
 
 
+@pytest.mark.slow
 def test_from_a_measurement_to_the_table(tmp_path):
     ground_truth = synthetic.generate("paper", 120_000)
     engine = ColorEngine(ground_truth, 512)

@@ -164,6 +164,7 @@ def test_figures_are_means_over_images_and_f1_is_of_the_means():
     assert "resnet50.safetensors 0123" in prose
 
 
+@pytest.mark.slow
 def test_rows_without_a_result_show_dashes_and_are_listed():
     built = build(TABLES["table1"], {SFS.name: result(SFS, [row()])})
     lines = markdown(built).splitlines()
@@ -239,6 +240,7 @@ def test_ablations_differ_from_the_full_model_in_the_stated_setting():
             assert getattr(settings, key) != value, "this is already the default"
 
 
+@pytest.mark.slow
 def test_small_drawings_are_small_in_training_and_test():
     run = Run("small-drawings", "sfs", 0)
     config = run.config(Path("data"))

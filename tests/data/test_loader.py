@@ -59,6 +59,7 @@ def stream(**changes) -> MixtureDataset:
     return MixtureDataset(sources, DataConfig(**settings), seed=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_have_the_shape_of_their_kind(workers):
     """Batches are the same for any number of worker processes."""

@@ -76,6 +76,7 @@ def test_nothing_is_rendered_for_views_that_are_not_used(rendered):
     assert rendered == []
 
 
+@pytest.mark.slow
 def test_zoom_changes_radius_and_length_alike(tmp_path):
     tree = Skeleton([(64, 110), (64, 70), (40, 30)], [(0, 1), (1, 2)], root=0, radius=[4, 3, 2], image_size=(128, 128))
     write_pair(np.full((128, 128, 3), 200, np.uint8), tree, tmp_path, "tree")

@@ -51,6 +51,7 @@ def barley(tmp_path: Path) -> Path:
     return source
 
 
+@pytest.mark.slow
 def test_files_and_report(barley: Path, tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
     report = prepare("barley-roots", barley, tmp_path / "out", size=384, progress=lambda *call: calls.append(call))
@@ -74,6 +75,7 @@ def test_files_and_report(barley: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_images_and_skeletons_are_scaled_together(barley: Path, tmp_path: Path) -> None:
     prepare("barley-roots", barley, tmp_path / "out", size=384)
     for sample in samples(FolderDataset(tmp_path / "out", "test")):
@@ -86,6 +88,7 @@ def test_images_and_skeletons_are_scaled_together(barley: Path, tmp_path: Path) 
         assert np.median(skeleton.edge_length) == pytest.approx(8, abs=0.3)
 
 
+@pytest.mark.slow
 def test_small_images_are_not_enlarged_and_nodes_can_be_kept(barley: Path, tmp_path: Path) -> None:
     prepare("barley-roots", barley, tmp_path / "out", size=2000, spacing_px=0, merge_overlaps=False)
     sample = FolderDataset(tmp_path / "out", "test")[0]
@@ -93,6 +96,7 @@ def test_small_images_are_not_enlarged_and_nodes_can_be_kept(barley: Path, tmp_p
     assert sorted(sample.skeleton.nodes.tolist()) == [[180, 500], [200, 100], [300, 480]]
 
 
+@pytest.mark.slow
 def test_both_dates_of_a_plate_are_in_the_same_split(barley: Path, tmp_path: Path) -> None:
     prepare("barley-roots", barley, tmp_path / "out")
     plates = {
@@ -122,6 +126,7 @@ def test_writing_again_with_the_same_and_with_other_settings(barley: Path, tmp_p
         prepare("barley-roots", barley, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_invalid_files_are_dropped_and_reported(barley: Path, tmp_path: Path) -> None:
     (barley / "train" / "402.jpg").write_bytes((barley / "train" / "402.jpg").read_bytes()[:300])
     (barley / "train" / "403R.rsml").write_text("<rsml>")
@@ -145,6 +150,7 @@ def test_a_leak_in_the_source_writes_nothing(barley: Path, tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_one_image_per_plant(barley: Path, tmp_path: Path) -> None:
     """Separate plants get an image each. A plant whose crop contains others is dropped."""
     apart = [[[(100, 100), (90, 300)]], [[(400, 100), (440, 300)]]]
@@ -268,6 +274,7 @@ def test_a_plant_with_a_single_node_has_no_crop(tmp_path: Path) -> None:
     assert [line.split(": ", 1)[1] for line in report.notes.dropped] == ["plant 1: it has no length"] * 2
 
 
+@pytest.mark.slow
 def test_the_paper_s_split_sizes(tmp_path: Path) -> None:
     """1,248 images in the first folder give 1,185 for training and 63 for validation; 255 are for the test."""
     from treeformer.data.prepare.single_guyot import find

@@ -212,6 +212,7 @@ def many_lines(plants: int) -> tuple[list[np.ndarray], list[int | None], list[in
     return lines, parents, owners
 
 
+@pytest.mark.slow
 def test_time_grows_less_than_quadratically_with_the_plants():
     assert_less_than_quadratic(lambda plants: functools.partial(join_axes, *many_lines(plants)), 2)
     joined = join_axes(*many_lines(20))

@@ -19,6 +19,7 @@ def fuzz(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", script, *arguments], cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_no_case_has_a_defect():
     done = fuzz("--files", "120", "--images", "50", "--folders", "4", "--jobs", "2")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -53,6 +54,7 @@ tests.fuzz.runner.MORE_MEMORY = 250 * 2**20
 """
 
 
+@pytest.mark.slow
 def test_defects_are_found_and_can_be_repeated():
     done = fuzz("--files", "0", "--images", "8", "--folders", "0", code=PLANTED)
     assert done.returncode == 1

@@ -56,6 +56,7 @@ def test_a_folder_keeps_its_shape(run, photos, tmp_path):  # noqa: F811
         assert skeleton.plant.tolist() == [0] * 30
 
 
+@pytest.mark.slow
 def test_formats_overlays_and_traits(run, photos, tmp_path):  # noqa: F811
     out = tmp_path / "out"
     options = ["--format", "rsml", "--format", "coco", "--overlay", "--traits", out / "traits.csv", "--px-per-mm", 2]
@@ -70,6 +71,7 @@ def test_formats_overlays_and_traits(run, photos, tmp_path):  # noqa: F811
     assert table["total_length"].tolist() == pytest.approx([TREE.length / 2] * 2, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_results_beside_the_images_are_not_predicted_again(run, photos):  # noqa: F811
     for _ in range(2):
         code, _, err = run("predict", photos, "-o", photos, "--overlay")
@@ -93,6 +95,7 @@ def test_no_prediction_takes_the_place_of_an_annotation(run, photos, tmp_path, a
     assert run("predict", photos, "-o", tmp_path / "out", *options)[0] == 0, "another folder is allowed"
 
 
+@pytest.mark.slow
 def test_the_broken_is_skipped_and_counted_and_the_empty_is_named(run, photos, tmp_path):  # noqa: F811
     (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff garbage")
     Image.new("RGB", (128, 128), "white").save(photos / "blank.png")
@@ -107,6 +110,7 @@ def test_the_broken_is_skipped_and_counted_and_the_empty_is_named(run, photos, t
     assert len(pd.read_csv(tmp_path / "traits.csv")) == 5  # one row is that of the image without a plant
 
 
+@pytest.mark.slow
 def test_resume_does_what_is_missing_and_measures_all(run, photos, tmp_path):  # noqa: F811
     out = tmp_path / "out"
     run("predict", photos / "a.png", photos / "day 2" / "a.png", "-o", out)
@@ -158,6 +162,7 @@ def test_an_output_that_is_a_file_is_one_line_before_the_work(run, photos, monke
     assert one_line(err).startswith("treeformer: notes.txt: cannot be written to")
 
 
+@pytest.mark.slow
 def test_an_image_without_a_plant_is_no_failure_in_any_format(run, photos, tmp_path):  # noqa: F811
     Image.new("RGB", (128, 128), "white").save(photos / "blank.png")
     others = ["rsml", "rsml-smartroot", "swc", "graphml", "node-link", "geojson", "labelme", "coco", "csv"]
@@ -185,6 +190,7 @@ def test_if_one_file_cannot_be_written_the_others_are(run, photos, tmp_path):  #
     assert names(out) == ["a.coco.json", "a.json", "a.overlay.jpg"]
 
 
+@pytest.mark.slow
 def test_a_table_that_cannot_be_written_is_one_of_the_failures(run, photos, tmp_path):  # noqa: F811
     (photos / "broken.jpg").write_bytes(b"no image")
     table = tmp_path / "traits.csv"
@@ -197,6 +203,7 @@ def test_a_table_that_cannot_be_written_is_one_of_the_failures(run, photos, tmp_
     assert done == f"4 images predicted in {tmp_path / 'out'}, 2 failed"
 
 
+@pytest.mark.slow
 def test_a_result_of_an_earlier_run_that_cannot_be_measured_is_named(run, photos, tmp_path):  # noqa: F811
     run("predict", photos, "-o", tmp_path / "out")
     (tmp_path / "out" / "a.json").write_text("{")
@@ -208,6 +215,7 @@ def test_a_result_of_an_earlier_run_that_cannot_be_measured_is_named(run, photos
     assert "1 failed" in done
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
 def test_a_name_that_is_no_utf_8_is_in_tables_and_reports(run, photos, tmp_path):  # noqa: F811
     """The byte is written as an escape sequence. The files themselves stay valid UTF-8."""
@@ -333,6 +341,7 @@ def test_processes_write_the_same_files_and_report_the_same(photos, tmp_path):
         assert (tmp_path / "threads" / file).read_bytes() == (tmp_path / "processes" / file).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_same_files_for_any_batch_and_number_of_workers(run, photos, tmp_path):  # noqa: F811
     wide = np.full((200, 300, 3), 255, np.uint8)
     wide[30:158, 100:228] = drawn(TREE)

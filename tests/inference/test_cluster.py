@@ -214,6 +214,7 @@ def test_few_images_make_many_tasks_and_many_images_tasks_of_256(out):
 # ---- prediction in shards ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_results_are_those_of_predict(images, out, tmp_path):
     make_plan(out, images)
     assert run_shard(out).images == 12
@@ -421,6 +422,7 @@ def test_files_of_killed_processes_are_removed(images, out):
     assert not leftover.exists()
 
 
+@pytest.mark.slow
 def test_an_image_that_changed_has_its_newest_result_only(images, out):
     make_plan(out, images)
     run_shard(out)
@@ -447,6 +449,7 @@ def test_two_plans_of_the_same_images_give_one_row_each(images, out):
     assert len(results(out)) == 12
 
 
+@pytest.mark.slow
 def test_failed_images_are_tried_again_on_request(images, out):
     (images / "late.png").write_bytes(b"")
     make_plan(out, images)

@@ -96,6 +96,7 @@ def test_images_and_results_in_object_storage(bucket, uploaded, tmp_path):
     assert len(pd.read_csv(io.BytesIO(storage.read_bytes(f"{output}/traits.csv")))) == 8
 
 
+@pytest.mark.slow
 def test_a_shard_of_tar_is_read_in_parts(bucket, uploaded, tmp_path):
     local, source = uploaded
     with tarfile.open(tmp_path / "0.tar", "w") as archive:
@@ -110,6 +111,7 @@ def test_a_shard_of_tar_is_read_in_parts(bucket, uploaded, tmp_path):
     assert found == {path.rpartition("/")[2]: skeleton for path, skeleton in plain.items()}
 
 
+@pytest.mark.slow
 def test_lists_may_mix_disks_and_object_storage(uploaded, tmp_path):
     local, source = uploaded
     lines = [f"{source}/day 2/00000.png", f"{source}/none.png", str(local / "00001.png")]
@@ -156,6 +158,7 @@ def test_a_failed_upload_leaves_nothing(bucket):
     assert folder.names("") == []
 
 
+@pytest.mark.slow
 def test_a_bucket_that_refuses_is_one_line(uploaded):
     with pytest.raises(FormatError, match="cannot be written") as error:
         make_plan("s3://no-such-bucket/out", uploaded[1])

@@ -111,6 +111,7 @@ def test_graphs_change_nothing_for_any_order_of_shapes(small_steps, one_thread, 
     assert captured.count("predict_edges") > captured.count("encode"), "for several numbers of candidates"
 
 
+@pytest.mark.slow
 @torch.inference_mode()
 def test_graphs_with_learned_tokens(small_steps, one_thread):
     torch.manual_seed(0)

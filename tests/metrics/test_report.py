@@ -145,6 +145,7 @@ class Unreadable(Skeleton):
         return Unreadable, ()
 
 
+@pytest.mark.slow
 def test_an_unreadable_image_does_not_cost_the_report(folders, tmp_path):
     report = evaluate_cases(folder_cases(*folders)[0])
     (folders[1] / "a.png").write_bytes(b"no image")

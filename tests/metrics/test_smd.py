@@ -167,6 +167,7 @@ def test_identity(graph):
     assert street_mover_distance(bare(graph), bare(graph), image_size=SIZE) == 0.0
 
 
+@pytest.mark.slow
 def test_it_grows_with_jitter():
     trees = [random_tree(40, seed) for seed in range(4)]
     means = [

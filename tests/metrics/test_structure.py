@@ -105,6 +105,7 @@ def test_empty_graphs(y_shape):
         structure(empty, empty, radius_px=-1)
 
 
+@pytest.mark.slow
 def test_thousands_of_nodes():
     rng = np.random.default_rng(1)
     nodes = rng.uniform(0, 2000, (5000, 2))

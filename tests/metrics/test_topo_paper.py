@@ -72,6 +72,7 @@ def test_small_branches_are_skipped_and_score_zero():
     assert topo(star, star, image_size=SIZE).f1 == 1.0
 
 
+@pytest.mark.slow
 def test_identical_graphs_may_miss_one():
     """Two branches nearly coincide: on the grid of single precision, a start may be paired with the wrong one."""
     scores = [topo_paper(tree, tree, keypoints=False) for tree in (random_tree(60, seed) for seed in range(12))]

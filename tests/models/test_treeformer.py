@@ -77,6 +77,7 @@ def tiny():
     return build_model(TreeFormerConfig.tiny(denoising=True), noise=0.02)
 
 
+@pytest.mark.slow
 def test_sizes():
     def count(config):
         return sum(tensor.numel() for tensor in TreeFormer(config).state_dict().values())
@@ -133,6 +134,7 @@ def test_gradients_reach_every_parameter(name, constraint, small_images):
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
+@pytest.mark.slow
 def test_regimes_decode_trees_or_graphs(images):
     for constraint, is_constrained in [("none", False), ("test", True), ("train", False), ("both", True)]:
         model = build_model(TreeFormerConfig.tiny(constraint=constraint), noise=0.1).eval()
@@ -142,6 +144,7 @@ def test_regimes_decode_trees_or_graphs(images):
         assert [skeleton.is_tree for skeleton in skeletons] == [is_constrained] * 2
 
 
+@pytest.mark.slow
 def test_the_distance_cost_changes_the_tree_in_training_and_at_inference(images):
     targets = Targets.from_skeletons([FORKED.resample(12), BENT.resample(12)])  # many trees are possible
     losses, edges = [], []

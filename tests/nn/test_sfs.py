@@ -170,6 +170,7 @@ def test_gradients_by_finite_differences(case):
     assert torch.autograd.gradcheck(loss, (logits,), eps=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_gradients_of_a_whole_batch_by_finite_differences():
     # A step of 1e-6 changes no tree: the margins of these graphs differ by more than that.
     logits = random_logits(2, 4, classes=3, dtype=torch.float64).requires_grad_()

@@ -70,6 +70,7 @@ def test_a_forest_without_a_mask():
     assert roots.tolist() == [[True, False, False], [False, True, False]]
 
 
+@pytest.mark.slow
 def test_the_operator_passes_opcheck():
     cost, mask = batch("distinct", 3, 6, seed=4)
     torch.library.opcheck(torch.ops.treeformer.minimum_spanning_tree, (cost, mask))

@@ -56,6 +56,7 @@ def test_a_moved_skeleton_is_not_traced_again(comb):
     assert first.branches is second.branches
 
 
+@pytest.mark.slow
 @given(forests(), boxes)
 def test_a_crop_that_cuts_nothing_equals_clipping(skeleton, box):
     low, high = skeleton.nodes.min(axis=0, initial=0.0), skeleton.nodes.max(axis=0, initial=1.0)

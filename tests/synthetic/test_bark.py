@@ -79,6 +79,7 @@ def test_wood_is_lighter_on_the_side_of_the_sun() -> None:
         assert (left > right) == (side < 0)
 
 
+@pytest.mark.slow
 def test_thin_wood_contrasts_with_its_background() -> None:
     for seed in range(300):
         rng = Rng(seed)

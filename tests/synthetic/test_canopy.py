@@ -43,6 +43,7 @@ def test_leaves_grow_near_the_branches_only(size: tuple[int, int], broad: bool) 
 POINTS = np.stack([Rng(1).array(200, low=80, high=180), Rng(2).array(200, low=80, high=180)], axis=1)
 
 
+@pytest.mark.slow
 def test_fuller_crowns_have_more_leaves_and_most_are_behind_the_branches() -> None:
     behind, front = [], []
     for fullness in (0.1, 0.5, 0.9):
@@ -108,6 +109,7 @@ def test_the_threshold_is_constant_within_a_leaf(size: int) -> None:
     assert seam == pytest.approx(same, abs=0.12)
 
 
+@pytest.mark.slow
 def test_an_empty_canopy_paints_nothing() -> None:
     canvas = Canvas((64, 64), (200, 200, 200))
     empty_map = np.zeros((0, 0), np.int16)

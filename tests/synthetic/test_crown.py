@@ -30,6 +30,7 @@ def test_leaves_grow_near_the_branches_only(size: tuple[int, int]) -> None:
     assert np.mean(shares) > 0.4
 
 
+@pytest.mark.slow
 def test_fuller_crowns_hide_more() -> None:
     points = np.stack([Rng(1).array(200, low=80, high=180), Rng(2).array(200, low=80, high=180)], axis=1)
     hidden = []

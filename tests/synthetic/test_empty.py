@@ -57,6 +57,7 @@ def test_every_scene_is_painted_without_a_plant(scene: str, monkeypatch: pytest.
     assert sum(painted) == 0
 
 
+@pytest.mark.slow
 def test_rows_behind_a_missing_plant_are_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     from treeformer.synthetic.scenes.outdoor import far_rows
 

@@ -62,6 +62,7 @@ def test_distribution_of_sizes() -> None:
     assert min(sizes) < 15
 
 
+@pytest.mark.slow
 def test_rewriting_is_per_leaf_and_at_most_three_times(trees: list[Skeleton]) -> None:
     indices = set()
     mixed = 0

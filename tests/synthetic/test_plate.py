@@ -17,6 +17,7 @@ from treeformer.synthetic.scenes.plate.dish import inside_outline
 from treeformer.synthetic.scenes.plate.scene import PlateScene
 
 
+@pytest.mark.slow
 def test_the_dish_holds_all_roots() -> None:
     inside_shares = []
     for seed in range(60):

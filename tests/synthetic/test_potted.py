@@ -27,6 +27,7 @@ def test_the_base_is_in_the_soil() -> None:
         assert (canvas.planes[:, : y - int(scene.pot_px)] == np.asarray((200, 0, 200))[:, None, None]).all()
 
 
+@pytest.mark.slow
 def test_stems_are_visible() -> None:
     visible = []
     for seed in range(16):
@@ -40,6 +41,7 @@ def test_stems_are_visible() -> None:
     assert np.mean(visible) > 0.9
 
 
+@pytest.mark.slow
 def test_leaves_hide_less_than_half_of_the_stems(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare with the same image without leaves in front."""
     hidden = []

@@ -145,6 +145,7 @@ def test_radii_decrease_from_base_to_tip(grown: list[Skeleton]) -> None:
             assert (np.diff(own) <= 1 / 64 + 1e-9).all()
 
 
+@pytest.mark.slow
 def test_thin_roots_are_common() -> None:
     """Most roots are 1 to 3 px wide in an image of 512 px, as in photographs of whole plates."""
     for preset in ("taproot", "seedling"):

@@ -247,6 +247,7 @@ def test_invalid_arguments() -> None:
         render(Skeleton([], []), "photo", -3)
 
 
+@pytest.mark.slow
 def test_import_loads_no_heavy_library() -> None:
     heavy = ["torch", "pandas", "matplotlib", "typer", "rich"]
     code = f"import sys, treeformer.synthetic; print([name for name in {heavy} if name in sys.modules])"

@@ -78,6 +78,7 @@ def test_every_image_shape_is_painted(size: tuple[int, int]) -> None:
         assert len(skeleton) > 1
 
 
+@pytest.mark.slow
 def test_roots_are_visible_below_the_rosettes() -> None:
     visible = []
     for seed in range(12):

@@ -32,6 +32,7 @@ def test_a_plate_holds_many_seedlings_of_one_kind(plates: list[Skeleton]) -> Non
     assert "primary" in labels["rosette"]
 
 
+@pytest.mark.slow
 def test_roots_are_thin_and_grow_downwards(plates: list[Skeleton]) -> None:
     widths, descents = [], []
     for plate in plates:

@@ -34,6 +34,7 @@ def slopes(skeletons: list[Skeleton], label: str, part: slice) -> np.ndarray:
     return np.asarray(angles)
 
 
+@pytest.mark.slow
 def test_arms_lie_along_the_wire_and_canes_rise(vines: list[Skeleton]) -> None:
     arms = slopes(vines, "arm", slice(-6, None))
     assert np.mean(np.abs(arms - 90) < 25) > 0.6  # the others are short arms of vines without a wire
@@ -50,6 +51,7 @@ def test_node_counts_stay_near_those_of_the_paper_root_set() -> None:
         assert abs(count / expected - 1) < 0.2
 
 
+@pytest.mark.slow
 def test_limbs_are_crooked(trees: list[Skeleton]) -> None:
     ratios = []
     for tree in trees:
@@ -62,6 +64,7 @@ def test_limbs_are_crooked(trees: list[Skeleton]) -> None:
     assert np.min(ratios) > 0.5
 
 
+@pytest.mark.slow
 def test_every_axis_grows_from_a_thicker_one(vines: list[Skeleton], trees: list[Skeleton]) -> None:
     for skeleton in (*vines, *trees):
         assert skeleton.radius is not None

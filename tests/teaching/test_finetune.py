@@ -55,6 +55,7 @@ def names(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_stopped_run_continues_and_writes_a_model_folder(drawings, start_model, tmp_path, improving):
     output = tmp_path / "mine"
     reports: list[Report] = []
@@ -103,6 +104,7 @@ def test_a_stopped_run_continues_and_writes_a_model_folder(drawings, start_model
         finetune.finetune(drawings, output, start=start_model, device="cpu")
 
 
+@pytest.mark.slow
 def test_the_start_model_is_kept_if_nothing_is_better(drawings, start_model, tmp_path, monkeypatch):
     figures = dict.fromkeys(("topo_f1", "topo_precision", "topo_recall", "length_error"), 0.5)
     monkeypatch.setattr(measuring, "score", lambda *_: figures)
@@ -112,6 +114,7 @@ def test_the_start_model_is_kept_if_nothing_is_better(drawings, start_model, tmp
     assert "weights are those of the start model" in open_model(outcome.folder).card
 
 
+@pytest.mark.slow
 def test_one_image_is_trained_without_validation_and_says_so(start_model, tmp_path, monkeypatch):
     (tmp_path / "one").mkdir()
     draw_tree(tmp_path / "one", "a", 1)
@@ -130,6 +133,7 @@ def test_one_image_is_trained_without_validation_and_says_so(start_model, tmp_pa
     assert "**trained**" in open_model(outcome.folder).card
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_an_error_that_loses_nothing(drawings, start_model, tmp_path, monkeypatch):
     save, calls = np.save, []
 
@@ -169,6 +173,7 @@ def test_other_images_begin_a_new_run(drawings, start_model, tmp_path):
     assert not (folder / "file").exists()
 
 
+@pytest.mark.slow
 def test_the_mode_for_a_gpu_rehearsed_on_the_cpu(drawings, start_model, tmp_path, monkeypatch):
     monkeypatch.setattr(full_training, "STEPS", 2)
     monkeypatch.setattr(full_training, "VALIDATE_EVERY", 1)

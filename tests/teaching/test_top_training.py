@@ -80,6 +80,7 @@ def test_the_size_of_all_files_is_limited(start_model, crops, tmp_path):
     assert all(one[0].equal(two[0]) for one, two in zip(first, again, strict=True))
 
 
+@pytest.mark.slow
 def test_gradients_of_single_crops_add_up_to_that_of_a_batch(start_model, crops, tmp_path):
     network = from_pretrained(start_model)
     made, _, _ = training_set(network, crops[:2], tmp_path)
@@ -125,6 +126,7 @@ def run(start_model, crops, folder, *, steps=6, stop_after=None, validate=None, 
     return network, state
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_with_the_same_weights(start_model, crops, tmp_path):
     whole, _ = run(start_model, crops, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -136,6 +138,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(start_model, crops, tmp_p
         assert tensor.equal(resumed.state_dict()[name]), name
 
 
+@pytest.mark.slow
 def test_the_best_weights_are_kept_and_the_start_if_none_is_better(start_model, crops, tmp_path):
     start = from_pretrained(start_model)
     separate_backbone(start)
@@ -150,11 +153,13 @@ def test_the_best_weights_are_kept_and_the_start_if_none_is_better(start_model, 
     assert all(tensor.equal(start.state_dict()[name]) for name, tensor in worse.state_dict().items())
 
 
+@pytest.mark.slow
 def test_training_stops_when_it_no_longer_improves(start_model, crops, tmp_path):
     _, state = run(start_model, crops, tmp_path, steps=40, validate=lambda: {"topo_f1": 0.1})
     assert 20 < state.step < 30
 
 
+@pytest.mark.slow
 def test_training_ends_at_its_deadline_with_a_validation(start_model, crops, tmp_path):
     network = from_pretrained(start_model)
     made, _, _ = training_set(network, crops, tmp_path / "f")
@@ -172,6 +177,7 @@ def test_training_ends_at_its_deadline_with_a_validation(start_model, crops, tmp
     assert (state.step, state.best_step) == (1, 1)
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss_and_changes_only_what_it_should(start_model, crops, tmp_path):
     losses: list[float] = []
     network = from_pretrained(start_model)

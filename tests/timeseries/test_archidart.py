@@ -27,6 +27,7 @@ def test_lengths_and_growth_rates_are_those_of_the_series(tmp_path):
     assert roots["1.1.1"].mother == "1.1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("preset", "seed"), [("plate", 0), ("several", 3)])
 def test_generated_series(preset, seed, tmp_path):
     dates = frames(preset, seed, 4)

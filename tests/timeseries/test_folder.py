@@ -128,6 +128,7 @@ def test_a_folder_without_dates_is_an_error(tmp_path):
         find_dates(tmp_path / "none")
 
 
+@pytest.mark.slow
 def test_the_command_on_generated_series(tmp_path):
     report = generate_series(tmp_path / "data", dates=4, count=1, preset="seedling", seed=105, size=(200, 200))
     assert (report.created, report.kept) == (4, 0)

@@ -21,6 +21,7 @@ def series():
     return Series(dates, register=False)
 
 
+@pytest.mark.slow
 def test_files(series, tmp_path):
     images = [np.full((300, 300, 3), 40 * k, dtype=np.uint8) for k in range(4)]
     written = series.write(tmp_path / "out", px_per_mm=5, images=images, names=["a", "b", "c", "d"])

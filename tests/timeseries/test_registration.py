@@ -40,6 +40,7 @@ def test_the_motion_of_a_growing_plate_is_found(preset, seed):
     assert worst_error(dates, still, reference) > tolerance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", [90, 180, -60])
 def test_a_turned_plate_is_found(degrees):
     plants = generate("several", 2)
@@ -51,6 +52,7 @@ def test_a_turned_plate_is_found(degrees):
     assert np.hypot(*(found.transform.apply(moved.nodes) - plants.nodes).T).max() < 2
 
 
+@pytest.mark.slow
 def test_other_plants_are_not_registered():
     one, other = generate("plate", 5), generate("vine", 8)
     found = register(point_cloud(other, 4.0), Target(point_cloud(one, 4.0), 4.0))

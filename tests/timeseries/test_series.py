@@ -29,6 +29,7 @@ def test_axes_of_generated_series_keep_their_identity(preset, seed):
     assert identity_score(plants).f1 == 1.0
 
 
+@pytest.mark.slow
 def test_the_baseline_makes_more_errors():
     dates = frames("taproot", 105, 8)
     series = series_of(dates)
@@ -40,6 +41,7 @@ def test_the_baseline_makes_more_errors():
     assert identity_score(observations).errors > 2 * score_of(series, dates).errors
 
 
+@pytest.mark.slow
 def test_dates_may_be_out_of_order():
     dates = frames("several", 2, 5)
     pairs = [(frame.time, without_ids(frame.skeleton)) for frame in dates]
@@ -166,6 +168,7 @@ def test_only_empty_images():
     assert len(series.warnings) == 2
 
 
+@pytest.mark.slow
 def test_a_date_that_cannot_be_registered_is_named():
     rng = np.random.default_rng(0)
     noise = Skeleton(rng.uniform(0, 290, (40, 2)), [(k, k + 1) for k in range(39)], root=0, image_size=(300, 300))

@@ -132,6 +132,7 @@ def test_the_combined_skeleton(series):
     assert whole.metadata["rsml"]["property-definitions"] == [{"label": "age", "type": "real", "unit": "day"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("preset", "seed"), [("plate", 0), ("several", 3)])
 def test_combined_skeletons_of_generated_series_are_forests(preset, seed):
     dates = frames(preset, seed, 4)

@@ -194,6 +194,7 @@ def test_junctions_are_apart(front):
     assert (gaps >= labels.MIN_JUNCTION_PX - 0.02).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", layout.SCENES)
 def test_plans_have_valid_labels(plans, scene, tmp_path):
     few, many = layout.NODES[scene]
@@ -209,6 +210,7 @@ def test_plans_have_valid_labels(plans, scene, tmp_path):
         assert formats.read(tmp_path / "label.json") == skeleton
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", layout.SCENES)
 def test_a_seed_gives_one_plan(plans, scene):
     again = layout.plan(scene, 0)
@@ -329,6 +331,7 @@ def test_assets_are_unpacked_and_checked(tmp_path, monkeypatch):
         assets.decode_module(b"export default 1")
 
 
+@pytest.mark.slow
 def test_a_mistake_is_one_line(tmp_path):
     command = [sys.executable, str(TOOL / "render.py"), str(tmp_path), "--scene", "orchard", "--count", "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

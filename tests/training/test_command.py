@@ -55,6 +55,7 @@ def test_training_starts_without_any_optional_package(config_file, tmp_path):
     assert not NEEDED & set(BLOCKED)
 
 
+@pytest.mark.slow
 def test_both_entry_points_have_the_same_options():
     texts = []
     for entry in (["-m", "treeformer", "train"], ["-m", "treeformer.training"]):

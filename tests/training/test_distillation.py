@@ -68,6 +68,7 @@ def test_a_student_approaches_its_teacher_without_ground_truth(config, tmp_path)
         assert logged[name][-1] < logged[name][0], name
 
 
+@pytest.mark.slow
 def test_both_kinds_of_losses_have_their_weights(config):
     """The step on the CPU is the function that a CUDA graph captures."""
     model = make_model(config)

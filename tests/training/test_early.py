@@ -30,6 +30,7 @@ def test_only_the_first_ordinary_batches_are_early():
     assert found == [(True, False), (False, True), (True, False)]
 
 
+@pytest.mark.slow
 def test_sizes_change_after_the_first_steps_and_a_resumed_run_is_the_same(config_file, tmp_path, monkeypatch):
     sides = []
     forward = TreeFormer.forward

@@ -74,6 +74,7 @@ def test_the_output_files_and_figures(config_file, tmp_path):
     assert all(np.isfinite(value) for value in losses(tmp_path / "out").values())
 
 
+@pytest.mark.slow
 def test_a_validation_between_two_reports_does_not_change_the_mean_loss(config_file, tmp_path, monkeypatch):
     monkeypatch.setattr("treeformer.training.loop.TrainingRun._step", lambda *_: {"loss": torch.ones(())})
     config = load_config(config_file, [f"steps={2 * LOG_EVERY}", f"validate_every={LOG_EVERY // 2 + 1}"])
@@ -150,6 +151,7 @@ def test_a_mistake_found_by_a_worker_process_is_one_line(config_file, folder, tm
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_validation_images_are_checked_before_the_first_step(config_file, folder, tmp_path):
     """A source with some unusable images is accepted, a source without any usable image is not."""
     good = tmp_path / "good"
@@ -272,6 +274,7 @@ def test_a_missing_gpu_is_an_error(config_file, tmp_path):
         train(load_config(config_file), tmp_path / "out", accelerator="cuda")
 
 
+@pytest.mark.slow
 def test_training_minutes_exclude_warm_up_validation_and_writing(config_file, tmp_path, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("treeformer.training.loop.time.monotonic", lambda: clock[0])

@@ -40,6 +40,7 @@ class Line(torch.nn.Module):
         return [Skeleton([(i, i) for i in range(count)], edges, image_size=image_size)] * output
 
 
+@pytest.mark.slow
 def test_one_pass_and_one_row_per_image_for_every_decoding():
     source = SourceConfig(presets=("paper",), split="valid", count=3)
     config = TrainingConfig(data=DataConfig(valid=(source,), image_size=64, max_nodes=1000), precision="32")

@@ -20,6 +20,7 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "traits.md"
 LEVELS = ("plant", "axis", "segment")
 
 
+@pytest.mark.slow
 def test_many_files_and_those_that_fail(comb: Skeleton, nested: Skeleton, ring: Skeleton) -> None:
     def read(path: Path) -> Skeleton:
         if path.name == "broken.rsml":

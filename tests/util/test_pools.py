@@ -53,6 +53,7 @@ def test_a_script_without_a_main_guard_gets_a_hint(tmp_path):
     assert "__main__" in errors.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_processes_share_memory():
     memory = shared_bytes(6)
     with process_pool(1, store, memory) as pool:

@@ -275,6 +275,7 @@ def test_predict_one_image_returns_the_skeleton_and_saves_only_the_first(client,
     assert (folder / "results" / "a.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_progress_of_one_image_is_in_tiles(client):
     key = client.post("/api/predict", json={"image": "b.jpg", "working_size": "full"}).json()["job"]
     job = finished(client, key)

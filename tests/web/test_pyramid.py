@@ -153,6 +153,7 @@ def test_a_jpeg_of_ten_thousand_px_is_seen_without_decoding_all_of_it(tmp_path, 
     assert len(decoded) == before  # decoded once
 
 
+@pytest.mark.slow
 def test_levels_in_memory_are_limited(tmp_path):
     for name in "abcd":
         gradient(tmp_path / "images" / f"{name}.png", (1000, 1000))
@@ -217,6 +218,7 @@ def test_the_first_view_decodes_a_file_once(tmp_path, monkeypatch):
     assert pixels[0, 0, 0] < 5 < 250 < pixels[0, -1, 0]
 
 
+@pytest.mark.slow
 def test_the_image_that_the_page_shows_first_is_decoded_before_it_asks(tmp_path, monkeypatch):
     folder = gradient(tmp_path / "i" / "a.jpg", (4000, 3000)).parent
     gradient(folder / "b.jpg", (4000, 3000))
@@ -233,6 +235,7 @@ def test_the_image_that_the_page_shows_first_is_decoded_before_it_asks(tmp_path,
     assert [path for path, _ in opened] == [worst.path]
 
 
+@pytest.mark.slow
 def test_small_images_and_broken_files_are_not_prepared(tmp_path):
     folder = gradient(tmp_path / "i" / "a.png").parent
     (folder / "b.jpg").write_bytes(gradient(tmp_path / "x.jpg", (4000, 2500)).read_bytes()[:3000])

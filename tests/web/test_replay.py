@@ -70,6 +70,7 @@ def test_every_sequence_gives_a_valid_skeleton(sequences):
         assert not axes_that_are_not_paths(skeleton), number
 
 
+@pytest.mark.slow
 def test_the_sequences_contain_every_action(sequences):
     assert len({name for row in sequences for name in row["actions"]}) == ALL_ACTIONS
 

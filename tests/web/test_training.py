@@ -58,6 +58,7 @@ def trainer(workspace, make_client, models):
     return make
 
 
+@pytest.mark.slow
 def test_it_trains_and_then_predicts_only_what_nobody_has_corrected(trainer, folder, models):
     client, results = trainer(), folder / "results"
     finished(client, client.post("/api/predict-missing", json={}).json()["job"])
