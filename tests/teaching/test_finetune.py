@@ -120,7 +120,7 @@ def test_one_image_is_trained_without_validation_and_says_so(start_model, tmp_pa
     draw_tree(tmp_path / "one", "a", 1)
     exported = []
     monkeypatch.setattr(
-        finetune._Run, "_export", lambda self, *args, **options: exported.append(args) or open_model(start_model)
+        finetune._Steps, "_export", lambda self, *args, **options: exported.append(args) or open_model(start_model)
     )
     reports: list[Report] = []
     outcome = finetune.finetune(
@@ -196,6 +196,22 @@ def test_the_mode_for_a_gpu_rehearsed_on_the_cpu(drawings, start_model, tmp_path
     assert score == 0.3
     assert best is not None
     assert best.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU takes larger batches")
+def test_a_whole_run_in_the_mode_for_a_gpu(drawings, start_model, tmp_path, monkeypatch, improving):
+    for name, value in {"STEPS": 2, "VALIDATE_EVERY": 1, "BATCH_SIZE": 2, "DENSE_BATCH_SIZE": 2}.items():
+        monkeypatch.setattr(full_training, name, value)
+    monkeypatch.setattr(full_training, "SYNTHETIC_PRESETS", ("seedling",))
+    monkeypatch.setattr(finetune, "_choose_device", lambda _device: "cuda")
+    reports: list[Report] = []
+    outcome = finetune.finetune(drawings, tmp_path / "mine", start=start_model, listen=reports.append)
+    assert any("training the whole network on cpu" in report.message for report in reports)
+    assert not outcome.kept_start
+    assert "| trained parts | all |" in open_model(outcome.folder).card
+    before, after = (load_weights(open_model(path)).backbone.state_dict() for path in (start_model, outcome.folder))
+    assert any(not tensor.equal(after[name]) for name, tensor in before.items()), "the backbone is trained too"
 
 
 @pytest.mark.parametrize(

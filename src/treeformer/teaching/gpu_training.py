@@ -1,0 +1,71 @@
+"""Train on a GPU: the whole network, with `full_training`, from annotated images to the best weights."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import torch
+
+from treeformer.inference.predictor import Predictor
+from treeformer.models.export import load_trained, with_tokens
+from treeformer.teaching import full_training, measuring, plan
+from treeformer.teaching.run import EXPORT_SECONDS, Run, Task, Trained
+from treeformer.training.validation import changed_settings
+
+
+def train_on_gpu(run: Run, task: Task, _stored: dict[str, Any]) -> Trained:
+    """Train the whole network. Used on the CPU by tests only.
+
+    Args:
+        run: the run.
+        task: what is trained.
+        _stored: the plan in the work folder, not needed.
+
+    Returns:
+        The best network.
+
+    Raises:
+        KeyboardInterrupt: if the run is to stop.
+    """
+    network, chosen, start, split, working_px, crops, _ = task
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    data = run.work / "images"
+    full_training.write_scaled(split.train, working_px, data, crops.side)
+    config = full_training.training_config(
+        start,
+        data,
+        network.config.tokens,
+        crops,
+        learning_rate=plan.LEARNING_RATE,
+        workers=min(8, os.cpu_count() or 1) if device == "cuda" else 0,
+        bf16=device == "cuda",
+    )
+    valid = split.valid or split.train
+
+    def measure(model: Any) -> dict[str, float]:
+        engine = measuring.LiveEngine(model, chosen, device=device)
+        with changed_settings(model, {"tokens": network.config.tokens}):
+            return run.figures(Predictor(chosen, engine=engine), valid)
+
+    network.to(device)
+    first = measure(network)
+    left = max(30.0, run.seconds - run.elapsed - EXPORT_SECONDS)
+    run.say("plan", f"training the whole network on {device}: at most {math.ceil(run.seconds / 60)} minutes in all")
+    best, score = full_training.train_whole(
+        config,
+        run.work / "run",
+        minutes=left / 60,
+        device=device,
+        measure=measure,
+        listen=run.listen,
+        should_stop=run.should_stop,
+    )
+    if best is None or (split.valid and score <= first["topo_f1"]):
+        return Trained(None, first["topo_f1"])
+    trained = load_trained(best)
+    if trained.config.tokens != network.config.tokens:
+        trained = with_tokens(trained, network.config.tokens)
+    calibration = measuring.calibrate_edges(measuring.LiveEngine(trained, chosen), chosen, split.valid)
+    return Trained(trained, score, calibration or start.config.edge_calibration)

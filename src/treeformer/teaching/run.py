@@ -1,0 +1,118 @@
+"""What the steps of one fine-tuning run share: its limits, its listener, and what it trains."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from treeformer.decoding.calibration import EdgeCalibration
+from treeformer.hub.model_folder import ModelFolder
+from treeformer.inference.predictor import Predictor
+from treeformer.models.treeformer import TreeFormer
+from treeformer.teaching import measuring, plan
+from treeformer.teaching.annotated import AnnotatedImage
+from treeformer.teaching.crops import CropSettings
+from treeformer.teaching.progress import Listener, Report, Stop
+
+# Writing the model folder takes as long as computing the features of so many crops, and so many seconds more.
+EXPORT_CROPS, EXPORT_SECONDS = 60, 60.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of `finetune`.
+
+    Attributes:
+        output: the model folder to write.
+        work: the folder for everything before that.
+        seed: seed of the split, the crops and their order.
+        seconds: time limit, s.
+        listen: receives progress.
+        should_stop: asked between images and steps.
+        began: time at which the run began, s of `time.monotonic`.
+    """
+
+    output: Path
+    work: Path
+    seed: int
+    seconds: float
+    listen: Listener
+    should_stop: Stop
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed(self) -> float:
+        """Time since the beginning, s."""
+        return time.monotonic() - self.began
+
+    def figures(self, predictor: Predictor, images: Sequence[AnnotatedImage]) -> dict[str, float]:
+        """Predict annotated images and return the figures.
+
+        Args:
+            predictor: the model.
+            images: the images with their skeletons.
+
+        Returns:
+            The figures by name.
+
+        Raises:
+            KeyboardInterrupt: if the run is to stop.
+        """
+        return measuring.score(measuring.predict_images(predictor, images, self.check_stop), images)
+
+    def check_stop(self) -> None:
+        """Raise KeyboardInterrupt if the run is to stop."""
+        if self.should_stop():
+            raise KeyboardInterrupt
+
+    def say(
+        self, stage: str, line: str, figures: dict[str, float] | None = None, seconds_left: float | None = None
+    ) -> None:
+        """Report one line.
+
+        Args:
+            stage: name of the step, see `Report`.
+            line: the message.
+            figures: figures by name.
+            seconds_left: expected time to the end of the run, s.
+        """
+        self.listen(Report(stage, line, seconds_left=seconds_left, figures=figures or {}))
+
+
+class Task(NamedTuple):
+    """What is trained.
+
+    Attributes:
+        network: the network with the weights of the start model and the chosen number of tokens.
+        chosen: the start model with the chosen settings.
+        start: the start model.
+        split: images for training and for validation.
+        working_px: working size of each training image, px.
+        crops: settings of the crops.
+        start_score: validation F1 of the start model.
+    """
+
+    network: TreeFormer
+    chosen: ModelFolder
+    start: ModelFolder
+    split: plan.Split
+    working_px: Sequence[int]
+    crops: CropSettings
+    start_score: float
+
+
+class Trained(NamedTuple):
+    """The result of the training.
+
+    Attributes:
+        network: the best network, None if none is better than the start model.
+        score: its validation F1, otherwise that of the start model.
+        calibration: calibration of its edge scores.
+    """
+
+    network: TreeFormer | None
+    score: float
+    calibration: EdgeCalibration | None = None
