@@ -165,3 +165,17 @@ export function expectedErrors(graph: Graph): number {
   });
   return sum;
 }
+
+/** The item after or before another one, which may be gone: the queue then continues where it was. The queue has items. */
+export function nextItem(queue: readonly ReviewItem[], from: ReviewItem | null, step: 1 | -1): ReviewItem {
+  const place = from === null ? -1 : queue.findIndex((one) => one.key === from.key);
+  let at: number;
+  if (from === null) at = step === 1 ? 0 : queue.length - 1;
+  else if (place >= 0) at = place + step;
+  else {
+    const after = queue.findIndex((one) => compareItems(one, from) > 0);
+    const next = after < 0 ? queue.length : after;
+    at = step === 1 ? next : next - 1;
+  }
+  return queue[(at + queue.length) % queue.length] as ReviewItem;
+}

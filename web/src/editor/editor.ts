@@ -3,33 +3,33 @@
 import { connect, cutEdge, insertOnEdge, mergeGraph, mergeNodes, moveNodes, setPlant, setScale } from "../core/actions.ts";
 import { NO_WORK, fromDocument, toDocument } from "../core/document.ts";
 import type { EditorInfo, SkeletonDocument } from "../core/document.ts";
-import { distance, simplify } from "../core/geometry.ts";
+import { distance } from "../core/geometry.ts";
 import { Graph, plantOf } from "../core/graph.ts";
 import type { NodeId } from "../core/graph.ts";
 import { History } from "../core/history.ts";
 import type { Action } from "../core/history.ts";
 import { nodesInPolygon, spatialIndex } from "../core/spatial.ts";
-import { REVIEW_DEFAULTS, compareItems, medianEdge, reviewQueue } from "../core/validation.ts";
+import { REVIEW_DEFAULTS, medianEdge, nextItem, reviewQueue } from "../core/validation.ts";
 import type { ReviewItem } from "../core/validation.ts";
-import { addBranch, anchorOf, mayEndAt, placeOf } from "./branch.ts";
+import { anchorOf, placeOf } from "./branch.ts";
 import type { Anchor } from "./branch.ts";
 import { hintsFor } from "./hints.ts";
 import { bindingOf, shortcutOf } from "./keys.ts";
 import { DEFINITIONS } from "./operations.ts";
 import type { Context, Definition } from "./operations.ts";
+import { Pen } from "./pen.ts";
+import type { PenHost } from "./pen.ts";
+import { NO_PREVIEW } from "./types.ts";
 import type {
   EditorApi, EditorState, Hint, Hit, KeyInput, KeyResult, ModeName, Modifiers, Operation, OperationId, Point, PointerInput,
-  Preview, Tracer,
+  Tracer,
 } from "./types.ts";
 
-const NO_PREVIEW: Preview = { line: [], outline: [], affected: new Set(), target: null, busy: false };
 const UNUSED: KeyResult = { handled: false, command: null };
 const USED: KeyResult = { handled: true, command: null };
 
 /** Pauses longer than this do not count as work, s. */
 const LONGEST_PAUSE_S = 30;
-/** Traced lines are simplified to within this distance, px. */
-const TRACE_TOLERANCE_PX = 0.5;
 /** Ends at the border of a predicted region are joined within this many median edge lengths, at least 12 px. */
 const JOIN_EDGES = 1.5;
 
@@ -41,15 +41,6 @@ interface Press {
   moved: boolean;
 }
 
-/** A branch that is being drawn or traced. */
-interface Drawing {
-  start: Anchor | null;
-  /** One list per click; a trace adds several points at once. */
-  parts: Point[][];
-  readonly single: boolean;
-  readonly source: "drawn" | "traced";
-}
-
 export class Editor implements EditorApi {
   private history: History;
   private info: EditorInfo;
@@ -57,13 +48,9 @@ export class Editor implements EditorApi {
   private current: EditorState;
   private readonly listeners = new Set<(state: EditorState) => void>();
   private tracer: Tracer | null = null;
+  private readonly pen: Pen;
   private lowScore = REVIEW_DEFAULTS.lowScore;
   private press: Press | null = null;
-  private drawing: Drawing | null = null;
-  private tracing: AbortController | null = null;
-  /** The trace to the pointer that is shown before a click. */
-  private live: { to: Point; path: readonly Point[] } | null = null;
-  private following: { control: AbortController; next: Point | null } | null = null;
   /** Last known position of the pointer, which arrow keys move in the modes of tools. */
   private cursor: PointerInput = { x: 0, y: 0, tolerance: 8 };
   /** The last item of the review queue that was shown; the queue continues there even if it is gone. */
@@ -76,6 +63,29 @@ export class Editor implements EditorApi {
     this.info = info;
     this.saved = graph;
     this.current = this.initial();
+    this.pen = new Pen(this.penHost());
+  }
+
+  private penHost(): PenHost {
+    const editor = this;
+    return {
+      get state() {
+        return editor.current;
+      },
+      get committed() {
+        return editor.history.committed;
+      },
+      get tracer() {
+        return editor.tracer;
+      },
+      get cursor() {
+        return editor.cursor;
+      },
+      hit: (input) => this.hit(input),
+      update: (changes) => this.update(changes),
+      perform: (annotation, ...actions) => this.perform(annotation, ...actions),
+      leave: (changes) => this.leave(changes),
+    };
   }
 
   // ---- state --------------------------------------------------------------------------------
@@ -110,7 +120,7 @@ export class Editor implements EditorApi {
   private update(changes: Partial<EditorState> = {}): void {
     const next = { ...this.current, ...changes, ...this.derived() };
     const { graph } = next;
-    this.checkDrawing(graph);
+    this.pen.check(graph);
     // Undo and deletion may remove what is selected or hovered.
     const selection = [...next.selection].some((id) => !graph.has(id))
       ? new Set([...next.selection].filter((id) => graph.has(id)))
@@ -123,19 +133,9 @@ export class Editor implements EditorApi {
     for (const listener of this.listeners) listener(this.current);
   }
 
-  /** A branch whose start was removed meanwhile begins anew. */
-  private checkDrawing(graph: Graph): void {
-    const start = this.drawing?.start;
-    if (!this.drawing || !start || start.kind === "free") return;
-    const isThere = start.kind === "node" ? graph.has(start.id) : graph.get(start.id)?.parent != null;
-    if (isThere) return;
-    this.stopFollowing();
-    [this.drawing.start, this.drawing.parts] = [null, []];
-  }
-
   load(graph: Graph, info: EditorInfo = NO_WORK): void {
-    this.stopTracing();
-    [this.press, this.drawing, this.reviewPlace] = [null, null, null];
+    this.pen.drop();
+    [this.press, this.reviewPlace] = [null, null];
     this.history = new History(graph);
     this.info = info;
     this.saved = graph;
@@ -179,7 +179,7 @@ export class Editor implements EditorApi {
       graph, selection, edge, reviewItem, canUndo, canRedo, undoAnnotation, redoAnnotation,
       reviewCount: this.current.review.length,
       hasTracer: this.tracer !== null,
-      isBusy: this.tracing !== null,
+      isBusy: this.pen.isBusy,
       perform: (annotation, ...actions) => this.perform(annotation, ...actions),
       select: (ids) => this.select(ids),
       enter: (mode, options) => this.enter(mode, options?.single ?? false),
@@ -228,22 +228,21 @@ export class Editor implements EditorApi {
   }
 
   private enter(mode: ModeName, single = false): void {
-    this.stopTracing();
+    this.pen.drop();
     this.press = null;
-    this.drawing = null;
     if (mode === "draw" || mode === "trace") {
       const { selection, edge, graph } = this.current;
       const id = selection.size === 1 && edge === null ? ([...selection][0] as NodeId) : null;
       const start: Anchor | null = id !== null && graph.has(id) ? { kind: "node", id } : null;
-      this.drawing = { start, parts: [], single, source: mode === "draw" ? "drawn" : "traced" };
+      this.pen.begin(start, mode === "draw" ? "drawn" : "traced", single);
     }
     this.update({ mode, preview: NO_PREVIEW, message: "", reviewItem: null, ...(mode === "scale" ? { scaleLine: null } : {}) });
-    this.showDrawing(this.cursor);
+    this.pen.show(this.cursor);
   }
 
   private leave(changes: Partial<EditorState> = {}): void {
-    this.stopTracing();
-    [this.press, this.drawing] = [null, null];
+    this.pen.drop();
+    this.press = null;
     this.update({ mode: "select", preview: NO_PREVIEW, ...changes });
   }
 
@@ -316,22 +315,11 @@ export class Editor implements EditorApi {
 
   private reviewStep(step: 1 | -1): void {
     const { review } = this.current;
-    const reviewItem = this.reviewPlace;
     if (review.length === 0) {
       this.update({ reviewItem: null, selection: new Set(), edge: null, message: "Nothing is left to review." });
       return;
     }
-    // The current item may be gone: the queue continues at the place where it was.
-    const place = reviewItem === null ? -1 : review.findIndex((one) => one.key === reviewItem.key);
-    let at: number;
-    if (reviewItem === null) at = step === 1 ? 0 : review.length - 1;
-    else if (place >= 0) at = place + step;
-    else {
-      const after = review.findIndex((one) => compareItems(one, reviewItem) > 0);
-      const next = after < 0 ? review.length : after;
-      at = step === 1 ? next : next - 1;
-    }
-    this.review(review[(at + review.length) % review.length] as ReviewItem);
+    this.review(nextItem(review, this.reviewPlace, step));
   }
 
   // ---- pointer ------------------------------------------------------------------------------
@@ -346,7 +334,7 @@ export class Editor implements EditorApi {
     switch (this.current.mode) {
       case "draw":
       case "trace":
-        this.placePoint(input);
+        this.pen.place(input);
         return true;
       case "connect":
         this.clickTarget(input);
@@ -402,7 +390,7 @@ export class Editor implements EditorApi {
     switch (this.current.mode) {
       case "draw":
       case "trace":
-        this.showDrawing(input);
+        this.pen.show(input);
         return;
       case "connect": {
         const [id] = this.current.selection;
@@ -505,7 +493,7 @@ export class Editor implements EditorApi {
 
   doubleClick(input: PointerInput): void {
     if (this.current.mode === "draw" || this.current.mode === "trace") {
-      this.endDrawing(null);
+      this.pen.end(null);
       return;
     }
     if (this.current.mode !== "browse" && this.current.mode !== "select") return;
@@ -533,155 +521,17 @@ export class Editor implements EditorApi {
     this.setPlant(plant);
   }
 
-  // ---- drawing and tracing ------------------------------------------------------------------
-
-  private drawnPoints(): Point[] {
-    const { drawing } = this;
-    if (drawing === null || drawing.start === null) return [];
-    return [placeOf(this.history.committed, drawing.start), ...drawing.parts.flat()].map(point);
-  }
-
-  private showDrawing(input: PointerInput): void {
-    const { drawing } = this;
-    if (drawing === null) return;
-    const hit = this.hit(input);
-    const anchor = anchorOf(hit, input);
-    const snaps = hit !== null && (drawing.start === null || mayEndAt(this.history.committed, drawing.start, anchor));
-    const line = this.drawnPoints();
-    if (line.length > 0) {
-      const to = point(placeOf(this.history.committed, snaps ? anchor : anchorOf(null, input)));
-      line.push(...this.liveTrace(drawing, line[line.length - 1] as Point, to));
-    }
-    this.update({ hover: hit, preview: { ...NO_PREVIEW, line, target: snaps ? hit : null, busy: this.tracing !== null } });
-  }
-
-  /** The points that a click would add: the trace to the pointer as soon as it is known, until then a straight line. */
-  private liveTrace(drawing: Drawing, from: Point, to: Point): readonly Point[] {
-    if (drawing.source !== "traced" || this.tracer === null || this.tracing !== null) return [to];
-    const { live } = this;
-    if (live !== null && live.to.x === to.x && live.to.y === to.y) return live.path.slice(1);
-    if (this.following !== null) this.following.next = to;
-    else void this.follow(drawing, from, to);
-    // Meanwhile the last path, if the pointer is still near its end.
-    const isNear = live !== null && distance(live.to, to) < 0.25 * distance(from, to);
-    return isNear ? [...live.path.slice(1), to] : [to];
-  }
-
-  /** Trace to the pointer, one trace at a time; the pointer may have moved on when it is done. */
-  private async follow(drawing: Drawing, from: Point, first: Point): Promise<void> {
-    const state = { control: new AbortController(), next: first as Point | null };
-    this.following = state;
-    for (let to = state.next; to !== null; to = state.next) {
-      state.next = null;
-      let path: readonly Point[] | null = null;
-      try {
-        path = await (this.tracer as Tracer)(from, to, state.control.signal);
-      } catch {
-        // The click says why.
-      }
-      if (state.control.signal.aborted || this.drawing !== drawing) return;
-      if (path === null) break;
-      this.live = { to, path: [from, ...simplify(path.map(point), TRACE_TOLERANCE_PX).slice(1)] };
-      if (state.next === null) {
-        this.following = null;
-        this.showDrawing(this.cursor);
-        return;
-      }
-    }
-    this.following = null;
-  }
-
-  private stopFollowing(): void {
-    this.following?.control.abort();
-    [this.following, this.live] = [null, null];
-  }
-
-  private stopTracing(): void {
-    this.stopFollowing();
-    this.tracing?.abort();
-    this.tracing = null;
-  }
-
-  private placePoint(input: PointerInput): void {
-    const { drawing } = this;
-    if (drawing === null || this.tracing !== null) return;
-    const graph = this.history.committed;
-    const anchor = anchorOf(this.hit(input), input);
-    if (drawing.start === null) {
-      drawing.start = anchor;
-      if (drawing.single && anchor.kind !== "node") this.endDrawing(null);
-      else this.showDrawing(input);
-      return;
-    }
-    const end = mayEndAt(graph, drawing.start, anchor) ? anchor : null;
-    const to = point(placeOf(graph, end ?? anchorOf(null, input)));
-    const line = this.drawnPoints();
-    const from = line[line.length - 1] as Point;
-    // The second press of a double click is not another point.
-    if (end === null && distance(from, to) < input.tolerance / 2) return;
-    if (drawing.source === "traced" && this.tracer !== null) void this.trace(drawing, from, to, end);
-    else {
-      if (end === null) drawing.parts.push([to]);
-      if (end !== null || drawing.single) this.endDrawing(end);
-      else this.showDrawing(input);
-    }
-  }
-
-  private async trace(drawing: Drawing, from: Point, to: Point, end: Anchor | null): Promise<void> {
-    this.stopFollowing();
-    const control = new AbortController();
-    this.tracing = control;
-    this.update({ preview: { ...this.current.preview, busy: true }, message: "" });
-    let path: readonly Point[] | null = null;
-    let message = "";
-    try {
-      path = await (this.tracer as Tracer)(from, to, control.signal);
-    } catch (error) {
-      message = `The trace failed: ${error instanceof Error ? error.message : String(error)}`;
-    }
-    if (control.signal.aborted || this.drawing !== drawing) return;
-    this.tracing = null;
-    if (path === null) {
-      this.update({ message, preview: { ...this.current.preview, busy: false } });
-      return;
-    }
-    const inner = simplify([from, ...path.slice(1, -1).map(point), to], TRACE_TOLERANCE_PX).slice(1, -1);
-    drawing.parts.push(end === null ? [...inner, to] : inner);
-    if (end !== null) this.endDrawing(end);
-    else this.showDrawing(this.cursor);
-  }
-
-  private endDrawing(end: Anchor | null): void {
-    const { drawing } = this;
-    if (drawing === null || this.tracing !== null) return;
-    const { start, parts, source, single } = drawing;
-    const points = parts.flat();
-    const isEmpty = start === null || (points.length === 0 && end === null && !(single && start.kind !== "node"));
-    if (isEmpty) {
-      this.leave({ message: "" });
-      return;
-    }
-    const before = this.history.committed;
-    const annotation = source === "traced" ? "Trace branch" : single ? "Add node" : "Draw branch";
-    this.perform(annotation, addBranch(start, points, end, source));
-    const after = this.history.committed;
-    const last = after.nextNode > before.nextNode ? after.nextNode - 1 : null;
-    this.leave({ selection: new Set(last === null ? this.current.selection : [last]), edge: null });
-  }
-
   // ---- keys ---------------------------------------------------------------------------------
 
   key(input: KeyInput): KeyResult {
     const { mode } = this.current;
     if (mode === "draw" || mode === "trace") {
       if (input.key === "Enter") {
-        this.endDrawing(null);
+        this.pen.end(null);
         return USED;
       }
       if (input.key === "Backspace") {
-        this.stopFollowing();
-        if (this.drawing?.parts.pop() === undefined && this.drawing !== null) this.drawing.start = null;
-        this.showDrawing(this.cursor);
+        this.pen.back(true);
         return USED;
       }
     }
@@ -712,10 +562,8 @@ export class Editor implements EditorApi {
     if (binding === null) return UNUSED;
     if ("command" in binding) return { handled: true, command: binding.command };
     if (mode === "drag" && binding.operation !== "cancel" && binding.operation !== "undo") return USED;
-    if ((mode === "draw" || mode === "trace") && binding.operation === "undo" && (this.drawing?.parts.length ?? 0) > 0) {
-      this.stopFollowing();
-      this.drawing?.parts.pop();
-      this.showDrawing(this.cursor);
+    if ((mode === "draw" || mode === "trace") && binding.operation === "undo" && this.pen.hasPoints) {
+      this.pen.back(false);
       return USED;
     }
     this.run(binding.operation);

@@ -125,6 +125,8 @@ export interface Preview {
   readonly busy: boolean;
 }
 
+export const NO_PREVIEW: Preview = { line: [], outline: [], affected: new Set(), target: null, busy: false };
+
 /** A path that follows the image between two points, in image coordinates, both ends included. */
 export type Tracer = (from: Point, to: Point, signal: AbortSignal) => Promise<readonly Point[]>;
 

@@ -4,16 +4,19 @@ import type { Backend, JobInfo, LoadedSkeleton, Region, SessionInfo, SkeletonDoc
 import { setScale } from "../core/actions";
 import { applyCorrection, type Correction, corrections } from "../core/corrections";
 import { fromDocument, loadDocument } from "../core/document";
-import { type Graph, type NodeId, plantOf } from "../core/graph";
+import type { Graph, NodeId } from "../core/graph";
 import { moveReason, moveRow, type OutlineRow } from "../core/outline";
 import { Editor } from "../editor/editor";
-import type { Command, EditorState, Hint, Modifiers, Operation, OperationId, Point, PointerInput } from "../editor/types";
-import type { GestureHandlers, PointerInfo } from "./canvas/gestures";
+import type { Command, EditorState, Hint, Modifiers, Operation, OperationId, Point } from "../editor/types";
+import type { GestureHandlers } from "./canvas/gestures";
 import type { Marks } from "./canvas/overlay";
-import { buildScene, type SceneNode } from "./canvas/scene";
+import { buildScene } from "./canvas/scene";
 import { Stage } from "./canvas/stage";
 import { type Box, View } from "./canvas/view";
+import { marksOf, sceneNodes } from "./drawn";
 import { axisMeasures, axisOf, imageMeasures } from "./live";
+import { MODE_LABELS, PANEL } from "./modes";
+import { Pointing, type Surface } from "./pointing";
 import type { ReviewRow } from "./rows";
 import { scaleBar } from "./scalebar";
 import { messageOf, type SaveState, Session, windowName } from "./session";
@@ -41,8 +44,6 @@ export interface Notice {
   actions: { label: string; run: () => void }[];
 }
 
-type Mode = EditorState["mode"];
-
 const NO_MODIFIERS: Modifiers = { shift: false, ctrl: false, alt: false };
 const PAN_STEP_PX = 80;
 const ZOOM_STEP = 1.4;
@@ -51,40 +52,6 @@ const JOB_POLL_MS = 400;
 const DEFAULT_LOW_CONFIDENCE = 0.5;
 /** Nodes and edges within this distance of the cursor of the keyboard are hit, CSS px. */
 const KEY_REACH_PX = 9;
-
-const MODE_LABELS: Record<Mode, string> = {
-  browse: "Browse",
-  select: "Select",
-  drag: "Move",
-  draw: "Draw branch",
-  trace: "Trace",
-  connect: "Connect",
-  plant: "Set plant",
-  lasso: "Lasso",
-  scale: "Set scale",
-  region: "Region",
-};
-
-/** Operations of the panel; the toolbar has the modes. */
-const PANEL: readonly OperationId[] = [
-  "add-child",
-  "insert-node",
-  "delete",
-  "delete-subtree",
-  "cut-edge",
-  "connect",
-  "re-root",
-  "set-plant",
-  "new-plant",
-  "continue-axis",
-  "start-axis",
-  "select-subtree",
-  "accept",
-  "accept-all",
-];
-
-/** Modes in which a drag belongs to the tool, wherever it begins. */
-const DRAG_MODES: ReadonlySet<Mode> = new Set(["lasso", "region", "scale"]);
 
 export class EditorController {
   state = $state.raw<EditorState | null>(null);
@@ -138,6 +105,7 @@ export class EditorController {
   stage: Stage | null = null;
   readonly session: Session;
   readonly gestures: GestureHandlers;
+  private readonly pointing: Pointing;
   /** What another date offers, px of this image. */
   private offered: readonly Correction[] = [];
   private loaded: Graph | null = null;
@@ -145,7 +113,6 @@ export class EditorController {
   private noted: Graph | null = null;
   private reviewKey: string | null = null;
   private destroyed = false;
-  private taken = false;
   private tableTimer: ReturnType<typeof setTimeout> | null = null;
   private flashTimer: ReturnType<typeof setTimeout> | null = null;
 
@@ -163,9 +130,36 @@ export class EditorController {
         if (message) this.tell(message);
       },
     });
-    this.gestures = this.makeGestures();
+    this.pointing = new Pointing(this.editor, this.surface());
+    this.gestures = this.pointing.gestures();
     this.editor.setTracer(imageTracer(backend, image, () => this.stage?.imageSize ?? null));
     this.editor.subscribe((state) => this.onState(state));
+  }
+
+  private surface(): Surface {
+    const controller = this;
+    return {
+      get view() {
+        return controller.view;
+      },
+      get stage() {
+        return controller.stage;
+      },
+      get overlay() {
+        return controller.overlay;
+      },
+      get snapping() {
+        return controller.around.settings().snapping;
+      },
+      moved: (to) => (this.pointer = to),
+      began: () => this.began(),
+    };
+  }
+
+  /** Somebody began to do something: work counts, and the last message is old. */
+  private began(): void {
+    this.editor.touch(Date.now() / 1000);
+    this.flash = "";
   }
 
   // ---- life ---------------------------------------------------------------------------------
@@ -306,13 +300,7 @@ export class EditorController {
   private rebuild(state: EditorState): void {
     this.drawn = state.graph;
     const { colorBy, widthByRadius } = this.around.settings();
-    const { graph } = state;
-    const identity = colorBy === "axis" ? axisName : () => undefined;
-    const nodes: SceneNode[] = graph.nodes.values().map((node) => ({
-      ...node,
-      plant: plantNumber(graph, node.plant ?? plantOf(graph, node.id)),
-      identity: node.axis === null ? undefined : identity(graph, node.axis),
-    }));
+    const nodes = sceneNodes(state.graph, colorBy);
     this.stage?.setScene(buildScene(nodes, { colorBy, widthByRadius, lowThreshold: this.lowThreshold }));
   }
 
@@ -331,30 +319,8 @@ export class EditorController {
   }
 
   private marks(state: EditorState): Marks {
-    const { preview, mode, hover, graph } = state;
-    const edge = state.edge !== null ? graph.get(state.edge) : undefined;
-    const selected = edge && edge.parent !== null ? new Set([edge.id, edge.parent]) : state.selection;
-    const outline = preview.outline.length > 1 ? preview.outline : null;
-    const target = preview.target;
-    const snap = target === null ? null : target.kind === "edge" ? target.at : (graph.get(target.id) ?? null);
-    const [first, last] = [preview.line[0], preview.line.at(-1)];
-    const item = state.reviewItem;
-    const ruler = mode === "scale" || state.scaleLine !== null;
-    return {
-      selected,
-      hoverNode: hover?.kind === "node" ? hover.id : null,
-      hoverEdge: hover?.kind === "edge" ? hover.id : null,
-      doomed: preview.affected.size > 0 ? preview.affected : null,
-      path: !ruler && preview.line.length > 0 ? preview.line : null,
-      ruler: ruler && first && last ? [first, last] : null,
-      lasso: mode === "lasso" ? outline : null,
-      region: outline && (mode === "region" || state.region) ? corners(outline) : null,
-      review: item ? { point: item, radius: 0 } : null,
-      snap: snap ? { x: snap.x, y: snap.y } : null,
-      offered: this.offered,
-      cursor: this.cursorMark(state),
-      labels: this.around.settings().axes ? axisLabels(graph) : NO_LABELS,
-    };
+    const { axes } = this.around.settings();
+    return marksOf(state, { offered: this.offered, cursor: this.cursorMark(state), labels: axes });
   }
 
   private revealReview(item: { x: number; y: number }): void {
@@ -384,14 +350,13 @@ export class EditorController {
     const { shift, ctrl, alt } = this.modifiers;
     if (next.shift !== shift || next.ctrl !== ctrl || next.alt !== alt) {
       this.modifiers = next;
-      if (this.pointerInput) this.editor.pointerMove({ ...this.pointerInput, ...next });
+      if (this.pointing.last) this.editor.pointerMove({ ...this.pointing.last, ...next });
     }
   }
 
   /** Handle a key; true if it was used. */
   key(event: KeyboardEvent): boolean {
-    this.editor.touch(Date.now() / 1000);
-    this.flash = "";
+    this.began();
     const ctrl = event.ctrlKey || event.metaKey;
     if (ctrl && event.key === "Enter") {
       void this.acceptAndNext();
@@ -415,7 +380,7 @@ export class EditorController {
   /** Without a pointer over the canvas, keys begin in the middle of the view, or at the selected node. */
   private placeCursor(): void {
     const { view, state } = this;
-    if (this.pointerInput || !state || !(state.mode === "browse" || state.mode === "select")) return;
+    if (this.pointing.last || !state || !(state.mode === "browse" || state.mode === "select")) return;
     const [only] = state.selection.size === 1 ? state.selection : [];
     const node = only === undefined ? undefined : state.graph.get(only);
     const { x, y } = node ?? view.toImage({ x: view.width / 2, y: view.height / 2 });
@@ -424,12 +389,11 @@ export class EditorController {
 
   private cursorMark(state: EditorState | null): Point | null {
     const isTool = state && state.mode !== "browse" && state.mode !== "select" && state.mode !== "drag";
-    return isTool && !this.pointerInput ? this.editor.cursorAt : null;
+    return isTool && !this.pointing.last ? this.editor.cursorAt : null;
   }
 
   run(id: OperationId, focus?: HTMLElement): void {
-    this.editor.touch(Date.now() / 1000);
-    this.flash = "";
+    this.began();
     this.editor.run(id);
     focus?.focus();
   }
@@ -687,107 +651,6 @@ export class EditorController {
     this.editor.perform("Corrections of another date", ...list.map((one) => applyCorrection(one, tolerance)));
   }
 
-  // ---- pointer ------------------------------------------------------------------------------
-
-  private pointerInput: PointerInput | null = null;
-
-  private input({ point, modifiers, reach }: PointerInfo): PointerInput {
-    const scale = this.view.scale;
-    const p = this.view.toImage(point);
-    const input = { ...p, ...modifiers, tolerance: reach / scale, button: 0 };
-    if (!this.around.settings().snapping) {
-      const { mode, preview } = this.editor.state;
-      if (mode === "drag") input.alt = true;
-      if ((mode === "draw" || mode === "trace") && preview.line.length > 0) input.tolerance = 1 / scale;
-    }
-    this.pointerInput = input;
-    return input;
-  }
-
-  private makeGestures(): GestureHandlers {
-    const { editor } = this;
-    return {
-      hover: (info) => {
-        const input = this.input(info);
-        this.pointer = { x: input.x, y: input.y };
-        if (this.overlay) editor.pointerMove(input);
-      },
-      leave: () => {
-        this.pointer = null;
-        this.pointerInput = null;
-        editor.pointerLeave();
-      },
-      press: (info) => {
-        editor.touch(Date.now() / 1000);
-        this.flash = "";
-        if (!this.overlay) return "pan";
-        const input = this.input(info);
-        editor.pointerMove(input);
-        const { mode, hover } = editor.state;
-        const movable = (mode === "browse" || mode === "select") && hover?.kind === "node";
-        this.taken = movable || DRAG_MODES.has(mode);
-        if (this.taken) editor.pointerDown(input);
-        return this.taken ? "take" : "pan";
-      },
-      drag: (info) => {
-        const input = this.input(info);
-        this.pointer = { x: input.x, y: input.y };
-        editor.pointerMove(input);
-      },
-      release: (info) => editor.pointerUp(this.input(info)),
-      cancel: () => void editor.run("cancel"),
-      click: (info) => {
-        if (this.taken || !this.overlay) return;
-        const input = this.input(info);
-        editor.pointerDown(input);
-        editor.pointerUp(input);
-      },
-      doubleClick: (info) => {
-        if (this.overlay) editor.doubleClick(this.input(info));
-      },
-      pan: (dx, dy) => this.stage?.pan(dx, dy),
-      zoom: (factor, anchor) => this.stage?.zoom(factor, anchor),
-    };
-  }
-}
-
-function corners(outline: readonly Point[]): [Point, Point] {
-  const xs = outline.map((p) => p.x);
-  const ys = outline.map((p) => p.y);
-  return [
-    { x: Math.min(...xs), y: Math.min(...ys) },
-    { x: Math.max(...xs), y: Math.max(...ys) },
-  ];
-}
-
-/** The id of an axis in its file, otherwise its number. */
-function axisName(graph: Graph, id: number): string {
-  const name = graph.axes.get(id)?.record.id;
-  return typeof name === "string" && name !== "" ? name : `${id + 1}`;
-}
-
-/** The number that a plant has in its file, which is the same at all dates of a series; otherwise its index. */
-function plantNumber(graph: Graph, plant: number): number {
-  const id = graph.plants[plant]?.id;
-  return typeof id === "string" && /^[0-9]{1,6}$/.test(id) ? Number(id) - 1 : plant;
-}
-
-const NO_LABELS: Marks["labels"] = [];
-const labels = new WeakMap<Graph, Marks["labels"]>();
-
-/** The label of each axis at its tip. */
-function axisLabels(graph: Graph): Marks["labels"] {
-  let known = labels.get(graph);
-  if (!known) {
-    known = [...graph.topology.paths].flatMap(([id, path]) => {
-      const tip = graph.get(path.at(-1)!);
-      const label = graph.axes.get(id)?.record.label;
-      const text = typeof label === "string" && label !== "" ? label : axisName(graph, id);
-      return tip ? [{ point: { x: tip.x, y: tip.y }, text }] : [];
-    });
-    labels.set(graph, known);
-  }
-  return known;
 }
 
 function sessionStorageOrNull(): Storage | null {
