@@ -152,7 +152,7 @@ def test_real_plate_by_mouse_and_keyboard(plate, start_server, open_editor):
     assert again["axes"] == shown["axes"]
     assert (results / "plate-01.orig.json").is_file(), "the prediction is kept"
 
-    # By keyboard alone, without a pointer over the canvas: move a node, draw a branch from it, undo, redo, cut, save.
+    # By keyboard alone, without a pointer over the canvas: move a node, draw a branch from it, cut, undo, redo, save.
     editor.press("Escape", "n")
     (chosen,) = editor.js("[...c.state.selection]")
     place, size = editor.nodes[chosen], len(editor.nodes)
@@ -162,12 +162,13 @@ def test_real_plate_by_mouse_and_keyboard(plate, start_server, open_editor):
     assert len(editor.nodes) == size + 2
     drawn = sorted(editor.nodes)[-2:]
     assert [editor.nodes[key]["parent"] for key in drawn] == [chosen, drawn[0]]
-    editor.press("Control+z")
-    assert len(editor.nodes) == size
-    editor.press("Control+Shift+z")
-    editor.press("[", "]", "[")
+    editor.press("[")
     assert editor.js("[...c.state.selection]") == [drawn[0]]
     editor.press("x")
+    assert editor.nodes[drawn[0]]["parent"] is None
+    editor.press("Control+z")
+    assert editor.nodes[drawn[0]]["parent"] == chosen
+    editor.press("Control+Shift+z")
     assert editor.nodes[drawn[0]]["parent"] is None
     editor.save()
     same_forest(treeformer.read(results / "plate-01.json"), editor.document)

@@ -57,6 +57,13 @@ def test_text_fields_keep_their_keys(server, open_editor):
     page.get_by_role("button", name="Zoom in").click()
     editor.press("Escape", "Space")
     assert editor.js("c.state.reviewItem !== null"), "Space goes to the review queue, not to the button"
+    editor.press("Escape")
+    page.click('[data-image="a.png"]')  # it is open already
+    editor.press("Space")
+    assert editor.js("c.state.reviewItem !== null"), "Space goes to the review queue, not to the list"
+    page.set_viewport_size({"width": 1000, "height": 500})
+    editor.press("?")
+    assert page.get_by_role("dialog").evaluate("(one) => one.scrollHeight > one.clientHeight && one.scrollTop === 0")
 
 
 def test_review_keys_survive_a_cut(server, open_editor):

@@ -61,7 +61,7 @@ function derive(given: Graph): OutlineRow[] {
     const at = found.length;
     const main = (below.get(null) ?? []).filter((axis) => plantOf(given, graph.path(axis)[0] as NodeId) === plant);
     const length = main.reduce((sum, axis) => sum + add(axis, 1), 0);
-    found.splice(at, 0, { key: `plant-${plant}`, axis: null, label: `Plant ${plant + 1}`, depth: 0, length, nodes, heads });
+    found.splice(at, 0, { key: `plant-${plant}`, axis: null, label: `Plant ${plant}`, depth: 0, length, nodes, heads });
   }
   return found;
 }

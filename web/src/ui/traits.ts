@@ -22,7 +22,7 @@ export function formatted(value: unknown): string {
   return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
-const HIDDEN = new Set(["image", "file", "plant"]);
+const HIDDEN = new Set(["image", "file", "plant", "unit"]);
 
 export function transposed({ columns, rows, units }: TraitTable): TraitRows {
   const cell = (row: TraitTable["rows"][number], k: number): number | string | null => {

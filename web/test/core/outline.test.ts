@@ -26,7 +26,7 @@ const row = (key: string, graph = GRAPH): OutlineRow => outline(graph).find((one
 describe("outline", () => {
   test("lists plants, axes below them and laterals below their axes", () => {
     const shown = outline(GRAPH).map(({ label, depth }) => `${" ".repeat(depth)}${label}`);
-    expect(shown).toEqual(["Plant 1", " Axis tap", "  Axis 2", "   Axis 3", "Plant 2", " Axis 4"]);
+    expect(shown).toEqual(["Plant 0", " Axis tap", "  Axis 2", "   Axis 3", "Plant 1", " Axis 4"]);
     expect(row("plant-1").length).toBe(20);
     expect(row("axis-1").length).toBeCloseTo(2 * Math.hypot(10, 5));
     expect(row("plant-0").length).toBeCloseTo(20 + 2 * Math.hypot(10, 5) + Math.hypot(15, 15));
@@ -37,7 +37,7 @@ describe("outline", () => {
     expect(moved.node(3).parent).toBe(7);
     expect([3, 4, 5].map((id) => moved.node(id).plant)).toEqual([1, 1, 1]);
     expect(moved.rootOf(5)).toBe(6);
-    expect(outline(moved).map(({ label }) => label)).toEqual(["Plant 1", "Axis tap", "Plant 2", "Axis 4", "Axis 2", "Axis 3"]);
+    expect(outline(moved).map(({ label }) => label)).toEqual(["Plant 0", "Axis tap", "Plant 1", "Axis 4", "Axis 2", "Axis 3"]);
   });
 
   test("attaches a whole plant to an axis", () => {
