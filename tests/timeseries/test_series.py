@@ -11,9 +11,10 @@ import pytest
 from tests.timeseries.series_factory import comb, frames, line, score_of, series_of, without_ids
 from treeformer import Series, Skeleton, TreeformerError
 from treeformer.timeseries.baseline import nearest_tracks
-from treeformer.timeseries.costs import assign, importance
+from treeformer.timeseries.costs import MAX_COST, assign, importance, pair_costs
+from treeformer.timeseries.matching import NEIGHBOR_DATES, _Solver
 from treeformer.timeseries.metrics import identity_score
-from treeformer.timeseries.paths import axis_paths
+from treeformer.timeseries.paths import arc_length, axis_paths, paths_of_lines
 
 
 @pytest.mark.parametrize(("preset", "seed"), [("plate", 0), ("taproot", 1), ("seedling", 105), ("several", 3)])
@@ -106,6 +107,27 @@ def test_the_least_total_cost_with_weights_against_all_assignments():
         pairs = assign(cost, 3.0, weight)
         assert sum((3 - cost[i, j]) * weight[i] for i, j in pairs) == pytest.approx(best)
         assert all(cost[i, j] < 3 for i, j in pairs)
+
+
+def test_costs_of_observations_against_a_slow_reference():
+    """The mean over the axes of a track at other dates, the shorter of two axes against the longer one."""
+    skeletons = [comb(60 + 3 * k, [(20, 5 + 2 * k), (26, 16 - k)][: 1 + k % 3]) for k in range(12)]
+    dates = [axis_paths(skeleton, 3.0)[0] for skeleton in skeletons]
+    solver = _Solver(dates, [np.zeros(1, dtype=np.intp)] * 12, np.arange(12.0), 11, 6.0, 3.0)
+    solver.solve()
+    for now in (0, 5, 11):
+        default = np.full((len(dates[now]), len(solver.tracks)), 7.0)
+        costs = solver._costs_of_observations(now, default)
+        for axis, (number, track) in itertools.product(range(len(dates[now])), enumerate(solver.tracks)):
+            some = []
+            for other, observed in track.observed.items():
+                if other != now and abs(other - now) <= NEIGHBOR_DATES:
+                    pair = [dates[now].path(axis), dates[other].path(observed)]
+                    pair.sort(key=lambda path: float(arc_length(path)[-1]))
+                    a, b = (paths_of_lines([path], np.array([-1]), np.array([0])) for path in pair)
+                    some.append(min(float(pair_costs(a, b, 6.0, 3.0)[0, 0]), 2 * MAX_COST))
+            assert costs[axis, number] == pytest.approx(np.mean(some) if some else 7.0)
+    assert len(solver.tracks) == 3
 
 
 @pytest.mark.slow

@@ -7,7 +7,8 @@ until nothing changes, so that an error on one date is corrected by the others i
 
 The cost of an axis and a track is a sum, in units of the tolerance:
 
-- path, base and direction: see `treeformer.timeseries.costs`;
+- path, base and direction: see `treeformer.timeseries.costs`; half against the template, and half against the axes
+  that the track has at the dates around, whose mean is less sensitive to an error on one of them;
 - length: how far the length lies outside what the dates before and after allow, because axes do not shrink, and how
   far it is from the value interpolated between them;
 - parent and plant: a penalty if they differ.
@@ -37,8 +38,10 @@ LENGTH_WEIGHT, PARENT_WEIGHT, PLANT_WEIGHT = 0.3, 0.4, 0.8
 INTERPOLATION_WEIGHT = 0.2
 # A length may lie outside its limits by this fraction, and this many tolerances, without a cost.
 LENGTH_SLACK, LENGTH_SLACK_TOLERANCES = 0.1, 0.5
-# Number of dates before and after that limit a length.
+# Number of dates before and after that limit a length, and whose observations count.
 NEIGHBOR_DATES = 8
+# Share of the observations in the geometric part of the cost.
+OBSERVATION_SHARE = 0.5
 MAX_ROUNDS = 6
 
 
@@ -146,6 +149,7 @@ class _Solver:
         self.tolerance, self.spacing = tolerance_px, spacing_px
         self.order = [*range(reference, -1, -1), *range(reference + 1, len(dates))]
         self.tracks: list[Track] = []
+        self._between: dict[tuple[int, int], FloatArray] = {}
         self.assigned = [np.full(len(paths), NONE, dtype=np.intp) for paths in dates]
 
     def solve(self) -> int:
@@ -204,6 +208,7 @@ class _Solver:
             np.asarray([track.plant for track in self.tracks], dtype=np.intp),
         )
         cost = pair_costs(paths, template, self.tolerance, self.spacing)
+        cost = (1 - OBSERVATION_SHARE) * cost + OBSERVATION_SHARE * self._costs_of_observations(date, cost)
         parent_track = np.where(paths.parent >= 0, known[np.maximum(paths.parent, 0)], NONE)
         unknown = (paths.parent >= 0) & (parent_track == NONE)
         cost += PARENT_WEIGHT * ((parent_track[:, None] != template.parent[None]) & ~unknown[:, None])
@@ -219,6 +224,34 @@ class _Solver:
         empty = np.asarray([not track.observed for track in self.tracks])
         cost[:, empty] = np.inf
         return cost
+
+    def _costs_of_observations(self, date: int, default: FloatArray) -> FloatArray:
+        """Return the mean cost of each axis of a date and the observations of each track at the dates around it, (A,T).
+
+        A track without observations at these dates has the costs `default` (A,T).
+        """
+        total, count = np.zeros(default.shape), np.zeros(default.shape[1])
+        for other in range(max(date - NEIGHBOR_DATES, 0), min(date + NEIGHBOR_DATES + 1, len(self.dates))):
+            axes = np.flatnonzero(self.assigned[other] != NONE)
+            if other == date or len(axes) == 0:
+                continue
+            tracks = self.assigned[other][axes]
+            total[:, tracks] += self._costs_between(date, other)[:, axes]
+            count[tracks] += 1
+        return np.where(count > 0, total / np.maximum(count, 1), default)
+
+    def _costs_between(self, date: int, other: int) -> FloatArray:
+        """Return the geometric cost of the axes of two dates; the shorter axis is compared with the longer one."""
+        if (date, other) not in self._between:
+            a, b = self.dates[date], self.dates[other]
+            cost = np.where(
+                a.length[:, None] <= b.length[None],
+                pair_costs(a, b, self.tolerance, self.spacing),
+                pair_costs(b, a, self.tolerance, self.spacing).T,
+            )
+            self._between[date, other] = np.minimum(cost, 2 * MAX_COST)
+            self._between[other, date] = self._between[date, other].T
+        return self._between[date, other]
 
     def _length_limits(self, date: int) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the least and greatest length (T,) px that the other dates allow each track, and the expected one.
