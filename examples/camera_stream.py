@@ -223,10 +223,11 @@ def main() -> None:
     parser.add_argument("--frames-per-s", type=float, default=30.0, help="pace of a folder")
     parser.add_argument("--max-age", type=float, default=MAX_AGE_S, help="greatest age of a frame, s")
     parser.add_argument("--working-size", type=int, default=512, help="length to which frames are reduced, px")
+    parser.add_argument("--model", default="default", help="default, small, or a model folder")
     options = parser.parse_args()
     if (options.folder is None) == (options.camera is None):
         parser.error("give a folder, or --camera")
-    model = treeformer.load_model(engine="onnx")
+    model = treeformer.load_model(options.model, engine="onnx")
     camera = (
         opencv_camera(options.camera) if options.folder is None else folder_camera(options.folder, options.frames_per_s)
     )

@@ -316,6 +316,17 @@ def test_the_default_model_is_in_the_package(folder, monkeypatch):
         open_model()
 
 
+def test_the_small_model_of_the_package_is_small_and_has_the_outputs_of_the_default_one():
+    small, default = open_model("small"), open_model("default")
+    assert sum(file.stat().st_size for file in small.path.iterdir()) < 6_000_000
+    assert small.config.settings["width"] < default.config.settings["width"]
+    for setting in ("grid_px", "heatmap_upsampling", "node_attributes", "tokens"):
+        assert small.config.settings[setting] == default.config.settings[setting], setting
+    assert small.config.scale_rule is not None
+    assert small.config.edge_calibration is not None
+    assert "# treeformer small" in small.card
+
+
 def test_the_small_model_is_found_as_soon_as_it_is_in_the_package(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(model_folder, "SMALL_FOLDER", tmp_path / "none")

@@ -31,7 +31,9 @@ def edit(
         Path | None,
         typer.Option(help="Folder for the results. By default the folder of the images, or the results given."),
     ] = None,
-    model: Annotated[str, typer.Option(help="default, a model folder, or a name on the Hugging Face hub.")] = "default",
+    model: Annotated[
+        str, typer.Option(help="default, small, a model folder, or a name on the Hugging Face hub.")
+    ] = "default",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the server. 0 chooses a free one.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
 ) -> None:

@@ -48,7 +48,8 @@ def evaluate(
         float | None, typer.Option(help="Maximum distance of matched nodes, px. By default 8/512 of the longer side.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Model to evaluate: default, a model folder, or a name on the Hugging Face hub.")
+        str | None,
+        typer.Option(help="Model to evaluate: default, small, a model folder, or a name on the Hugging Face hub."),
     ] = None,
     split: Annotated[str | None, typer.Option(help="Split of the data set: train, valid or test.")] = None,
     synthetic: Annotated[

@@ -122,7 +122,7 @@ def _or_unknown(threshold: float | None) -> str:
 
 @app.command(epilog=examples("treeformer info default", "treeformer info drawings"))
 def info(
-    model: Annotated[str, typer.Argument(help="default, a model folder, or a name on the Hugging Face hub.")],
+    model: Annotated[str, typer.Argument(help="default, small, a model folder, or a name on the Hugging Face hub.")],
 ) -> None:
     """Show a model: architecture, size, thresholds, hashes, and the beginning of its card."""
     from treeformer.hub import safetensors

@@ -65,7 +65,9 @@ def predict(
     px_per_mm: Annotated[
         float | None, typer.Option(help="Resolution of the images for the traits, pixels per millimeter.")
     ] = None,
-    model: Annotated[str, typer.Option(help="default, a model folder, or a name on the Hugging Face hub.")] = "default",
+    model: Annotated[
+        str, typer.Option(help="default, small, a model folder, or a name on the Hugging Face hub.")
+    ] = "default",
     working_size: Annotated[
         str | None,
         typer.Option(

@@ -44,7 +44,9 @@ def series(
         float | None,
         typer.Option(help="Distance within which places agree, px. By default 1.5 % of the longer side of the images."),
     ] = None,
-    model: Annotated[str, typer.Option(help="default, a model folder, or a name on the Hugging Face hub.")] = "default",
+    model: Annotated[
+        str, typer.Option(help="default, small, a model folder, or a name on the Hugging Face hub.")
+    ] = "default",
     predict: Annotated[
         bool, typer.Option("--predict", help="Predict all images, even if there are skeleton files beside them.")
     ] = False,

@@ -56,7 +56,8 @@ def finetune(
         float | None, typer.Option(help="Time limit, minutes. By default 15 on a CPU and 5 on a GPU.")
     ] = None,
     model: Annotated[
-        str, typer.Option(help="Model to start from: default, a model folder, or a name on the Hugging Face hub.")
+        str,
+        typer.Option(help="Model to start from: default, small, a model folder, or a name on the Hugging Face hub."),
     ] = "default",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split, the crops and their order.")] = 0,
     device: Annotated[DeviceChoice, typer.Option(help="auto is a GPU if there is one.")] = DeviceChoice.auto,
@@ -120,7 +121,9 @@ def next_images(
         typer.Argument(metavar="FOLDER", readable=False, help="Images, some of them with corrected skeletons."),
     ],
     count: Annotated[int, typer.Option(min=1, help="Number of images to name.")] = 10,
-    model: Annotated[str, typer.Option(help="default, a model folder, or a name on the Hugging Face hub.")] = "default",
+    model: Annotated[
+        str, typer.Option(help="default, small, a model folder, or a name on the Hugging Face hub.")
+    ] = "default",
 ) -> None:
     """Name the images to annotate next: uncertain predictions first, and images unlike those annotated already."""
     from treeformer.teaching.next_images import rank_folder

@@ -40,7 +40,7 @@ class Predictor:
     """A loaded model that predicts skeletons.
 
     Args:
-        model: "default", a model folder, a name on the Hugging Face hub, or an opened `ModelFolder`.
+        model: "default", "small", a model folder, a name on the Hugging Face hub, or an opened `ModelFolder`.
         engine: "onnx", "torch", or "auto": torch if it is installed and sees a GPU, ONNX Runtime otherwise. An object
             with the `Engine` protocol is used as it is.
         threads: number of CPU threads. None uses all cores.
@@ -208,7 +208,7 @@ def load_model(
     """Load a model. Further calls with the same arguments return the same object.
 
     Args:
-        model: "default", a model folder, or a name on the Hugging Face hub.
+        model: "default", "small", a model folder, or a name on the Hugging Face hub.
         engine: "onnx", "torch", or "auto": torch if it is installed and sees a GPU, ONNX Runtime otherwise.
         threads: number of CPU threads. None uses all cores.
         precision: number format of ONNX Runtime: "float32", "int8", or "auto": int8 if the model has it.

@@ -173,7 +173,7 @@ def from_pretrained(name: str | os.PathLike[str]) -> TreeFormer:
     """Load the network of a model, in float32 and in evaluation mode.
 
     Args:
-        name: "default" for the model that comes with the package, a model folder, or a name on the Hugging Face hub.
+        name: "default" or "small" for a model of the package, a model folder, or a name on the Hugging Face hub.
 
     Example:
         >>> from_pretrained("default").config.token_source

@@ -92,7 +92,7 @@ def finetune(
     Args:
         folder: images with corrected skeletons beside them, or results of `treeformer predict` and `treeformer edit`.
         output: the model folder to write. It must not exist, or be empty.
-        start: the model to start from: "default", a model folder, or a name on the Hugging Face hub.
+        start: the model to start from: "default", "small", a model folder, or a name on the Hugging Face hub.
         max_minutes: time limit, minutes; by default 15 on a CPU and 5 on a GPU.
         device: "cpu", "cuda", or "auto": CUDA if there is a GPU.
         seed: seed of the split, the crops and their order.

@@ -62,7 +62,7 @@ def rank_folder(
 
     Args:
         folder: images with or without skeletons, or a folder of results.
-        model: the model that predicts: "default", a model folder, or a name on the Hugging Face hub.
+        model: the model that predicts: "default", "small", a model folder, or a name on the Hugging Face hub.
         progress: called with the number of examined images and the total.
 
     Returns:

@@ -85,7 +85,7 @@ class Services:
 
         Args:
             workspace: the images and their results.
-            model: "default", a model folder, or a name on the Hugging Face hub.
+            model: "default", "small", a model folder, or a name on the Hugging Face hub.
             **options: `load` as for `Predictions`, `train` for the command of `Training`, `static`.
 
         Returns:

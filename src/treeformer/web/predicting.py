@@ -81,7 +81,7 @@ class Predictions:
         workspace: the images.
         store: reads and writes the results.
         pyramids: supplies the pixels of regions.
-        model: "default", a model folder, or a name on the Hugging Face hub.
+        model: "default", "small", a model folder, or a name on the Hugging Face hub.
         load: makes a predictor from the name of a model; None loads it with the engine that suits this computer.
     """
 

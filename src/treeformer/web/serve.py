@@ -34,7 +34,8 @@ def serve(
 
     Args:
         workspace: the images and their results.
-        model: "default", a model folder, or a name on the Hugging Face hub. It is loaded for the first prediction.
+        model: "default", "small", a model folder, or a name on the Hugging Face hub. It is loaded for the first
+            prediction.
         port: port to listen on; 0 chooses a free one.
         browser: open the page in the browser.
         announce: called with the address, before the first request.

@@ -24,7 +24,8 @@ class Job:
     """What is predicted and how.
 
     Attributes:
-        model: "default", a model folder, or a name on the Hugging Face hub; every node must be able to open it.
+        model: "default", "small", a model folder, or a name on the Hugging Face hub; every node must be able to open
+            it.
         engine: "auto", "onnx" or "torch".
         precision: number format of ONNX Runtime.
         working_size: length to which longer images are reduced, px; see `Predictor.predict`.

@@ -1,4 +1,4 @@
-"""The default model: no plant in empty images, and the right plants in synthetic images."""
+"""The models of the package: no plant in empty images, and the right plants in synthetic images."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from treeformer.inference.predictor import Predictor
 from treeformer.metrics import evaluate_pair
 
 
-@pytest.fixture(scope="module")
-def model() -> Predictor:
-    return Predictor("default")
+@pytest.fixture(scope="module", params=["default", "small"])
+def model(request: pytest.FixtureRequest) -> Predictor:
+    return Predictor(request.param)
 
 
 @pytest.mark.slow
