@@ -14,8 +14,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The model of the static page: make page MODEL=path/to/folder
-MODEL ?= default
+# The model of the static page: make page MODEL=default or MODEL=path/to/folder
+MODEL ?= small
 
 # Compiled modules are kept, even if the environment says otherwise: compiling torch and Fabric in every process that a
 # test starts takes 13 s of CPU time each.
