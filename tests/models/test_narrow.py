@@ -27,6 +27,7 @@ def network(**changes: object) -> TreeFormer:
     return model.eval()
 
 
+@pytest.mark.slow
 def test_a_network_of_the_same_size_predicts_the_same(images: torch.Tensor) -> None:
     wide, copy = network(), TreeFormer(TreeFormerConfig.tiny()).eval()
     narrow(wide, copy, images)
@@ -40,6 +41,7 @@ def test_a_network_of_the_same_size_predicts_the_same(images: torch.Tensor) -> N
             assert torch.equal(copy.state_dict()[name], value), name
 
 
+@pytest.mark.slow
 def test_a_narrow_network_imitates_the_features_of_the_wide_one(images: torch.Tensor) -> None:
     changes = {"backbone_channels": 8, "width": 32, "fine_width": 16, "heads": 2, "feed_forward": 64}
     changes |= {"relation_hidden": 32, "segment_channels": 8, "decoder_min_stride": 8, "decoder_layers": 1}
@@ -58,6 +60,7 @@ def test_a_narrow_network_imitates_the_features_of_the_wide_one(images: torch.Te
     assert rows == (32, 32)
 
 
+@pytest.mark.slow
 def test_whole_heads_are_chosen(images: torch.Tensor) -> None:
     wide = network(heads=4)
     target = TreeFormer(TreeFormerConfig.tiny(heads=2, width=32)).eval()
