@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.traits.figures import row
 from treeformer import Axis, Skeleton, SkeletonError
 from treeformer.traits import measure
+from treeformer.traits.lines import ratio
 
 LEVELS = ("plant", "axis", "segment")
 
@@ -75,3 +78,12 @@ def test_nodes_on_one_line_have_no_hull() -> None:
 def test_a_cycle_is_an_error(ring: Skeleton, level: Any) -> None:
     with pytest.raises(SkeletonError, match="node 0 lies on a cycle"):
         measure(ring, level=level)
+
+
+def test_a_ratio_to_a_tiny_extent_is_infinite_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = ratio(np.array([10.0, 1.0, 6.0]), np.array([1e-310, 0.0, 2.0]))
+    assert found[0] == np.inf
+    assert np.isnan(found[1])
+    assert found[2] == 3.0

@@ -145,6 +145,7 @@ def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
         denominator: (K,), not negative.
 
     Returns:
-        (K,), NaN if the denominator is 0.
+        (K,), NaN if the denominator is 0, infinity if it is too small.
     """
-    return numerator / np.where(denominator > 0, denominator, np.nan)
+    with np.errstate(over="ignore"):
+        return numerator / np.where(denominator > 0, denominator, np.nan)
