@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import _thread
+import signal
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
+
+INTERRUPTED = 130  # the exit code of a program that SIGINT ended, as a shell reports it
 
 
 def main() -> None:
@@ -19,6 +22,10 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         _stop()
+    except SystemExit as stop:
+        if stop.code != INTERRUPTED:  # Typer turns Ctrl-C into this exit
+            raise
+        _stop()
     except RuntimeError as error:
         if not isinstance(
             error.__cause__, KeyboardInterrupt
@@ -28,8 +35,19 @@ def main() -> None:
 
 
 def _stop() -> NoReturn:
-    print("treeformer: stopped", file=sys.stderr)
-    sys.exit(130)  # the same exit status as in treeformer.cli
+    _ignore_interrupts()
+    print("treeformer: stopped; all files written so far are complete", file=sys.stderr)
+    sys.exit(INTERRUPTED)
+
+
+def _ignore_interrupts() -> None:
+    """Ignore another Ctrl-C from now on, so that it does not end the last line with a traceback."""
+    while True:
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        except KeyboardInterrupt:  # it arrived before this call
+            continue
+        return
 
 
 def _interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:

@@ -46,7 +46,7 @@ class Slow:
         return engine(images)
 if __name__ == "__main__":
     treeformer.inference.predictor.Predictor = lambda *_, **__: predictor(Slow())
-    from treeformer.cli import main
+    from treeformer.__main__ import main
     sys.argv = ["treeformer", "predict", sys.argv[1], "-o", sys.argv[2], "--resume", "--format", "rsml", "--overlay"]
     main()
 """

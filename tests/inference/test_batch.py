@@ -282,7 +282,7 @@ class Slow:
         time.sleep(0.05)
         return engine(images)
 treeformer.inference.predictor.Predictor = lambda *_, **__: predictor(Slow())
-from treeformer.cli import main
+from treeformer.__main__ import main
 sys.argv = ["treeformer", "predict", sys.argv[1], "-o", sys.argv[2]]
 main()
 """

@@ -21,7 +21,7 @@ from treeformer.cli import (
     teaching,
     training,
 )
-from treeformer.cli.common import INTERRUPTED, app, fail, say
+from treeformer.cli.common import USAGE_ERROR, app, fail, say
 from treeformer.errors import TreeformerError
 
 __all__ = ["app", "main"]
@@ -34,7 +34,7 @@ app.registered_commands.sort(key=lambda command: MODULES.index(getattr(command.c
 
 
 def main() -> None:
-    """Run the `treeformer` command."""
+    """Run the `treeformer` command. Ctrl-C is handled by the caller, `treeformer.__main__`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # As on standard error: characters that the terminal cannot show are printed as escape sequences.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -50,13 +50,10 @@ def main() -> None:
         fail(f"{error.filename or 'a file'}: {error.strerror or error}")
     except MemoryError:
         fail("not enough memory")
-    except (KeyboardInterrupt, SystemExit) as stop:
-        if isinstance(stop, SystemExit) and stop.code == 2:
+    except SystemExit as stop:
+        if stop.code == USAGE_ERROR:
             _explain_dashes(sys.argv[1:])
-        if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:  # Typer turns Ctrl-C into this exit
-            raise
-        say("treeformer: stopped; all files written so far are complete")
-        sys.exit(INTERRUPTED)
+        raise
 
 
 def _explain_dashes(arguments: Sequence[str]) -> None:

@@ -16,7 +16,6 @@ import treeformer
 from treeformer._util.progress import ProgressCallback
 
 USAGE_ERROR = 2
-INTERRUPTED = 130
 ALL_CORES = os.cpu_count() or 1
 
 Workers = Annotated[int, typer.Option(help="Number of parallel processes. 0 and 1 use a single process.")]
