@@ -5,9 +5,10 @@ PYTHONPATH=src python -m benchmarks.page
 PYTHONPATH=src python -m benchmarks.page --runs 3 --threads
 PYTHONPATH=src python -m benchmarks.page --agreement 40
 
-Each run drops one of the example images (512×512 px) on the page and takes the seconds that its worker reports: opening
-the image, the network, decoding. The native seconds are those of ONNX Runtime with one thread for the same images,
-taken in turns with the page, so that both meet the same load of the machine. The first run of each is not counted.
+Each run drops one of the example images (512×512 px) on the page and takes the seconds that its worker reports: `page_s`
+for opening the image, the network and decoding, `page_network_s` for the network alone. The native seconds are those of
+ONNX Runtime with one thread for the same images, taken in turns with the page, so that both meet the same load of the
+machine. The first run of each is not counted. `network_ratio` compares network with network.
 On a busy machine the seconds say little. `page_cpu_s` is the CPU time of all processes of the browser meanwhile (Linux
 only), `native_cpu_s` that of ONNX Runtime, `cpu_ratio` their ratio.
 `renderer_mb` is the largest resident memory of a process of the browser (Linux only).
@@ -196,7 +197,7 @@ def main() -> None:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(PAGE)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     session = native_session()
-    native, page_seconds = [], []
+    native, page_seconds, network_seconds = [], [], []
     native_cpu: list[float] = []
     page_cpu: list[float] = []
     with sync_playwright() as driver:
@@ -224,6 +225,7 @@ def main() -> None:
             if cpu_s is not None:
                 page_cpu.append((browser_cpu_s() or 0.0) - cpu_s)
             page_seconds.append(float(page.get_attribute("[data-model]", "data-seconds")))
+            network_seconds.append(float(page.get_attribute("[data-model]", "data-network-seconds")))
             pixels = np.asarray(Image.open(source).convert("RGB"))[None]
             start, cpu = time.perf_counter(), time.process_time()
             session.run(None, {"images": pixels})
@@ -237,8 +239,10 @@ def main() -> None:
         "status": status,
         "load_s": round(load, 1),
         "page_s": round(statistics.median(page_seconds[1:]), 2),
+        "page_network_s": round(statistics.median(network_seconds[1:]), 2),
         "native_s": round(statistics.median(native[1:]), 2),
         "ratio": round(statistics.median(page_seconds[1:]) / statistics.median(native[1:]), 2),
+        "network_ratio": round(statistics.median(network_seconds[1:]) / statistics.median(native[1:]), 2),
         "longest_pause_ms": round(longest),
         "longest_task_ms": round(task),
         "renderer_mb": round(memory),

@@ -26,6 +26,7 @@ async function start(target: HTMLElement): Promise<void> {
       if (!predictor) return;
       status.model = predictor.state;
       status.seconds = predictor.seconds;
+      status.networkSeconds = predictor.networkSeconds;
       status.kept = predictor.kept;
     });
     backend.use(predictor);

@@ -24,8 +24,9 @@ export type WorkerLike = Pick<Worker, "postMessage" | "onmessage" | "onerror">;
 
 export class Predictor {
   state: ModelState = { kind: "waiting" };
-  /** Duration of the last prediction, s. */
+  /** Duration of the last prediction, and of the network in it, s. */
   seconds: number | null = null;
+  networkSeconds: number | null = null;
   /** True once the files of the model are stored in this browser. */
   kept = false;
   private readonly jobs = new Map<string, Job>();
@@ -105,6 +106,7 @@ export class Predictor {
       else if (message.kind === "cancelled") this.end(info, "cancelled", null);
       else {
         this.seconds = message.seconds;
+        this.networkSeconds = message.networkSeconds;
         info.document = message.document as SkeletonDocument;
         try {
           if (job.saves) await this.finished(info.image as string, info.document);

@@ -29,6 +29,13 @@ export type FromWorker =
   | { readonly kind: "kept" }
   | { readonly kind: "unusable"; readonly message: string }
   | { readonly kind: "progress"; readonly job: string; readonly done: number; readonly total: number }
-  | { readonly kind: "done"; readonly job: string; readonly document: SkeletonDocument; readonly seconds: number }
+  | {
+      readonly kind: "done";
+      readonly job: string;
+      readonly document: SkeletonDocument;
+      /** Duration of the prediction, and of the runs of the network in it, s. */
+      readonly seconds: number;
+      readonly networkSeconds: number;
+    }
   | { readonly kind: "failed"; readonly job: string; readonly message: string }
   | { readonly kind: "cancelled"; readonly job: string };

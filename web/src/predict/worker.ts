@@ -101,16 +101,21 @@ async function predict({ job, file, name, workingSize, region }: Extract<ToWorke
     const box = region === null ? null : pixelRegion(region, size);
     if (region !== null && box === null) throw new Error("The region is too small.");
     const side = settings.input_size;
+    let networkMs = 0;
     const engine = async (rgb: Uint8Array): Promise<RawOutput> => {
       await check();
-      return output(await session.run({ images: new ort.Tensor("uint8", rgb, [1, side, side, 3]) }));
+      const before = performance.now();
+      const results = await session.run({ images: new ort.Tensor("uint8", rgb, [1, side, side, 3]) });
+      networkMs += performance.now() - before;
+      return output(results);
     };
     const progress = (done: number, total: number): void => say({ kind: "progress", job, done, total });
     const reader = new BitmapReader(image, box);
     const { forest, options } = await predictImage(reader, settings, workingSize, engine, engineName, progress);
     const whole = box === null ? forest : moved(forest, box, size);
     const document = forestDocument(whole, name, predictionMetadata(settings, options, version));
-    say({ kind: "done", job, document, seconds: (performance.now() - start) / 1000 });
+    const seconds = (performance.now() - start) / 1000;
+    say({ kind: "done", job, document, seconds, networkSeconds: networkMs / 1000 });
   } catch (error) {
     if (error instanceof Cancelled) say({ kind: "cancelled", job });
     else say({ kind: "failed", job, message: messageOf(error) });
