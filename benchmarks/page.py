@@ -5,10 +5,10 @@ PYTHONPATH=src python -m benchmarks.page
 PYTHONPATH=src python -m benchmarks.page --runs 3 --threads
 PYTHONPATH=src python -m benchmarks.page --agreement 40
 
-Each run drops one of the example images (512×512 px) on the page and takes the seconds that its worker reports: `page_s`
-for opening the image, the network and decoding, `page_network_s` for the network alone. The native seconds are those of
-ONNX Runtime with one thread for the same images, taken in turns with the page, so that both meet the same load of the
-machine. The first run of each is not counted. `network_ratio` compares network with network.
+Each run drops one of the example images (512×512 px) on the page and takes the seconds that its worker reports:
+`page_s` for opening the image, the network and decoding, `page_network_s` for the network alone. The native seconds are
+those of ONNX Runtime with one thread for the same images, taken in turns with the page, so that both meet the same load
+of the machine. The first run of each is not counted. `network_ratio` compares network with network.
 On a busy machine the seconds say little. `page_cpu_s` is the CPU time of all processes of the browser meanwhile (Linux
 only), `native_cpu_s` that of ONNX Runtime, `cpu_ratio` their ratio.
 `renderer_mb` is the largest resident memory of a process of the browser (Linux only).

@@ -105,13 +105,15 @@ def test_one_graph_is_captured_per_shape():
     captured = []
 
     class EagerStep:
-        def __init__(self, model, example, *, bf16, tokens, share_with, distillation) -> None:
+        def __init__(self, model, example, *, bf16, tokens, share_with, distillation, guide) -> None:
             assert distillation is None
+            assert guide is None
             self.step, self.tokens = TrainingStep(model, bf16=bf16), tokens
             self.shape, self.uses = example.images.shape, 0
             captured.append((len(example.images), tokens, share_with))
 
-        def __call__(self, batch, node_count):
+        def __call__(self, batch, node_count, guide):
+            assert guide is None
             assert batch.images.shape == self.shape
             self.uses += 1
             return self.step(batch.images, batch.targets, node_count, self.tokens)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
+from collections import Counter
 from dataclasses import asdict, replace
 
 import pytest
@@ -13,11 +15,16 @@ pytest.importorskip("torch")
 import torch
 
 from treeformer._util.config import ConfigError
+from treeformer.data.loader import Batch
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import GRAPH, WEIGHTS, ModelSettings, write_config
 from treeformer.models import TreeFormer, TreeFormerConfig
+from treeformer.models.distillation import Teacher
 from treeformer.models.export import write_weights
+from treeformer.nn.targets import Targets
+from treeformer.skeleton import Skeleton
 from treeformer.training.config import DistillationConfig, load_config
+from treeformer.training.guided import guided_batches
 from treeformer.training.loop import train
 from treeformer.training.setup import make_distillation, make_model
 from treeformer.training.step import CudaGraphSteps, TrainingStep
@@ -74,15 +81,14 @@ def test_both_kinds_of_losses_have_their_weights(config):
     model = make_model(config)
     distillation = make_distillation(replace(config, distillation=replace(config.distillation, weight=2.0)), model)
     images = torch.randint(0, 255, (2, 3, 64, 64), dtype=torch.uint8)
-    from treeformer.nn.targets import Targets
-    from treeformer.skeleton import Skeleton
-
     targets = Targets.from_skeletons([Skeleton([(10, 10), (40, 50)], [(0, 1)], root=0)] * 2, 8)
     count = torch.tensor(4.0)
+    [(batch, guide, _)] = guided_batches([Batch(images, targets)], distillation, bf16=False)
     both = TrainingStep(model, bf16=False, distillation=distillation._replace(label_weight=0.5))
-    half = both(images, targets, count)
+    half = both(images, targets, count, None, guide)
     alone = TrainingStep(model, bf16=False)(images, targets, count)
-    once = TrainingStep(model, bf16=False, distillation=distillation._replace(weight=1.0))(images, targets, count)
+    plain = TrainingStep(model, bf16=False, distillation=distillation._replace(weight=1.0))
+    once = plain(images, targets, count, None, guide)
     assert half.keys() == alone.keys() | once.keys()
     for name in alone.keys() - {"loss"}:
         torch.testing.assert_close(half[name], 0.5 * alone[name], rtol=1e-3, atol=1e-5)
@@ -91,15 +97,64 @@ def test_both_kinds_of_losses_have_their_weights(config):
     torch.testing.assert_close(half["loss"], sum(half[name] for name in half if name != "loss"))
     graphs = CudaGraphSteps(model, bf16=False, distillation=distillation, capture=lambda *_a, **options: options)
     with pytest.raises(TypeError):  # the stand-in cannot be called; it only keeps the options
-        graphs(_batch(images, targets), count)
+        graphs(batch, count, None, guide)
     [options] = graphs.graphs.values()
     assert options["distillation"] is distillation
+    assert options["guide"] is guide
 
 
-def _batch(images, targets):
-    from treeformer.data.loader import Batch
+def test_a_copied_guide_gives_the_same_losses(config):
+    """A CUDA graph reads the guide from tensors of its own."""
+    model = make_model(config).eval()
+    distillation = make_distillation(config, model)
+    targets = Targets.from_skeletons([Skeleton([(10, 10), (40, 50)], [(0, 1)], root=0)] * 2, 8)
+    images = torch.randint(0, 255, (2, 2, 3, 64, 64), dtype=torch.uint8)
+    (_, first, _), (_, second, _) = guided_batches(
+        [Batch(images[0], targets), Batch(images[1], targets)], distillation, bf16=False
+    )
+    step = TrainingStep(model, bf16=False, distillation=distillation)
+    own = first.clone()
+    own.copy_(second)
+    found, expected = (step(images[1], targets, torch.tensor(4.0), None, guide) for guide in (own, second))
+    assert found.keys() == expected.keys()
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name])
+    other = step(images[1], targets, torch.tensor(4.0), None, first)
+    assert not torch.isclose(other["loss"], expected["loss"])
 
-    return Batch(images, targets)
+
+@pytest.mark.parametrize(("reuse", "pool"), [(1, 5), (2, 1), (3, 4), (4, 10)])
+def test_each_batch_is_used_equally_often_and_not_in_a_row(reuse, pool):
+    drawn = [
+        (guided.batch, guided.is_new)
+        for guided in guided_batches(range(2000), None, bf16=False, reuse=reuse, pool_size=pool)
+    ]
+    uses = Counter(batch for batch, _ in drawn)
+    complete = [uses[batch] for batch in range(1000)]
+    assert set(complete) == {reuse}
+    assert Counter(batch for batch, is_new in drawn if is_new) == Counter(set(uses))
+    first = {batch: step for step, (batch, _) in reversed(list(enumerate(drawn)))}
+    assert all(drawn[step][1] for step in first.values())
+    if reuse > 1 and pool > 1:
+        again = sum(a == b for (a, _), (b, _) in itertools.pairwise(drawn)) / len(drawn)
+        assert again < 2 / pool
+
+
+@pytest.mark.slow
+def test_the_teacher_predicts_each_batch_once(config, tmp_path, monkeypatch):
+    predicted = []
+    forward = Teacher.forward
+
+    def counted(self, images):
+        predicted.append(len(images))
+        return forward(self, images)
+
+    monkeypatch.setattr(Teacher, "forward", counted)
+    config = replace(config, steps=14, distillation=replace(config.distillation, reuse=3, pool=2))
+    state = train(config, tmp_path / "out", accelerator="cpu", measure=lambda _model: {"edge_f1": 0.0})
+    assert state.step == 14
+    assert 0 < state.position <= sum(predicted)
+    assert 14 / 3 <= len(predicted) <= 8  # the first ones fill the pool and are used once until then
 
 
 def test_mistakes_are_one_line(config, config_file):

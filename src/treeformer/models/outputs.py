@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from torch import Tensor
 
@@ -66,6 +66,19 @@ class Guide:
     root_logits: Tensor
     edge_logits: Tensor
     attributes: Tensor | None = None
+
+    def clone(self) -> Guide:
+        """Return a copy."""
+        return Guide(*(None if tensor is None else tensor.clone() for tensor in self._tensors()))  # type: ignore[arg-type]
+
+    def copy_(self, other: Guide) -> None:
+        """Copy the values of a guide of the same shapes into these tensors."""
+        for own, given in zip(self._tensors(), other._tensors(), strict=True):
+            if own is not None and given is not None:
+                own.copy_(given)
+
+    def _tensors(self) -> list[Tensor | None]:
+        return [getattr(self, field.name) for field in fields(self)]
 
 
 @dataclass

@@ -24,6 +24,8 @@ MINIMUM = {
     "distillation.label_weight": 0,
     "distillation.tokens": 2,
     "distillation.edge_tokens": 2,
+    "distillation.reuse": 1,
+    "distillation.pool": 1,
     "data.image_size": 1,
     "data.early_size": 0,
     "data.early_steps": 0,
@@ -77,6 +79,10 @@ class DistillationConfig:
     """Largest number of the teacher's tokens that are compared per image."""
     edge_tokens: int = 96
     """Largest number of tokens whose edges are compared per image, the most confident ones."""
+    reuse: int = 1
+    """How often each batch is used, each time with the teacher's predictions of the first time. No unit."""
+    pool: int = 64
+    """Number of batches on the device from which the next is drawn if `reuse` is more than 1."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -35,6 +35,7 @@ from treeformer.data.mixture import MixtureDataset
 from treeformer.errors import TreeformerError
 from treeformer.training import checkpoint
 from treeformer.training.config import TrainingConfig
+from treeformer.training.guided import GuidedBatch, guided_batches
 from treeformer.training.logger import NoLog, RunLog
 from treeformer.training.setup import make_distillation, make_fabric, make_model, model_folder_of, parameter_groups
 from treeformer.training.step import CudaGraphSteps, Distillation, TrainingStep
@@ -160,6 +161,7 @@ class TrainingRun:
         averages: the tensors of `average`.
         weights: the model's tensors in the same order.
         interrupted: whether a signal has asked the run to stop.
+        distillation: a teacher to learn from, or None.
         graphs: the captured steps, None if steps are not replayed as CUDA graphs.
         rates: peak learning rate of each parameter group.
     """
@@ -192,6 +194,7 @@ class TrainingRun:
         self.measure = measure
         self.interrupted = False
         bf16 = config.precision == "bf16"
+        self.distillation = distillation
         self.graphs = None
         if uses_cuda_graphs(fabric, model):
             self.graphs = CudaGraphSteps(model, bf16=bf16, distillation=distillation)
@@ -270,11 +273,13 @@ class TrainingRun:
         images = 0  # since `last_log`
         shapes: set[torch.Size] = set()  # of batches so far in this call
         arriving = TimedBatches(on_device(strip_worker_tracebacks(loader), self.fabric.device))
-        for batch in arriving:
-            self._note_skips(batch)
-            figures = self._step(step_module, batch)
+        for guided in self._guided(arriving):
+            batch = guided.batch
+            figures = self._step(step_module, guided)
             state.step += 1
-            state.position += len(batch.images) * self.fabric.world_size
+            if guided.is_new:
+                self._note_skips(batch)
+                state.position += len(batch.images) * self.fabric.world_size
             images += len(batch.images) * self.fabric.world_size
             now = time.monotonic()
             state.seconds = before + now - began
@@ -313,6 +318,18 @@ class TrainingRun:
             if pausing or self._finished(done):
                 break
 
+    def _guided(self, batches: Iterable[Batch]) -> Iterator[GuidedBatch]:
+        """Add the predictions of the teacher. A resumed run fills its pool anew, in another order."""
+        settings, state = self.config.distillation, self.state
+        return guided_batches(
+            batches,
+            self.distillation,
+            bf16=self.config.precision == "bf16",
+            reuse=settings.reuse if self.distillation else 1,
+            pool_size=settings.pool,
+            seed=hash((self.config.seed, state.step, self.fabric.global_rank)),
+        )
+
     def _done(self) -> bool:
         """Return True if the steps or the time for them are used up."""
         return self.state.step >= self.config.steps or self._agree(self._time_share() > 1)
@@ -325,9 +342,10 @@ class TrainingRun:
         validated = self.state.validated_step == self.state.step
         return done or (validated and self._out_of_patience())
 
-    def _step(self, step_module: Any, batch: Batch) -> dict[str, Tensor]:
+    def _step(self, step_module: Any, guided: GuidedBatch) -> dict[str, Tensor]:
         """Update the weights once. A non-finite loss or gradient changes nothing. Return figures by name."""
         config, state = self.config, self.state
+        batch, guide, _ = guided
         # Noise (dropout, denoising) depends only on seed, step and rank, so that a resumed run draws the same.
         torch.manual_seed(hash((config.seed, state.step, self.fabric.global_rank)) % 2**63)
         self._set_learning_rate()
@@ -337,9 +355,9 @@ class TrainingRun:
             nodes = torch.as_tensor(self.fabric.all_reduce(nodes, reduce_op="mean"))
         tokens = self.dense_tokens if batch.is_dense else None
         if self.graphs is not None:
-            figures = self.graphs(batch, nodes, tokens)
+            figures = self.graphs(batch, nodes, tokens, guide)
         else:
-            figures = step_module(batch.images, batch.targets, nodes, tokens)
+            figures = step_module(batch.images, batch.targets, nodes, tokens, guide)
             self.fabric.backward(figures["loss"])
         gradients = [p.grad for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from treeformer.data.loader import Batch
 from treeformer.models.distillation import Teacher, distillation_losses
+from treeformer.models.outputs import Guide
 from treeformer.nn.targets import Targets
 
 # Steps before the capture. Whatever is compiled, selected or allocated on first use must exist by then.
@@ -33,6 +34,18 @@ class Distillation(NamedTuple):
     teacher: Teacher
     weight: float = 1.0
     label_weight: float = 1.0
+
+
+def pixels_of(images: Tensor) -> Tensor:
+    """Return images as a network takes them.
+
+    Args:
+        images: (B,3,H,W) uint8.
+
+    Returns:
+        (B,3,H,W) float32 in [0,1], channels last: convolutions on a GPU are fastest so.
+    """
+    return (images.float() / 255.0).contiguous(memory_format=torch.channels_last)
 
 
 class TrainingStep(nn.Module):
@@ -57,7 +70,12 @@ class TrainingStep(nn.Module):
         self.distillation = distillation  # not a submodule: its weights are neither trained nor synchronized
 
     def forward(
-        self, images: Tensor, targets: Targets, node_count: Tensor, tokens: int | None = None
+        self,
+        images: Tensor,
+        targets: Targets,
+        node_count: Tensor,
+        tokens: int | None = None,
+        guide: Guide | None = None,
     ) -> dict[str, Tensor]:
         """Compute the losses of a batch.
 
@@ -66,6 +84,7 @@ class TrainingStep(nn.Module):
             targets: targets of the batch.
             node_count: scalar by which sums over nodes are divided.
             tokens: number of the model's object tokens. None is that of its configuration.
+            guide: predictions of the teacher, if there is one.
 
         Returns:
             The losses by name, with their sum as `loss`.
@@ -73,21 +92,25 @@ class TrainingStep(nn.Module):
         with torch.autocast(
             images.device.type, dtype=torch.bfloat16, enabled=self.bf16, cache_enabled=self.cache_casts
         ):
-            # Convolutions on a GPU are fastest with channels last.
-            pixels = (images.float() / 255.0).contiguous(memory_format=torch.channels_last)
-            if self.distillation is not None:
-                parts = self._distill(pixels, targets, node_count, tokens, self.distillation)
+            pixels = pixels_of(images)
+            if self.distillation is not None and guide is not None:
+                parts = self._distill(pixels, targets, node_count, tokens, guide, self.distillation)
             else:
                 output = self.model(pixels, targets) if tokens is None else self.model(pixels, targets, tokens)
                 parts = self.model.loss(output, targets, node_count)
             return {"loss": torch.stack(list(parts.values())).sum(), **parts}
 
     def _distill(
-        self, pixels: Tensor, targets: Targets, node_count: Tensor, tokens: int | None, distillation: Distillation
+        self,
+        pixels: Tensor,
+        targets: Targets,
+        node_count: Tensor,
+        tokens: int | None,
+        guide: Guide,
+        distillation: Distillation,
     ) -> dict[str, Tensor]:
         """Compute the losses against the teacher and, if they have a weight, those against the ground truth."""
-        teacher, weight, label_weight = distillation
-        guide = teacher(pixels)
+        _, weight, label_weight = distillation
         output = self.model(pixels, targets if label_weight else None, tokens, guide)
         parts = {name: weight * value for name, value in distillation_losses(self.model.config, output, guide).items()}
         if label_weight:
@@ -109,6 +132,7 @@ class CudaGraphStep:
         tokens: number of the model's object tokens. None is that of its configuration.
         share_with: a graph to share memory with. A replay may overwrite the results of graphs that were captured later.
         distillation: a teacher to learn from, or None.
+        guide: its predictions for the example.
     """
 
     def __init__(
@@ -120,6 +144,7 @@ class CudaGraphStep:
         tokens: int | None = None,
         share_with: CudaGraphStep | None = None,
         distillation: Distillation | None = None,
+        guide: Guide | None = None,
     ) -> None:
         self.step = TrainingStep(model, bf16=bf16, cache_casts=False, distillation=distillation)
         self.tokens = tokens
@@ -127,6 +152,7 @@ class CudaGraphStep:
         model.zero_grad(set_to_none=True)  # the gradients of another graph stay with it
         self.images = example.images.clone()
         self.targets = example.targets.clone()
+        self.guide = None if guide is None else guide.clone()
         self.node_count = example.targets.mask.sum().clamp(min=1).float()
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
@@ -142,12 +168,13 @@ class CudaGraphStep:
             self.losses = self._forward_backward()
         self.gradients = [parameter.grad for parameter in self.parameters]
 
-    def __call__(self, batch: Batch, node_count: Tensor) -> dict[str, Tensor]:
+    def __call__(self, batch: Batch, node_count: Tensor, guide: Guide | None = None) -> dict[str, Tensor]:
         """Replay the graph on a batch.
 
         Args:
             batch: a batch with the shapes of the example, on the same GPU.
             node_count: scalar by which sums over nodes are divided.
+            guide: predictions of the teacher, if there is one.
 
         Returns:
             The losses by name. The next call overwrites them.
@@ -155,13 +182,15 @@ class CudaGraphStep:
         self.images.copy_(batch.images)
         self.targets.copy_(batch.targets)
         self.node_count.copy_(node_count)
+        if self.guide is not None and guide is not None:
+            self.guide.copy_(guide)
         self.graph.replay()
         for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
             parameter.grad = gradient
         return self.losses
 
     def _forward_backward(self) -> dict[str, Tensor]:
-        losses = self.step(self.images, self.targets, self.node_count, self.tokens)
+        losses = self.step(self.images, self.targets, self.node_count, self.tokens, self.guide)
         losses["loss"].backward()
         return {name: value.detach() for name, value in losses.items()}
 
@@ -187,13 +216,16 @@ class CudaGraphSteps:
         self.model, self.bf16, self.capture, self.distillation = model, bf16, capture, distillation
         self.graphs: dict[tuple[Any, ...], Any] = {}
 
-    def __call__(self, batch: Batch, node_count: Tensor, tokens: int | None = None) -> dict[str, Tensor]:
+    def __call__(
+        self, batch: Batch, node_count: Tensor, tokens: int | None = None, guide: Guide | None = None
+    ) -> dict[str, Tensor]:
         """Replay the graph of the batch's shape; capture it first if there is none.
 
         Args:
             batch: a batch on the GPU.
             node_count: scalar by which sums over nodes are divided.
             tokens: number of the model's object tokens. None is that of its configuration.
+            guide: predictions of the teacher, if there is one.
 
         Returns:
             The losses by name. The next call overwrites them.
@@ -208,6 +240,7 @@ class CudaGraphSteps:
                 tokens=tokens,
                 share_with=first,
                 distillation=self.distillation,
+                guide=guide,
             )
-        losses: dict[str, Tensor] = self.graphs[shape](batch, node_count)
+        losses: dict[str, Tensor] = self.graphs[shape](batch, node_count, guide)
         return losses
