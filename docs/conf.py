@@ -53,7 +53,14 @@ default_role = "code"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "treeformer"
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": False}
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "show_prev_next": False,
+    "header_links_before_dropdown": 7,  # all sections are visible
+}
+# These pages have no section of their own, and the box would be empty.
+html_sidebars: dict[str, list[str]] = {"get-started": [], "how-good-how-fast": []}
 html_static_path: list[str] = []
 html_show_sourcelink = False
 templates_path: list[str] = []

@@ -79,12 +79,17 @@ def parameter_row(parameter: Any, context: Any) -> tuple[str, str] | None:
     if getattr(parameter, "hidden", False):
         return None
     is_option = parameter.param_type_name == "option"
-    names = [*parameter.opts, *parameter.secondary_opts] if is_option else [parameter.name.upper()]
+    names = [*parameter.opts, *parameter.secondary_opts] if is_option else [argument_name(parameter)]
     text = " ".join((getattr(parameter, "help", None) or "").split())
     default = parameter.get_default(context)
     if is_option and default not in (None, False, (), []) and not callable(default):
         text += f" Default: `{getattr(default, 'value', default)}`."
     return ", ".join(f"`{name}`" for name in names), text.replace("|", "\\|").replace("*", "\\*")
+
+
+def argument_name(parameter: Any) -> str:
+    """Return the name of an argument as the usage line has it, without braces."""
+    return str(parameter.metavar or parameter.name).strip("{}.")
 
 
 def setup(app: Any) -> dict[str, bool]:
