@@ -42,6 +42,9 @@ def test_the_command_reference_has_every_command_and_its_options():
     assert "| `--output`, `-o` |" in predict
     assert "```sh\ntreeformer predict" in predict
     assert "[bold]" not in text
+    train = text.split("## treeformer train\n")[1].split("\n## ")[0]
+    assert "| `--resume` |" in train
+    assert "| `CONFIG` |" in train
 
 
 def test_a_hidden_option_is_left_out():

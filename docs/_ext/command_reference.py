@@ -29,6 +29,8 @@ def describe(name: str, command: Any) -> list[str]:
         Lines of Markdown.
     """
     title = f"treeformer {name}"
+    if name == "train":
+        return describe_training(title)
     context = command.context_class(command, info_name=title)
     usage = " ".join(command.collect_usage_pieces(context))
     rows = [row for parameter in command.params if (row := parameter_row(parameter, context))]
@@ -39,6 +41,34 @@ def describe(name: str, command: Any) -> list[str]:
         *help_lines(f"{command.help or ''}\n\n{command.epilog or ''}"),
         *("| argument or option | meaning |", "| --- | --- |"),
         *(f"| {names} | {text} |" for names, text in rows),
+        "",
+    ]
+
+
+def describe_training(title: str) -> list[str]:
+    """Describe `treeformer train`, which has a parser of its own so that it works without typer.
+
+    Args:
+        title: The command, "treeformer train".
+
+    Returns:
+        Lines of Markdown.
+    """
+    from treeformer.training.command import parser
+
+    arguments = parser(title)
+    rows = []
+    for action in arguments._actions:
+        names = ", ".join(f"`{name}`" for name in action.option_strings or [action.metavar])
+        rows.append(f"| {names} | {action.help} |")
+    usage = " ".join(arguments.format_usage().removeprefix("usage: ").split())
+    return [
+        f"## {title}",
+        "",
+        *("```text", usage, "```", ""),
+        *help_lines(f"{arguments.description}\n\n{arguments.epilog}"),
+        *("| argument or option | meaning |", "| --- | --- |"),
+        *rows,
         "",
     ]
 
