@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parent
 sys.path[:0] = [str(DOCS / "_ext"), str(DOCS.parent / "src")]
@@ -64,3 +66,23 @@ html_sidebars: dict[str, list[str]] = {"get-started": [], "how-good-how-fast": [
 html_static_path: list[str] = []
 html_show_sourcelink = False
 templates_path: list[str] = []
+
+ARRAY_TYPE = re.compile(r"numpy\.ndarray\[tuple\[(?:typing\.)?Any, \.\.\.\], numpy\.dtype\[numpy\.(\w+?)_?\]\]")
+
+
+def setup(app: Any) -> None:
+    """Show docstrings as they are written.
+
+    napoleon takes the text before a colon for the type of an attribute or a property; an empty first line prevents it.
+    Types of arrays are shortened.
+    """
+
+    def protect(_app: Any, what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+        if what in ("attribute", "data", "property") and lines:
+            lines.insert(0, "")
+
+    def shorten(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+        lines[:] = [ARRAY_TYPE.sub(r"array of \1", line) for line in lines]
+
+    app.connect("autodoc-process-docstring", protect, priority=100)
+    app.connect("autodoc-process-docstring", shorten, priority=900)

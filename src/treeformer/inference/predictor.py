@@ -86,8 +86,8 @@ class Predictor:
         Args:
             image: a path, a Pillow image, or an array (H,W) or (H,W,3 or 4) of uint8, uint16 or floats in [0, 1].
                 EXIF orientation is applied.
-            working_size: length to which longer images are reduced, px; "full" reduces no image, None uses the model's
-                value.
+            working_size: length to which longer images are reduced, px; "auto" chooses it per image, "full" reduces no
+                image. None is "auto" if the model has a rule for it, as the shipped models have.
             single_plant: join everything into one tree. By default the model decides how many plants there are.
             min_confidence: minimum confidence of nodes, instead of the model's threshold, in [0, 1]. Edges below it
                 are cut, too, and the parts that are cut off become trees of their own.
@@ -237,8 +237,8 @@ def predict(
 
     Args:
         image: a path, a Pillow image, or an array (H,W) or (H,W,3 or 4) of uint8, uint16 or floats in [0, 1].
-        working_size: length to which longer images are reduced, px; "full" reduces no image, None uses the model's
-            value.
+        working_size: length to which longer images are reduced, px; "auto" chooses it per image, "full" reduces no
+            image. None is "auto" if the model has a rule for it, as the shipped models have.
         single_plant: join everything into one tree. By default the model decides how many plants there are.
         min_confidence: minimum confidence of nodes and edges, in [0, 1]; see `Predictor.predict`.
 
