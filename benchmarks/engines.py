@@ -23,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
-from treeformer.decoding.decode import decode
 from treeformer.hub.model_folder import open_model
 from treeformer.inference.open_engine import open_engine
+from treeformer.inference.predictor import Predictor
 from treeformer.metrics import evaluate_pair
 from treeformer.synthetic import make_image
 
@@ -105,11 +105,8 @@ def accuracy(model: str, count: int) -> None:
     first = None
     for engine, precision in ENGINES:
         run = open_engine(folder, engine, precision=precision, device="cpu")
-        trees = []
-        for image, _ in images:
-            arrays = (array[0] for array in run(image[None]))
-            thresholds = {name: getattr(folder.config, name) for name in ("node_threshold", "root_threshold")}
-            trees.append(decode(*arrays, image_size=(side, side), **thresholds))
+        predictor = Predictor(folder, engine=run)
+        trees = [predictor.predict(image) for image, _ in images]
         rows = [evaluate_pair(tree, ground_truth) for tree, (_, ground_truth) in zip(trees, images, strict=True)]
         first = first or trees
         same = np.mean([evaluate_pair(one, other)["edge_f1"] for one, other in zip(trees, first, strict=True)])
