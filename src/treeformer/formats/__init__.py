@@ -153,7 +153,10 @@ _ALL = (
 )
 
 FORMATS: Mapping[str, Format] = MappingProxyType({entry.name: entry for entry in _ALL})
-"""Every format by name. If several share a suffix, new files get the first one that can be written."""
+"""Every format by name. If several share a suffix, new files get the first one that can be written.
+
+:meta hide-value:
+"""
 
 
 SUFFIXES = frozenset(suffix for entry in _ALL for suffix in entry.suffixes)
