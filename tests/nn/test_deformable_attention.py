@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 
 from tests.nn.kernels import needs_cuda
+from treeformer.nn import deformable_attention
 from treeformer.nn.deformable_attention import (
     DeformableAttention,
     FeatureLevel,
@@ -60,8 +61,14 @@ def levels():
     return [as_level(torch.randn(2, channels, height, width), stride) for channels, height, width, stride in sizes]
 
 
-@pytest.mark.parametrize("training", [True, False], ids=["project, then read", "read, then project"])
-def test_attention_equals_the_loop(levels, training):
+@pytest.mark.parametrize(
+    ("training", "typical_queries"),
+    [(True, 60), (False, 0), (False, 2), (False, 60)],
+    ids=["training", "read, then project", "both orders", "project, then read"],
+)
+def test_attention_equals_the_loop(levels, training, typical_queries, monkeypatch):
+    monkeypatch.setattr(deformable_attention, "ROW_COST", 1)
+    monkeypatch.setattr(deformable_attention, "TYPICAL_QUERIES", typical_queries)
     module = DeformableAttention(8, 2, 3, [6, 8, 8]).train(training)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -69,6 +76,8 @@ def test_attention_equals_the_loop(levels, training):
     query = torch.randn(2, 5, 8)
     points = torch.rand(2, 5, 2) * torch.tensor([30.0, 50.0]) - 8  # some outside the 16×32 px image
     torch.testing.assert_close(module(query, points, levels), attend_by_loop(module, query, points, levels))
+    orders = [module._projects_first(cells, rows) for cells, rows in ((32, 12), (10, 24))]  # of both kinds of levels
+    assert orders == {0: [False, False], 2: [False, True], 60: [True, True]}[typical_queries]
 
 
 def test_levels_of_one_width_share_a_projection(levels):
@@ -141,7 +150,7 @@ def test_bags_of_bfloat16_are_as_exact_as_their_weights(device):
 def gpu_path(monkeypatch):
     """Take the code path of inference on a GPU."""
     monkeypatch.setattr("treeformer.nn.deformable_attention.is_inference_on_gpu", lambda tensor: True)
-    monkeypatch.setattr(DeformableAttention, "_read_then_project", DeformableAttention._project_then_read)
+    monkeypatch.setattr(DeformableAttention, "_read_on_cpu", DeformableAttention._project_then_read)
 
 
 @torch.no_grad()

@@ -20,6 +20,11 @@ from torch.nn import functional
 from treeformer.nn.inference_mode import is_inference_on_gpu
 from treeformer.nn.kernels import deformable as deformable_triton
 
+# Order of reading and projecting on a CPU: queries of a sparse image, and the time to read one number and to add it,
+# in multiplications of a matrix product.
+TYPICAL_QUERIES = 60
+ROW_COST = 128
+
 
 class FeatureLevel(NamedTuple):
     """One feature map as a sequence of cells.
@@ -62,15 +67,23 @@ def bilinear_corners(points: Tensor, level: FeatureLevel) -> tuple[Tensor, Tenso
         cell: (…,4) int64, indices into the level's cells.
         weight: (…,4) float32; 0 if the cell is outside the map.
     """
-    # Corners are stacked last: on a CPU, operations on long rows are several times faster than those on pairs.
     x, y = points.float().unbind(-1)
+    cells, weights = _corners(x, y, level)
+    return torch.stack(cells, dim=-1), torch.stack(weights, dim=-1)
+
+
+def _corners(x: Tensor, y: Tensor, level: FeatureLevel) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the four cells around points (…) and their weights, (…) each; see `bilinear_corners`.
+
+    On a CPU, operations on long rows are several times faster than those on pairs of coordinates.
+    """
     (left, to_left), (right, to_right) = _adjacent_cells(x / level.stride - 0.5, level.width)
     (upper, to_upper), (lower, to_lower) = _adjacent_cells(y / level.stride - 0.5, level.height)
     above, below = upper * level.width, lower * level.width
-    cell = torch.stack([above + left, above + right, below + left, below + right], dim=-1)
+    cells = [above + left, above + right, below + left, below + right]
     weights = [to_upper * to_left, to_upper * to_right, to_lower * to_left, to_lower * to_right]
     # Clamped again as integers: a NaN point gives NaN, but never reads outside the map.
-    return cell.long().clamp(0, level.height * level.width - 1), torch.stack(weights, dim=-1)
+    return [cell.long().clamp(0, level.height * level.width - 1) for cell in cells], weights
 
 
 def _adjacent_cells(coordinate: Tensor, size: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -97,11 +110,34 @@ def sample(level: FeatureLevel, points: Tensor) -> Tensor:
         >>> sample(level, torch.tensor([[[2.0, 2.0], [4.0, 2.0]]])).tolist()
         [[[1.0], [2.0]]]
     """
+    x, y = points.float().unbind(-1)
+    return sample_at(level, x, y)
+
+
+def sample_at(level: FeatureLevel, x: Tensor, y: Tensor) -> Tensor:
+    """Sample a feature map at points, see `sample`.
+
+    Args:
+        level: the feature map.
+        x: (B,…) px, float32.
+        y: (B,…) px, float32.
+
+    Returns:
+        (B,…,channels).
+    """
     batch, cell_count, channels = level.cells.shape
-    cell, weight = bilinear_corners(points, level)
-    first = torch.arange(batch, device=points.device) * cell_count
-    row = cell + first.view(batch, *[1] * (cell.dim() - 1))
-    return weighted_rows(level.cells.reshape(batch * cell_count, channels), row, weight)
+    cells, weights = _corners(x, y, level)
+    first = (torch.arange(batch, device=x.device) * cell_count).view(batch, *[1] * (x.dim() - 1))
+    table = level.cells.reshape(batch * cell_count, channels)
+    if table.device.type != "cpu" or is_inference_on_gpu(table):
+        return weighted_rows(table, torch.stack(cells, dim=-1) + first[..., None], torch.stack(weights, dim=-1))
+    # One product of matrices for the four corners of each point would take most of its time to start.
+    table = table.float()
+    parts = [
+        table.index_select(0, (cell + first).flatten()).view(*cell.shape, channels) * weight[..., None]
+        for cell, weight in zip(cells, weights, strict=True)
+    ]
+    return parts[0] + parts[1] + parts[2] + parts[3]
 
 
 def weighted_rows(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
@@ -189,12 +225,10 @@ class DeformableAttention(nn.Module):
         grid = (batch, count, self.heads, self.levels, self.points)
         offsets = self.offsets(query).float().view(*grid, 2)
         weights = self.weights(query).float().view(batch, count, self.heads, -1).softmax(-1).view(grid)
-        # The sum is linear, so its order is free. On a GPU projecting first is faster, on a CPU sampling first.
-        few = count * self.heads < sum(level.height * level.width for level in levels)
         if self.training and deformable_triton.can_read(query):
             read = self._read_by_kernel
-        elif few and query.device.type == "cpu" and not self.training:
-            read = self._read_then_project
+        elif query.device.type == "cpu" and not self.training:
+            read = self._read_on_cpu
         else:
             read = self._project_then_read
         result: Tensor = self.output(read(points, offsets, weights, levels).flatten(2).to(query.dtype))
@@ -235,11 +269,10 @@ class DeformableAttention(nn.Module):
             read = read + weighted_rows(table, row, (weight * weights[:, :, :, index, :, None]).flatten(3)).float()
         return cast(Tensor, read)
 
-    def _read_then_project(
-        self, points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[FeatureLevel]
-    ) -> Tensor:
-        """Sample the features, then project only those: (B,Q,heads,width/heads)."""
+    def _read_on_cpu(self, points: Tensor, offsets: Tensor, weights: Tensor, levels: Sequence[FeatureLevel]) -> Tensor:
+        """Levels of the same channels in one pass, in the faster order: (B,Q,heads,width/heads)."""
         image = torch.arange(points.shape[0], device=points.device).view(-1, 1, 1, 1)
+        head = torch.arange(self.heads, device=points.device).view(-1, 1)
         read: Tensor | float = 0.0
         for name, layer in self._value_layers().items():
             chosen = [index for index, level in enumerate(levels) if str(level.cells.shape[2]) == name]
@@ -247,12 +280,24 @@ class DeformableAttention(nn.Module):
             cell, weight = corners_on_levels(points, offsets[:, :, :, chosen], weights[:, :, :, chosen], group)
             cells = torch.cat([level.cells for level in group], dim=1)  # (B,S,C)
             row = image * cells.shape[1] + cell
-            rows = cells.flatten(0, 1).float().index_select(0, row.flatten()).view(*row.shape, layer.in_features)
-            features = (weight[..., None, :] @ rows).squeeze(-2).transpose(1, 2)  # (B,heads,Q,C)
-            projected = features @ layer.weight.view(self.heads, -1, layer.in_features).transpose(1, 2)
-            bias = weight.sum(-1, keepdim=True) * layer.bias.view(self.heads, -1)
-            read = read + projected.transpose(1, 2) + bias
+            # The sum is linear, so its order is free.
+            if self._projects_first(cells.shape[1], cell.shape[-1]):
+                table = layer(cells).reshape(-1, layer.out_features // self.heads)
+                read = read + weighted_rows(table, row * self.heads + head, weight)
+            else:
+                features = weighted_rows(cells.flatten(0, 1), row, weight).transpose(1, 2)  # (B,heads,Q,C)
+                projected = features @ layer.weight.view(self.heads, -1, layer.in_features).transpose(1, 2)
+                bias = weight.sum(-1, keepdim=True) * layer.bias.view(self.heads, -1)
+                read = read + projected.transpose(1, 2) + bias
         return cast(Tensor, read)
+
+    def _projects_first(self, cells: int, rows: int) -> bool:
+        """Return True if projecting all cells of a level takes less time than reading whole rows of features.
+
+        Both times are proportional to the channels of the level. A graph is exported once for any number of queries.
+        """
+        width = self.output.in_features
+        return cells * width < TYPICAL_QUERIES * self.heads * rows * ROW_COST
 
 
 def corners_on_levels(

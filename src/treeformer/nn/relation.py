@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treeformer.nn import pairs
-from treeformer.nn.deformable_attention import FeatureLevel, sample
+from treeformer.nn.deformable_attention import FeatureLevel, sample_at
 from treeformer.nn.edge_context import edge_context
 from treeformer.nn.inference_mode import is_inference_on_gpu
 from treeformer.nn.transformer import MLP
@@ -183,8 +183,11 @@ def sample_segments(start: Tensor, end: Tensor, level: FeatureLevel, count: int)
         Sums and differences of the samples at the same distance from either end, (B,P,channels·count/2) each.
     """
     fraction = (torch.arange(count, device=start.device) + 0.5) / count
-    locations = start[:, :, None] + (end - start)[:, :, None] * fraction[:, None]  # (B,P,T,2)
-    near, far = sample(level, locations).chunk(2, dim=2)
+    x, y = (  # (B,P,T), apart from each other: operations on rows of two numbers are slow on a CPU
+        origin[..., None] + step[..., None] * fraction
+        for origin, step in zip(start.float().unbind(-1), (end - start).float().unbind(-1), strict=True)
+    )
+    near, far = sample_at(level, x, y).chunk(2, dim=2)
     far = far.flip(2)
     return (near + far).flatten(2), (near - far).flatten(2)
 
