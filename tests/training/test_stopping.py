@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,27 +16,41 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.training.processes import signal_group, start_training, wait_for
+from tests.training.processes import signal_group, start_training, training_arguments
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 from treeformer.training import checkpoint
 from treeformer.training.checkpoint import CheckpointError
+from treeformer.training.command import main
 from treeformer.training.config import load_config
-from treeformer.training.loop import train
+from treeformer.training.loop import TrainingRun, train
 
 pytestmark = pytest.mark.slow
 
 
-def test_ctrl_c_ends_the_step_and_leaves_a_checkpoint(config_file, tmp_path):
-    out = tmp_path / "out"
-    started = start_training(config_file, out, "steps=100000", "validate_every=100000")
-    wait_for(lambda: (out / "log.csv").exists() and "loss" in (out / "log.csv").read_text(), started)
-    started.send_signal(signal.SIGINT)
-    assert "Traceback" not in started.output()
-    assert started.exitcode == 130
+@pytest.mark.skipif(os.name != "posix", reason="sends signals to processes")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_all_processes_ends_the_step_and_leaves_a_checkpoint(config_file, tmp_path, monkeypatch, number):
+    """The signal arrives in the third step, here and in the process that loads images."""
+    step, out, others = TrainingRun._step, tmp_path / "out", set(multiprocessing.active_children())
+
+    def interrupted(run, *arguments):
+        if run.state.step == 2:
+            workers = set(multiprocessing.active_children()) - others
+            assert workers
+            for process_id in (*(worker.pid for worker in workers), os.getpid()):
+                os.kill(process_id, number)
+        return step(run, *arguments)
+
+    monkeypatch.setattr(TrainingRun, "_step", interrupted)
+    settings = ("steps=100000", "validate_every=100000", "data.workers=1")
+    monkeypatch.setattr(sys, "argv", ["train", *training_arguments(config_file, out, *settings)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
     state = checkpoint.read_run_state(out / "checkpoint.safetensors")
-    assert state.step >= 20
-    assert state.position == 4 * state.step
+    assert (state.step, state.position) == (3, 12)
+    assert set(multiprocessing.active_children()) <= others, "a worker process is left"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals to a process group")
@@ -43,24 +58,16 @@ def test_ctrl_c_ends_the_step_and_leaves_a_checkpoint(config_file, tmp_path):
 def test_a_signal_in_the_last_validation_loses_nothing(config_file, tmp_path, number):
     """Terminals and schedulers also send it to the worker processes that load images and compute metrics."""
     out = tmp_path / "out"
-    run = start_training(config_file, out, "steps=20", "validate_every=1000", "data.workers=1")
+    run = start_training(config_file, out, "steps=2", "validate_every=1000", "data.workers=1")
     signal_group(number, (out / "checkpoint.safetensors").exists, run)
-    assert checkpoint.read_run_state(out / "checkpoint.safetensors").step == 20
+    assert checkpoint.read_run_state(out / "checkpoint.safetensors").step == 2
     assert "valid_edge_f1" in (out / "log.csv").read_text()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process group")
-def test_sigterm_to_all_processes_leaves_a_checkpoint(config_file, tmp_path):
-    out = tmp_path / "out"
-    run = start_training(config_file, out, "steps=100000", "validate_every=100000", "data.workers=1")
-    signal_group(signal.SIGTERM, (out / "log.csv").exists, run)
-    assert checkpoint.read_run_state(out / "checkpoint.safetensors").step >= 20
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process")
 def test_a_worker_ignores_the_first_sigterm_only():
     """Otherwise Python would wait forever, at its exit, for a worker that does not end by itself."""
-    code = "from treeformer.data.loader import ignore_signals as f; f(); print(flush=True); import time; time.sleep(99)"
+    code = "from treeformer._util.pools import ignore_signals as f; f(); print(flush=True); import time; time.sleep(99)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
         worker.stdout.readline()
         worker.terminate()

@@ -114,6 +114,17 @@ def quiet_process_pool(workers: int, start: Callable[..., None] | None = None, *
     return _QuietPool(workers, mp_context=context, initializer=_initialize, initargs=(start, arguments))
 
 
+def ignore_signals() -> None:
+    """Ignore Ctrl-C and the first SIGTERM in a worker process.
+
+    Terminals and schedulers send both signals to all processes, but only the training process handles them. The second
+    SIGTERM has its default effect, because torch and Python use it to end a process that does not exit by itself.
+    This module does not import torch, so that a process that only computes metrics starts without it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, _frame: signal.signal(number, signal.SIG_DFL))
+
+
 def shared_bytes(count: int) -> Any:
     """Return zeros in memory that this process shares with those of a pool. It has no name, so nothing can leak."""
     return multiprocessing.RawArray("B", count)

@@ -7,7 +7,6 @@ ordinary images is therefore as fast as without dense ones. In the first steps o
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from treeformer._util.pools import ignore_signals as ignore_signals
 from treeformer.data.datasets import Sample, Skipped
 from treeformer.data.mixture import MixtureDataset
 from treeformer.errors import TreeformerError
@@ -213,16 +213,6 @@ def lower_priority(_worker: int) -> None:
     """Initialize a worker process: lower its priority below that of the training process and ignore signals."""
     os.nice(10)
     ignore_signals()
-
-
-def ignore_signals() -> None:
-    """Ignore Ctrl-C and the first SIGTERM in a worker process.
-
-    Terminals and schedulers send both signals to all processes, but only the training process handles them. The second
-    SIGTERM has its default effect, because torch and Python use it to end a process that does not exit by itself.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda number, _frame: signal.signal(number, signal.SIG_DFL))
 
 
 def shut_down(loader: DataLoader[Batch]) -> None:
