@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,9 +66,16 @@ def part_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports(path: Path):
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imports(path: Path) -> list[tuple[int, str, list[str]]]:
     """(line, part, rest of the dotted name) of every first-party import in a file, those for type checking included."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    found = []
+    for node in ast.walk(parsed(path)):
         names = []
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "treeformer":
             names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -76,7 +84,8 @@ def imports(path: Path):
         for name in names:
             parts = name.split(".")
             if len(parts) > 1 and ((PACKAGE / parts[1]).is_dir() or (PACKAGE / f"{parts[1]}.py").exists()):
-                yield node.lineno, parts[1], parts[2:]
+                found.append((node.lineno, parts[1], parts[2:]))
+    return found
 
 
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py")
@@ -124,8 +133,7 @@ def test_torch_is_imported_in_few_places(path):
     name = path.relative_to(PACKAGE).as_posix()
     if part_of(path) in WITH_TORCH or name in TORCH_MODULES:
         return
-    at_import = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.stmt)]
-    for node in at_import:
+    for node in parsed(path).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             assert not any(one.split(".")[0] in ("torch", "lightning", "triton") for one in names), name

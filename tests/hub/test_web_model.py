@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,12 @@ def test_a_model_without_an_8_bit_graph_is_an_error_of_one_line(tmp_path):
         write_web_model(model, tmp_path / "web")
 
 
+def one_thread(model: Path | bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
 @pytest.mark.slow
 def test_the_default_model_for_the_web_is_small_and_predicts_as_well(tmp_path):
     model = open_model()
@@ -105,11 +112,11 @@ def test_the_default_model_for_the_web_is_small_and_predicts_as_well(tmp_path):
     assert settings["sha256"] == sha256(file)
     assert settings["node_threshold"] == model.config.node_threshold
     engine = OnnxEngine(model, threads=1)
-    web, rounded = OnnxEngine(model, threads=1), OnnxEngine(model, threads=1)
-    web._session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    web, rounded = copy(engine), copy(engine)
+    web._session = one_thread(file)
     graph = fold_constants(model)
     round_matrices(graph.graph)
-    rounded._session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+    rounded._session = one_thread(graph.SerializeToString())
     same, before, after = [], [], []
     for name in ("taproot", "vine"):
         image = np.asarray(Image.open(EXAMPLES / f"{name}.jpg").convert("RGB"))

@@ -21,7 +21,7 @@ from treeformer.training.loop import TrainingRun, train
 pytestmark = pytest.mark.slow
 
 CONFIG = Path(__file__).parents[2] / "configs" / "laptop.yaml"
-SIDE = 96
+SIDE = 64
 EDGES = ((0, 1), (1, 2), (1, 3))
 
 
@@ -54,9 +54,9 @@ def forks(tmp_path) -> Path:
     out.mkdir()
     rng = np.random.default_rng(0)
     for number in range(4):
-        fork = rng.uniform(36, 60, 2)
-        left, right = fork + rng.uniform((-30, -30), (-12, -12)), fork + rng.uniform((12, -30), (30, -12))
-        nodes = np.array([(48, 90), fork, left, right])
+        fork = rng.uniform(24, 40, 2)
+        left, right = fork + rng.uniform((-20, -20), (-8, -8)), fork + rng.uniform((8, -20), (20, -8))
+        nodes = np.array([(32, 60), fork, left, right])
         image = Image.new("RGB", (SIDE, SIDE), "white")
         for u, v in EDGES:
             ImageDraw.Draw(image).line([*nodes[u], *nodes[v]], fill="black", width=3)
