@@ -7,8 +7,12 @@ import os
 # Test processes run in parallel, one per core: more threads would slow each other down. Set before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import signal
+import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import contextmanager
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
 import pytest
@@ -17,10 +21,33 @@ from hypothesis import settings
 from tests.strategies import EXAMPLES
 from treeformer import Skeleton
 
+# Shells start background jobs with Ctrl-C ignored. The programs that tests interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # No deadlines, because times on shared machines are unreliable. In continuous integration a run must be repeatable.
 settings.register_profile("random", deadline=None, max_examples=EXAMPLES)
 settings.register_profile("repeatable", deadline=None, max_examples=EXAMPLES, derandomize=True)
 settings.load_profile("repeatable" if os.environ.get("CI") else "random")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:
+    """Tell a worker of pytest-xdist whether torch was never imported, so that no package is compiled yet."""
+    torch = find_spec("torch")
+    compiled = torch is None or torch.origin is None or Path(cache_from_source(torch.origin)).exists()
+    node.workerinput["first_imports"] = not compiled
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """Let one worker import everything before the others if nothing is compiled: otherwise each compiles it."""
+    worker = getattr(session.config, "workerinput", {})
+    if not worker.get("first_imports"):
+        return (yield)
+    with one_process_first(Path(tempfile.gettempdir()) / f"treeformer-{worker['testrunuid']}.lock"):
+        return (yield)
+
 
 DATA_FOLDER = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -63,6 +90,23 @@ def one_process_at_a_time(path: Path):
 
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def one_process_first(path: Path):
+    """Make all processes but one wait for the end of its block, if the operating system has locks of files."""
+    if os.name != "posix":
+        yield
+        return
+    import fcntl
+
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_SH)  # any number of processes at a time
+        yield
+        path.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")

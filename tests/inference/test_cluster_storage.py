@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import tarfile
+from importlib.util import find_spec
 
 import pandas as pd
 import pytest
@@ -13,7 +14,8 @@ import pytest
 pytest.importorskip("pyarrow")
 if os.name == "nt":
     pytest.skip("clusters run Linux", allow_module_level=True)
-pytest.importorskip("moto.server", reason="moto[server] is not installed")
+if any(find_spec(name) is None for name in ("moto", "flask")):  # importing moto takes a second in every test process
+    pytest.skip("moto[server] is not installed", allow_module_level=True)
 
 from pyarrow import fs
 

@@ -101,7 +101,7 @@ def covered(graph: Skeleton, other: Skeleton) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_agrees_with_reference(seed):
-    for prediction, ground_truth in faulty_pairs(14, seed):
+    for prediction, ground_truth in faulty_pairs(10, seed):
         scores = topo(prediction, ground_truth)
         assert scores.precision == pytest.approx(covered(prediction, ground_truth), abs=1e-9)
         assert scores.recall == pytest.approx(covered(ground_truth, prediction), abs=1e-9)

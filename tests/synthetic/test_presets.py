@@ -24,7 +24,7 @@ from treeformer.synthetic.presets import MAX_NODES, MAX_NODES_OF, Grower
 from treeformer.synthetic.rng import Rng
 
 GROWN = tuple(preset for preset in PRESETS if preset not in ("paper", "empty"))
-SEEDS = range(150)
+SEEDS = range(60)
 
 
 @pytest.fixture(scope="module", params=GROWN)

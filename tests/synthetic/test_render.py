@@ -73,7 +73,8 @@ def test_first_plates_are_the_same_on_every_machine(monkeypatch: pytest.MonkeyPa
 def test_last_bits_of_library_functions_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sine of another machine may differ in the last bit: simulate this for all inexact functions."""
     monkeypatch.setattr(optics, "jpeg", lambda array, quality: array)
-    presets = {seed: PRESETS[seed % len(PRESETS)] for seed in range(42)} | dict.fromkeys(range(42, 60), "plate")
+    seeds = range(2 * len(PRESETS))
+    presets = {seed: PRESETS[seed % len(PRESETS)] for seed in seeds} | dict.fromkeys(range(42, 50), "plate")
     expected, sine = hash_of(presets, "photo"), np.sin(1.0)
     # The tiles that are drawn with sines.
     tiles = (noise.fibers, noise.leaves, noise.foliage, noise.gravel, ground.turf, ground.litter, canopy.leaf_tile)
