@@ -54,11 +54,11 @@ def run(steps, predict_s=0.0, max_age_s=1.0):
 
     def predict(frame):
         # A generator continues after its last `yield` only when the next frame is requested: `delivered` says so.
-        assert delivered.acquire(timeout=60)
+        assert delivered.acquire(timeout=600)
         predicted.append(frame)
         if len(predicted) < len(steps):
             go.release()
-            assert delivered.acquire(timeout=60)
+            assert delivered.acquire(timeout=600)
             delivered.release()
         clock.now += predict_s
         if frame is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from treeformer._util.locks import file_lock
 with file_lock(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

@@ -78,7 +78,7 @@ def test_starting_processes_print_nothing_on_ctrl_c(tmp_path, delay_s):
         "    with process_pool(3) as pool:\n"
         "        pool.submit(int)\n"
         "        print('started', flush=True)\n"
-        "        time.sleep(60)\n"
+        "        time.sleep(600)\n"
     )
     process = subprocess.Popen(
         [sys.executable, script], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

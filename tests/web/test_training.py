@@ -29,12 +29,12 @@ def status(client) -> dict:
 
 
 def ended(client) -> dict:
-    client.services.training.join(60)
+    client.services.training.join(600)
     return status(client)
 
 
 def finished(client, job: str) -> dict:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         found = next(one for one in client.get("/api/jobs").json()["jobs"] if one["job"] == job)
         if found["state"] not in ("waiting", "running"):
@@ -126,7 +126,7 @@ def test_progress_is_shown_and_it_can_be_cancelled_and_dismissed(trainer, folder
     client = trainer("wait")
     saved(client, "a.png")
     client.post("/api/training", json={})
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while "waiting" not in status(client)["lines"]:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -94,7 +94,7 @@ def page(browser, site) -> Iterator[Any]:
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(240_000)
     page.goto(site.address)
     page.wait_for_selector("[data-model]")
     yield page

@@ -36,7 +36,7 @@ def served(tmp_path):
         thread.start()
         yield services, f"http://127.0.0.1:{port}/?token={TOKEN}"
         server.should_exit = True
-        thread.join(20)
+        thread.join(600)
 
 
 @pytest.mark.slow
