@@ -67,6 +67,7 @@ def test_a_folder_and_a_missing_file(tmp_path: Path) -> None:
         rsml.read(tmp_path / "none.rsml")
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(
     cut=st.integers(0, len(LIBERAL)),

@@ -94,6 +94,7 @@ def test_an_invalid_file_raises_a_one_line_error(tmp_path, content, message):
     assert len(str(caught.value)) < len(str(path)) + 100
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_not_written(tmp_path):
     with pytest.raises(FormatError, match="10,001 arrays are too many"):
         safetensors.write(tmp_path / "a", {str(n): np.zeros(0, np.uint8) for n in range(10_001)})

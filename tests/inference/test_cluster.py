@@ -411,6 +411,7 @@ def test_a_damaged_part_is_removed_and_made_again(images, out, damage):
     assert results(out) == whole
 
 
+@pytest.mark.slow
 def test_files_of_killed_processes_are_removed(images, out):
     make_plan(out, images)
     run_shard(out)

@@ -72,6 +72,7 @@ def test_f1():
     assert Scores(0.25, 0.75).f1 == pytest.approx(0.375)
 
 
+@pytest.mark.slow
 def test_metrics_need_only_numpy_and_scipy():
     code = (
         "import sys, treeformer.metrics\n"

@@ -114,6 +114,7 @@ def bare(graph: Skeleton) -> tuple[np.ndarray, np.ndarray]:
     return graph.nodes, graph.edges
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(graphs())
 def test_identical_graphs_score_one(graph):

@@ -79,6 +79,7 @@ def test_least_squares_finds_the_weights_of_a_convolution() -> None:
     torch.testing.assert_close(bias, conv.bias.detach(), atol=0.01, rtol=0.01)
 
 
+@pytest.mark.slow
 def test_a_larger_network_is_refused(images: torch.Tensor) -> None:
     with pytest.raises(TreeformerError, match="channels cannot be taken"):
         narrow(network(), TreeFormer(TreeFormerConfig.tiny(backbone_channels=32)), images)

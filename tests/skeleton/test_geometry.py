@@ -267,6 +267,7 @@ def test_transform_scales_radii_and_diameters(with_axes):
             with_axes.transform(bad)
 
 
+@pytest.mark.slow
 @given(forests(min_nodes=1))
 def test_nearest_agrees_with_brute_force(skeleton):
     points = np.asarray([(0, 0), (100, 30), (-5, 260)])

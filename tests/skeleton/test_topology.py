@@ -91,6 +91,7 @@ def test_the_traversal_equals_scipy(skeleton, random):
     assert (traversal.order, traversal.parents.tolist(), traversal.edge.tolist()) == scipy_traversal(skeleton)
 
 
+@pytest.mark.slow
 @given(forests(), boxes, st.sets(st.integers(0, 2)))
 def test_each_component_gets_the_root_nearest_to_its_old_one(skeleton, box, rootless):
     roots = [root for number, root in enumerate(skeleton.roots.tolist()) if number not in rootless]

@@ -46,6 +46,7 @@ def test_times_in_names(names, times):
     assert times_of(named(*names), "name") == times
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=4))
 def test_any_names_give_times_or_one_line(names):
     try:

@@ -107,6 +107,7 @@ def slow_angle(vector: np.ndarray, other: np.ndarray) -> float:
     return math.degrees(math.acos(max(-1.0, min(1.0, cosine))))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(30))
 @given(forests)
 def test_axes_against_slow_reference(forest: Skeleton) -> None:

@@ -34,6 +34,7 @@ def write_sevens(first, count):
     store.memory[first : first + count] = count * [7]
 
 
+@pytest.mark.slow
 def test_a_killed_process_raises_a_one_line_error():
     """The operating system kills processes if memory runs out."""
     with pytest.raises(TreeformerError, match="fewer workers"), process_pool(1) as pool:
@@ -44,6 +45,7 @@ def end_this_process(_: int) -> None:
     os._exit(1)
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_gets_a_hint(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

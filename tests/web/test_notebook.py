@@ -99,6 +99,7 @@ def test_mistakes_are_errors_of_one_line(tmp_path):
         edit_widget(None, image).skeleton = None  # type: ignore[assignment]
 
 
+@pytest.mark.slow
 def test_without_anywidget_the_error_names_the_extra():
     code = (
         "import sys; sys.modules['anywidget'] = None\n"
