@@ -41,7 +41,7 @@ def short_runs(monkeypatch):
 @pytest.fixture
 def improving(monkeypatch):
     """Let every validation be better than the one before, so that the result does not depend on four steps."""
-    scores = iter(np.linspace(0.1, 0.9, 40))
+    scores = iter(np.linspace(0.1, 0.9, 400))
     monkeypatch.setattr(
         measuring,
         "score",

@@ -17,6 +17,7 @@ from treeformer.teaching.annotated import survey
 from treeformer.teaching.crops import CropSettings, make_crop
 from treeformer.teaching.features import FeatureStore, TopOfBackbone, join_backbone, separate_backbone
 from treeformer.teaching.measuring import LiveEngine, calibrate_edges, predict_images, score
+from treeformer.teaching.parallel import Replicas, Workers
 from treeformer.teaching.plan import Schedule
 from treeformer.teaching.progress import ignore, never
 from treeformer.training import checkpoint
@@ -98,7 +99,7 @@ def test_gradients_of_single_crops_add_up_to_that_of_a_batch(start_model, crops,
             torch.testing.assert_close(separate[name], p.grad, atol=1e-3, rtol=1e-2, msg=name)
 
 
-def run(start_model, crops, folder, *, steps=6, stop_after=None, validate=None, recipe=RECIPE):
+def run(start_model, crops, folder, *, steps=6, stop_after=None, validate=None, recipe=RECIPE, workers=1):
     """Train a fresh network and return it with the state; stop after some crops if requested."""
     network = from_pretrained(start_model)
     made, _, _ = training_set(network, crops, folder / "features")
@@ -122,17 +123,19 @@ def run(start_model, crops, folder, *, steps=6, stop_after=None, validate=None, 
         validate=validate,
         listen=ignore,
         should_stop=should_stop,
+        workers=workers,
     )
     return network, state
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_ends_with_the_same_weights(start_model, crops, tmp_path):
-    whole, _ = run(start_model, crops, tmp_path / "whole")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupted_run_ends_with_the_same_weights(start_model, crops, tmp_path, workers):
+    whole, _ = run(start_model, crops, tmp_path / "whole", workers=workers)
     with pytest.raises(KeyboardInterrupt):
-        run(start_model, crops, tmp_path / "parts", stop_after=7)
+        run(start_model, crops, tmp_path / "parts", stop_after=7, workers=workers)
     assert checkpoint.read_run_state(tmp_path / "parts" / top_training.CHECKPOINT).step == 3
-    resumed, state = run(start_model, crops, tmp_path / "parts")
+    resumed, state = run(start_model, crops, tmp_path / "parts", workers=workers)
     assert state.step == 6
     for name, tensor in whole.state_dict().items():
         assert tensor.equal(resumed.state_dict()[name]), name
@@ -151,6 +154,29 @@ def test_the_best_weights_are_kept_and_the_start_if_none_is_better(start_model, 
     worse, state = run(start_model, crops, tmp_path / "worse", validate=lambda: {"topo_f1": 0.1})
     assert state.best_step == 0
     assert all(tensor.equal(start.state_dict()[name]) for name, tensor in worse.state_dict().items())
+
+
+@pytest.mark.slow
+def test_a_crop_has_the_same_gradient_in_every_worker(start_model, crops, tmp_path):
+    gradients = []
+    for workers in (1, 2):
+        network = from_pretrained(start_model)
+        made, _, _ = training_set(network, crops, tmp_path)
+        replicas = Replicas(network, Workers(workers))
+        loss = top_training.step_gradient(replicas, made, SIDE, 24, never)
+        gradients.append((loss, {name: p.grad for name, p in network.named_parameters() if p.grad is not None}))
+    (one, separate), (two, shared) = gradients
+    assert one == pytest.approx(two, rel=1e-5)
+    assert separate.keys() == shared.keys()
+    for name, gradient in separate.items():
+        torch.testing.assert_close(gradient, shared[name], atol=1e-4, rtol=1e-3, msg=name)
+
+
+@pytest.mark.slow
+def test_later_weights_are_kept_unless_they_are_clearly_worse(start_model, crops, tmp_path):
+    scores = iter([0.5, 0.49, 0.4])
+    _, state = run(start_model, crops, tmp_path, validate=lambda: {"topo_f1": next(scores)})
+    assert (state.best_step, state.best_score) == (4, 0.5)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -14,12 +14,13 @@ from treeformer import formats
 from treeformer._util.arrays import ImageArray
 from treeformer.data.datasets import Sample
 from treeformer.errors import TreeformerError
+from treeformer.hub.model_folder import ModelFolder
 from treeformer.inference.predictor import Predictor
 from treeformer.models.treeformer import TreeFormer
-from treeformer.nn.targets import Targets
-from treeformer.teaching import measuring, plan, top_training, work_folder
+from treeformer.teaching import measuring, plan, top_training, views, work_folder
 from treeformer.teaching.crops import make_crop
 from treeformer.teaching.features import FeatureStore, join_backbone, separate_backbone
+from treeformer.teaching.parallel import Replicas, Workers, usable_workers
 from treeformer.teaching.progress import Report
 from treeformer.teaching.run import EXPORT_CROPS, EXPORT_SECONDS, Run, Task, Trained
 
@@ -28,6 +29,8 @@ MIN_SETTINGS_GAIN = 0.01
 MAX_STORED_BYTES, MAX_TILE_BYTES = 2_000_000_000, 1_000_000_000
 DISK_RESERVE_BYTES = 500_000_000
 TRAINED_STAGES = 0
+# Training images that help to choose the node threshold.
+MAX_THRESHOLD_IMAGES = 8
 
 
 def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
@@ -51,7 +54,8 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
     stages = len(backbone.stage_names) - TRAINED_STAGES
     features = FeatureStore(run.work / "features", backbone, crops.side, stages)
     tiles = FeatureStore(run.work / "tiles", backbone, crops.side, stages, MAX_TILE_BYTES)
-    predictor = Predictor(chosen, engine=measuring.LiveEngine(network, chosen, tiles))
+    engine = measuring.LiveEngine(network, chosen, tiles)
+    workers = Workers(min(usable_workers(), plan.BATCH_SIZE))
 
     def crop(number: int) -> top_training.Crop:
         file = run.work / "features" / f"{number}.json"
@@ -69,12 +73,16 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
         skeleton = formats.read(file)
         return (lambda: features.get(str(number), image)), skeleton
 
-    valid = split.valid or split.train[:1]
+    seen = views.make_views(split.valid or split.train[:1], run.work / "views")
+
+    def validate() -> dict[str, float]:
+        return views.best_threshold(engine, chosen, seen, run.check_stop)[1]
+
     seconds = time.monotonic()
-    first = run.figures(predictor, valid)  # also stores the features of its tiles
+    first = validate()  # also stores the features of its tiles
     validation = time.monotonic() - seconds
     if "schedule" not in stored:
-        schedule, export_seconds = _schedule(run, network, crop, features, validation, split)
+        schedule, export_seconds = _schedule(run, network, crop, features, validation, split, workers)
         stored |= {"schedule": asdict(schedule), "export_seconds": export_seconds}
         work_folder.write_plan(run.work, stored)
     schedule = plan.Schedule(**stored["schedule"])
@@ -84,10 +92,10 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
         f"{schedule.batch_size}, about {math.ceil(schedule.seconds / 60)} minutes in all, model folder included",
         seconds_left=schedule.seconds,
     )
-    made = []
-    for number in range(schedule.crops):
-        made.append(crop(number))
-        run.listen(Report("features", "", number + 1, schedule.crops))
+    made: list[top_training.Crop] = []
+    for number in range(0, schedule.crops, workers.count):
+        made += workers.map(crop, range(number, min(number + workers.count, schedule.crops)))
+        run.listen(Report("features", "", len(made), schedule.crops))
         run.check_stop()
     state = top_training.train_top(
         network,
@@ -98,22 +106,24 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
         seed=run.seed,
         side=crops.side,
         start_score=first["topo_f1"],
-        validate=(lambda: run.figures(predictor, split.valid)) if split.valid else None,
+        validate=validate if split.valid else None,
         listen=run.listen,
         should_stop=run.should_stop,
         rest_seconds=stored["export_seconds"],
         deadline=run.began + run.seconds - stored["export_seconds"],
+        workers=workers.count,
     )
-    if (
-        split.valid
-        and not state.best_step
-        and not (chosen.config != start.config and first["topo_f1"] > start_score + MIN_SETTINGS_GAIN)
-    ):
-        return Trained(None, first["topo_f1"])
-    score = state.best_score if split.valid else run.figures(predictor, split.train)["topo_f1"]
-    calibration = measuring.calibrate_edges(measuring.LiveEngine(network, chosen, tiles), chosen, split.valid)
+    threshold = chosen.config.node_threshold
+    if split.valid:
+        images = [*seen, *split.train[:MAX_THRESHOLD_IMAGES]]
+        threshold, _ = views.best_threshold(engine, chosen, images, run.check_stop)
+    final = ModelFolder(chosen.path, replace(chosen.config, node_threshold=threshold), chosen.hashes)
+    score = run.figures(Predictor(final, engine=engine), split.valid or split.train)["topo_f1"]
+    if split.valid and not state.best_step and score <= start_score + MIN_SETTINGS_GAIN:
+        return Trained(None, start_score)
+    calibration = measuring.calibrate_edges(engine, final, split.valid)
     join_backbone(network, backbone)
-    return Trained(network, score, calibration or start.config.edge_calibration)
+    return Trained(network, score, calibration or start.config.edge_calibration, threshold)
 
 
 def _schedule(
@@ -123,27 +133,33 @@ def _schedule(
     features: FeatureStore,
     validation: float,
     split: plan.Split,
+    workers: Workers,
 ) -> tuple[plan.Schedule, float]:
     """Measure the speed of this machine, fit the run into the time limit, and return it with the export's time."""
     needed = plan.MIN_CROPS * features.file_bytes
     free = work_folder.free_bytes(run.work) - DISK_RESERVE_BYTES
     if free < needed:
         raise TreeformerError(f"{run.work.parent}: the disk is too full: {needed / 1e6:.0f} MB more are needed")
-    seconds = [plan.timed(time.monotonic, lambda number=number: crop(number)) for number in range(2)]  # type: ignore[misc]
-    stored, skeleton = crop(0)
-    network.backbone.stored = stored()  # type: ignore[assignment]
-    targets = Targets.from_skeletons([skeleton], max(2, len(skeleton)))
+    seconds = [
+        plan.timed(time.monotonic, lambda first=first: list(workers.map(crop, range(first, first + workers.count))))  # type: ignore[misc]
+        for first in (0, workers.count)
+    ]
+    per_crop = min(seconds) / workers.count
+    replicas = Replicas(network, workers)
+    side = features.shapes[0][1] * features.backbone.strides[0]
+    batch = [crop(number) for number in range(plan.BATCH_SIZE)]
 
     def step() -> None:
-        side = features.shapes[0][1] * features.backbone.strides[0]
-        output = network(torch.empty(1, 3, side, side), targets)
-        torch.stack(list(network.loss(output, targets).values())).sum().backward()  # type: ignore[no-untyped-call]
+        top_training.step_gradient(replicas, batch, side, network.config.tokens, run.should_stop)
         network.zero_grad(set_to_none=True)
 
     steps = [plan.timed(time.monotonic, step) for _ in range(2)]
-    speed = plan.Speed(
-        min(seconds), min(steps), validation / 2, EXPORT_SECONDS + EXPORT_CROPS * min(seconds) + validation
-    )
+    run.check_stop()
+    export = EXPORT_SECONDS + EXPORT_CROPS * per_crop
+    if split.valid:  # the choice of the threshold, and predictions with the new model folder
+        images = 4 * len(split.valid) + min(len(split.train), MAX_THRESHOLD_IMAGES)
+        export += validation * (images / (4 * len(split.valid)) + 0.5)
+    speed = plan.Speed(per_crop, min(steps) / plan.BATCH_SIZE, validation / 2, export)
     left = run.seconds - run.elapsed
     room = min(MAX_STORED_BYTES, free) // features.file_bytes
     schedule = plan.make_schedule(

@@ -275,6 +275,11 @@ class _Steps:
                 ("trained parts", "none" if kept else "all" if self.on_gpu else "neck, decoder, heads"),
                 ("working size", size),
                 ("tokens", str(chosen.config.settings.get("tokens"))),
+                *(
+                    []
+                    if kept or trained.node_threshold is None
+                    else [("node threshold", f"{trained.node_threshold:g}")]
+                ),
                 ("time", f"{self.run.elapsed / 60:.1f} minutes"),
             ],
             overlays=overlays,
@@ -299,6 +304,8 @@ class _Steps:
             for number in range(INT8_CROPS)
         )
         settings = sizes_and_thresholds(chosen) | {"edge_calibration": trained.calibration}
+        if trained.node_threshold is not None:
+            settings["node_threshold"] = trained.node_threshold
         settings["version"] = f"{settings['version']}+{self.run.output.name}"[:100] if settings["version"] else ""
         images = itertools.chain(own, calibration_images(crops.side, INT8_CROPS))
         return save_pretrained(trained.network.cpu(), self.run.work / "model", int8=int8, images=images, **settings)

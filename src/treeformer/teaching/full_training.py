@@ -21,6 +21,8 @@ from treeformer.training import loop
 from treeformer.training.config import OptimizerConfig, TrainingConfig
 
 STEPS = 1500
+# Peak learning rate of the whole network.
+LEARNING_RATE = 1e-4
 VALIDATE_EVERY = 150
 WARMUP_STEPS = 50
 BATCH_SIZE = 16

@@ -10,7 +10,7 @@ import torch
 
 from treeformer.inference.predictor import Predictor
 from treeformer.models.export import load_trained, with_tokens
-from treeformer.teaching import full_training, measuring, plan
+from treeformer.teaching import full_training, measuring
 from treeformer.teaching.run import EXPORT_SECONDS, Run, Task, Trained
 from treeformer.training.validation import changed_settings
 
@@ -38,7 +38,7 @@ def train_on_gpu(run: Run, task: Task, _stored: dict[str, Any]) -> Trained:
         data,
         network.config.tokens,
         crops,
-        learning_rate=plan.LEARNING_RATE,
+        learning_rate=full_training.LEARNING_RATE,
         workers=min(8, os.cpu_count() or 1) if device == "cuda" else 0,
         bf16=device == "cuda",
     )

@@ -33,8 +33,8 @@ MIN_IMAGE_STEPS = 8
 VALIDATIONS = 6
 # Share of the time that validations may take.
 MAX_VALIDATION_SHARE = 0.4
-LEARNING_RATE = 1e-4
-BATCH_SIZE = 4
+LEARNING_RATE = 5e-4
+BATCH_SIZE = 2
 SYNTHETIC_EVERY = 5
 # Measured on the keypoints of osr-roots and barley-roots: docs/lab/model-ingredients.md.
 WITHOUT_RADII = ScaleRule("spacing", 13.0, 2)

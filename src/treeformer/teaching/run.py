@@ -111,8 +111,10 @@ class Trained(NamedTuple):
         network: the best network, None if none is better than the start model.
         score: its validation F1, otherwise that of the start model.
         calibration: calibration of its edge scores.
+        node_threshold: its node threshold, None for that of the start model.
     """
 
     network: TreeFormer | None
     score: float
     calibration: EdgeCalibration | None = None
+    node_threshold: float | None = None

@@ -19,7 +19,7 @@ from treeformer.hub.model_folder import ModelFolder, sha256
 from treeformer.teaching.annotated import AnnotatedImage
 
 PLAN = "plan.json"
-VERSION = 1
+VERSION = 2
 
 
 def fingerprint(images: Sequence[AnnotatedImage], start: ModelFolder, options: Mapping[str, Any]) -> str:
