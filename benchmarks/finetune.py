@@ -6,10 +6,14 @@ PYTHONPATH=src python benchmarks/finetune.py choice --domain barley-roots vineya
 PYTHONPATH=src python benchmarks/finetune.py simulate --domain orchard-row vineyard -o benchmarks/results/finetune.csv
 PYTHONPATH=src python benchmarks/finetune.py show benchmarks/results/finetune.csv
 
+PYTHONPATH=src python benchmarks/finetune.py course vineyard10 vineyard-valid --model VERSION6
+
 PYTHONPATH=src python benchmarks/finetune.py density --domain orchard orchard-row vineyard branch-trees
 
 `density` needs no network: nodes per 512 px input of whole images, and what a limit of nodes per training view does to
 the scale of the views, with the augmentation and the windows of `treeformer train`.
+`course` trains on one folder of images as `treeformer finetune` does on a CPU, without validation images choosing
+anything, and prints the F1 of the training images and of another folder at several node thresholds as it goes.
 `choice` asks whether `treeformer next` names the images on which the model is worst: the rank correlation of expected
 and true wrong edges over test images, and the F1 of the first third of the ranking against that of all images.
 `simulate` annotates --images images of a pool of two domains in the order of `treeformer next`, and as many random ones
@@ -53,8 +57,8 @@ from treeformer.metrics import correct_edges, differences, topo
 from treeformer.models.export import load_weights, with_tokens
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic import SPLITS
-from treeformer.teaching import measuring, next_images, plan, top_training
-from treeformer.teaching.annotated import AnnotatedImage
+from treeformer.teaching import measuring, next_images, plan, top_training, views
+from treeformer.teaching.annotated import AnnotatedImage, survey
 from treeformer.teaching.crops import CropSettings, make_crop
 from treeformer.teaching.features import FeatureStore, separate_backbone
 from treeformer.teaching.progress import ignore
@@ -238,6 +242,68 @@ def run(
     }
 
 
+def course(args: argparse.Namespace) -> None:
+    """Print one row per stage of training: F1 of training images and of others at several node thresholds."""
+    start = open_model(args.model)
+    network = load_weights(start)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    backbone = separate_backbone(network, args.trained_stages)
+    stages, side = 3 - args.trained_stages, start.config.input_size
+    engine = measuring.LiveEngine(network, start, FeatureStore(args.cache / f"tiles-{stages}", backbone, side, stages))
+    train = plan.split_images(survey(args.train), 0).train
+    test = survey(args.test).images[: args.test_images]
+    tokens = network.config.tokens
+    settings = CropSettings(side, tokens - 8)
+    store = FeatureStore(args.cache / f"course-{args.train.name}-{stages}", backbone, side, stages)
+    made: list[top_training.Crop] = []
+    sizes = plan.working_sizes(train, start.config)
+    for number in range(args.crops):
+        sample = make_crop(number, train, sizes, settings)
+        made.append(
+            ((lambda number=number, sample=sample: store.get(str(number), lambda: sample.image)), sample.skeleton)
+        )  # type: ignore[misc]
+    thresholds = [round(start.config.node_threshold + step, 2) for step in views.THRESHOLD_STEPS]
+    print("| crops used | images | " + " | ".join(f"{one:g}" for one in thresholds) + " |")
+    print("|" + " --- |" * (2 + len(thresholds)), flush=True)
+    done = [0]
+
+    def show() -> dict[str, float]:
+        for name, images in (("training", train), ("others", test)):
+            remembering = views.RememberingEngine(engine)
+            cells = []
+            for one in thresholds:
+                changed = replace(start.config, node_threshold=one)
+                predictor = Predictor(ModelFolder(start.path, changed, start.hashes), engine=remembering)
+                cells.append(f"{measuring.score(measuring.predict_images(predictor, images), images)['topo_f1']:.3f}")
+            print(f"| {done[0]} | {len(images)} {name} | " + " | ".join(cells) + " |", flush=True)
+        return {"topo_f1": 0.0}
+
+    show()
+    steps = args.image_steps // args.batch
+    every = max(1, steps // args.rows)
+    work = args.cache / f"work-course-{time.time_ns()}"
+    work.mkdir(parents=True)
+
+    def validate() -> dict[str, float]:
+        done[0] += every * args.batch
+        return show()
+
+    top_training.train_top(
+        network,
+        made,
+        plan.Schedule(args.crops, steps, args.batch, every, 0.0),
+        top_training.Recipe(args.rate, neck_factor=args.neck, max_tokens=tokens),
+        work,
+        seed=0,
+        side=side,
+        start_score=-1.0,
+        validate=validate,
+        listen=ignore,
+        should_stop=lambda: False,
+        workers=args.workers,
+    )
+
+
 def ranked(predictions: Sequence[Skeleton], images: Sequence[AnnotatedImage]) -> list[tuple[int, float]]:
     """Return index and expected number of wrong edges of the images, in the order of `treeformer next`."""
     doubts = [next_images.uncertainty(found) for found in predictions]
@@ -367,6 +433,20 @@ def main() -> None:
         one.add_argument("--only", help="only this variant")
         one.add_argument("--cache", type=Path, default=Path("/tmp/finetune-cache"))
         one.add_argument("-o", "--output", type=Path, required=True)
+    during = commands.add_parser("course")
+    during.add_argument("train", type=Path, help="images with skeletons; one fifth is left out, as for validation")
+    during.add_argument("test", type=Path, help="other images with skeletons")
+    during.add_argument("--model", default="default")
+    during.add_argument("--rate", type=float, default=plan.LEARNING_RATE)
+    during.add_argument("--neck", type=float, default=0.3)
+    during.add_argument("--batch", type=int, default=plan.BATCH_SIZE)
+    during.add_argument("--trained-stages", type=int, default=0)
+    during.add_argument("--crops", type=int, default=60)
+    during.add_argument("--image-steps", type=int, default=240)
+    during.add_argument("--rows", type=int, default=4)
+    during.add_argument("--test-images", type=int, default=12)
+    during.add_argument("--workers", type=int, default=1)
+    during.add_argument("--cache", type=Path, default=Path("/tmp/finetune-cache"))
     chosen = commands.add_parser("choice")
     chosen.add_argument("--domain", nargs="+", default=["orchard-row", "vineyard"])
     chosen.add_argument("--side", type=int, default=512)
@@ -391,6 +471,9 @@ def main() -> None:
         print("|" + " --- |" * (6 + 2 * len(args.limits)))
         for domain in args.domain:
             print(density(domain, args.count, args.limits), flush=True)
+        return
+    if args.command == "course":
+        course(args)
         return
     if args.command == "choice":
         print("| set | images | correlation | expected wrong | wrong | F1 of the first third | F1 of all |")
