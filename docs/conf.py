@@ -59,7 +59,8 @@ html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "show_prev_next": False,
-    "header_links_before_dropdown": 7,  # all sections are visible
+    "header_links_before_dropdown": 7,  # all sections are visible, with a small search button beside them
+    "navbar_persistent": ["search-button"],
 }
 # These pages have no section of their own, and the box would be empty.
 html_sidebars: dict[str, list[str]] = {"get-started": [], "how-good-how-fast": []}
@@ -73,13 +74,13 @@ ARRAY_TYPE = re.compile(r"numpy\.ndarray\[tuple\[(?:typing\.)?Any, \.\.\.\], num
 def setup(app: Any) -> None:
     """Show docstrings as they are written.
 
-    napoleon takes the text before a colon for the type of an attribute or a property; an empty first line prevents it.
-    Types of arrays are shortened.
+    napoleon takes the text before a colon for the type of an attribute or a property; an empty comment before it
+    prevents this. Types of arrays are shortened.
     """
 
     def protect(_app: Any, what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
         if what in ("attribute", "data", "property") and lines:
-            lines.insert(0, "")
+            lines[:0] = ["..", ""]
 
     def shorten(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
         lines[:] = [ARRAY_TYPE.sub(r"array of \1", line) for line in lines]
