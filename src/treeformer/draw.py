@@ -308,18 +308,21 @@ def _dashes(segments: FloatArray, period: float) -> FloatArray:
 
 
 def _paint(pixels: FloatImage, mask: Mask, color: Color) -> FloatImage:
-    alpha = mask[..., None]
-    return pixels * (1 - alpha) + alpha * np.asarray(color, dtype=np.float32)
+    painted, touched = pixels.copy(), mask > 0  # lines and nodes cover a small part of an image
+    alpha = mask[touched][:, None]
+    painted[touched] = pixels[touched] * (1 - alpha) + alpha * np.asarray(color, dtype=np.float32)
+    return painted
 
 
 def _paint_pair(
     pixels: FloatImage, first: Mask, second: Mask, colors: tuple[Color, Color, Color], opacity: float
 ) -> FloatImage:
+    painted, touched = pixels.copy(), (first > 0) | (second > 0)
+    first, second = first[touched], second[touched]
     only_first, only_second, both = first * (1 - second), second * (1 - first), first * second
     covered = only_first + only_second + both
-    alpha = (opacity * covered)[..., None]
-    mixed: FloatImage = pixels * (1 - alpha)
-    shares = zip((only_first, only_second, both), colors, strict=True)
-    for share, color in shares:
-        mixed = mixed + (opacity * share)[..., None] * np.asarray(color, dtype=np.float32)
-    return mixed
+    mixed: FloatImage = pixels[touched] * (1 - (opacity * covered)[:, None])
+    for share, color in zip((only_first, only_second, both), colors, strict=True):
+        mixed = mixed + (opacity * share)[:, None] * np.asarray(color, dtype=np.float32)
+    painted[touched] = mixed
+    return painted
