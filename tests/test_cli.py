@@ -180,9 +180,26 @@ def test_traits_of_folders_in_folders_and_of_one_skeleton_in_two_formats(run, pl
     treeformer.write(y_shape, plants / "day 2" / "y.coco.json", format="coco")
     code, _, err = run("traits", plants, "-o", tmp_path / "traits.csv")
     assert code == 0
-    assert "7 rows from 7 files" in err.splitlines()[1]
-    assert "1 name in several formats" in err.splitlines()[0]
-    assert "y.coco.json and .json and .rsml, …" in err.splitlines()[0]
+    assert err.splitlines() == [
+        "treeformer: 1 name in several formats: json preferred, 2 other files passed over (rsml, coco)",
+        f"5 rows from 5 files in {tmp_path / 'traits.csv'}",
+    ]
+
+
+def test_traits_after_corrections_measures_each_plant_once(run, tmp_path, y_shape, comb):
+    """The editor writes a.json and a.rsml, and keeps the prediction as a.orig.json."""
+    for name, skeleton in (("a.json", y_shape), ("a.rsml", y_shape), ("a.orig.json", comb)):
+        treeformer.write(skeleton, tmp_path / name)
+    tables = []
+    for files in ([tmp_path], sorted(tmp_path.glob("*.json")), [tmp_path / "a.json"], [tmp_path, tmp_path / "a.json"]):
+        code, out, _ = run("traits", *files)
+        assert code == 0
+        tables.append(out)
+    assert len(set(tables)) == 1
+    assert len(tables[0].splitlines()) == 2
+    code, out, _ = run("traits", tmp_path / "a.orig.json")
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert out != tables[0]
 
 
 @pytest.mark.slow

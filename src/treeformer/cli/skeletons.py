@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -65,11 +65,7 @@ def convert(
     if total == 0:
         raise FormatError(f"{source}: no skeleton file in this folder")
     if report.passed_over:
-        names = counted(sum(report.preferred.values()), "name")
-        others = (
-            f"{counted(sum(report.passed_over.values()), 'other file')} passed over ({', '.join(report.passed_over)})"
-        )
-        say(f"treeformer: {names} in several formats: {' and '.join(report.preferred)} preferred, {others}")
+        say_preferred(report.preferred, report.passed_over)
     if report.left_out:
         what = f"elements that RSML does not allow were left out ({', '.join(report.left_out)})"
         say(f"treeformer: {counted(report.incomplete, 'file')}: {what}; --preserve keeps them")
@@ -129,14 +125,17 @@ def traits(
 ) -> None:
     """Measure skeletons: one table of traits for all files."""
     from treeformer._util.files import check_writable, write_table
+    from treeformer.formats.convert import find_copies
     from treeformer.traits import measure_files
 
     if output is not None:
         check_table(output)
         check_writable(output.parent)
     paths = skeleton_files(files, exclude=output)
-    if copies := in_several_formats(paths):
-        say(f"treeformer: {counted(len(copies), 'name')} in several formats, each measured separately: {copies[0]}, …")
+    copies = find_copies(paths)
+    if copies.files:
+        say_preferred(copies.preferred, copies.passed_over)
+        paths = [path for path in paths if path not in copies.files]
     with progress("measuring") as show:
         table, failures = measure_files(
             paths,
@@ -167,19 +166,17 @@ def check_table(path: Path) -> None:
         raise FormatError(f"{path.name}: is a skeleton, and the table of traits would overwrite it")
 
 
-def in_several_formats(paths: Sequence[Path]) -> list[str]:
-    """Return names that occur in several formats, as `treeformer predict --format` writes them: a.json, a.rsml."""
-    from treeformer.formats.convert import base_name
-
-    suffixes: dict[Path, list[str]] = {}
-    for path in dict.fromkeys(paths):
-        name = base_name(path)
-        suffixes.setdefault(name, []).append(path.name.removeprefix(name.name))
-    return [f"{name}{' and '.join(shared)}" for name, shared in suffixes.items() if len(shared) > 1]
+def say_preferred(preferred: Mapping[str, int], passed_over: Mapping[str, int]) -> None:
+    """Say which format was preferred for skeletons in several formats: numbers of names and of other files."""
+    names, others = counted(sum(preferred.values()), "name"), counted(sum(passed_over.values()), "other file")
+    chosen, left = " and ".join(preferred), ", ".join(passed_over)
+    say(f"treeformer: {names} in several formats: {chosen} preferred, {others} passed over ({left})")
 
 
 def skeleton_files(paths: Sequence[Path], exclude: Path | None = None) -> list[Path]:
     """List skeleton files. Folders are searched recursively, without hidden files and backups.
+
+    A backup among the files is left out as well if the file that replaced it is there: `plates/*.json` matches both.
 
     Args:
         paths: files and folders.
@@ -202,9 +199,9 @@ def skeleton_files(paths: Sequence[Path], exclude: Path | None = None) -> list[P
             if not skeletons:
                 raise FormatError(f"{path}: no skeleton file in this folder")
             found += skeletons
-        else:
+        elif not is_backup(path) or len(paths) == 1:
             found.append(path)
-    return found
+    return list(dict.fromkeys(found))
 
 
 @app.command(

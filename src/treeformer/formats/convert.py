@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
@@ -166,27 +166,11 @@ class _Batch:
                     self.skipped += 1
 
     def prefer_one_per_name(self) -> None:
-        """Keep one job per name, that of the first format in the order of `FORMATS`.
-
-        Broken files and files of unknown formats or of several images are kept, because they are not the same
-        skeleton in another format.
-        """
+        """Keep one job per name, see `find_copies`."""
         self.inputs = {_file_id(job.path) for job in self.jobs}
-        named: dict[Path, list[_Job]] = {}
-        for job in self.jobs:
-            named.setdefault(base_name(job.path), []).append(job)
-        rank = {name: number for number, name in enumerate(FORMATS)}
-        dropped: set[Path] = set()
-        for jobs in named.values():
-            if len(jobs) == 1:
-                continue
-            formats = {job: name for job in jobs if (name := _format_of_single_image(job.path))}
-            ranked = sorted(formats, key=lambda job: rank[formats[job]])
-            if len(ranked) > 1:
-                self.preferred[formats[ranked[0]]] += 1
-                self.passed_over.update(formats[job] for job in ranked[1:])
-                dropped.update(job.path for job in ranked[1:])
-        self.jobs = [job for job in self.jobs if job.path not in dropped]
+        copies = find_copies([job.path for job in self.jobs])
+        self.preferred, self.passed_over = copies.preferred, copies.passed_over
+        self.jobs = [job for job in self.jobs if job.path not in copies.files]
 
     def run(self, progress: ProgressCallback | None, *, skip_unknown: bool) -> ConvertReport:
         self.inputs |= {_file_id(job.path) for job in self.jobs}
@@ -253,6 +237,49 @@ class _Batch:
     def _fail(self, job: _Job, error: FormatError) -> None:
         message = str(error).removeprefix(f"{job.path.name}: ")
         self.failures.append(" ".join(f"{job.name}: {message}".splitlines()))
+
+
+class Copies(NamedTuple):
+    """Files that hold a skeleton which is there in another format.
+
+    Attributes:
+        files: The copies.
+        preferred: The number of names that occur in several formats, by the format that is no copy.
+        passed_over: The number of copies by format.
+    """
+
+    files: set[Path]
+    preferred: Counter[str]
+    passed_over: Counter[str]
+
+
+def find_copies(paths: Sequence[Path]) -> Copies:
+    """Find skeletons that occur in several formats, as `treeformer predict --format` writes them: a.json, a.rsml.
+
+    The file of the first format in the order of `FORMATS` is no copy. Broken files and files of unknown formats or of
+    several images are never copies.
+
+    Args:
+        paths: The files.
+
+    Returns:
+        The copies.
+    """
+    named: dict[Path, list[Path]] = {}
+    for path in paths:
+        named.setdefault(base_name(path), []).append(path)
+    rank = {name: number for number, name in enumerate(FORMATS)}
+    copies = Copies(set(), Counter(), Counter())
+    for same in named.values():
+        if len(same) == 1:
+            continue
+        formats = {path: name for path in same if (name := _format_of_single_image(path))}
+        ranked = sorted(formats, key=lambda path: rank[formats[path]])
+        if len(ranked) > 1:
+            copies.preferred[formats[ranked[0]]] += 1
+            copies.passed_over.update(formats[path] for path in ranked[1:])
+            copies.files.update(ranked[1:])
+    return copies
 
 
 def base_name(path: Path) -> Path:
