@@ -63,7 +63,7 @@ def test_every_size_has_its_own_graph():
 
     def capture(_model, batch, **_options):
         captured.append(batch.images.shape[-1])
-        return lambda _batch, _count: {}
+        return lambda _batch, _count, _guide: {}
 
     graphs = CudaGraphSteps(None, bf16=False, capture=capture)
     targets = SimpleNamespace(points=torch.zeros(2, 8, 2))
