@@ -14,7 +14,7 @@ from treeformer.nn.deformable_attention import DeformableAttention
 @torch.inference_mode()
 def test_casting_weights_once_changes_nothing(one_thread, monkeypatch):
     # The other order, which is used only on a CPU, has a bias that autocast does not cast.
-    monkeypatch.setattr(DeformableAttention, "_read_then_project", DeformableAttention._project_then_read)
+    monkeypatch.setattr(DeformableAttention, "_read_on_cpu", DeformableAttention._project_then_read)
     images, names = random_images(3, seed=2), network().state_dict().keys()
     plain, cast = network(), network()
     cast_weights_to_bfloat16(cast)
