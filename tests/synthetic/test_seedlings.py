@@ -46,6 +46,7 @@ def test_roots_are_thin_and_grow_downwards(plates: list[Skeleton]) -> None:
     assert np.mean(np.asarray(descents) > 0) > 0.99
 
 
+@pytest.mark.slow
 def test_neighbors_overlap(plates: list[Skeleton]) -> None:
     overlapping = 0
     for plate in plates:

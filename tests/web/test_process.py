@@ -89,6 +89,7 @@ def two_servers(serve, tmp_path_factory) -> list[Server]:
     return [serve(folder / "images", "--results", folder / "results") for _ in range(2)]
 
 
+@pytest.mark.slow
 def test_two_servers_have_different_tokens_and_cookies(two_servers):
     first, second = two_servers
     assert first.address.partition("token=")[2] != second.address.partition("token=")[2]
@@ -99,6 +100,7 @@ def test_two_servers_have_different_tokens_and_cookies(two_servers):
     assert first.client.get("/api/images").status_code == 200
 
 
+@pytest.mark.slow
 def test_two_servers_on_one_folder_the_second_save_is_told(two_servers):
     body = {"image": "a.png", "revision": None, "accepted": False, "window": "w"}
     answers = [
@@ -160,6 +162,7 @@ def test_kill_9_while_drafts_and_results_are_written(serve, images, tmp_path):
         assert not [path for path in results.rglob(".*-*-*") if path.is_file()]  # leftovers were removed
 
 
+@pytest.mark.slow
 def test_predict_then_edit_the_results(run, serve, images, tmp_path, monkeypatch):  # noqa: F811
     gradient(images / "sub" / "b.png", (80, 80))
     monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: predictor(line_engine()))
