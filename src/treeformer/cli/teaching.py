@@ -65,7 +65,7 @@ def finetune(
         ProgressChoice, typer.Option(help="json prints one JSON object per line on standard output.")
     ] = ProgressChoice.text,
 ) -> None:
-    """Train a model on own images, at most 15 minutes on a CPU. Needs the extras train and export. Can be resumed."""
+    """Train a model on own images, about 15 minutes on a CPU. Needs the extras train and export. Can be resumed."""
     try:
         from treeformer.teaching.finetune import finetune as run
         from treeformer.teaching.finetune import stop_on_signals

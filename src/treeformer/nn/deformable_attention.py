@@ -20,7 +20,7 @@ from torch.nn import functional
 from treeformer.nn.inference_mode import is_inference_on_gpu
 from treeformer.nn.kernels import deformable as deformable_triton
 
-# Order of reading and projecting on a CPU: queries of a sparse image, and the time to read one number and to add it,
+# Order of reading and projecting on a CPU: queries of a typical image, and the time to read one number and to add it,
 # in multiplications of a matrix product.
 TYPICAL_QUERIES = 60
 ROW_COST = 128

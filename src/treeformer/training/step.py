@@ -93,7 +93,8 @@ class TrainingStep(nn.Module):
             images.device.type, dtype=torch.bfloat16, enabled=self.bf16, cache_enabled=self.cache_casts
         ):
             pixels = pixels_of(images)
-            if self.distillation is not None and guide is not None:
+            if self.distillation is not None:
+                assert guide is not None, "a step with a teacher needs its predictions"
                 parts = self._distill(pixels, targets, node_count, tokens, guide, self.distillation)
             else:
                 output = self.model(pixels, targets) if tokens is None else self.model(pixels, targets, tokens)
