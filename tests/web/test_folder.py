@@ -105,6 +105,15 @@ def predicted(sources, output):
     write_record(output, sources, jobs)
 
 
+@pytest.mark.parametrize(("scores", "state"), [({"edge_score": [0.5]}, "predicted"), ({}, "edited")])
+def test_rsml_files_of_predictions_are_not_edited(tmp_path, scores, state):
+    """`treeformer series` writes RSML files alone; a file without scores is the work of a person."""
+    gradient(tmp_path / "a.png")
+    treeformer.write(Skeleton([(1, 1), (5, 9)], [(0, 1)], root=0, **scores), tmp_path / "a.rsml")
+    workspace = Workspace(tmp_path, tmp_path)
+    assert [one.state for one in workspace.summaries(workspace.refresh())] == [state]
+
+
 def test_the_editor_finds_the_images_of_results(tmp_path, monkeypatch):
     for name in ("a.png", "sub/b.png", "c.png", "c.tif"):
         gradient(tmp_path / "images" / name)
