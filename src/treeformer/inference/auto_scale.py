@@ -97,7 +97,9 @@ def is_noise(pixels: ImageArray) -> bool:
         >>> is_noise(np.tile(np.arange(64, dtype=np.uint8)[:, None, None], (1, 64, 3)))
         False
     """
-    gray = pixels.sum(axis=2, dtype=np.float32)
+    gray = pixels[..., 0].astype(np.float32)  # adding channels is several times faster than a sum over axis 2
+    gray += pixels[..., 1]
+    gray += pixels[..., 2]
     gray -= gray.mean(dtype=np.float64)
     limit = MAX_NOISE_CORRELATION * np.square(gray).mean()
     right, below = (gray[:, 1:] * gray[:, :-1]).mean(), (gray[1:] * gray[:-1]).mean()

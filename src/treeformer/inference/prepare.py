@@ -78,7 +78,9 @@ def prepare(image: ImageSource, options: PredictionOptions, side: int, max_pixel
     first_input = tiles.cut(opened, grid[0], side)
     if options.scale_rule is not None:
         accumulator.source = image
-        accumulator.is_noise = is_noise(first_input)
+        # An image that was not reduced gets no second pass.
+        is_reduced = max(opened.size) < max(opened.original_size)
+        accumulator.is_noise = is_reduced and is_noise(first_input)
     return PreparedImage(opened if len(grid) > 1 else None, accumulator, side, first_input)
 
 
