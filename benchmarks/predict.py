@@ -11,7 +11,8 @@ columns but `network` include reading the JPEG and decoding the tree. On the GPU
 from array to skeleton, is measured too: the median and the 95th percentile.
 
 `--without-network` needs neither model nor GPU. An engine with instant random output shows how many images per second
-the rest allows, with threads and with processes, and the cost of an image for the process of the network.
+the rest allows, with threads and with processes, the cost of an image for the process of the network, and the time of a
+camera frame.
 """
 
 from __future__ import annotations
@@ -190,6 +191,8 @@ def print_without_network(paths: list[Path], count: int, batch: int, workers: in
     print(
         f"no network, batch {batch}, {workers} workers, {count} images; CPU ms per image, others including their start"
     )
+    frame = measure_frames(Predictor(folder, engine=StandIn(1)), paths)
+    print(f"one frame: {frame['frame'] * 1e3:.2f} ms, 95 %: {frame['slow_frame'] * 1e3:.2f} ms", flush=True)
     print(f"{'workers':12} {'images/s':>11} {'own CPU, ms':>12} {'others, ms':>11}")
     for name in ("threads", "processes"):
         options = {"batch": batch, "workers": workers, "processes": name == "processes"}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from treeformer.decoding.duplicates import (
+    MAX_DENSE_NODES,
     MIN_CONFIDENT_SCORE,
     MIN_DUPLICATE_EDGE_COST,
     RADIUS_PX,
@@ -34,8 +37,10 @@ def reference(score, points, cost, threshold):
     return [score[k] if k in kept else 0.0 for k in range(count)]
 
 
-@given(st.integers(0, 12), st.integers(0, 10_000), st.sampled_from([5, 15, 60]), st.sampled_from([0.6, 1.0]))
-def test_it_agrees_with_the_reference(count, seed, side, known_fraction):
+@given(
+    st.integers(0, 12), st.integers(0, 10_000), st.sampled_from([5, 15, 60]), st.sampled_from([0.6, 1.0]), st.booleans()
+)
+def test_it_agrees_with_the_reference(count, seed, side, known_fraction, is_sparse):
     rng = np.random.default_rng(seed)
     score, points = rng.uniform(0.2, 0.8, count).round(2), rng.uniform(0, side, (count, 2))
     everything = np.argwhere(np.triu(np.ones((count, count), bool), 1))
@@ -43,7 +48,9 @@ def test_it_agrees_with_the_reference(count, seed, side, known_fraction):
     pair_cost = rng.normal(1, 2, len(known))
     cost = np.full((count, count), np.inf)
     cost[known[:, 0], known[:, 1]] = cost[known[:, 1], known[:, 0]] = pair_cost
-    assert suppress_duplicates(score, points, known, pair_cost, 0.3).tolist() == reference(score, points, cost, 0.3)
+    with patch("treeformer.decoding.duplicates.MAX_DENSE_NODES", 0 if is_sparse else MAX_DENSE_NODES):
+        found = suppress_duplicates(score, points, known, pair_cost, 0.3)
+    assert found.tolist() == reference(score, points, cost, 0.3)
 
 
 def test_confident_nodes_tips_at_junctions_and_nodes_with_their_own_neighbors_are_kept():

@@ -123,6 +123,20 @@ def test_parts_are_parts_of_the_whole(tmp_path, mode):
     assert open_lazy(tmp_path / "a.tif", lambda _: 0.1).size == (12, 9)
 
 
+def test_an_array_is_opened_like_a_pillow_image():
+    array = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
+    from_array, from_pillow = open_lazy(array), open_lazy(Image.fromarray(array))
+    assert from_array.size == from_array.original_size == from_pillow.size == (64, 48)
+    assert from_array.memory_bytes == from_pillow.memory_bytes
+    for box in ((0, 0, 64, 48), (3, 5, 20, 48)):
+        assert (from_array.part(box) == from_pillow.part(box)).all()
+    assert from_array.whole() == from_pillow.whole()
+    assert from_array.reduced(4).whole() == from_pillow.reduced(4).whole()
+    expected = array.copy()
+    array[:] = 0  # the next frame of a camera
+    assert (from_array.part((0, 0, 64, 48)) == expected).all()
+
+
 @pytest.mark.slow
 def test_too_many_pixels_are_rejected_before_they_are_read(tmp_path, monkeypatch):
     Image.new("1", (30_000, 20_000)).save(tmp_path / "huge.png")

@@ -81,32 +81,39 @@ class LazyImage:
     """
 
     original_size: tuple[int, int]
-    _image: Image.Image
+    _image: Image.Image | ImageArray  # RGB arrays stay arrays: Pillow would copy them twice
     _range: tuple[float, float] | None
 
     @property
     def size(self) -> tuple[int, int]:
         """(width, height) px of this image; differs from `original_size` if the image was scaled."""
+        if isinstance(self._image, np.ndarray):
+            return self._image.shape[1], self._image.shape[0]
         return self._image.size
 
     def part(self, box: Box) -> ImageArray:
         """Return the RGB pixels, (H,W,3), of a box inside the image."""
+        if isinstance(self._image, np.ndarray):
+            left, top, right, bottom = box
+            return self._image[top:bottom, left:right]
         image = self._image if box == (0, 0, *self.size) else self._image.crop(box)
         return np.asarray(_as_rgb(image, self._range))
 
     def whole(self) -> Image.Image:
         """Return the whole image as RGB."""
-        return _as_rgb(self._image, self._range)
+        return _as_rgb(_pillow(self._image), self._range)
 
     def reduced(self, block: int) -> LazyImage:
         """Return the image reduced by averaging blocks of block×block pixels."""
         if block <= 1:
             return self
-        return LazyImage(self.original_size, _reduced(self._image, self._range, block), None)
+        return LazyImage(self.original_size, _reduced(_pillow(self._image), self._range, block), None)
 
     @property
     def memory_bytes(self) -> int:
         """Memory of the pixels."""
+        if isinstance(self._image, np.ndarray):
+            return self._image.nbytes
         per_pixel = 4 * len(self._image.getbands()) if self._image.mode in ("I", "F") else len(self._image.getbands())
         return self.size[0] * self.size[1] * max(per_pixel, 2 if self._image.mode.startswith("I;16") else 1)
 
@@ -147,6 +154,10 @@ def open_lazy(source: ImageSource, scale: Callable[[tuple[int, int]], float] = l
         TreeformerError: if `source` is not an image.
     """
     if isinstance(source, np.ndarray):
+        if source.dtype == np.uint8 and source.ndim == 3 and source.shape[2] == 3 and source.size:
+            size = source.shape[1], source.shape[0]
+            if scale(size) == 1:
+                return LazyImage(size, source.copy(), None)  # a camera may write its next frame into the array
         return _scaled(_from_array(source), scale)
     if isinstance(source, Image.Image):
         try:
@@ -332,6 +343,10 @@ def _reduced(image: Image.Image, value_range: tuple[float, float] | None, block:
         strip = _as_rgb(image.crop((0, top, width, min(top + rows, height))), value_range)
         reduced.paste(strip.reduce(block), (0, top // block))
     return reduced
+
+
+def _pillow(image: Image.Image | ImageArray) -> Image.Image:
+    return Image.fromarray(image) if isinstance(image, np.ndarray) else image
 
 
 def _from_array(array: NDArray[Any]) -> Image.Image:

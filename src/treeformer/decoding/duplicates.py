@@ -13,6 +13,7 @@ MIN_CONFIDENT_SCORE = 0.5  # nodes with at least this score are kept: some drawi
 # Two nodes within the radius are duplicates if the cost f⁻ − f⁺ of their edge is higher; otherwise they may be a tip
 # and its junction.
 MIN_DUPLICATE_EDGE_COST = 1.0
+MAX_DENSE_NODES = 1024  # above, neighbors are stored as a sparse matrix, which takes longer to build
 
 
 def suppress_duplicates(
@@ -66,10 +67,15 @@ def _share_neighbor(better: IntArray, worse: IntArray, likely: IntArray, count: 
         return np.empty(0, dtype=bool)
     tails, heads = likely.T
     ends = np.concatenate([tails, heads]), np.concatenate([heads, tails])
-    adjacent = csr_array((np.ones(len(ends[0]), dtype=np.int32), ends), shape=(count, count))
-    common = (adjacent[better] * adjacent[worse]).sum(axis=1)
+    if count <= MAX_DENSE_NODES:
+        dense = np.zeros((count, count), dtype=bool)
+        dense[ends] = True
+        has_common = (dense[better] & dense[worse]).any(axis=1)
+    else:
+        adjacent = csr_array((np.ones(len(ends[0]), dtype=np.int32), ends), shape=(count, count))
+        has_common = (adjacent[better] * adjacent[worse]).sum(axis=1) > 0
     degree = np.bincount(ends[0], minlength=count)
-    shared: BoolArray = (common > 0) | (degree[worse] == 0)
+    shared: BoolArray = has_common | (degree[worse] == 0)
     return shared
 
 

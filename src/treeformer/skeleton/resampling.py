@@ -71,6 +71,8 @@ def subgraph(skeleton: Skeleton, keep: BoolArray) -> Skeleton:
     Returns:
         The kept nodes and their edges.
     """
+    if keep.all():
+        return skeleton
     nodes, edges = np.flatnonzero(keep), np.flatnonzero(keep[skeleton.edges[:, 0]])
     new_index: IntArray = np.cumsum(keep) - 1
     new_edges = new_index[skeleton.edges[edges]]

@@ -20,19 +20,18 @@ from treeformer.skeleton.resampling import apply_affine, apply_resampling, compo
 from treeformer.skeleton.topology import Topology
 from treeformer.skeleton.traversal import Traversal, node_on_a_cycle
 from treeformer.skeleton.validation import (
-    MAX_PX,
+    ATTRIBUTES,
     check_axes,
     check_roots,
+    checked_attributes,
     edge_array,
     fraction_array,
     frozen,
     image_size_pair,
-    index_array,
     integer_array,
     node_array,
     point_array,
     root_array,
-    value_array,
 )
 
 if TYPE_CHECKING:
@@ -118,22 +117,20 @@ class Skeleton:
     ) -> None:
         points = node_array(nodes)
         pairs = edge_array(edges, len(points))
-        fields: dict[str, Any] = {
-            "nodes": points,
-            "edges": pairs,
-            "roots": root_array(root, len(points)),
-            "radius": value_array(radius, len(points), "radius", "node", allow_nan=True, minimum=0.0, maximum=MAX_PX),
-            "node_score": value_array(node_score, len(points), "node_score", "node"),
-            "edge_score": value_array(edge_score, len(pairs), "edge_score", "edge"),
-            "plant": index_array(plant, len(points), "plant", "node", minimum=0),
-            "plant_records": tuple(plant_records),
-            "image_size": image_size_pair(image_size),
+        attributes = {
+            "radius": radius,
+            "node_score": node_score,
+            "edge_score": edge_score,
+            "axes": axes,
+            "edge_axis": edge_axis,
+            "plant": plant,
+            "plant_records": plant_records,
+            "image_size": image_size,
             "image_name": image_name,
-            "metadata": MappingProxyType(dict(metadata or {})),
-            "_axes": None if axes is None else tuple(axes),
-            "_edge_axis": index_array(edge_axis, len(pairs), "edge_axis", "edge", minimum=-1),
+            "metadata": metadata,
         }
-        self.__dict__.update(fields)
+        fields: dict[str, Any] = {"nodes": points, "edges": pairs, "roots": root_array(root, len(points))}
+        self.__dict__.update(fields | checked_attributes(attributes, len(points), len(pairs)))
         check_roots(self.roots, self.component)
         check_axes(self._axes, self._edge_axis, len(points))
 
@@ -222,7 +219,7 @@ class Skeleton:
         self.__dict__.update(state | {"metadata": MappingProxyType(state["metadata"])})
 
     def replace(self, **changes: Any) -> Skeleton:
-        """Return a copy with some constructor arguments changed; everything is validated again.
+        """Return a copy with some constructor arguments changed.
 
         Raises:
             SkeletonError: if the result is invalid.
@@ -231,6 +228,10 @@ class Skeleton:
             >>> Skeleton([(0, 0), (3, 4)], [(0, 1)]).replace(root=1).root
             1
         """
+        if changes.keys() <= ATTRIBUTES:  # nodes, edges and roots stay, and with them the topology
+            other = self._with(**checked_attributes(changes, len(self.nodes), len(self.edges)))
+            check_axes(other._axes, other._edge_axis, len(self.nodes))
+            return other
         stored = {name: self.__dict__[name] for name in Skeleton.__annotations__}
         arguments = {"root" if name == "roots" else name.lstrip("_"): value for name, value in stored.items()}
         return Skeleton(**(arguments | changes))

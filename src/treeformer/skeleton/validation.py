@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -255,6 +256,42 @@ def image_size_pair(size: tuple[int, int] | None) -> tuple[int, int] | None:
     if max(width, height) > MAX_PX:
         raise SkeletonError(f"image_size has {short_repr(max(width, height))} px, more than {MAX_PX:,.0f}")
     return width, height
+
+
+_CHECKS: dict[str, Callable[[Any, int, int], Any]] = {
+    "radius": lambda values, nodes, _: value_array(
+        values, nodes, "radius", "node", allow_nan=True, minimum=0.0, maximum=MAX_PX
+    ),
+    "node_score": lambda values, nodes, _: value_array(values, nodes, "node_score", "node"),
+    "edge_score": lambda values, _, edges: value_array(values, edges, "edge_score", "edge"),
+    "plant": lambda values, nodes, _: index_array(values, nodes, "plant", "node", minimum=0),
+    "plant_records": lambda records, *_: tuple(records),
+    "image_size": lambda size, *_: image_size_pair(size),
+    "image_name": lambda name, *_: name,
+    "metadata": lambda metadata, *_: MappingProxyType(dict(metadata or {})),
+    "axes": lambda axes, *_: None if axes is None else tuple(axes),
+    "edge_axis": lambda values, _, edges: index_array(values, edges, "edge_axis", "edge", minimum=-1),
+}
+ATTRIBUTES = frozenset(_CHECKS)
+"""The arguments of a Skeleton other than its nodes, edges and roots."""
+
+
+def checked_attributes(values: Mapping[str, Any], node_count: int, edge_count: int) -> dict[str, Any]:
+    """Validate some of `ATTRIBUTES`. Whether `axes` and `edge_axis` fit together is for `check_axes` to find out.
+
+    Args:
+        values: the arguments by name.
+        node_count: number of nodes.
+        edge_count: number of edges.
+
+    Returns:
+        The values that a Skeleton stores, by the names of its fields: those of axes begin with an underscore.
+
+    Raises:
+        SkeletonError: if a value is invalid.
+    """
+    checked = {name: _CHECKS[name](value, node_count, edge_count) for name, value in values.items()}
+    return {f"_{name}" if name in ("axes", "edge_axis") else name: value for name, value in checked.items()}
 
 
 def check_roots(roots: IntArray, component: IntArray) -> None:
