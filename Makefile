@@ -8,7 +8,7 @@
 # make test-web   check, test and build the page, compare it with the committed one, test it in Chromium
 # make docs       build the documentation site into dist/docs, run its notebooks
 # make package    build sdist and wheel, install the wheel into an empty environment without torch, predict
-# make test-all   what make test leaves out: the web page, the documents with their notebooks, the package
+# make test-all   what make test leaves out: both web pages, the documents with their notebooks, the package
 # make test-long  more examples per property test, tests marked long, cluster and kills with larger numbers
 # make fuzz       10,000 mutated files, images and model folders; not part of make test
 PYTHON ?= python3
@@ -69,7 +69,7 @@ check-web: web/node_modules/.installed
 test-web: check-web $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/web
 
-test-all: check-web page docs package
+test-all: check-web check-page docs package
 
 # More examples per property test, the tests marked long, and larger numbers for cluster, web and kills.
 test-long: page $(VENV)/.installed-dev
