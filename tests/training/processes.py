@@ -15,7 +15,7 @@ from typing import Any
 
 # With several threads, sums differ in the last bits from run to run.
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
-PRELOADED = ("treeformer.training.command", "treeformer.training.loop", "tests.training.processes")
+PRELOADED = ("lightning.fabric", "treeformer.training.command", "treeformer.training.loop", "tests.training.processes")
 
 
 def command(config_file: Path, out: Path, *arguments: str) -> list[str]:

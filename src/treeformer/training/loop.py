@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning.fabric import Fabric
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -40,6 +39,9 @@ from treeformer.training.logger import NoLog, RunLog
 from treeformer.training.setup import make_distillation, make_fabric, make_model, model_folder_of, parameter_groups
 from treeformer.training.step import CudaGraphSteps, Distillation, TrainingStep
 from treeformer.training.validation import Validator
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 # Steps with a non-finite loss or gradient change nothing. This many in a row end the run.

@@ -6,12 +6,10 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from lightning.fabric import Fabric
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
 from treeformer._util.config import ConfigError, build
@@ -29,6 +27,9 @@ from treeformer.training import checkpoint
 from treeformer.training.config import OptimizerConfig, TrainingConfig
 from treeformer.training.registry import MODELS
 from treeformer.training.step import Distillation
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
 
 WIDTHS = ("backbone_channels", "width", "fine_width", "heads", "feed_forward", "relation_hidden", "segment_channels")
 """Settings of a network's widths. If they differ, its weights are fitted to those of the wider network."""
@@ -48,6 +49,10 @@ def make_fabric(accelerator: str, devices: int, machines: int) -> Fabric:
     Raises:
         ConfigError: if the devices do not exist, or do not match the number of processes that were started.
     """
+    # Importing Fabric takes 5 s of CPU time, torch itself takes 2 s: only a run needs it.
+    from lightning.fabric import Fabric
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+
     _check_processes(devices * machines)
     if accelerator == "cuda" and not torch.cuda.is_available():
         raise ConfigError("no GPU: CUDA was requested, but torch sees no CUDA device")
