@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import onnx
@@ -32,6 +33,7 @@ from treeformer.models import (
     save_pretrained,
 )
 from treeformer.models import export as export_module
+from treeformer.models import onnx_graph
 from treeformer.models.config import FORMER_NAMES
 from treeformer.models.export import export_model, find_start_model, load_trained
 from treeformer.nn.heat_map import peaks
@@ -247,6 +249,35 @@ def test_saved_weights_and_config_are_loaded(folder, model):
         rounded = tensor.half().float() if tensor.dim() > 1 else tensor
         assert torch.equal(loaded.state_dict()[name], rounded), name
     assert open_model(folder.path) == folder
+
+
+def test_a_graph_is_reused_for_other_weights(folder, images, tmp_path, monkeypatch):
+    def no_trace(*_args):
+        raise AssertionError("traced again")
+
+    monkeypatch.setattr(onnx_graph, "trace", no_trace)
+    changed = network()
+    with torch.no_grad():
+        for tensor in (*changed.neck.parameters(), *changed.decoder.parameters()):
+            tensor.mul_(0.8)
+    other = save_pretrained(changed, tmp_path / "other", input_size=SIDE, like=folder, **THRESHOLDS)
+    raw = open_engine(other, "onnx", precision="float32")(images)
+    expected = open_engine(other, "torch")(images)
+    np.testing.assert_allclose(raw.node_score, expected.node_score, atol=2e-3, rtol=1e-3)
+    before = open_engine(folder, "torch")(images)
+    width = min(before.node_score.shape[1], expected.node_score.shape[1])
+    assert np.abs(before.node_score[:, :width] - expected.node_score[:, :width]).max() > 0.01
+    # With the first weights again, the files are those of the full export, the 8-bit graph included.
+    again = save_pretrained(network(), tmp_path / "again", input_size=SIDE, like=other, **THRESHOLDS)
+    assert again.hashes == folder.hashes
+    for difference in ({"min_peak_heat": 0.1}, {"candidate_threshold": 0.1}, {"input_size": 128}):
+        settings = replace(folder.config, **difference)
+        assert not onnx_graph.has_same_graph(folder.path, settings, folder)
+    more_tokens = replace(folder.config, settings={**folder.config.settings, "tokens": 32})
+    assert not onnx_graph.has_same_graph(folder.path, more_tokens, folder)
+    shutil.copyfile(open_model("default").weights, tmp_path / WEIGHTS)
+    assert not onnx_graph.has_same_graph(tmp_path, folder.config, folder)
+    assert onnx_graph.has_same_graph(folder.path, replace(folder.config, node_threshold=0.5), folder)
 
 
 def test_the_onnx_engine_needs_no_torch(folder, images, tmp_path):

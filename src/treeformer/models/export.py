@@ -38,6 +38,7 @@ def save_pretrained(
     card: str | None = None,
     int8: bool = True,
     images: Iterable[ImageArray] | None = None,
+    like: ModelFolder | None = None,
     **settings: Any,
 ) -> ModelFolder:
     """Write a model folder: weights, ONNX graphs, config.json and, if given, the card.
@@ -49,6 +50,7 @@ def save_pretrained(
         int8: Also write the graph with 8-bit convolutions.
         images: (input_size,input_size,3) uint8 RGB each, from which the value ranges of the 8-bit graph are measured.
             None uses synthetic images.
+        like: A model folder with the graph of the same network. Its graph is copied if it fits; tracing takes longer.
         **settings: Fields of `treeformer.hub.model_folder.ModelSettings`: input_size, working_size, thresholds.
 
     Returns:
@@ -67,7 +69,7 @@ def save_pretrained(
         raise ModelFolderError(f"tokens must be at least {MIN_TOKENS}, not {model.config.tokens}")
     path = Path(folder)
     write_weights(path / WEIGHTS, model)
-    write_graphs(path, model, chosen, int8=int8, images=images)
+    write_graphs(path, model, chosen, int8=int8, images=images, like=like)
     if card is not None:
         with atomic_write(path / CARD) as temporary:
             temporary.write_text(card, encoding="utf-8")

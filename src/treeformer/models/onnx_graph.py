@@ -15,7 +15,8 @@ from treeformer._util.arrays import ImageArray
 from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
-from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelSettings
+from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolder, ModelSettings
+from treeformer.models.config import TreeFormerConfig
 from treeformer.models.inference_model import InferenceModel
 from treeformer.models.quantize import calibration_images, measure, quantize
 from treeformer.models.treeformer import TreeFormer
@@ -23,6 +24,7 @@ from treeformer.models.treeformer import TreeFormer
 OUTPUTS = ("node_score", "points", "edge_cost", "root_logit", "attributes")
 SCOPES = "pkg.torch.onnx.name_scopes"  # metadata key: names of the modules around a node, and of the node
 PREFIX = "model."  # name of the network in InferenceModel
+IN_GRAPH = ("input_size", "candidate_threshold", "min_peak_heat")  # settings that the graph contains as constants
 
 
 def write_graphs(
@@ -32,6 +34,7 @@ def write_graphs(
     *,
     int8: bool = True,
     images: Iterable[ImageArray] | None = None,
+    like: ModelFolder | None = None,
 ) -> None:
     """Write model.onnx and model-int8.onnx into a model folder. They take any number of images of one size.
 
@@ -41,15 +44,45 @@ def write_graphs(
         settings: Input size and thresholds.
         int8: Write model-int8.onnx. Otherwise an existing one is removed.
         images: (S,S,3) uint8 RGB each, from which the ranges of the 8-bit graph are measured. None: synthetic images.
+        like: A model folder whose graph is used instead of a new one if it differs in the weights only.
     """
-    proto = trace(model, settings)
-    externalize_weights(proto, folder / WEIGHTS)
+    if like is not None and has_same_graph(folder, settings, like):
+        proto = read_graph(like)
+    else:
+        proto = trace(model, settings)
+        externalize_weights(proto, folder / WEIGHTS)
     _write(folder / GRAPH, proto)
     if int8:
         quantize(proto, measure(proto, folder, images or calibration_images(settings.input_size)))
         _write(folder / INT8_GRAPH, proto)
     else:
         (folder / INT8_GRAPH).unlink(missing_ok=True)
+
+
+def has_same_graph(folder: Path, settings: ModelSettings, other: ModelFolder) -> bool:
+    """Return True if the graph of another model folder is also that of a network with these settings.
+
+    The weights are not in the graph, only their positions in the file of the weights.
+
+    Args:
+        folder: The model folder, with the weights in place.
+        settings: Network, input size and thresholds.
+        other: The other model folder.
+    """
+    one, two = settings, other.config
+    return (
+        one.architecture == two.architecture
+        and TreeFormerConfig.from_dict(dict(one.settings)) == TreeFormerConfig.from_dict(dict(two.settings))
+        and all(getattr(one, name) == getattr(two, name) for name in IN_GRAPH)
+        and safetensors.read_header(folder / WEIGHTS)[0] == safetensors.read_header(other.weights)[0]
+    )
+
+
+def read_graph(folder: ModelFolder) -> Any:
+    """Return the graph of a model folder as an onnx.ModelProto that refers to the file of the weights."""
+    import onnx
+
+    return onnx.load(folder.path / GRAPH, load_external_data=False)
 
 
 def _write(path: Path, proto: Any) -> None:
