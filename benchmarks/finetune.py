@@ -7,6 +7,7 @@ PYTHONPATH=src python benchmarks/finetune.py simulate --domain orchard-row viney
 PYTHONPATH=src python benchmarks/finetune.py show benchmarks/results/finetune.csv
 
 PYTHONPATH=src python benchmarks/finetune.py course vineyard10 vineyard-valid --model VERSION6
+PYTHONPATH=src python benchmarks/finetune.py export --model VERSION6
 
 PYTHONPATH=src python benchmarks/finetune.py density --domain orchard orchard-row vineyard branch-trees
 
@@ -14,6 +15,7 @@ PYTHONPATH=src python benchmarks/finetune.py density --domain orchard orchard-ro
 the scale of the views, with the augmentation and the windows of `treeformer train`.
 `course` trains on one folder of images as `treeformer finetune` does on a CPU, without validation images choosing
 anything, and prints the F1 of the training images and of another folder at several node thresholds as it goes.
+`export` prints the CPU time of the parts of an export, s.
 `choice` asks whether `treeformer next` names the images on which the model is worst: the rank correlation of expected
 and true wrong edges over test images, and the F1 of the first third of the ranking against that of all images.
 `simulate` annotates --images images of a pool of two domains in the order of `treeformer next`, and as many random ones
@@ -37,6 +39,7 @@ import csv
 import math
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -51,10 +54,11 @@ from treeformer import formats, synthetic
 from treeformer.data.augmentation import STRONG
 from treeformer.data.datasets import FolderDataset, OpenedSample, SyntheticDataset, write_pair
 from treeformer.data.view import Source, View, draw_cropped_view, draw_view
-from treeformer.hub.model_folder import ModelFolder, open_model
+from treeformer.hub.model_folder import WEIGHTS, ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import correct_edges, differences, topo
-from treeformer.models.export import load_weights, with_tokens
+from treeformer.models import onnx_graph, quantize
+from treeformer.models.export import load_weights, with_tokens, write_weights
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic import SPLITS
 from treeformer.teaching import measuring, next_images, plan, top_training, views
@@ -304,6 +308,31 @@ def course(args: argparse.Namespace) -> None:
     )
 
 
+def export(model: str) -> None:
+    """Print the CPU time of the parts of an export."""
+    start = open_model(model)
+    network = load_weights(start)
+    images: list[np.ndarray] = []
+
+    def show(part: str, work: Callable[[], object]) -> None:
+        print(f"| {part} | {plan.timed(time.process_time, work):.1f} |", flush=True)
+
+    def quantized() -> None:
+        quantize.quantize(graph, ranges[0])
+
+    print("| part | CPU time, s |\n| --- | --- |")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        show("write the weights", lambda: write_weights(folder / WEIGHTS, network))
+        show("trace the network", lambda: onnx_graph.trace(network, start.config))
+        show("draw 16 synthetic images", lambda: images.extend(quantize.calibration_images(start.config.input_size)))
+        graph, ranges = onnx_graph.read_graph(start), []
+        show("measure ranges, 16 images", lambda: ranges.append(quantize.measure(graph, folder, images)))
+        show("convert to 8 bits", quantized)
+    predictor = Predictor(start, engine="onnx")
+    show("predict one image", lambda: predictor.predict(images[1]))
+
+
 def ranked(predictions: Sequence[Skeleton], images: Sequence[AnnotatedImage]) -> list[tuple[int, float]]:
     """Return index and expected number of wrong edges of the images, in the order of `treeformer next`."""
     doubts = [next_images.uncertainty(found) for found in predictions]
@@ -456,6 +485,8 @@ def main() -> None:
     dense.add_argument("--domain", nargs="+", default=["orchard-row", "vineyard"])
     dense.add_argument("--count", type=int, default=60)
     dense.add_argument("--limits", type=int, nargs="+", default=[144, 440])
+    parts = commands.add_parser("export")
+    parts.add_argument("--model", default="default")
     shown = commands.add_parser("show")
     shown.add_argument("output", type=Path)
     args = parser.parse_args()
@@ -471,6 +502,9 @@ def main() -> None:
         print("|" + " --- |" * (6 + 2 * len(args.limits)))
         for domain in args.domain:
             print(density(domain, args.count, args.limits), flush=True)
+        return
+    if args.command == "export":
+        export(args.model)
         return
     if args.command == "course":
         course(args)

@@ -30,10 +30,10 @@ from treeformer.models import (
     TreeFormerConfig,
     from_pretrained,
     inference_model,
+    onnx_graph,
     save_pretrained,
 )
 from treeformer.models import export as export_module
-from treeformer.models import onnx_graph
 from treeformer.models.config import FORMER_NAMES
 from treeformer.models.export import export_model, find_start_model, load_trained
 from treeformer.nn.heat_map import peaks

@@ -17,14 +17,18 @@ from typer.testing import CliRunner
 from tests.teaching.conftest import SIDE, draw_tree, write_no_graphs
 from treeformer.cli import app
 from treeformer.errors import TreeformerError
-from treeformer.hub.model_folder import open_model
+from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.models import onnx_graph
 from treeformer.models.export import load_weights
-from treeformer.teaching import features, finetune, full_training, measuring, plan, work_folder
+from treeformer.teaching import features, finetune, full_training, measuring, plan, top_training, work_folder
 from treeformer.teaching.annotated import survey
 from treeformer.teaching.crops import CropSettings
+from treeformer.teaching.ending import Loss
 from treeformer.teaching.progress import Report, ignore, never
+from treeformer.teaching.run import Run
+
+MAKE_SCHEDULE = plan.make_schedule
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -114,6 +118,73 @@ def test_the_start_model_is_kept_if_nothing_is_better(drawings, start_model, tmp
     assert "weights are those of the start model" in open_model(outcome.folder).card
 
 
+class FakeClock:
+    """A clock that stands still unless a replaced function moves it."""
+
+    def __init__(self):
+        self.now, self.parts = 1000.0, {}
+
+    def __call__(self):
+        return self.now
+
+    def slow_down(self, monkeypatch, module, name, seconds):
+        """Let every call of a function take so many seconds."""
+        function = getattr(module, name)
+
+        def slower(*args, **options):
+            self.now += seconds(*args) if callable(seconds) else seconds
+            self.parts[name] = self.parts.get(name, 0) + 1
+            return function(*args, **options)
+
+        monkeypatch.setattr(module, name, slower)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("minutes", "speed"), [(8, 1.0), (15, 0.7), (15, 1.5)])
+def test_the_time_limit_holds_for_the_whole_run(
+    drawings, start_model, tmp_path, monkeypatch, improving, minutes, speed
+):
+    clock = FakeClock()
+    monkeypatch.setattr(plan, "make_schedule", MAKE_SCHEDULE)
+    monkeypatch.setattr(plan, "MAX_IMAGE_STEPS", 10_000)
+
+    def write_slowly(folder, _model, _settings, *, int8=True, images=None, **_options):
+        for name in (GRAPH, INT8_GRAPH) if int8 else (GRAPH,):
+            (folder / name).write_bytes(b"no graph")
+        clock.now += 5 * speed if int8 else 90 * speed  # the graph is traced once, before the training
+        for _ in images or ():
+            clock.now += 3 * speed
+
+    slow = {
+        (top_training, "step_gradient"): 10 * speed,
+        (features.FeatureStore, "_compute"): 2 * speed,
+        (measuring, "predict_images"): lambda _predictor, images, *_: 0.4 * speed * len(images),
+    }
+    for (module, name), seconds in slow.items():
+        clock.slow_down(monkeypatch, module, name, seconds)
+    monkeypatch.setattr(onnx_graph, "write_graphs", write_slowly)
+    reports: list[Report] = []
+    output = tmp_path / "mine"
+    run = Run(
+        output, work_folder.work_folder_of(output), 0, 60.0 * minutes, reports.append, never, clock, began=clock.now - 9
+    )
+    outcome = finetune._Steps(run, False).run_all(drawings, open_model(start_model))
+    assert not outcome.kept_start
+    assert clock.parts["step_gradient"] > 4
+    assert 0.7 * run.seconds < run.elapsed <= run.seconds
+    assert (output / INT8_GRAPH).exists()
+
+
+@pytest.mark.slow
+def test_an_eight_bit_graph_that_loses_too_much_is_left_out(drawings, start_model, tmp_path, monkeypatch, improving):
+    monkeypatch.setattr(finetune, "int8_loss", lambda *_: Loss(0.2, 0.01))
+    reports: list[Report] = []
+    outcome = finetune.finetune(drawings, tmp_path / "mine", start=start_model, device="cpu", listen=reports.append)
+    assert any("8-bit graph loses too much" in report.message for report in reports)
+    assert not open_model(outcome.folder).has_int8
+    assert not (outcome.folder / INT8_GRAPH).exists()
+
+
 @pytest.mark.slow
 def test_one_image_is_trained_without_validation_and_says_so(start_model, tmp_path, monkeypatch):
     (tmp_path / "one").mkdir()
@@ -126,7 +197,7 @@ def test_one_image_is_trained_without_validation_and_says_so(start_model, tmp_pa
     outcome = finetune.finetune(
         tmp_path / "one", tmp_path / "mine", start=start_model, device="cpu", listen=reports.append
     )
-    assert exported
+    assert len(exported) == 3  # the graph, the rehearsal and the model folder
     assert outcome.are_training_images
     assert outcome.kept_start  # the exported model is the start model here, which is not better
     assert any("no image is left for validation" in report.message for report in reports)

@@ -107,6 +107,8 @@ def test_a_time_that_is_too_short_is_an_error_that_names_one_that_is_not():
     with pytest.raises(TreeformerError, match="too short: this machine needs at least 5 minutes"):
         plan.make_schedule(speed, 60, images=4, validated=True, max_crops=100)
     assert plan.make_schedule(speed, 300, images=4, validated=True, max_crops=100).steps > 0
+    with pytest.raises(TreeformerError, match="at least 7 minutes"):
+        plan.make_schedule(speed, 60, images=4, validated=True, max_crops=100, spent=120)
 
 
 def test_slow_validations_are_rare():

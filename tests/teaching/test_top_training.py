@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 import torch
@@ -186,7 +184,7 @@ def test_training_stops_when_it_no_longer_improves(start_model, crops, tmp_path)
 
 
 @pytest.mark.slow
-def test_training_ends_at_its_deadline_with_a_validation(start_model, crops, tmp_path):
+def test_training_that_is_late_ends_with_a_validation(start_model, crops, tmp_path):
     network = from_pretrained(start_model)
     made, _, _ = training_set(network, crops, tmp_path / "f")
     options = {"seed": 0, "side": SIDE, "start_score": 0.0, "listen": ignore, "should_stop": never}
@@ -197,7 +195,7 @@ def test_training_ends_at_its_deadline_with_a_validation(start_model, crops, tmp
         RECIPE,
         tmp_path,
         validate=lambda: {"topo_f1": 0.5},
-        deadline=time.monotonic(),
+        is_late=lambda: True,
         **options,
     )
     assert (state.step, state.best_step) == (1, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -53,7 +54,8 @@ def finetune(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
     max_minutes: Annotated[
-        float | None, typer.Option(help="Time limit, minutes. By default 15 on a CPU and 5 on a GPU.")
+        float | None,
+        typer.Option(help="Time limit of the whole command, minutes. By default 15 on a CPU and 5 on a GPU."),
     ] = None,
     model: Annotated[
         str,
@@ -66,6 +68,7 @@ def finetune(
     ] = ProgressChoice.text,
 ) -> None:
     """Train a model on own images, about 15 minutes on a CPU. Needs the extras train and export. Can be resumed."""
+    began = time.monotonic()  # before the import of torch, which takes seconds
     try:
         from treeformer.teaching.finetune import finetune as run
         from treeformer.teaching.finetune import stop_on_signals
@@ -83,6 +86,7 @@ def finetune(
                 seed=seed,
                 listen=listen,
                 should_stop=should_stop,
+                began=began,
             )
     except KeyboardInterrupt:
         say("treeformer: the same command continues this run")

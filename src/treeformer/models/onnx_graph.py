@@ -60,7 +60,7 @@ def write_graphs(
 
 
 def has_same_graph(folder: Path, settings: ModelSettings, other: ModelFolder) -> bool:
-    """Return True if the graph of another model folder is also that of a network with these settings.
+    """Check if the graph of another model folder is also that of a network with these settings.
 
     The weights are not in the graph, only their positions in the file of the weights.
 
@@ -68,6 +68,9 @@ def has_same_graph(folder: Path, settings: ModelSettings, other: ModelFolder) ->
         folder: The model folder, with the weights in place.
         settings: Network, input size and thresholds.
         other: The other model folder.
+
+    Returns:
+        True if both graphs are the same.
     """
     one, two = settings, other.config
     return (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
@@ -16,21 +15,18 @@ from treeformer.data.datasets import Sample
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder
 from treeformer.inference.predictor import Predictor
-from treeformer.models.treeformer import TreeFormer
 from treeformer.teaching import measuring, plan, top_training, views, work_folder
 from treeformer.teaching.crops import make_crop
 from treeformer.teaching.features import FeatureStore, join_backbone, separate_backbone
 from treeformer.teaching.parallel import Replicas, Workers, usable_workers
 from treeformer.teaching.progress import Report
-from treeformer.teaching.run import EXPORT_CROPS, EXPORT_SECONDS, Run, Task, Trained
+from treeformer.teaching.run import Run, Task, Trained
 
 # Other settings with the weights of the start model count as better from this gain on.
 MIN_SETTINGS_GAIN = 0.01
 MAX_STORED_BYTES, MAX_TILE_BYTES = 2_000_000_000, 1_000_000_000
 DISK_RESERVE_BYTES = 500_000_000
 TRAINED_STAGES = 0
-# Training images that help to choose the node threshold.
-MAX_THRESHOLD_IMAGES = 8
 
 
 def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
@@ -48,7 +44,7 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
         TreeformerError: if the disk is too full or the time is too short.
         KeyboardInterrupt: if the run is to stop.
     """
-    network, chosen, start, split, working_px, crops, start_score = task
+    network, chosen, start, split, working_px, crops, start_score, ending, judged, _ = task
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
     backbone = separate_backbone(network, TRAINED_STAGES)
     stages = len(backbone.stage_names) - TRAINED_STAGES
@@ -73,17 +69,21 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
         skeleton = formats.read(file)
         return (lambda: features.get(str(number), image)), skeleton
 
-    seen = views.make_views(split.valid or split.train[:1], run.work / "views")
+    validations: list[float] = []
 
     def validate() -> dict[str, float]:
-        return views.best_threshold(engine, chosen, seen, run.check_stop)[1]
+        seconds = run.clock()
+        figures = views.best_threshold(engine, chosen, judged[: ending.views], run.check_stop)[1]
+        validations.append(run.clock() - seconds)
+        return figures
 
-    seconds = time.monotonic()
+    def is_late() -> bool:
+        """Return True if only one more validation and the ending fit into the time limit."""
+        return run.left < max(validations[-2:]) + ending.seconds(validations[0])
+
     first = validate()  # also stores the features of its tiles
-    validation = time.monotonic() - seconds
     if "schedule" not in stored:
-        schedule, export_seconds = _schedule(run, network, crop, features, validation, split, workers)
-        stored |= {"schedule": asdict(schedule), "export_seconds": export_seconds}
+        stored["schedule"] = asdict(_schedule(run, task, crop, features, validations[0], workers))
         work_folder.write_plan(run.work, stored)
     schedule = plan.Schedule(**stored["schedule"])
     run.say(
@@ -109,39 +109,41 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
         validate=validate if split.valid else None,
         listen=run.listen,
         should_stop=run.should_stop,
-        rest_seconds=stored["export_seconds"],
-        deadline=run.began + run.seconds - stored["export_seconds"],
+        rest_seconds=ending.seconds(validations[0]),
+        is_late=is_late,
         workers=workers.count,
     )
     threshold = chosen.config.node_threshold
+    remembering = views.RememberingEngine(engine)
     if split.valid:
-        images = [*seen, *split.train[:MAX_THRESHOLD_IMAGES]]
-        threshold, _ = views.best_threshold(engine, chosen, images, run.check_stop)
+        threshold, _ = views.best_threshold(remembering, chosen, judged, run.check_stop)
     final = ModelFolder(chosen.path, replace(chosen.config, node_threshold=threshold), chosen.hashes)
-    score = run.figures(Predictor(final, engine=engine), split.valid or split.train)["topo_f1"]
+    predictor = Predictor(final, engine=remembering)
+    score = run.figures(predictor, split.valid or split.train)["topo_f1"]
     if split.valid and not state.best_step and score <= start_score + MIN_SETTINGS_GAIN:
         return Trained(None, start_score)
-    calibration = measuring.calibrate_edges(engine, final, split.valid)
+    calibration = measuring.calibrate_edges(remembering, final, split.valid)
+    trees = measuring.predict_images(predictor, judged, run.check_stop)
     join_backbone(network, backbone)
-    return Trained(network, score, calibration or start.config.edge_calibration, threshold)
+    return Trained(network, score, calibration or start.config.edge_calibration, threshold, trees)
 
 
 def _schedule(
     run: Run,
-    network: TreeFormer,
+    task: Task,
     crop: Callable[[int], top_training.Crop],
     features: FeatureStore,
     validation: float,
-    split: plan.Split,
     workers: Workers,
-) -> tuple[plan.Schedule, float]:
-    """Measure the speed of this machine, fit the run into the time limit, and return it with the export's time."""
+) -> plan.Schedule:
+    """Measure the speed of this machine and fit the run into the time limit."""
+    network, split = task.network, task.split
     needed = plan.MIN_CROPS * features.file_bytes
     free = work_folder.free_bytes(run.work) - DISK_RESERVE_BYTES
     if free < needed:
         raise TreeformerError(f"{run.work.parent}: the disk is too full: {needed / 1e6:.0f} MB more are needed")
     seconds = [
-        plan.timed(time.monotonic, lambda first=first: list(workers.map(crop, range(first, first + workers.count))))  # type: ignore[misc]
+        plan.timed(run.clock, lambda first=first: list(workers.map(crop, range(first, first + workers.count))))  # type: ignore[misc]
         for first in (0, workers.count)
     ]
     per_crop = min(seconds) / workers.count
@@ -153,16 +155,15 @@ def _schedule(
         top_training.step_gradient(replicas, batch, side, network.config.tokens, run.should_stop)
         network.zero_grad(set_to_none=True)
 
-    steps = [plan.timed(time.monotonic, step) for _ in range(2)]
+    steps = [plan.timed(run.clock, step) for _ in range(2)]
     run.check_stop()
-    export = EXPORT_SECONDS + EXPORT_CROPS * per_crop
-    if split.valid:  # the choice of the threshold, and predictions with the new model folder
-        images = 4 * len(split.valid) + min(len(split.train), MAX_THRESHOLD_IMAGES)
-        export += validation * (images / (4 * len(split.valid)) + 0.5)
-    speed = plan.Speed(per_crop, min(steps) / plan.BATCH_SIZE, validation / 2, export)
-    left = run.seconds - run.elapsed
+    speed = plan.Speed(per_crop, min(steps) / plan.BATCH_SIZE, validation / 2, task.ending.seconds(validation))
     room = min(MAX_STORED_BYTES, free) // features.file_bytes
-    schedule = plan.make_schedule(
-        speed, left, images=len(split.train), validated=bool(split.valid), max_crops=int(room)
+    return plan.make_schedule(
+        speed,
+        run.left,
+        images=len(split.train),
+        validated=bool(split.valid),
+        max_crops=int(room),
+        spent=run.elapsed,
     )
-    return schedule, speed.export

@@ -7,12 +7,11 @@ GPU the whole network trains in the ordinary training loop.
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,17 +19,28 @@ from typing import Any, Literal
 
 import torch
 
+from treeformer._util.arrays import ImageArray
 from treeformer.errors import TreeformerError
-from treeformer.hub.model_folder import ModelFolder, ModelSettings, open_model
+from treeformer.hub.model_folder import (
+    CONFIG,
+    INT8_GRAPH,
+    ModelFolder,
+    ModelSettings,
+    open_model,
+    read_folder,
+    write_config,
+)
 from treeformer.inference.open_engine import EngineName
 from treeformer.inference.predictor import Predictor
 from treeformer.models.export import load_weights, save_pretrained, sizes_and_thresholds, with_tokens
 from treeformer.models.quantize import calibration_images
 from treeformer.models.treeformer import TreeFormer
-from treeformer.teaching import measuring, plan, result, work_folder
+from treeformer.skeleton import Skeleton
+from treeformer.teaching import measuring, plan, result, views, work_folder
 from treeformer.teaching.annotated import Survey, survey
 from treeformer.teaching.cpu_training import train_on_cpu
 from treeformer.teaching.crops import CropSettings, make_crop
+from treeformer.teaching.ending import EndingTime, int8_loss, rehearse_export
 from treeformer.teaching.gpu_training import train_on_gpu
 from treeformer.teaching.progress import Listener, Report, Stop, ignore, never
 from treeformer.teaching.run import Run, Task, Trained
@@ -43,9 +53,10 @@ ENGINE: EngineName = "onnx"
 # A fixed working size replaces the scale rule only if it is better by this much on training images.
 MIN_SCALE_GAIN = 0.01
 SCALE_IMAGES = 3
-# The 8-bit graph is left out if its F1 is lower than that of the network by more than this.
-MAX_INT8_LOSS = 0.01
+# Own crops from which the ranges of the 8-bit graph are measured, and as many synthetic images.
 INT8_CROPS = 8
+# Training images that help to choose the node threshold and to judge the 8-bit graph.
+MAX_JUDGED_TRAINING = 8
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,7 @@ def finetune(
     seed: int = 0,
     listen: Listener = ignore,
     should_stop: Stop = never,
+    began: float | None = None,
 ) -> Outcome:
     """Train a model further on own images, and write a model folder that is never worse than the start model.
 
@@ -93,11 +105,12 @@ def finetune(
         folder: images with corrected skeletons beside them, or results of `treeformer predict` and `treeformer edit`.
         output: the model folder to write. It must not exist, or be empty.
         start: the model to start from: "default", "small", a model folder, or a name on the Hugging Face hub.
-        max_minutes: time limit, minutes; by default 15 on a CPU and 5 on a GPU.
+        max_minutes: time limit of the whole run, minutes; by default 15 on a CPU and 5 on a GPU.
         device: "cpu", "cuda", or "auto": CUDA if there is a GPU.
         seed: seed of the split, the crops and their order.
         listen: receives progress.
         should_stop: asked between images and steps. The run stops if it returns True.
+        began: value of `time.monotonic` from which the time limit counts, s. None is now.
 
     Returns:
         The figures before and after.
@@ -117,6 +130,7 @@ def finetune(
     on_gpu = _choose_device(device) == "cuda"
     seconds = 60 * (max_minutes or (GPU_MINUTES if on_gpu else CPU_MINUTES))
     run = Run(target, work_folder.work_folder_of(target), seed, seconds, listen, should_stop)
+    run = run if began is None else replace(run, began=began)
     return _Steps(run, on_gpu).run_all(folder, open_model(start))
 
 
@@ -184,11 +198,21 @@ class _Steps:
         chosen = ModelFolder(
             start.path, replace(settings, settings={**settings.settings, "tokens": tokens}), start.hashes
         )
-        before = run.figures(Predictor(start, engine=ENGINE), split.valid or split.train)
+        measured = split.valid or split.train
+        predictor = Predictor(start, engine=ENGINE)
+        seconds = run.clock()
+        trees = measuring.predict_images(predictor, measured, run.check_stop)
+        seconds = (run.clock() - seconds) / len(measured)
+        before = measuring.score(trees, measured)
         run.say("validation", f"start model: F1 {before['topo_f1']:.3f}", before)
-        task = Task(network, chosen, start, split, working_px, crops, before["topo_f1"])
+        seen = views.make_views(split.valid or split.train[:1], run.work / "views")
+        judged = [*seen, *(split.train[:MAX_JUDGED_TRAINING] if split.valid else ())]
+        groups = [number // views.VIEWS if number < len(seen) else number for number in range(len(judged))]
+        untimed = EndingTime(0.0, seconds, len(measured), len(judged), len(seen))
+        task = Task(network, chosen, start, split, working_px, crops, before["topo_f1"], untimed, judged, groups)
+        task = task._replace(ending=untimed._replace(export=self._rehearse(task)))
         train = train_on_gpu if self.on_gpu else train_on_cpu
-        return self._finish(found, task, train(run, task, stored), before)
+        return self._finish(found, task, train(run, task, stored), before, trees)
 
     # ---- plan
 
@@ -234,35 +258,56 @@ class _Steps:
             self.run.say("plan", f"tokens: {tokens} instead of {network.config.tokens}, because the images are dense")
         return tokens
 
+    def _rehearse(self, task: Task) -> float:
+        """Write the graph, which does not depend on the training, and return the time of the final export, s."""
+        self.run.say("plan", "writing the graph of the network and measuring how long the model folder will take")
+        plain = Trained(task.network, 0.0)
+        if not (self._graph_folder / CONFIG).exists():
+            self._export(task, plain, self._graph_folder, int8=False)
+        self.run.check_stop()
+        folder = self.run.work / "rehearsal"
+        images = self._int8_images(task)
+        seconds = rehearse_export(
+            lambda some: self._export(task, plain, folder, images=some), images, 2 * INT8_CROPS, self.run.clock
+        )
+        shutil.rmtree(folder, ignore_errors=True)
+        return seconds
+
     # ---- result
 
-    def _finish(self, found: Survey, task: Task, trained: Trained, before: dict[str, float]) -> Outcome:
+    @property
+    def _graph_folder(self) -> Path:
+        """A model folder with the start model's weights and the graph of the new model."""
+        return self.run.work / "graph"
+
+    def _finish(
+        self, found: Survey, task: Task, trained: Trained, before: dict[str, float], start_trees: Sequence[Skeleton]
+    ) -> Outcome:
         """Write the model folder, compare it with the start model as `predict` would run it, and keep the better."""
         _, chosen, start, split, *_ = task
         measured = split.valid or split.train
         new = self.run.work / "model"
         shutil.rmtree(new, ignore_errors=True)
         after = before
-        predictions = None
+        predictions = start_trees
         if trained.network is not None:
             self.run.say("export", "writing the model folder")
-            folder = self._export(task, trained)
+            folder = self._export(task, trained, new, images=self._int8_images(task))
             self.run.check_stop()
-            predictions = measuring.predict_images(Predictor(folder, engine=ENGINE), measured, self.run.check_stop)
-            after = measuring.score(predictions, measured)
-            if after["topo_f1"] < trained.score - MAX_INT8_LOSS:
-                self.run.say("export", f"the 8-bit graph loses too much (F1 {after['topo_f1']:.3f}), left out")
-                folder = self._export(task, trained, int8=False)
+            folder, trees = self._judge_int8(folder, task, trained)
+            if folder.has_int8 and split.valid:  # the first view of every validation image is the image itself
+                predictions = trees[: views.VIEWS * len(measured) : views.VIEWS]
+            else:
                 predictions = measuring.predict_images(Predictor(folder, engine=ENGINE), measured, self.run.check_stop)
-                after = measuring.score(predictions, measured)
+            after = measuring.score(predictions, measured)
         comparison = result.Comparison(before, after, measured, not split.valid)
         kept = not comparison.improved
         if kept:
             shutil.rmtree(new, ignore_errors=True)
             result.copy_start_model(start, new)
             comparison = replace(comparison, after=before)
-            predictions = measuring.predict_images(Predictor(start, engine=ENGINE), measured, self.run.check_stop)
-        overlays = result.write_overlays(new, measured, predictions or [])
+            predictions = start_trees
+        overlays = result.write_overlays(new, measured, predictions)
         size = "chosen per image" if chosen.config.scale_rule else f"{chosen.config.working_size} px"
         text = result.card_text(
             self.run.output.name,
@@ -296,19 +341,36 @@ class _Steps:
         self.run.listen(Report("done", end, 1, 1, 0.0, figures))
         return Outcome(self.run.output, dict(before), final, kept, not split.valid)
 
-    def _export(self, task: Task, trained: Trained, *, int8: bool = True) -> ModelFolder:
-        _, chosen, _, split, working_px, crops, _ = task
+    def _judge_int8(self, folder: ModelFolder, task: Task, trained: Trained) -> tuple[ModelFolder, Sequence[Skeleton]]:
+        """Remove the 8-bit graph if it is worse than the network. Return the folder and the trees of that graph."""
+        trees = measuring.predict_images(Predictor(folder, engine=ENGINE), task.judged, self.run.check_stop)
+        loss = int8_loss(trained.judged, trees, task.judged, task.groups)
+        figures = f"F1 {-loss.mean:+.3f}, standard error {loss.error:.3f}, {len(task.judged)} images and views"
+        if not loss.is_too_large:
+            self.run.say("export", f"8-bit graph: {figures}")
+            return folder, trees
+        self.run.say("export", f"the 8-bit graph loses too much, left out: {figures}")
+        (folder.path / INT8_GRAPH).unlink()
+        return write_config(folder.path, folder.config), trees
+
+    def _int8_images(self, task: Task) -> Iterator[ImageArray]:
+        """Yield the images from which the ranges of the 8-bit graph are measured."""
+        own = replace(task.crops, synthetic_every=0)
+        for number in range(INT8_CROPS):
+            yield make_crop(number, task.split.train, task.working_px, own).image
+        yield from calibration_images(task.crops.side, INT8_CROPS)
+
+    def _export(
+        self, task: Task, trained: Trained, path: Path, *, int8: bool = True, images: Iterable[ImageArray] | None = None
+    ) -> ModelFolder:
+        """Write a model folder with the graph of an earlier one, if there is one."""
         assert trained.network is not None
-        own = (
-            make_crop(number, split.train, working_px, replace(crops, synthetic_every=0)).image
-            for number in range(INT8_CROPS)
-        )
-        settings = sizes_and_thresholds(chosen) | {"edge_calibration": trained.calibration}
+        settings = sizes_and_thresholds(task.chosen) | {"edge_calibration": trained.calibration}
         if trained.node_threshold is not None:
             settings["node_threshold"] = trained.node_threshold
         settings["version"] = f"{settings['version']}+{self.run.output.name}"[:100] if settings["version"] else ""
-        images = itertools.chain(own, calibration_images(crops.side, INT8_CROPS))
-        return save_pretrained(trained.network.cpu(), self.run.work / "model", int8=int8, images=images, **settings)
+        like = read_folder(self._graph_folder) if (self._graph_folder / CONFIG).exists() else task.start
+        return save_pretrained(trained.network.cpu(), path, int8=int8, images=images, like=like, **settings)
 
 
 def _with_scale(settings: ModelSettings, stored: dict[str, Any]) -> ModelSettings:

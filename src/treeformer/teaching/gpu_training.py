@@ -10,9 +10,12 @@ import torch
 
 from treeformer.inference.predictor import Predictor
 from treeformer.models.export import load_trained, with_tokens
-from treeformer.teaching import full_training, measuring
-from treeformer.teaching.run import EXPORT_SECONDS, Run, Task, Trained
+from treeformer.teaching import full_training, measuring, views
+from treeformer.teaching.run import Run, Task, Trained
 from treeformer.training.validation import changed_settings
+
+# Training lasts at least this long, s.
+MIN_SECONDS = 30.0
 
 
 def train_on_gpu(run: Run, task: Task, _stored: dict[str, Any]) -> Trained:
@@ -29,7 +32,7 @@ def train_on_gpu(run: Run, task: Task, _stored: dict[str, Any]) -> Trained:
     Raises:
         KeyboardInterrupt: if the run is to stop.
     """
-    network, chosen, start, split, working_px, crops, _ = task
+    network, chosen, start, split, working_px, crops, _, ending, judged, _ = task
     device = "cuda" if torch.cuda.is_available() else "cpu"
     data = run.work / "images"
     full_training.write_scaled(split.train, working_px, data, crops.side)
@@ -50,8 +53,10 @@ def train_on_gpu(run: Run, task: Task, _stored: dict[str, Any]) -> Trained:
             return run.figures(Predictor(chosen, engine=engine), valid)
 
     network.to(device)
+    began = run.clock()
     first = measure(network)
-    left = max(30.0, run.seconds - run.elapsed - EXPORT_SECONDS)
+    validation = (run.clock() - began) * ending.views / max(1, len(valid))
+    left = max(MIN_SECONDS, run.left - ending.seconds(validation))
     run.say("plan", f"training the whole network on {device}: at most {math.ceil(run.seconds / 60)} minutes in all")
     best, score = full_training.train_whole(
         config,
@@ -67,5 +72,7 @@ def train_on_gpu(run: Run, task: Task, _stored: dict[str, Any]) -> Trained:
     trained = load_trained(best)
     if trained.config.tokens != network.config.tokens:
         trained = with_tokens(trained, network.config.tokens)
-    calibration = measuring.calibrate_edges(measuring.LiveEngine(trained, chosen), chosen, split.valid)
-    return Trained(trained, score, calibration or start.config.edge_calibration)
+    engine = views.RememberingEngine(measuring.LiveEngine(trained.to(device), chosen, device=device))
+    calibration = measuring.calibrate_edges(engine, chosen, split.valid)
+    trees = measuring.predict_images(Predictor(chosen, engine=engine), judged, run.check_stop)
+    return Trained(trained, score, calibration or start.config.edge_calibration, judged=trees)

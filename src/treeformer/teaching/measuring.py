@@ -14,7 +14,7 @@ from treeformer._util.images import open_image
 from treeformer.decoding.calibration import EdgeCalibration, fit_calibration
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder
-from treeformer.inference.engine import RawPrediction
+from treeformer.inference.engine import Engine, RawPrediction
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import correct_edges, topo
 from treeformer.models.inference_model import InferenceModel
@@ -112,9 +112,7 @@ def score(predictions: Sequence[Skeleton], images: Sequence[AnnotatedImage]) -> 
     }
 
 
-def calibrate_edges(
-    engine: LiveEngine, folder: ModelFolder, images: Sequence[AnnotatedImage]
-) -> EdgeCalibration | None:
+def calibrate_edges(engine: Engine, folder: ModelFolder, images: Sequence[AnnotatedImage]) -> EdgeCalibration | None:
     """Fit the calibration of edge scores on images that the network was not trained on.
 
     Args:

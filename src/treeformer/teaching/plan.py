@@ -189,6 +189,7 @@ def make_schedule(
     images: int,
     validated: bool,
     max_crops: int,
+    spent: float = 0.0,
     batch_size: int = BATCH_SIZE,
     uses_per_crop: int = USES_PER_CROP,
 ) -> Schedule:
@@ -196,10 +197,11 @@ def make_schedule(
 
     Args:
         speed: times measured on this machine.
-        seconds: the time limit, s.
+        seconds: the time that is left, s.
         images: number of training images.
         validated: whether there are validation images.
         max_crops: largest number of crops that the disk can hold.
+        spent: time since the beginning of the run, s. It belongs to the limit that an error names.
         batch_size: crops per step.
         uses_per_crop: how many times each crop is used on average.
 
@@ -218,7 +220,7 @@ def make_schedule(
     if max_crops < MIN_CROPS:
         raise TreeformerError("the disk is too full for the features of the images")
     if crops < MIN_CROPS:
-        needed = seconds - free + MIN_CROPS * per_crop
+        needed = spent + seconds - free + MIN_CROPS * per_crop
         raise TreeformerError(
             f"the time limit is too short: this machine needs at least {math.ceil(needed / 60)} minutes (--max-minutes)"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -12,13 +12,12 @@ from treeformer.decoding.calibration import EdgeCalibration
 from treeformer.hub.model_folder import ModelFolder
 from treeformer.inference.predictor import Predictor
 from treeformer.models.treeformer import TreeFormer
+from treeformer.skeleton import Skeleton
 from treeformer.teaching import measuring, plan
 from treeformer.teaching.annotated import AnnotatedImage
 from treeformer.teaching.crops import CropSettings
+from treeformer.teaching.ending import EndingTime
 from treeformer.teaching.progress import Listener, Report, Stop
-
-# Writing the model folder takes as long as computing the features of so many crops, and so many seconds more.
-EXPORT_CROPS, EXPORT_SECONDS = 60, 60.0
 
 
 @dataclass(frozen=True)
@@ -29,10 +28,11 @@ class Run:
         output: the model folder to write.
         work: the folder for everything before that.
         seed: seed of the split, the crops and their order.
-        seconds: time limit, s.
+        seconds: time limit of the whole run, s.
         listen: receives progress.
         should_stop: asked between images and steps.
-        began: time at which the run began, s of `time.monotonic`.
+        clock: returns the time, s.
+        began: value of the clock when the run began, s.
     """
 
     output: Path
@@ -41,12 +41,18 @@ class Run:
     seconds: float
     listen: Listener
     should_stop: Stop
+    clock: Callable[[], float] = time.monotonic
     began: float = field(default_factory=time.monotonic)
 
     @property
     def elapsed(self) -> float:
         """Time since the beginning, s."""
-        return time.monotonic() - self.began
+        return self.clock() - self.began
+
+    @property
+    def left(self) -> float:
+        """Time until the limit, s."""
+        return self.seconds - self.elapsed
 
     def figures(self, predictor: Predictor, images: Sequence[AnnotatedImage]) -> dict[str, float]:
         """Predict annotated images and return the figures.
@@ -93,6 +99,10 @@ class Task(NamedTuple):
         working_px: working size of each training image, px.
         crops: settings of the crops.
         start_score: validation F1 of the start model.
+        ending: times measured before training.
+        judged: images that choose the node threshold and judge the 8-bit graph: four views of every validation image
+            and some training images. Without validation, views of a training image.
+        groups: number of the annotation of each of them.
     """
 
     network: TreeFormer
@@ -102,6 +112,9 @@ class Task(NamedTuple):
     working_px: Sequence[int]
     crops: CropSettings
     start_score: float
+    ending: EndingTime
+    judged: Sequence[AnnotatedImage]
+    groups: Sequence[int]
 
 
 class Trained(NamedTuple):
@@ -112,9 +125,11 @@ class Trained(NamedTuple):
         score: its validation F1, otherwise that of the start model.
         calibration: calibration of its edge scores.
         node_threshold: its node threshold, None for that of the start model.
+        judged: its trees of the images in `Task.judged`.
     """
 
     network: TreeFormer | None
     score: float
     calibration: EdgeCalibration | None = None
     node_threshold: float | None = None
+    judged: Sequence[Skeleton] = ()

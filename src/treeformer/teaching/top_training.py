@@ -25,7 +25,7 @@ from treeformer.skeleton import Skeleton
 from treeformer.teaching.features import TopOfBackbone
 from treeformer.teaching.parallel import Replicas, Workers
 from treeformer.teaching.plan import Schedule
-from treeformer.teaching.progress import Listener, Report, Stop
+from treeformer.teaching.progress import Listener, Report, Stop, never
 from treeformer.training import checkpoint
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
@@ -81,7 +81,7 @@ def train_top(
     listen: Listener,
     should_stop: Stop,
     rest_seconds: float = 0.0,
-    deadline: float = math.inf,
+    is_late: Stop = never,
     workers: int = 1,
 ) -> checkpoint.RunState:
     """Train until the schedule ends or validation no longer improves. Continue from the checkpoint if there is one.
@@ -100,7 +100,7 @@ def train_top(
         listen: receives progress.
         should_stop: asked after every crop.
         rest_seconds: estimated time of what follows training, s, for the reports.
-        deadline: value of `time.monotonic` after which training ends with a last validation, s.
+        is_late: asked after every step. Training ends with a last validation if it returns True.
         workers: crops that are computed at the same time.
 
     Returns:
@@ -147,13 +147,13 @@ def train_top(
         state.training_seconds += time.monotonic() - began
         left = (schedule.steps - state.step) * state.training_seconds / state.step + rest_seconds
         listen(Report("training", "", state.step, schedule.steps, left, {"loss": loss}))
-        is_late = time.monotonic() > deadline
-        if is_late or state.step % schedule.validate_every == 0 or state.step == schedule.steps:
+        ends = is_late()
+        if ends or state.step % schedule.validate_every == 0 or state.step == schedule.steps:
             save()
             _validate(model, average, state, validate, folder, listen, schedule)
             save()
             last_saved = time.monotonic()
-            if is_late:
+            if ends:
                 break
         elif time.monotonic() - last_saved > CHECKPOINT_SECONDS:
             save()

@@ -23,6 +23,8 @@ from treeformer.inference.predictor import Predictor
 from treeformer.teaching import measuring
 from treeformer.teaching.annotated import AnnotatedImage
 
+# Views per image.
+VIEWS = 4
 # The shifted window leaves out this fraction of the image at its left and upper border.
 SHIFT = 0.04
 # Node thresholds that are tried, relative to that of the start model.
