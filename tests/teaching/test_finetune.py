@@ -12,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from typer.testing import CliRunner
 
 from tests.teaching.conftest import SIDE, draw_tree, write_no_graphs
 from treeformer.cli import app
 from treeformer.errors import TreeformerError
-from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, open_model
+from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, open_model
+from treeformer.inference.open_engine import open_engine
 from treeformer.inference.predictor import Predictor
 from treeformer.models import onnx_graph
 from treeformer.models.export import load_weights
@@ -28,7 +30,7 @@ from treeformer.teaching.ending import Loss
 from treeformer.teaching.progress import Report, ignore, never
 from treeformer.teaching.run import Run
 
-MAKE_SCHEDULE = plan.make_schedule
+MAKE_SCHEDULE, WRITE_GRAPHS = plan.make_schedule, onnx_graph.write_graphs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -173,6 +175,31 @@ def test_the_time_limit_holds_for_the_whole_run(
     assert clock.parts["step_gradient"] > 4
     assert 0.7 * run.seconds < run.elapsed <= run.seconds
     assert (output / INT8_GRAPH).exists()
+
+
+@pytest.mark.slow
+def test_the_graph_of_the_start_model_runs_with_the_new_weights(
+    drawings, untrained_folder, tmp_path, monkeypatch, improving
+):
+    """A whole run with real graphs. Only tracing, which takes longest, would be too slow here."""
+
+    def no_trace(*_args):
+        raise AssertionError("traced again")
+
+    monkeypatch.setattr(onnx_graph, "write_graphs", WRITE_GRAPHS)
+    monkeypatch.setattr(onnx_graph, "trace", no_trace)
+    monkeypatch.setattr(finetune, "ENGINE", "onnx")
+    monkeypatch.setattr(plan, "choose_tokens", lambda *_: 24)  # as many as the start model has
+    start = open_model(untrained_folder)
+    outcome = finetune.finetune(drawings, tmp_path / "mine", start=untrained_folder, device="cpu")
+    assert not outcome.kept_start
+    new = open_model(outcome.folder)
+    assert new.hashes[GRAPH] == start.hashes[GRAPH]
+    assert new.hashes[WEIGHTS] != start.hashes[WEIGHTS]
+    assert new.has_int8
+    image = np.array([np.asarray(Image.open(drawings / "plant0.png"))])
+    exact, expected = open_engine(new, "onnx", precision="float32")(image), open_engine(new, "torch")(image)
+    np.testing.assert_allclose(exact.node_score, expected.node_score, atol=2e-3, rtol=1e-3)
 
 
 @pytest.mark.slow
