@@ -17,6 +17,45 @@ from typing import Any
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 PRELOADED = ("lightning.fabric", "treeformer.training.command", "treeformer.training.loop", "tests.training.processes")
 
+NEEDED = {"torch", "lightning", "numpy", "scipy", "PIL", "yaml"}
+# All other packages that treeformer or its extras install. Machines for training may not have them.
+OPTIONAL = (
+    "typer", "rich", "click", "onnxruntime", "onnx", "onnxscript", "pandas", "networkx", "defusedxml", "tensorboard",
+    "huggingface_hub", "matplotlib", "shapely", "pycocotools", "jsonschema", "lxml", "starlette", "uvicorn", "ray",
+)  # fmt: skip
+# Python runs this file at the start of every process.
+BLOCK = """
+import os, pathlib, sys
+blocked, finders = {blocked!r}, list(sys.meta_path)
+class Finder:
+    # Blocked packages are absent: find_spec returns None, their metadata is missing, and importing them fails.
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in blocked:
+            return None
+        return next((spec for finder in finders if (spec := finder.find_spec(name, path, target))), None)
+    def find_distributions(self, *context):
+        for finder in finders:
+            for found in getattr(finder, "find_distributions", lambda *_: ())(*context):
+                if found.name.replace("-", "_") not in blocked:
+                    yield found
+sys.meta_path[:] = [Finder()]
+for name in blocked:
+    try:
+        __import__(name)
+    except ModuleNotFoundError:
+        continue
+    sys.exit(name + " is not blocked")
+pathlib.Path(__file__).with_name(str(os.getpid()) + ".blocked").touch()
+"""
+
+
+def without_optional_packages(folder: Path) -> dict[str, str]:
+    """Return an environment in which no process can import an optional package. Each leaves a file in the folder."""
+    assert not NEEDED & set(OPTIONAL)
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(BLOCK.format(blocked=set(OPTIONAL)))
+    return ONE_THREAD | {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
+
 
 def command(config_file: Path, out: Path, *arguments: str) -> list[str]:
     """Return the command line of a training run on the CPU."""

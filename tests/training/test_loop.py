@@ -17,7 +17,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from tests.training.processes import ONE_THREAD, command
+from tests.training.processes import command, without_optional_packages
 from treeformer._util.config import ConfigError
 from treeformer.data import Skipped
 from treeformer.data.config import SourceConfig
@@ -83,17 +83,19 @@ def test_a_validation_between_two_reports_does_not_change_the_mean_loss(config_f
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_weights_of_one(config_file, tmp_path):
-    one, two = tmp_path / "one", tmp_path / "two"
+def test_two_processes_without_any_optional_package_give_the_weights_of_one(config_file, tmp_path):
+    one, two, blocked = tmp_path / "one", tmp_path / "two", tmp_path / "blocked"
     settings = ["steps=3", "validate_every=2"]
     train(load_config(config_file, settings), one, accelerator="cpu")
     subprocess.run(
         command(config_file, two, *settings, "--devices", "2"),
         check=True,
-        env=ONE_THREAD,
+        env=without_optional_packages(blocked),
         stdout=subprocess.DEVNULL,
         timeout=900,
     )
+    assert len(list(blocked.glob("*.blocked"))) >= 2
+    assert (two / "best.safetensors").exists()
     expected, got = (safetensors.read(out / "checkpoint.safetensors") for out in (one, two))
     assert checkpoint.read_run_state(two / "checkpoint.safetensors").step == 3, "the steps after a validation count"
     for name in expected:
