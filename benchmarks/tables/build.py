@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ class Built:
         return lines
 
 
+@cache
 def published() -> dict[str, Any]:
     """Return the paper's figures by table, domain, row and metric. `source` says where in the paper they are."""
     import yaml

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeformer._util.arrays import FloatArray
 from treeformer.errors import TreeformerError
@@ -161,10 +163,15 @@ def differences(rows: Sequence[Row], reference: Sequence[Row], *, seed: int = 0)
 def _resample(rows: Sequence[Row], seed: int) -> dict[str, FloatArray]:
     """Return each metric over all images, followed by its values over the bootstrap samples."""
     names, table = _table(rows)
+    # One matrix product gives the means of all samples.
+    return _means(table, np.vstack([np.ones((1, len(rows))), _sample_counts(len(rows), seed)]), names)
+
+
+@lru_cache(maxsize=1)  # drawing them takes longer than all else, and one set is often compared with others
+def _sample_counts(images: int, seed: int) -> NDArray[np.uint16]:
+    """Return how often each bootstrap sample draws each image, one row per sample."""
     rng = np.random.default_rng(seed)
-    # Count how often each sample draws each image, one row per sample. One matrix product then gives all means.
-    counts = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=BOOTSTRAP_SAMPLES)
-    return _means(table, np.vstack([np.ones((1, len(rows))), counts]), names)
+    return rng.multinomial(images, np.full(images, 1 / images), size=BOOTSTRAP_SAMPLES).astype(np.uint16)
 
 
 def _table(rows: Sequence[Row]) -> tuple[list[str], FloatArray]:
