@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -11,8 +12,8 @@ import pytest
 from tests.timeseries.series_factory import comb, frames, line, score_of, series_of, without_ids
 from treeformer import Series, Skeleton, TreeformerError
 from treeformer.timeseries.baseline import nearest_tracks
-from treeformer.timeseries.costs import MAX_COST, assign, importance, pair_costs
-from treeformer.timeseries.matching import NEIGHBOR_DATES, _Solver
+from treeformer.timeseries.costs import MAX_COST, assign, identity_costs, importance
+from treeformer.timeseries.matching import NEIGHBOR_DATES, Track, _Solver
 from treeformer.timeseries.metrics import identity_score
 from treeformer.timeseries.paths import arc_length, axis_paths, paths_of_lines
 
@@ -109,11 +110,16 @@ def test_the_least_total_cost_with_weights_against_all_assignments():
         assert all(cost[i, j] < 3 for i, j in pairs)
 
 
-def test_costs_of_observations_against_a_slow_reference():
-    """The mean over the axes of a track at other dates, the shorter of two axes against the longer one."""
-    skeletons = [comb(60 + 3 * k, [(20, 5 + 2 * k), (26, 16 - k)][: 1 + k % 3]) for k in range(12)]
+def solver_of(skeletons, tolerance_px=6.0) -> _Solver:
     dates = [axis_paths(skeleton, 3.0)[0] for skeleton in skeletons]
-    solver = _Solver(dates, [np.zeros(1, dtype=np.intp)] * 12, np.arange(12.0), 11, 6.0, 3.0)
+    plants = [np.zeros(1, dtype=np.intp)] * len(dates)
+    return _Solver(dates, plants, np.arange(float(len(dates))), len(dates) - 1, tolerance_px, 3.0)
+
+
+def test_costs_of_observations_against_a_slow_reference():
+    """The mean over the axes of a track at other dates."""
+    solver = solver_of([comb(60 + 3 * k, [(20, 5 + 2 * k), (26, 16 - k)][: 1 + k % 3]) for k in range(12)])
+    dates = solver.dates
     solver.solve()
     for now in (0, 5, 11):
         default = np.full((len(dates[now]), len(solver.tracks)), 7.0)
@@ -122,12 +128,70 @@ def test_costs_of_observations_against_a_slow_reference():
             some = []
             for other, observed in track.observed.items():
                 if other != now and abs(other - now) <= NEIGHBOR_DATES:
-                    pair = [dates[now].path(axis), dates[other].path(observed)]
-                    pair.sort(key=lambda path: float(arc_length(path)[-1]))
-                    a, b = (paths_of_lines([path], np.array([-1]), np.array([0])) for path in pair)
-                    some.append(min(float(pair_costs(a, b, 6.0, 3.0)[0, 0]), 2 * MAX_COST))
+                    pair = sorted([(now, axis), (other, observed)])
+                    some.append(min(slow_identity_cost(*((dates[d], k) for d, k in pair), 6.0), 2 * MAX_COST))
             assert costs[axis, number] == pytest.approx(np.mean(some) if some else 7.0)
-    assert len(solver.tracks) == 3
+    assert len([track for track in solver.tracks if track.observed]) == 3
+
+
+def slow_identity_cost(earlier, later, tolerance_px: float) -> float:
+    """The cost of two axes, given as (paths of a date, number), term by term."""
+    (a, i), (b, j) = earlier, later
+    shorter, longer = sorted([a.path(i), b.path(j)], key=lambda path: float(arc_length(path)[-1]))
+    distance = [min(min(math.dist(p, q) for q in longer), 3 * tolerance_px) for p in shorter]
+    whole, distal = np.mean(distance), np.mean(distance[len(distance) // 2 :])
+    ahead = [k for k, place in enumerate(arc_length(longer)) if place <= arc_length(shorter)[-1] + 1e-6][-1]
+    tip = min(min(math.dist(longer[ahead], p) for p in shorter), 3 * tolerance_px)
+    lines = [path[-1] - path[0] for path in (a.path(i), b.path(j))]
+    turn = 0.5 - 0.5 * float(np.dot(*lines)) / math.hypot(*lines[0]) / math.hypot(*lines[1])
+    shrunk = (a.length[i] - 1.1 * b.length[j]) / tolerance_px - 0.5
+    is_main = (a.parent[i] < 0) != (b.parent[j] < 0)
+    path = 0.5 * whole + 1.2 * distal + 0.15 * tip
+    return float(path / tolerance_px + 1.4 * turn + 0.37 * min(max(shrunk, 0.0), 6.0) + 0.4 * is_main)
+
+
+def test_the_base_of_an_axis_does_not_decide():
+    """A lateral that begins at a wrong place is the one on which its second half lies."""
+    true, other = [(0, 0), (20, 0), (60, 0)], [(0, 14), (20, 14), (60, 14)]
+    wrong_base = [(0, 10), (6, 4), (12, 0), (50, 0)]
+    before = paths_of_lines([np.array(wrong_base, dtype=float)], np.array([-1]), np.array([0]))
+    after = paths_of_lines([np.array(some, dtype=float) for some in (true, other)], np.full(2, -1), np.zeros(2, int))
+    before, after = (one.moved(one.points) for one in (before, after))
+    cost = identity_costs(before, after, 7.0)[0]
+    assert cost[0] < cost[1]
+
+
+def test_identities_exchanged_from_one_date_on_are_joined_again():
+    solver = solver_of([comb(60 + 9 * k, [(20, 8 + 3 * k), (29, 8 + 3 * k)]) for k in range(6)])
+    solver.solve()
+    expected = [assigned.tolist() for assigned in solver.assigned]
+    main, upper, lower = expected[0]
+    for day in range(3):
+        solver._observe(day, 1, lower)
+        solver._observe(day, 2, upper)
+    solver._rejoin_tracks()
+    # One of the two tracks has all dates of each lateral; which of them does not matter.
+    assert [assigned.tolist() for assigned in solver.assigned] == [[main, lower, upper]] * 6
+    for number, track in enumerate(solver.tracks):
+        assert all(solver.assigned[day][axis] == number for day, axis in track.observed.items())
+
+
+def test_a_track_with_a_long_gap_is_not_overwritten():
+    """A track that is seen again only after many dates keeps its axes if its first part is joined with another."""
+    laterals = [[(20, 10.0)] if k in (0, 29) else [(20, 10 + 0.1 * k)] for k in range(30)]
+    solver = solver_of([comb(60 + k, some) for k, some in enumerate(laterals)])
+    solver.solve()
+    (track,) = {int(assigned[1]) for assigned in solver.assigned}
+    solver.tracks.append(Track())
+    for day in range(1, 29):
+        del solver.tracks[track].observed[day]
+        solver._observe(day, 1, len(solver.tracks) - 1)
+    solver._rejoin_tracks()
+    for day, assigned in enumerate(solver.assigned):
+        assert len(set(assigned.tolist())) == 2
+        for axis, number in enumerate(assigned.tolist()):
+            assert solver.tracks[number].observed[day] == axis
+    assert len({int(assigned[1]) for assigned in solver.assigned[:29]}) == 1
 
 
 @pytest.mark.slow

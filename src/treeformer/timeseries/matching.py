@@ -2,13 +2,14 @@
 
 A track is one axis over time. It has a template: the path that it follows at the last date at which it was seen well.
 Plants and axes of a date are assigned to templates, backwards from the reference date, which shows most. Then all
-dates are assigned again, each with what all others say: templates, lengths before and after, parents. This alternates
-until nothing changes, so that an error on one date is corrected by the others instead of being passed on.
+dates are assigned again, each with what all others say: templates, lengths before and after, parents. Between two
+dates, all tracks are cut and joined again by the axes on both sides. This alternates until nothing changes, so that an
+error on one date is corrected by the others instead of being passed on.
 
 The cost of an axis and a track is a sum, in units of the tolerance:
 
-- path, base and direction: see `treeformer.timeseries.costs`; half against the template, and half against the axes
-  that the track has at the dates around, whose mean is less sensitive to an error on one of them;
+- path and direction: see `treeformer.timeseries.costs`; half against the template, and half against the axes that the
+  track has at the dates around, whose mean is less sensitive to an error on one of them;
 - length: how far the length lies outside what the dates before and after allow, because axes do not shrink, and how
   far it is from the value interpolated between them;
 - parent and plant: a penalty if they differ.
@@ -26,7 +27,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from treeformer._util.arrays import FloatArray, IntArray
-from treeformer.timeseries.costs import CAP, MAX_COST, assign, importance, pair_costs
+from treeformer.timeseries.costs import (
+    CAP,
+    LENGTH_SLACK,
+    LENGTH_SLACK_TOLERANCES,
+    MAX_COST,
+    assign,
+    identity_costs,
+    importance,
+    pair_costs,
+)
 from treeformer.timeseries.isotonic import isotonic
 from treeformer.timeseries.paths import Paths, paths_of_lines
 from treeformer.timeseries.plants import NONE, match_plants, with_plant_shifts
@@ -36,13 +46,13 @@ from treeformer.timeseries.similarity import Similarity
 LENGTH_WEIGHT, PARENT_WEIGHT, PLANT_WEIGHT = 0.3, 0.4, 0.8
 # Weight of the distance from the interpolated length.
 INTERPOLATION_WEIGHT = 0.2
-# A length may lie outside its limits by this fraction, and this many tolerances, without a cost.
-LENGTH_SLACK, LENGTH_SLACK_TOLERANCES = 0.1, 0.5
 # Number of dates before and after that limit a length, and whose observations count.
 NEIGHBOR_DATES = 8
 # Share of the observations in the geometric part of the cost.
 OBSERVATION_SHARE = 0.5
 MAX_ROUNDS = 6
+# Parts of tracks with a mean cost above the limit are not joined. Cuts that save less than the margin are not made.
+REJOIN_LIMIT, REJOIN_MARGIN = 2.0, 0.1
 
 
 @dataclass
@@ -159,6 +169,7 @@ class _Solver:
         while rounds < MAX_ROUNDS:
             before = [assigned.copy() for assigned in self.assigned]
             self._merge_tracks()
+            self._rejoin_tracks()
             self._update_tracks()
             for date in self.order:
                 self._assign_date(date, first=False)
@@ -166,6 +177,7 @@ class _Solver:
             if all(np.array_equal(a, b) for a, b in zip(before, self.assigned, strict=True)):
                 break
         self._merge_tracks()
+        self._rejoin_tracks()
         self._update_tracks()
         return rounds
 
@@ -241,16 +253,11 @@ class _Solver:
         return np.where(count > 0, total / np.maximum(count, 1), default)
 
     def _costs_between(self, date: int, other: int) -> FloatArray:
-        """Return the geometric cost of the axes of two dates; the shorter axis is compared with the longer one."""
+        """Return the cost of one identity for the axes of two dates."""
         if (date, other) not in self._between:
-            a, b = self.dates[date], self.dates[other]
-            cost = np.where(
-                a.length[:, None] <= b.length[None],
-                pair_costs(a, b, self.tolerance, self.spacing),
-                pair_costs(b, a, self.tolerance, self.spacing).T,
-            )
-            self._between[date, other] = np.minimum(cost, 2 * MAX_COST)
-            self._between[other, date] = self._between[date, other].T
+            first, last = sorted((date, other))
+            cost = np.minimum(identity_costs(self.dates[first], self.dates[last], self.tolerance), 2 * MAX_COST)
+            self._between[first, last], self._between[last, first] = cost, cost.T
         return self._between[date, other]
 
     def _length_limits(self, date: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -308,6 +315,79 @@ class _Solver:
         for track in self.tracks:
             if track.parent != NONE:
                 track.parent = _find(target, track.parent) if track.parent in target else track.parent
+
+    def _rejoin_tracks(self) -> None:
+        """Cut all tracks between two dates, and join their parts again by the axes around, where this saves most.
+
+        If two axes exchange their identities at one date and keep them from then on, the assignment of a single date
+        does not correct it: the dates on its side agree with it.
+        """
+        saved = {cut: self._best_joints(cut)[0] for cut in range(1, len(self.dates))}
+        for cut in sorted(saved, key=lambda cut: -saved[cut]):
+            now, after, joined = self._best_joints(cut)  # other cuts may have changed it
+            if now > REJOIN_MARGIN:
+                self._relabel(cut, after, joined)
+
+    def _best_joints(self, cut: int) -> tuple[float, IntArray, dict[int, int]]:
+        """Return what it saves to cut all tracks before a date and to join them again.
+
+        Returns:
+            What is saved, the tracks seen from the date on, and the track with which each of them is joined.
+        """
+        before, after, cost = self._costs_across(cut)
+        if cost.size == 0:
+            return 0.0, after, {}
+        is_joined = before[:, None] == after[None]
+        # A track stays whole unless its parts fit others better.
+        cost = np.where(is_joined, np.minimum(cost, REJOIN_LIMIT - 1e-6), cost)
+        weight = importance(np.asarray([self._length_before(track, cut) for track in before.tolist()]) / self.tolerance)
+        pairs = assign(cost, REJOIN_LIMIT, weight)
+        gain = np.maximum(REJOIN_LIMIT - cost, 0.0) * weight[:, None]
+        saved = sum(float(gain[pair]) for pair in pairs) - float(gain[is_joined].sum())
+        return saved, after, {int(after[j]): int(before[i]) for i, j in pairs}
+
+    def _costs_across(self, cut: int) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return the tracks seen before a date (A,), those seen from it on (B,), and the mean cost of their axes (A,B).
+
+        Pairs of axes are weighted by the inverse of the number of dates between them. The cost of tracks without axes
+        at the dates around is infinite.
+        """
+        first, last = max(cut - NEIGHBOR_DATES, 0), min(cut + NEIGHBOR_DATES, len(self.dates))
+        around = np.unique(np.concatenate(self.assigned[first:last])).tolist()
+        before = np.asarray([track for track in around if min(self.tracks[track].observed) < cut], dtype=np.intp)
+        after = np.asarray([track for track in around if max(self.tracks[track].observed) >= cut], dtype=np.intp)
+        total, weight = np.zeros((len(before), len(after))), np.zeros((len(before), len(after)))
+        for a in range(first, cut):
+            for b in range(cut, min(a + NEIGHBOR_DATES + 1, last)):
+                if len(self.dates[a]) and len(self.dates[b]):
+                    place = np.ix_(np.searchsorted(before, self.assigned[a]), np.searchsorted(after, self.assigned[b]))
+                    total[place] += self._costs_between(a, b) / (b - a)
+                    weight[place] += 1 / (b - a)
+        return before, after, np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), np.inf)
+
+    def _length_before(self, track: int, cut: int) -> float:
+        observed = self.tracks[track].observed
+        date = max(date for date in observed if date < cut)
+        return float(self.dates[date].length[observed[date]])
+
+    def _relabel(self, cut: int, after: IntArray, joined: dict[int, int]) -> None:
+        """Move what tracks show from a date on to the tracks that they are joined with, or to new ones."""
+        moved: list[tuple[int, dict[int, int]]] = []
+        for track in after.tolist():
+            observed = self.tracks[track].observed
+            into = joined.get(track, NONE)
+            if into == track or (into == NONE and min(observed) >= cut):
+                continue
+            late = {date: axis for date, axis in observed.items() if date >= cut}
+            for date in late:
+                del observed[date]
+            moved.append((into, late))
+        for into, late in moved:
+            if into == NONE:
+                into = len(self.tracks)
+                self.tracks.append(Track())
+            for date, axis in late.items():
+                self._observe(date, axis, into)
 
     def _update_tracks(self) -> None:
         """Choose the template, the parent and the plant of each track from all its dates."""
