@@ -15,7 +15,7 @@ are no true axis; the true paths of the detected axes. `true others` gives all o
 assigns each date by the cost of Series; axes that no other date shows are left out.
 
 `--fit` fits a logistic regression to pairs of predicted axes of up to three dates apart: are they the same true axis?
-Its weights, divided by a common factor, are those of `treeformer.timeseries.costs.identity_costs`.
+Its terms are those of `treeformer.timeseries.costs.identity_costs`, and the distance of the bases.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pathlib import Path
 import numpy as np
 from benchmarks.timeseries import PRESETS, predicted
 from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
 
 from treeformer import Series
 from treeformer.synthetic.series import SeriesFrame, generate_series
@@ -176,17 +177,17 @@ def errors_with_true_others(case: Case) -> int:
             solver._observe(date, axis, track)
     errors = 0
     for date, names in enumerate(case.names):
-        truth = solver.assigned[date].copy()
-        for track in truth.tolist():
+        expected = solver.assigned[date].copy()
+        for track in expected.tolist():
             del solver.tracks[track].observed[date]
         solver.assigned[date][:] = NONE
         solver._update_tracks()
         weight = costs.importance(placed[date].length / case.tolerance)
-        found = dict(costs.assign(solver._costs(date, truth), costs.MAX_COST, weight))
-        for axis, track in enumerate(truth.tolist()):
+        found = dict(costs.assign(solver._costs(date, expected), costs.MAX_COST, weight))
+        for axis, track in enumerate(expected.tolist()):
             known = names[axis] is not None and bool(solver.tracks[track].observed)
             errors += known and found.get(axis) != track
-        for axis, track in enumerate(truth.tolist()):
+        for axis, track in enumerate(expected.tolist()):
             solver._observe(date, axis, track)
     return errors
 
@@ -218,7 +219,9 @@ def fit(cases: Sequence[Case]) -> None:
             known = np.asarray([[p is not None or q is not None for q in case.names[b]] for p in case.names[a]])
             near = costs.identity_costs(placed[a], placed[b], case.tolerance) < 2 * costs.MAX_COST
             equal = np.asarray([[p is not None and p == q for q in case.names[b]] for p in case.names[a]])
-            rows.append(terms_of(placed[a], placed[b], case.tolerance)[known & near])
+            base = np.minimum(cdist(placed[a].bases, placed[b].bases) / case.tolerance, 2 * costs.CAP)
+            terms = np.concatenate([terms_of(placed[a], placed[b], case.tolerance), base[..., None]], axis=-1)
+            rows.append(terms[known & near])
             same.append(equal[known & near])
     x, y = np.concatenate(rows), np.concatenate(same)
 
@@ -226,12 +229,13 @@ def fit(cases: Sequence[Case]) -> None:
         score = weights[-1] - x @ weights[:-1]
         return float(np.logaddexp(0.0, np.where(y, -score, score)).mean())
 
-    bounds = [(0, None)] * len(TERMS) + [(None, None)]
-    weights = minimize(loss, np.zeros(len(TERMS) + 1), method="L-BFGS-B", bounds=bounds).x
+    bounds = [(0, None)] * x.shape[1] + [(None, None)]
+    weights = minimize(loss, np.zeros(x.shape[1] + 1), method="L-BFGS-B", bounds=bounds).x
     print(f"{len(y)} pairs, {int(y.sum())} of them the same axis")
     print("| term | weight of the regression | of `identity_costs` |\n| --- | --- | --- |")
-    for term, weight in zip(TERMS, weights.tolist(), strict=False):
-        print(f"| {term} | {weight:.2f} | {getattr(costs, term.upper() + '_WEIGHT'):.2f} |")
+    used = [*(getattr(costs, f"{term.upper()}_WEIGHT") for term in TERMS), 0.0]
+    for term, weight, current in zip((*TERMS, "base"), weights.tolist(), used, strict=False):
+        print(f"| {term} | {weight:.2f} | {current:.2f} |")
 
 
 def main() -> None:
