@@ -195,10 +195,12 @@ def test_a_track_with_a_long_gap_is_not_overwritten():
 
 
 @pytest.mark.slow
-def test_two_hundred_dates():
-    series = Series([(k, comb(30 + k, [(20, 5 + 0.25 * k), (60, max(0.25 * k - 10, 0))])) for k in range(200)])
-    assert len(series) == 200
-    assert [len(track.dates) for track in series.tracks] == [200, 200, 159]
+@pytest.mark.parametrize("dates", [200, pytest.param(500, marks=pytest.mark.long)])
+def test_hundreds_of_dates(dates):
+    lengths = [(5 + 0.1 * k, max(0.1 * k - 10, 0)) for k in range(dates)]
+    series = Series([(k, comb(30 + 0.4 * k, [(20, first), (60, second)])) for k, (first, second) in enumerate(lengths)])
+    assert len(series) == dates
+    assert [len(track.dates) for track in series.tracks] == [dates, dates, dates - 101]
     assert all(registration.succeeded for registration in series.registrations)
 
 
