@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from tests.teaching.conftest import draw_tree
 from treeformer._util.images import open_image
 from treeformer.hub.model_folder import open_model
 from treeformer.inference.engine import RawPrediction
+from treeformer.teaching import views
 from treeformer.teaching.annotated import survey
 from treeformer.teaching.views import RememberingEngine, best_threshold, make_views
 
@@ -73,6 +76,27 @@ def test_the_threshold_is_not_below_that_of_the_candidates(start_model, tmp_path
     assert best_threshold(low, folder, survey(tmp_path).images)[0] == 0.25
     object.__setattr__(folder.config, "candidate_threshold", 0.3)
     assert best_threshold(low, folder, survey(tmp_path).images)[0] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("f1", "groups", "expected"),
+    [
+        # 0.5 is best by one image of four: that may be chance, and 0.4 is nearer to the start.
+        ({0.3: (0.5, 0.3, 0.4, 0.2), 0.4: (0.7, 0.6, 0.7, 0.6), 0.5: (0.7, 0.6, 0.7, 0.9)}, (0, 1, 2, 3), 0.4),
+        # All images agree.
+        ({0.3: (0.5, 0.3, 0.4, 0.2), 0.4: (0.7, 0.6, 0.7, 0.6), 0.5: (0.8, 0.7, 0.8, 0.7)}, (0, 1, 2, 3), 0.5),
+        # Four views of one annotation do not outweigh another one.
+        ({0.3: (0.5, 0.5, 0.5, 0.5, 0.8), 0.4: (0.6, 0.6, 0.6, 0.6, 0.6)}, (0, 0, 0, 0, 1), 0.3),
+        # A single annotation decides nothing.
+        ({0.3: (0.5, 0.5), 0.4: (0.9, 0.9)}, (0, 0), 0.3),
+    ],
+)
+def test_a_cautious_threshold_needs_evidence(start_model, tmp_path, monkeypatch, f1, groups, expected):
+    draw_tree(tmp_path, "a", 1)
+    image = survey(tmp_path).images[0]
+    monkeypatch.setattr(views, "_at_thresholds", lambda *_: iter(f1.items()))
+    monkeypatch.setattr(views, "topo", lambda value, _: SimpleNamespace(f1=value))
+    assert views.cautious_threshold(None, open_model(start_model), [image] * len(groups), groups) == expected
 
 
 def test_inputs_are_remembered_by_their_pixels():

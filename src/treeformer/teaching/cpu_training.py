@@ -44,7 +44,7 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
         TreeformerError: if the disk is too full or the time is too short.
         KeyboardInterrupt: if the run is to stop.
     """
-    network, chosen, start, split, working_px, crops, start_score, ending, judged, _ = task
+    network, chosen, start, split, working_px, crops, start_score, ending, judged, groups = task
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
     backbone = separate_backbone(network, TRAINED_STAGES)
     stages = len(backbone.stage_names) - TRAINED_STAGES
@@ -116,7 +116,7 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
     threshold = chosen.config.node_threshold
     remembering = views.RememberingEngine(engine)
     if split.valid:
-        threshold, _ = views.best_threshold(remembering, chosen, judged, run.check_stop)
+        threshold = views.cautious_threshold(remembering, chosen, judged, groups, run.check_stop)
     final = ModelFolder(chosen.path, replace(chosen.config, node_threshold=threshold), chosen.hashes)
     predictor = Predictor(final, engine=remembering)
     score = run.figures(predictor, split.valid or split.train)["topo_f1"]

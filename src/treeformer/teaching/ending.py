@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from treeformer._util.arrays import ImageArray
 from treeformer.metrics import topo
 from treeformer.skeleton import Skeleton
 from treeformer.teaching.annotated import AnnotatedImage
+from treeformer.teaching.measuring import mean_of_groups
 
 # Estimates of the time after training are multiplied by this, because nothing after them can be shortened.
 RESERVE = 1.25
@@ -114,9 +112,6 @@ def int8_loss(
     Returns:
         The mean loss of F1 and its standard error.
     """
-    losses: dict[int, list[float]] = {}
-    for one, two, image, group in zip(exact, rounded, images, groups, strict=True):
-        losses.setdefault(group, []).append(topo(one, image.skeleton).f1 - topo(two, image.skeleton).f1)
-    means = [float(np.mean(values)) for values in losses.values()]
-    error = float(np.std(means, ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.inf
-    return Loss(float(np.mean(means)), error)
+    trees = zip(exact, rounded, images, strict=True)
+    losses = [topo(one, image.skeleton).f1 - topo(two, image.skeleton).f1 for one, two, image in trees]
+    return Loss(*mean_of_groups(losses, groups))

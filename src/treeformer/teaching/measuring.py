@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -110,6 +111,24 @@ def score(predictions: Sequence[Skeleton], images: Sequence[AnnotatedImage]) -> 
         "topo_recall": recall,
         "length_error": found / true - 1 if true else float("nan"),
     }
+
+
+def mean_of_groups(values: Sequence[float] | FloatArray, groups: Sequence[int]) -> tuple[float, float]:
+    """Return the mean of values, and its standard error, if the values of a group count as one.
+
+    Args:
+        values: one number per image.
+        groups: a number per image. Views of the same annotation have the same one.
+
+    Returns:
+        The mean of the groups' means, and its standard error, infinite for one group.
+    """
+    members: dict[int, list[float]] = {}
+    for value, group in zip(values, groups, strict=True):
+        members.setdefault(group, []).append(float(value))
+    means = [float(np.mean(each)) for each in members.values()]
+    error = float(np.std(means, ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.inf
+    return float(np.mean(means)), error
 
 
 def calibrate_edges(engine: Engine, folder: ModelFolder, images: Sequence[AnnotatedImage]) -> EdgeCalibration | None:

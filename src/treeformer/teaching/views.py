@@ -6,7 +6,7 @@ that is shifted against the network's grid are further measurements of the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from treeformer.data.datasets import has_pair, write_pair
 from treeformer.hub.model_folder import ModelFolder
 from treeformer.inference.engine import Engine, RawPrediction
 from treeformer.inference.predictor import Predictor
+from treeformer.metrics import topo
+from treeformer.skeleton import Skeleton
 from treeformer.teaching import measuring
 from treeformer.teaching.annotated import AnnotatedImage
 
@@ -98,15 +100,57 @@ def best_threshold(
     Returns:
         The threshold, and the figures with it. The start model's threshold wins ties.
     """
-    remembering = RememberingEngine(engine)
     start = folder.config.node_threshold
-    figures = {}
+    figures = {
+        threshold: measuring.score(trees, images)
+        for threshold, trees in _at_thresholds(engine, folder, images, after_each)
+    }
+    best = max(figures, key=lambda threshold: (figures[threshold]["topo_f1"], -abs(threshold - start)))
+    return best, figures[best]
+
+
+def cautious_threshold(
+    engine: Engine,
+    folder: ModelFolder,
+    images: Sequence[AnnotatedImage],
+    groups: Sequence[int],
+    after_each: Callable[[], None] = lambda: None,
+) -> float:
+    """Find the node threshold nearest to that of the start model whose F1 is not clearly below the highest.
+
+    Few images prefer a threshold by chance. Not clearly below means within one standard error of the difference.
+
+    Args:
+        engine: the network.
+        folder: its model folder: sizes and thresholds.
+        images: the images to measure.
+        groups: a number per image. Views of the same annotation have the same one and count as one image.
+        after_each: called after each image. An error that it raises ends the search.
+
+    Returns:
+        The threshold.
+    """
+    start = folder.config.node_threshold
+    f1 = {
+        threshold: np.array([topo(tree, image.skeleton).f1 for tree, image in zip(trees, images, strict=True)])
+        for threshold, trees in _at_thresholds(engine, folder, images, after_each)
+    }
+    best = max(f1, key=lambda threshold: measuring.mean_of_groups(f1[threshold], groups)[0])
+    for threshold in sorted(f1, key=lambda threshold: abs(threshold - start)):
+        lost, error = measuring.mean_of_groups(f1[best] - f1[threshold], groups)
+        if lost <= error:
+            return threshold
+    return best
+
+
+def _at_thresholds(
+    engine: Engine, folder: ModelFolder, images: Sequence[AnnotatedImage], after_each: Callable[[], None]
+) -> Iterator[tuple[float, list[Skeleton]]]:
+    """Yield each threshold that is tried, and the trees of all images with it."""
+    remembering = RememberingEngine(engine)
     for step in THRESHOLD_STEPS:
-        threshold = round(start + step, 4)
+        threshold = round(folder.config.node_threshold + step, 4)
         if not folder.config.candidate_threshold <= threshold <= 1:
             continue
         changed = ModelFolder(folder.path, replace(folder.config, node_threshold=threshold), folder.hashes)
-        predictor = Predictor(changed, engine=remembering)
-        figures[threshold] = measuring.score(measuring.predict_images(predictor, images, after_each), images)
-    best = max(figures, key=lambda threshold: (figures[threshold]["topo_f1"], -abs(threshold - start)))
-    return best, figures[best]
+        yield threshold, measuring.predict_images(Predictor(changed, engine=remembering), images, after_each)
