@@ -261,7 +261,7 @@ def test_joined_meshes_keep_their_faces():
         lambda rng: clutter.leaves_mesh(rng, rng.array(9, 2), 0.05),
         lambda rng: clutter.prunings_mesh(rng, rng.array(9, 2)),
         lambda rng: clutter.stone_mesh(rng),
-        lambda rng: clutter.horizon_mesh(rng, 50.0, 4.0, jagged=True),
+        lambda rng: clutter.horizon_mesh(rng, 50.0, 4.0, trees=True),
         lambda rng: clutter.pot_mesh(0.1, 0.2, 0.8, square=False),
         lambda rng: clutter.soil_mesh(rng, 0.1),
         lambda rng: clutter.foliage_mesh(rng, grown("shoot").axes, 0.03, 0.5),
@@ -286,6 +286,35 @@ def test_developing_is_deterministic_and_exposes_well():
     assert np.abs(image.astype(int) - brighter).max() <= 2
     assert image.shape == (64, 96, 3)
     assert 60 < image.mean() < 180
+
+
+def test_an_infinite_sun_leaves_the_rest_of_the_image_alone():
+    light = Rng(1).array(64, 64, 3)
+    light[0, 0] = np.inf
+    image = develop.develop(light, Rng(7))
+    assert image[0, 0].min() > 200
+    light[0, 0] = 1.0
+    assert np.abs(image.astype(int) - develop.develop(light, Rng(7)))[4:, 4:].mean() < 3
+
+
+def test_the_foot_of_a_plant_reaches_into_the_ground():
+    plant = grown("vine")
+    mesh = tubes.plant_mesh(plant.axes, Rng(1), 0.004)
+    assert mesh.vertices[:, 2].min() < -0.5 * tubes.FOOT_M
+    assert min(axis.points[:, 2].min() for axis in plant.axes) >= 0.0
+
+
+def test_leaves_grow_on_their_axes():
+    axes = grown("shoot").axes
+    corners = clutter.foliage_mesh(Rng(5), axes, 0.03, 0.5).vertices.reshape(-1, 4, 3)
+    points = np.concatenate([axis.points for axis in axes])
+    assert np.linalg.norm(corners[:, 0, None] - points[None], axis=2).min(axis=1).max() < 1e-9
+
+
+def test_soil_fills_a_square_pot():
+    x, y, _ = clutter.soil_mesh(Rng(1), 0.1, square=True).vertices.T
+    assert np.hypot(x, y).max() > 0.13
+    assert max(np.abs(x).max(), np.abs(y).max()) <= 0.1 + 1e-12
 
 
 def test_images_are_small():

@@ -55,9 +55,9 @@ def ground_mesh(rng: Rng) -> Mesh:
     height = np.zeros_like(x)
     for _ in range(6):
         wave, angle, phase = rng.uniform(0.4, 4.0), rng.uniform(0.0, 6.28), rng.uniform(0.0, 6.28)
-        height += 0.012 * np.sin((x * math.cos(angle) + y * math.sin(angle)) * wave + phase)
-    # The plants stand on z = 0: lower the ground a little, and let it rise far away.
-    height += rng.bell(*x.shape) * 0.008 - 0.01 + rng.uniform(-0.01, 0.05) * np.maximum(y - 15.0, 0.0)
+        height += 0.008 * (np.sin((x * math.cos(angle) + y * math.sin(angle)) * wave + phase) - math.sin(phase))
+    # The plants stand on z = 0: lower the ground a little, and let it rise behind the last row.
+    height += rng.bell(*x.shape) * 0.006 - 0.01 + rng.uniform(-0.01, 0.05) * np.maximum(y - 40.0, 0.0)
     return _grid(np.stack([x, y, height], axis=-1))
 
 
@@ -102,14 +102,19 @@ def leaves_mesh(rng: Rng, points: FloatArray, size: float) -> Mesh:
     return _quads(_leaf_corners(rng, center, normal, size))
 
 
-def _leaf_corners(rng: Rng, center: FloatArray, normal: FloatArray, size: float) -> FloatArray:
+def _leaf_corners(
+    rng: Rng, center: FloatArray, normal: FloatArray, size: float, out: FloatArray | None = None
+) -> FloatArray:
+    """Return leaves around their centers, or, if directions `out` are given, with their stalks at `center`."""
     count = len(center)
     angle = rng.array(count, 1, high=6.28)
-    flat = np.concatenate([np.cos(angle), np.sin(angle), np.zeros((count, 1))], axis=1)
+    flat = np.concatenate([np.cos(angle), np.sin(angle), np.zeros((count, 1))], axis=1) if out is None else out
     along = unit(flat - normal * (flat * normal).sum(axis=1, keepdims=True))
     across = np.cross(normal, along)
     half = size * rng.array(count, 1, low=0.3, high=0.6)
     wide = half * rng.array(count, 1, low=0.4, high=0.8)
+    if out is not None:
+        center = center + along * half
     # A kite: the widest place is nearer to the stalk.
     return np.stack(
         [center - along * half, center + across * wide, center + along * half, center - across * wide], axis=1
@@ -148,28 +153,34 @@ def stone_mesh(rng: Rng) -> Mesh:
     return tube(points, radius, 8, rng, 0.15)
 
 
-def horizon_mesh(rng: Rng, distance: float, tall: float, jagged: bool) -> Mesh:
+def horizon_mesh(rng: Rng, distance: float, tall: float, trees: bool) -> Mesh:
     """Return a wall that looks like a hill or a line of trees far away.
 
     Args:
         rng: Source of random draws.
         distance: Distance along +y, m.
         tall: Typical height, m.
-        jagged: True for trees.
+        trees: True for round crowns with a frayed outline, False for a smooth hill.
 
     Returns:
         A strip of faces.
     """
-    count = 400
-    x = np.linspace(-2.5 * distance, 2.5 * distance, count)
+    count = 3000 if trees else 200
+    x = np.linspace(-1.5 * distance, 1.5 * distance, count)
     top = np.full(count, 0.6)
-    for wave in (1.5, 3.0, 7.0, 13.0):
-        top += rng.uniform(0.05, 0.5) / wave**0.5 * np.sin(x / distance * wave + rng.uniform(0.0, 6.28))
-    top = np.maximum(top, 0.1)
-    if jagged:
-        top *= 0.8 + 0.35 * rng.array(count)
+    for wave in (1.5, 3.0, 7.0):
+        top += rng.uniform(0.05, 0.4) / wave**0.5 * np.sin(x / distance * wave + rng.uniform(0.0, 6.28))
+    top = np.maximum(top, 0.15) * tall
+    if trees:
+        number = round(3.0 * distance / (0.35 * tall))
+        centers = rng.array(number, low=-1.5 * distance, high=1.5 * distance)
+        wide = rng.array(number, low=0.15, high=0.5) * tall
+        heights = rng.array(number, low=0.35, high=1.0)
+        crowns = np.sqrt(np.maximum(1.0 - ((x[:, None] - centers) / wide) ** 2, 0.0)) * heights
+        top *= 0.25 + 0.75 * crowns.max(axis=1)
+        top *= 1.0 - 0.3 * rng.array(count) ** 2
     y = np.full(count, distance)
-    return _grid(np.stack([np.stack([x, y, np.full(count, -3.0)], axis=1), np.stack([x, y, top * tall], axis=1)]))
+    return _grid(np.stack([np.stack([x, y, np.full(count, -3.0)], axis=1), np.stack([x, y, top], axis=1)]))
 
 
 def pot_mesh(radius: float, height: float, taper: float, square: bool) -> Mesh:
@@ -206,12 +217,13 @@ def pot_mesh(radius: float, height: float, taper: float, square: bool) -> Mesh:
     return _quads(corners.reshape(-1, 4, 3))
 
 
-def soil_mesh(rng: Rng, radius: float) -> Mesh:
-    """Return a lumpy disk of soil around the origin.
+def soil_mesh(rng: Rng, radius: float, square: bool = False) -> Mesh:
+    """Return a lumpy disk or square of soil around the origin.
 
     Args:
         rng: Source of random draws.
-        radius: Its radius, m.
+        radius: Its radius, or half the side of the square, m.
+        square: True for a square.
 
     Returns:
         The mesh.
@@ -220,7 +232,8 @@ def soil_mesh(rng: Rng, radius: float) -> Mesh:
     angle = np.linspace(0.0, 2 * math.pi, 33)
     height = rng.bell(12, 33) * 0.02 * radius
     height[:, -1] = height[:, 0]
-    x, y = share[:, None] * np.cos(angle) * radius, share[:, None] * np.sin(angle) * radius
+    reach = radius / np.maximum(np.abs(np.cos(angle)), np.abs(np.sin(angle))) if square else radius
+    x, y = share[:, None] * np.cos(angle) * reach, share[:, None] * np.sin(angle) * reach
     return _grid(np.stack([x, y, height], axis=-1))
 
 
@@ -236,7 +249,7 @@ def foliage_mesh(rng: Rng, axes: Sequence[Axis3], size: float, density: float) -
     Returns:
         One face per leaf, or None if there is no leaf.
     """
-    centers, normals = [], []
+    stalks, directions, normals = [], [], []
     for axis in axes:
         spacing = max(1, round(size / max(float(np.linalg.norm(axis.points[1] - axis.points[0])), 1e-6)))
         for index in range(len(axis.points) // 3, len(axis.points), spacing):
@@ -244,8 +257,9 @@ def foliage_mesh(rng: Rng, axes: Sequence[Axis3], size: float, density: float) -
                 continue
             tangent = unit(axis.points[index] - axis.points[index - 1]) if index else np.array([0.0, 0.0, 1.0])
             out = perpendicular(tangent, rng.uniform(0.0, 6.28))
-            centers.append(axis.points[index] + out * size * rng.uniform(0.5, 0.8))
+            stalks.append(axis.points[index])
+            directions.append(out)
             normals.append(unit(np.array([0.0, 0.0, 1.0]) + 0.6 * rng.bell(3)))
-    if not centers:
+    if not stalks:
         return None
-    return _quads(_leaf_corners(rng, np.asarray(centers), np.asarray(normals), size))
+    return _quads(_leaf_corners(rng, np.asarray(stalks), np.asarray(normals), size, np.asarray(directions)))

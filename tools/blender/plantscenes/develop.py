@@ -15,6 +15,8 @@ LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
 # Images are stored at the highest of these JPEG qualities that gives at most `MOST_BYTES`, otherwise at the lowest.
 QUALITIES = (88, 80, 72, 64, 56, 48, 40)
 MOST_BYTES = 26_000
+# Larger values are replaced by this one.
+BRIGHTEST = 1e6
 
 
 def develop(light: FloatArray, rng: Rng) -> ImageArray:
@@ -27,6 +29,7 @@ def develop(light: FloatArray, rng: Rng) -> ImageArray:
     Returns:
         (H,W,3) uint8 sRGB.
     """
+    light = np.clip(np.nan_to_num(light, posinf=BRIGHTEST), 0.0, BRIGHTEST)  # the sun in a panorama is infinite
     luminance = light @ LUMINANCE
     # The meter averages logarithms, so that a bright sky does not leave the plant black.
     metered = float(np.exp(np.log(np.maximum(luminance, 1e-4)).mean()))

@@ -20,7 +20,7 @@ SCENES = ("vineyard", "orchard", "potted")
 # A plant is drawn again if it has fewer or more nodes than this in the image.
 NODES = {"vineyard": (12, 700), "orchard": (20, 900), "potted": (5, 400)}
 # Thinner axes would hardly be visible: smallest radius of the front plant, px.
-THINNEST_PX = 0.42
+THINNEST_PX = 0.5
 # Points of the front plant are this far apart, px.
 STEP_PX = 2.2
 # Plants in the background have thicker twigs and fewer points.

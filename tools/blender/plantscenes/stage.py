@@ -60,7 +60,7 @@ def _configure(size: tuple[int, int], samples: int) -> None:
     scene.cycles.use_denoising = True
     scene.cycles.denoiser = "OPENIMAGEDENOISE"
     scene.cycles.denoising_prefilter = "FAST"
-    scene.cycles.max_bounces = 2
+    scene.cycles.max_bounces = 1
     scene.cycles.diffuse_bounces = 1
     scene.cycles.glossy_bounces = 1
     scene.cycles.transmission_bounces = 0
@@ -68,6 +68,9 @@ def _configure(size: tuple[int, int], samples: int) -> None:
     scene.cycles.caustics_reflective = scene.cycles.caustics_refractive = False
     scene.cycles.sample_clamp_indirect = 4.0
     scene.cycles.seed = 0
+    # The automatic choice evaluates a procedural sky at 4096 x 2048 directions, which costs more than the rendering.
+    scene.world.cycles.sampling_method = "MANUAL"
+    scene.world.cycles.sample_map_resolution = 256
     scene.render.threads_mode = "FIXED"
     scene.render.threads = 1
     scene.render.resolution_x, scene.render.resolution_y = size
@@ -185,7 +188,7 @@ def _build_trellis(plan: Plan, rng: Rng) -> None:
     if plan.posts:
         place(mesh_data("posts", join([tube(*line, sides) for line in plan.posts]), material, smooth=sides > 4))
     if plan.wires:
-        steel = materials.plain("wire", materials.varied(rng, (0.3, 0.3, 0.3), 0.6), 0.5, 0.5)
+        steel = materials.plain("wire", materials.varied(rng, (0.13, 0.13, 0.13), 0.6), 0.7)
         place(mesh_data("wires", join([tube(*line, 4) for line in plan.wires]), steel))
 
 
@@ -211,9 +214,10 @@ def _build_litter(plan: Plan, rng: Rng, folder: Path) -> None:
             bark = materials.bark(rng, folder, plan.habit, "prunings")
             place(mesh_data("prunings", clutter.prunings_mesh(rng, points), bark))
     if rng.chance(0.4):
-        stone = mesh_data("stone", clutter.stone_mesh(rng), materials.plain("stone", (0.4, 0.38, 0.35), 0.9, 0.0, 0.3))
+        gray = materials.varied(rng, rng.choice(((0.16, 0.14, 0.12), (0.2, 0.16, 0.12), (0.11, 0.1, 0.09))), 0.3)
+        stone = mesh_data("stone", clutter.stone_mesh(rng), materials.plain("stone", gray, 0.9, 0.0, 0.3))
         for x, y in ground_points(rng, plan.camera, rng.whole(5, 120), 8.0).tolist():
-            place(stone, (x, y, 0.0), rng.uniform(0.0, 6.28), rng.uniform(0.2, 1.0))
+            place(stone, (x, y, -0.005), rng.uniform(0.0, 6.28), 0.5 * rng.uniform(0.3, 1.0) ** 2)
 
 
 def _build_horizon(plan: Plan, rng: Rng) -> None:
@@ -221,12 +225,12 @@ def _build_horizon(plan: Plan, rng: Rng) -> None:
     for layer in range(rng.whole(0, 3)):
         distance = rng.uniform(25.0, 60.0) * (1.0 + layer)
         color = materials.varied(rng, rng.choice(((0.07, 0.07, 0.05), (0.12, 0.1, 0.08), (0.05, 0.08, 0.04))), 0.3)
-        haze = 0.12 * (1.0 + layer)
+        haze = 0.15 * (1.0 + layer)
         color = tuple(
             channel + haze * (light - channel) for channel, light in zip(color, (0.5, 0.55, 0.62), strict=True)
         )
-        mesh = clutter.horizon_mesh(rng, distance, distance * rng.uniform(0.03, 0.18), jagged=rng.chance(0.7))
-        place(mesh_data("horizon", mesh, materials.foliage("horizon", color, materials.scaled(color, 0.6))), angle=-yaw)
+        mesh = clutter.horizon_mesh(rng, distance, distance * rng.uniform(0.03, 0.12), trees=rng.chance(0.7))
+        place(mesh_data("horizon", mesh, materials.plain("horizon", color, 1.0, 0.0, 0.35)), angle=-yaw)
 
 
 def _light_field(rng: Rng, folder: Path) -> None:
@@ -248,12 +252,13 @@ def _build_room(plan: Plan, rng: Rng, folder: Path) -> None:
     pot_radius = size * rng.uniform(0.1, 0.24)
     depth = pot_height * rng.uniform(0.02, 0.15)  # of the soil below the rim
     color = rng.choice(((0.45, 0.17, 0.08), (0.02, 0.02, 0.02), (0.6, 0.6, 0.58), (0.3, 0.32, 0.3), (0.08, 0.15, 0.07)))
+    square = rng.chance(0.3)
     pot = mesh_data(
         "pot",
-        clutter.pot_mesh(pot_radius, pot_height, rng.uniform(0.6, 0.95), square=rng.chance(0.3)),
+        clutter.pot_mesh(pot_radius, pot_height, rng.uniform(0.6, 0.95), square),
         materials.plain("pot", materials.varied(rng, color, 0.3), rng.uniform(0.3, 0.9)),
     )
-    soil = mesh_data("soil", clutter.soil_mesh(rng, pot_radius * 0.97), materials.ground(rng, folder, 100.0))
+    soil = mesh_data("soil", clutter.soil_mesh(rng, pot_radius * 0.97, square), materials.ground(rng, folder, 100.0))
     places = [(0.0, 0.0), *(instance.position for instance in plan.instances)]
     for x, y in places:
         place(pot, (x, y, depth))

@@ -11,6 +11,9 @@ from plantscenes.growth import Axis3, unit
 from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.synthetic.rng import Rng
 
+# Depth of the foot of a plant below z = 0, m.
+FOOT_M = 0.12
+
 
 @dataclass(frozen=True)
 class Mesh:
@@ -128,8 +131,12 @@ def plant_mesh(axes: Sequence[Axis3], rng: Rng, pixel: float, bumps: float = 0.0
     """
     parts = []
     for axis in axes:
+        points, radius = axis.points, axis.radius
+        if axis.parent is None:  # the foot reaches into the ground, which is uneven
+            points = np.concatenate([points[:1] - np.array([0.0, 0.0, FOOT_M]), points])
+            radius = np.concatenate([radius[:1], radius])
         width = float(axis.radius.max()) / pixel
         sides = 4 if width < 1 else 5 if width < 2 else 8 if width < 6 else 14
         rough = bumps if axis.label in ("trunk", "arm", "branch") and width > 2 else 0.0
-        parts.append(tube(axis.points, axis.radius, sides, rng, rough))
+        parts.append(tube(points, radius, sides, rng, rough))
     return join(parts)
