@@ -23,7 +23,7 @@ from treeformer.inference.open_engine import open_engine
 from treeformer.inference.predictor import Predictor
 from treeformer.models import onnx_graph
 from treeformer.models.export import load_weights
-from treeformer.teaching import features, finetune, full_training, measuring, plan, top_training, work_folder
+from treeformer.teaching import features, finetune, full_training, measuring, plan, top_training, views, work_folder
 from treeformer.teaching.annotated import survey
 from treeformer.teaching.crops import CropSettings
 from treeformer.teaching.ending import Loss
@@ -303,11 +303,13 @@ def test_a_whole_run_in_the_mode_for_a_gpu(drawings, start_model, tmp_path, monk
         monkeypatch.setattr(full_training, name, value)
     monkeypatch.setattr(full_training, "SYNTHETIC_PRESETS", ("seedling",))
     monkeypatch.setattr(finetune, "_choose_device", lambda _device: "cuda")
+    monkeypatch.setattr(views, "cautious_threshold", lambda *_arguments: 0.45)
     reports: list[Report] = []
     outcome = finetune.finetune(drawings, tmp_path / "mine", start=start_model, listen=reports.append)
     assert any("training the whole network on cpu" in report.message for report in reports)
     assert not outcome.kept_start
     assert "| trained parts | all |" in open_model(outcome.folder).card
+    assert open_model(outcome.folder).config.node_threshold == 0.45, "chosen by the validation views"
     before, after = (load_weights(open_model(path)).backbone.state_dict() for path in (start_model, outcome.folder))
     assert any(not tensor.equal(after[name]) for name, tensor in before.items()), "the backbone is trained too"
 

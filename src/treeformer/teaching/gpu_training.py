@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from treeformer.hub.model_folder import ModelFolder
 from treeformer.inference.predictor import Predictor
 from treeformer.models.export import load_trained, with_tokens
 from treeformer.teaching import full_training, measuring, views
@@ -32,7 +34,7 @@ def train_on_gpu(run: Run, task: Task, _stored: dict[str, Any]) -> Trained:
     Raises:
         KeyboardInterrupt: if the run is to stop.
     """
-    network, chosen, start, split, working_px, crops, _, ending, judged, _ = task
+    network, chosen, start, split, working_px, crops, _, ending, judged, groups = task
     device = "cuda" if torch.cuda.is_available() else "cpu"
     data = run.work / "images"
     full_training.write_scaled(split.train, working_px, data, crops.side)
@@ -50,12 +52,15 @@ def train_on_gpu(run: Run, task: Task, _stored: dict[str, Any]) -> Trained:
     def measure(model: Any) -> dict[str, float]:
         engine = measuring.LiveEngine(model, chosen, device=device)
         with changed_settings(model, {"tokens": network.config.tokens}):
-            return run.figures(Predictor(chosen, engine=engine), valid)
+            if not split.valid:
+                return run.figures(Predictor(chosen, engine=engine), valid)
+            return views.best_threshold(engine, chosen, judged[: ending.views], run.check_stop)[1]
 
     network.to(device)
     began = run.clock()
     first = measure(network)
-    validation = (run.clock() - began) * ending.views / max(1, len(valid))
+    measured = ending.views if split.valid else len(valid)
+    validation = (run.clock() - began) * ending.views / max(1, measured)
     left = max(MIN_SECONDS, run.left - ending.seconds(validation))
     run.say("plan", f"training the whole network on {device}: at most {math.ceil(run.seconds / 60)} minutes in all")
     best, score = full_training.train_whole(
@@ -73,6 +78,12 @@ def train_on_gpu(run: Run, task: Task, _stored: dict[str, Any]) -> Trained:
     if trained.config.tokens != network.config.tokens:
         trained = with_tokens(trained, network.config.tokens)
     engine = views.RememberingEngine(measuring.LiveEngine(trained.to(device), chosen, device=device))
-    calibration = measuring.calibrate_edges(engine, chosen, split.valid)
-    trees = measuring.predict_images(Predictor(chosen, engine=engine), judged, run.check_stop)
-    return Trained(trained, score, calibration or start.config.edge_calibration, judged=trees)
+    threshold = chosen.config.node_threshold
+    if split.valid:
+        threshold = views.cautious_threshold(engine, chosen, judged, groups, run.check_stop)
+    final = ModelFolder(chosen.path, replace(chosen.config, node_threshold=threshold), chosen.hashes)
+    predictor = Predictor(final, engine=engine)
+    score = run.figures(predictor, valid)["topo_f1"]
+    calibration = measuring.calibrate_edges(engine, final, split.valid)
+    trees = measuring.predict_images(predictor, judged, run.check_stop)
+    return Trained(trained, score, calibration or start.config.edge_calibration, threshold, trees)
