@@ -25,7 +25,8 @@ def test_list_and_keys_between_images(server, open_editor):
     page = editor.page
     names = page.locator("[data-image]").evaluate_all("(all) => all.map((one) => one.dataset.image)")
     assert names == ["a.png", "b.png", "sub/c ü.png"]
-    assert page.locator("[data-image] img").evaluate_all("(all) => all.every((one) => one.naturalWidth > 0)")
+    page.wait_for_function("() => [...document.querySelectorAll('[data-image] img')].every((i) => i.naturalWidth > 0)")
+    assert page.locator("[data-image] img").count() == 3
     assert editor.js("c.image") == "a.png"
     editor.press(".")
     editor.wait("c.image === 'b.png' && c.ready")
@@ -209,6 +210,7 @@ def test_outline_with_drag_and_keys(server, open_editor):
     page = editor.page
     page.locator("summary", has_text="Outline").click()
     rows = page.get_by_role("tree", name="Outline").get_by_role("treeitem")
+    rows.first.wait_for()
     labels = rows.evaluate_all("(all) => all.map((one) => one.dataset.row)")
     nodes = editor.nodes
     assert labels[0] == "plant-0"
