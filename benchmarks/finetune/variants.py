@@ -1,0 +1,161 @@
+"""Ways to train, one of which is trained and measured at a time."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from benchmarks.finetune.domains import CACHE, measure
+
+from treeformer.hub.model_folder import ModelFolder, open_model
+from treeformer.inference.predictor import Predictor
+from treeformer.metrics import differences
+from treeformer.models.export import load_weights, with_tokens
+from treeformer.teaching import measuring, plan, top_training
+from treeformer.teaching.annotated import AnnotatedImage
+from treeformer.teaching.crops import CropSettings, make_crop
+from treeformer.teaching.features import FeatureStore, separate_backbone
+from treeformer.teaching.progress import ignore
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to train.
+
+    Attributes:
+        name: name in the table.
+        recipe: learning rates, averaging and tokens.
+        trained_stages: trained stages of the backbone.
+        synthetic_every: one of so many crops is synthetic, 0 for none.
+        max_nodes: nodes per crop; denser crops are replaced by smaller windows.
+        steps_factor: factor on the number of image steps.
+    """
+
+    name: str
+    recipe: top_training.Recipe
+    trained_stages: int = 0
+    synthetic_every: int = plan.SYNTHETIC_EVERY
+    max_nodes: int = 440
+    steps_factor: float = 1.0
+
+
+BASE = Variant("base", top_training.Recipe(plan.LEARNING_RATE, max_tokens=448))
+FACTORS = (
+    BASE,
+    replace(BASE, name="rate / 5", recipe=replace(BASE.recipe, learning_rate=BASE.recipe.learning_rate / 5)),
+    replace(BASE, name="rate x 5", recipe=replace(BASE.recipe, learning_rate=BASE.recipe.learning_rate * 5)),
+    replace(BASE, name="no averaging", recipe=replace(BASE.recipe, average_decay=0.0)),
+    replace(BASE, name="averaging 0.99", recipe=replace(BASE.recipe, average_decay=0.99)),
+    replace(BASE, name="at most 24 nodes per crop", max_nodes=24),
+    replace(BASE, name="no synthetic crops", synthetic_every=0),
+    replace(BASE, name="half synthetic crops", synthetic_every=2),
+    replace(BASE, name="neck frozen", recipe=replace(BASE.recipe, neck_factor=0.0)),
+    replace(BASE, name="last stage trained", trained_stages=1),
+    replace(BASE, name="half the steps", steps_factor=0.5),
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the commands that train variants and append to a table."""
+    parser.add_argument("--domain", nargs="+", default=["orchard-row"])
+    parser.add_argument("--images", type=int, nargs="+", default=[10])
+    parser.add_argument("--side", type=int, default=256, help="side of images and input, px")
+    parser.add_argument(
+        "--max-minutes", type=float, default=1e9, help="stop after this time; repeat the call to continue"
+    )
+    parser.add_argument("--test-images", type=int, default=12)
+    parser.add_argument("--image-steps", type=int, default=48)
+    parser.add_argument("--crops-per-image", type=int, default=3)
+    parser.add_argument("--choice", type=int, default=0, help="which images: 0 are the first, 1 the next, …")
+    parser.add_argument("--pool", type=int, default=8, help="images per domain to choose from (simulate)")
+    parser.add_argument("--only", help="only this variant")
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+
+
+def run(
+    variant: Variant,
+    domain: str,
+    train: Sequence[AnnotatedImage],
+    test: Sequence[AnnotatedImage],
+    cache: Path,
+    *,
+    image_steps: int,
+    crops_per_image: int,
+    choice: int,
+    side: int,
+    deadline: float = math.inf,
+) -> dict[str, object] | None:
+    """Train one variant and return its row of the table; None if the deadline came first. It can be continued."""
+    began = time.monotonic()
+    start = open_model("default")
+    network = with_tokens(load_weights(start), 448)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    backbone = separate_backbone(network, variant.trained_stages)
+    stages = 3 - variant.trained_stages
+    sizes = {"input_size": side, "working_size": side, "scale_rule": None}
+    settings = replace(start.config, settings={**start.config.settings, "tokens": 448}, **sizes)
+    folder = ModelFolder(start.path, settings, start.hashes)
+    tiles = FeatureStore(cache / f"tiles-{side}-{stages}", backbone, side, stages)
+    predictor = Predictor(folder, engine=measuring.LiveEngine(network, folder, tiles))
+    before_rows = measure(predictor, test)
+    crops = CropSettings(side, variant.max_nodes, synthetic_every=variant.synthetic_every, seed=choice)
+    name = f"crops-{domain}-{len(train)}-{choice}-{variant.max_nodes}-{variant.synthetic_every}-{stages}-{side}"
+    store = FeatureStore(cache / name, backbone, side, stages)
+    count = crops_per_image * len(train)
+    made: list[top_training.Crop] = []
+    for number in range(count):
+        if time.monotonic() > deadline:
+            return None
+        sample = make_crop(number, train, [side] * len(train), crops)
+        made.append(
+            ((lambda number=number, sample=sample: store.get(str(number), lambda: sample.image)), sample.skeleton)
+        )  # type: ignore[misc]
+    batch = 2
+    steps = max(1, round(variant.steps_factor * image_steps / batch))
+    schedule = plan.Schedule(count, steps, batch, steps + 1, 0.0)
+    work = cache / f"work-{name}-{variant.name.replace(' ', '-').replace('/', 'by')}"
+    work.mkdir(exist_ok=True)
+    try:
+        top_training.train_top(
+            network,
+            made,
+            schedule,
+            variant.recipe,
+            work,
+            seed=choice,
+            side=side,
+            start_score=0.0,
+            validate=None,
+            listen=ignore,
+            should_stop=lambda: time.monotonic() > deadline,
+        )
+    except KeyboardInterrupt:
+        return None
+    after_rows = measure(predictor, test)
+    gain = differences(after_rows, before_rows)["topo_f1"]
+    before, after = (
+        differences(rows, [dict.fromkeys(row, 0.0) for row in rows])["topo_f1"].value
+        for rows in (before_rows, after_rows)
+    )
+    return {
+        "domain": domain,
+        "side": side,
+        "variant": variant.name,
+        "images": len(train),
+        "choice": choice,
+        "crops": count,
+        "image_steps": steps * batch,
+        "test_images": len(test),
+        "before": f"{before:.3f}",
+        "after": f"{after:.3f}",
+        "gain": f"{gain.value:+.3f}",
+        "low": f"{gain.low:+.3f}",
+        "high": f"{gain.high:+.3f}",
+        "seconds": f"{time.monotonic() - began:.0f}",
+    }
