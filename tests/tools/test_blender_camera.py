@@ -21,9 +21,10 @@ def test_the_projection_equals_that_of_blender():
     planned = layout.plan("potted", 0)
     bpy.ops.wm.read_factory_settings(use_empty=True)
     stage.place_camera(planned, layout.stream("potted", 0, "stage"))
+    scene = bpy.context.scene
+    scene.render.resolution_x, scene.render.resolution_y = planned.camera.size
     bpy.context.view_layer.update()
     points = np.concatenate([axis.points for axis in planned.front])[::40]
-    scene = bpy.context.scene
     seen = np.array([world_to_camera_view(scene, scene.camera, Vector(point))[:2] for point in points])
     expected = np.stack([seen[:, 0], 1.0 - seen[:, 1]], axis=1) * planned.camera.size
     np.testing.assert_allclose(planned.camera.project(points)[0], expected, atol=0.01)

@@ -288,13 +288,14 @@ def test_developing_is_deterministic_and_exposes_well():
     assert 60 < image.mean() < 180
 
 
-def test_an_infinite_sun_leaves_the_rest_of_the_image_alone():
-    light = Rng(1).array(64, 64, 3)
-    light[0, 0] = np.inf
-    image = develop.develop(light, Rng(7))
-    assert image[0, 0].min() > 200
-    light[0, 0] = 1.0
-    assert np.abs(image.astype(int) - develop.develop(light, Rng(7)))[4:, 4:].mean() < 3
+def test_white_balance_corrects_blue_ground_only():
+    light = Rng(1).array(64, 64, 3, low=0.05, high=0.3)
+    blue, brown = light * [0.6, 0.8, 1.5], light * [1.2, 1.0, 0.6]
+    for seed in range(5):
+        red, _, rest = develop.develop(blue, Rng(seed))[32:].mean(axis=(0, 1))
+        assert abs(rest - red) < 25
+        red, _, rest = develop.develop(brown, Rng(seed))[32:].mean(axis=(0, 1))
+        assert red > rest + 20
 
 
 def test_the_foot_of_a_plant_reaches_into_the_ground():

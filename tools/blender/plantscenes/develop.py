@@ -15,8 +15,6 @@ LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
 # Images are stored at the highest of these JPEG qualities that gives at most `MOST_BYTES`, otherwise at the lowest.
 QUALITIES = (88, 80, 72, 64, 56, 48, 40)
 MOST_BYTES = 26_000
-# Larger values are replaced by this one.
-BRIGHTEST = 1e6
 
 
 def develop(light: FloatArray, rng: Rng) -> ImageArray:
@@ -29,13 +27,13 @@ def develop(light: FloatArray, rng: Rng) -> ImageArray:
     Returns:
         (H,W,3) uint8 sRGB.
     """
-    light = np.clip(np.nan_to_num(light, posinf=BRIGHTEST), 0.0, BRIGHTEST)  # the sun in a panorama is infinite
     luminance = light @ LUMINANCE
     # The meter averages logarithms, so that a bright sky does not leave the plant black.
     metered = float(np.exp(np.log(np.maximum(luminance, 1e-4)).mean()))
     exposed = light * (rng.uniform(0.13, 0.34) / metered)
     exposed = exposed * (1.0 + rng.array(3, low=-0.07, high=0.07))
     height, width = luminance.shape
+    exposed = exposed * _white_balance(exposed[height // 2 :]) ** rng.uniform(0.6, 1.0)
     y, x = np.mgrid[0:height, 0:width]
     corner = ((x / width - 0.5) ** 2 + (y / height - 0.5) ** 2) * 2.0
     exposed = exposed * (1.0 - rng.uniform(0.0, 0.25) * corner)[..., None]
@@ -54,6 +52,12 @@ def develop(light: FloatArray, rng: Rng) -> ImageArray:
         image = image.filter(ImageFilter.UnsharpMask(rng.uniform(0.8, 1.6), rng.whole(30, 110), 2))
     noise = rng.bell(height, width, 3) * rng.uniform(0.3, 2.5)
     return np.asarray(np.clip(np.round(np.asarray(image, dtype=float) + noise), 0, 255).astype(np.uint8))
+
+
+def _white_balance(ground: FloatArray) -> FloatArray:
+    """Return gains (3,) that make the ground gray on average if it looks blue, and 1 otherwise."""
+    red, green, blue = channels = np.maximum(np.minimum(ground, 1.0).mean(axis=(0, 1)), 1e-6)
+    return np.asarray(channels.mean() / channels if blue > min(red, green) else np.ones(3))
 
 
 def jpeg(image: ImageArray) -> bytes:

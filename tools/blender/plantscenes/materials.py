@@ -13,6 +13,8 @@ from treeformer.synthetic.rng import Rng
 Color = tuple[float, float, float]
 # Materials that are rougher than this have no gloss at all.
 MATTE = 0.65
+# Brighter pixels of a panorama are darkened to this.
+BRIGHTEST_SKY = (1000.0, 1000.0, 1000.0)
 
 
 class _Nodes:
@@ -275,7 +277,10 @@ def image_sky(path: Path, angle: float, strength: float) -> None:
     world.use_nodes = True
     nodes = _Nodes(world.node_tree)
     image = nodes.add("ShaderNodeTexEnvironment", {"Vector": _direction(nodes, angle)}, image=load_image(path))
-    light = nodes.add("ShaderNodeBackground", {"Color": image.outputs[0], "Strength": strength})
+    # Compression left negative pixels around the sun of some panoramas.
+    positive = nodes.add("ShaderNodeVectorMath", {0: image.outputs[0], 1: (0.0, 0.0, 0.0)}, operation="MAXIMUM")
+    limited = nodes.add("ShaderNodeVectorMath", {0: positive.outputs[0], 1: BRIGHTEST_SKY}, operation="MINIMUM")
+    light = nodes.add("ShaderNodeBackground", {"Color": limited.outputs[0], "Strength": strength})
     nodes.add("ShaderNodeOutputWorld", {0: light.outputs[0]})
 
 

@@ -179,9 +179,9 @@ def _build_field(plan: Plan, rng: Rng, folder: Path) -> None:
 def _build_trellis(plan: Plan, rng: Rng) -> None:
     kind = rng.weighted((("wood", 0.5), ("steel", 0.3), ("concrete", 0.2)))
     color, roughness, metallic, grain = {
-        "wood": (materials.varied(rng, (0.24, 0.2, 0.16), 0.4), 0.9, 0.0, 0.5),
-        "steel": (materials.varied(rng, (0.4, 0.4, 0.41), 0.3), 0.5, 0.8, 0.15),
-        "concrete": (materials.varied(rng, (0.5, 0.48, 0.45), 0.2), 0.9, 0.0, 0.2),
+        "wood": (materials.varied(rng, (0.17, 0.14, 0.11), 0.4), 0.9, 0.0, 0.5),
+        "steel": (materials.varied(rng, (0.22, 0.22, 0.225), 0.3), 0.6, 0.5, 0.15),
+        "concrete": (materials.varied(rng, (0.3, 0.28, 0.26), 0.2), 0.9, 0.0, 0.2),
     }[kind]
     material = materials.plain("post", color, roughness, metallic, grain)
     sides = 4 if kind != "wood" and rng.chance(0.6) else 12
