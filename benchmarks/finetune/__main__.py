@@ -5,12 +5,15 @@ PYTHONPATH=src python -m benchmarks.finetune curve --domain vineyard --images 2 
 PYTHONPATH=src python -m benchmarks.finetune choice --domain barley-roots vineyard
 PYTHONPATH=src python -m benchmarks.finetune simulate --domain orchard-row vineyard -o benchmarks/results/finetune.csv
 PYTHONPATH=src python -m benchmarks.finetune show benchmarks/results/finetune.csv
+PYTHONPATH=src python -m benchmarks.finetune gpu --model VERSION6 --steps 300 600 1500 --parallel 3 -o gpu.csv
 PYTHONPATH=src python -m benchmarks.finetune course vineyard10 vineyard-valid --model VERSION6
 PYTHONPATH=src python -m benchmarks.finetune export --model VERSION6
 PYTHONPATH=src python -m benchmarks.finetune density --domain orchard orchard-row vineyard branch-trees
 
 `density` needs no network: nodes per 512 px input of whole images, and what a limit of nodes per training view does to
 the scale of the views, with the augmentation and the windows of `treeformer train`.
+`gpu` runs `treeformer finetune` itself on a GPU, with every combination of --images, --choices, --steps and --rates. It
+measures the model folders on --count images of the split --split: "valid" to choose a setting, "test" for the rest.
 `course` trains on one folder of images as `treeformer finetune` does on a CPU, without validation images choosing
 anything, and prints the F1 of the training images and of another folder at several node thresholds as it goes.
 `export` prints the CPU time of the parts of an export, s.
@@ -34,13 +37,14 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.finetune import choice, course, density, export, factors, simulate, table, variants
+from benchmarks.finetune import choice, course, density, export, factors, gpu, simulate, table, variants
 
 # Name, arguments, program.
 COMMANDS = (
     ("factors", variants.arguments, factors.main),
     ("curve", variants.arguments, factors.curve),
     ("simulate", variants.arguments, simulate.main),
+    ("gpu", gpu.arguments, gpu.main),
     ("course", course.arguments, course.main),
     ("choice", choice.arguments, choice.main),
     ("density", density.arguments, density.main),

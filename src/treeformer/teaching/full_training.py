@@ -24,6 +24,8 @@ STEPS = 1500
 # Peak learning rate of the whole network.
 LEARNING_RATE = 1e-4
 VALIDATE_EVERY = 150
+# Validations without improvement after which training stops.
+PATIENCE = 3
 WARMUP_STEPS = 50
 BATCH_SIZE = 16
 DENSE_BATCH_SIZE = 8
@@ -103,7 +105,7 @@ def training_config(
         batch_size=BATCH_SIZE,
         steps=STEPS,
         validate_every=VALIDATE_EVERY,
-        patience_epochs=3,
+        patience_epochs=PATIENCE,
         epoch_images=VALIDATE_EVERY * BATCH_SIZE,
         precision="bf16" if bf16 else "32",
         seed=crops.seed,
