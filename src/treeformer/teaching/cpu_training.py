@@ -44,12 +44,12 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
         TreeformerError: if the disk is too full or the time is too short.
         KeyboardInterrupt: if the run is to stop.
     """
-    network, chosen, start, split, working_px, crops, start_score, ending, judged, groups = task
+    network, chosen, split = task.network, task.chosen, task.split
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
     backbone = separate_backbone(network, TRAINED_STAGES)
     stages = len(backbone.stage_names) - TRAINED_STAGES
-    features = FeatureStore(run.work / "features", backbone, crops.side, stages)
-    tiles = FeatureStore(run.work / "tiles", backbone, crops.side, stages, MAX_TILE_BYTES)
+    features = FeatureStore(run.work / "features", backbone, task.crops.side, stages)
+    tiles = FeatureStore(run.work / "tiles", backbone, task.crops.side, stages, MAX_TILE_BYTES)
     engine = measuring.LiveEngine(network, chosen, tiles)
     workers = Workers(min(usable_workers(), plan.BATCH_SIZE))
 
@@ -58,7 +58,7 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
         sample: list[Sample] = []
 
         def image() -> ImageArray:
-            sample[:] = sample or [make_crop(number, split.train, working_px, crops)]
+            sample[:] = sample or [make_crop(number, split.train, task.working_px, task.crops)]
             return sample[0].image
 
         if not file.exists():
@@ -73,13 +73,13 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
 
     def validate() -> dict[str, float]:
         seconds = run.clock()
-        figures = views.best_threshold(engine, chosen, judged[: ending.views], run.check_stop)[1]
+        figures = views.best_threshold(engine, chosen, task.judged[: task.ending.views], run.check_stop)[1]
         validations.append(run.clock() - seconds)
         return figures
 
     def is_late() -> bool:
         """Return True if only one more validation and the ending fit into the time limit."""
-        return run.left < max(validations[-2:]) + ending.seconds(validations[0])
+        return run.left < max(validations[-2:]) + task.ending.seconds(validations[0])
 
     first = validate()  # also stores the features of its tiles
     if "schedule" not in stored:
@@ -104,28 +104,28 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
         top_training.Recipe(plan.LEARNING_RATE, max_tokens=network.config.tokens),
         run.work,
         seed=run.seed,
-        side=crops.side,
+        side=task.crops.side,
         start_score=first["topo_f1"],
         validate=validate if split.valid else None,
         listen=run.listen,
         should_stop=run.should_stop,
-        rest_seconds=ending.seconds(validations[0]),
+        rest_seconds=task.ending.seconds(validations[0]),
         is_late=is_late,
         workers=workers.count,
     )
     threshold = chosen.config.node_threshold
     remembering = views.RememberingEngine(engine)
     if split.valid:
-        threshold = views.cautious_threshold(remembering, chosen, judged, groups, run.check_stop)
+        threshold = views.cautious_threshold(remembering, chosen, task.judged, task.groups, run.check_stop)
     final = ModelFolder(chosen.path, replace(chosen.config, node_threshold=threshold), chosen.hashes)
     predictor = Predictor(final, engine=remembering)
     score = run.figures(predictor, split.valid or split.train)["topo_f1"]
-    if split.valid and not state.best_step and score <= start_score + MIN_SETTINGS_GAIN:
-        return Trained(None, start_score)
+    if split.valid and not state.best_step and score <= task.start_score + MIN_SETTINGS_GAIN:
+        return Trained(None, task.start_score)
     calibration = measuring.calibrate_edges(remembering, final, split.valid)
-    trees = measuring.predict_images(predictor, judged, run.check_stop)
+    trees = measuring.predict_images(predictor, task.judged, run.check_stop)
     join_backbone(network, backbone)
-    return Trained(network, score, calibration or start.config.edge_calibration, threshold, trees)
+    return Trained(network, score, calibration or task.start.config.edge_calibration, threshold, trees)
 
 
 def _schedule(

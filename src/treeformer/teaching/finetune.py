@@ -209,8 +209,19 @@ class _Steps:
         judged = [*seen, *(split.train[:MAX_JUDGED_TRAINING] if split.valid else ())]
         groups = [number // views.VIEWS if number < len(seen) else number for number in range(len(judged))]
         untimed = EndingTime(0.0, seconds, len(measured), len(judged), len(seen))
-        task = Task(network, chosen, start, split, working_px, crops, before["topo_f1"], untimed, judged, groups)
-        task = task._replace(ending=untimed._replace(export=self._rehearse(task)))
+        task = Task(
+            network=network,
+            chosen=chosen,
+            start=start,
+            split=split,
+            working_px=working_px,
+            crops=crops,
+            start_score=before["topo_f1"],
+            ending=untimed,
+            judged=judged,
+            groups=groups,
+        )
+        task = replace(task, ending=untimed._replace(export=self._rehearse(task)))
         train = train_on_gpu if self.on_gpu else train_on_cpu
         return self._finish(found, task, train(run, task, stored), before, trees)
 
@@ -284,7 +295,7 @@ class _Steps:
         self, found: Survey, task: Task, trained: Trained, before: dict[str, float], start_trees: Sequence[Skeleton]
     ) -> Outcome:
         """Write the model folder, compare it with the start model as `predict` would run it, and keep the better."""
-        _, chosen, start, split, *_ = task
+        chosen, split = task.chosen, task.split
         measured = split.valid or split.train
         new = self.run.work / "model"
         shutil.rmtree(new, ignore_errors=True)
@@ -304,7 +315,7 @@ class _Steps:
         kept = not comparison.improved
         if kept:
             shutil.rmtree(new, ignore_errors=True)
-            result.copy_start_model(start, new)
+            result.copy_start_model(task.start, new)
             comparison = replace(comparison, after=before)
             predictions = start_trees
         overlays = result.write_overlays(new, measured, predictions)
@@ -314,7 +325,7 @@ class _Steps:
             found,
             split.train,
             comparison,
-            start=start,
+            start=task.start,
             kept_start=kept,
             settings=[
                 ("trained parts", "none" if kept else "all" if self.on_gpu else "neck, decoder, heads"),

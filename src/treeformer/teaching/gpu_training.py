@@ -34,15 +34,15 @@ def train_on_gpu(run: Run, task: Task, _stored: dict[str, Any]) -> Trained:
     Raises:
         KeyboardInterrupt: if the run is to stop.
     """
-    network, chosen, start, split, working_px, crops, _, ending, judged, groups = task
+    network, chosen, split = task.network, task.chosen, task.split
     device = "cuda" if torch.cuda.is_available() else "cpu"
     data = run.work / "images"
-    full_training.write_scaled(split.train, working_px, data, crops.side)
+    full_training.write_scaled(split.train, task.working_px, data, task.crops.side)
     config = full_training.training_config(
-        start,
+        task.start,
         data,
         network.config.tokens,
-        crops,
+        task.crops,
         learning_rate=full_training.LEARNING_RATE,
         workers=min(8, os.cpu_count() or 1) if device == "cuda" else 0,
         bf16=device == "cuda",
@@ -54,14 +54,14 @@ def train_on_gpu(run: Run, task: Task, _stored: dict[str, Any]) -> Trained:
         with changed_settings(model, {"tokens": network.config.tokens}):
             if not split.valid:
                 return run.figures(Predictor(chosen, engine=engine), valid)
-            return views.best_threshold(engine, chosen, judged[: ending.views], run.check_stop)[1]
+            return views.best_threshold(engine, chosen, task.judged[: task.ending.views], run.check_stop)[1]
 
     network.to(device)
     began = run.clock()
     first = measure(network)
-    measured = ending.views if split.valid else len(valid)
-    validation = (run.clock() - began) * ending.views / max(1, measured)
-    left = max(MIN_SECONDS, run.left - ending.seconds(validation))
+    measured = task.ending.views if split.valid else len(valid)
+    validation = (run.clock() - began) * task.ending.views / max(1, measured)
+    left = max(MIN_SECONDS, run.left - task.ending.seconds(validation))
     run.say("plan", f"training the whole network on {device}: at most {math.ceil(run.seconds / 60)} minutes in all")
     best, score = full_training.train_whole(
         config,
@@ -80,10 +80,10 @@ def train_on_gpu(run: Run, task: Task, _stored: dict[str, Any]) -> Trained:
     engine = views.RememberingEngine(measuring.LiveEngine(trained.to(device), chosen, device=device))
     threshold = chosen.config.node_threshold
     if split.valid:
-        threshold = views.cautious_threshold(engine, chosen, judged, groups, run.check_stop)
+        threshold = views.cautious_threshold(engine, chosen, task.judged, task.groups, run.check_stop)
     final = ModelFolder(chosen.path, replace(chosen.config, node_threshold=threshold), chosen.hashes)
     predictor = Predictor(final, engine=engine)
     score = run.figures(predictor, valid)["topo_f1"]
     calibration = measuring.calibrate_edges(engine, final, split.valid)
-    trees = measuring.predict_images(predictor, judged, run.check_stop)
-    return Trained(trained, score, calibration or start.config.edge_calibration, threshold, trees)
+    trees = measuring.predict_images(predictor, task.judged, run.check_stop)
+    return Trained(trained, score, calibration or task.start.config.edge_calibration, threshold, trees)

@@ -88,7 +88,8 @@ class Run:
         self.listen(Report(stage, line, seconds_left=seconds_left, figures=figures or {}))
 
 
-class Task(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Task:
     """What is trained.
 
     Attributes:
