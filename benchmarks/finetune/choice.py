@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from benchmarks.finetune.domains import CACHE, domain_images
 from PIL import Image
-from scipy.stats import spearmanr
 
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import correct_edges, topo
@@ -43,6 +42,8 @@ def ranked(predictions: Sequence[Skeleton], images: Sequence[AnnotatedImage]) ->
 
 def choice(domain: str, count: int, cache: Path, side: int) -> str:
     """Return one row: does the order of `treeformer next` put the worst images first?"""
+    from scipy.stats import spearmanr  # the import takes a second
+
     test = domain_images(domain, "test", count, cache, side)
     predictions = measuring.predict_images(Predictor("default"), test)
     wrong = [float((~correct_edges(p, i.skeleton)).sum()) for p, i in zip(predictions, test, strict=True)]
