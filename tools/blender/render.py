@@ -24,7 +24,7 @@ from treeformer.errors import TreeformerError
 DEFAULT_ASSETS = Path("~/.cache/treeformer-blender")
 SIZE = (512, 512)
 # Part of `dataset.yaml`: raise it if a change alters the images, so that old and new ones are not mixed.
-RECIPE_VERSION = 2
+RECIPE_VERSION = 3
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def main() -> int:
     parser.add_argument("--scene", choices=SCENES, required=True)
     parser.add_argument("--seed", type=int, default=0, help="seed of the first image")
     parser.add_argument("--count", type=int, required=True, help="number of images")
-    parser.add_argument("--samples", type=int, default=4, help="samples per pixel")
+    parser.add_argument("--samples", type=int, default=3, help="samples per pixel")
     parser.add_argument("--assets", type=Path, default=DEFAULT_ASSETS, help="folder for downloaded textures")
     options = parser.parse_args()
     textures = options.assets.expanduser().resolve()

@@ -282,6 +282,8 @@ def image_sky(path: Path, angle: float, strength: float) -> None:
     limited = nodes.add("ShaderNodeVectorMath", {0: positive.outputs[0], 1: BRIGHTEST_SKY}, operation="MINIMUM")
     light = nodes.add("ShaderNodeBackground", {"Color": limited.outputs[0], "Strength": strength})
     nodes.add("ShaderNodeOutputWorld", {0: light.outputs[0]})
+    world.cycles.sampling_method = "MANUAL"
+    world.cycles.sample_map_resolution = 256
 
 
 def gradient_sky(rng: Rng, overcast: bool) -> None:
@@ -310,6 +312,8 @@ def gradient_sky(rng: Rng, overcast: bool) -> None:
     color = nodes.mix(_scaled_share(nodes, pattern, share), color, clouds)
     light = nodes.add("ShaderNodeBackground", {"Color": color, "Strength": rng.uniform(0.7, 1.2)})
     nodes.add("ShaderNodeOutputWorld", {0: light.outputs[0]})
+    # A smooth sky needs no directed rays. By default, Blender evaluates it in 4096 x 2048 directions first.
+    world.cycles.sampling_method = "NONE"
 
 
 def sun(rng: Rng, elevation: float, azimuth: float) -> None:

@@ -68,9 +68,6 @@ def _configure(size: tuple[int, int], samples: int) -> None:
     scene.cycles.caustics_reflective = scene.cycles.caustics_refractive = False
     scene.cycles.sample_clamp_indirect = 4.0
     scene.cycles.seed = 0
-    # The automatic choice evaluates a procedural sky at 4096 x 2048 directions, which costs more than the rendering.
-    scene.world.cycles.sampling_method = "MANUAL"
-    scene.world.cycles.sample_map_resolution = 256
     scene.render.threads_mode = "FIXED"
     scene.render.threads = 1
     scene.render.resolution_x, scene.render.resolution_y = size
