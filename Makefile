@@ -75,7 +75,7 @@ test-all: check-web check-page docs package
 test-long: page $(VENV)/.installed-dev
 	TREEFORMER_EXAMPLES=200 $(BIN)/python -m pytest -q -n auto --dist worksteal -m hypothesis
 	TREEFORMER_CLUSTER_IMAGES=60 TREEFORMER_CLUSTER_SMALL_IMAGES=2000 TREEFORMER_PAGE_IMAGES=40 TREEFORMER_REPLAYS=10000 \
-		$(BIN)/python -m pytest -q -m "" tests/training/test_machines.py tests/inference/test_cluster_ray.py tests/web/test_measures.py \
+		$(BIN)/python -m pytest -q -m "" tests/training/test_machines.py tests/inference/cluster/test_ray.py tests/web/test_measures.py \
 		tests/web/test_replay.py tests/web/test_page_fixtures.py tests/web/test_page_images.py \
 		tests/timeseries/test_series.py
 	$(BIN)/python -m tests.fuzz.kills --count 10

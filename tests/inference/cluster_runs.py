@@ -6,8 +6,10 @@ or as a shard if ADDRESS is of the form i/n.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -56,6 +58,17 @@ def write_images(folder: Path, count: int) -> list[Path]:
         paths.append(folder / f"{number:05d}.png")
         Image.fromarray(image).save(paths[-1], compress_level=1)
     return paths
+
+
+def make_tar(path: Path, files: list[Path]) -> Path:
+    """Write a tar file of images, each followed by a JSON file."""
+    with tarfile.open(path, "w") as archive:
+        for file in files:
+            archive.add(file, file.name)
+            note = tarfile.TarInfo(f"{file.stem}.json")
+            note.size = 2
+            archive.addfile(note, io.BytesIO(b"{}"))
+    return path
 
 
 def make_plan(output: str | Path, *sources: str | Path, job: Job = JOB, **options):

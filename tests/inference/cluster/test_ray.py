@@ -27,9 +27,9 @@ from treeformer.inference.cluster.manifest import PARTS
 from treeformer.inference.cluster.storage import Folder
 from treeformer.inference.predictor import Predictor
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 # `make test-long` runs the tests with kills. They take minutes with 60 images for the real model and 2,000 for the
-# test engine. The last test is a run without kills; those of shards are killed in test_cluster.py.
+# test engine. The last test is a run without kills; those of shards are killed in test_shards.py.
 REAL_IMAGES = int(os.environ.get("TREEFORMER_CLUSTER_IMAGES", "8"))
 SMALL_IMAGES = int(os.environ.get("TREEFORMER_CLUSTER_SMALL_IMAGES", "500"))
 GIVE_UP_SECONDS = 900

@@ -1,0 +1,160 @@
+"""Sources, ids and manifests: every image is listed once, in folders, lists and tar files."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+
+from tests.inference.cluster_runs import (
+    JOB,
+    MODEL_HASH,
+    make_tar,
+)
+from treeformer import FormatError
+from treeformer.inference.cluster import manifest, storage
+from treeformer.inference.cluster.job import Job, hash_settings
+from treeformer.inference.cluster.manifest import ManifestReader, read_manifests
+from treeformer.inference.cluster.sources import ImageEntry, list_images
+from treeformer.inference.cluster.storage import Folder
+
+
+def test_a_folder_lists_the_images_that_predict_would(images, out):
+    (images / "notes.md").write_text("no image")
+    (images / ".hidden.png").write_bytes(b"")
+    (images / "a.overlay.jpg").write_bytes(b"")
+    found = list(list_images([str(images)]))
+    from treeformer.inference.batch import plan
+
+    assert [entry.path for entry in found] == [str(job.image) for job in plan([images], out)]
+    for entry in found:
+        status = Path(entry.path).stat()
+        assert entry[1:] == (status.st_size, status.st_mtime_ns, -1)
+
+
+def test_lists_and_tables_name_the_same_images(images, tmp_path):
+    expected = sorted(list_images([str(images)]))
+    lines = [os.path.relpath(entry.path, tmp_path) for entry in expected]
+    (tmp_path / "list.txt").write_text("\n".join(lines[:4]) + "\r\n\n" + "\n".join(map(str, lines[4:])))
+    pd.DataFrame({"path": lines, "note": 1}).to_csv(tmp_path / "table.csv", index=False)
+    full = pd.DataFrame([entry[:3] for entry in expected], columns=["path", "size", "mtime"])
+    full.to_csv(tmp_path / "full.csv", index=False)
+    full.to_parquet(tmp_path / "full.parquet")
+    full[["path"]].to_parquet(tmp_path / "paths.parquet")
+    for name in ("list.txt", "table.csv", "full.csv", "full.parquet", "paths.parquet"):
+        assert sorted(list_images([str(tmp_path / name)])) == expected, name
+
+
+def test_members_of_a_tar_file_are_found_where_they_lie(images, tmp_path):
+    files = sorted(images.glob("*.png"))
+    shard = make_tar(tmp_path / "0001.tar", files)
+    found = list(list_images([str(shard)]))
+    assert [entry.path for entry in found] == [f"{shard}::{file.name}" for file in files]
+    for entry, file in zip(found, files, strict=True):
+        assert (entry.file, entry.name) == (str(shard), file.name)
+        assert storage.read_bytes(entry.file, entry.offset, entry.size) == file.read_bytes()
+    assert next(list_images([str(tmp_path)])).path.startswith(str(shard)), "shards in folders are found"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none.png", None, "no such file"),
+        ("none", None, "no such file"),
+        ("empty/", b"", "contains no image"),
+        ("empty.txt", b"\n", "contains no image"),
+        ("a.csv", b"file\na.png\n", "no column 'path'"),
+        ("a.csv", b'path,size\n"a.png",many\n', "not a readable CSV"),
+        ("a.parquet", b"PAR1", "not a readable Parquet"),
+        ("a.tar", b"x" * 2000, "not a readable tar"),
+        ("a.tar.gz", b"x", "unpack"),
+        ("none.txt", None, "no such file"),
+    ],
+)
+def test_a_source_that_cannot_be_read_is_one_line(tmp_path, name, content, message):
+    path = tmp_path / name
+    if name.endswith("/"):
+        path.mkdir()
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises(FormatError, match=message) as error:
+        list(list_images([str(path)]))
+    assert "\n" not in str(error.value)
+
+
+def test_an_id_depends_on_path_size_time_place_and_settings():
+    image = ImageEntry("/a/b.png", 10, 20, 30)
+    others = [
+        ImageEntry("/a/c.png", 10, 20, 30),
+        *(image._replace(**{name: 5}) for name in ("size", "mtime", "offset")),
+    ]
+    ids = {manifest.image_id(one, b"key") for one in (image, *others)} | {manifest.image_id(image, b"other")}
+    assert len(ids) == 6
+    assert manifest.image_id(image, b"key") == manifest.image_id(ImageEntry(*image), b"key")
+    assert all(len(id_) == manifest.ID_BYTES for id_ in ids)
+    settings = [JOB.settings("0"), JOB.settings("1"), Job(model="fake", traits=False, min_confidence=0.4).settings("0")]
+    assert len({hash_settings(one) for one in settings}) == 3
+
+
+few_ids = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)).map(lambda ab: b"%08d%08d" % ab), max_size=12)
+
+
+@given(st.lists(few_ids, max_size=3), few_ids)
+def test_new_ids_are_those_of_a_set(chunks, known):
+    """Compare with a set; half of an id may be shared by different ids."""
+    kind = pa.binary(manifest.ID_BYTES)
+    seen, expected = set(known), []
+    for id_ in (id_ for chunk in chunks for id_ in chunk):
+        expected.append(id_ not in seen)
+        seen.add(id_)
+    columns = pa.chunked_array([pa.array(chunk, type=kind) for chunk in chunks], type=kind)
+    new = manifest._is_new(columns, pa.chunked_array([pa.array(known, type=kind)], type=kind))
+    assert new.tolist() == expected
+
+
+@pytest.mark.parametrize("task_images", [1, 3, 7, 100])
+def test_tasks_divide_a_manifest_into_its_rows(out, monkeypatch, task_images):
+    monkeypatch.setattr(manifest, "ROWS_PER_GROUP", 5)
+    folder = Folder.at(str(out))
+    manifest_of(folder)
+    images = [ImageEntry(f"/{k // 2:03d}.png", k // 2, 0) for k in range(60)]  # each twice
+    images[7] = images[7]._replace(path="/\udce4.png")
+    added = manifest.add_images(folder, iter(images), task_images=task_images)
+    unique = list(dict.fromkeys(images))
+    assert read_manifests(folder) == [added]
+    assert added.count == len(unique)
+    reader = ManifestReader(folder)
+    rows = [row for task in added.tasks() for row in reader.images(task)]
+    assert [image for _, image in rows] == unique
+    random.Random(0).shuffle(tasks := added.tasks())
+    for task in tasks:
+        assert reader.images(task) == rows[task.start : task.start + task.count]
+    assert manifest.add_images(folder, iter(unique)) is None, "nothing is new"
+    second = manifest.add_images(folder, [*unique, ImageEntry("/new.png", 1, 1), unique[0]._replace(mtime=9)])
+    assert second.count == 2
+    assert [one.name for one in read_manifests(folder)] == [added.name, second.name]
+
+
+def manifest_of(folder: Folder) -> None:
+    from treeformer.inference.cluster.job import open_job
+
+    open_job(folder, JOB, MODEL_HASH)
+
+
+@pytest.mark.slow
+def test_few_images_make_many_tasks_and_many_images_tasks_of_256(out):
+    folder = Folder.at(str(out))
+    manifest_of(folder)
+    small = manifest.add_images(folder, (ImageEntry(f"/{k}.png", 1, 0) for k in range(300)))
+    assert (small.task_images, len(small.tasks())) == (2, 150)
+    large = manifest.add_images(folder, (ImageEntry(f"/l{k}.png", 1, 0) for k in range(70_000)))
+    assert (large.task_images, len(large.tasks())) == (256, 274)
