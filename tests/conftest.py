@@ -22,6 +22,9 @@ from hypothesis import settings
 from tests.strategies import EXAMPLES
 from treeformer import Skeleton
 
+# Collecting tests makes no garbage, and tests make little: Python looks for it seldom.
+gc.disable()
+
 # Shells start background jobs with Ctrl-C ignored. The programs that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -54,6 +57,8 @@ def pytest_collection_finish() -> None:
     """Exclude modules and tests from garbage collection: half a million objects took half a second every time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 DATA_FOLDER = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[2] / "shared" / "data"))

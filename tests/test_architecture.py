@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -71,11 +72,19 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements below a node. Walking the expressions too takes four times as long."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child
+            yield from statements(child)
+
+
 @cache
 def imports(path: Path) -> list[tuple[int, str, list[str]]]:
     """(line, part, rest of the dotted name) of every first-party import in a file, those for type checking included."""
     found = []
-    for node in ast.walk(parsed(path)):
+    for node in statements(parsed(path)):
         names = []
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "treeformer":
             names = [f"{node.module}.{alias.name}" for alias in node.names]

@@ -35,7 +35,7 @@ def browser() -> Iterator[Any]:
     if path is None:
         pytest.skip(INSTALL)
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
 
