@@ -30,7 +30,8 @@ PMNDRS = (
 )
 BARKS = ("birch_color_1k.jpg", "oak_color_1k.jpg", "pine_color_1k.jpg", "willow_color_1k.jpg")
 GROUNDS = ("dirt_color.jpg", "grass.jpg")
-OUTDOOR_SKIES = ("park.exr", "sky.exr", "sunrise.exr", "dawn.exr", "venice.exr")
+# The suns of "park.exr" and "sunrise.exr" are blue: compression destroyed two of their channels.
+OUTDOOR_SKIES = ("city.exr", "sky.exr", "forest.exr", "dawn.exr", "venice.exr")
 ROOMS = ("apartment.exr", "bridge.exr", "hall.exr", "lab.exr", "lobby.exr", "warehouse.exr", "workshop.exr")
 
 
