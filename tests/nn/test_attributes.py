@@ -66,10 +66,13 @@ def test_radii_and_directions_are_learned(one_thread):
     first: dict[str, float] = {}
     for _ in range(80):
         losses = model.loss(model(image, targets), targets)
-        first = first or {name: value.item() for name, value in losses.items()}
+        shares = {
+            name: losses[name].item() / first.setdefault(name, losses[name].item()) for name in ("radius", "direction")
+        }
+        if max(shares.values()) < 0.3:
+            return
         optimizer.zero_grad()
         sum(losses.values()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    assert losses["radius"].item() < 0.3 * first["radius"]
-    assert losses["direction"].item() < 0.3 * first["direction"]
+    pytest.fail(f"after 80 steps: {shares}")
