@@ -174,7 +174,7 @@ def errors_with_true_others(case: Case) -> int:
             track = number.setdefault((date, axis) if name is None else name, len(number))
             if track == len(solver.tracks):
                 solver.tracks.append(matching.Track())
-            solver._observe(date, axis, track)
+            solver.observe(date, axis, track)
     errors = 0
     for date, names in enumerate(case.names):
         expected = solver.assigned[date].copy()
@@ -188,7 +188,7 @@ def errors_with_true_others(case: Case) -> int:
             known = names[axis] is not None and bool(solver.tracks[track].observed)
             errors += known and found.get(axis) != track
         for axis, track in enumerate(expected.tolist()):
-            solver._observe(date, axis, track)
+            solver.observe(date, axis, track)
     return errors
 
 

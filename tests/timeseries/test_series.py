@@ -12,10 +12,11 @@ import pytest
 from tests.timeseries.series_factory import comb, frames, line, score_of, series_of, without_ids
 from treeformer import Series, Skeleton, TreeformerError
 from treeformer.timeseries.baseline import nearest_tracks
-from treeformer.timeseries.costs import MAX_COST, assign, identity_costs, importance
-from treeformer.timeseries.matching import NEIGHBOR_DATES, Track, _Solver
+from treeformer.timeseries.costs import MAX_COST, NEIGHBOR_DATES, assign, identity_costs, importance
+from treeformer.timeseries.matching import Track, _Solver
 from treeformer.timeseries.metrics import identity_score
 from treeformer.timeseries.paths import arc_length, axis_paths, paths_of_lines
+from treeformer.timeseries.rejoining import rejoin_tracks
 
 
 @pytest.mark.parametrize(("preset", "seed"), [("plate", 0), ("taproot", 1), ("seedling", 105), ("several", 3)])
@@ -167,9 +168,9 @@ def test_identities_exchanged_from_one_date_on_are_joined_again():
     expected = [assigned.tolist() for assigned in solver.assigned]
     main, upper, lower = expected[0]
     for day in range(3):
-        solver._observe(day, 1, lower)
-        solver._observe(day, 2, upper)
-    solver._rejoin_tracks()
+        solver.observe(day, 1, lower)
+        solver.observe(day, 2, upper)
+    rejoin_tracks(solver)
     # One of the two tracks has all dates of each lateral; which of them does not matter.
     assert [assigned.tolist() for assigned in solver.assigned] == [[main, lower, upper]] * 6
     for number, track in enumerate(solver.tracks):
@@ -185,8 +186,8 @@ def test_a_track_with_a_long_gap_is_not_overwritten():
     solver.tracks.append(Track())
     for day in range(1, 29):
         del solver.tracks[track].observed[day]
-        solver._observe(day, 1, len(solver.tracks) - 1)
-    solver._rejoin_tracks()
+        solver.observe(day, 1, len(solver.tracks) - 1)
+    rejoin_tracks(solver)
     for day, assigned in enumerate(solver.assigned):
         assert len(set(assigned.tolist())) == 2
         for axis, number in enumerate(assigned.tolist()):

@@ -40,6 +40,8 @@ TURN_WEIGHT, SHRINKAGE_WEIGHT, MAIN_WEIGHT = 1.4, 0.37, 0.4
 LENGTH_SLACK, LENGTH_SLACK_TOLERANCES = 0.1, 0.5
 # The direction of an axis is that of its first part, this many tolerances long.
 DIRECTION_REACH = 2.0
+# Number of dates before and after a date whose axes are compared with its own.
+NEIGHBOR_DATES = 8
 # The weight of an axis in an assignment is the root of its length in tolerances, within these limits.
 MIN_IMPORTANT, MAX_IMPORTANT = 0.1, 16.0
 

@@ -32,6 +32,7 @@ from treeformer.timeseries.costs import (
     LENGTH_SLACK,
     LENGTH_SLACK_TOLERANCES,
     MAX_COST,
+    NEIGHBOR_DATES,
     assign,
     identity_costs,
     importance,
@@ -40,19 +41,16 @@ from treeformer.timeseries.costs import (
 from treeformer.timeseries.isotonic import isotonic
 from treeformer.timeseries.paths import Paths, paths_of_lines
 from treeformer.timeseries.plants import NONE, match_plants, with_plant_shifts
+from treeformer.timeseries.rejoining import rejoin_tracks
 from treeformer.timeseries.similarity import Similarity
 
 # Weights of the terms of the cost in addition to those of `treeformer.timeseries.costs`.
 LENGTH_WEIGHT, PARENT_WEIGHT, PLANT_WEIGHT = 0.3, 0.4, 0.8
 # Weight of the distance from the interpolated length.
 INTERPOLATION_WEIGHT = 0.2
-# Number of dates before and after that limit a length, and whose observations count.
-NEIGHBOR_DATES = 8
 # Share of the observations in the geometric part of the cost.
 OBSERVATION_SHARE = 0.5
 MAX_ROUNDS = 6
-# Parts of tracks with a mean cost above the limit are not joined. Cuts that save less than the margin are not made.
-REJOIN_LIMIT, REJOIN_MARGIN = 2.0, 0.1
 
 
 @dataclass
@@ -169,7 +167,7 @@ class _Solver:
         while rounds < MAX_ROUNDS:
             before = [assigned.copy() for assigned in self.assigned]
             self._merge_tracks()
-            self._rejoin_tracks()
+            rejoin_tracks(self)
             self._update_tracks()
             for date in self.order:
                 self._assign_date(date, first=False)
@@ -177,7 +175,7 @@ class _Solver:
             if all(np.array_equal(a, b) for a, b in zip(before, self.assigned, strict=True)):
                 break
         self._merge_tracks()
-        self._rejoin_tracks()
+        rejoin_tracks(self)
         self._update_tracks()
         return rounds
 
@@ -191,22 +189,25 @@ class _Solver:
         assigned[:] = NONE
         cost = self._costs(date, known)
         for axis, found in assign(cost, MAX_COST, importance(paths.length / self.tolerance)):
-            self._observe(date, axis, found)
+            self.observe(date, axis, found)
         for axis in np.flatnonzero(assigned == NONE).tolist():
             reuse = int(known[axis])
             if reuse == NONE or self.tracks[reuse].observed:
-                reuse = len(self.tracks)
-                self.tracks.append(Track())
+                reuse = self.new_track()
             self.tracks[reuse].template = paths.path(axis)
             self.tracks[reuse].plant = int(self.plant[date][axis])
-            self._observe(date, axis, reuse)
+            self.observe(date, axis, reuse)
         for axis in range(len(paths)):
             parent = int(paths.parent[axis])
             track = self.tracks[assigned[axis]]
             if len(track.observed) == 1:
                 track.parent = NONE if parent < 0 else int(assigned[parent])
 
-    def _observe(self, date: int, axis: int, track: int) -> None:
+    def new_track(self) -> int:
+        self.tracks.append(Track())
+        return len(self.tracks) - 1
+
+    def observe(self, date: int, axis: int, track: int) -> None:
         self.assigned[date][axis] = track
         self.tracks[track].observed[date] = axis
 
@@ -248,11 +249,11 @@ class _Solver:
             if other == date or len(axes) == 0:
                 continue
             tracks = self.assigned[other][axes]
-            total[:, tracks] += self._costs_between(date, other)[:, axes]
+            total[:, tracks] += self.costs_between(date, other)[:, axes]
             count[tracks] += 1
         return np.where(count > 0, total / np.maximum(count, 1), default)
 
-    def _costs_between(self, date: int, other: int) -> FloatArray:
+    def costs_between(self, date: int, other: int) -> FloatArray:
         """Return the cost of one identity for the axes of two dates."""
         if (date, other) not in self._between:
             first, last = sorted((date, other))
@@ -309,85 +310,12 @@ class _Solver:
             if source == into or self.tracks[source].observed.keys() & self.tracks[into].observed.keys():
                 continue
             for date, axis in self.tracks[source].observed.items():
-                self._observe(date, axis, into)
+                self.observe(date, axis, into)
             self.tracks[source].observed = {}
             target[source] = into
         for track in self.tracks:
             if track.parent != NONE:
                 track.parent = _find(target, track.parent) if track.parent in target else track.parent
-
-    def _rejoin_tracks(self) -> None:
-        """Cut all tracks between two dates, and join their parts again by the axes around, where this saves most.
-
-        If two axes exchange their identities at one date and keep them from then on, the assignment of a single date
-        does not correct it: the dates on its side agree with it.
-        """
-        saved = {cut: self._best_joints(cut)[0] for cut in range(1, len(self.dates))}
-        for cut in sorted(saved, key=lambda cut: -saved[cut]):
-            now, after, joined = self._best_joints(cut)  # other cuts may have changed it
-            if now > REJOIN_MARGIN:
-                self._relabel(cut, after, joined)
-
-    def _best_joints(self, cut: int) -> tuple[float, IntArray, dict[int, int]]:
-        """Return what it saves to cut all tracks before a date and to join them again.
-
-        Returns:
-            What is saved, the tracks seen from the date on, and the track with which each of them is joined.
-        """
-        before, after, cost = self._costs_across(cut)
-        if cost.size == 0:
-            return 0.0, after, {}
-        is_joined = before[:, None] == after[None]
-        # A track stays whole unless its parts fit others better.
-        cost = np.where(is_joined, np.minimum(cost, REJOIN_LIMIT - 1e-6), cost)
-        weight = importance(np.asarray([self._length_before(track, cut) for track in before.tolist()]) / self.tolerance)
-        pairs = assign(cost, REJOIN_LIMIT, weight)
-        gain = np.maximum(REJOIN_LIMIT - cost, 0.0) * weight[:, None]
-        saved = sum(float(gain[pair]) for pair in pairs) - float(gain[is_joined].sum())
-        return saved, after, {int(after[j]): int(before[i]) for i, j in pairs}
-
-    def _costs_across(self, cut: int) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return the tracks seen before a date (A,), those seen from it on (B,), and the mean cost of their axes (A,B).
-
-        Pairs of axes are weighted by the inverse of the number of dates between them. The cost of tracks without axes
-        at the dates around is infinite.
-        """
-        first, last = max(cut - NEIGHBOR_DATES, 0), min(cut + NEIGHBOR_DATES, len(self.dates))
-        around = np.unique(np.concatenate(self.assigned[first:last])).tolist()
-        before = np.asarray([track for track in around if min(self.tracks[track].observed) < cut], dtype=np.intp)
-        after = np.asarray([track for track in around if max(self.tracks[track].observed) >= cut], dtype=np.intp)
-        total, weight = np.zeros((len(before), len(after))), np.zeros((len(before), len(after)))
-        for a in range(first, cut):
-            for b in range(cut, min(a + NEIGHBOR_DATES + 1, last)):
-                if len(self.dates[a]) and len(self.dates[b]):
-                    place = np.ix_(np.searchsorted(before, self.assigned[a]), np.searchsorted(after, self.assigned[b]))
-                    total[place] += self._costs_between(a, b) / (b - a)
-                    weight[place] += 1 / (b - a)
-        return before, after, np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), np.inf)
-
-    def _length_before(self, track: int, cut: int) -> float:
-        observed = self.tracks[track].observed
-        date = max(date for date in observed if date < cut)
-        return float(self.dates[date].length[observed[date]])
-
-    def _relabel(self, cut: int, after: IntArray, joined: dict[int, int]) -> None:
-        """Move what tracks show from a date on to the tracks that they are joined with, or to new ones."""
-        moved: list[tuple[int, dict[int, int]]] = []
-        for track in after.tolist():
-            observed = self.tracks[track].observed
-            into = joined.get(track, NONE)
-            if into == track or (into == NONE and min(observed) >= cut):
-                continue
-            late = {date: axis for date, axis in observed.items() if date >= cut}
-            for date in late:
-                del observed[date]
-            moved.append((into, late))
-        for into, late in moved:
-            if into == NONE:
-                into = len(self.tracks)
-                self.tracks.append(Track())
-            for date, axis in late.items():
-                self._observe(date, axis, into)
 
     def _update_tracks(self) -> None:
         """Choose the template, the parent and the plant of each track from all its dates."""
