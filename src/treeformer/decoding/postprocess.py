@@ -1,4 +1,4 @@
-"""Post-process a decoded forest: calibrate scores, cut edges, drop unsure plants, number plants, infer axes."""
+"""Post-process a decoded forest: calibrate scores, cut edges, drop what is unsure, number plants, infer axes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from treeformer._util.arrays import BoolArray
 from treeformer.decoding.calibration import EdgeCalibration, calibrate
+from treeformer.decoding.doubtful import revise_doubtful_branches
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.branches import components
 from treeformer.skeleton.resampling import subgraph
@@ -26,7 +27,9 @@ def postprocess(
     *,
     edge_threshold: float = 0.0,
     unsure_plants: bool = False,
+    single_plant: bool = False,
     calibration: EdgeCalibration | None = None,
+    low_confidence: float | None = None,
     image_name: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Skeleton:
@@ -35,8 +38,10 @@ def postprocess(
     Args:
         found: the forest, with scores, in px of the original image.
         edge_threshold: edges with a lower score, after calibration, are cut; 0 keeps the whole spanning tree.
-        unsure_plants: keep plants without any node of score 0.5 or higher.
+        unsure_plants: keep plants and doubtful branches without any node of score 0.5 or higher.
+        single_plant: do not separate doubtful branches from a plant.
         calibration: coefficients of the calibrated edge scores; None keeps the network's scores.
+        low_confidence: edges with a lower score, after calibration, are doubtful; None if that is not known.
         image_name: file name of the image.
         metadata: metadata of the skeleton.
 
@@ -48,6 +53,8 @@ def postprocess(
     if edge_threshold:
         found = cut_unlikely_edges(found, edge_threshold)
     if not unsure_plants:
+        if calibration is not None and low_confidence is not None:
+            found = revise_doubtful_branches(found, low_confidence, single_plant=single_plant)
         found = drop_unsure_plants(found)
     assert found.node_score is not None
     assert found.edge_score is not None

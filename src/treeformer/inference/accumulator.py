@@ -121,7 +121,9 @@ class TileAccumulator:
             forest,
             edge_threshold=self.options.edge_threshold,
             unsure_plants=self.options.unsure_plants,
+            single_plant=self.options.single_plant,
             calibration=self.options.edge_calibration,
+            low_confidence=self.options.low_confidence,
             image_name=self.image_name,
             metadata=self.options.metadata,
         )

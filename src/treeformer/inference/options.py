@@ -38,11 +38,12 @@ class PredictionOptions:
         root_threshold: minimum probability of the root of a further plant.
         edge_threshold: minimum confidence of an edge. 0 keeps the whole spanning tree.
         single_plant: predict one tree per image.
-        unsure_plants: keep plants without any node that is more likely than not.
+        unsure_plants: keep plants and doubtful branches without any node that is more likely than not.
         tile_step: tiles start at multiples of this, px.
         fixed_px: the model's fixed working size, px.
         direction_weight: weight of predicted directions in edge costs.
         edge_calibration: coefficients of calibrated edge scores, None for the network's scores.
+        low_confidence: edges with a lower calibrated score are doubtful, None if the model does not say.
         metadata: metadata of the predicted skeletons.
 
     Raises:
@@ -82,6 +83,7 @@ class PredictionOptions:
         self.edge_threshold = 0.0 if self.single_plant else min_confidence or 0.0
         self.unsure_plants = min_confidence is not None
         self.edge_calibration = settings.edge_calibration
+        self.low_confidence = settings.low_confidence_threshold
         self.direction_weight = settings.direction_weight
         self._model = model
         self._record = {

@@ -4,6 +4,7 @@ import { inferAxes } from "./axes.ts";
 import type { InferredAxis } from "./axes.ts";
 import { calibrate } from "./calibration.ts";
 import type { EdgeCalibration } from "./calibration.ts";
+import { reviseDoubtfulBranches } from "./doubtful.ts";
 import { edgeLength, subgraph, traverse } from "./forest.ts";
 import type { Forest, Traversal } from "./forest.ts";
 import { argsort, components, roundTo } from "./numeric.ts";
@@ -17,9 +18,11 @@ const MIN_REACH_FRACTION_OF_ROOTS = 1 / 3;
 export interface PostprocessOptions {
   /** Edges with a lower score, after calibration, are cut; 0 keeps the whole spanning tree. */
   readonly edgeThreshold: number;
-  /** Keep plants without any node of score 0.5 or higher. */
+  /** Keep plants and doubtful branches without any node of score 0.5 or higher. */
   readonly unsurePlants: boolean;
   readonly calibration: EdgeCalibration | null;
+  /** Edges with a lower score, after calibration, are doubtful; null if that is not known. */
+  readonly lowConfidence: number | null;
 }
 
 export interface PredictedForest extends Forest {
@@ -31,7 +34,12 @@ export interface PredictedForest extends Forest {
 export function postprocess(found: Forest, options: PostprocessOptions): PredictedForest {
   let forest = options.calibration === null ? found : calibrateEdges(found, options.calibration);
   if (options.edgeThreshold > 0) forest = cutUnlikelyEdges(forest, options.edgeThreshold);
-  if (!options.unsurePlants) forest = dropUnsurePlants(forest);
+  if (!options.unsurePlants) {
+    if (options.calibration !== null && options.lowConfidence !== null) {
+      forest = reviseDoubtfulBranches(forest, options.lowConfidence);
+    }
+    forest = dropUnsurePlants(forest);
+  }
   const rounded: Forest = {
     ...forest,
     nodeScore: forest.nodeScore.map((value) => roundTo(value, SCORE_DIGITS)),

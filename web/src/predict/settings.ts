@@ -40,6 +40,7 @@ export interface PredictionOptions {
   readonly tileStep: number;
   readonly directionWeight: number;
   readonly calibration: EdgeCalibration | null;
+  readonly lowConfidence: number | null;
   readonly record: Readonly<Record<string, string | number | boolean>>;
 }
 
@@ -62,6 +63,7 @@ export function predictionOptions(settings: ModelSettings, workingSize: WorkingS
     tileStep: settings.tile_step,
     directionWeight: settings.direction_weight ?? 0,
     calibration: settings.edge_calibration ?? null,
+    lowConfidence: settings.low_confidence_threshold ?? null,
     record: {
       engine,
       working_size: size,

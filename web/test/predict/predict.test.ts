@@ -27,7 +27,7 @@ const forest = {
   radius: null,
   imageSize: [100, 100] as const,
 };
-const keepAll = { edgeThreshold: 0, unsurePlants: false, calibration: null };
+const keepAll = { edgeThreshold: 0, unsurePlants: false, calibration: null, lowConfidence: null };
 
 describe("numbers", () => {
   it("rounds as NumPy does", () => {
