@@ -4,16 +4,13 @@
     PYTHONPATH=src python benchmarks/timeseries.py --predict          skeletons that a model predicts for their images
     PYTHONPATH=src python benchmarks/timeseries.py --barley FOLDER    pairs of dates of barley-roots
 
-All matchers see the same skeletons in the same run. `unified` is `Series` with `unify=True`, which draws the predicted
-dates from one plant model, so it is scored with its own skeletons. `nearest` matches each date to the date before by
-the nearest path; it gets the coordinates that Series registered. `nearest, unregistered` gets those of the images.
-`known axes` is no matcher: each axis is assigned to the axes of the ground truth at its date by the cost of Series,
-with the true motion of the plate and the true lengths. Its errors show what the predicted paths leave open.
+All matchers see the same skeletons in the same run. `nearest` matches each date to the date before by the nearest path;
+it gets the coordinates that Series registered. `nearest, unregistered` gets those of the images. `known axes` is no
+matcher: each axis is assigned to the axes of the ground truth at its date by the cost of Series, with the true motion
+of the plate and the true lengths. Its errors show what the predicted paths leave open.
 
-The length error of a date is that of all plants together: of the skeletons as predicted, of those drawn from
-the model, and of `monotone_total_length` in the tables of plants of both. TOPO F1 is `treeformer.metrics.topo`,
-and length F1 the harmonic mean of the shares of predicted and of true length within 3 px of the other, both averaged
-over dates.
+The length error of a date is that of all plants together: of the skeletons as predicted, and of
+`monotone_total_length` in the table of plants.
 """
 
 from __future__ import annotations
@@ -27,10 +24,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from treeformer import Axis, Series, Skeleton, formats
-from treeformer.metrics import topo
 from treeformer.synthetic.series import SeriesFrame, generate_series
 from treeformer.synthetic.series_images import render_series
 from treeformer.timeseries.baseline import nearest_tracks
@@ -44,7 +39,7 @@ from treeformer.timeseries.metrics import (
     identity_score,
     shrinkages,
 )
-from treeformer.timeseries.paths import Paths, axis_paths, sample
+from treeformer.timeseries.paths import Paths, axis_paths
 
 PRESETS = ("plate", "taproot", "seedling", "several")
 FIRST_SEED = 120_000  # of the split for tests
@@ -82,60 +77,31 @@ def observations(
 
 def evaluate(frames: Sequence[SeriesFrame], skeletons: Sequence[Skeleton], tolerance_px: float) -> dict[str, object]:
     """Run all matchers on one series."""
-    dates = [(frame.time, skeleton) for frame, skeleton in zip(frames, skeletons, strict=True)]
-    series, unified = Series(dates), Series(dates, unify=True)
-    expected = sum(len(frame.skeleton.axes) for frame in frames)
-    scores: dict[str, IdentityScore] = {}
-    shrunk: dict[str, int] = {}
-
-    def add(name: str, shown: Sequence[Skeleton], ids: Sequence[Sequence[str]], placed: Sequence[Paths]) -> None:
-        pairs = [
-            detected_pairs(skeleton, frame.skeleton, tolerance_px)
-            for frame, skeleton in zip(frames, shown, strict=True)
-        ]
-        found = sum(len(skeleton.axes) for skeleton in shown)
-        scores[name] = identity_score(observations(frames, pairs, ids), expected=expected, predicted=found)
-        shrunk[name] = _shrinkages(ids, placed, series.tolerance_px)
-
-    for name, one in (("unified", unified), ("Series", series)):
-        ids = [[axis.id for axis in skeleton.axes] for skeleton in one.skeletons]
-        paths = [axis_paths(skeleton, 2.0)[0] for skeleton in one.skeletons]
-        placed = [p.moved(r.transform.apply(p.points)) for p, r in zip(paths, one.registrations, strict=True)]
-        add(name, one.skeletons, ids, placed)
+    series = Series([(frame.time, skeleton) for frame, skeleton in zip(frames, skeletons, strict=True)])
+    pairs = [
+        detected_pairs(skeleton, frame.skeleton, tolerance_px)
+        for frame, skeleton in zip(frames, series.skeletons, strict=True)
+    ]
+    counts = {
+        "expected": sum(len(frame.skeleton.axes) for frame in frames),
+        "predicted": sum(len(skeleton.axes) for skeleton in series.skeletons),
+    }
+    ids = [[axis.id for axis in skeleton.axes] for skeleton in series.skeletons]
+    paths = [axis_paths(skeleton, 2.0)[0] for skeleton in series.skeletons]
+    placed = [p.moved(r.transform.apply(p.points)) for p, r in zip(paths, series.registrations, strict=True)]
+    scores: dict[str, IdentityScore] = {"Series": identity_score(observations(frames, pairs, ids), **counts)}
+    shrunk = {"Series": _shrinkages(ids, placed, series.tolerance_px)}
     for name, some_paths in (("nearest", placed), ("nearest, unregistered", paths)):
         others = [[str(k) for k in one.tolist()] for one in nearest_tracks(some_paths, series.tolerance_px)]
-        add(name, series.skeletons, others, some_paths)
-    pairs_of_dates = zip(frames, series.skeletons, strict=True)
-    add("known axes", series.skeletons, [_known_ids(*pair, series) for pair in pairs_of_dates], paths)
-    failed = sum(not r.succeeded and len(s) > 0 for r, s in zip(series.registrations, skeletons, strict=True))
-    targets = [frame.skeleton for frame in frames]
-    growth = {
-        name: growth_errors(one, targets, scores[name].pairs)
-        for name, one in (("Series", series), ("unified", unified))
-    }
-    lengths = np.concatenate([_length_errors(frames, series), _length_errors(frames, unified)[:, :2]], axis=1)
-    geometry = np.asarray(
-        [
-            (topo(one, true).f1, length_f1(one, true), topo(other, true).f1, length_f1(other, true))
-            for one, other, true in zip(series.skeletons, unified.skeletons, targets, strict=True)
-        ]
-    )
-    return {
-        "scores": scores, "shrunk": shrunk, "failed": failed, "growth": growth, "lengths": lengths,
-        "geometry": geometry,
-    }  # fmt: skip
-
-
-def length_f1(found: Skeleton, expected: Skeleton, tolerance_px: float = 3.0) -> float:
-    """Return the harmonic mean of the shares of the length of two skeletons that lie near the other."""
-    points = [
-        np.concatenate([sample(one.nodes[pair], 1.0) for pair in one.edges]) if len(one.edges) else np.zeros((0, 2))
-        for one in (found, expected)
-    ]
-    if any(len(some) == 0 for some in points):
-        return float(len(points[0]) == len(points[1]))
-    shares = [(cKDTree(b).query(a)[0] <= tolerance_px).mean() for a, b in (points, points[::-1])]
-    return float(2 * shares[0] * shares[1] / max(sum(shares), 1e-9))
+        scores[name] = identity_score(observations(frames, pairs, others), **counts)
+        shrunk[name] = _shrinkages(others, some_paths, series.tolerance_px)
+    bound = [_known_ids(frame, skeleton, series) for frame, skeleton in zip(frames, series.skeletons, strict=True)]
+    scores["known axes"] = identity_score(observations(frames, pairs, bound), **counts)
+    shrunk["known axes"] = _shrinkages(bound, paths, series.tolerance_px)
+    failed = sum(not r.succeeded and len(s) > 0 for r, s in zip(series.registrations, series.skeletons, strict=True))
+    growth = growth_errors(series, [frame.skeleton for frame in frames], scores["Series"].pairs)
+    lengths = _length_errors(frames, series)
+    return {"scores": scores, "shrunk": shrunk, "failed": failed, "growth": growth, "lengths": lengths}
 
 
 def _known_ids(frame: SeriesFrame, skeleton: Skeleton, series: Series) -> list[str]:
@@ -194,9 +160,8 @@ def synthetic(options: argparse.Namespace) -> None:
     """Print one row per preset and matcher."""
     cache = Path(options.cache or tempfile.mkdtemp())
     totals: dict[str, dict[str, np.ndarray]] = {}
-    growth: dict[str, list[GrowthErrors]] = {}
+    everything: list[GrowthErrors] = []
     lengths: dict[str, list[np.ndarray]] = {}
-    geometry: dict[str, list[np.ndarray]] = {}
     print("| preset | matcher | identity F1 | errors | detected | recall | IDF1 of all | lengths that shrink |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for preset in options.presets:
@@ -210,9 +175,7 @@ def synthetic(options: argparse.Namespace) -> None:
                 skeletons = [without_ids(frame.skeleton) for frame in frames]
             result = evaluate(frames, skeletons, options.tolerance)
             failed += result["failed"]  # type: ignore[operator]
-            for name, errors in result["growth"].items():  # type: ignore[attr-defined]
-                growth.setdefault(name, []).append(errors)
-            geometry.setdefault(preset, []).append(result["geometry"])  # type: ignore[arg-type]
+            everything.append(result["growth"])  # type: ignore[arg-type]
             lengths.setdefault(preset, []).append(result["lengths"])  # type: ignore[arg-type]
             line = []
             for name, score in result["scores"].items():  # type: ignore[attr-defined]
@@ -228,32 +191,27 @@ def synthetic(options: argparse.Namespace) -> None:
             print(f"{preset}: {failed} dates could not be registered", file=sys.stderr)
     for name, row in totals["all"].items():
         print(_row("all", name, row))
-    _print_means(
-        lengths, ("true length, px", "predicted", "monotone", "unified", "unified, monotone"), (2, 0, 1, 3, 4), 1
-    )
-    _print_means(geometry, ("TOPO F1", "length F1", "TOPO F1, unified", "length F1, unified"), (0, 1, 2, 3), 3)
+    _print_lengths(lengths)
+    emergence = np.concatenate([one.emergence for one in everything])
+    rate, true_rate = (np.concatenate([getattr(one, n) for one in everything]) for n in ("rate", "expected_rate"))
     print()
     print("| measure | median | 90th percentile | n |")
     print("| --- | --- | --- | --- |")
-    for name, some in growth.items():
-        emergence = np.concatenate([one.emergence for one in some])
-        rate, true_rate = (np.concatenate([getattr(one, n) for one in some]) for n in ("rate", "expected_rate"))
-        if len(emergence):
-            print(f"| {name}: error of the emergence time, days | {_two(emergence)} | {len(emergence)} |")
-        if len(rate):
-            print(f"| {name}: error of the growth rate, px per day | {_two(np.abs(rate - true_rate))} | {len(rate)} |")
-            print(f"| {name}: true growth rate, px per day | {_two(true_rate)} | {len(rate)} |")
+    if len(emergence):
+        print(f"| error of the emergence time, days | {_two(emergence)} | {len(emergence)} |")
+    if len(rate):
+        print(f"| error of the growth rate, px per day | {_two(np.abs(rate - true_rate))} | {len(rate)} |")
+        print(f"| true growth rate, px per day | {_two(true_rate)} | {len(rate)} |")
 
 
-def _print_means(
-    values: dict[str, list[np.ndarray]], titles: Sequence[str], columns: Sequence[int], digits: int
-) -> None:
-    """Print means over dates, one row per preset."""
-    print(f"\n| preset | {' | '.join(titles)} |\n|{' --- |' * (len(titles) + 1)}")
-    rows = {preset: np.concatenate(some) for preset, some in values.items()}
+def _print_lengths(lengths: dict[str, list[np.ndarray]]) -> None:
+    print()
+    print("| preset | true length per date, px | mean error of single images, px | of the series, px |")
+    print("| --- | --- | --- | --- |")
+    rows = {preset: np.concatenate(some) for preset, some in lengths.items()}
     for preset, one in {**rows, "all": np.concatenate(list(rows.values()))}.items():
-        mean = one.mean(axis=0)
-        print(f"| {preset} | {' | '.join(f'{mean[k]:.{digits}f}' for k in columns)} |")
+        single, fitted, expected = one.mean(axis=0).tolist()
+        print(f"| {preset} | {expected:.0f} | {single:.1f} | {fitted:.1f} |")
 
 
 def _two(values: np.ndarray) -> str:

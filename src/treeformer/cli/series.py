@@ -50,14 +50,6 @@ def series(
     predict: Annotated[
         bool, typer.Option("--predict", help="Predict all images, even if there are skeleton files beside them.")
     ] = False,
-    unify: Annotated[
-        bool,
-        typer.Option(
-            "--unify",
-            help="Draw predicted dates from one model of the plants: more axes keep their identity, but lengths of "
-            "whole plants are less exact. Corrected skeletons are not changed.",
-        ),
-    ] = False,
     figures: Annotated[bool, typer.Option(help="Draw length curves, kymographs and an animation.")] = True,
 ) -> None:
     """Follow the plants of one plate over many dates: identities, growth tables, RSML files and figures.
@@ -83,7 +75,7 @@ def series(
         finish("nothing done", failures, total=len(dates))
         return
     pairs = [(moments[k], skeleton) for k in kept if (skeleton := found[k]) is not None]
-    result = Series(pairs, register=register, unify=unify, tolerance_px=tolerance, label=folder.resolve().name)
+    result = Series(pairs, register=register, tolerance_px=tolerance, label=folder.resolve().name)
     # The order of time, which the series sorted.
     order = [kept[rank] for rank in sorted(range(len(kept)), key=lambda rank: moments[kept[rank]])]
     written = result.write(

@@ -26,11 +26,5 @@ def prediction_record(skeleton: Skeleton) -> dict[str, Any]:
     return {name: value for name, value in record.items() if isinstance(name, str) and _is_plain(value)}
 
 
-def is_uncorrected(skeleton: Skeleton) -> bool:
-    """Return True for a prediction that nobody has corrected: it has scores, and the editor has not saved it."""
-    has_scores = skeleton.edge_score is not None or skeleton.node_score is not None
-    return has_scores and not isinstance(skeleton.metadata.get("editor"), Mapping)
-
-
 def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))

@@ -8,6 +8,7 @@ recognized as in the editor: they have scores and no record of the editor.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,6 @@ from treeformer.inference.auto_scale import measure_scale
 from treeformer.inference.batch import plan
 from treeformer.inference.image_record import read_record
 from treeformer.skeleton import Skeleton
-from treeformer.skeleton.provenance import is_uncorrected
 
 # Formats of skeleton files in the order in which they are preferred. All others follow.
 PREFERRED_SUFFIXES = (".json", ".rsml")
@@ -208,6 +208,12 @@ def _skeleton_file(stem: Path, image: Path) -> Path | None:
 
 def _name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+
+
+def is_uncorrected(skeleton: Skeleton) -> bool:
+    """Return True for a prediction that nobody has corrected: it has scores, and the editor has not saved it."""
+    has_scores = skeleton.edge_score is not None or skeleton.node_score is not None
+    return has_scores and not isinstance(skeleton.metadata.get("editor"), Mapping)
 
 
 def looks_misplaced(image: ImageArray, skeleton: Skeleton) -> bool:

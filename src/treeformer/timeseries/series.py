@@ -20,7 +20,6 @@ from treeformer.timeseries.paths import arc_length, axis_paths
 from treeformer.timeseries.plants import NONE
 from treeformer.timeseries.registration import Registration, default_tolerance, register_all
 from treeformer.timeseries.similarity import Similarity
-from treeformer.timeseries.unify import unify_dates
 
 if TYPE_CHECKING:
     import os
@@ -69,8 +68,8 @@ class AxisTrack:
 class Series:
     """The plants of one plate at several dates: registered, and with one identity per plant and axis.
 
-    All dates are solved together; see `treeformer.timeseries.registration`, `treeformer.timeseries.matching` and
-    `treeformer.timeseries.plant_model`. Ids in the given skeletons are not used.
+    All dates are solved together; see `treeformer.timeseries.registration` and `treeformer.timeseries.matching`. Ids
+    in the given skeletons are not used.
 
     Args:
         dates: (time, skeleton) pairs in any order. Times are numbers, or all of them dates or datetimes, which are
@@ -78,8 +77,6 @@ class Series:
         tolerance_px: Distance within which two places are the same, px of the images. None for 1.5 % of the longer side
             of the images.
         register: False if the plate and camera did not move. The skeletons are then compared as they are.
-        unify: Draw all predicted dates from one model of the plants; see `treeformer.timeseries.plant_model`. Skeletons
-            without scores, and those that the editor has saved, are not changed.
         label: Name of the series in RSML files.
 
     Attributes:
@@ -114,7 +111,6 @@ class Series:
         *,
         tolerance_px: float | None = None,
         register: bool = True,
-        unify: bool = False,
         label: str = "series",
     ) -> None:
         pairs = _checked_pairs(dates)
@@ -140,16 +136,10 @@ class Series:
             registration.transform.apply(_seeds(skeleton))
             for skeleton, registration in zip(given, registrations, strict=True)
         ]
-        axis_index = [index for _, index in sampled]
-        options = (self.reference, self.tolerance_px, spacing)
-        unified = unify_dates(given, placed, seeds, registrations, *options) if unify else None
-        if unified is None:
-            matching = match_axes(placed, seeds, self.times, *options)
-        else:
-            given, matching = unified
-            axis_index = [axis_paths(skeleton, spacing)[1] for skeleton in given]
+        matching = match_axes(placed, seeds, self.times, self.reference, self.tolerance_px, spacing)
         self._plant_motion = matching.plant_shift
         plant_ids = _plant_ids(matching)
+        axis_index = [index for _, index in sampled]
         self.tracks = self._make_tracks(given, matching, plant_ids, axis_index)
         self.skeletons = tuple(
             _with_ids(skeleton, date, matching, plant_ids, self.tracks, axis_index[date], label)

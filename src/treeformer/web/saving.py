@@ -31,7 +31,7 @@ from treeformer.errors import FormatError, SkeletonError, TreeformerError
 from treeformer.formats import native_json
 from treeformer.formats.rsml.metadata import decimal_text
 from treeformer.skeleton import Skeleton
-from treeformer.skeleton.provenance import is_uncorrected
+from treeformer.teaching.annotated import is_uncorrected
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 
