@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 
 import numpy as np
 import pytest
@@ -233,6 +234,30 @@ def test_the_image_that_the_page_shows_first_is_decoded_before_it_asks(tmp_path,
     services.pyramids.prepare(worst, (700, 700))
     services.pyramids.tile(worst, 2, 0, 0)
     assert [path for path, _ in opened] == [worst.path]
+
+
+def test_a_tile_waits_for_the_level_that_is_about_to_be_decoded(tmp_path, monkeypatch):
+    """The thread that decodes may begin late, after the request of the first tile."""
+    workspace = Workspace(gradient(tmp_path / "i" / "a.jpg", (4000, 3000)).parent, tmp_path / "r")
+    (entry,) = workspace.refresh()
+    opened = []
+    monkeypatch.setattr(pyramid, "open_level", lambda *a: (opened.append(a[1]), open_level(*a))[1])
+    pyramids = Pyramids(workspace)
+    level, began = pyramids._level, threading.Event()
+
+    def late(*arguments):
+        if threading.current_thread().name == "treeformer-decode":
+            began.wait(timeout=0.5)  # without the wait of the tile, the tile is decoded meanwhile
+        return level(*arguments)
+
+    monkeypatch.setattr(pyramids, "_level", late)
+    pyramids.prepare(entry, (1500, 1500))
+    pyramids.tile(entry, 2, 0, 0)
+    began.set()
+    for thread in threading.enumerate():
+        if thread.name == "treeformer-decode":
+            thread.join()
+    assert opened == [1]
 
 
 @pytest.mark.slow

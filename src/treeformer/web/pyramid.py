@@ -150,6 +150,7 @@ class Pyramids:
         if not (0 <= left < width and 0 <= top < height):
             raise RequestError("There is no such tile.", 404)
         box = (left, top, min(left + TILE, width), min(top + TILE, height))
+        self._wait_for_expected(entry)
         pixels = self._level(entry, level).part(box)
         return encode_image(Image.fromarray(pixels), ".jpg", quality=TILE_QUALITY)
 
@@ -223,10 +224,7 @@ class Pyramids:
     def _shared_thumbnail(self, entry: Entry) -> Image.Image | None:
         """Return a thumbnail from a level that is in memory or being decoded, None if there is none."""
         key = (entry.path, _version(entry.path))
-        with self._lock:
-            expected = self._expected.get(key)
-        if expected is not None:
-            expected.join()
+        self._wait_for_expected(entry)
         last = level_count(self._size(entry)) - 1
         if not any(self._cached((*key, level)) is not None for level in range(1, last + 1)):
             return None
@@ -234,6 +232,17 @@ class Pyramids:
         image = Image.fromarray(level.part((0, 0, *level.size)))
         image.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
         return image
+
+    def _wait_for_expected(self, entry: Entry) -> None:
+        """Wait for the level that `prepare` decodes: this level, or one from which others are reduced.
+
+        One image is decoded at a time, so waiting takes no longer. If the other thread were only about to begin, a
+        request that came first would decode the file a second time.
+        """
+        with self._lock:
+            expected = self._expected.get((entry.path, _version(entry.path)))
+        if expected is not None:
+            expected.join()
 
     def pixels(self, entry: Entry, box: tuple[int, int, int, int]) -> Image.Image:
         """Return a part of an image at full size as RGB.
