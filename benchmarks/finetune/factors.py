@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from benchmarks.finetune import table
 from benchmarks.finetune.domains import domain_images
-from benchmarks.finetune.variants import BASE, FACTORS, Variant, run
+from benchmarks.finetune.variants import BASE, FACTORS, Variant, run_as_given
 
 
 def main(args: argparse.Namespace) -> None:
@@ -38,18 +38,7 @@ def _run_all(args: argparse.Namespace, variants: Sequence[Variant]) -> None:
             key = (args.domain, str(args.side), variant.name, str(len(train)), str(args.choice))
             if key in table.keys(args.output):
                 continue
-            row = run(
-                variant,
-                args.domain,
-                train,
-                test,
-                args.cache,
-                image_steps=args.image_steps,
-                crops_per_image=args.crops_per_image,
-                choice=args.choice,
-                side=args.side,
-                deadline=deadline,
-            )
+            row = run_as_given(args, variant, args.domain, train, test, deadline)
             if row is None:
                 return
             table.append(args.output, row)

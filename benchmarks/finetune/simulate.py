@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.finetune import table
 from benchmarks.finetune.choice import ranked
 from benchmarks.finetune.domains import domain_images
-from benchmarks.finetune.variants import BASE, run
+from benchmarks.finetune.variants import BASE, run_as_given
 
 from treeformer.inference.predictor import Predictor
 from treeformer.teaching import measuring
@@ -34,18 +34,7 @@ def main(args: argparse.Namespace) -> None:
             train = [pool[index] for index in order[:count]]
             print(variant.name, [f"{image.path.parent.name}/{image.name}" for image in train], file=sys.stderr)
             name = f"{domain}-{variant.name}"
-            row = run(
-                variant,
-                name,
-                train,
-                test,
-                args.cache,
-                image_steps=args.image_steps,
-                crops_per_image=args.crops_per_image,
-                choice=args.choice,
-                side=args.side,
-                deadline=deadline,
-            )
+            row = run_as_given(args, variant, name, train, test, deadline)
             if row is None:
                 return
             table.append(args.output, {**row, "domain": domain})

@@ -159,3 +159,26 @@ def run(
         "high": f"{gain.high:+.3f}",
         "seconds": f"{time.monotonic() - began:.0f}",
     }
+
+
+def run_as_given(
+    args: argparse.Namespace,
+    variant: Variant,
+    domain: str,
+    train: Sequence[AnnotatedImage],
+    test: Sequence[AnnotatedImage],
+    deadline: float,
+) -> dict[str, object] | None:
+    """Train one variant with the sizes of the command line, see `run`."""
+    return run(
+        variant,
+        domain,
+        train,
+        test,
+        args.cache,
+        image_steps=args.image_steps,
+        crops_per_image=args.crops_per_image,
+        choice=args.choice,
+        side=args.side,
+        deadline=deadline,
+    )

@@ -14,7 +14,7 @@ from treeformer._util.arrays import BoolArray
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.branches import components
 
-# A branch behind a doubtful edge exists if it has a node with at least this score.
+# A plant, or a branch behind a doubtful edge, exists if it has a node with at least this score.
 SURE = 0.5
 # An edge with a lower score does not belong to a plant. What it holds becomes one if it has enough nodes.
 PLANT_SCORE, MIN_PLANT_NODES = 0.1, 3

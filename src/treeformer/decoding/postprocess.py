@@ -9,7 +9,7 @@ import numpy as np
 
 from treeformer._util.arrays import BoolArray
 from treeformer.decoding.calibration import EdgeCalibration, calibrate
-from treeformer.decoding.doubtful import revise_doubtful_branches
+from treeformer.decoding.doubtful import SURE, revise_doubtful_branches
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.branches import components
 from treeformer.skeleton.resampling import subgraph
@@ -130,4 +130,4 @@ def cut_unlikely_edges(skeleton: Skeleton, min_score: float) -> Skeleton:
 def drop_unsure_plants(skeleton: Skeleton) -> Skeleton:
     """Remove components without any node of score 0.5 or higher; dark and noisy images yield such components."""
     assert skeleton.node_score is not None
-    return subgraph(skeleton, np.isin(skeleton.component, skeleton.component[skeleton.node_score >= 0.5]))
+    return subgraph(skeleton, np.isin(skeleton.component, skeleton.component[skeleton.node_score >= SURE]))
