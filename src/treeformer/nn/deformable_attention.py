@@ -2,8 +2,8 @@
 
 Bilinear sampling gathers four whole rows (the channels of a cell are contiguous) instead of calling `grid_sample`: the
 rows are read and, in the backward pass, added as a whole. In training, torch.compile fuses the gathers, their weights
-and the sum into one kernel. For inference on a GPU, `embedding_bag` is such a kernel. Attention in training on a GPU
-has its own kernels, `treeformer.nn.kernels.deformable`.
+and the sum into one kernel. For inference on a GPU without Triton, `embedding_bag` is such a kernel. With Triton,
+attention on a GPU has its own kernels, `treeformer.nn.kernels.deformable`.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class DeformableAttention(nn.Module):
         grid = (batch, count, self.heads, self.levels, self.points)
         offsets = self.offsets(query).float().view(*grid, 2)
         weights = self.weights(query).float().view(batch, count, self.heads, -1).softmax(-1).view(grid)
-        if self.training and deformable_triton.can_read(query):
+        if deformable_triton.can_read(query):
             read = self._read_by_kernel
         elif query.device.type == "cpu" and not self.training:
             read = self._read_on_cpu

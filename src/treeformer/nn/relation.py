@@ -21,6 +21,7 @@ from treeformer.nn import pairs
 from treeformer.nn.deformable_attention import FeatureLevel, sample_at
 from treeformer.nn.edge_context import edge_context
 from treeformer.nn.inference_mode import is_inference_on_gpu
+from treeformer.nn.kernels import segments as segments_triton
 from treeformer.nn.transformer import MLP
 
 DISTANCE_SCALE_PX = 64.0
@@ -182,6 +183,8 @@ def sample_segments(start: Tensor, end: Tensor, level: FeatureLevel, count: int)
     Returns:
         Sums and differences of the samples at the same distance from either end, (B,P,channels·count/2) each.
     """
+    if is_inference_on_gpu(level.cells) and segments_triton.can_read(level.cells):
+        return segments_triton.read(level.cells, start, end, (level.height, level.width, level.stride), count)
     fraction = (torch.arange(count, device=start.device) + 0.5) / count
     x, y = (  # (B,P,T), apart from each other: operations on rows of two numbers are slow on a CPU
         origin[..., None] + step[..., None] * fraction

@@ -1,4 +1,4 @@
-"""Sampling of multi-scale values for deformable attention, and its gradients, as Triton kernels for training on a GPU.
+"""Sampling of multi-scale values for deformable attention, and its gradients, as Triton kernels for a GPU.
 
 Only sampling locations and attention weights are stored in memory: the four cells around a location and their bilinear
 weights are computed where they are used. A row is one query and one head. Its channels are contiguous, so reading a
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from treeformer.nn.kernels._triton import jit, tl, triton
+from treeformer.nn.kernels.bilinear import corner_of, split_coordinate
 
 # Elements (rows × channels) and warps per program; benchmarks/deformable_attention.py tries other values.
 READ_NUMBERS, READ_WARPS = 1024, 4  # forward: eight elements per thread, 16 bytes in bfloat16
@@ -41,8 +42,8 @@ class MapShape(NamedTuple):
 
 
 def can_read(query: Tensor) -> bool:
-    """Return True if the kernels can be used and are faster: CUDA with Triton, gradients enabled."""
-    return triton is not None and query.is_cuda and torch.is_grad_enabled()
+    """Return True if the kernels can be used: CUDA with Triton."""
+    return triton is not None and query.is_cuda
 
 
 def read(values: Tensor, locations: Tensor, weights: Tensor, shapes: Sequence[tuple[int, int, int]]) -> Tensor:
@@ -179,27 +180,6 @@ def _load_location(location_ptr: tl.tensor, index: tl.tensor, real: tl.tensor, S
 
 
 @jit
-def _split_coordinate(coordinate: tl.tensor, SIZE: tl.constexpr) -> tl.tensor:
-    """The cell at or before a coordinate and the fraction; −2 if neither this cell nor the next is in the map."""
-    whole = tl.floor(coordinate)
-    near = (whole >= -1) & (whole < SIZE)  # False for NaN
-    return tl.where(near, whole, -2.0).to(tl.int32), coordinate - whole
-
-
-@jit
-def _corner(
-    left: tl.tensor, top: tl.tensor, right_part: tl.tensor, bottom_part: tl.tensor,
-    CORNER: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
-) -> tl.tensor:  # fmt: skip
-    """One of the four cells around a location: its index, True if it is in the map, its weights along x and y."""
-    column, line = left + CORNER % 2, top + CORNER // 2
-    inside = (column >= 0) & (column < WIDTH) & (line >= 0) & (line < HEIGHT)
-    across = right_part if CORNER % 2 else 1 - right_part
-    down = bottom_part if CORNER // 2 else 1 - bottom_part
-    return line * WIDTH + column, inside, across, down
-
-
-@jit
 def _read_rows(
     value_ptr: tl.tensor, location_ptr: tl.tensor, weight_ptr: tl.tensor, result_ptr: tl.tensor,
     rows: tl.tensor, cells: tl.tensor,
@@ -220,10 +200,10 @@ def _read_rows(
             index = (row * len(MAPS) + number) * POINTS + point
             weight = tl.load(weight_ptr + index, mask=real, other=0.0)
             column, line = _load_location(location_ptr, index, real, MAPS[number][3])
-            left, right_part = _split_coordinate(column, MAPS[number][2])
-            top, bottom_part = _split_coordinate(line, MAPS[number][1])
+            left, right_part = split_coordinate(column, MAPS[number][2])
+            top, bottom_part = split_coordinate(line, MAPS[number][1])
             for corner in tl.static_range(4):
-                cell, inside, across, down = _corner(
+                cell, inside, across, down = corner_of(
                     left, top, right_part, bottom_part, corner, MAPS[number][1], MAPS[number][2]
                 )
                 cell_ptr = value_ptr + ((MAPS[number][0] + cell) * (HEADS * CHANNELS))[:, None]
@@ -267,11 +247,11 @@ def _read_rows_backward(
         for point in tl.static_range(POINTS):
             weight = tl.load(weight_ptr + first + point, mask=real, other=0.0)
             column, line = _load_location(location_ptr, first + point, real, MAPS[number][3])
-            left, right_part = _split_coordinate(column, MAPS[number][2])
-            top, bottom_part = _split_coordinate(line, MAPS[number][1])
+            left, right_part = split_coordinate(column, MAPS[number][2])
+            top, bottom_part = split_coordinate(line, MAPS[number][1])
             grad_column, grad_line, grad_weight = 0.0 * column, 0.0 * line, 0.0 * column
             for corner in tl.static_range(4):
-                cell, inside, across, down = _corner(
+                cell, inside, across, down = corner_of(
                     left, top, right_part, bottom_part, corner, MAPS[number][1], MAPS[number][2]
                 )
                 known = inside[:, None] & is_channel
