@@ -38,7 +38,7 @@ from PIL import Image
 from treeformer import synthetic
 from treeformer._util.files import atomic_write
 from treeformer.hub.model_folder import GRAPH, WEIGHTS, ModelFolder, ModelSettings, open_model, write_config
-from treeformer.inference.engine import RawPrediction
+from treeformer.inference.engine import RawPrediction, input_memory
 from treeformer.inference.open_engine import open_engine
 from treeformer.inference.options import PredictionOptions
 from treeformer.inference.predictor import Predictor
@@ -122,7 +122,9 @@ def measure_gpu(model: str, paths: list[Path], count: int, batch: int, workers: 
 
     folder = open_model(model)
     engine = open_engine(folder, "torch")
-    pixels = np.stack([np.asarray(Image.open(paths[k % len(paths)])) for k in range(batch)])
+    pixels = input_memory(engine, batch)
+    for number in range(batch):
+        pixels[number] = np.asarray(Image.open(paths[number % len(paths)]))
     for _ in range(GRAPH_WARM_UP):
         engine(pixels)
     began = time.perf_counter()

@@ -12,6 +12,8 @@ import pytest
 
 from treeformer import TreeformerError
 from treeformer.hub.model_folder import INT8_GRAPH, open_model, write_config
+from treeformer.inference.engine import input_memory
+from treeformer.inference.open_engine import open_engine
 from treeformer.inference.predictor import Predictor, load_model
 from treeformer.synthetic import make_image
 
@@ -59,6 +61,12 @@ def test_batches_change_nothing(folder):
     batched = list(predictor.predict_many(images(), batch=5))
     for first, second in zip(single, batched, strict=True):
         assert_same_tree(first, second)
+
+
+def test_the_input_memory_of_torch_has_the_shape_of_a_batch(folder):
+    engine = open_engine(open_model(folder), "torch", device="cpu")
+    memory = input_memory(engine, 3)
+    assert (memory.shape, memory.dtype) == ((3, engine.input_size, engine.input_size, 3), np.uint8)
 
 
 @pytest.mark.filterwarnings("ignore:.*no plant was found")

@@ -269,6 +269,24 @@ def test_without_workers_images_are_read_in_the_calling_thread(tmp_path, monkeyp
     assert readers == [(os.getpid(), threading.main_thread())] * len(images)
 
 
+def test_batches_are_filled_in_the_memory_that_the_engine_reads_fastest():
+    class OwnMemory(ColorEngine):
+        def input_memory(self, batch):
+            made.append(np.empty((batch, self.input_size, self.input_size, 3), np.uint8))
+            return made[-1]
+
+        def __call__(self, images):
+            assert any(np.shares_memory(images, memory) for memory in made)
+            return super().__call__(images)
+
+    made = []
+    own = predictor(OwnMemory(TREE, 128))
+    images = [drawn(TREE), np.zeros((128, 128, 3), np.uint8), drawn(TREE)]
+    expected = list(predictor(ColorEngine(TREE, 128)).predict_many(images, batch=2))
+    assert list(own.predict_many(images, batch=2)) == expected
+    assert len(made) == 2
+
+
 def test_a_negative_number_of_workers_is_an_error():
     with pytest.raises(TreeformerError, match="workers must be 0"):
         list(predictor(ColorEngine(TREE, 128)).predict_many([], workers=-1))

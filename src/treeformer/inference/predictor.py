@@ -28,7 +28,7 @@ from treeformer._util.progress import ProgressCallback
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder, Precision, open_model
 from treeformer.inference.accumulator import TileAccumulator
-from treeformer.inference.engine import Engine, RawPrediction
+from treeformer.inference.engine import Engine, RawPrediction, input_memory
 from treeformer.inference.open_engine import EngineName, open_engine
 from treeformer.inference.options import PredictionOptions, WorkingSize
 from treeformer.inference.prepare import PreparedImage, prepare, prepare_second_pass, try_prepare
@@ -299,16 +299,16 @@ class _Stream:
 
     def _batches(self, inputs: Iterable[tuple[_Slot, ImageArray]]) -> Iterator[tuple[list[_Slot], ImageArray]]:
         """Yield batches. Two buffers alternate: the engine reads one while the other is filled."""
-        buffers = np.empty((2, self.batch_size, *2 * (self.engine.input_size,), 3), dtype=np.uint8)
+        buffers = [input_memory(self.engine, self.batch_size) for _ in range(2)]
         slots: list[_Slot] = []
         for slot, pixels in inputs:
-            buffers[0, len(slots)] = pixels
+            buffers[0][len(slots)] = pixels
             slots.append(slot)
             if len(slots) == self.batch_size:
                 yield slots, buffers[0]
                 slots, buffers = [], buffers[::-1]
         if slots:
-            yield slots, buffers[0, : len(slots)]
+            yield slots, buffers[0][: len(slots)]
 
     def _inputs(self, images: Iterable[PreparedImage | TreeformerError]) -> Iterator[tuple[_Slot, ImageArray]]:
         for image in images:

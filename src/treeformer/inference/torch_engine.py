@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from treeformer._util.arrays import ImageArray
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder
 from treeformer.inference.cuda_graphs import CudaGraphInference
@@ -89,6 +90,12 @@ class TorchEngine:
                 whole[index] = part.numpy()
         return RawPrediction(*arrays)
 
+    def input_memory(self, batch: int) -> ImageArray:
+        """Return memory for a batch, (batch,S,S,3) uint8. A GPU reads it several times faster than other memory."""
+        shape = (batch, self.input_size, self.input_size, 3)
+        memory: ImageArray = torch.empty(shape, dtype=torch.uint8, pin_memory=self._on_gpu).numpy()
+        return memory
+
     @torch.inference_mode()
     def _predict_groups(self, images: Tensor) -> list[tuple[list[int], list[Tensor]]]:
         """Return the result of `predict_in_groups` in host memory."""
@@ -99,7 +106,7 @@ class TorchEngine:
                 # Copy to pinned memory without waiting, while the device computes the next group. A tensor that is not
                 # contiguous would be copied twice, the second time by the host, which does not wait for the first copy.
                 (rows, [part.contiguous().to("cpu", non_blocking=True, copy=True) for part in candidates])
-                for rows, candidates in self._model.predict_in_groups(images.to(self._device))
+                for rows, candidates in self._model.predict_in_groups(images.to(self._device, non_blocking=True))
             ]
             if self._on_gpu:
                 torch.cuda.current_stream().synchronize()

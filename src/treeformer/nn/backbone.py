@@ -13,6 +13,7 @@ from torch.nn import functional
 from treeformer.errors import FormatError
 from treeformer.hub import safetensors
 from treeformer.nn.inference_mode import is_inference_on_gpu
+from treeformer.nn.kernels import stem as stem_triton
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -233,6 +234,7 @@ class ResNet(nn.Module):
     Attributes:
         channels: output channels of the stages.
         strides: strides of the stages in px.
+        block_stem: weight and bias of the stem for blocks of pixels, if `fold_batch_norms` was called.
     """
 
     mean: Tensor
@@ -246,6 +248,7 @@ class ResNet(nn.Module):
         self.register_buffer("std", torch.tensor(IMAGENET_STD).view(3, 1, 1), persistent=False)
         self.conv1 = nn.Conv2d(3, base_channels, 7, 2, 3, bias=False)
         self.bn1 = FrozenBatchNorm(base_channels)
+        self.block_stem: tuple[Tensor, Tensor] | None = None
         self.stage_names = [f"layer{index + 1}" for index in range(len(blocks))]
         self.channels = [base_channels * 2**index * EXPANSION for index in range(len(blocks))]
         self.strides = [4 * 2**index for index in range(len(blocks))]
@@ -264,18 +267,31 @@ class ResNet(nn.Module):
 
     def forward(self, images: Tensor) -> list[Tensor]:
         """Map RGB images (B,3,H,W) in [0,1] to the stages' features (B,channels[i],H/strides[i],W/strides[i])."""
-        # Expanded to whole rows: with one number per channel, ONNX Runtime would process only three values at a time.
-        mean, std = (number.expand(-1, -1, images.shape[-1]) for number in (self.mean, self.std))
-        features = (images - mean) / std
-        if is_inference_on_gpu(features):
-            features = functional.max_pool2d(conv_norm_relu(features, self.conv1, self.bn1), 3, 2, 1)
-        else:  # the same values: both operators keep the order of numbers. Here the ReLU has a quarter of the cells.
-            features = functional.relu(functional.max_pool2d(conv_norm(features, self.conv1, self.bn1), 3, 2, 1))
         stages = []
+        features = self._stem(images)
         for name in self.stage_names:
             features = getattr(self, name)(features)
             stages.append(features)
         return stages
+
+    def _stem(self, images: Tensor) -> Tensor:
+        """Map images (B,3,H,W) in [0,1] to features (B,base_channels,H/4,W/4)."""
+        if self.block_stem is not None and is_inference_on_gpu(images) and stem_triton.can_use(images):
+            return self._stem_of_blocks(images, *self.block_stem)
+        # Expanded to whole rows: with one number per channel, ONNX Runtime would process only three values at a time.
+        mean, std = (number.expand(-1, -1, images.shape[-1]) for number in (self.mean, self.std))
+        features = (images - mean) / std
+        if is_inference_on_gpu(features):
+            return functional.max_pool2d(conv_norm_relu(features, self.conv1, self.bn1), 3, 2, 1)
+        # The same values: both operators keep the order of numbers. Here the ReLU has a quarter of the cells.
+        return functional.relu(functional.max_pool2d(conv_norm(features, self.conv1, self.bn1), 3, 2, 1))
+
+    def _stem_of_blocks(self, images: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """`_stem` by `treeformer.nn.kernels.stem`, with the weights that `fold_batch_norms` rearranged."""
+        scale = self.std.flatten().reciprocal()
+        blocks = stem_triton.pixel_blocks(images, scale, -self.mean.flatten() * scale, weight.dtype)
+        convolved = torch.cudnn_convolution_relu(blocks, weight, bias, (1, 1), (0, 0), (1, 1), 1)
+        return stem_triton.max_pool(convolved)
 
     @torch.no_grad()
     def fold_batch_norms(self, dtype: torch.dtype) -> None:
@@ -290,6 +306,8 @@ class ResNet(nn.Module):
         for conv, norm in pairs:
             weight, shift = norm.fold_into(conv)
             norm.folded = weight.to(dtype), shift.to(dtype)
+        weight, bias = self.bn1.fold_into(self.conv1)
+        self.block_stem = stem_triton.block_weight(weight), bias
 
 
 def load_backbone(backbone: ResNet, path: str | os.PathLike[str]) -> None:

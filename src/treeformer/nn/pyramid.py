@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treeformer.nn.inference_mode import is_inference_on_gpu
+
 
 class FeaturePyramid(nn.Module):
     """Feature pyramid network: coarse features are upsampled and added to finer ones.
@@ -38,9 +40,27 @@ class FeaturePyramid(nn.Module):
         for index in reversed(range(len(stages))):
             if index == 0:
                 above = self.narrow(above)
-            above = self.lateral[index](stages[index]) + functional.interpolate(above, scale_factor=2.0, mode="nearest")
+            above = add_upsampled(self.lateral[index](stages[index]), above)
             levels.insert(0, self.smooth[index](above))
         return levels
+
+
+def add_upsampled(fine: Tensor, coarse: Tensor) -> Tensor:
+    """Add a map to one of twice its size; each of its cells is added to four.
+
+    Args:
+        fine: (B,C,2·h,2·w).
+        coarse: (B,C,h,w).
+
+    Returns:
+        (B,C,2·h,2·w).
+    """
+    if is_inference_on_gpu(fine):  # autocast would enlarge the map in float32
+        batch, channels, height, width = coarse.shape
+        cells = fine.permute(0, 2, 3, 1).reshape(batch, height, 2, width, 2, channels)
+        total = cells + coarse.permute(0, 2, 3, 1)[:, :, None, :, None]
+        return total.flatten(3, 4).flatten(1, 2).permute(0, 3, 1, 2)
+    return fine + functional.interpolate(coarse, scale_factor=2.0, mode="nearest")
 
 
 class LevelProjections(nn.Module):

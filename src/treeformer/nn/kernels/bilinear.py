@@ -7,7 +7,15 @@ from treeformer.nn.kernels._triton import jit, tl
 
 @jit
 def split_coordinate(coordinate: tl.tensor, SIZE: tl.constexpr) -> tl.tensor:
-    """The cell at or before a coordinate and the fraction; −2 if neither this cell nor the next is in the map."""
+    """Split coordinates into whole cells and fractions.
+
+    Args:
+        coordinate: (N,), in cells.
+        SIZE: number of cells along the axis.
+
+    Returns:
+        The cell at or before each coordinate, −2 if neither this cell nor the next is in the map, and the fraction.
+    """
     whole = tl.floor(coordinate)
     near = (whole >= -1) & (whole < SIZE)  # False for NaN
     return tl.where(near, whole, -2.0).to(tl.int32), coordinate - whole
@@ -18,7 +26,20 @@ def corner_of(
     left: tl.tensor, top: tl.tensor, right_part: tl.tensor, bottom_part: tl.tensor,
     CORNER: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """One of the four cells around a location: its index, True if it is in the map, its weights along x and y."""
+    """Describe one of the four cells around places in a map.
+
+    Args:
+        left: (N,), columns at or before the places.
+        top: (N,), rows at or before the places.
+        right_part: (N,), fractions of a cell beyond the columns.
+        bottom_part: (N,), fractions of a cell beyond the rows.
+        CORNER: 0 to 3: upper left, upper right, lower left, lower right.
+        HEIGHT: rows of the map.
+        WIDTH: columns of the map.
+
+    Returns:
+        (N,) each: index of the cell, True if it is in the map, its weights along x and y.
+    """
     column, line = left + CORNER % 2, top + CORNER // 2
     inside = (column >= 0) & (column < WIDTH) & (line >= 0) & (line < HEIGHT)
     across = right_part if CORNER % 2 else 1 - right_part

@@ -21,9 +21,7 @@ def can_read(cells: Tensor) -> bool:
     return triton is not None and cells.is_cuda
 
 
-def read(
-    cells: Tensor, start: Tensor, end: Tensor, shape: tuple[int, int, int], count: int
-) -> tuple[Tensor, Tensor]:
+def read(cells: Tensor, start: Tensor, end: Tensor, shape: tuple[int, int, int], count: int) -> tuple[Tensor, Tensor]:
     """Sample a map at equal distances along segments, and split the samples into an even and an odd part.
 
     Args:
