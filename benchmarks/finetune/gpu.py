@@ -81,7 +81,11 @@ def main(args: argparse.Namespace) -> None:
         table.writeheader()
         running = [pool.submit(_measured, args, args.model), *(pool.submit(_run, args, job) for job in jobs)]
         for done in as_completed(running):
-            row = done.result()
+            try:
+                row = done.result()
+            except Exception as error:  # the other runs go on
+                print(f"a run failed: {error}", flush=True)
+                continue
             table.writerow(row)
             file.flush()
             print(*(f"{name} {value}" for name, value in row.items()), flush=True)

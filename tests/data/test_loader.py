@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
+import os
+from multiprocessing.util import Finalize
 
 import pytest
 
@@ -57,6 +60,22 @@ def stream(**changes) -> MixtureDataset:
     ]
     settings = {"image_size": 128, "max_nodes": 40, "dense_every": 2, "dense_max_nodes": 90} | changes
     return MixtureDataset(sources, DataConfig(**settings), seed=3)
+
+
+def abort_at_exit(_worker):
+    faulthandler.disable()  # no traceback in the output of the tests
+    Finalize(None, os.abort, exitpriority=1)
+
+
+@pytest.mark.slow
+def test_workers_that_abort_while_they_end_do_not_end_the_run():
+    loader = training_loader(stream(), BatchSizes(2), workers=2)
+    loader.worker_init_fn = abort_at_exit
+    batches = iter(loader)
+    next(batches)
+    workers = loader._iterator._workers
+    shut_down(loader)
+    assert all(worker.exitcode is not None for worker in workers)
 
 
 @pytest.mark.slow

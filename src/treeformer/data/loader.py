@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -222,8 +223,13 @@ def shut_down(loader: DataLoader[Batch]) -> None:
     SIGTERM, which they ignore, and waits for them forever.
     """
     iterator = getattr(loader, "_iterator", None)  # torch keeps it for persistent workers
-    if iterator is not None:
+    if iterator is None:
+        return
+    with suppress(RuntimeError):  # a worker aborted while it ended: its batches are here, so the run goes on
         iterator._shutdown_workers()
+    for worker in iterator._workers:
+        worker.kill()
+        worker.join()
 
 
 def strip_worker_tracebacks(batches: Iterable[Batch]) -> Iterator[Batch]:
