@@ -13,7 +13,7 @@ from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 from treeformer._util.images import MAX_PIXELS, ImageSource, open_lazy
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
-from treeformer.skeleton.branches import clip, inside
+from treeformer.skeleton.clipping import clip, inside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,8 @@ from scipy.sparse.csgraph import breadth_first_order
 from tests.strategies import forests, graphs
 from treeformer import Axis, Skeleton
 from treeformer.data.augmentation import move
-from treeformer.skeleton.branches import clip
-from treeformer.skeleton.resampling import apply_resampling
+from treeformer.skeleton.attribute_transfer import apply_resampling
+from treeformer.skeleton.clipping import clip
 
 TOPOLOGY = ("degree", "component", "is_forest", "component_root", "traversal", "depth", "is_keypoint", "branches")
 

@@ -18,7 +18,7 @@ from PIL import Image
 from treeformer._util.arrays import FloatArray, ImageArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
-from treeformer.skeleton.resampling import component_lengths, subgraph
+from treeformer.skeleton.attribute_transfer import component_lengths, subgraph
 
 # Bilinear sampling reads 2×2 pixels. Above this number of image pixels per output pixel it would skip some.
 SHRINK_WITHOUT_ALIASING = 1.5

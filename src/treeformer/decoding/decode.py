@@ -10,8 +10,8 @@ from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 from treeformer.decoding.spanning import minimum_spanning_tree, spanning_forest, spanning_tree_of_pairs
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
-from treeformer.skeleton.branches import components
-from treeformer.skeleton.resampling import subgraph
+from treeformer.skeleton.attribute_transfer import subgraph
+from treeformer.skeleton.connectivity import components
 from treeformer.skeleton.validation import MAX_PX
 
 # Components with fewer nodes query the common search tree; larger ones build a search tree of all other nodes.

@@ -12,7 +12,7 @@ import numpy as np
 
 from treeformer._util.arrays import BoolArray
 from treeformer.skeleton import Skeleton
-from treeformer.skeleton.branches import components
+from treeformer.skeleton.connectivity import components
 
 # A plant, or a branch behind a doubtful edge, exists if it has a node with at least this score.
 SURE = 0.5

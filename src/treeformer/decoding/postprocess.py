@@ -11,8 +11,8 @@ from treeformer._util.arrays import BoolArray
 from treeformer.decoding.calibration import EdgeCalibration, calibrate
 from treeformer.decoding.doubtful import SURE, revise_doubtful_branches
 from treeformer.skeleton import Skeleton
-from treeformer.skeleton.branches import components
-from treeformer.skeleton.resampling import subgraph
+from treeformer.skeleton.attribute_transfer import subgraph
+from treeformer.skeleton.connectivity import components
 
 # Coordinates are rounded to a hundredth of a pixel and scores to four digits: the network sums batches in different
 # orders, and the results differ by less than that.

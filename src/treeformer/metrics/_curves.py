@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from treeformer._util.arrays import FloatArray, IntArray
-from treeformer.skeleton.branches import components, trace
+from treeformer.skeleton.branches import trace
+from treeformer.skeleton.connectivity import components
 from treeformer.skeleton.traversal import traverse_forest
 
 # A chord shorter than this fraction of its arc is rounding noise and has no direction.

@@ -15,7 +15,7 @@ import numpy as np
 from treeformer._util.arrays import Float32Array, IntArray
 from treeformer.metrics._geographic import distance
 from treeformer.metrics._rows import offsets, slots
-from treeformer.skeleton.branches import adjacency
+from treeformer.skeleton.connectivity import adjacency
 
 STEP = 0.00005  # degrees: 5.56 px
 REACH = 0.0015  # degrees: 166.7 px

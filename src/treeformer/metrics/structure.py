@@ -13,7 +13,7 @@ import numpy as np
 from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.metrics._inputs import GraphLike, Scores, length_px, pair
 from treeformer.skeleton import Skeleton
-from treeformer.skeleton.branches import components
+from treeformer.skeleton.connectivity import components
 
 # 8 px on the paper's 512×512 images: the distance between neighboring nodes of its root set.
 MATCH_RADIUS = 8.0

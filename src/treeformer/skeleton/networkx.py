@@ -18,9 +18,9 @@ import networkx as nx
 import numpy as np
 
 from treeformer.errors import SkeletonError
+from treeformer.skeleton.attribute_transfer import rebuild_axes
 from treeformer.skeleton.axes import Axis, AxisFunction
 from treeformer.skeleton.provenance import prediction_record
-from treeformer.skeleton.resampling import rebuild_axes
 
 if TYPE_CHECKING:
     from treeformer.skeleton.skeleton import Skeleton

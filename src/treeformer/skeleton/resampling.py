@@ -1,280 +1,257 @@
-"""Make skeletons from other skeletons, carrying over roots, radii, scores, axes and plants."""
+"""Resample branches: drop points, simplify curves, or place nodes at equal intervals or grid crossings.
+
+These functions take and return arrays; `treeformer.skeleton.attribute_transfer` carries the attributes along. A new
+node is always a position on an old edge, (i, j, t) for (1 - t)·node i + t·node j, so that one rule carries over
+coordinates, radii and scores.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
+from treeformer._util.geometry import project_onto_segments
 from treeformer.errors import SkeletonError
-from treeformer.skeleton.axes import Axis, with_scaled_diameter
-from treeformer.skeleton.branches import Resampling, components
-from treeformer.skeleton.validation import MAX_PX, image_size_pair, node_array, value_array
+from treeformer.skeleton.branches import Branches
 
-if TYPE_CHECKING:
-    from treeformer.skeleton.skeleton import Skeleton
+MAX_NEW_NODES = 10_000_000
+# Above this, the number of a grid line is no exact float.
+MAX_GRID_LINE = 2**52
 
 
-def apply_resampling(skeleton: Skeleton, resampling: Resampling) -> Skeleton:
-    """Return the skeleton whose nodes lie on the edges of another one, with all attributes carried over.
+@dataclass(frozen=True)
+class Resampling:
+    """A new graph whose nodes lie on the edges of an old one. M is the number of new nodes, E of new edges.
 
-    Radii and node scores are interpolated. A straight edge that replaces several edges gets their lowest score.
+    Attributes:
+        i: (M,) old node at one end of the old edge that a new node lies on.
+        j: (M,) old node at its other end.
+        t: (M,) position on that edge: new node k lies at (1 - t[k])·old[i[k]] + t[k]·old[j[k]].
+        edges: (E,2) pairs of new nodes.
+        source: (E,) the old edge that each new edge lies on (at its middle, if it replaces several).
+        covers: the old edges that each new edge replaces, as (old edges, offset of each new edge's first one) for
+            `numpy.ufunc.reduceat`; None if `source` says it all.
+    """
+
+    i: IntArray
+    j: IntArray
+    t: FloatArray
+    edges: IntArray
+    source: IntArray
+    covers: tuple[IntArray, IntArray] | None = None
+
+
+def thin(branches: Branches, keep: BoolArray) -> Resampling:
+    """Drop inner points of branches; each run of edges between kept points becomes one straight edge.
 
     Args:
-        skeleton: the old skeleton.
-        resampling: the new nodes and edges.
+        branches: the branches.
+        keep: (P,) True for the points to keep; end points are kept in any case.
 
     Returns:
-        The new skeleton.
+        The thinned graph.
     """
-    fields: dict[str, Any] = {
-        "nodes": _interpolate(skeleton.nodes, resampling),
-        "edges": resampling.edges,
-        "roots": _carry_over_roots(skeleton, resampling),
-        "radius": None if skeleton.radius is None else _interpolate(skeleton.radius, resampling),
-        "node_score": None if skeleton.node_score is None else _interpolate(skeleton.node_score, resampling),
-        "edge_score": None if skeleton.edge_score is None else _carry_over_edge_scores(skeleton.edge_score, resampling),
-        "plant": None if skeleton.plant is None else skeleton.plant[resampling.i],
-        "_axes": None,
-        "_edge_axis": None,
-    }
-    resampled = skeleton._with(**fields)
-    if not skeleton.has_explicit_axes or not skeleton.is_forest:
-        return resampled
-    axes, edge_axis = _carry_over_axes(resampled, skeleton.axes, skeleton.edge_axis[resampling.source])
-    return resampled._with(_axes=axes, _edge_axis=edge_axis)
+    keep = keep.copy()
+    keep[branches.first] = keep[branches.last] = True
+    at = np.flatnonzero(keep)
+    kept_nodes = np.unique(branches.nodes[at])
+    new_index = np.searchsorted(kept_nodes, branches.nodes)
+    begins = np.flatnonzero(branches.edges[at] >= 0)  # the last point of a branch begins no edge
+    edges = np.stack([new_index[at[begins]], new_index[at[begins + 1]]], axis=1)
+    inner = branches.edges >= 0
+    position = np.cumsum(inner) - 1  # rank of each old edge in branch order
+    old = branches.edges[inner]
+    offsets = position[at[begins]]
+    middle = position[(at[begins] + at[begins + 1] - 1) // 2]
+    zeros = np.zeros(len(kept_nodes))
+    return Resampling(kept_nodes, kept_nodes, zeros, edges, old[middle], (old, offsets))
 
 
-def rebuild_axes(skeleton: Skeleton) -> Skeleton:
-    """Return a skeleton whose axes follow its edges, from `edge_axis` and the records of `axes` except their nodes.
-
-    Axes without edges are dropped, interrupted axes become several. In a graph with cycles, the axes are inferred.
-    """
-    if not skeleton.is_forest:
-        return skeleton.with_inferred_axes
-    axes, edge_axis = _carry_over_axes(skeleton.with_inferred_axes, skeleton.axes, skeleton.edge_axis)
-    return skeleton._with(_axes=axes, _edge_axis=edge_axis)
-
-
-def subgraph(skeleton: Skeleton, keep: BoolArray) -> Skeleton:
-    """Return some connected components of a skeleton.
+def with_isolated_nodes(resampling: Resampling, isolated: IntArray) -> Resampling:
+    """Append nodes that no branch contains.
 
     Args:
-        skeleton: the skeleton.
-        keep: (N,) True for the nodes to keep; all nodes of a component have the same value, so that no edge is cut.
+        resampling: the nodes and edges of all branches.
+        isolated: (K,) old nodes of degree 0.
 
     Returns:
-        The kept nodes and their edges.
+        The resampling with K more nodes at the end.
     """
-    if keep.all():
-        return skeleton
-    nodes, edges = np.flatnonzero(keep), np.flatnonzero(keep[skeleton.edges[:, 0]])
-    new_index: IntArray = np.cumsum(keep) - 1
-    new_edges = new_index[skeleton.edges[edges]]
-    return apply_resampling(skeleton, Resampling(nodes, nodes, np.zeros(len(nodes)), new_edges, edges))
-
-
-def component_lengths(skeleton: Skeleton) -> FloatArray:
-    """Return the total edge length of each connected component, (C,) px."""
-    component_of_edge = skeleton.component[skeleton.edges[:, 0]]
-    lengths = np.bincount(component_of_edge, skeleton.edge_length, len(skeleton.component_root))
-    return lengths.astype(np.float64)
-
-
-def apply_affine(skeleton: Skeleton, affine: ArrayLike, image_size: tuple[int, int] | None) -> Skeleton:
-    """Move a skeleton by an affine map; see `Skeleton.transform`.
-
-    Args:
-        skeleton: the skeleton.
-        affine: (2,3) or (3,3) matrix that acts on (x, y, 1).
-        image_size: (width, height) px of the image that the map leads to.
-
-    Returns:
-        The moved skeleton.
-
-    Raises:
-        SkeletonError: if `affine` is not an affine matrix, or the result exceeds the limits of a Skeleton.
-    """
-    try:
-        matrix = np.asarray(affine, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        matrix = np.empty(0)
-    if matrix.shape not in ((2, 3), (3, 3)) or not np.isfinite(matrix).all():
-        raise SkeletonError("an affine map must be a finite matrix of 2×3 or 3×3 numbers")
-    if matrix.shape == (3, 3) and not np.array_equal(matrix[2], (0.0, 0.0, 1.0)):
-        raise SkeletonError("the last row of an affine 3×3 matrix must be 0 0 1")
-    linear = matrix[:2, :2]
-    x, y = skeleton.nodes[:, 0], skeleton.nodes[:, 1]
-    with np.errstate(over="ignore", invalid="ignore"):  # the checks below report the result
-        scale = math.sqrt(abs(linear[0, 0] * linear[1, 1] - linear[0, 1] * linear[1, 0]))
-        nodes = node_array(np.stack([m[0] * x + m[1] * y + m[2] for m in matrix[:2]], axis=1))
-        radius = None if skeleton.radius is None else skeleton.radius * scale
-    if not math.isfinite(scale):
-        raise SkeletonError("an affine map must not have numbers so large that areas become infinite")
-    fields: dict[str, Any] = {
-        "nodes": nodes,
-        "radius": value_array(radius, len(nodes), "radius", "node", allow_nan=True, maximum=MAX_PX),
-        "image_size": image_size_pair(image_size),
-    }
-    if skeleton.has_explicit_axes:
-        fields["_axes"] = tuple(with_scaled_diameter(axis, scale) for axis in skeleton.axes)
-    return skeleton._with(**fields)
-
-
-def split_plants(forest: Skeleton) -> tuple[Skeleton, ...]:
-    """Return one skeleton per plant, in plant order.
-
-    Raises:
-        SkeletonError: if an edge joins two plants.
-    """
-    plant_of_edge = forest.plant_of_node[forest.edges[:, 0]]
-    across = np.flatnonzero(plant_of_edge != forest.plant_of_node[forest.edges[:, 1]])
-    if len(across):
-        raise SkeletonError(f"edge {across[0]} joins two plants")
-    plant_of_axis = np.asarray([axis.plant for axis in forest.axes] if forest.has_explicit_axes else [], dtype=np.intp)
-    edges, roots, axes = (_group(g) for g in (plant_of_edge, forest.plant_of_node[forest.roots], plant_of_axis))
-    new_index = np.full(len(forest), -1, dtype=np.intp)
-    none = np.zeros(0, dtype=np.intp)
-    plants = []
-    for plant, nodes in _group(forest.plant_of_node).items():
-        new_index[nodes] = np.arange(len(nodes))
-        kept = edges.get(plant, none)
-        fields: dict[str, Any] = {
-            "nodes": forest.nodes[nodes],
-            "edges": new_index[forest.edges[kept]],
-            "roots": new_index[forest.roots[roots.get(plant, none)]],
-            "radius": None if forest.radius is None else forest.radius[nodes],
-            "node_score": None if forest.node_score is None else forest.node_score[nodes],
-            "edge_score": None if forest.edge_score is None else forest.edge_score[kept],
-            "plant": np.zeros(len(nodes), dtype=np.intp),
-            "plant_records": forest.plant_records[plant : plant + 1],
-        }
-        if forest.has_explicit_axes:
-            fields |= _axes_of_plant(forest, kept, axes.get(plant, none), new_index)
-        plants.append(forest._with(**fields))
-    return tuple(plants)
-
-
-def _interpolate(values: FloatArray, resampling: Resampling) -> FloatArray:
-    weight = resampling.t if values.ndim == 1 else resampling.t[:, None]
-    low, high = values[resampling.i], values[resampling.j]
-    # Exact at both ends, so that rounding does not move a node that is kept.
-    return np.where(weight == 0, low, np.where(weight == 1, high, low + weight * (high - low)))
-
-
-def _carry_over_edge_scores(scores: FloatArray, resampling: Resampling) -> FloatArray:
-    if resampling.covers is None or len(resampling.covers[1]) == 0:
-        return scores[resampling.source]
-    old_edge, offsets = resampling.covers
-    lowest: FloatArray = np.minimum.reduceat(scores[old_edge], offsets)
-    return lowest
-
-
-def _carry_over_roots(skeleton: Skeleton, resampling: Resampling) -> IntArray:
-    """Return the roots of the new graph.
-
-    The root of a new component is its node nearest to the root of the old component, if that one has a root.
-    """
-    if len(skeleton.roots) == 0 or len(resampling.i) == 0:
-        return skeleton.roots[:0]
-    on_old_node = np.flatnonzero(resampling.t == 0)[::-1]  # reversed: the first of several at one node is written last
-    new_index = np.full(len(skeleton), -1, dtype=np.intp)
-    new_index[resampling.i[on_old_node]] = on_old_node
-    kept = np.sort(new_index[skeleton.roots])
-    kept = kept[kept >= 0]
-    # No two roots were in one component: if a forest has as many components as kept roots, each has its own.
-    if not skeleton.is_forest or len(kept) == len(resampling.i) - len(resampling.edges):
-        return kept
-    from_root = skeleton.distance_from_root
-    distance = from_root[resampling.i] + resampling.t * (from_root[resampling.j] - from_root[resampling.i])
-    component = components(resampling.edges, len(resampling.i))
-    order = np.lexsort((skeleton.depth[resampling.i], distance, component))
-    nearest = order[np.unique(component[order], return_index=True)[1]]
-    is_rooted = np.isin(skeleton.component, skeleton.component[skeleton.roots])
-    return np.sort(nearest[is_rooted[resampling.i[nearest]]])
-
-
-def _carry_over_axes(
-    forest: Skeleton, old_axes: Sequence[Axis], old_axis_of_edge: IntArray
-) -> tuple[tuple[Axis, ...], IntArray]:
-    """Return the axes of a new forest and the axis of each edge, from the old axis of each edge.
-
-    If an axis is cut into several, the first one keeps the id. The values along an axis (`functions`) belong to the old
-    points and are dropped; radii are kept.
-    """
-    traversal = forest.traversal
-    parent_of, edge_to_parent = traversal.parents.tolist(), traversal.edge.tolist()
-    old_axis_of = old_axis_of_edge.tolist()
-    axis_of = [-1] * len(old_axis_of)
-    lines: list[list[int]] = []
-    old_axis: list[int] = []
-    parent: list[int | None] = []
-    axes_from_node: list[list[int]] = [[] for _ in traversal.order]
-    for node in traversal.order:
-        above = parent_of[node]
-        if above < 0 or old_axis_of[edge_to_parent[node]] < 0:
-            continue
-        edge, previous = edge_to_parent[node], edge_to_parent[above]
-        continues = previous >= 0 and old_axis_of[previous] == old_axis_of[edge]
-        if continues and lines[axis_of[previous]][-1] == above:
-            axis_of[edge] = axis_of[previous]
-            lines[axis_of[edge]].append(node)
-            continue
-        axis_of[edge] = len(lines)
-        lines.append([above, node])
-        old_axis.append(old_axis_of[edge])
-        candidates = axes_from_node[above]
-        if previous >= 0 and axis_of[previous] >= 0:
-            candidates = [axis_of[previous], *candidates]
-        old_parent = old_axes[old_axis_of[edge]].parent
-        default = candidates[0] if candidates else None
-        parent.append(next((axis for axis in candidates if old_axis[axis] == old_parent), default))
-        axes_from_node[above].append(axis_of[edge])
-    first_part: dict[int, int] = {}
-    for axis, old in enumerate(old_axis):
-        first_part.setdefault(old, axis)
-    plant_of = forest.plant_of_node.tolist()
-    axes = tuple(
-        replace(
-            old_axes[old],
-            nodes=tuple(line),
-            plant=plant_of[line[0]],
-            parent=parent[axis] if old_axes[old].parent is not None else None,
-            id=old_axes[old].id if first_part[old] == axis else "",
-            functions=(),
-        )
-        for axis, (old, line) in enumerate(zip(old_axis, lines, strict=True))
+    if len(isolated) == 0:
+        return resampling
+    return Resampling(
+        np.concatenate([resampling.i, isolated]),
+        np.concatenate([resampling.j, isolated]),
+        np.concatenate([resampling.t, np.zeros(len(isolated))]),
+        resampling.edges,
+        resampling.source,
+        resampling.covers,
     )
-    return axes, np.asarray(axis_of, dtype=np.intp)
 
 
-def _axes_of_plant(forest: Skeleton, edges: IntArray, axes: IntArray, new_index: IntArray) -> dict[str, Any]:
-    """Return the fields of one plant's axes; `new_index` (N,) maps nodes of the forest to nodes of the plant."""
-    new_axis = {old: new for new, old in enumerate(axes.tolist())}
-    records = [forest.axes[axis] for axis in axes.tolist()]
-    return {
-        "_axes": tuple(
-            replace(
-                axis,
-                nodes=tuple(new_index[list(axis.nodes)].tolist()),
-                parent=None if axis.parent is None else new_axis.get(axis.parent),
-                plant=0,
-            )
-            for axis in records
-        ),
-        "_edge_axis": np.asarray([new_axis.get(a, -1) for a in forest.edge_axis[edges].tolist()], dtype=np.intp),
-    }
+def douglas_peucker(points: FloatArray, branches: Branches, tolerance: float) -> BoolArray:
+    """Simplify all branches at once with the Ramer-Douglas-Peucker algorithm, in rounds instead of recursively.
+
+    Args:
+        points: (P,2) px, coordinates of `branches.nodes`.
+        branches: the branches.
+        tolerance: greatest distance of a dropped point from the simplified branch, px.
+
+    Returns:
+        (P,) True for the points to keep.
+    """
+    keep = np.zeros(len(points), dtype=bool)
+    keep[branches.first] = keep[branches.last] = True
+    low, high = branches.first, branches.last
+    while True:
+        has_inner = high - low > 1
+        low, high = low[has_inner], high[has_inner]
+        if len(low) == 0:
+            return keep
+        size = high - low - 1
+        offset = np.concatenate([[0], np.cumsum(size)[:-1]])
+        stretch = np.repeat(np.arange(len(low)), size)
+        inner = np.arange(size.sum()) - offset[stretch] + low[stretch] + 1
+        _, distance = project_onto_segments(points[inner], points[low[stretch]], points[high[stretch]])
+        worst = np.maximum.reduceat(distance, offset)
+        is_worst = np.flatnonzero(distance == worst[stretch])
+        split = np.full(len(low), -1, dtype=np.intp)
+        split[stretch[is_worst[::-1]]] = inner[is_worst[::-1]]  # reversed: the first of equals is written last
+        cut = worst > tolerance
+        keep[split[cut]] = True
+        low, high = np.concatenate([low[cut], split[cut]]), np.concatenate([split[cut], high[cut]])
 
 
-def _group(labels: IntArray) -> dict[int, IntArray]:
-    """Return the positions of each label, labels in ascending order."""
-    if len(labels) == 0:
-        return {}
-    order = np.argsort(labels, kind="stable")
-    values, first = np.unique(labels[order], return_index=True)
-    return dict(zip(values.tolist(), np.split(order, first[1:]), strict=True))
+def respace(points: FloatArray, branches: Branches, spacing: float) -> Resampling:
+    """Place nodes at equal intervals along each branch; end nodes stay.
+
+    Args:
+        points: (P,2) px, coordinates of `branches.nodes`.
+        branches: the branches.
+        spacing: desired interval, px; each branch gets the whole number of intervals that comes nearest.
+
+    Returns:
+        The resampled graph.
+
+    Raises:
+        SkeletonError: if there would be more than `MAX_NEW_NODES` nodes.
+    """
+    arc, length, _ = _arc_lengths(points, branches)
+    total = arc[branches.last] - arc[branches.first]
+    _check_node_count(float(total.sum()), spacing)
+    intervals = np.maximum(1, np.floor(total / spacing + 0.5).astype(np.intp))
+    branch, rank = _ranks(intervals - 1)
+    return _divide(arc, length, branches, branch, (rank + 1) / intervals[branch] * total[branch])
+
+
+def grid_crossings(points: FloatArray, branches: Branches, spacing: float, min_gap: float) -> Resampling:
+    """Place a node wherever a branch crosses a grid line, x or y = (k + ½)·spacing for integer k; end nodes stay.
+
+    Args:
+        points: (P,2) px, coordinates of `branches.nodes`.
+        branches: the branches.
+        spacing: distance between grid lines, px.
+        min_gap: px; consecutive crossings of one branch less than this apart along it are merged into their mean, and
+            crossings less than this from an end are dropped.
+
+    Returns:
+        The resampled graph.
+
+    Raises:
+        SkeletonError: if there would be more than `MAX_NEW_NODES` crossings, or the grid is too fine for exact floats.
+    """
+    arc, length, step = _arc_lengths(points, branches)
+    _check_node_count(float(np.abs(step).sum()), spacing)
+    if np.abs(points).max(initial=0.0) > MAX_GRID_LINE * spacing:
+        raise SkeletonError(f"a grid of {spacing} px is too fine")
+    branch_of = np.repeat(np.arange(len(branches.first)), branches.last - branches.first + 1)
+    branch_parts, distance_parts = [], []
+    for axis in (0, 1):
+        begin = points[:, axis] / spacing - 0.5
+        end = begin + step[:, axis] / spacing
+        low, high = np.minimum(begin, end), np.maximum(begin, end)
+        segment, rank = _ranks((np.floor(high) - np.floor(low)).astype(np.intp))
+        line = np.floor(low[segment]) + 1 + rank
+        t = (line - begin[segment]) / (end - begin)[segment]
+        crossed = branch_of[segment]
+        branch_parts.append(crossed)
+        distance_parts.append(arc[segment] + np.clip(t, 0.0, 1.0) * length[segment] - arc[branches.first[crossed]])
+    branch, distance = np.concatenate(branch_parts), np.concatenate(distance_parts)
+    order = np.lexsort((distance, branch))
+    branch, distance = branch[order], distance[order]
+    begins_group = np.ones(len(distance), dtype=bool)
+    begins_group[1:] = (np.diff(branch) != 0) | (np.diff(distance) >= min_gap)
+    group = np.cumsum(begins_group) - 1
+    distance = np.bincount(group, distance) / np.maximum(np.bincount(group), 1)
+    branch = branch[begins_group]
+    total = arc[branches.last] - arc[branches.first]
+    inner = (distance >= min_gap) & (distance <= total[branch] - min_gap)
+    return _divide(arc, length, branches, branch[inner], distance[inner])
+
+
+def _check_node_count(length: float, spacing: float) -> None:
+    if length > MAX_NEW_NODES * spacing:
+        raise SkeletonError(f"a spacing of {spacing} px would make more than {MAX_NEW_NODES:,} nodes")
+
+
+def _arc_lengths(points: FloatArray, branches: Branches) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the arc length at each point, summed over all branches, and the length and vector of the next step."""
+    step = np.zeros_like(points)
+    np.subtract(points[1:], points[:-1], out=step[:-1])
+    step[branches.last] = 0.0
+    length = np.hypot(step[:, 0], step[:, 1])
+    arc = np.zeros(len(points))
+    np.cumsum(length[:-1], out=arc[1:])
+    return arc, length, step
+
+
+def _ranks(count: IntArray) -> tuple[IntArray, IntArray]:
+    """Repeat each index k `count[k]` times; return the indices and the rank of each among its equals."""
+    owner = np.repeat(np.arange(len(count)), count)
+    first = np.concatenate([[0], np.cumsum(count)])
+    return owner, np.arange(len(owner)) - first[owner]
+
+
+def _divide(
+    arc: FloatArray, length: FloatArray, branches: Branches, branch: IntArray, distance: FloatArray
+) -> Resampling:
+    """Place inner nodes at these distances along branches, given in the order of branch and distance."""
+    total = arc[branches.last] - arc[branches.first]
+    ends = np.unique(branches.nodes[np.concatenate([branches.first, branches.last])])
+    intervals = np.bincount(branch, minlength=len(total)) + 1
+    segment, t = _locate(arc, length, branches, branch, distance)
+    i, j = branches.nodes[segment], branches.nodes[segment + 1]
+
+    # The edges of branch k join its first node, its inner nodes and its last node in a row.
+    edge_branch, edge_rank = _ranks(intervals)
+    inner_number = len(ends) + np.concatenate([[0], np.cumsum(intervals - 1)])[edge_branch] + edge_rank
+    is_first, is_last = edge_rank == 0, edge_rank == intervals[edge_branch] - 1
+    tail_number = np.searchsorted(ends, branches.nodes[branches.first])[edge_branch]
+    head_number = np.searchsorted(ends, branches.nodes[branches.last])[edge_branch]
+    tail = np.where(is_first, tail_number, inner_number - 1)
+    head = np.where(is_last, head_number, inner_number)
+    padded = np.concatenate([distance, [0.0]])  # `np.where` evaluates both sides; index -1 must exist
+    begin = np.where(is_first, 0.0, padded[np.where(is_first, -1, inner_number - 1 - len(ends))])
+    end = np.where(is_last, total[edge_branch], padded[np.where(is_last, -1, inner_number - len(ends))])
+    source = branches.edges[_locate(arc, length, branches, edge_branch, (begin + end) / 2)[0]]
+    return Resampling(
+        np.concatenate([ends, i]),
+        np.concatenate([ends, j]),
+        np.concatenate([np.zeros(len(ends)), t]),
+        np.stack([tail, head], axis=1).astype(np.intp),
+        source,
+    )
+
+
+def _locate(
+    arc: FloatArray, length: FloatArray, branches: Branches, branch: IntArray, distance: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Find a distance along a branch: the point before it, and the fraction of the step that begins there."""
+    target = arc[branches.first[branch]] + distance
+    segment = np.searchsorted(arc, target, side="right") - 1
+    segment = np.clip(segment, branches.first[branch], branches.last[branch] - 1)
+    step = length[segment]
+    t = np.where(step > 0, (target - arc[segment]) / np.where(step > 0, step, 1.0), 0.0)
+    return segment, np.clip(t, 0.0, 1.0)

@@ -14,9 +14,24 @@ from numpy.typing import ArrayLike
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 from treeformer._util.text import short_repr
 from treeformer.errors import SkeletonError
-from treeformer.skeleton import branches as br
+from treeformer.skeleton.attribute_transfer import (
+    apply_affine,
+    apply_resampling,
+    component_lengths,
+    split_plants,
+    subgraph,
+)
 from treeformer.skeleton.axes import Axis, Plant, axis_orders, infer_axes
-from treeformer.skeleton.resampling import apply_affine, apply_resampling, component_lengths, split_plants, subgraph
+from treeformer.skeleton.branches import Branches
+from treeformer.skeleton.clipping import clip, inside
+from treeformer.skeleton.resampling import (
+    Resampling,
+    douglas_peucker,
+    grid_crossings,
+    respace,
+    thin,
+    with_isolated_nodes,
+)
 from treeformer.skeleton.topology import Topology
 from treeformer.skeleton.traversal import Traversal, node_on_a_cycle
 from treeformer.skeleton.validation import (
@@ -376,7 +391,7 @@ class Skeleton:
         return self._topology.is_keypoint
 
     @property
-    def branches(self) -> br.Branches:
+    def branches(self) -> Branches:
         """The paths between keypoints; they run away from the component roots if there is no cycle."""
         return self._topology.branches
 
@@ -395,7 +410,7 @@ class Skeleton:
             [0.0, 9.0, 18.0]
         """
         spacing = _checked_spacing(spacing_px)
-        return self._resampled(br.respace(self.nodes[self.branches.nodes], self.branches, spacing))
+        return self._resampled(respace(self.nodes[self.branches.nodes], self.branches, spacing))
 
     def sample_at_grid_crossings(self, spacing_px: float) -> Skeleton:
         """Place nodes where branches cross the grid lines x or y = (k + ½)·`spacing_px`, k integer; keypoints stay.
@@ -415,11 +430,11 @@ class Skeleton:
         """
         spacing = _checked_spacing(spacing_px)
         points = self.nodes[self.branches.nodes]
-        return self._resampled(br.grid_crossings(points, self.branches, spacing, spacing / 4))
+        return self._resampled(grid_crossings(points, self.branches, spacing, spacing / 4))
 
     def contract(self) -> Skeleton:
         """Remove the nodes between keypoints: each branch becomes one straight edge."""
-        return self._resampled(br.thin(self.branches, np.zeros(len(self.branches.nodes), dtype=bool)))
+        return self._resampled(thin(self.branches, np.zeros(len(self.branches.nodes), dtype=bool)))
 
     def simplify(self, tolerance: float) -> Skeleton:
         """Remove nodes within `tolerance` px of the simplified branch (Ramer-Douglas-Peucker); keypoints stay.
@@ -429,8 +444,8 @@ class Skeleton:
         """
         if not tolerance >= 0:
             raise SkeletonError(f"tolerance must be zero or more pixels, not {tolerance}")
-        keep = br.douglas_peucker(self.nodes[self.branches.nodes], self.branches, tolerance)
-        return self._resampled(br.thin(self.branches, keep))
+        keep = douglas_peucker(self.nodes[self.branches.nodes], self.branches, tolerance)
+        return self._resampled(thin(self.branches, keep))
 
     def crop(
         self, left: float, top: float, right: float, bottom: float, *, keep: Literal["forest", "largest"] = "forest"
@@ -458,10 +473,10 @@ class Skeleton:
         if not (math.isfinite(right - left) and math.isfinite(bottom - top)):
             raise SkeletonError(f"an infinite crop: {left}, {top} to {right}, {bottom}")
         frame = (left, top, right, bottom)
-        if br.inside(self.nodes, *frame).all() and not self.has_explicit_axes:
+        if inside(self.nodes, *frame).all() and not self.has_explicit_axes:
             cut = self  # keeps the topology that is computed already
         else:
-            cut = apply_resampling(self, br.clip(self.nodes, self.edges, *frame))
+            cut = apply_resampling(self, clip(self.nodes, self.edges, *frame))
         size = (math.ceil(right - left), math.ceil(bottom - top))
         nodes = np.clip(cut.nodes - (left, top), 0.0, (right - left, bottom - top))
         cut = cut._with(nodes=node_array(nodes), image_size=image_size_pair(size))
@@ -475,8 +490,8 @@ class Skeleton:
         best = max(range(len(length)), key=lambda component: (length[component], size[component]))
         return subgraph(self, self.component == best)
 
-    def _resampled(self, resampling: br.Resampling) -> Skeleton:
-        return apply_resampling(self, br.with_isolated_nodes(resampling, np.flatnonzero(self.degree == 0)))
+    def _resampled(self, resampling: Resampling) -> Skeleton:
+        return apply_resampling(self, with_isolated_nodes(resampling, np.flatnonzero(self.degree == 0)))
 
     def _with(self, **fields: Any) -> Skeleton:
         """Return a copy with some stored fields replaced, without validation."""

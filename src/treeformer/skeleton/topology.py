@@ -11,7 +11,8 @@ import numpy as np
 
 from treeformer._util.arrays import BoolArray, IntArray
 from treeformer.errors import SkeletonError
-from treeformer.skeleton import branches as br
+from treeformer.skeleton.branches import Branches, changes_at, cycle_breakers, trace
+from treeformer.skeleton.connectivity import components
 from treeformer.skeleton.traversal import Traversal, node_on_a_cycle, traverse_forest
 from treeformer.skeleton.validation import frozen
 
@@ -40,7 +41,7 @@ class Topology:
     @cached_property
     def component(self) -> IntArray:
         """See `Skeleton.component`."""
-        return frozen(br.components(self.edges, self.count))
+        return frozen(components(self.edges, self.count))
 
     @cached_property
     def is_forest(self) -> bool:
@@ -76,13 +77,13 @@ class Topology:
         is_keypoint = self.degree != 2
         is_keypoint[self.roots] = True
         if self.edge_axis is not None:
-            is_keypoint |= br.changes_at(self.edge_axis, self.edges, self.count)
+            is_keypoint |= changes_at(self.edge_axis, self.edges, self.count)
         if not self.is_forest:
-            is_keypoint[br.cycle_breakers(br.trace(self.edges, self.count, is_keypoint))] = True
+            is_keypoint[cycle_breakers(trace(self.edges, self.count, is_keypoint))] = True
         return frozen(is_keypoint)
 
     @cached_property
-    def branches(self) -> br.Branches:
+    def branches(self) -> Branches:
         """See `Skeleton.branches`."""
         order = self.traversal.order if self.is_forest else None
-        return br.trace(self.edges, self.count, self.is_keypoint, order)
+        return trace(self.edges, self.count, self.is_keypoint, order)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treeformer._util.arrays import IntArray
-from treeformer.skeleton.branches import adjacency
+from treeformer.skeleton.connectivity import adjacency
 from treeformer.skeleton.validation import frozen
 
 
