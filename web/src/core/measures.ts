@@ -1,7 +1,7 @@
 // Traits of a graph with the definitions of `treeformer.measure`: one row per plant, and the values of one axis.
 
 import { axisOrders, withAxes } from "./axes.ts";
-import { axisPoints } from "./document.ts";
+import { axisPoints } from "./axispoints.ts";
 import { convexHullArea } from "./geometry.ts";
 import type { AxisId, Graph, JsonObject, NodeId } from "./graph.ts";
 import { plantOf } from "./graph.ts";

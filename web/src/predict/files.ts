@@ -1,7 +1,8 @@
 // The files that a user downloads: native JSON, RSML and a table of traits.
 
 import { withAxes, withExplicitAxes } from "../core/axes.ts";
-import { axisPoints, fromDocument } from "../core/document.ts";
+import { axisPoints } from "../core/axispoints.ts";
+import { fromDocument } from "../core/document.ts";
 import type { SkeletonDocument } from "../core/document.ts";
 import { plantOf } from "../core/graph.ts";
 import type { AxisId, Graph, JsonObject, NodeId } from "../core/graph.ts";

@@ -1,9 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { checkGraph, fromDocument, toDocument } from "../../src/core/document.ts";
+import { fromDocument, toDocument } from "../../src/core/document.ts";
 import type { Graph } from "../../src/core/graph.ts";
 import { History } from "../../src/core/history.ts";
 import { CASES, actionOf, commands, documents } from "../arbitrary.ts";
+import { checkGraph } from "../check.ts";
 
 const RUNS = Number(process.env.RUNS ?? 300);
 

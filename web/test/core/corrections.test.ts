@@ -3,9 +3,10 @@ import { describe, expect, test } from "vitest";
 import { addPath, deleteNodes, insertOnEdge, moveNodes } from "../../src/core/actions.ts";
 import { applyCorrection, corrections, inverse, mapped, moved } from "../../src/core/corrections.ts";
 import type { Similarity } from "../../src/core/corrections.ts";
-import { checkGraph, fromDocument } from "../../src/core/document.ts";
+import { fromDocument } from "../../src/core/document.ts";
 import type { Graph } from "../../src/core/graph.ts";
 import { commands, actionOf, documents } from "../arbitrary.ts";
+import { checkGraph } from "../check.ts";
 
 /** A line from (100, 100) down to (100, 400), a lateral to (180, 260). */
 const DOCUMENT = {

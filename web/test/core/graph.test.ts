@@ -4,7 +4,8 @@ import {
   addChild, addPath, connect, continueAxis, cutEdge, deleteNode, insertOnEdge, mergeGraph, mergeNodes, moveNode, reRoot, reparent,
 } from "../../src/core/actions.ts";
 import { withAxes } from "../../src/core/axes.ts";
-import { axisPoints, fromDocument, loadDocument, toDocument } from "../../src/core/document.ts";
+import { axisPoints } from "../../src/core/axispoints.ts";
+import { fromDocument, loadDocument, toDocument } from "../../src/core/document.ts";
 import { Graph } from "../../src/core/graph.ts";
 import { Vector } from "../../src/core/vector.ts";
 

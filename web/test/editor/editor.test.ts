@@ -1,12 +1,13 @@
 import fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
-import { checkGraph, fromDocument } from "../../src/core/document.ts";
+import { fromDocument } from "../../src/core/document.ts";
 import { Graph } from "../../src/core/graph.ts";
 import { Editor } from "../../src/editor/editor.ts";
 import { BINDINGS, bindingOf, keyText } from "../../src/editor/keys.ts";
 import { DEFINITIONS } from "../../src/editor/operations.ts";
 import type { ModeName, Point } from "../../src/editor/types.ts";
 import { documents } from "../arbitrary.ts";
+import { checkGraph } from "../check.ts";
 
 /** Root 0 at (100, 100), a line down to 3, a lateral 1-4; another tree 5-6 at x = 300. */
 const DOCUMENT = {

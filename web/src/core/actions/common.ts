@@ -1,7 +1,7 @@
 // What actions share: changes of nodes, and the rules that hold after each of them.
 
 import { newAxis, repairAxes } from "../axes.ts";
-import { MAX_PX } from "../document.ts";
+import { MAX_PX } from "../document/format.ts";
 import type { Axis, AxisFunction, AxisId, Graph, Node, NodeId, Source } from "../graph.ts";
 import { plantOf } from "../graph.ts";
 
