@@ -15,7 +15,6 @@ from treeformer.errors import TreeformerError
 from treeformer.models import TreeFormer, TreeFormerConfig
 from treeformer.models.config import FORMER_NAMES
 from treeformer.models.criterion import adjacency_of_tokens, targets_of_tokens
-from treeformer.models.treeformer import denoising_mask
 from treeformer.nn.matching import Matching
 from treeformer.nn.targets import Targets
 
@@ -241,18 +240,6 @@ def test_denoising_tokens_do_not_change_the_other_predictions(images):
     loss_alone, loss_denoised = tiny.loss(alone, targets), tiny.loss(denoised, targets)
     assert loss_alone["edge"].item() == pytest.approx(loss_denoised["edge"].item(), rel=1e-3)
     assert denoised.denoising.edge_logits.shape == (2, 10, 10, 2)
-
-
-def test_denoising_mask():
-    mask = denoising_mask(torch.tensor([[True, True, False]]), objects=2)[0, 0].int().tolist()
-    assert mask == [
-        [1, 1, 0, 0, 0, 1],
-        [1, 1, 0, 0, 0, 1],
-        [0, 0, 1, 1, 0, 1],
-        [0, 0, 1, 1, 0, 1],
-        [0, 0, 1, 1, 1, 1],
-        [1, 1, 0, 0, 0, 1],
-    ]
 
 
 def test_matched_tokens_are_selected_first_then_the_most_confident(tiny):

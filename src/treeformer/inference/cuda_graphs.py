@@ -32,7 +32,8 @@ from treeformer.models.inference_model import (
     group_by_count,
     select_images,
 )
-from treeformer.models.treeformer import MIN_TOKENS, Features
+from treeformer.models.outputs import Features
+from treeformer.models.token_count import MIN_TOKENS
 
 EAGER_USES = 2  # uses of a shape before it is captured: a capture takes as long as several eager runs
 WARM_UP_RUNS = 2  # runs before a capture: everything that is selected or allocated on first use has to exist

@@ -26,7 +26,8 @@ from treeformer.hub.model_folder import (
     write_config,
 )
 from treeformer.models.config import TreeFormerConfig
-from treeformer.models.treeformer import MIN_TOKENS, TreeFormer
+from treeformer.models.token_count import MIN_TOKENS
+from treeformer.models.treeformer import TreeFormer
 
 ARCHITECTURE = "TreeFormer"
 

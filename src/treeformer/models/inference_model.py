@@ -13,7 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from treeformer.models.treeformer import MIN_TOKENS, Detection, Features, TreeFormer, read_token_count
+from treeformer.models.outputs import Detection, Features
+from treeformer.models.token_count import MIN_TOKENS, read_token_count
+from treeformer.models.treeformer import TreeFormer
 from treeformer.nn.deformable_attention import FeatureLevel
 from treeformer.nn.sfs import edge_margin
 

@@ -1,12 +1,71 @@
-"""Outputs of a TreeFormer: tensors with documented shapes."""
+"""Outputs of a TreeFormer and of its parts: tensors with documented shapes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from torch import Tensor
 
+from treeformer.nn.decoder import Decoded
+from treeformer.nn.deformable_attention import FeatureLevel
 from treeformer.nn.matching import Matching
+
+
+class Features(NamedTuple):
+    """Image features, computed by `TreeFormer.encode`. All fields but `levels` are None if the tokens are learned.
+
+    Attributes:
+        levels: Feature levels, fine to coarse.
+        heat: (B,h,w) logits of the heat map.
+        offsets: (B,h·w,2) from the cell centers to the nodes, in cells.
+        peak_cell: (B,tokens) int64, the cells of the heat map's peaks, the hottest first.
+        peak_heat: (B,tokens) heat of those peaks, in [0,1].
+    """
+
+    levels: list[FeatureLevel]
+    heat: Tensor | None
+    offsets: Tensor | None
+    peak_cell: Tensor | None
+    peak_heat: Tensor | None
+
+
+class Detection(NamedTuple):
+    """Everything but the edges, computed by `TreeFormer.detect`.
+
+    Attributes:
+        decoded: The object tokens, followed by the denoising tokens.
+        root_logits: (B,Q).
+        fine: The finest feature level.
+        heat: (B,h,w) logits of the heat map. None if the tokens are learned.
+        offsets: (B,h·w,2) in cells. None if the tokens are learned.
+        active: (B,Q) bool, True for a token at a peak that is hot enough. None means all tokens.
+        attributes: (B,Q,3) log(r + 0.5) with the radius r in px, and the unit vector to the parent. None without the
+            attribute head.
+    """
+
+    decoded: Decoded
+    root_logits: Tensor
+    fine: FeatureLevel
+    heat: Tensor | None
+    offsets: Tensor | None
+    active: Tensor | None = None
+    attributes: Tensor | None = None
+
+    def tokens(self, part: slice) -> Detection:
+        """Return the detection of some of the tokens."""
+        content, relation, node_logits, points = self.decoded
+        return self._replace(
+            decoded=Decoded(content[:, part], relation, node_logits[:, :, part], points[:, :, part]),
+            root_logits=self.root_logits[:, part],
+            active=None if self.active is None else self.active[:, part],
+            attributes=None if self.attributes is None else self.attributes[:, part],
+        )
+
+    def predictions(self, edge_logits: Tensor) -> Predictions:
+        """Return the predictions with these edges, (B,R,R,2) logits."""
+        _, _, node_logits, points = self.decoded
+        return Predictions(node_logits, points, self.root_logits, edge_logits, self.attributes)
 
 
 @dataclass

@@ -6,7 +6,7 @@ The radius of each node and the direction to its parent are predicted by a furth
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +14,16 @@ from torch.nn import functional
 
 from treeformer.decoding.decode import decode
 from treeformer.errors import TreeformerError
+from treeformer.models.compilation import compile_modules
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.criterion import losses
-from treeformer.models.outputs import Guide, Output, Predictions
+from treeformer.models.outputs import Detection, Features, Guide, Output, Predictions
+from treeformer.models.token_count import MIN_TOKENS, read_token_count
 from treeformer.nn.attributes import AttributeHead
-from treeformer.nn.backbone import Bottleneck, ResNet
-from treeformer.nn.decoder import Decoded, Decoder, set_prior_
+from treeformer.nn.backbone import ResNet
+from treeformer.nn.decoder import Decoder, set_prior_
 from treeformer.nn.deformable_attention import FeatureLevel, as_level, sample
+from treeformer.nn.denoising import denoising_mask
 from treeformer.nn.heat_map import HeatMapHead, cell_points, peaks
 from treeformer.nn.matching import Matching, match
 from treeformer.nn.positions import sine_positions
@@ -28,54 +31,10 @@ from treeformer.nn.pyramid import FeaturePyramid, LevelProjections
 from treeformer.nn.relation import RelationHead
 from treeformer.nn.sfs import SFS, edge_margin
 from treeformer.nn.targets import Targets
-from treeformer.nn.transformer import DecoderLayer, Encoder, EncoderLayer
+from treeformer.nn.transformer import Encoder
 from treeformer.skeleton import Skeleton
 
-MIN_TOKENS = 2  # torch.export treats the sizes 0 and 1 as special cases
 ROOT_PRIOR = 0.02  # probability that a token is a root, before training
-MAX_PROGRAMS = 64  # compiled programs per function, see `compile_parts`
-COMPILED_PARTS = (Bottleneck, FeaturePyramid, LevelProjections, HeatMapHead, EncoderLayer, DecoderLayer, RelationHead)
-
-
-class Features(NamedTuple):
-    """Image features, computed by `TreeFormer.encode`. All fields but `levels` are None if the tokens are learned.
-
-    Attributes:
-        levels: Feature levels, fine to coarse.
-        heat: (B,h,w) logits of the heat map.
-        offsets: (B,h·w,2) from the cell centers to the nodes, in cells.
-        peak_cell: (B,tokens) int64, the cells of the heat map's peaks, the hottest first.
-        peak_heat: (B,tokens) heat of those peaks, in [0,1].
-    """
-
-    levels: list[FeatureLevel]
-    heat: Tensor | None
-    offsets: Tensor | None
-    peak_cell: Tensor | None
-    peak_heat: Tensor | None
-
-
-class Detection(NamedTuple):
-    """Everything but the edges, computed by `TreeFormer.detect`.
-
-    Attributes:
-        decoded: The object tokens, followed by the denoising tokens.
-        root_logits: (B,Q).
-        fine: The finest feature level.
-        heat: (B,h,w) logits of the heat map. None if the tokens are learned.
-        offsets: (B,h·w,2) in cells. None if the tokens are learned.
-        active: (B,Q) bool, True for a token at a peak that is hot enough. None means all tokens.
-        attributes: (B,Q,3) log(r + 0.5) with the radius r in px, and the unit vector to the parent. None without the
-            attribute head.
-    """
-
-    decoded: Decoded
-    root_logits: Tensor
-    fine: FeatureLevel
-    heat: Tensor | None
-    offsets: Tensor | None
-    active: Tensor | None = None
-    attributes: Tensor | None = None
 
 
 class TreeFormer(nn.Module):
@@ -196,21 +155,7 @@ class TreeFormer(nn.Module):
             TreeformerError: If the image size is invalid, or the targets have more nodes than there are tokens.
         """
         if targets is None:
-            if guide is not None:
-                return self._follow(images, guide, tokens)
-            found = self.detect(images, tokens=tokens)
-            content, relation, node_logits, points = found.decoded
-            edge_logits = self.predict_edges(content, relation, points[-1], found.fine, node_logits[-1].sigmoid())
-            return Output(
-                node_logits,
-                points,
-                found.root_logits,
-                edge_logits,
-                found.attributes,
-                found.heat,
-                found.offsets,
-                self.heat_stride,
-            )
+            return self._predict(images, tokens) if guide is None else self._follow(images, guide, tokens)
         count = self.config.tokens if tokens is None else tokens
         if targets.points.shape[1] > count:
             raise TreeformerError(
@@ -223,75 +168,56 @@ class TreeFormer(nn.Module):
             noisy = targets.points + self.config.denoising_px * torch.randn_like(targets.points)
             noisy_mask = targets.mask
         found = self.detect(images, noisy, noisy_mask, tokens=tokens)
-        content, relation, node_logits, points = found.decoded
+        objects, others = found.tokens(slice(count)), found.tokens(slice(count, None))
         if guide is not None:
-            guided = self._predict_guided(found, guide, count)
+            guided = others.predictions(self._edges_among(others, guide.selection))
         elif self.config.denoising:
-            scores = node_logits[-1, :, count:].sigmoid()
-            noisy_edges = self.predict_edges(content[:, count:], relation, points[-1, :, count:], found.fine, scores)
-            denoising = Predictions(
-                node_logits[:, :, count:],
-                points[:, :, count:],
-                found.root_logits[:, count:],
-                noisy_edges,
-                None if found.attributes is None else found.attributes[:, count:],
-            )
-        matching = self.match(node_logits[-1, :, :count], points[-1, :, :count], targets)
-        selection = self.select(node_logits[-1, :, :count], matching)
-        index = selection[..., None]
-        edge_logits = self.predict_edges(
-            content.gather(1, index.expand(-1, -1, content.shape[-1])),
-            relation,
-            points[-1].gather(1, index.expand(-1, -1, 2)),
-            found.fine,
-            node_logits[-1].gather(1, selection).sigmoid(),
-        )
+            denoising = others.predictions(self._edges_among_all(others))
+        node_logits, points = objects.decoded.node_logits[-1], objects.decoded.points[-1]
+        matching = self.match(node_logits, points, targets)
+        selection = self.select(node_logits, matching)
+        edge_logits = self._edges_among(found, selection)
+        return self._output(objects, edge_logits, matching, selection, denoising, guided)
+
+    def _predict(self, images: Tensor, tokens: int | None) -> Output:
+        """Predict without targets: all object tokens, and the edges among them."""
+        found = self.detect(images, tokens=tokens)
+        return self._output(found, self._edges_among_all(found))
+
+    def _follow(self, images: Tensor, guide: Guide, tokens: int | None) -> Output:
+        """Predict without targets: the heat map, and the tokens of the guide."""
+        count = self.config.tokens if tokens is None else tokens
+        found = self.detect(images, guide.start, guide.mask, tokens=tokens)
+        objects, others = found.tokens(slice(count)), found.tokens(slice(count, None))
+        guided = others.predictions(self._edges_among(others, guide.selection))
+        no_edges = found.decoded.node_logits.new_zeros(len(images), 0, 0, 2)
+        return self._output(objects, no_edges, guided=guided)
+
+    def _output(
+        self,
+        objects: Detection,
+        edge_logits: Tensor,
+        matching: Matching | None = None,
+        selection: Tensor | None = None,
+        denoising: Predictions | None = None,
+        guided: Predictions | None = None,
+    ) -> Output:
+        """Return the output for the object tokens."""
+        _, _, node_logits, points = objects.decoded
         return Output(
-            node_logits[:, :, :count],
-            points[:, :, :count],
-            found.root_logits[:, :count],
+            node_logits,
+            points,
+            objects.root_logits,
             edge_logits,
-            None if found.attributes is None else found.attributes[:, :count],
-            found.heat,
-            found.offsets,
+            objects.attributes,
+            objects.heat,
+            objects.offsets,
             self.heat_stride,
             matching,
             selection,
             denoising,
             guided,
         )
-
-    def _follow(self, images: Tensor, guide: Guide, tokens: int | None) -> Output:
-        """Predict without targets: the heat map, and the tokens of the guide."""
-        count = self.config.tokens if tokens is None else tokens
-        found = self.detect(images, guide.start, guide.mask, tokens=tokens)
-        _, _, node_logits, points = found.decoded
-        return Output(
-            node_logits[:, :, :count],
-            points[:, :, :count],
-            found.root_logits[:, :count],
-            node_logits.new_zeros(len(images), 0, 0, 2),
-            None if found.attributes is None else found.attributes[:, :count],
-            found.heat,
-            found.offsets,
-            self.heat_stride,
-            guided=self._predict_guided(found, guide, count),
-        )
-
-    def _predict_guided(self, found: Detection, guide: Guide, count: int) -> Predictions:
-        """Return the predictions for the tokens of a guide, which follow the `count` object tokens."""
-        content, relation, node_logits, points = found.decoded
-        content, node_logits, points = content[:, count:], node_logits[:, :, count:], points[:, :, count:]
-        index = guide.selection[..., None]
-        edge_logits = self.predict_edges(
-            content.gather(1, index.expand(-1, -1, content.shape[-1])),
-            relation,
-            points[-1].gather(1, index.expand(-1, -1, 2)),
-            found.fine,
-            node_logits[-1].gather(1, guide.selection).sigmoid(),
-        )
-        attributes = None if found.attributes is None else found.attributes[:, count:]
-        return Predictions(node_logits, points, found.root_logits[:, count:], edge_logits, attributes)
 
     def detect(
         self,
@@ -416,6 +342,23 @@ class TreeFormer(nn.Module):
         logits: Tensor = self.relation_head(tokens, relation, points, fine, scores)
         return logits
 
+    def _edges_among_all(self, found: Detection) -> Tensor:
+        """Return the logits (B,Q,Q,2) of the edges among all tokens."""
+        content, relation, node_logits, points = found.decoded
+        return self.predict_edges(content, relation, points[-1], found.fine, node_logits[-1].sigmoid())
+
+    def _edges_among(self, found: Detection, selection: Tensor) -> Tensor:
+        """Return the logits (B,R,R,2) of the edges among the tokens with the indices `selection` (B,R)."""
+        content, relation, node_logits, points = found.decoded
+        index = selection[..., None]
+        return self.predict_edges(
+            content.gather(1, index.expand(-1, -1, content.shape[-1])),
+            relation,
+            points[-1].gather(1, index.expand(-1, -1, 2)),
+            found.fine,
+            node_logits[-1].gather(1, selection).sigmoid(),
+        )
+
     def match(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Matching:
         """Match object tokens to target nodes.
 
@@ -491,60 +434,7 @@ class TreeFormer(nn.Module):
         return [decode(*image, **options) for image in images]
 
     def compile_parts(self, **options: Any) -> None:
-        """Compile the expensive parts, all of which have fixed shapes, with `torch.compile(**options)`.
-
-        The parts are compiled separately, so that bottlenecks and layers of the same shape are compiled only once.
-        """
+        """Compile the expensive modules and the losses with `torch.compile(**options)`; see `compile_modules`."""
         options.setdefault("dynamic", False)  # there are few shapes, and none needs a dynamic program
-        # Every shape of a batch compiles the shared code of all bottlenecks and layers again. Beyond torch's limit of 8
-        # programs per function, it would run eagerly.
-        dynamo_config: Any = torch._dynamo.config
-        dynamo_config.recompile_limit = max(dynamo_config.recompile_limit, MAX_PROGRAMS)
-        for part in self.modules():
-            if isinstance(part, Bottleneck) and part.fused:
-                continue  # torch.compile does not know the fused operation
-            if isinstance(part, COMPILED_PARTS):
-                compiled: Any = torch.compile(part.forward, **options)
-                part.forward = compiled  # type: ignore[method-assign]  # nn.Module calls the instance's forward
+        compile_modules(self, **options)
         self._losses = torch.compile(self._losses, **options)
-
-
-def read_token_count(count: Tensor, largest: int) -> int:
-    """Return a count from the device as a size, with the bounds that `torch.export` needs.
-
-    Args:
-        count: Scalar int64, at least `MIN_TOKENS`.
-        largest: Upper bound of the count.
-
-    Returns:
-        The count.
-    """
-    size = cast(int, count.item())  # not int(…): torch.export traces a symbolic number here
-    torch._check(size >= MIN_TOKENS)  # type: ignore[no-untyped-call]  # torch's stubs lack the types
-    torch._check(size <= largest)  # type: ignore[no-untyped-call]  # torch's stubs lack the types
-    return size
-
-
-def denoising_mask(noisy_mask: Tensor, objects: int) -> Tensor:
-    """Return the attention mask of object tokens, D denoising tokens and the relation token, in this order.
-
-    Object tokens and the relation token attend to each other, but never to a denoising token, because it knows the
-    ground truth. A denoising token attends to itself, to the other valid denoising tokens of its image and to the
-    relation token.
-
-    Args:
-        noisy_mask: (B,D) bool, True for a valid denoising token.
-        objects: Number of object tokens.
-
-    Returns:
-        (B,1,T,T) bool with T = objects + D + 1, True if the row's token attends to the column's token.
-    """
-    batch, extra = noisy_mask.shape
-    yes = noisy_mask.new_ones(batch, 1)
-    no = ~yes.expand(-1, objects)
-    seen_by_others = torch.cat([~no, torch.zeros_like(noisy_mask), yes], dim=1)
-    seen_by_noisy = torch.cat([no, noisy_mask, yes], dim=1)
-    is_noisy = torch.cat([no, torch.ones_like(noisy_mask), ~yes], dim=1)
-    mask = torch.where(is_noisy[:, :, None], seen_by_noisy[:, None, :], seen_by_others[:, None, :])
-    itself = torch.eye(objects + extra + 1, dtype=torch.bool, device=noisy_mask.device)
-    return (mask | itself)[:, None]
