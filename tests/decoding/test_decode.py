@@ -15,6 +15,7 @@ from tests.strategies import examples
 from treeformer.decoding.decode import decode, decode_pairs, shortest_gaps
 from treeformer.decoding.spanning import spanning_forest
 from treeformer.errors import TreeformerError
+from treeformer.skeleton import Skeleton
 
 anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
 
@@ -26,12 +27,19 @@ def outputs(draw):
     return [draw(hnp.arrays(np.float32, shape, elements=anything)) for shape in shapes]
 
 
+def checked(skeleton: Skeleton) -> Skeleton:
+    """Return the same skeleton after all checks of the constructor, which decoding leaves out."""
+    return skeleton.replace(nodes=skeleton.nodes, edges=skeleton.edges, root=skeleton.roots)
+
+
 @settings(deadline=None)
 @given(numbers=outputs(), single_plant=st.booleans(), distance_cost=st.booleans(), threshold=st.floats(0, 1))
 def test_any_numbers_give_a_rooted_forest(numbers, single_plant, distance_cost, threshold):
     options = {"root_threshold": threshold, "single_plant": single_plant, "distance_cost": distance_cost}
-    decode(*numbers, **options)
+    anywhere = decode(*numbers, **options)
+    assert checked(anywhere) == anywhere
     skeleton = decode(*numbers, **options, node_threshold=threshold, image_size=(64, 48))
+    assert checked(skeleton) == skeleton
     assert skeleton.is_forest
     assert len(skeleton.roots) == len(skeleton) - len(skeleton.edges), "one root per tree"
     assert skeleton.is_tree or len(skeleton) == 0 or not single_plant
@@ -45,6 +53,7 @@ def test_any_numbers_give_a_rooted_forest(numbers, single_plant, distance_cost, 
 def test_without_the_constraint_the_likely_edges_are_kept(numbers):
     score, points, cost, _ = numbers
     skeleton = decode(*numbers, constrained=False)
+    assert checked(skeleton) == skeleton
     kept = np.flatnonzero((score >= 0.5) & np.isfinite(points).all(axis=1))
     assert len(skeleton) == len(kept)
     bounded = np.clip(np.nan_to_num(cost.astype(float), nan=1e6), -1e6, 1e6)
@@ -221,6 +230,7 @@ def test_any_known_pairs_give_a_rooted_forest(numbers, single_plant, data):
     skeleton = decode_pairs(
         score, points, pairs[known], margin[known], root, single_plant=single_plant, image_size=(64, 48)
     )
+    assert checked(skeleton) == skeleton
     assert skeleton.is_forest
     assert len(skeleton.roots) == len(skeleton) - len(skeleton.edges), "one root per tree"
     likely = (score >= 0.5) & np.isfinite(points).all(axis=1)

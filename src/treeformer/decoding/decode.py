@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
@@ -12,7 +14,7 @@ from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.attribute_transfer import subgraph
 from treeformer.skeleton.connectivity import components
-from treeformer.skeleton.validation import MAX_PX
+from treeformer.skeleton.validation import MAX_PX, checked_attributes
 
 # Components with fewer nodes query the common search tree; larger ones build a search tree of all other nodes.
 MAX_NEIGHBORS = 64
@@ -70,9 +72,8 @@ def decode(
     score, place, cost, root = (np.asarray(a, dtype=np.float64) for a in (node_score, points, edge_cost, root_logit))
     _check_shapes(score, place, root, cost, (len(score), len(score)) if score.ndim else ())
     kept = _likely_nodes(score, place, node_threshold)
-    margin = bounded(cost[np.ix_(kept, kept)], nan=LARGEST)
+    margin = bounded(_rows_and_columns(cost, kept), nan=LARGEST)
     margin = (margin + margin.T) / 2
-    likely_edges = np.argwhere(np.triu(margin < 0, 1))
     logit = bounded(root[kept], nan=-LARGEST)
     if constrained:
         cost, root_cost = margin, -logit
@@ -81,15 +82,15 @@ def decode(
             distance = np.minimum(np.hypot(*(finite[:, None] - finite).transpose(2, 0, 1)), LARGEST)
             cost, root_cost = _sigmoid(margin) * distance, _sigmoid(-logit) * ROOT_LENGTH_PX
         if extra_cost is not None:
-            extra = bounded(np.asarray(extra_cost, dtype=np.float64)[np.ix_(kept, kept)], nan=LARGEST)
+            extra = bounded(_rows_and_columns(np.asarray(extra_cost, dtype=np.float64), kept), nan=LARGEST)
             cost = np.minimum(cost + (extra + extra.T) / 2, LARGEST)
         edges, roots = _forest(cost, logit, root_cost, root_threshold, single_plant)
     else:
-        edges = likely_edges
+        edges = _likely_edges(margin)
         roots = _best_of_each(components(edges, len(kept)), logit)
     margins = margin[edges[:, 0], edges[:, 1]]
     skeleton = _skeleton(score[kept], place[kept], edges, margins, roots, image_size, _taken(radius, kept))
-    return subgraph(skeleton, _is_no_second_root(skeleton, likely_edges))
+    return subgraph(skeleton, _is_no_second_root(skeleton, lambda: _likely_edges(margin)))
 
 
 def decode_pairs(
@@ -163,7 +164,7 @@ def decode_pairs(
     skeleton = _skeleton(score[kept], place, edges, margins, roots, image_size, _taken(radius, kept))
     keep = _is_in_plant(skeleton, logit, root_threshold)
     # No known edge leaves a dropped component: it would have been cheaper than the root.
-    return subgraph(skeleton, keep & _is_no_second_root(skeleton, ends[margin < 0]))
+    return subgraph(skeleton, keep & _is_no_second_root(skeleton, lambda: ends[margin < 0]))
 
 
 def shortest_gaps(points: FloatArray, component: IntArray) -> IntArray:
@@ -212,7 +213,12 @@ def _is_in_plant(skeleton: Skeleton, root_logit: FloatArray, root_threshold: flo
     return np.isin(skeleton.component, plants)
 
 
-def _is_no_second_root(skeleton: Skeleton, likely_edges: IntArray) -> BoolArray:
+def _likely_edges(margin: FloatArray) -> IntArray:
+    """Return (E,2) the pairs of nodes i < j with a negative cost in the matrix `margin`, ascending."""
+    return np.argwhere(np.triu(margin < 0, 1))
+
+
+def _is_no_second_root(skeleton: Skeleton, likely_edges: Callable[[], IntArray]) -> BoolArray:
     """Return (N,) False for isolated roots that likely edges (E,2) join to a plant or to a lower isolated root.
 
     The network is undecided between two locations of one root then. As a plant of its own the node would have no
@@ -220,10 +226,10 @@ def _is_no_second_root(skeleton: Skeleton, likely_edges: IntArray) -> BoolArray:
     that the order of the nodes decides only which of several is the lowest.
     """
     keep = np.ones(len(skeleton), dtype=bool)
-    isolated = np.setdiff1d(skeleton.roots, skeleton.edges)
+    isolated = skeleton.roots[skeleton.degree[skeleton.roots] == 0]
     if len(isolated):
         keep[isolated] = False
-        component = components(likely_edges, len(skeleton))
+        component = components(likely_edges(), len(skeleton))
         for node in isolated:
             keep[node] = not keep[component == component[node]].any()
     return keep
@@ -242,6 +248,10 @@ def _likely_nodes(score: FloatArray, place: FloatArray, node_threshold: float) -
     return np.flatnonzero((score >= node_threshold) & np.isfinite(place).all(axis=1))
 
 
+def _rows_and_columns(matrix: FloatArray, kept: IntArray) -> FloatArray:
+    return matrix if len(kept) == len(matrix) else matrix[np.ix_(kept, kept)]
+
+
 def _taken(values: ArrayLike | None, kept: IntArray) -> FloatArray | None:
     return None if values is None else np.asarray(values, dtype=np.float64)[kept]
 
@@ -255,14 +265,16 @@ def _skeleton(
     image_size: tuple[int, int] | None,
     radius: FloatArray | None,
 ) -> Skeleton:
-    return Skeleton(
-        np.clip(place, -MAX_PX, MAX_PX) if image_size is None else np.clip(place, 0.0, image_size),
-        edges,
-        root=roots,
-        node_score=np.clip(score, 0.0, 1.0),
-        edge_score=_sigmoid(-margin),
-        radius=radius,
-        image_size=image_size,
+    """Return the skeleton. Only what a caller supplied is checked: a spanning forest of finite nodes is valid."""
+    return Skeleton._trusted(
+        {
+            "nodes": np.clip(place, -MAX_PX, MAX_PX) if image_size is None else np.clip(place, 0.0, image_size),
+            "edges": edges,
+            "roots": np.sort(roots),
+            "node_score": np.clip(score, 0.0, 1.0),
+            "edge_score": _sigmoid(-margin),
+            **checked_attributes({"radius": radius, "image_size": image_size}, len(place), len(edges)),
+        }
     )
 
 
@@ -299,12 +311,14 @@ def bounded(values: FloatArray, nan: float) -> FloatArray:
 
     Args:
         values: numbers of any shape.
-        nan: replaces NaN.
+        nan: `LARGEST` or `-LARGEST`, replaces NaN.
 
     Returns:
         Finite numbers of the same shape.
     """
-    return np.clip(np.nan_to_num(values, nan=nan, posinf=LARGEST, neginf=-LARGEST), -LARGEST, LARGEST)
+    if nan > 0:  # `fmin` and `fmax` return the number if the other argument is NaN
+        return np.maximum(np.fmin(values, LARGEST), -LARGEST)
+    return np.minimum(np.fmax(values, -LARGEST), LARGEST)
 
 
 def _sigmoid(values: FloatArray) -> FloatArray:

@@ -44,10 +44,13 @@ def suppress_duplicates(
         [0.7, 0.4, 0.4]
     """
     result = score.copy()
+    close = _close_pairs(points)
+    close = close[(score[close] < MIN_CONFIDENT_SCORE).any(axis=1)]
+    if not len(close):
+        return result
     order = np.argsort(-score, kind="stable")
     rank = np.empty(len(score), dtype=np.intp)
     rank[order] = np.arange(len(score))
-    close = _close_pairs(points)
     first, second = close[_lookup_costs(close, pairs, pair_cost, len(score)) > MIN_DUPLICATE_EDGE_COST].T
     swap = rank[first] > rank[second]
     better, worse = np.where(swap, second, first), np.where(swap, first, second)

@@ -151,12 +151,12 @@ class Skeleton:
 
     @classmethod
     def _trusted(cls, fields: dict[str, Any]) -> Skeleton:
-        """Make a Skeleton from fields that are known to be valid, because they come from another one."""
+        """Make a Skeleton from fields that are known to be valid. Fields that are left out are empty."""
         skeleton = cls.__new__(cls)
         for value in fields.values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
-        skeleton.__dict__.update(fields)
+        skeleton.__dict__.update(_EMPTY_FIELDS | fields)
         return skeleton
 
     @classmethod
@@ -582,6 +582,12 @@ class Skeleton:
         from treeformer.skeleton.networkx import from_networkx
 
         return from_networkx(graph, attributes)
+
+
+_EMPTY_FIELDS: dict[str, Any] = dict.fromkeys(Skeleton.__annotations__) | {
+    "plant_records": (),
+    "metadata": MappingProxyType({}),
+}
 
 
 def _checked_spacing(spacing_px: float) -> float:
