@@ -5,6 +5,12 @@ export interface XY {
   readonly y: number;
 }
 
+/** The position of anything that has one. */
+export function point({ x, y }: XY): XY {
+  return { x, y };
+}
+
+/** Distance between two points. */
 export function distance(a: XY, b: XY): number {
   return Math.hypot(a.x - b.x, a.y - b.y);
 }
@@ -28,6 +34,7 @@ export function isInPolygon({ x, y }: XY, outline: readonly XY[]): boolean {
   return inside;
 }
 
+/** Sum of the lengths of the segments. */
 export function polylineLength(points: readonly XY[]): number {
   let length = 0;
   for (let k = 1; k < points.length; k++) length += distance(points[k - 1] as XY, points[k] as XY);

@@ -11,11 +11,13 @@ export type Anchor =
   | { readonly kind: "edge"; readonly id: NodeId; readonly at: Point }
   | { readonly kind: "free"; readonly at: Point };
 
+/** The anchor of a click: what was hit, otherwise the place itself. */
 export function anchorOf(hit: Hit | null, at: Point): Anchor {
   if (hit === null) return { kind: "free", at: { x: at.x, y: at.y } };
   return hit.kind === "node" ? { kind: "node", id: hit.id } : { kind: "edge", id: hit.id, at: hit.at };
 }
 
+/** The position of an anchor. */
 export function placeOf(graph: Graph, anchor: Anchor): Point {
   return anchor.kind === "node" ? graph.node(anchor.id) : anchor.at;
 }
@@ -47,4 +49,13 @@ export const addBranch =
     if (end === null || end.kind === "free") return state;
     const target = nodeAt(end);
     return connect(last, target)(state);
+  };
+
+/** Connect a node to an anchor. On an edge, a node is inserted first. */
+export const connectTo =
+  (id: NodeId, anchor: Anchor): Action =>
+  (graph) => {
+    if (anchor.kind === "free") return graph;
+    if (anchor.kind === "node") return connect(id, anchor.id)(graph);
+    return connect(id, graph.nextNode)(insertOnEdge(anchor.id, anchor.at.x, anchor.at.y)(graph));
   };

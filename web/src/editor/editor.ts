@@ -1,46 +1,37 @@
-// The editor without DOM: modes, selection, operations and keys on top of the history of graphs.
+// The editor without DOM: state, modes, selection and operations on top of the history of graphs. The pen, the pointer
+// and the keyboard have files of their own and act through `Host`.
 
-import { connect, cutEdge, insertOnEdge, mergeGraph, mergeNodes, moveNodes, setPlant, setScale } from "../core/actions.ts";
+import { mergeGraph, setPlant, setScale } from "../core/actions.ts";
 import { NO_WORK, fromDocument, toDocument } from "../core/document.ts";
 import type { EditorInfo, SkeletonDocument } from "../core/document.ts";
-import { distance } from "../core/geometry.ts";
-import { Graph, plantOf } from "../core/graph.ts";
+import { point } from "../core/geometry.ts";
+import { Graph } from "../core/graph.ts";
 import type { NodeId } from "../core/graph.ts";
 import { History } from "../core/history.ts";
 import type { Action } from "../core/history.ts";
-import { nodesInPolygon, spatialIndex } from "../core/spatial.ts";
+import { spatialIndex } from "../core/spatial.ts";
 import { REVIEW_DEFAULTS, medianEdge, nextItem, reviewQueue } from "../core/validation.ts";
 import type { ReviewItem } from "../core/validation.ts";
-import { anchorOf, placeOf } from "./branch.ts";
+import { connectTo } from "./branch.ts";
 import type { Anchor } from "./branch.ts";
 import { hintsFor } from "./hints.ts";
-import { bindingOf, shortcutOf } from "./keys.ts";
-import { DEFINITIONS } from "./operations.ts";
-import type { Context, Definition } from "./operations.ts";
+import type { Host } from "./host.ts";
+import { Keyboard } from "./keyboard.ts";
+import { DEFINITIONS, definitionOf, describe } from "./operations.ts";
+import type { Context } from "./operations.ts";
 import { Pen } from "./pen.ts";
-import type { PenHost } from "./pen.ts";
+import { Pointer } from "./pointer.ts";
 import { NO_PREVIEW } from "./types.ts";
 import type {
-  EditorApi, EditorState, Hint, Hit, KeyInput, KeyResult, ModeName, Modifiers, Operation, OperationId, Point, PointerInput,
+  EditorApi, EditorState, Hint, KeyInput, KeyResult, ModeName, Modifiers, Operation, OperationId, Point, PointerInput,
   Tracer,
 } from "./types.ts";
+import { WorkTime } from "./worktime.ts";
 
-const UNUSED: KeyResult = { handled: false, command: null };
-const USED: KeyResult = { handled: true, command: null };
-
-/** Pauses longer than this do not count as work, s. */
-const LONGEST_PAUSE_S = 30;
 /** Ends at the border of a predicted region are joined within this many median edge lengths, at least 12 px. */
 const JOIN_EDGES = 1.5;
 
-/** A press of the pointer that may become a drag. */
-interface Press {
-  readonly at: Point;
-  readonly ids: readonly NodeId[];
-  readonly slack: number;
-  moved: boolean;
-}
-
+/** Holds the document, the selection and the mode. `EditorApi` documents what the page calls. */
 export class Editor implements EditorApi {
   private history: History;
   private info: EditorInfo;
@@ -49,41 +40,47 @@ export class Editor implements EditorApi {
   private readonly listeners = new Set<(state: EditorState) => void>();
   private tracer: Tracer | null = null;
   private readonly pen: Pen;
+  private readonly pointer: Pointer;
+  private readonly keyboard: Keyboard;
   private lowScore = REVIEW_DEFAULTS.lowScore;
-  private press: Press | null = null;
-  /** Last known position of the pointer, which arrow keys move in the modes of tools. */
-  private cursor: PointerInput = { x: 0, y: 0, tolerance: 8 };
   /** The last item of the review queue that was shown; the queue continues there even if it is gone. */
   private reviewPlace: ReviewItem | null = null;
-  private seconds = 0;
-  private lastTouch: number | null = null;
+  private work = new WorkTime();
 
   constructor(graph: Graph = Graph.empty(), info: EditorInfo = NO_WORK) {
     this.history = new History(graph);
     this.info = info;
     this.saved = graph;
     this.current = this.initial();
-    this.pen = new Pen(this.penHost());
+    const host = this.host();
+    this.pen = new Pen(host);
+    this.pointer = new Pointer(host, this.pen);
+    this.keyboard = new Keyboard(host, this.pen, this.pointer);
   }
 
-  private penHost(): PenHost {
+  private host(): Host {
     const editor = this;
     return {
       get state() {
         return editor.current;
       },
-      get committed() {
-        return editor.history.committed;
+      get history() {
+        return editor.history;
       },
       get tracer() {
         return editor.tracer;
       },
       get cursor() {
-        return editor.cursor;
+        return editor.pointer.cursor;
       },
-      hit: (input) => this.hit(input),
+      hit: (input, filter) => spatialIndex(this.history.committed).hit(input, input.tolerance, filter),
       update: (changes) => this.update(changes),
       perform: (annotation, ...actions) => this.perform(annotation, ...actions),
+      run: (id) => this.run(id),
+      select: (ids) => this.select(ids),
+      selectEdge: (id) => this.selectEdge(id),
+      setPlant: (plant) => this.setPlant(plant),
+      connectTo: (anchor) => this.connectTo(anchor),
       leave: (changes) => this.leave(changes),
     };
   }
@@ -135,19 +132,19 @@ export class Editor implements EditorApi {
 
   load(graph: Graph, info: EditorInfo = NO_WORK): void {
     this.pen.drop();
-    [this.press, this.reviewPlace] = [null, null];
+    this.pointer.drop();
+    this.reviewPlace = null;
     this.history = new History(graph);
     this.info = info;
     this.saved = graph;
-    this.seconds = 0;
-    this.lastTouch = null;
+    this.work = new WorkTime();
     this.current = this.initial();
     this.update();
   }
 
   document(accepted = this.info.accepted): SkeletonDocument {
     const actions = this.info.actions + this.history.edits;
-    const seconds = Math.round(10 * (this.info.seconds + this.seconds)) / 10;
+    const seconds = Math.round(10 * (this.info.seconds + this.work.seconds)) / 10;
     return toDocument(this.history.committed, { ...this.info, accepted, actions, seconds });
   }
 
@@ -157,8 +154,7 @@ export class Editor implements EditorApi {
   }
 
   touch(now: number): void {
-    if (this.lastTouch !== null) this.seconds += Math.max(0, Math.min(LONGEST_PAUSE_S, now - this.lastTouch));
-    this.lastTouch = now;
+    this.work.touch(now);
   }
 
   setTracer(tracer: Tracer | null): void {
@@ -221,7 +217,7 @@ export class Editor implements EditorApi {
 
   private step(way: "undo" | "redo"): void {
     const annotation = way === "undo" ? this.history.undoAnnotation : this.history.redoAnnotation;
-    this.press = null;
+    this.pointer.drop();
     if (this.current.mode === "drag") this.current = { ...this.current, mode: "select" };
     this.history[way]();
     this.update({ message: `${way === "undo" ? "Undone" : "Redone"}: ${annotation}.`, preview: NO_PREVIEW });
@@ -229,7 +225,7 @@ export class Editor implements EditorApi {
 
   private enter(mode: ModeName, single = false): void {
     this.pen.drop();
-    this.press = null;
+    this.pointer.drop();
     if (mode === "draw" || mode === "trace") {
       const { selection, edge, graph } = this.current;
       const id = selection.size === 1 && edge === null ? ([...selection][0] as NodeId) : null;
@@ -237,12 +233,12 @@ export class Editor implements EditorApi {
       this.pen.begin(start, mode === "draw" ? "drawn" : "traced", single);
     }
     this.update({ mode, preview: NO_PREVIEW, message: "", reviewItem: null, ...(mode === "scale" ? { scaleLine: null } : {}) });
-    this.pen.show(this.cursor);
+    this.pen.show(this.pointer.cursor);
   }
 
   private leave(changes: Partial<EditorState> = {}): void {
     this.pen.drop();
-    this.press = null;
+    this.pointer.drop();
     this.update({ mode: "select", preview: NO_PREVIEW, ...changes });
   }
 
@@ -287,17 +283,7 @@ export class Editor implements EditorApi {
   private connectTo(anchor: Anchor): boolean {
     const [id] = this.current.selection;
     if (id === undefined || (anchor.kind === "node" && anchor.id === id)) return false;
-    let target: NodeId = -1;
-    const prepare: Action = (graph) => {
-      if (anchor.kind === "node") {
-        target = anchor.id;
-        return graph;
-      }
-      target = graph.nextNode;
-      const { x, y } = placeOf(graph, anchor);
-      return anchor.kind === "edge" ? insertOnEdge(anchor.id, x, y)(graph) : graph;
-    };
-    const done = this.perform("Connect", prepare, (graph) => connect(id, target)(graph));
+    const done = this.perform("Connect", connectTo(id, anchor));
     this.leave({ selection: new Set([id]), message: done ? "" : "These nodes are connected already." });
     return done;
   }
@@ -322,277 +308,38 @@ export class Editor implements EditorApi {
     this.review(nextItem(review, this.reviewPlace, step));
   }
 
-  // ---- pointer ------------------------------------------------------------------------------
-
-  private hit(input: PointerInput, filter?: (id: NodeId) => boolean): Hit | null {
-    return spatialIndex(this.history.committed).hit(input, input.tolerance, filter);
-  }
+  // ---- pointer and keys ---------------------------------------------------------------------
 
   pointerDown(input: PointerInput): boolean {
-    this.cursor = input;
-    if ((input.button ?? 0) !== 0) return false;
-    switch (this.current.mode) {
-      case "draw":
-      case "trace":
-        this.pen.place(input);
-        return true;
-      case "connect":
-        this.clickTarget(input);
-        return true;
-      case "plant":
-        this.clickPlant(input);
-        return true;
-      case "lasso":
-      case "scale":
-      case "region":
-        this.press = { at: input, ids: [], slack: input.tolerance, moved: false };
-        this.update({ preview: { ...NO_PREVIEW, outline: [point(input)], line: [point(input)] } });
-        return true;
-      case "drag":
-        return true;
-      case "browse":
-      case "select":
-        return this.pressGraph(input);
-    }
-  }
-
-  private pressGraph(input: PointerInput): boolean {
-    const hit = this.hit(input);
-    const { selection } = this.current;
-    if (hit === null) {
-      this.press = { at: input, ids: [], slack: input.tolerance / 2, moved: false };
-      return false;
-    }
-    if (hit.kind === "edge") {
-      if (input.ctrl || input.alt) this.cut(hit.id);
-      else this.selectEdge(hit.id);
-      return true;
-    }
-    if (input.shift || input.ctrl) {
-      const next = new Set(selection);
-      if (!next.delete(hit.id)) next.add(hit.id);
-      this.select(next);
-      return true;
-    }
-    if (!selection.has(hit.id)) this.select([hit.id]);
-    const ids = [...this.current.selection];
-    this.press = { at: input, ids, slack: input.tolerance / 2, moved: false };
-    return true;
-  }
-
-  private cut(id: NodeId): void {
-    if (this.perform("Cut edge", cutEdge(id))) this.select([id]);
+    return this.pointer.down(input);
   }
 
   pointerMove(input: PointerInput): void {
-    this.cursor = input;
-    const { press } = this;
-    switch (this.current.mode) {
-      case "draw":
-      case "trace":
-        this.pen.show(input);
-        return;
-      case "connect": {
-        const [id] = this.current.selection;
-        const hit = this.hit(input, (other) => other !== id);
-        const from = id === undefined ? undefined : this.current.graph.get(id);
-        const line = from === undefined ? [] : [point(from), hit?.kind === "edge" ? hit.at : point(input)];
-        this.update({ hover: hit, preview: { ...NO_PREVIEW, target: hit, line } });
-        return;
-      }
-      case "lasso":
-      case "scale":
-      case "region":
-        if (press !== null) this.drawOutline(press, input);
-        return;
-      case "drag":
-        this.drag(input);
-        return;
-      case "plant":
-      case "browse":
-      case "select":
-        if (press !== null && !press.moved && distance(press.at, input) > press.slack) {
-          press.moved = true;
-          if (press.ids.length > 0) {
-            this.history.begin(press.ids.length === 1 ? "Move node" : `Move ${press.ids.length} nodes`);
-            this.update({ mode: "drag", hover: null });
-            this.drag(input);
-          }
-          return;
-        }
-        if (press === null) this.showHover(input);
-    }
-  }
-
-  private showHover(input: PointerInput): void {
-    const hover = this.hit(input);
-    const cuts = hover?.kind === "edge" && (input.ctrl || input.alt) && this.current.mode !== "plant";
-    const affected = cuts ? new Set(this.current.graph.subtree(hover.id)) : NO_PREVIEW.affected;
-    if (sameHit(hover, this.current.hover) && affected.size === this.current.preview.affected.size) return;
-    this.update({ hover, preview: { ...NO_PREVIEW, affected } });
-  }
-
-  private drag(input: PointerInput): void {
-    const { press } = this;
-    if (press === null) return;
-    this.history.replace(moveNodes(press.ids, input.x - press.at.x, input.y - press.at.y));
-    const target = input.alt || press.ids.length !== 1 ? null : this.snapTarget(press.ids[0] as NodeId, input);
-    this.update({ preview: { ...NO_PREVIEW, target } });
-  }
-
-  /** The node that a dragged node would be merged with: near it and in another tree. */
-  private snapTarget(id: NodeId, input: PointerInput): Hit | null {
-    const { committed } = this.history;
-    const [at, root] = [this.history.graph.node(id), committed.rootOf(id)];
-    return spatialIndex(committed).nearestNode(at, input.tolerance, (other) => committed.rootOf(other) !== root);
-  }
-
-  private drawOutline(press: Press, input: PointerInput): void {
-    const { mode, preview } = this.current;
-    const at = point(input);
-    if (mode === "scale") this.update({ preview: { ...preview, outline: [], line: [point(press.at), at] } });
-    else if (mode === "region") this.update({ preview: { ...preview, line: [], outline: box(press.at, at) } });
-    else this.update({ preview: { ...preview, line: [], outline: [...preview.outline, at] } });
+    this.pointer.move(input);
   }
 
   pointerUp(input: PointerInput): void {
-    this.cursor = input;
-    const { press } = this;
-    this.press = null;
-    if (press === null) return;
-    const { mode, preview, selection } = this.current;
-    if (mode === "drag") {
-      const { target } = preview;
-      const [id] = press.ids;
-      if (target !== null && id !== undefined) {
-        this.history.cancel();
-        this.history.perform("Merge nodes", mergeNodes(id, target.id));
-        const kept = this.history.graph.has(id) ? id : target.id;
-        this.leave({ selection: new Set([kept]), edge: null });
-        return;
-      }
-      this.history.commit();
-      this.leave();
-    } else if (mode === "lasso") {
-      const inside = nodesInPolygon(this.current.graph, preview.outline);
-      this.leave({ selection: new Set(input.shift ? [...selection, ...inside] : inside), edge: null });
-    } else if (mode === "scale") {
-      const length = distance(press.at, input);
-      if (length > 0) this.leave({ scaleLine: length, preview: { ...NO_PREVIEW, line: [point(press.at), point(input)] } });
-    } else if (mode === "region") {
-      const [a, , b] = box(press.at, input) as [Point, Point, Point];
-      if (b.x > a.x && b.y > a.y) this.leave({ region: [a.x, a.y, b.x, b.y], preview: { ...preview, line: [] } });
-    } else if (!press.moved && press.ids.length === 0 && !input.shift) {
-      this.update({ selection: new Set(), edge: null, reviewItem: null });
-    }
+    this.pointer.up(input);
   }
 
   pointerLeave(): void {
-    if (this.current.hover !== null && this.press === null) this.update({ hover: null, preview: { ...this.current.preview, affected: NO_PREVIEW.affected } });
+    this.pointer.leave();
   }
 
   doubleClick(input: PointerInput): void {
-    if (this.current.mode === "draw" || this.current.mode === "trace") {
-      this.pen.end(null);
-      return;
-    }
-    if (this.current.mode !== "browse" && this.current.mode !== "select") return;
-    const hit = this.hit(input);
-    if (hit?.kind !== "edge") return;
-    const id = this.current.graph.nextNode;
-    if (this.perform("Insert node", insertOnEdge(hit.id, hit.at.x, hit.at.y))) this.select([id]);
+    this.pointer.doubleClick(input);
   }
-
-  private clickTarget(input: PointerInput): void {
-    const [id] = this.current.selection;
-    const hit = this.hit(input, (other) => other !== id);
-    if (hit === null) this.update({ message: "Click a node or an edge to connect to." });
-    else this.connectTo(anchorOf(hit, input));
-  }
-
-  private clickPlant(input: PointerInput): void {
-    const hit = this.hit(input);
-    if (hit === null) {
-      this.update({ message: "Click a node of the plant to assign to, or press P for a new plant." });
-      return;
-    }
-    const plant = plantOf(this.current.graph, hit.id);
-    this.leave();
-    this.setPlant(plant);
-  }
-
-  // ---- keys ---------------------------------------------------------------------------------
 
   key(input: KeyInput): KeyResult {
-    const { mode } = this.current;
-    if (mode === "draw" || mode === "trace") {
-      if (input.key === "Enter") {
-        this.pen.end(null);
-        return USED;
-      }
-      if (input.key === "Backspace") {
-        this.pen.back(true);
-        return USED;
-      }
-    }
-    if (mode === "plant" && !input.ctrl && !input.alt) {
-      if (/^[0-9]$/.test(input.key)) {
-        this.leave();
-        this.setPlant(Number(input.key));
-        return USED;
-      }
-      if (input.key === "p" || input.key === "P") {
-        this.leave();
-        this.setPlant("new");
-        return USED;
-      }
-    }
-    if (mode !== "browse" && mode !== "select" && mode !== "drag" && input.key === " ") {
-      // In modes that need a drag, the first press begins it and the second one ends it.
-      if (this.press === null) this.pointerDown(this.cursor);
-      else this.pointerUp(this.cursor);
-      return USED;
-    }
-    if (this.press !== null && mode !== "drag" && input.key === "Enter") {
-      this.pointerUp(this.cursor);
-      return USED;
-    }
-    if (input.alt && input.key.startsWith("Arrow")) return this.nudge(input);
-    const binding = bindingOf(input);
-    if (binding === null) return UNUSED;
-    if ("command" in binding) return { handled: true, command: binding.command };
-    if (mode === "drag" && binding.operation !== "cancel" && binding.operation !== "undo") return USED;
-    if ((mode === "draw" || mode === "trace") && binding.operation === "undo" && this.pen.hasPoints) {
-      this.pen.back(false);
-      return USED;
-    }
-    this.run(binding.operation);
-    return USED;
-  }
-
-  /** Alt and an arrow key move the selected nodes, or the point that is about to be placed. */
-  private nudge(input: KeyInput): KeyResult {
-    const { mode, selection, edge } = this.current;
-    const isTool = mode !== "browse" && mode !== "select";
-    // Large steps of the pointer are visible on large images too.
-    const by = !input.shift ? 1 : isTool ? Math.max(10, 2 * this.cursor.tolerance) : 10;
-    const [dx, dy] = { ArrowLeft: [-by, 0], ArrowRight: [by, 0], ArrowUp: [0, -by], ArrowDown: [0, by] }[input.key] ?? [0, 0];
-    if (!isTool) {
-      if (selection.size === 0 || edge !== null) return UNUSED;
-      this.perform(selection.size === 1 ? "Move node" : `Move ${selection.size} nodes`, moveNodes(selection, dx as number, dy as number));
-    } else {
-      this.pointerMove({ ...this.cursor, x: this.cursor.x + (dx as number), y: this.cursor.y + (dy as number) });
-      this.update();
-    }
-    return USED;
+    return this.keyboard.press(input);
   }
 
   get cursorAt(): Point {
-    return point(this.cursor);
+    return point(this.pointer.cursor);
   }
 
   placeCursor(input: PointerInput): void {
-    this.cursor = input;
+    this.pointer.cursor = input;
   }
 
   hints(modifiers: Partial<Modifiers> = {}): readonly Hint[] {
@@ -601,26 +348,4 @@ export class Editor implements EditorApi {
     const context = { mode, selected: selection.size, hasEdge: edge !== null, isReview: reviewItem !== null };
     return hintsFor(context, { shift, ctrl, alt });
   }
-}
-
-function definitionOf(id: OperationId): Definition {
-  return DEFINITIONS.find((definition) => definition.id === id) as Definition;
-}
-
-function describe({ id, label, reason }: Definition, context: Context): Operation {
-  const why = reason(context);
-  return { id, label, shortcut: shortcutOf(id), available: why === null, reason: why };
-}
-
-function point({ x, y }: Point): Point {
-  return { x, y };
-}
-
-function box(a: Point, b: Point): Point[] {
-  const [x0, x1, y0, y1] = [Math.min(a.x, b.x), Math.max(a.x, b.x), Math.min(a.y, b.y), Math.max(a.y, b.y)];
-  return [{ x: x0, y: y0 }, { x: x1, y: y0 }, { x: x1, y: y1 }, { x: x0, y: y1 }];
-}
-
-function sameHit(a: Hit | null, b: Hit | null): boolean {
-  return a === b || (a !== null && b !== null && a.kind === b.kind && a.id === b.id);
 }

@@ -6,8 +6,9 @@ import {
 import type { Graph, NodeId } from "../core/graph.ts";
 import type { Action } from "../core/history.ts";
 import type { ReviewItem } from "../core/validation.ts";
+import { shortcutOf } from "./keys.ts";
 import { childOf, nextBranch, previousTip } from "./navigation.ts";
-import type { ModeName, OperationId } from "./types.ts";
+import type { ModeName, Operation, OperationId } from "./types.ts";
 
 /** What operations see and do. The editor implements it. */
 export interface Context {
@@ -32,6 +33,7 @@ export interface Context {
   cancel(): void;
 }
 
+/** An operation before it is known whether it is available. */
 export interface Definition {
   readonly id: OperationId;
   readonly label: string;
@@ -79,6 +81,7 @@ function acceptActions({ reviewItem, selection, edge }: Context): Action[] {
   return edge === null ? [accept(selection)] : [accept([edge], "edge")];
 }
 
+/** All operations. */
 export const DEFINITIONS: readonly Definition[] = [
   {
     id: "add-child",
@@ -283,6 +286,17 @@ export const DEFINITIONS: readonly Definition[] = [
   },
   { id: "cancel", label: "Cancel", reason: always, run: (context) => context.cancel() },
 ];
+
+/** The definition of an operation. */
+export function definitionOf(id: OperationId): Definition {
+  return DEFINITIONS.find((definition) => definition.id === id) as Definition;
+}
+
+/** An operation as it is shown: with its key, and available or not. */
+export function describe({ id, label, reason }: Definition, context: Context): Operation {
+  const why = reason(context);
+  return { id, label, shortcut: shortcutOf(id), available: why === null, reason: why };
+}
 
 function removeNodes(context: Context, how: "heal" | "cut" | "subtree"): void {
   const ids = members(context);

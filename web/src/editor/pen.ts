@@ -1,12 +1,12 @@
 // The tools that draw or trace a branch: points are placed one after another, a trace is shown before the click.
 
-import { distance, simplify } from "../core/geometry.ts";
+import { distance, point, simplify } from "../core/geometry.ts";
 import type { Graph } from "../core/graph.ts";
-import type { Action } from "../core/history.ts";
 import { addBranch, anchorOf, mayEndAt, placeOf } from "./branch.ts";
 import type { Anchor } from "./branch.ts";
+import type { Host } from "./host.ts";
 import { NO_PREVIEW } from "./types.ts";
-import type { EditorState, Hit, Point, PointerInput, Tracer } from "./types.ts";
+import type { Point, PointerInput, Tracer } from "./types.ts";
 
 /** Traced lines are simplified to within this distance, px. */
 const TRACE_TOLERANCE_PX = 0.5;
@@ -20,20 +20,7 @@ interface Drawing {
   readonly source: "drawn" | "traced";
 }
 
-/** What the pen needs of the editor. */
-export interface PenHost {
-  readonly state: EditorState;
-  readonly committed: Graph;
-  readonly tracer: Tracer | null;
-  /** Last known position of the pointer. */
-  readonly cursor: PointerInput;
-  hit(input: PointerInput): Hit | null;
-  update(changes: Partial<EditorState>): void;
-  perform(annotation: string, ...actions: Action[]): boolean;
-  /** Return to the mode in which nodes are selected. */
-  leave(changes?: Partial<EditorState>): void;
-}
-
+/** Draw or trace a branch, click by click. */
 export class Pen {
   private drawing: Drawing | null = null;
   private tracing: AbortController | null = null;
@@ -41,7 +28,7 @@ export class Pen {
   private live: { to: Point; path: readonly Point[] } | null = null;
   private following: { control: AbortController; next: Point | null } | null = null;
 
-  constructor(private readonly host: PenHost) {}
+  constructor(private readonly host: Host) {}
 
   /** True while a trace is being computed. */
   get isBusy(): boolean {
@@ -84,18 +71,19 @@ export class Pen {
   private points(): Point[] {
     const { drawing } = this;
     if (drawing === null || drawing.start === null) return [];
-    return [placeOf(this.host.committed, drawing.start), ...drawing.parts.flat()].map(point);
+    return [placeOf(this.host.history.committed, drawing.start), ...drawing.parts.flat()].map(point);
   }
 
+  /** Show the branch as a click at the pointer would leave it. */
   show(input: PointerInput): void {
     const { drawing } = this;
     if (drawing === null) return;
     const hit = this.host.hit(input);
     const anchor = anchorOf(hit, input);
-    const snaps = hit !== null && (drawing.start === null || mayEndAt(this.host.committed, drawing.start, anchor));
+    const snaps = hit !== null && (drawing.start === null || mayEndAt(this.host.history.committed, drawing.start, anchor));
     const line = this.points();
     if (line.length > 0) {
-      const to = point(placeOf(this.host.committed, snaps ? anchor : anchorOf(null, input)));
+      const to = point(placeOf(this.host.history.committed, snaps ? anchor : anchorOf(null, input)));
       line.push(...this.liveTrace(drawing, line[line.length - 1] as Point, to));
     }
     this.host.update({ hover: hit, preview: { ...NO_PREVIEW, line, target: snaps ? hit : null, busy: this.tracing !== null } });
@@ -142,16 +130,17 @@ export class Pen {
     [this.following, this.live] = [null, null];
   }
 
-  stop(): void {
+  private stop(): void {
     this.stopFollowing();
     this.tracing?.abort();
     this.tracing = null;
   }
 
+  /** Place a point; on a node or an edge of another tree, end the branch there. */
   place(input: PointerInput): void {
     const { drawing } = this;
     if (drawing === null || this.tracing !== null) return;
-    const graph = this.host.committed;
+    const graph = this.host.history.committed;
     const anchor = anchorOf(this.host.hit(input), input);
     if (drawing.start === null) {
       drawing.start = anchor;
@@ -197,6 +186,7 @@ export class Pen {
     else this.show(this.host.cursor);
   }
 
+  /** Add the branch to the graph as one step, connected to `end` if it is given. */
   end(end: Anchor | null): void {
     const { drawing } = this;
     if (drawing === null || this.tracing !== null) return;
@@ -207,15 +197,11 @@ export class Pen {
       this.host.leave({ message: "" });
       return;
     }
-    const before = this.host.committed;
+    const before = this.host.history.committed;
     const annotation = source === "traced" ? "Trace branch" : single ? "Add node" : "Draw branch";
     this.host.perform(annotation, addBranch(start, points, end, source));
-    const after = this.host.committed;
+    const after = this.host.history.committed;
     const last = after.nextNode > before.nextNode ? after.nextNode - 1 : null;
     this.host.leave({ selection: new Set(last === null ? this.host.state.selection : [last]), edge: null });
   }
-}
-
-function point({ x, y }: Point): Point {
-  return { x, y };
 }
