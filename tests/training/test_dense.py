@@ -20,7 +20,8 @@ from treeformer.models import TreeFormer, TreeFormerConfig
 from treeformer.nn.targets import Targets
 from treeformer.skeleton import Skeleton
 from treeformer.training.config import load_config
-from treeformer.training.loop import batch_sizes, train
+from treeformer.training.loop import train
+from treeformer.training.setup import batch_sizes
 from treeformer.training.step import CudaGraphSteps, TrainingStep
 
 DENSE = ["data.dense_every=2", "data.dense_batch_size=2", "data.dense_max_nodes=14", "data.dense_tokens=16"]

@@ -17,7 +17,8 @@ from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 from treeformer.models import TreeFormer
 from treeformer.training.config import load_config
-from treeformer.training.loop import batch_sizes, train
+from treeformer.training.loop import train
+from treeformer.training.setup import batch_sizes
 from treeformer.training.step import CudaGraphSteps
 
 EARLY = ["data.early_size=32", "data.early_steps=2", "steps=3", "validate_every=3"]

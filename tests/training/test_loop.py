@@ -28,8 +28,8 @@ from treeformer.hub.model_folder import open_model
 from treeformer.models import TreeFormer
 from treeformer.training import checkpoint
 from treeformer.training.config import TrainingConfig, load_config
-from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, train, uses_cuda_graphs
-from treeformer.training.setup import make_model
+from treeformer.training.loop import LOG_EVERY, WARM_UP_STEPS, train
+from treeformer.training.setup import make_model, uses_cuda_graphs
 
 
 def losses(out: Path) -> dict[int, float]:
@@ -308,7 +308,7 @@ def test_training_minutes_exclude_warm_up_validation_and_writing(config_file, tm
 
 def test_cuda_graphs_need_a_single_gpu_and_triton_and_a_model_that_supports_them(monkeypatch):
     available = {"triton"}
-    monkeypatch.setattr("treeformer.training.loop.importlib.util.find_spec", lambda name: name in available or None)
+    monkeypatch.setattr("treeformer.training.setup.importlib.util.find_spec", lambda name: name in available or None)
     gpu = SimpleNamespace(device=torch.device("cuda"), world_size=1)
     assert uses_cuda_graphs(gpu, TreeFormer)
     assert not uses_cuda_graphs(gpu, torch.nn.Module)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +20,6 @@ from treeformer._util.config import ConfigError
 from treeformer._util.files import check_writable, remove_leftovers
 from treeformer.data.loader import (
     Batch,
-    BatchSizes,
     TimedBatches,
     on_device,
     shut_down,
@@ -36,7 +32,17 @@ from treeformer.training import checkpoint
 from treeformer.training.config import TrainingConfig
 from treeformer.training.guided import GuidedBatch, guided_batches
 from treeformer.training.logger import NoLog, RunLog
-from treeformer.training.setup import make_distillation, make_fabric, make_model, model_folder_of, parameter_groups
+from treeformer.training.meter import StepMeter
+from treeformer.training.setup import (
+    batch_sizes,
+    make_distillation,
+    make_fabric,
+    make_model,
+    model_folder_of,
+    parameter_groups,
+    uses_cuda_graphs,
+)
+from treeformer.training.signals import DeferredSignals
 from treeformer.training.step import CudaGraphSteps, Distillation, TrainingStep
 from treeformer.training.validation import Validator
 
@@ -132,7 +138,7 @@ def train(
             measure = stack.enter_context(validator).measure
         run = TrainingRun(config, out, fabric, model, average, optimizer, state, limits, show, measure, distillation)
         stack.callback(run.log.close)
-        with run.defer_signals():
+        with run.signals.defer():
             run.loop(step_module, stream, early)
     return state
 
@@ -162,7 +168,7 @@ class TrainingRun:
         log: the log of the run.
         averages: the tensors of `average`.
         weights: the model's tensors in the same order.
-        interrupted: whether a signal has asked the run to stop.
+        signals: signals that ask the run to stop.
         distillation: a teacher to learn from, or None.
         graphs: the captured steps, None if steps are not replayed as CUDA graphs.
         rates: peak learning rate of each parameter group.
@@ -194,33 +200,13 @@ class TrainingRun:
         self.averages = list(average.values())
         self.weights = [model.state_dict()[name] for name in average]
         self.measure = measure
-        self.interrupted = False
+        self.signals = DeferredSignals()
         bf16 = config.precision == "bf16"
         self.distillation = distillation
         self.graphs = None
         if uses_cuda_graphs(fabric, model):
             self.graphs = CudaGraphSteps(model, bf16=bf16, distillation=distillation)
         self.rates = [group["lr"] for group in optimizer.param_groups]
-
-    @contextmanager
-    def defer_signals(self) -> Iterator[None]:
-        """Finish the current step and write a checkpoint after Ctrl-C or SIGTERM. A second signal acts at once."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-        def handle(number: int, _frame: Any) -> None:
-            self.interrupted = True
-            signal.signal(number, before[signal.Signals(number)])
-
-        for number in before:
-            signal.signal(number, handle)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def loop(self, step_module: Any, stream: MixtureDataset, early: MixtureDataset | None = None) -> None:
         """Run steps, validations and checkpoints until the end.
@@ -242,7 +228,7 @@ class TrainingRun:
             self.fabric.print(f"{self.out}: finished at step {state.step}; allow more steps or time to continue")
         else:
             self._steps(step_module, stream, early)
-        if self.interrupted:
+        if self.signals.received:
             raise KeyboardInterrupt
 
     def _steps(self, step_module: Any, stream: MixtureDataset, early: MixtureDataset | None) -> None:
@@ -268,11 +254,8 @@ class TrainingRun:
     def _train(self, step_module: Any, loader: DataLoader[Batch]) -> None:
         config, state = self.config, self.state
         began, before = time.monotonic(), state.seconds
-        last_checkpoint, last_log, bad_steps = began, (began, state.step), 0
+        last_checkpoint, meter = began, StepMeter(state.step)
         step_began, warm_from = began, state.step + WARM_UP_STEPS
-        sums: dict[str, Tensor] = {}
-        summed = 0  # number of steps in `sums`; a validation restarts the clock, but not the sums
-        images = 0  # since `last_log`
         shapes: set[torch.Size] = set()  # of batches so far in this call
         arriving = TimedBatches(on_device(strip_worker_tracebacks(loader), self.fabric.device))
         for guided in self._guided(arriving):
@@ -282,7 +265,6 @@ class TrainingRun:
             if guided.is_new:
                 self._note_skips(batch)
                 state.position += len(batch.images) * self.fabric.world_size
-            images += len(batch.images) * self.fabric.world_size
             now = time.monotonic()
             state.seconds = before + now - began
             # The first batch of a shape is compiled and captured, which is not training.
@@ -290,22 +272,14 @@ class TrainingRun:
             state.training_seconds += now - step_began if is_warm else 0.0
             shapes.add(batch.images.shape)
             step_began = now
-            for name, value in figures.items():
-                sums[name] = sums.get(name, 0.0) + value
-            summed += 1
+            meter.add(figures, len(batch.images) * self.fabric.world_size)
             done = self._done()
-            pausing = self._agree(self.interrupted or now - began > self.limit_s)
+            pausing = self._agree(self.signals.received or now - began > self.limit_s)
             if state.step % LOG_EVERY == 0 or done or pausing:
-                now, steps = time.monotonic(), state.step - last_log[1]
-                means = {name: float(value) / summed for name, value in sums.items()}
-                means["images_per_s"] = images / (now - last_log[0])
-                means["waiting_for_images"] = arriving.share_since(last_log[0])
-                bad_steps = bad_steps + steps if not math.isfinite(means["loss"]) else 0
-                self._report(means)
-                last_log, sums, summed, images = (now, state.step), {}, 0, 0
-                if bad_steps >= MAX_BAD_STEPS:
+                self._report(meter.report(state.step, arriving))
+                if meter.bad_steps >= MAX_BAD_STEPS:
                     raise TrainingError(
-                        f"the loss is not a number since step {state.step - bad_steps}; "
+                        f"the loss is not a number since step {state.step - meter.bad_steps}; "
                         f"the last good checkpoint is {self.out / CHECKPOINT}"
                     )
             validating = self._validation_due(done)
@@ -315,7 +289,7 @@ class TrainingRun:
                 if validating:  # save before, so that a failure loses nothing, and again with the result
                     self._validate()
                     self._save()
-                    last_log, images = (time.monotonic(), state.step), 0
+                    meter.restart_clock(state.step)
                 last_checkpoint = step_began = time.monotonic()
             if pausing or self._finished(done):
                 break
@@ -436,51 +410,6 @@ class TrainingRun:
         since_best = (self.state.step - self.state.best_step) * self.sizes.mean * self.fabric.world_size
         patience = self.config.patience_epochs * self.config.epoch_images
         return bool(self.config.patience_epochs) and since_best >= patience
-
-
-def batch_sizes(config: TrainingConfig, model: Any, world: int) -> BatchSizes:
-    """Return the number of images per batch and process.
-
-    Args:
-        config: the configuration of the run.
-        model: the model. Dense batches need one that accepts any number of tokens (`has_variable_tokens`).
-        world: number of processes.
-
-    Returns:
-        The sizes of ordinary and dense batches.
-
-    Raises:
-        ConfigError: if a batch cannot be divided among the processes, or the model cannot have dense batches.
-    """
-    sizes = {"batch_size": config.batch_size}
-    if config.data.dense_every:
-        sizes["data.dense_batch_size"] = config.data.dense_batch_size
-        if not getattr(model, "has_variable_tokens", False):
-            raise ConfigError(f"data.dense_every: the model {config.model!r} has a fixed number of tokens")
-    stride = getattr(model, "strides", [1])[-1]
-    if config.data.early_steps and config.data.early_size % stride:
-        raise ConfigError(f"data.early_size {config.data.early_size} is not a multiple of {stride} px")
-    for name, size in sizes.items():
-        if size % world:
-            raise ConfigError(f"{name} {size} cannot be divided among {world} processes")
-    ordinary, dense = config.batch_size // world, config.data.dense_batch_size // world
-    return BatchSizes(ordinary, dense, config.data.dense_every, config.data.early_steps)
-
-
-def uses_cuda_graphs(fabric: Fabric, model: Any) -> bool:
-    """Return True if training steps can be replayed as CUDA graphs.
-
-    Args:
-        fabric: the devices. A single GPU with Triton is required.
-        model: the model, which states by `supports_cuda_graphs` that a step never waits for the device.
-
-    Returns:
-        Whether to use CUDA graphs.
-    """
-    single_gpu = (
-        fabric.device.type == "cuda" and fabric.world_size == 1 and importlib.util.find_spec("triton") is not None
-    )
-    return single_gpu and getattr(model, "supports_cuda_graphs", False)
 
 
 def _check(out: Path, resume: bool, *minutes: float | None) -> None:

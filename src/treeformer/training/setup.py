@@ -1,7 +1,8 @@
-"""Set up a run before its first step: devices, the model with its initial weights, and parameter groups."""
+"""Set up a run before its first step: devices, the model with its initial weights, parameter groups, batch sizes."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from dataclasses import asdict
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from treeformer._util.config import ConfigError, build
+from treeformer.data.loader import BatchSizes
 from treeformer.hub import safetensors
 from treeformer.hub.model_folder import DEFAULT, SMALL, open_model
 from treeformer.models.config import TreeFormerConfig
@@ -199,3 +201,48 @@ def parameter_groups(model: nn.Module, settings: OptimizerConfig) -> list[dict[s
         {"params": parameters, "lr": settings.learning_rate * factor, "weight_decay": decay}
         for (factor, decay), parameters in groups.items()
     ]
+
+
+def batch_sizes(config: TrainingConfig, model: Any, world: int) -> BatchSizes:
+    """Return the number of images per batch and process.
+
+    Args:
+        config: the configuration of the run.
+        model: the model. Dense batches need one that accepts any number of tokens (`has_variable_tokens`).
+        world: number of processes.
+
+    Returns:
+        The sizes of ordinary and dense batches.
+
+    Raises:
+        ConfigError: if a batch cannot be divided among the processes, or the model cannot have dense batches.
+    """
+    sizes = {"batch_size": config.batch_size}
+    if config.data.dense_every:
+        sizes["data.dense_batch_size"] = config.data.dense_batch_size
+        if not getattr(model, "has_variable_tokens", False):
+            raise ConfigError(f"data.dense_every: the model {config.model!r} has a fixed number of tokens")
+    stride = getattr(model, "strides", [1])[-1]
+    if config.data.early_steps and config.data.early_size % stride:
+        raise ConfigError(f"data.early_size {config.data.early_size} is not a multiple of {stride} px")
+    for name, size in sizes.items():
+        if size % world:
+            raise ConfigError(f"{name} {size} cannot be divided among {world} processes")
+    ordinary, dense = config.batch_size // world, config.data.dense_batch_size // world
+    return BatchSizes(ordinary, dense, config.data.dense_every, config.data.early_steps)
+
+
+def uses_cuda_graphs(fabric: Fabric, model: Any) -> bool:
+    """Return True if training steps can be replayed as CUDA graphs.
+
+    Args:
+        fabric: the devices. A single GPU with Triton is required.
+        model: the model, which states by `supports_cuda_graphs` that a step never waits for the device.
+
+    Returns:
+        Whether to use CUDA graphs.
+    """
+    single_gpu = (
+        fabric.device.type == "cuda" and fabric.world_size == 1 and importlib.util.find_spec("triton") is not None
+    )
+    return single_gpu and getattr(model, "supports_cuda_graphs", False)
