@@ -27,12 +27,13 @@ from starlette.routing import Route
 import treeformer
 from treeformer.errors import TreeformerError
 from treeformer.web import series, tables
+from treeformer.web.documents import checked_revision, checked_skeleton
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 from treeformer.web.predicting import Predictions, Region
 from treeformer.web.pyramid import Pyramids
 from treeformer.web.ranking import Ranking
-from treeformer.web.saving import Store, checked_revision, checked_skeleton
+from treeformer.web.saving import Store
 from treeformer.web.security import (
     MAX_BODY_BYTES,
     BodyTooLargeError,
@@ -151,9 +152,9 @@ def _images(services: Services, _request: Request, _body: Body) -> Response:
         entries = services.workspace.refresh()
     except TreeformerError:  # the last image was removed
         entries = []
-    drafted = services.store.drafted()
+    drafted = services.store.drafts.keys()
     rows = [
-        {"image": entry.image, **asdict(summary), "has_draft": services.store.has_draft(entry, drafted)}
+        {"image": entry.image, **asdict(summary), "has_draft": services.store.drafts.has(entry, drafted)}
         for entry, summary in zip(entries, services.workspace.summaries(entries), strict=True)
     ]
     return json_response({"images": rows})
@@ -206,7 +207,7 @@ def _save_skeleton(services: Services, _request: Request, body: Body) -> Respons
 
 def _load_draft(services: Services, request: Request, _body: Body) -> Response:
     entry, window = _entry(services, request), request.query_params.get("window")
-    for draft in services.store.drafts(entry):
+    for draft in services.store.drafts.of(entry):
         if draft.window == window:
             return json_response({"document": draft.document, "revision": draft.revision, "time": draft.time})
     raise RequestError("There is no such draft.", 404)

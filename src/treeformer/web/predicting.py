@@ -18,10 +18,11 @@ from treeformer.inference.predictor import Predictor
 from treeformer.inference.provenance import HASH_LETTERS
 from treeformer.skeleton import Skeleton
 from treeformer.traits.definitions import LOW_CONFIDENCE_THRESHOLD
+from treeformer.web.documents import complete
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 from treeformer.web.pyramid import Pyramids
-from treeformer.web.saving import Store, complete
+from treeformer.web.saving import Store
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 Region = tuple[int, int, int, int]

@@ -1,64 +1,35 @@
-"""Load, save and draft the skeleton of an image.
+"""Load and save the skeleton of an image.
 
 A save writes the native JSON and RSML together, each atomically. The revision of an image is the SHA-256 of its current
 skeleton file; a save that is based on another revision is refused, so that nobody's work is overwritten. A file that
 the editor did not write is kept as `NAME.orig.json` or `NAME.orig.rsml` before it is replaced. To recognize its own
 files, the editor stores their digests in `metadata.editor.written`.
-
-Drafts are unsaved work, one file per image and window in `.treeformer/drafts`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-import re
 import threading
-import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from treeformer import formats
 from treeformer._util.files import atomic_write, atomic_write_bytes
-from treeformer._util.images import upright_size
 from treeformer._util.locks import file_lock
-from treeformer.errors import FormatError, SkeletonError, TreeformerError
+from treeformer.errors import FormatError, TreeformerError
 from treeformer.formats import native_json
-from treeformer.formats.rsml.metadata import decimal_text
 from treeformer.skeleton import Skeleton
 from treeformer.teaching.annotated import is_uncorrected
+from treeformer.web.documents import checked_skeleton, complete, digest, with_image, with_provenance
+from treeformer.web.drafts import Drafts
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 
-DRAFTS, LOCKS = "drafts", "locks"
-WINDOW = re.compile(r"[A-Za-z0-9_-]{1,64}")
-REVISION = re.compile(r"[0-9a-f]{64}")
-SOURCES = frozenset({"predicted", "accepted", "edited", "drawn", "traced", "imported"})
+LOCKS = "locks"
 MAX_ORIGINALS = 1000
-
-
-@dataclass(frozen=True)
-class Draft:
-    """Unsaved work on an image.
-
-    Attributes:
-        path: its file.
-        window: the window that made it.
-        revision: the revision of the image that it is based on, None if there was no skeleton.
-        time: when it was stored, seconds since 1970.
-        document: the skeleton in the native format.
-    """
-
-    path: Path
-    window: str
-    revision: str | None
-    time: float
-    document: dict[str, Any]
 
 
 class Store:
@@ -66,10 +37,15 @@ class Store:
 
     Args:
         workspace: the images and their results.
+
+    Attributes:
+        workspace: the images and their results.
+        drafts: unsaved work.
     """
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
+        self.drafts = Drafts(workspace)
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
         self._offered: dict[str, Path] = {}
@@ -82,7 +58,7 @@ class Store:
         """
         with self._lock_of(entry):
             document, revision, file = self._current(entry)
-            drafts = self.drafts(entry)
+            drafts = self.drafts.of(entry)
             draft = max((one for one in drafts if one.revision == revision), key=lambda one: one.time, default=None)
             origin = "none"
             if draft is not None:
@@ -129,8 +105,8 @@ class Store:
         Raises:
             RequestError: with status 409 if the current revision is another one, 400 if the skeleton is invalid.
         """
-        own_draft = None if window is None else self._draft_path(entry, window)
-        skeleton = _with_provenance(_with_image(checked_skeleton(document), entry), accepted)
+        own_draft = None if window is None else self.drafts.path(entry, window)
+        skeleton = with_provenance(with_image(checked_skeleton(document), entry), accepted)
         with self._lock_of(entry), self._between_processes():
             current, current_revision, _ = self._current(entry, lenient=True)
             if revision != current_revision:
@@ -160,7 +136,7 @@ class Store:
         """
         with self._lock_of(entry), self._between_processes():
             path = self.workspace.current_file(entry)
-            if replace and path == entry.result and self._is_prediction(path) and not self.drafts(entry):
+            if replace and path == entry.result and self._is_prediction(path) and not self.drafts.of(entry):
                 if entry.rsml.exists():
                     self._keep_original(entry.rsml)
                     formats.write(skeleton, entry.rsml, format="rsml", preserve=True)
@@ -181,7 +157,7 @@ class Store:
     # ---- drafts -------------------------------------------------------------------------------
 
     def save_draft(self, entry: Entry, document: object, revision: str | None, window: str) -> None:
-        """Store unsaved work.
+        """Store unsaved work; see `Drafts.write`.
 
         Args:
             entry: the image.
@@ -192,11 +168,8 @@ class Store:
         Raises:
             RequestError: if an argument is invalid.
         """
-        checked_skeleton(document)
-        path = self._draft_path(entry, window)
-        content = {"image": entry.image, "window": window, "revision": revision, "time": time.time()}
         with self._lock_of(entry):
-            atomic_write_bytes(path, json.dumps(content | {"document": document}, allow_nan=False).encode())
+            self.drafts.write(entry, document, revision, window)
 
     def delete_draft(self, entry: Entry, window: str) -> None:
         """Remove the draft of a window, if there is one.
@@ -204,62 +177,20 @@ class Store:
         Args:
             entry: the image.
             window: the window.
+
+        Raises:
+            RequestError: if the name of the window is invalid.
         """
-        path = self._draft_path(entry, window)
+        path = self.drafts.path(entry, window)
         with self._lock_of(entry):
             path.unlink(missing_ok=True)
-
-    def drafts(self, entry: Entry) -> list[Draft]:
-        """Return all drafts of an image. Damaged files are ignored."""
-        folder, key = self.workspace.own_folder(DRAFTS), _key(entry)
-        found = []
-        for path in sorted(folder.glob(f"{key}.*.json")) if folder.is_dir() else []:
-            with suppress(OSError, ValueError, RecursionError, TreeformerError):
-                if path.is_symlink():
-                    continue
-                content = json.loads(path.read_bytes())
-                checked_skeleton(content["document"])
-                if content["image"] == entry.image:
-                    found.append(
-                        Draft(
-                            path,
-                            str(content["window"]),
-                            checked_revision(content["revision"]),
-                            float(content["time"]),
-                            content["document"],
-                        )
-                    )
-        return found
-
-    def drafted(self) -> set[str]:
-        """Return the keys of all images that have a draft; see `has_draft`."""
-        folder = self.workspace.own_folder(DRAFTS)
-        return {path.name.split(".")[0] for path in folder.glob("*.json")} if folder.is_dir() else set()
-
-    @staticmethod
-    def has_draft(entry: Entry, drafted: set[str]) -> bool:
-        """Return True if an image has a draft.
-
-        Args:
-            entry: the image.
-            drafted: what `drafted` returned.
-
-        Returns:
-            Whether there is one.
-        """
-        return _key(entry) in drafted
-
-    def _draft_path(self, entry: Entry, window: object) -> Path:
-        if not isinstance(window, str) or not WINDOW.fullmatch(window):
-            raise RequestError("The window must be named by at most 64 letters and digits.")
-        return self.workspace.own_folder(DRAFTS) / f"{_key(entry)}.{window}.json"
 
     def _forget_drafts(self, entry: Entry, revision: str | None, own_draft: Path | None) -> None:
         """Remove the draft of the window that saved, and the one that it was offered when it opened the image."""
         if own_draft is not None:
             own_draft.unlink(missing_ok=True)
         offered = self._offered.pop(entry.image, None)
-        if any(draft.path == offered and draft.revision == revision for draft in self.drafts(entry)):
+        if any(draft.path == offered and draft.revision == revision for draft in self.drafts.of(entry)):
             assert offered is not None
             offered.unlink(missing_ok=True)
 
@@ -272,15 +203,15 @@ class Store:
         """
         path = self.workspace.current_file(entry)
         if path is None:
-            return native_json.to_document(_with_image(Skeleton([], []), entry)), None, None
+            return native_json.to_document(with_image(Skeleton([], []), entry)), None, None
         data = path.read_bytes()
         try:
             skeleton = formats.read(path)
-            document = native_json.to_document(complete(_with_image(skeleton, entry)))
+            document = native_json.to_document(complete(with_image(skeleton, entry)))
         except TreeformerError as error:
             if not lenient:
                 raise RequestError(f"{self._shown(path)} cannot be edited: {error}", 422) from None
-            document = native_json.to_document(_with_image(Skeleton([], []), entry))
+            document = native_json.to_document(with_image(Skeleton([], []), entry))
         return document, _sha256(data), path
 
     def _write(self, entry: Entry, skeleton: Skeleton) -> tuple[list[Path], str | None]:
@@ -304,7 +235,7 @@ class Store:
     @staticmethod
     def _write_json(skeleton: Skeleton, path: Path, written: dict[str, str]) -> None:
         document = native_json.to_document(skeleton)
-        written = written | {"json": _digest(document)}
+        written = written | {"json": digest(document)}
         metadata = dict(skeleton.metadata)
         metadata["editor"] = {**metadata["editor"], "written": written}
         formats.write(skeleton.replace(metadata=metadata), path, format="json")
@@ -318,7 +249,7 @@ class Store:
             written = document["metadata"]["editor"]["written"]
             if path == entry.rsml:
                 return bool(written["rsml"] == _sha256(path.read_bytes()))
-            return bool(written["json"] == _digest(document))
+            return bool(written["json"] == digest(document))
         except (OSError, ValueError, RecursionError, KeyError, TypeError):
             return False
 
@@ -351,103 +282,10 @@ class Store:
             return self._locks.setdefault(entry.image, threading.Lock())
 
 
-def checked_skeleton(document: object) -> Skeleton:
-    """Return the skeleton of a document in the native format.
-
-    Raises:
-        RequestError: if it is invalid or not a forest.
-    """
-    if not isinstance(document, Mapping):
-        raise RequestError("The document must be an object.")
-    try:
-        skeleton = next(native_json.skeletons(document))
-    except SkeletonError as error:
-        raise RequestError(f"The skeleton is invalid: {error}") from None
-    if not skeleton.is_forest:
-        raise RequestError("The skeleton is invalid: it has a cycle.")
-    return skeleton
-
-
-def checked_revision(revision: object) -> str | None:
-    """Return a revision of a request.
-
-    Raises:
-        RequestError: if it is neither null nor a SHA-256.
-    """
-    if revision is None or (isinstance(revision, str) and REVISION.fullmatch(revision)):
-        return revision
-    raise RequestError("The revision is invalid.")
-
-
-def complete(skeleton: Skeleton) -> Skeleton:
-    """Return a forest that states what files may leave out: roots, plants and axes.
-
-    Raises:
-        SkeletonError: if there is a cycle.
-    """
-    _ = skeleton.parents
-    changes: dict[str, Any] = {}
-    if len(skeleton.roots) < len(skeleton.component_root):
-        changes["root"] = sorted(skeleton.component_root.tolist())
-    if skeleton.plant is None:
-        changes["plant"] = skeleton.plant_of_node
-    if not skeleton.has_explicit_axes:
-        changes |= {"axes": skeleton.axes, "edge_axis": skeleton.edge_axis}
-    return skeleton.replace(**changes) if changes else skeleton
-
-
-def _with_image(skeleton: Skeleton, entry: Entry) -> Skeleton:
-    size = skeleton.image_size
-    with suppress(FormatError):
-        size = upright_size(entry.path)
-    return skeleton.replace(image_name=entry.path.name, image_size=size)
-
-
-def _with_provenance(skeleton: Skeleton, accepted: bool) -> Skeleton:
-    """Check what the page has stored in `metadata.editor`, and add when it was saved and the scale for RSML."""
-    metadata = dict(skeleton.metadata)
-    given = metadata.get("editor", {})
-    if not isinstance(given, Mapping):
-        raise RequestError("metadata.editor must be an object.")
-    editor = {key: value for key, value in given.items() if key != "written"}
-    for key, count in (("node_source", len(skeleton.nodes)), ("edge_source", len(skeleton.edges))):
-        sources = editor.get(key)
-        if sources is None:
-            continue
-        if not isinstance(sources, list) or len(sources) != count or not SOURCES.issuperset(map(str, sources)):
-            raise RequestError(f"metadata.editor.{key} must have one source per {key.split('_')[0]}.")
-    for key in ("seconds", "actions", "px_per_mm"):
-        value = editor.get(key)
-        if value is not None and not (type(value) in (int, float) and math.isfinite(value) and value >= 0):
-            raise RequestError(f"metadata.editor.{key} must be a number, and not negative.")
-    editor |= {"accepted": accepted, "saved": datetime.now(UTC).isoformat(timespec="seconds")}
-    if scale := editor.get("px_per_mm"):
-        rsml = metadata.get("rsml")
-        metadata["rsml"] = {
-            **(rsml if isinstance(rsml, Mapping) else {}),
-            "unit": "mm",
-            "resolution": decimal_text(float(scale)),
-        }
-    return skeleton.replace(metadata=metadata | {"editor": editor})
-
-
 def _is_native(path: Path) -> bool:
     found = formats.detect_format(path)
     return found is not None and found.name == "json"
 
 
-def _key(entry: Entry) -> str:
-    return hashlib.sha256(entry.image.encode()).hexdigest()[:32]
-
-
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _digest(document: dict[str, Any]) -> str:
-    """Return a digest of a document in the native format without the digests in it."""
-    metadata = dict(document.get("metadata", {}))
-    if isinstance(metadata.get("editor"), Mapping):
-        metadata["editor"] = {key: value for key, value in metadata["editor"].items() if key != "written"}
-    text = json.dumps(document | {"metadata": metadata}, sort_keys=True, separators=(",", ":"))
-    return _sha256(text.encode())
