@@ -224,8 +224,8 @@ def test_trace_follows_the_image_and_scale_gives_millimeters(drawing, start_serv
     assert float(treeformer.measure(skeleton)["total_length"].sum()) == pytest.approx(total["value"], rel=0.01)
 
     editor.page.get_by_role("button", name="All traits per plant").click()
-    editor.wait("c.table !== null")
-    assert any(row["label"] == "total length" and row["unit"] == "mm" for row in editor.js("c.table.rows"))
+    editor.wait("c.table.current !== null")
+    assert any(row["label"] == "total length" and row["unit"] == "mm" for row in editor.js("c.table.current.rows"))
     with editor.page.expect_download() as download:
         editor.page.get_by_role("link", name="Export table").click()
     table = Path(download.value.path()).read_text()

@@ -153,7 +153,7 @@ def test_predict_again_and_in_a_region(server, open_editor, images):
     editor.page.get_by_role("button", name="Predict…").click()
     editor.page.get_by_label("Longer side").select_option("512")
     editor.page.get_by_role("button", name="Predict", exact=True).click()
-    editor.wait("c.predicting === null && c.state.undoAnnotation.includes('Predict')", timeout_s=600)
+    editor.wait("c.predictions.running === null && c.state.undoAnnotation.includes('Predict')", timeout_s=600)
     assert (images.parent / "results" / "b.json").read_bytes() == before, "only a save writes"
     editor.press("Control+z")
     assert len(editor.nodes) == 7
@@ -162,7 +162,7 @@ def test_predict_again_and_in_a_region(server, open_editor, images):
     editor.drag((130, 130), (390, 290))
     editor.page.get_by_role("dialog").wait_for()
     editor.page.get_by_role("button", name="Predict", exact=True).click()
-    editor.wait("c.predicting === null && c.state.undoAnnotation.includes('region')", timeout_s=600)
+    editor.wait("c.predictions.running === null && c.state.undoAnnotation.includes('region')", timeout_s=600)
     kept = editor.nodes
     assert {0, 1, 2, 3, 4} <= set(kept), "nodes outside of the region stay"
     assert not {5, 6} & set(kept)

@@ -1,4 +1,4 @@
-// The pointer in each mode: what a click selects, connects or cuts, and drags of nodes, lassos, boxes and the scale line.
+// The pointer in each mode: what a click selects, connects or cuts, and drags of nodes, lassos, boxes, scale lines.
 
 import { cutEdge, insertOnEdge, mergeNodes, moveNodes } from "../core/actions.ts";
 import { distance, point } from "../core/geometry.ts";

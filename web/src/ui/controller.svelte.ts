@@ -1,76 +1,56 @@
 /** Connects the editor core with the canvas, the backend and the components. One per open image. */
 
-import type { Backend, JobInfo, LoadedSkeleton, Region, SessionInfo, SkeletonDocument, WorkingSize } from "../api";
+import type { Backend, LoadedSkeleton, Region, SkeletonDocument } from "../api";
 import { setScale } from "../core/actions";
-import { applyCorrection, type Correction, corrections } from "../core/corrections";
-import { fromDocument, loadDocument } from "../core/document";
-import type { Graph, NodeId } from "../core/graph";
+import { loadDocument } from "../core/document";
+import type { Graph } from "../core/graph";
 import { moveReason, moveRow, type OutlineRow } from "../core/outline";
 import { Editor } from "../editor/editor";
-import type { Command, EditorState, Hint, Modifiers, Operation, OperationId, Point } from "../editor/types";
+import type { EditorState, Hint, Modifiers, Operation, OperationId, Point } from "../editor/types";
 import type { GestureHandlers } from "./canvas/gestures";
 import type { Marks } from "./canvas/overlay";
 import { buildScene } from "./canvas/scene";
 import { Stage } from "./canvas/stage";
-import { type Box, View } from "./canvas/view";
+import { View } from "./canvas/view";
+import { runCommand } from "./commands";
 import { marksOf, sceneNodes } from "./drawn";
+import { Flash } from "./flash.svelte";
 import { axisMeasures, axisOf, imageMeasures } from "./live";
 import { MODE_LABELS, PANEL } from "./modes";
+import { Offers } from "./offers";
 import { Pointing, type Surface } from "./pointing";
+import { Predictions } from "./predictions.svelte";
 import type { ReviewRow } from "./rows";
 import { scaleBar } from "./scalebar";
-import { messageOf, type SaveState, Session, windowName } from "./session";
-import { toleranceFor } from "./series";
-import { type Adjustments, NO_ADJUSTMENTS, type Settings } from "./settings";
+import { messageOf, type SaveState, Session, tabStorage, windowName } from "./session";
+import { type Adjustments, NO_ADJUSTMENTS } from "./settings";
+import type { DialogName, Notice, Surroundings } from "./surroundings";
 import { imageTracer } from "./tracer";
-import { type Measure, type TraitRows, transposed } from "./traits";
-
-/** What the component around the controller provides. */
-export interface Surroundings {
-  settings(): Settings;
-  change(patch: Partial<Settings>): void;
-  session(): SessionInfo | null;
-  step(by: number): void;
-  /** Open the next image that is not accepted; false if there is none. */
-  next(): boolean;
-  saved(): void;
-  job(): void;
-  scale(pxPerMm: number | null): void;
-  changed(): void;
-}
-
-export interface Notice {
-  text: string;
-  actions: { label: string; run: () => void }[];
-}
+import type { Measure } from "./traits";
+import { LiveTable } from "./traittable.svelte";
+import { Versions } from "./versions";
+import { revealReview, revealSelection } from "./viewport";
 
 const NO_MODIFIERS: Modifiers = { shift: false, ctrl: false, alt: false };
-const PAN_STEP_PX = 80;
-const ZOOM_STEP = 1.4;
-const TABLE_DELAY_MS = 400;
-const JOB_POLL_MS = 400;
 const DEFAULT_LOW_CONFIDENCE = 0.5;
-/** Nodes and edges within this distance of the cursor of the keyboard are hit, CSS px. */
-const KEY_REACH_PX = 9;
 
+/** Holds what the components show. Its parts are called directly: `session`, `versions`, `predictions`, `table`, `offers`. */
 export class EditorController {
   state = $state.raw<EditorState | null>(null);
   ready = $state(false);
   loading = $state(true);
   overlay = $state(true);
   adjustments = $state<Adjustments>({ ...NO_ADJUSTMENTS });
-  dialog = $state<"help" | "scale" | "predict" | "conflict" | null>(null);
+  dialog = $state<DialogName | null>(null);
   notice = $state.raw<Notice | null>(null);
   save = $state<SaveState>("saved");
   saveMessage = $state("");
   pointer = $state.raw<Point | null>(null);
   view = $state.raw<View>(new View(1, 0, 0, 1, 1));
   modifiers = $state.raw<Modifiers>(NO_MODIFIERS);
-  predicting = $state<string | null>(null);
-  table = $state.raw<TraitRows | null>(null);
   region = $state.raw<Region | null>(null);
-  private flash = $state("");
 
+  private readonly flash = new Flash();
   private readonly editor = new Editor();
   readonly operations: readonly Operation[] = $derived(this.state ? this.editor.operations() : []);
   readonly hints: readonly Hint[] = $derived(this.state ? this.editor.hints(this.modifiers) : []);
@@ -91,7 +71,7 @@ export class EditorController {
   );
   readonly axisTitle = $derived(this.axis?.title ?? "");
   readonly modeLabel = $derived(MODE_LABELS[this.state?.mode ?? "browse"]);
-  readonly message = $derived(this.flash || (this.state?.message ?? ""));
+  readonly message = $derived(this.flash.text || (this.state?.message ?? ""));
   readonly zoom = $derived(this.view.scale);
   readonly scaleBar = $derived(this.state ? scaleBar(this.view.scale, this.state.graph.pxPerMm) : null);
   readonly cursor = $derived.by(() => {
@@ -104,31 +84,50 @@ export class EditorController {
 
   stage: Stage | null = null;
   readonly session: Session;
+  readonly versions: Versions;
+  readonly predictions: Predictions;
+  readonly table: LiveTable;
+  readonly offers: Offers;
   readonly gestures: GestureHandlers;
   private readonly pointing: Pointing;
-  /** What another date offers, px of this image. */
-  private offered: readonly Correction[] = [];
-  private loaded: Graph | null = null;
   private drawn: Graph | null = null;
+  /** The last graph that came from the file or was reported as a change. */
   private noted: Graph | null = null;
   private reviewKey: string | null = null;
   private destroyed = false;
-  private tableTimer: ReturnType<typeof setTimeout> | null = null;
-  private flashTimer: ReturnType<typeof setTimeout> | null = null;
 
   constructor(
     private readonly backend: Backend,
     readonly image: string,
     private readonly around: Surroundings,
   ) {
-    this.session = new Session(backend, image, windowName(sessionStorageOrNull()), {
+    this.session = new Session(backend, image, windowName(tabStorage()), {
       document: (accepted) => this.document(accepted),
       status: (state, message) => {
         this.save = state;
         this.saveMessage = message;
         if (state === "saved" && this.state?.dirty) this.editor.markSaved();
-        if (message) this.tell(message);
+        if (message) this.flash.show(message);
       },
+    });
+    const tell = (text: string): void => this.flash.show(text);
+    const saved = (): void => around.saved();
+    this.versions = new Versions(backend, this.session, this.editor, {
+      tell,
+      saved,
+      ask: (notice) => (this.notice = notice),
+      showConflict: (open) => (this.dialog = open ? "conflict" : null),
+      inFile: (graph) => (this.noted = graph),
+    });
+    this.predictions = new Predictions(backend, this.session, this.editor, { tell, saved, job: () => around.job() });
+    this.table = new LiveTable(backend, {
+      tell,
+      graph: () => this.state?.graph ?? null,
+      document: () => this.document(false),
+    });
+    this.offers = new Offers(this.editor, {
+      size: () => this.stage?.imageSize ?? null,
+      redraw: () => this.redraw(),
     });
     this.pointing = new Pointing(this.editor, this.surface());
     this.gestures = this.pointing.gestures();
@@ -159,23 +158,26 @@ export class EditorController {
   /** Somebody began to do something: work counts, and the last message is old. */
   private began(): void {
     this.editor.touch(Date.now() / 1000);
-    this.flash = "";
+    this.flash.clear();
   }
 
   // ---- life ---------------------------------------------------------------------------------
 
+  /** Show the image on two canvases, which fill an element. */
   attach(host: HTMLElement, photo: HTMLCanvasElement, drawing: HTMLCanvasElement): void {
     this.stage = new Stage(host, photo, drawing, (view) => (this.view = view));
     void this.open();
   }
 
+  /** The image is closed. What is not saved goes into a draft. */
   destroy(): void {
     this.destroyed = true;
     void this.session.close();
     this.stage?.destroy();
     this.stage = null;
-    if (this.tableTimer) clearTimeout(this.tableTimer);
-    if (this.flashTimer) clearTimeout(this.flashTimer);
+    this.predictions.stop();
+    this.table.stop();
+    this.flash.stop();
   }
 
   /** Before another image is opened: write the draft. */
@@ -206,31 +208,17 @@ export class EditorController {
   private show(loaded: LoadedSkeleton): void {
     const { graph, info, notes } = loadDocument(loaded.document);
     this.noted = graph;
-    this.loaded = graph;
+    this.offers.opened = graph;
     this.drawn = null;
     this.editor.load(graph, { ...info, model: info.model ?? this.predictedBy(loaded.document) });
     this.around.scale(graph.pxPerMm);
-    const [older] = loaded.other_drafts ?? [];
-    if (loaded.origin === "draft") {
-      this.notice = {
-        text: "Unsaved work of an earlier session was recovered.",
-        actions: [
-          { label: "Keep it", run: () => (this.notice = null) },
-          { label: "Discard it", run: () => void this.discardDraft() },
-        ],
-      };
-    } else if (older) {
-      this.notice = {
-        text: "There is unsaved work that began from an older version of this file.",
-        actions: [
-          { label: "Load it", run: () => void this.loadDraft(older.window) },
-          { label: "Delete it", run: () => void this.backend.deleteDraft(this.image, older.window).then(() => (this.notice = null)) },
-        ],
-      };
+    const question = this.versions.draftNotice(loaded);
+    if (question) {
+      this.notice = question;
     } else if (loaded.origin === "import" && loaded.file) {
-      this.tell(`Imported ${loaded.file}; the file is kept when you save.`);
+      this.flash.show(`Imported ${loaded.file}; the file is kept when you save.`);
     } else if (notes.length > 0) {
-      this.tell(notes.join(" "));
+      this.flash.show(notes.join(" "));
     }
   }
 
@@ -241,35 +229,9 @@ export class EditorController {
     return { name: model.name, version: String(model.version), hash: model.hash };
   }
 
-  private async discardDraft(): Promise<void> {
-    this.notice = null;
-    try {
-      const loaded = await this.session.discardDraft();
-      // A step of the history, so that undo brings the draft back.
-      this.replaceAll("Discard draft", loaded.document);
-    } catch (error) {
-      this.tell(messageOf(error));
-    }
-  }
-
-  private async loadDraft(window: string): Promise<void> {
-    this.notice = null;
-    try {
-      const { document, revision } = await this.backend.draft(this.image, window);
-      this.session.revision = revision;
-      this.replaceAll("Load draft", document);
-    } catch (error) {
-      this.tell(messageOf(error));
-    }
-  }
-
-  private replaceAll(annotation: string, document: SkeletonDocument): void {
-    const graph = fromDocument(document);
-    this.editor.perform(annotation, () => graph);
-  }
-
   // ---- state --------------------------------------------------------------------------------
 
+  /** The document as it is saved. */
   document(accepted: boolean): SkeletonDocument {
     return this.editor.document(accepted) as SkeletonDocument;
   }
@@ -288,7 +250,7 @@ export class EditorController {
     const key = state.reviewItem?.key ?? null;
     if (key !== this.reviewKey) {
       this.reviewKey = key;
-      if (state.reviewItem) this.revealReview(state.reviewItem);
+      if (state.reviewItem && this.stage) revealReview(this.stage, state.reviewItem);
     }
     if (state.scaleLine !== null && before?.scaleLine !== state.scaleLine) this.dialog = "scale";
     if (state.region && before?.region !== state.region) {
@@ -308,44 +270,28 @@ export class EditorController {
   restyle(): void {
     const { nodes, axes } = this.around.settings();
     this.stage?.setOptions({ nodes, axes, overlay: this.overlay });
-    if (this.state) {
-      this.rebuild(this.state);
-      this.stage?.setMarks(this.marks(this.state));
-    }
+    if (this.state) this.rebuild(this.state);
+    this.redraw();
   }
 
+  /** The marks over the skeleton changed. */
+  private redraw(): void {
+    if (this.state) this.stage?.setMarks(this.marks(this.state));
+  }
+
+  /** Edges with a lower score are drawn as uncertain. */
   get lowThreshold(): number {
     return this.around.session()?.low_confidence_threshold ?? DEFAULT_LOW_CONFIDENCE;
   }
 
   private marks(state: EditorState): Marks {
     const { axes } = this.around.settings();
-    return marksOf(state, { offered: this.offered, cursor: this.cursorMark(state), labels: axes });
-  }
-
-  private revealReview(item: { x: number; y: number }): void {
-    const size = this.stage?.imageSize;
-    if (!this.stage || !size) return;
-    const fit = Math.min(this.stage.view.width / size.width, this.stage.view.height / size.height);
-    this.stage.reveal(item, Math.min(2, 3 * fit));
-  }
-
-  private revealSelection(): void {
-    const state = this.state;
-    if (!state || !this.stage) return;
-    const id = state.edge ?? [...state.selection].at(-1);
-    const node = id === undefined ? undefined : state.graph.get(id);
-    if (node) this.stage.reveal(node);
-  }
-
-  private tell(text: string): void {
-    this.flash = text;
-    if (this.flashTimer) clearTimeout(this.flashTimer);
-    this.flashTimer = setTimeout(() => (this.flash = ""), 4000);
+    return marksOf(state, { offered: this.offers.offered, cursor: this.pointing.keyCursor, labels: axes });
   }
 
   // ---- keys and operations ------------------------------------------------------------------
 
+  /** Shift, Ctrl or Alt changed: what a click would do is shown at once. */
   setModifiers(next: Modifiers): void {
     const { shift, ctrl, alt } = this.modifiers;
     if (next.shift !== shift || next.ctrl !== ctrl || next.alt !== alt) {
@@ -363,35 +309,22 @@ export class EditorController {
       return true;
     }
     const before = this.state;
-    this.placeCursor();
+    this.pointing.placeKeyCursor();
     const { handled, command } = this.editor.key({ key: event.key, shift: event.shiftKey, ctrl, alt: event.altKey });
     if (command) {
-      this.command(command);
+      runCommand(command, this, this.around);
       return true;
     }
     // Steps along the skeleton are followed; edits leave the view where it is.
-    const after = this.state;
+    const { state: after, stage } = this;
     const stepped = before?.graph === after?.graph && before?.selection !== after?.selection;
-    if (handled && stepped && after?.mode === "select" && !after.reviewItem) this.revealSelection();
-    if (handled && this.cursorMark(after) && event.key.startsWith("Arrow")) this.stage?.reveal(this.editor.cursorAt);
+    if (handled && stage && stepped && after?.mode === "select" && !after.reviewItem) revealSelection(stage, after);
+    const cursor = this.pointing.keyCursor;
+    if (handled && cursor && event.key.startsWith("Arrow")) stage?.reveal(cursor);
     return handled;
   }
 
-  /** Without a pointer over the canvas, keys begin in the middle of the view, or at the selected node. */
-  private placeCursor(): void {
-    const { view, state } = this;
-    if (this.pointing.last || !state || !(state.mode === "browse" || state.mode === "select")) return;
-    const [only] = state.selection.size === 1 ? state.selection : [];
-    const node = only === undefined ? undefined : state.graph.get(only);
-    const { x, y } = node ?? view.toImage({ x: view.width / 2, y: view.height / 2 });
-    this.editor.placeCursor({ x, y, tolerance: KEY_REACH_PX / view.scale });
-  }
-
-  private cursorMark(state: EditorState | null): Point | null {
-    const isTool = state && state.mode !== "browse" && state.mode !== "select" && state.mode !== "drag";
-    return isTool && !this.pointing.last ? this.editor.cursorAt : null;
-  }
-
+  /** Run an operation. An element may take the focus from the button. */
   run(id: OperationId, focus?: HTMLElement): void {
     this.began();
     this.editor.run(id);
@@ -400,50 +333,6 @@ export class EditorController {
 
   available(id: OperationId): boolean {
     return this.operations.some((operation) => operation.id === id && operation.available);
-  }
-
-  private command(command: Command): void {
-    const stage = this.stage;
-    const settings = this.around.settings();
-    const actions: Record<Command, () => void> = {
-      save: () => void this.saveNow(false),
-      "previous-image": () => this.around.step(-1),
-      "next-image": () => this.around.step(1),
-      fit: () => stage?.fit(),
-      "fit-selection": () => this.fitSelection(),
-      "zoom-in": () => stage?.zoom(ZOOM_STEP),
-      "zoom-out": () => stage?.zoom(1 / ZOOM_STEP),
-      "pan-left": () => stage?.pan(PAN_STEP_PX, 0),
-      "pan-right": () => stage?.pan(-PAN_STEP_PX, 0),
-      "pan-up": () => stage?.pan(0, PAN_STEP_PX),
-      "pan-down": () => stage?.pan(0, -PAN_STEP_PX),
-      "color-confidence": () => (settings.colorBy = "confidence"),
-      "color-plant": () => (settings.colorBy = "plant"),
-      "color-order": () => (settings.colorBy = "order"),
-      "color-axis": () => (settings.colorBy = "axis"),
-      "toggle-overlay": () => (this.overlay = !this.overlay),
-      invert: () => (this.adjustments.invert = !this.adjustments.invert),
-      help: () => (this.dialog = "help"),
-    };
-    actions[command]();
-  }
-
-  private fitSelection(): void {
-    const state = this.state;
-    if (!state) return;
-    const ids: NodeId[] = state.edge !== null ? [state.edge, state.graph.node(state.edge).parent ?? state.edge] : [...state.selection];
-    const nodes = ids.flatMap((id) => state.graph.get(id) ?? []);
-    if (nodes.length === 0) {
-      this.stage?.fit();
-      return;
-    }
-    const box: Box = {
-      x0: Math.min(...nodes.map((n) => n.x)),
-      y0: Math.min(...nodes.map((n) => n.y)),
-      x1: Math.max(...nodes.map((n) => n.x)),
-      y1: Math.max(...nodes.map((n) => n.y)),
-    };
-    this.stage?.fitBox(box);
   }
 
   /** Select the nodes of a row of the outline and bring its first one into view. */
@@ -460,10 +349,11 @@ export class EditorController {
     if (!graph) return;
     this.editor.touch(Date.now() / 1000);
     const reason = moveReason(graph, row, target);
-    if (reason !== null) this.tell(reason);
+    if (reason !== null) this.flash.show(reason);
     else this.editor.perform(row.axis === null ? "Attach plant" : "Move axis", moveRow(row, target));
   }
 
+  /** Go to a place to review. */
   selectReview(key: string): void {
     const item = this.state?.review.find((one) => one.key === key);
     if (!item) return;
@@ -471,48 +361,39 @@ export class EditorController {
     this.editor.review(item);
   }
 
+  /** Set the CSS filter of the photograph. */
   setFilter(filter: string): void {
     this.stage?.setFilter(filter);
   }
 
+  /** Change between light and dark, whichever is shown. */
   toggleTheme(root: HTMLElement): void {
     const now = root.closest("[data-theme]")?.getAttribute("data-theme");
     this.around.change({ theme: now === "dark" ? "light" : "dark" });
   }
 
+  /** Close the dialog and give the focus to an element. */
   closeDialog(focus: HTMLElement): void {
     this.dialog = null;
     this.region = null;
     queueMicrotask(() => focus.focus());
   }
 
-  // ---- scale and traits ---------------------------------------------------------------------
+  // ---- scale --------------------------------------------------------------------------------
 
   /** Set the scale from the drawn line. */
   setScale(millimeters: number): void {
     this.editor.setScale(millimeters);
   }
 
+  /** Remove the scale. */
   clearScale(): void {
     this.editor.perform("Remove scale", setScale(null));
   }
 
-  requestTable(): void {
-    if (this.tableTimer) clearTimeout(this.tableTimer);
-    this.tableTimer = setTimeout(async () => {
-      const graph = this.state?.graph;
-      if (!graph) return;
-      try {
-        const table = transposed(await this.backend.traits(this.document(false), graph.pxPerMm));
-        if (this.state?.graph === graph) this.table = table;
-      } catch (error) {
-        this.tell(messageOf(error));
-      }
-    }, TABLE_DELAY_MS);
-  }
-
   // ---- files --------------------------------------------------------------------------------
 
+  /** Save the result. Return false if there is a conflict or an error. */
   async saveNow(accepted: boolean): Promise<boolean> {
     const saved = await this.session.save(accepted);
     if (saved) this.around.saved();
@@ -520,143 +401,23 @@ export class EditorController {
     return saved;
   }
 
+  /** Save the result as accepted and open the next image that is not. */
   async acceptAndNext(): Promise<void> {
-    if ((await this.saveNow(true)) && !this.around.next()) this.tell("Saved. All images are accepted.");
-  }
-
-  async keepMine(): Promise<void> {
-    const conflict = this.session.conflict;
-    if (!conflict) return;
-    const mine = this.state?.graph;
-    this.dialog = null;
-    if (mine) {
-      // Their version becomes a step below mine: undo reaches it.
-      this.replaceAll("Version of the other window", conflict.document);
-      this.editor.perform("My version", () => mine);
-    }
-    if (await this.session.keepMine()) this.around.saved();
-    else if (this.session.conflict) this.dialog = "conflict";
-  }
-
-  async takeTheirs(): Promise<void> {
-    const document = await this.session.takeTheirs();
-    this.dialog = null;
-    if (!document) return;
-    const graph = fromDocument(document);
-    this.noted = graph;
-    this.editor.perform("Version of the other window", () => graph);
-    this.editor.markSaved();
-    this.around.saved();
-  }
-
-  /** Download my version, then continue with theirs. */
-  downloadCopy(): void {
-    const text = JSON.stringify(this.document(false));
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-    link.download = `${this.image.split("/").at(-1)!.replace(/\.[^.]*$/, "")}.copy.json`;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-    void this.takeTheirs();
-  }
-
-  /** One line about a document; null describes mine. */
-  describe(other: SkeletonDocument | null): string {
-    try {
-      const { graph, info } = other ? loadDocument(other) : loadDocument(this.document(false));
-      return `${graph.size} nodes, ${graph.roots.length} trees, ${info.actions} actions, ${Math.round(info.seconds)} s of work`;
-    } catch (error) {
-      return messageOf(error);
-    }
+    if ((await this.saveNow(true)) && !this.around.next()) this.flash.show("Saved. All images are accepted.");
   }
 
   // ---- predictions --------------------------------------------------------------------------
 
+  /** Ask at which size the image is predicted. */
   askPredict(): void {
     this.region = null;
     this.dialog = "predict";
   }
 
-  async predict(size: WorkingSize, region: Region | null): Promise<void> {
-    try {
-      const job = await this.backend.predict(this.image, size, region);
-      this.predicting = job;
-      this.around.job();
-      const done = await this.finished(job);
-      if (this.destroyed || !done) return;
-      if (done.state === "failed") this.tell(done.error ?? "The prediction failed.");
-      if (done.state !== "done" || !done.document) return;
-      if (region) this.editor.mergeRegion(done.document, region);
-      else await this.takePrediction(done.document);
-    } catch (error) {
-      this.tell(messageOf(error));
-    } finally {
-      this.predicting = null;
-    }
-  }
-
-  private async takePrediction(document: SkeletonDocument): Promise<void> {
-    const fresh = fromDocument(document);
-    this.editor.perform("Predict again", (graph) =>
-      fresh.with({ pxPerMm: graph.pxPerMm, metadata: { ...graph.metadata, ...fresh.metadata } }),
-    );
-    if (this.session.revision === null) {
-      // The first prediction of an image is saved by the server: continue from that file.
-      this.session.revision = (await this.backend.skeleton(this.image)).result_revision;
-      this.around.saved();
-    }
-  }
-
-  private async finished(job: string): Promise<JobInfo | null> {
-    for (;;) {
-      await new Promise((resolve) => setTimeout(resolve, JOB_POLL_MS));
-      if (this.destroyed) return null;
-      const found = (await this.backend.jobs()).find((one) => one.job === job);
-      if (!found || (found.state !== "waiting" && found.state !== "running")) return found ?? null;
-    }
-  }
-
   /** The list says that the image was predicted in the background: show it if nothing was changed here. */
   async refresh(): Promise<void> {
-    if (this.predicting || !this.ready) return;
+    if (this.predictions.running || !this.ready) return;
     const loaded = await this.session.reload();
     if (loaded && !this.destroyed) this.show(loaded);
-  }
-
-  // ---- series -------------------------------------------------------------------------------
-
-  /** What was corrected since the image was opened. */
-  corrections(): Correction[] {
-    const now = this.state?.graph;
-    return this.loaded && now && this.ready ? corrections(this.loaded, now) : [];
-  }
-
-  /** Show those corrections that would change something here. Return their number. */
-  offer(list: readonly Correction[]): number {
-    const { state, stage } = this;
-    if (!state || !stage?.imageSize) return 0;
-    const tolerance = toleranceFor(stage.imageSize);
-    this.offered = list.filter((one) => applyCorrection(one, tolerance)(state.graph) !== state.graph);
-    stage.setMarks(this.marks(state));
-    return this.offered.length;
-  }
-
-  /** Apply what is offered as one step. */
-  applyOffered(): void {
-    const size = this.stage?.imageSize;
-    const list = this.offered;
-    if (!size || list.length === 0) return;
-    const tolerance = toleranceFor(size);
-    this.offered = [];
-    this.editor.perform("Corrections of another date", ...list.map((one) => applyCorrection(one, tolerance)));
-  }
-
-}
-
-function sessionStorageOrNull(): Storage | null {
-  try {
-    return sessionStorage;
-  } catch {
-    return null;
   }
 }

@@ -1,4 +1,8 @@
-/** The pointer of the canvas as input of the editor: px of the image, and which presses belong to a tool. */
+/**
+ * The pointer of the canvas as input of the editor: px of the image, and which presses belong to a tool.
+ *
+ * Without a pointer over the canvas, the keyboard has a cursor of its own.
+ */
 
 import type { Editor } from "../editor/editor";
 import type { Point, PointerInput } from "../editor/types";
@@ -6,6 +10,9 @@ import type { GestureHandlers, PointerInfo } from "./canvas/gestures";
 import type { Stage } from "./canvas/stage";
 import type { View } from "./canvas/view";
 import { DRAG_MODES } from "./modes";
+
+/** Nodes and edges within this distance of the cursor of the keyboard are hit, CSS px. */
+const KEY_REACH_PX = 9;
 
 /** What the pointer needs of the page. */
 export interface Surface {
@@ -43,6 +50,25 @@ export class Pointing {
     return input;
   }
 
+  /** Without a pointer over the canvas, keys begin in the middle of the view, or at the selected node. */
+  placeKeyCursor(): void {
+    const { view } = this.surface;
+    const { mode, selection, graph } = this.editor.state;
+    if (this.last || !(mode === "browse" || mode === "select")) return;
+    const [only] = selection.size === 1 ? selection : [];
+    const node = only === undefined ? undefined : graph.get(only);
+    const { x, y } = node ?? view.toImage({ x: view.width / 2, y: view.height / 2 });
+    this.editor.placeCursor({ x, y, tolerance: KEY_REACH_PX / view.scale });
+  }
+
+  /** The cross of the keyboard; null if no tool is used or the pointer shows the place. */
+  get keyCursor(): Point | null {
+    const { mode } = this.editor.state;
+    const isTool = mode !== "browse" && mode !== "select" && mode !== "drag";
+    return isTool && !this.last ? this.editor.cursorAt : null;
+  }
+
+  /** What the canvas reports. */
   gestures(): GestureHandlers {
     const { editor, surface } = this;
     return {

@@ -194,8 +194,18 @@ export class Session {
   }
 }
 
+/** The text of anything that was thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** The storage of this tab; null if the browser refuses it. */
+export function tabStorage(): Storage | null {
+  try {
+    return sessionStorage;
+  } catch {
+    return null;
+  }
 }
 
 /** A random name for this window, kept while its tab is open. */

@@ -1,0 +1,52 @@
+/** Corrections between the dates of a series: what was corrected here, and what other dates offer to this one. */
+
+import { applyCorrection, type Correction, corrections } from "../core/corrections";
+import type { Graph } from "../core/graph";
+import type { Editor } from "../editor/editor";
+import { toleranceFor } from "./series";
+
+/** What offers need of the page. */
+export interface OfferHooks {
+  /** Width and height of this image, px; null as long as they are unknown. */
+  size(): { width: number; height: number } | null;
+  /** Show what is offered. */
+  redraw(): void;
+}
+
+export class Offers {
+  /** The graph that was opened; null until it is loaded. */
+  opened: Graph | null = null;
+  /** What another date offers, px of this image. */
+  offered: readonly Correction[] = [];
+
+  constructor(
+    private readonly editor: Editor,
+    private readonly hooks: OfferHooks,
+  ) {}
+
+  /** What was corrected since the image was opened. */
+  made(): Correction[] {
+    return this.opened ? corrections(this.opened, this.editor.state.graph) : [];
+  }
+
+  /** Offer those corrections that would change something here. Return their number. */
+  offer(list: readonly Correction[]): number {
+    const { graph } = this.editor.state;
+    const size = this.hooks.size();
+    if (!size) return 0;
+    const tolerance = toleranceFor(size);
+    this.offered = list.filter((one) => applyCorrection(one, tolerance)(graph) !== graph);
+    this.hooks.redraw();
+    return this.offered.length;
+  }
+
+  /** Apply what is offered as one step. */
+  apply(): void {
+    const size = this.hooks.size();
+    const list = this.offered;
+    if (!size || list.length === 0) return;
+    const tolerance = toleranceFor(size);
+    this.offered = [];
+    this.editor.perform("Corrections of another date", ...list.map((one) => applyCorrection(one, tolerance)));
+  }
+}

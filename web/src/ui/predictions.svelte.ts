@@ -1,0 +1,75 @@
+/** Predictions that somebody asks for while an image is open: wait for the job, then take over its document. */
+
+import type { Backend, JobInfo, Region, SkeletonDocument, WorkingSize } from "../api";
+import { fromDocument } from "../core/document";
+import type { Editor } from "../editor/editor";
+import { messageOf, type Session } from "./session";
+
+const JOB_POLL_MS = 400;
+
+/** What predictions tell the page. */
+export interface PredictionHooks {
+  /** A job was begun. */
+  job(): void;
+  /** The server has written a result. */
+  saved(): void;
+  tell(text: string): void;
+}
+
+export class Predictions {
+  /** The job that is under way. */
+  running = $state<string | null>(null);
+  private stopped = false;
+
+  constructor(
+    private readonly backend: Backend,
+    private readonly session: Session,
+    private readonly editor: Editor,
+    private readonly hooks: PredictionHooks,
+  ) {}
+
+  /** Predict the image, or a region of it, as one step of the history. */
+  async predict(size: WorkingSize, region: Region | null): Promise<void> {
+    try {
+      const job = await this.backend.predict(this.session.image, size, region);
+      this.running = job;
+      this.hooks.job();
+      const done = await this.finished(job);
+      if (this.stopped || !done) return;
+      if (done.state === "failed") this.hooks.tell(done.error ?? "The prediction failed.");
+      if (done.state !== "done" || !done.document) return;
+      if (region) this.editor.mergeRegion(done.document, region);
+      else await this.take(done.document);
+    } catch (error) {
+      this.hooks.tell(messageOf(error));
+    } finally {
+      this.running = null;
+    }
+  }
+
+  /** The image is closed: do not wait any longer. */
+  stop(): void {
+    this.stopped = true;
+  }
+
+  private async take(document: SkeletonDocument): Promise<void> {
+    const fresh = fromDocument(document);
+    this.editor.perform("Predict again", (graph) =>
+      fresh.with({ pxPerMm: graph.pxPerMm, metadata: { ...graph.metadata, ...fresh.metadata } }),
+    );
+    if (this.session.revision === null) {
+      // The first prediction of an image is saved by the server: continue from that file.
+      this.session.revision = (await this.backend.skeleton(this.session.image)).result_revision;
+      this.hooks.saved();
+    }
+  }
+
+  private async finished(job: string): Promise<JobInfo | null> {
+    for (;;) {
+      await new Promise((resolve) => setTimeout(resolve, JOB_POLL_MS));
+      if (this.stopped) return null;
+      const found = (await this.backend.jobs()).find((one) => one.job === job);
+      if (!found || (found.state !== "waiting" && found.state !== "running")) return found ?? null;
+    }
+  }
+}

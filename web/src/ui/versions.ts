@@ -1,0 +1,132 @@
+/**
+ * Other versions of the open document: drafts of earlier sessions, and what another window has saved.
+ *
+ * A version that is taken over is a step of the history, so that undo returns to the one before.
+ */
+
+import type { Backend, LoadedSkeleton, SkeletonDocument } from "../api";
+import { fromDocument, loadDocument } from "../core/document";
+import type { Graph } from "../core/graph";
+import type { Editor } from "../editor/editor";
+import { messageOf, type Session } from "./session";
+import type { Notice } from "./surroundings";
+
+/** What versions need of the page. */
+export interface VersionHooks {
+  tell(text: string): void;
+  /** Show a question; null removes it. */
+  ask(notice: Notice | null): void;
+  /** Open or close the dialog on a conflict. */
+  showConflict(open: boolean): void;
+  /** A graph is about to be shown that is already in the file: it is not a change. */
+  inFile(graph: Graph): void;
+  saved(): void;
+}
+
+export class Versions {
+  constructor(
+    private readonly backend: Backend,
+    private readonly session: Session,
+    private readonly editor: Editor,
+    private readonly hooks: VersionHooks,
+  ) {}
+
+  // ---- drafts -------------------------------------------------------------------------------
+
+  /** The question about drafts after a document was loaded; null if there are none. */
+  draftNotice({ origin, other_drafts }: LoadedSkeleton): Notice | null {
+    const close = (): void => this.hooks.ask(null);
+    if (origin === "draft") {
+      return {
+        text: "Unsaved work of an earlier session was recovered.",
+        actions: [
+          { label: "Keep it", run: close },
+          { label: "Discard it", run: () => void this.discardDraft() },
+        ],
+      };
+    }
+    const [older] = other_drafts ?? [];
+    if (!older) return null;
+    return {
+      text: "There is unsaved work that began from an older version of this file.",
+      actions: [
+        { label: "Load it", run: () => void this.loadDraft(older.window) },
+        { label: "Delete it", run: () => void this.backend.deleteDraft(this.session.image, older.window).then(close) },
+      ],
+    };
+  }
+
+  private async discardDraft(): Promise<void> {
+    this.hooks.ask(null);
+    try {
+      const loaded = await this.session.discardDraft();
+      this.replace("Discard draft", loaded.document);
+    } catch (error) {
+      this.hooks.tell(messageOf(error));
+    }
+  }
+
+  private async loadDraft(window: string): Promise<void> {
+    this.hooks.ask(null);
+    try {
+      const { document, revision } = await this.backend.draft(this.session.image, window);
+      this.session.revision = revision;
+      this.replace("Load draft", document);
+    } catch (error) {
+      this.hooks.tell(messageOf(error));
+    }
+  }
+
+  private replace(annotation: string, document: SkeletonDocument): void {
+    const graph = fromDocument(document);
+    this.editor.perform(annotation, () => graph);
+  }
+
+  // ---- conflicts ----------------------------------------------------------------------------
+
+  /** Save my version over the one of the other window. */
+  async keepMine(): Promise<void> {
+    const conflict = this.session.conflict;
+    if (!conflict) return;
+    const mine = this.editor.state.graph;
+    this.hooks.showConflict(false);
+    // Their version becomes a step below mine: undo reaches it.
+    this.replace("Version of the other window", conflict.document);
+    this.editor.perform("My version", () => mine);
+    if (await this.session.keepMine()) this.hooks.saved();
+    else if (this.session.conflict) this.hooks.showConflict(true);
+  }
+
+  /** Continue with the version of the other window. */
+  async takeTheirs(): Promise<void> {
+    const document = await this.session.takeTheirs();
+    this.hooks.showConflict(false);
+    if (!document) return;
+    const graph = fromDocument(document);
+    this.hooks.inFile(graph);
+    this.editor.perform("Version of the other window", () => graph);
+    this.editor.markSaved();
+    this.hooks.saved();
+  }
+
+  /** Download my version, then continue with theirs. */
+  downloadCopy(): void {
+    const text = JSON.stringify(this.editor.document(false));
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+    link.download = `${this.session.image.split("/").at(-1)!.replace(/\.[^.]*$/, "")}.copy.json`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+    void this.takeTheirs();
+  }
+
+  /** One line about a document; null describes mine. */
+  describe(other: SkeletonDocument | null): string {
+    try {
+      const { graph, info } = loadDocument(other ?? this.editor.document(false));
+      return `${graph.size} nodes, ${graph.roots.length} trees, ${info.actions} actions, ${Math.round(info.seconds)} s of work`;
+    } catch (error) {
+      return messageOf(error);
+    }
+  }
+}
