@@ -63,6 +63,22 @@ def test_batches_change_nothing(folder):
         assert_same_tree(first, second)
 
 
+def test_torch_returns_the_same_numbers_in_groups(folder, monkeypatch):
+    """Groups of two: the output of an image has fewer candidates than that of the whole batch."""
+    monkeypatch.setattr("treeformer.models.inference_model.GROUP_SIZE", 2)
+    engine = open_engine(open_model(folder), "torch")
+    batch = np.stack([np.resize(image, (engine.input_size, engine.input_size, 3)) for image in images()])
+    whole, rows = engine(batch), engine.predict_rows(batch)
+    assert len(rows) == len(batch)
+    for row, (raw, index) in enumerate(rows):
+        for joined, part in zip(whole, raw, strict=True):
+            if joined is not None:
+                part = part[index]
+                np.testing.assert_array_equal(joined[row][tuple(map(slice, part.shape))], part)
+    with engine.readable_memory(batch) as is_readable:
+        assert is_readable
+
+
 def test_the_input_memory_of_torch_has_the_shape_of_a_batch(folder):
     engine = open_engine(open_model(folder), "torch", device="cpu")
     memory = input_memory(engine, 3)

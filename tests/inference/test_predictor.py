@@ -329,6 +329,33 @@ def test_worker_processes_give_the_same_results(tmp_path, monkeypatch, batch, ch
     assert {type(result) for result in by_processes} == {Skeleton, FormatError}
 
 
+class LateReader(ColorEngine):
+    """Reads its input some time after it was called, and counts the calls whose input is not a copy."""
+
+    views = 0
+
+    def __call__(self, images):
+        self.views += images.base is not None and not images.base.flags.owndata
+        time.sleep(0.2)
+        return super().__call__(images)
+
+
+@pytest.mark.slow
+def test_unreadable_files_do_not_let_workers_overwrite_the_input_of_the_engine(tmp_path):
+    """The memory has ten rows: without waiting for the engine, the last files would take those of the first two."""
+    down, up = tmp_path / "down.png", tmp_path / "up.png"
+    Image.fromarray(drawn(TREE)).save(down)
+    Image.fromarray(drawn(TREE)[::-1].copy()).save(up)
+    engine = LateReader(TREE, 128)
+    files = [down, down, *(8 * [tmp_path / "missing.png"]), up, up, down, up]
+    found = list(predictor(engine).predict_many(files, batch=2, workers=1, processes=True))
+    assert [isinstance(result, FormatError) for result in found] == [not file.exists() for file in files]
+    expected = {file: predictor(ColorEngine(TREE, 128)).predict(file) for file in (down, up)}
+    assert expected[down] != expected[up]
+    assert all(result == expected[file] for result, file in zip(found, files, strict=True) if file.exists())
+    assert engine.views == 3
+
+
 @pytest.mark.slow
 def test_an_image_that_is_too_large_to_send_is_opened_in_the_calling_process(tmp_path):
     ground_truth = random_tree(seed=3, count=40, size=(2100, 2000), longest_edge=400)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -68,6 +70,44 @@ def input_memory(engine: Engine, batch: int) -> ImageArray:
         memory: ImageArray = own(batch)
         return memory
     return np.empty((batch, engine.input_size, engine.input_size, 3), dtype=np.uint8)
+
+
+@contextmanager
+def readable_memory(engine: Engine, memory: ImageArray) -> Iterator[bool]:
+    """Prepare memory for an engine, until the `with` block ends.
+
+    Args:
+        engine: the engine. An engine with `input_memory` reads other memory slowly, unless it has a method
+            `readable_memory(memory)` with the result of this function.
+        memory: (R,S,S,3) RGB, contiguous.
+
+    Yields:
+        True if the engine reads this memory as fast as that of `input_memory`, so that copying would not pay.
+    """
+    own = getattr(engine, "readable_memory", None)
+    if own is None:
+        yield not hasattr(engine, "input_memory")
+        return
+    with own(memory) as is_readable:
+        yield is_readable
+
+
+def predict_rows(engine: Engine, images: ImageArray) -> list[tuple[RawPrediction, int]]:
+    """Predict a batch, without joining parts of its output that the engine computes one after another.
+
+    Args:
+        engine: the engine. It may have a method `predict_rows(images)` with the result of this function.
+        images: (B,S,S,3) RGB.
+
+    Returns:
+        For each image, an output and the image's row in it. Several images may share an output.
+    """
+    own = getattr(engine, "predict_rows", None)
+    if own is not None:
+        rows: list[tuple[RawPrediction, int]] = own(images)
+        return rows
+    raw = engine(images)
+    return [(raw, row) for row in range(len(images))]
 
 
 def check_input(images: NDArray[Any], side: int) -> None:

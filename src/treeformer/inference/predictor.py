@@ -14,7 +14,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -28,7 +28,8 @@ from treeformer._util.progress import ProgressCallback
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder, Precision, open_model
 from treeformer.inference.accumulator import TileAccumulator
-from treeformer.inference.engine import Engine, RawPrediction, input_memory
+from treeformer.inference.engine import Engine, RawPrediction, predict_rows, readable_memory
+from treeformer.inference.input_batch import InputBatch
 from treeformer.inference.open_engine import EngineName, open_engine
 from treeformer.inference.options import PredictionOptions, WorkingSize
 from treeformer.inference.prepare import PreparedImage, prepare, prepare_second_pass, try_prepare
@@ -108,8 +109,7 @@ class Predictor:
             accumulator = prepared.accumulator
             total += len(accumulator.tiles)
             for batch in batches(prepared.inputs(), self._batch_size(None)):
-                raw = self.engine(np.stack(batch))
-                for row in range(len(batch)):
+                for raw, row in predict_rows(self.engine, batch[0][None] if len(batch) == 1 else np.stack(batch)):
                     accumulator.add(raw, row)
                 done += len(batch)
                 if progress is not None:
@@ -158,11 +158,14 @@ class Predictor:
         options = self._options(working_size, single_plant, min_confidence)
         batch_size, side = self._batch_size(batch), self.engine.input_size
         with ExitStack() as stack:
-            runner = stack.enter_context(thread_pool(1))
             if processes and workers:
                 pool = stack.enter_context(image_workers(workers, options, side, batch_size))
-                yield from _Stream(self.engine, batch_size, runner, pool).results(pool.prepare(images))
+                is_readable = stack.enter_context(readable_memory(self.engine, pool.inputs))
+                runner = stack.enter_context(thread_pool(1))
+                stream = _Stream(self.engine, batch_size, runner, pool, pool.inputs if is_readable else None)
+                yield from stream.results(pool.prepare(images))
             else:
+                runner = stack.enter_context(thread_pool(1))
                 prepare_one = functools.partial(try_prepare, options=options, side=side)
                 prepared: Iterator[PreparedImage | TreeformerError] = map(prepare_one, images)
                 if workers:
@@ -274,12 +277,27 @@ class _Stream:
     """Send the tiles of many images through the engine in batches, and yield results in order.
 
     The engine runs in a thread of its own: meanwhile the next batch is filled and the previous one decoded.
+
+    Args:
+        engine: runs the network.
+        batch_size: number of tiles per batch.
+        runner: the engine's thread.
+        workers: processes that decode skeletons. None decodes in the calling thread.
+        shared: the memory of the workers, if the engine may read it.
     """
 
-    def __init__(self, engine: Engine, batch_size: int, runner: Executor, workers: ImageWorkers | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        batch_size: int,
+        runner: Executor,
+        workers: ImageWorkers | None = None,
+        shared: ImageArray | None = None,
+    ) -> None:
         self.engine, self.batch_size, self.runner, self.workers = engine, batch_size, runner, workers
+        self.shared = shared
         self.slots: deque[_Slot] = deque()
-        self.running: deque[tuple[Future[RawPrediction], list[_Slot]]] = deque()
+        self.running: deque[tuple[Future[list[tuple[RawPrediction, int]]], list[_Slot]]] = deque()
         self.second_passes: deque[tuple[_Slot, PreparedImage]] = deque()
 
     def results(self, images: Iterable[PreparedImage | TreeformerError]) -> Iterator[Skeleton | TreeformerError]:
@@ -287,8 +305,8 @@ class _Stream:
         lag = 2 * self.batch_size if self.workers else 0
         remaining: Iterable[PreparedImage | TreeformerError] = images
         while True:
-            for slots, pixels in self._batches(self._inputs(remaining)):
-                self.running.append((self.runner.submit(self.engine, pixels), slots))
+            for slots, pixels in self._batches(remaining):
+                self.running.append((self.runner.submit(predict_rows, self.engine, pixels), slots))
                 self._collect(still_running=1)
                 yield from self._finished(lag)
             self._collect(still_running=0)
@@ -297,45 +315,49 @@ class _Stream:
             remaining = ()
         yield from self._finished(0)
 
-    def _batches(self, inputs: Iterable[tuple[_Slot, ImageArray]]) -> Iterator[tuple[list[_Slot], ImageArray]]:
-        """Yield batches. Two buffers alternate: the engine reads one while the other is filled."""
-        buffers = [input_memory(self.engine, self.batch_size) for _ in range(2)]
-        slots: list[_Slot] = []
-        for slot, pixels in inputs:
-            buffers[0][len(slots)] = pixels
-            slots.append(slot)
-            if len(slots) == self.batch_size:
-                yield slots, buffers[0]
-                slots, buffers = [], buffers[::-1]
-        if slots:
-            yield slots, buffers[0][: len(slots)]
+    def _batches(self, images: Iterable[PreparedImage | TreeformerError]) -> Iterator[tuple[list[_Slot], ImageArray]]:
+        """Yield batches of tiles. The engine may read a batch while the next one is filled."""
+        batch: InputBatch[_Slot] = InputBatch(self.engine, self.batch_size, self.shared)
+        for slot, pixels, row in self._inputs(images, batch):
+            batch.add(slot, pixels, row)
+            if batch.is_full:
+                yield batch.take()
+        if len(batch):
+            yield batch.take()
 
-    def _inputs(self, images: Iterable[PreparedImage | TreeformerError]) -> Iterator[tuple[_Slot, ImageArray]]:
+    def _inputs(
+        self, images: Iterable[PreparedImage | TreeformerError], batch: InputBatch[_Slot]
+    ) -> Iterator[tuple[_Slot, ImageArray, int | None]]:
+        """Yield tiles, and the row of each in the memory of the workers if it is there."""
         for image in images:
             if isinstance(image, TreeformerError):
                 self.slots.append(_Slot(result=functools.partial(_identity, image)))
+                # Images that fill no batch must not overwrite the batches before them, however many they are.
+                batch.copy_rows()
+                wait([future for future, _ in self.running])
                 continue
             slot = _Slot(image.accumulator)
             self.slots.append(slot)
+            row = image.row
             for pixels in image.inputs():
-                yield slot, pixels
+                yield slot, pixels, row
+                row = None
             yield from self._second_inputs()
         yield from self._second_inputs()
 
-    def _second_inputs(self) -> Iterator[tuple[_Slot, ImageArray]]:
+    def _second_inputs(self) -> Iterator[tuple[_Slot, ImageArray, None]]:
         """Yield the tiles of the second passes that are known by now."""
         while self.second_passes:
             slot, image = self.second_passes.popleft()
             for pixels in image.inputs():
-                yield slot, pixels
+                yield slot, pixels, None
 
     def _collect(self, still_running: int) -> None:
         """Distribute the output of finished batches, until only `still_running` batches are left."""
         while len(self.running) > still_running:
             future, slots = self.running.popleft()
-            raw = future.result()
             complete = []
-            for row, slot in enumerate(slots):
+            for slot, (raw, row) in zip(slots, future.result(), strict=True):
                 assert slot.accumulator is not None
                 slot.accumulator.add(raw, row)
                 if slot.accumulator.is_complete and not self._begin_second_pass(slot, slot.accumulator):

@@ -26,12 +26,14 @@ class PreparedImage:
         accumulator: collects the network's output for the tiles.
         side: side of the engine's input, px.
         first_input: (side,side,3) RGB, the input for the first tile.
+        row: the row of `ImageWorkers.inputs` that `first_input` lies in, None if it lies elsewhere.
     """
 
     image: LazyImage | None
     accumulator: TileAccumulator
     side: int
     first_input: ImageArray
+    row: int | None = None
 
     def inputs(self) -> Iterator[ImageArray]:
         """Yield the input for each tile, (side,side,3) RGB."""

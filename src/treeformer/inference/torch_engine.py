@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -76,10 +77,7 @@ class TorchEngine:
         Raises:
             TreeformerError: If the images have another shape or type, or this is a forked process.
         """
-        check_input(images, self.input_size)
-        if os.getpid() != self._process:  # torch would wait forever for threads that were not forked; CUDA raises
-            raise TreeformerError("the torch engine does not work in a forked process: use spawn or ONNX Runtime")
-        groups = self._predict_groups(torch.from_numpy(np.ascontiguousarray(images)))
+        groups = self._predict_groups(images)
         count = max(candidates[0].shape[1] for _, candidates in groups)
         batch = len(images)
         shapes = [(batch, count), (batch, count, 2), (batch, count, count), (batch, count), (batch, count, ATTRIBUTES)]
@@ -90,15 +88,50 @@ class TorchEngine:
                 whole[index] = part.numpy()
         return RawPrediction(*arrays)
 
+    def predict_rows(self, images: NDArray[np.uint8]) -> list[tuple[RawPrediction, int]]:
+        """Predict images as `__call__` does, but leave the output in groups; see `engine.predict_rows`."""
+        groups = self._predict_groups(images)
+        found: dict[int, tuple[RawPrediction, int]] = {}
+        for rows, candidates in groups:
+            raw = RawPrediction(*(part.numpy() for part in candidates))
+            found |= {row: (raw, index) for index, row in enumerate(rows)}
+        return [found[row] for row in range(len(images))]
+
     def input_memory(self, batch: int) -> ImageArray:
         """Return memory for a batch, (batch,S,S,3) uint8. A GPU reads it several times faster than other memory."""
         shape = (batch, self.input_size, self.input_size, 3)
         memory: ImageArray = torch.empty(shape, dtype=torch.uint8, pin_memory=self._on_gpu).numpy()
         return memory
 
+    @contextmanager
+    def readable_memory(self, memory: ImageArray) -> Iterator[bool]:
+        """Pin memory that other processes write, if the device allows it; see `engine.readable_memory`."""
+        if not self._on_gpu:
+            yield True
+            return
+        cudart: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]  # torch's stubs lack the types
+        with torch.cuda.device(self._device):
+            is_pinned = int(cudart.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0)) == 0
+            if not is_pinned:
+                # The next operation reports the error of the call above once more.
+                with suppress(RuntimeError):
+                    torch.zeros(1, device=self._device).sum().item()
+        try:
+            yield is_pinned
+        finally:
+            if is_pinned:
+                with torch.cuda.device(self._device):
+                    cudart.cudaHostUnregister(memory.ctypes.data)
+
+    def _predict_groups(self, images: NDArray[np.uint8]) -> list[tuple[list[int], list[Tensor]]]:
+        """Check the images and return the result of `predict_in_groups` in host memory."""
+        check_input(images, self.input_size)
+        if os.getpid() != self._process:  # torch would wait forever for threads that were not forked; CUDA raises
+            raise TreeformerError("the torch engine does not work in a forked process: use spawn or ONNX Runtime")
+        return self._run(torch.from_numpy(np.require(images, requirements=("C", "W"))))  # torch warns if not writable
+
     @torch.inference_mode()
-    def _predict_groups(self, images: Tensor) -> list[tuple[list[int], list[Tensor]]]:
-        """Return the result of `predict_in_groups` in host memory."""
+    def _run(self, images: Tensor) -> list[tuple[list[int], list[Tensor]]]:
         bfloat16 = torch.autocast(self._device.type, torch.bfloat16, enabled=self._on_gpu, cache_enabled=False)
         device = torch.cuda.device(self._device) if self._on_gpu else nullcontext()
         with self._lock, device, bfloat16:

@@ -52,8 +52,11 @@ def image_workers(count: int, options: PredictionOptions, side: int, batch: int)
     chunk = min(CHUNK, batch)
     # Enough to fill the next batch while every process is busy.
     chunks_ahead = -(-batch // chunk) + count
-    # One more chunk than are on their way is being read by the main process.
-    memory = shared_bytes((chunks_ahead + 1) * chunk * side * side * 3)
+    # One more chunk than are on their way is being read by the main process, which fills a batch while the engine reads
+    # another one. A whole number of batches, so that none of them is interrupted by the end of the memory.
+    unit = batch if batch % chunk == 0 else chunk
+    rows = -(-((chunks_ahead + 1) * chunk + 2 * batch) // unit) * unit
+    memory = shared_bytes(rows * side * side * 3)
     with process_pool(count, _start, memory, options, side) as pool:
         yield ImageWorkers(pool, options, side, chunk, chunks_ahead, _as_inputs(memory, side))
 
@@ -68,7 +71,8 @@ class ImageWorkers:
         side: side of the engine's input, px.
         chunk: images per message.
         chunks_ahead: number of messages that may be on their way.
-        inputs: (R,side,side,3) RGB in shared memory, one row for the first tile of each image on its way.
+        inputs: (R,side,side,3) RGB in shared memory, one row for the first tile of each image on its way. The images
+            of two batches and of `chunks_ahead + 1` messages fit into it.
     """
 
     pool: Executor
@@ -81,8 +85,8 @@ class ImageWorkers:
     def prepare(self, images: Iterable[ImageSource]) -> Iterator[PreparedImage | TreeformerError]:
         """Yield the images in order, ready to be predicted, or the error if one cannot be read.
 
-        The first tile of an image is overwritten after the next image has been requested. Images in memory and very
-        large images are opened in the calling process, because sending them would take longer.
+        The first tile of an image stays in `inputs` until two batches of further images have been requested. Images in
+        memory and very large images are opened in the calling process, because sending them would take longer.
         """
         in_memory: deque[ImageSource] = deque()
 
@@ -105,7 +109,7 @@ class ImageWorkers:
                     yield answer
                 else:
                     accumulator, opened = answer
-                    yield PreparedImage(opened, accumulator, self.side, self.inputs[row])
+                    yield PreparedImage(opened, accumulator, self.side, self.inputs[row], row)
 
     def skeletons(self, accumulators: Iterable[TileAccumulator]) -> Iterator[Callable[[], Skeleton]]:
         """Decode complete accumulators; yield one function each that waits for the skeleton and returns it."""
