@@ -12,7 +12,8 @@ from treeformer import Skeleton
 from treeformer.synthetic import generate
 from treeformer.timeseries.paths import arc_length, sample
 from treeformer.timeseries.phase import residual_shift
-from treeformer.timeseries.registration import Target, default_tolerance, point_cloud, register, register_all
+from treeformer.timeseries.point_cloud import point_cloud
+from treeformer.timeseries.registration import Target, default_tolerance, register, register_all
 from treeformer.timeseries.similarity import Similarity
 
 

@@ -24,18 +24,20 @@ import numpy as np
 from scipy.ndimage import distance_transform_edt
 from scipy.spatial import cKDTree
 
-from treeformer._util.arrays import FloatArray, IntArray
+from treeformer._util.arrays import FloatArray
 from treeformer.skeleton import Skeleton
+from treeformer.timeseries.hypotheses import make_hypotheses, motion_penalties
 from treeformer.timeseries.phase import residual_shift
-from treeformer.timeseries.similarity import IDENTITY, Similarity, fit_similarity, wrap
+from treeformer.timeseries.point_cloud import PointCloud, point_cloud, random_subset, union
+from treeformer.timeseries.similarity import IDENTITY, Similarity, fit_similarity
 
 # Default tolerance, as a share of the longer side of the images.
 TOLERANCE_SHARE = 0.015
 MIN_TOLERANCE_PX = 3.0
 # Limits of a transform between two dates.
 MAX_SCALE = 1.25
-# Numbers of points, anchors and hypotheses. More cost time and hardly change the result.
-MAX_POINTS, MAX_ANCHORS, MAX_PAIRS, MAX_HYPOTHESES, REFINED = 400, 40, 80, 6000, 8
+# Numbers of points, and of hypotheses that are refined. More cost time and hardly change the result.
+MAX_POINTS, REFINED = 400, 8
 # A transform is good enough to need no search if this share of the points lies within half of the tolerance.
 SURE_SHARE = 0.9
 # A registration has failed if fewer points lie within the tolerance, or hardly more than by chance.
@@ -50,8 +52,6 @@ ROTATION_PRIOR, SCALE_PRIOR = 4.0, 20.0
 CLOSE_SEEDS = 0.35
 # Closest points end with pairs within twice this many tolerances.
 LEAST_REACH = 0.7
-# Weight of small penalties that decide between equally good hypotheses: the smaller motion wins.
-MOTION_PENALTY = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,56 +71,6 @@ class Registration:
     agreement: float
     residual_px: float
     method: str
-
-
-@dataclass(frozen=True)
-class PointCloud:
-    """What registration uses of a skeleton.
-
-    Attributes:
-        points: (P,2) px, at equal intervals along all edges.
-        seeds: (S,2) px, where the plants begin.
-        forks: (F,2) px, where axes branch.
-    """
-
-    points: FloatArray
-    seeds: FloatArray
-    forks: FloatArray
-
-    def moved(self, transform: Similarity) -> PointCloud:
-        """Return the moved points."""
-        return PointCloud(*(transform.apply(one) for one in (self.points, self.seeds, self.forks)))
-
-
-def point_cloud(skeleton: Skeleton, spacing_px: float) -> PointCloud:
-    """Sample a skeleton for registration.
-
-    Args:
-        skeleton: Any skeleton.
-        spacing_px: Distance between points along edges, px.
-
-    Returns:
-        The points.
-    """
-    if len(skeleton.edges) == 0:
-        return PointCloud(skeleton.nodes, skeleton.nodes[skeleton.component_root], np.zeros((0, 2)))
-    begin, end = (skeleton.nodes[skeleton.edges[:, k]] for k in range(2))
-    count = np.maximum(np.ceil(skeleton.edge_length / spacing_px).astype(np.intp), 1)
-    edge = np.repeat(np.arange(len(count)), count)
-    t = (np.arange(len(edge)) - np.repeat(np.cumsum(count) - count, count) + 0.5) / count[edge]
-    points = begin[edge] + t[:, None] * (end[edge] - begin[edge])
-    is_fork = skeleton.degree >= 3
-    is_fork[skeleton.component_root] = False
-    return PointCloud(points, skeleton.nodes[skeleton.component_root], skeleton.nodes[is_fork])
-
-
-def union(clouds: Sequence[PointCloud]) -> PointCloud:
-    """Return all points of several clouds."""
-    return PointCloud(
-        np.concatenate([cloud.points for cloud in clouds]),
-        np.concatenate([cloud.seeds for cloud in clouds]),
-        np.concatenate([cloud.forks for cloud in clouds]),
-    )
 
 
 def default_tolerance(skeletons: Sequence[Skeleton]) -> float:
@@ -209,7 +159,7 @@ def register(
     if len(source.points) == 0:
         return Registration(guess, False, math.nan, math.nan, "none")
     rng = np.random.default_rng(seed)
-    source = replace(source, points=_subset(source.points, MAX_POINTS, rng))
+    source = replace(source, points=random_subset(source.points, MAX_POINTS, rng))
     best: Registration | None = None
     starts = [start for guess_ in guesses for start in (_with_seeds_aligned(source, target, guess_), guess_)]
     for improve in (_closest_points, refine):  # the second takes longer, and is seldom needed
@@ -218,10 +168,10 @@ def register(
             if _is_sure(result, source, target):
                 return result
             best = _better(best, result, source, target)
-    hypotheses = _hypotheses(source, target.cloud, rng, wide=True)
+    hypotheses = make_hypotheses(source, target.cloud, rng)
     matrices = np.stack([h.matrix for h in hypotheses]) if hypotheses else np.zeros((0, 2, 3))
     if hypotheses:
-        value = target.score(source, matrices) - _motion_penalties(hypotheses, guess, source)
+        value = target.score(source, matrices) - motion_penalties(hypotheses, guess, source)
         for index in np.argsort(-value, kind="stable")[:REFINED].tolist():
             result = _judged(refine(source, target, hypotheses[index]), source, target, "search")
             best = _better(best, result, source, target)
@@ -341,77 +291,6 @@ def _better(best: Registration | None, other: Registration, source: PointCloud, 
     if best.succeeded and not other.succeeded:
         return best
     return other if _quality(other, source, target) > _quality(best, source, target) + 0.02 else best
-
-
-def _subset(points: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
-    return points if len(points) <= count else points[np.sort(rng.choice(len(points), count, replace=False))]
-
-
-def _hypotheses(source: PointCloud, target: PointCloud, rng: np.random.Generator, *, wide: bool) -> list[Similarity]:
-    """Return transforms that map two anchors to two anchors of the same kind, or one seed to one seed."""
-    found: list[Similarity] = []
-    kinds = ((source.seeds, target.seeds), (source.forks, target.forks))
-    a = [_subset(one, MAX_ANCHORS, rng) for one, _ in kinds]
-    b = [_subset(other, MAX_ANCHORS, rng) for _, other in kinds]
-    kind_a = np.repeat([0, 1], [len(one) for one in a])
-    kind_b = np.repeat([0, 1], [len(one) for one in b])
-    points_a, points_b = np.concatenate(a), np.concatenate(b)
-    pairs_a = _pairs(points_a, MAX_PAIRS, rng)
-    pairs_b = _pairs(points_b, 4 * MAX_ANCHORS**2, rng)
-    if len(pairs_a) and len(pairs_b):
-        va, vb = (
-            points[pairs[:, 1]] - points[pairs[:, 0]] for points, pairs in ((points_a, pairs_a), (points_b, pairs_b))
-        )
-        la, lb = np.hypot(*va.T), np.hypot(*vb.T)
-        ratio = lb[None] / np.maximum(la[:, None], 1e-9)
-        same_kind = (kind_a[pairs_a][:, None] == kind_b[pairs_b][None]).all(axis=2)
-        fits = same_kind & (np.abs(np.log(np.maximum(ratio, 1e-9))) <= math.log(1.08))
-        first, second = np.nonzero(fits)
-        if len(first) > MAX_HYPOTHESES:
-            kept = rng.choice(len(first), MAX_HYPOTHESES, replace=False)
-            first, second = first[kept], second[kept]
-        angle = np.arctan2(vb[:, 1], vb[:, 0])[second] - np.arctan2(va[:, 1], va[:, 0])[first]
-        # Two anchors give a noisy scale, and the scale of a series hardly changes: halve its logarithm.
-        scale = np.sqrt(ratio[first, second])
-        middle_a = points_a[pairs_a].mean(axis=1)[first]
-        middle_b = points_b[pairs_b].mean(axis=1)[second]
-        for k in range(len(first)):
-            turned = Similarity(float(scale[k]), wrap(float(angle[k])))
-            x, y = (middle_b[k] - turned.apply(middle_a[k])).tolist()
-            found.append(Similarity(turned.scale, turned.rotation, (x, y)))
-    few = len(source.seeds) * len(target.seeds) <= 16
-    angles = np.radians(np.arange(-180, 180, 3) if few and wide else np.arange(-6, 7, 3))
-    for seed_a in a[0][:MAX_ANCHORS]:
-        for seed_b in b[0][:MAX_ANCHORS]:
-            for angle_ in angles.tolist():
-                turned = Similarity(1.0, angle_)
-                x, y = (seed_b - turned.apply(seed_a)).tolist()
-                found.append(Similarity(1.0, angle_, (x, y)))
-    return found
-
-
-def _pairs(points: FloatArray, count: int, rng: np.random.Generator) -> IntArray:
-    """Return ordered pairs of points that are not close together, at most `count` of them, (K,2)."""
-    if len(points) < 2:
-        return np.zeros((0, 2), dtype=np.intp)
-    i, j = np.nonzero(~np.eye(len(points), dtype=bool))
-    distance = np.hypot(*(points[i] - points[j]).T)
-    far = np.flatnonzero(distance >= 0.2 * distance.max())
-    far = far[distance[far] > 0]
-    if len(far) > count:
-        far = rng.choice(far, count, replace=False)
-    return np.stack([i[far], j[far]], axis=1)
-
-
-def _motion_penalties(hypotheses: Sequence[Similarity], guess: Similarity, source: PointCloud) -> FloatArray:
-    center = source.points.mean(axis=0)
-    extent = float(np.ptp(source.points, axis=0).max()) + 1.0
-    home = guess.apply(center)
-    turn = np.asarray([abs(wrap(h.rotation - guess.rotation)) / math.pi for h in hypotheses])
-    zoom = np.asarray([abs(math.log(h.scale / guess.scale)) for h in hypotheses])
-    matrices = np.stack([h.matrix for h in hypotheses])
-    move = np.hypot(*((matrices[:, :, :2] @ center + matrices[:, :, 2]) - home).T) / extent
-    return np.asarray(MOTION_PENALTY * (turn + zoom + np.minimum(move, 1.0)))
 
 
 def reference_date(skeletons: Sequence[Skeleton]) -> int:
