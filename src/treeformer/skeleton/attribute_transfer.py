@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 from treeformer.errors import SkeletonError
 from treeformer.skeleton.axes import Axis, with_scaled_diameter
+from treeformer.skeleton.clipping import clip, inside
 from treeformer.skeleton.connectivity import components
 from treeformer.skeleton.resampling import Resampling
 from treeformer.skeleton.validation import MAX_PX, image_size_pair, node_array, value_array
@@ -125,6 +126,36 @@ def apply_affine(skeleton: Skeleton, affine: ArrayLike, image_size: tuple[int, i
     if skeleton.has_explicit_axes:
         fields["_axes"] = tuple(with_scaled_diameter(axis, scale) for axis in skeleton.axes)
     return skeleton._with(**fields)
+
+
+def apply_crop(skeleton: Skeleton, left: float, top: float, right: float, bottom: float) -> Skeleton:
+    """Return the part inside a frame, in the frame's coordinates; see `Skeleton.crop`.
+
+    Args:
+        skeleton: the skeleton.
+        left: least x, px.
+        top: least y, px.
+        right: greatest x, px.
+        bottom: greatest y, px.
+
+    Returns:
+        All connected components inside the frame.
+
+    Raises:
+        SkeletonError: if the frame is empty or infinite, or the result exceeds the limits of a Skeleton.
+    """
+    if not (left < right and top < bottom):
+        raise SkeletonError(f"an empty crop: {left}, {top} to {right}, {bottom}")
+    if not (math.isfinite(right - left) and math.isfinite(bottom - top)):
+        raise SkeletonError(f"an infinite crop: {left}, {top} to {right}, {bottom}")
+    frame = (left, top, right, bottom)
+    if inside(skeleton.nodes, *frame).all() and not skeleton.has_explicit_axes:
+        cut = skeleton  # keeps the topology that is computed already
+    else:
+        cut = apply_resampling(skeleton, clip(skeleton.nodes, skeleton.edges, *frame))
+    size = (math.ceil(right - left), math.ceil(bottom - top))
+    nodes = np.clip(cut.nodes - (left, top), 0.0, (right - left, bottom - top))
+    return cut._with(nodes=node_array(nodes), image_size=image_size_pair(size))
 
 
 def split_plants(forest: Skeleton) -> tuple[Skeleton, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
@@ -12,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
-from treeformer._util.text import short_repr
 from treeformer.errors import SkeletonError
 from treeformer.skeleton.attribute_transfer import (
     apply_affine,
+    apply_crop,
     apply_resampling,
     component_lengths,
     split_plants,
@@ -23,7 +22,6 @@ from treeformer.skeleton.attribute_transfer import (
 )
 from treeformer.skeleton.axes import Axis, Plant, axis_orders, infer_axes
 from treeformer.skeleton.branches import Branches
-from treeformer.skeleton.clipping import clip, inside
 from treeformer.skeleton.resampling import (
     Resampling,
     douglas_peucker,
@@ -42,10 +40,10 @@ from treeformer.skeleton.validation import (
     edge_array,
     fraction_array,
     frozen,
-    image_size_pair,
     integer_array,
     node_array,
     point_array,
+    positive_spacing,
     root_array,
 )
 
@@ -409,7 +407,7 @@ class Skeleton:
             >>> sorted(line.resample(8).nodes[:, 0].tolist())
             [0.0, 9.0, 18.0]
         """
-        spacing = _checked_spacing(spacing_px)
+        spacing = positive_spacing(spacing_px)
         return self._resampled(respace(self.nodes[self.branches.nodes], self.branches, spacing))
 
     def sample_at_grid_crossings(self, spacing_px: float) -> Skeleton:
@@ -428,7 +426,7 @@ class Skeleton:
             >>> line.sample_at_grid_crossings(16).nodes[:, 0].tolist()
             [0.0, 30.0, 8.0, 24.0]
         """
-        spacing = _checked_spacing(spacing_px)
+        spacing = positive_spacing(spacing_px)
         points = self.nodes[self.branches.nodes]
         return self._resampled(grid_crossings(points, self.branches, spacing, spacing / 4))
 
@@ -468,18 +466,7 @@ class Skeleton:
         Raises:
             SkeletonError: if the frame is empty or infinite, or a coordinate in it would exceed 10,000,000 px.
         """
-        if not (left < right and top < bottom):
-            raise SkeletonError(f"an empty crop: {left}, {top} to {right}, {bottom}")
-        if not (math.isfinite(right - left) and math.isfinite(bottom - top)):
-            raise SkeletonError(f"an infinite crop: {left}, {top} to {right}, {bottom}")
-        frame = (left, top, right, bottom)
-        if inside(self.nodes, *frame).all() and not self.has_explicit_axes:
-            cut = self  # keeps the topology that is computed already
-        else:
-            cut = apply_resampling(self, clip(self.nodes, self.edges, *frame))
-        size = (math.ceil(right - left), math.ceil(bottom - top))
-        nodes = np.clip(cut.nodes - (left, top), 0.0, (right - left, bottom - top))
-        cut = cut._with(nodes=node_array(nodes), image_size=image_size_pair(size))
+        cut = apply_crop(self, left, top, right, bottom)
         return cut.largest() if keep == "largest" and len(cut) else cut
 
     def largest(self) -> Skeleton:
@@ -588,16 +575,6 @@ _EMPTY_FIELDS: dict[str, Any] = dict.fromkeys(Skeleton.__annotations__) | {
     "plant_records": (),
     "metadata": MappingProxyType({}),
 }
-
-
-def _checked_spacing(spacing_px: float) -> float:
-    try:
-        spacing = float(spacing_px)
-    except (TypeError, ValueError, OverflowError):
-        spacing = math.nan
-    if not (math.isfinite(spacing) and spacing > 0):
-        raise SkeletonError(f"spacing must be a positive number of pixels, not {short_repr(spacing_px)}")
-    return spacing
 
 
 def _are_equal(a: Any, b: Any) -> bool:

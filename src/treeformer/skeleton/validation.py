@@ -85,6 +85,21 @@ def fraction_array(values: ArrayLike, count: int, name: str) -> FloatArray:
     return np.broadcast_to(fractions, count)
 
 
+def positive_spacing(spacing_px: float) -> float:
+    """Return a distance between nodes as a float, px.
+
+    Raises:
+        SkeletonError: if it is not a positive, finite number.
+    """
+    try:
+        spacing = float(spacing_px)
+    except (TypeError, ValueError, OverflowError):
+        spacing = math.nan
+    if not (math.isfinite(spacing) and spacing > 0):
+        raise SkeletonError(f"spacing must be a positive number of pixels, not {short_repr(spacing_px)}")
+    return spacing
+
+
 def integer_array(values: ArrayLike, name: str) -> IntArray:
     """Return integers of any shape, given as integers or as floats without a fraction.
 
