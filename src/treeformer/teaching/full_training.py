@@ -20,7 +20,7 @@ from treeformer.teaching.progress import Listener, Report, Stop
 from treeformer.training import loop
 from treeformer.training.config import OptimizerConfig, TrainingConfig
 
-# Few steps that end with a small learning rate: in a long schedule, ten images are learned by heart before it falls
+# Few steps that end with a small learning rate: a long schedule fits ten images too closely before it falls
 # (docs/lab/finetuning.md).
 STEPS = 150
 # Peak learning rate of the whole network.
