@@ -23,6 +23,7 @@ export interface Correction {
 /** Shorter branches are not carried over, px. */
 const SHORTEST_PX = 5;
 
+/** A point under a map. */
 export function mapped([a, b, c, d]: Similarity, { x, y }: XY): XY {
   return { x: a * x - b * y + c, y: b * x + a * y + d };
 }

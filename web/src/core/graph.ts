@@ -99,6 +99,7 @@ export interface FileOrder {
 
 const NO_CHILDREN: readonly NodeId[] = [];
 
+/** An immutable forest. `with` returns a changed copy. */
 export class Graph implements GraphFields {
   declare readonly nodes: Vector<Node>;
   declare readonly nextNode: NodeId;

@@ -13,6 +13,7 @@ export type Filter = (id: NodeId) => boolean;
 const LEAST_CELL = 16;
 const MOST_CELLS = 1 << 16;
 
+/** A grid over the nodes and edges of one graph, for hits and nearest nodes. */
 export class SpatialIndex {
   private readonly cell: number;
   private readonly x0: number;

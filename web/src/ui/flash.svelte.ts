@@ -2,6 +2,7 @@
 
 const SHOWN_MS = 4000;
 
+/** One message and its timer. */
 export class Flash {
   text = $state("");
   private timer: ReturnType<typeof setTimeout> | null = null;

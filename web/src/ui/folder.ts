@@ -14,6 +14,7 @@ const LABELS: Record<ImageState, string> = {
   failed: "failed",
 };
 
+/** The state of an image in words. */
 export function stateLabel(state: ImageState): string {
   return LABELS[state];
 }

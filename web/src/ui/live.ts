@@ -35,6 +35,7 @@ export function imageMeasures(graph: Graph): Measure[] {
   ];
 }
 
+/** The measures of one axis; empty if there is no such axis. */
 export function axisMeasures(graph: Graph, axis: AxisId): Measure[] {
   const row = measureAxis(graph, axis);
   if (!row) return [];

@@ -13,6 +13,7 @@ export interface OfferHooks {
   redraw(): void;
 }
 
+/** The corrections made on one image and offered to it. */
 export class Offers {
   /** The graph that was opened; null until it is loaded. */
   opened: Graph | null = null;

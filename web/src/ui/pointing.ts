@@ -27,6 +27,7 @@ export interface Surface {
   began(): void;
 }
 
+/** Translates gestures on the canvas for the editor. */
 export class Pointing {
   /** Where the pointer is; null if it is not over the canvas. */
   last: PointerInput | null = null;

@@ -16,6 +16,7 @@ export interface PredictionHooks {
   tell(text: string): void;
 }
 
+/** Predicts the open image and knows the job that is under way. */
 export class Predictions {
   /** The job that is under way. */
   running = $state<string | null>(null);

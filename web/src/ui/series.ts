@@ -15,10 +15,12 @@ export interface Offer {
   done: Set<string>;
 }
 
+/** A time of the series in words. */
 export function timeLabel(time: number): string {
   return `Time ${Number(time.toFixed(2))}`;
 }
 
+/** The distance within which two places of an image are the same, px. */
 export function toleranceFor(size: { width: number; height: number }): number {
   return Math.max(4, TOLERANCE * Math.max(size.width, size.height));
 }

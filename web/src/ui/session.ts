@@ -26,6 +26,7 @@ export const DRAFT_AFTER_MS = 1200;
 export const DRAFT_AT_LEAST_EVERY_MS = 5000;
 const RETRY_MS = 4000;
 
+/** Loads and saves one image. Requests wait for each other, so that an older document never replaces a newer one. */
 export class Session {
   revision: string | null = null;
   state: SaveState = "saved";

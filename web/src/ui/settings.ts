@@ -40,6 +40,7 @@ export const DEFAULT_SETTINGS: Settings = {
 
 const KEY = "treeformer-settings";
 
+/** The stored settings. What is missing or of another type has its default. */
 export function loadSettings(storage: Pick<Storage, "getItem"> | null): Settings {
   try {
     const stored = JSON.parse(storage?.getItem(KEY) ?? "{}") as Record<string, unknown>;
@@ -53,6 +54,7 @@ export function loadSettings(storage: Pick<Storage, "getItem"> | null): Settings
   }
 }
 
+/** Store the settings. */
 export function storeSettings(storage: Pick<Storage, "setItem"> | null, settings: Settings): void {
   try {
     storage?.setItem(KEY, JSON.stringify(settings));

@@ -22,6 +22,7 @@ export function uncorrected(entries: readonly ImageEntry[]): number {
   return entries.filter((e) => (e.state === "missing" || e.state === "predicted") && !e.has_draft).length;
 }
 
+/** The stage of a training in words. */
 export function stageLabel(stage: string): string {
   return STAGES[stage] ?? "Training";
 }

@@ -14,6 +14,7 @@ export interface TraitRows {
   rows: { label: string; unit: string; values: (number | string | null)[] }[];
 }
 
+/** A value as it is shown: few digits, a dash if it is unknown. */
 export function formatted(value: unknown): string {
   if (value === null || value === undefined || (typeof value === "number" && !Number.isFinite(value))) return "–";
   if (typeof value !== "number") return String(value);
@@ -24,6 +25,7 @@ export function formatted(value: unknown): string {
 
 const HIDDEN = new Set(["image", "file", "plant", "unit"]);
 
+/** Turn a table of the backend around. Plants of one name are told apart by their numbers. */
 export function transposed({ columns, rows, units }: TraitTable): TraitRows {
   const cell = (row: TraitTable["rows"][number], k: number): number | string | null => {
     const value = Array.isArray(row) ? row[k] : row[columns[k]!];

@@ -15,6 +15,7 @@ export interface TableSource {
   tell(text: string): void;
 }
 
+/** Requests the table and keeps the last one. */
 export class LiveTable {
   /** The last table; null until one was requested. */
   current = $state.raw<TraitRows | null>(null);

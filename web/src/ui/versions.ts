@@ -23,6 +23,7 @@ export interface VersionHooks {
   saved(): void;
 }
 
+/** Takes over drafts and settles conflicts. */
 export class Versions {
   constructor(
     private readonly backend: Backend,

@@ -47,6 +47,7 @@ export function widened(view: View, ratio: number, margin: number): View {
   );
 }
 
+/** Draws the skeleton from a bitmap of its own. */
 export class OverlayCache {
   private readonly canvas = document.createElement("canvas");
   private cached: View | null = null;

@@ -1,5 +1,6 @@
 /** At most one redraw per animation frame, and how long the frames took. */
 
+/** Calls a function in the next animation frame after a request. */
 export class FrameLoop {
   private requested = 0;
   private last = 0;

@@ -41,6 +41,7 @@ const MOVE_PX = { mouse: 4, pen: 6, touch: 10 };
 const REACH_PX = { mouse: 9, pen: 11, touch: 22 };
 const DOUBLE_MS = 400;
 
+/** The modifier keys of an event. Command counts as Ctrl. */
 export function modifiersOf(event: { shiftKey: boolean; ctrlKey: boolean; metaKey: boolean; altKey: boolean }): Modifiers {
   return { shift: event.shiftKey, ctrl: event.ctrlKey || event.metaKey, alt: event.altKey };
 }
@@ -51,6 +52,7 @@ export function isMouseWheel(event: { deltaX: number; deltaY: number; deltaMode:
   return event.deltaX === 0 && Math.abs(event.deltaY) >= 60 && Number.isInteger(event.deltaY);
 }
 
+/** The factor by which a step of the wheel zooms; above 1 for a step away from the person. */
 export function wheelZoomFactor(event: { deltaY: number; deltaMode: number; ctrlKey: boolean }): number {
   const px = event.deltaMode === 1 ? event.deltaY * 30 : event.deltaMode === 2 ? event.deltaY * 300 : event.deltaY;
   const bounded = Math.max(-150, Math.min(150, px));

@@ -27,6 +27,7 @@ export function confidenceStep(score: number): number {
   return Math.min(CONFIDENCE_STEPS - 1, Math.floor(bounded * CONFIDENCE_STEPS));
 }
 
+/** The color of a step of the confidence. */
 export function confidenceColor(step: number): string {
   const position = (step / (CONFIDENCE_STEPS - 1)) * (CONFIDENCE_STOPS.length - 1);
   const i = Math.min(CONFIDENCE_STOPS.length - 2, Math.floor(position));
@@ -35,6 +36,7 @@ export function confidenceColor(step: number): string {
   return `rgb(${mixed.join(", ")})`;
 }
 
+/** The color of a plant by its index. */
 export function plantColor(plant: number): string {
   return CATEGORIES[((plant % CATEGORIES.length) + CATEGORIES.length) % CATEGORIES.length]!;
 }
@@ -45,6 +47,7 @@ export function identityColor(id: string): string {
   return plantColor(parts.reduce((sum, part, k) => sum + part * (k + 1), 0));
 }
 
+/** The color of an axis by its order. */
 export function orderColor(order: number): string {
   return ORDERS[Math.min(ORDERS.length - 1, Math.max(0, order))]!;
 }

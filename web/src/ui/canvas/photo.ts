@@ -10,6 +10,7 @@ import { covers, MARGIN, widened } from "./cache";
 import { levelFor, type TileLayer } from "./tiles";
 import type { View } from "./view";
 
+/** Draws the photograph from a bitmap of its own. */
 export class PhotoCache {
   private readonly canvas = document.createElement("canvas");
   private cached: { view: View; ratio: number; layer: TileLayer; version: number } | null = null;

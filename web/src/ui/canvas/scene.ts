@@ -91,6 +91,7 @@ function quantized(diameter: number): number {
   return 2 ** (Math.round(Math.log2(diameter) * 4) / 4);
 }
 
+/** Sort nodes and edges into what the canvas draws. */
 export function buildScene(nodes: readonly SceneNode[], options: SceneOptions): Scene {
   const count = nodes.length;
   const index = new Map<number, number>();

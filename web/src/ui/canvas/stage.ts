@@ -14,6 +14,7 @@ const REST_MS = 120;
 /** Free space around an image that fits into the canvas, CSS px. */
 const FIT_MARGIN_PX = 10;
 
+/** Draws the image and the skeleton, and moves the view. */
 export class Stage {
   readonly frames: FrameLoop;
   view = new View(1, 0, 0, 1, 1);
