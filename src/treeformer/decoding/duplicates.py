@@ -84,8 +84,10 @@ def _share_neighbor(better: IntArray, worse: IntArray, likely: IntArray, count: 
 
 def _close_pairs(points: FloatArray) -> IntArray:
     """Return (P,2) the pairs of finite points (K,2) within `RADIUS_PX` of each other."""
-    if not len(points):
-        return np.empty((0, 2), dtype=np.intp)
+    if len(points) <= MAX_DENSE_NODES // 4:  # the few dozen nodes of one tile: a search tree takes longer
+        x, y = points.astype(np.float64).T
+        is_close = (x[:, None] - x) ** 2 + (y[:, None] - y) ** 2 <= RADIUS_PX**2
+        return np.argwhere(np.triu(is_close, 1))
     pairs: IntArray = cKDTree(points).query_pairs(RADIUS_PX, output_type="ndarray").astype(np.intp)
     return pairs
 

@@ -88,7 +88,8 @@ def calibrate_edges(skeleton: Skeleton, coefficients: EdgeCalibration) -> Skelet
 def is_below_base(skeleton: Skeleton) -> BoolArray:
     """Return (N,) True for the nodes of components that lie mostly, by length, below their root: roots, not shoots."""
     base = skeleton.nodes[skeleton.component_root, 1][skeleton.component]
-    below = (skeleton.nodes[:, 1] - base)[skeleton.edges].mean(axis=1) * skeleton.edge_length
+    height = skeleton.nodes[:, 1] - base
+    below = (height[skeleton.edges[:, 0]] + height[skeleton.edges[:, 1]]) / 2 * skeleton.edge_length
     component_of_edge = skeleton.component[skeleton.edges[:, 0]]
     points_down: BoolArray = np.bincount(component_of_edge, below, len(skeleton.component_root)) > 0
     return points_down[skeleton.component]
@@ -130,4 +131,6 @@ def cut_unlikely_edges(skeleton: Skeleton, min_score: float) -> Skeleton:
 def drop_unsure_plants(skeleton: Skeleton) -> Skeleton:
     """Remove components without any node of score 0.5 or higher; dark and noisy images yield such components."""
     assert skeleton.node_score is not None
-    return subgraph(skeleton, np.isin(skeleton.component, skeleton.component[skeleton.node_score >= SURE]))
+    is_sure = np.zeros(len(skeleton.component_root), dtype=bool)
+    is_sure[skeleton.component[skeleton.node_score >= SURE]] = True
+    return subgraph(skeleton, is_sure[skeleton.component])

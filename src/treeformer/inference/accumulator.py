@@ -14,6 +14,7 @@ from treeformer.decoding.attributes import direction_cost, radius_px
 from treeformer.decoding.decode import decode, decode_pairs
 from treeformer.decoding.duplicates import suppress_duplicates
 from treeformer.decoding.postprocess import PLACE_DIGITS, postprocess
+from treeformer.decoding.spanning import all_pairs
 from treeformer.inference import tiles
 from treeformer.inference.auto_scale import MIN_BASE_SCORE, choose_working_size, move_bases
 from treeformer.inference.engine import RawPrediction
@@ -132,12 +133,13 @@ class TileAccumulator:
         """Decode an image of a single tile, with the costs of all edges."""
         score, points, cost, logit, *others = self.pending[0]
         attributes = others[0] if others else None
-        pairs = np.stack(np.triu_indices(len(score), 1), axis=1)
-        score = self._without_duplicates(score, points, pairs, cost[pairs[:, 0], pairs[:, 1]])
+        lower, higher = all_pairs(len(score))
+        pairs = np.stack([lower, higher], axis=1)
+        score = self._without_duplicates(score, points, pairs, cost[lower, higher])
         extra = None
         if attributes is not None and self.options.direction_weight:
             extra = np.zeros(cost.shape)
-            extra[pairs[:, 0], pairs[:, 1]] = direction_cost(points, pairs, attributes, self.options.direction_weight)
+            extra[lower, higher] = direction_cost(points, pairs, attributes, self.options.direction_weight)
             extra += extra.T
         place, options = self._to_original(points), self._decode_options(attributes)
         return decode(score, place, cost, logit, extra_cost=extra, **options)

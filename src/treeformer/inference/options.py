@@ -86,6 +86,7 @@ class PredictionOptions:
         self.low_confidence = settings.low_confidence_threshold
         self.direction_weight = settings.direction_weight
         self._model = model
+        self._first_pass: PredictionOptions | None = None
         self._record = {
             "engine": engine_name,
             "working_size": size,
@@ -95,6 +96,18 @@ class PredictionOptions:
             "single_plant": single_plant,
         }
         self.metadata = prediction_metadata(model, self._record)
+
+    def of_first_pass(self, side: int) -> PredictionOptions:
+        """Return the options of a pass over the whole image at the side of the network's input, px.
+
+        All images share one object, so that messages between processes contain it once.
+        """
+        if self.scale_rule is None:
+            return self
+        first_pass = self._first_pass
+        if first_pass is None or first_pass.working_px != side:
+            first_pass = self._first_pass = self.at_size(side, is_final=False)
+        return first_pass
 
     def at_size(self, working_px: int, *, is_final: bool) -> PredictionOptions:
         """Return the options with a working size that a scale rule chose.
@@ -107,7 +120,7 @@ class PredictionOptions:
             A copy, whose metadata name the size.
         """
         other = copy.copy(self)
-        other.working_px = working_px
+        other.working_px, other._first_pass = working_px, None
         other.metadata = prediction_metadata(self._model, {**self._record, "chosen_working_size": working_px})
         if is_final:
             other.scale_rule = None

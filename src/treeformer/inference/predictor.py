@@ -72,6 +72,7 @@ class Predictor:
         if isinstance(engine, str):
             engine = open_engine(self.model, engine, threads=threads, precision=precision)
         self.engine = engine
+        self._known_options: dict[str, PredictionOptions] = {}
 
     def predict(
         self,
@@ -176,7 +177,13 @@ class Predictor:
     def _options(
         self, working_size: WorkingSize, single_plant: bool, min_confidence: float | None
     ) -> PredictionOptions:
-        return PredictionOptions(self.model, working_size, single_plant, min_confidence, self.engine.name)
+        """Return the options. The frames of a camera share them."""
+        key = repr((working_size, single_plant, min_confidence, self.engine.name))
+        options = self._known_options.get(key)
+        if options is None:
+            options = PredictionOptions(self.model, working_size, single_plant, min_confidence, self.engine.name)
+            self._known_options = {key: options}
+        return options
 
     def _batch_size(self, batch: int | None) -> int:
         if batch is not None and batch < 1:

@@ -63,9 +63,7 @@ def prepare(image: ImageSource, options: PredictionOptions, side: int, max_pixel
         TreeformerError: if the image cannot be read.
         TooLargeError: if the image has more than `max_pixels` pixels at its working size.
     """
-
-    if options.scale_rule is not None:
-        options = options.at_size(side, is_final=False)
+    options = options.of_first_pass(side)
 
     def scale(size: tuple[int, int]) -> float:
         factor = tiles.working_scale(size, options.working_px, side)

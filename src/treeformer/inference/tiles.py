@@ -130,10 +130,12 @@ def tile_grid(size: tuple[int, int], side: int, step: int = 1) -> list[Tile]:
 
 def _intervals(length: int, side: int, step: int) -> list[tuple[int, int, float, float]]:
     """Return start, end, start of the core and end of the core of each tile along one side, px."""
+    if length <= side:
+        return [(0, length, -np.inf, np.inf)]
     step = min(step, side // 4)
     overlap = min(OVERLAP_PX, side // 2) + step - 1
-    count = 1 if length <= side else -(-(length - overlap) // (side - overlap))
-    even = np.linspace(0, max(0, length - side), count)
+    count = -(-(length - overlap) // (side - overlap))
+    even = np.linspace(0, length - side, count)
     starts = (step * np.ceil(even / step) if step > 1 else np.rint(even)).astype(int).tolist()
     ends = [min(start + side, length) for start in starts]
     seams = [(start + end) / 2 for start, end in zip(starts[1:], ends, strict=False)]

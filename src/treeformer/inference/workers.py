@@ -7,6 +7,7 @@ trees would delay it. Pixels come back in shared memory. Everything else is sent
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import os
 from collections import deque
@@ -143,6 +144,10 @@ _state: list[_WorkerState] = []
 
 
 def _start(memory: Any, options: PredictionOptions, side: int) -> None:
+    # The process of the network comes first: if it waits for a core, the GPU waits, too.
+    if hasattr(os, "nice"):
+        os.nice(5)
+    gc.freeze()  # imported modules need not be searched for garbage again and again
     _state.append(_WorkerState(_as_inputs(memory, side), options, side))
 
 

@@ -41,11 +41,13 @@ def components(edges: IntArray, count: int) -> IntArray:
     # times as long for the few hundred nodes of a plant, because it builds a sparse matrix.
     label = np.arange(count)
     tail, head = edges[:, 0], edges[:, 1]
-    while not np.array_equal(label[tail], label[head]):
+    while True:
         tail_label, head_label = label[tail], label[head]
+        if (tail_label == head_label).all():
+            break
         for side in (tail_label, head_label):
             np.minimum.at(label, side, np.minimum(tail_label, head_label))
-        while not np.array_equal(label, label[label]):
-            label = label[label]
+        while ((higher := label[label]) != label).any():
+            label = higher
     numbers: IntArray = (np.cumsum(label == np.arange(count)) - 1)[label]
     return numbers

@@ -54,7 +54,9 @@ class Topology:
         """See `Skeleton.component_root`."""
         if self.count == 0:
             return frozen(np.zeros(0, dtype=np.intp))
-        root = np.unique(self.component, return_index=True)[1].astype(np.intp)
+        # Components are numbered by their lowest node: a number that is higher than all before is a new component.
+        highest = np.maximum.accumulate(self.component)
+        root = np.searchsorted(highest, np.arange(highest[-1] + 1))
         root[self.component[self.roots]] = self.roots
         return frozen(root)
 
