@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial import cKDTree
 
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
+from treeformer._util.search_tree import search_tree
 from treeformer.decoding.spanning import minimum_spanning_tree, spanning_forest, spanning_tree_of_pairs
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
@@ -177,7 +178,7 @@ def shortest_gaps(points: FloatArray, component: IntArray) -> IntArray:
     Returns:
         (C-1,2) pairs of points for C components.
     """
-    tree, component = cKDTree(points), component.copy()
+    tree, component = search_tree(points), component.copy()
     edges: list[tuple[int, int]] = []
     while True:
         labels, sizes = np.unique(component, return_counts=True)
@@ -191,13 +192,13 @@ def shortest_gaps(points: FloatArray, component: IntArray) -> IntArray:
                 component[component == component[j]] = component[i]
 
 
-def _shortest_gap(tree: cKDTree, points: FloatArray, is_inside: BoolArray) -> tuple[float, int, int]:
+def _shortest_gap(tree: Any, points: FloatArray, is_inside: BoolArray) -> tuple[float, int, int]:
     """Return the least distance between a component and all others, and its ends i < j; `tree` holds all points."""
     inside, candidates = np.flatnonzero(is_inside), np.arange(len(points))
     neighbor_count = len(inside) + 1  # among so many neighbors, one is outside
     if neighbor_count > MAX_NEIGHBORS:
         candidates, neighbor_count = np.flatnonzero(~is_inside), 1
-        tree = cKDTree(points[candidates])
+        tree = search_tree(points[candidates])
     distance, neighbor = tree.query(points[inside], k=range(1, neighbor_count + 1))
     distance[is_inside[candidates[neighbor]]] = np.inf
     row, column = np.unravel_index(distance.argmin(), distance.shape)

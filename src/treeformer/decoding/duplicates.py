@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.spatial import cKDTree
 
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
+from treeformer._util.search_tree import search_tree
 
 RADIUS_PX = 6.0  # in px of the image at the network's working size
 MIN_CONFIDENT_SCORE = 0.5  # nodes with at least this score are kept: some drawings have nodes this close together
@@ -75,6 +74,8 @@ def _share_neighbor(better: IntArray, worse: IntArray, likely: IntArray, count: 
         dense[ends] = True
         has_common = (dense[better] & dense[worse]).any(axis=1)
     else:
+        from scipy.sparse import csr_array
+
         adjacent = csr_array((np.ones(len(ends[0]), dtype=np.int32), ends), shape=(count, count))
         has_common = (adjacent[better] * adjacent[worse]).sum(axis=1) > 0
     degree = np.bincount(ends[0], minlength=count)
@@ -88,7 +89,7 @@ def _close_pairs(points: FloatArray) -> IntArray:
         x, y = points.astype(np.float64).T
         is_close = (x[:, None] - x) ** 2 + (y[:, None] - y) ** 2 <= RADIUS_PX**2
         return np.argwhere(np.triu(is_close, 1))
-    pairs: IntArray = cKDTree(points).query_pairs(RADIUS_PX, output_type="ndarray").astype(np.intp)
+    pairs: IntArray = search_tree(points).query_pairs(RADIUS_PX, output_type="ndarray").astype(np.intp)
     return pairs
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from treeformer._util.arrays import FloatArray, ImageArray
+from treeformer._util.search_tree import search_tree
 from treeformer.hub.model_folder import ScaleRule, ScaleSignal
 from treeformer.skeleton import Skeleton
 
@@ -78,7 +78,7 @@ def measure_scale(skeleton: Skeleton, signal: ScaleSignal) -> float:
     keypoints = skeleton.nodes[skeleton.degree != 2]
     if len(keypoints) < 2:
         return math.nan
-    return float(np.median(cKDTree(keypoints).query(keypoints, k=2)[0][:, 1]))
+    return float(np.median(search_tree(keypoints).query(keypoints, k=2)[0][:, 1]))
 
 
 def is_noise(pixels: ImageArray) -> bool:
@@ -125,7 +125,7 @@ def move_bases(skeleton: Skeleton, bases: FloatArray) -> Skeleton:
     if not len(bases) or not len(skeleton):
         return skeleton
     longest = max(skeleton.image_size or skeleton.nodes.max(axis=0).tolist())
-    distance, node = cKDTree(skeleton.nodes).query(bases)
+    distance, node = search_tree(skeleton.nodes).query(bases)
     roots = skeleton.component_root.copy()
     for base in np.flatnonzero(distance <= MAX_BASE_DISTANCE * longest)[::-1]:
         roots[skeleton.component[node[base]]] = node[base]

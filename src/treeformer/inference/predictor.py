@@ -36,6 +36,9 @@ from treeformer.inference.prepare import PreparedImage, prepare, prepare_second_
 from treeformer.inference.workers import ImageWorkers, image_workers
 from treeformer.skeleton import Skeleton
 
+# Number of batches that may be predicted before the skeletons of a batch are needed, if processes decode them.
+LAG_BATCHES = 4
+
 
 class Predictor:
     """A loaded model that predicts skeletons.
@@ -308,8 +311,8 @@ class _Stream:
         self.second_passes: deque[tuple[_Slot, PreparedImage]] = deque()
 
     def results(self, images: Iterable[PreparedImage | TreeformerError]) -> Iterator[Skeleton | TreeformerError]:
-        # Worker processes need time to decode. Their results are collected two batches later.
-        lag = 2 * self.batch_size if self.workers else 0
+        # Worker processes need time to decode, and open other images first. Their results are collected later.
+        lag = LAG_BATCHES * self.batch_size if self.workers else 0
         remaining: Iterable[PreparedImage | TreeformerError] = images
         while True:
             for slots, pixels in self._batches(remaining):

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from treeformer._util.arrays import BoolArray, FloatArray, ImageArray, IntArray
 from treeformer._util.images import LazyImage
+from treeformer._util.search_tree import search_tree
 from treeformer.decoding.decode import LARGEST, bounded
 from treeformer.decoding.spanning import minimum_spanning_tree
 
@@ -372,7 +372,7 @@ def _mutual_nearest(points: FloatArray, tile_of: IntArray) -> IntArray:
     """Return pairs (P,2) of nodes of two tiles, each the other's nearest there and in reach, nearest pairs first."""
     if len(points) == 0:
         return np.zeros((0, 2), dtype=np.intp)
-    close = cKDTree(points).query_pairs(MERGE_RADIUS_PX, output_type="ndarray")
+    close = search_tree(points).query_pairs(MERGE_RADIUS_PX, output_type="ndarray")
     close = close[tile_of[close[:, 0]] != tile_of[close[:, 1]]]
     source, target = np.concatenate([close, close[:, ::-1]]).T
     distance = np.hypot(*(points[source] - points[target]).T)

@@ -28,8 +28,8 @@ from treeformer.inference.options import PredictionOptions
 from treeformer.inference.prepare import PreparedImage, TooLargeError, try_prepare
 from treeformer.skeleton import Skeleton
 
-# Images per message.
-CHUNK = 8
+# Images per message. Pixels take memory, which limits the number.
+CHUNK, SKELETONS_PER_MESSAGE = 8, 16
 # An image of several tiles is sent as a whole, at its working size. A larger one is opened in the main process.
 MAX_SENT_PIXELS = 4_000_000
 
@@ -114,7 +114,7 @@ class ImageWorkers:
 
     def skeletons(self, accumulators: Iterable[TileAccumulator]) -> Iterator[Callable[[], Skeleton]]:
         """Decode complete accumulators; yield one function each that waits for the skeleton and returns it."""
-        for chunk in batches(accumulators, self.chunk):
+        for chunk in batches(accumulators, SKELETONS_PER_MESSAGE):
             future = self.pool.submit(_decode_chunk, chunk)
             for index in range(len(chunk)):
                 yield functools.partial(_wait_for, future, index)
