@@ -138,16 +138,17 @@ def measure_gpu(model: str, paths: list[Path], count: int, batch: int, workers: 
 
 
 def measure_frames(predictor: Predictor, paths: list[Path], count: int = FRAMES) -> dict[str, float]:
-    """Measure the seconds from array to skeleton for single frames: median and 95th percentile."""
+    """Measure the seconds from array to skeleton for single frames: median, 95th percentile, mean processor time."""
     frames = [np.asarray(Image.open(path)) for path in paths]
     for number in range(GRAPH_WARM_UP * len(frames)):
         predictor.predict(frames[number % len(frames)])
-    taken = []
+    taken, busy = [], time.process_time()
     for number in range(count):
         began = time.perf_counter()
         predictor.predict(frames[number % len(frames)])
         taken.append(time.perf_counter() - began)
-    return {"frame": statistics.median(taken), "slow_frame": float(np.quantile(taken, 0.95))}
+    busy = (time.process_time() - busy) / count
+    return {"frame": statistics.median(taken), "slow_frame": float(np.quantile(taken, 0.95)), "frame_busy": busy}
 
 
 def measure_many(predictor: Predictor, paths: list[Path], count: int, **options: int) -> dict[str, float]:
@@ -194,7 +195,11 @@ def print_without_network(paths: list[Path], count: int, batch: int, workers: in
         f"no network, batch {batch}, {workers} workers, {count} images; CPU ms per image, others including their start"
     )
     frame = measure_frames(Predictor(folder, engine=StandIn(1)), paths)
-    print(f"one frame: {frame['frame'] * 1e3:.2f} ms, 95 %: {frame['slow_frame'] * 1e3:.2f} ms", flush=True)
+    print(
+        f"one frame: {frame['frame'] * 1e3:.2f} ms, 95 %: {frame['slow_frame'] * 1e3:.2f} ms, "
+        f"processor time {frame['frame_busy'] * 1e3:.2f} ms",
+        flush=True,
+    )
     print(f"{'workers':12} {'images/s':>11} {'own CPU, ms':>12} {'others, ms':>11}")
     for name in ("threads", "processes"):
         options = {"batch": batch, "workers": workers, "processes": name == "processes"}
