@@ -72,7 +72,7 @@ def predict_cluster(
         str | None,
         typer.Option(
             metavar="PX",
-            help="Reduce longer images to this length, or 'full' for no reduction. By default the model's value.",
+            help="Reduce longer images to this length; 'auto' and 'full' as in `treeformer predict`.",
         ),
     ] = None,
     single_plant: Annotated[bool, typer.Option("--single-plant", help="Predict one tree per image.")] = False,

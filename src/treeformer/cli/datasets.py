@@ -21,7 +21,11 @@ from treeformer.errors import TreeformerError
 def generate(
     out: Annotated[Path, typer.Argument(help="Folder to write.")],
     preset: Annotated[
-        str, typer.Option(help="Kind of plant: paper, taproot, seedling, vine, orchard, several or plate.")
+        str,
+        typer.Option(
+            help="Kind of plant: paper, taproot, seedling, vine, orchard, several, plate, orchard-row, vineyard, "
+            "potted-shoot, plate-rosette or empty."
+        ),
     ] = "paper",
     style: Annotated[str, typer.Option(help="Style of the images: paper (black lines on white) or photo.")] = "paper",
     count: Annotated[int, typer.Option(help="Number of images, or of series.")] = 100,
