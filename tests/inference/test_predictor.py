@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import multiprocessing
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -354,6 +357,18 @@ def test_unreadable_files_do_not_let_workers_overwrite_the_input_of_the_engine(t
     assert expected[down] != expected[up]
     assert all(result == expected[file] for result, file in zip(found, files, strict=True) if file.exists())
     assert engine.views == 3
+
+
+@pytest.mark.slow
+def test_a_worker_process_that_is_killed_is_a_one_line_error(tmp_path):
+    Image.fromarray(drawn(TREE)).save(tmp_path / "plant.png")
+    endless = itertools.repeat(tmp_path / "plant.png")
+    results = predictor(ColorEngine(TREE, 128)).predict_many(endless, batch=2, workers=1, processes=True)
+    assert as_sets(next(results)) == as_sets(TREE)
+    (worker,) = multiprocessing.active_children()
+    worker.kill()
+    with pytest.raises(TreeformerError, match="a worker process ended before its work was done"):
+        deque(results, maxlen=0)
 
 
 @pytest.mark.slow
