@@ -25,22 +25,27 @@ MAX_AGE_S = 1.0
 PERCENTILES = (50, 95, 99)
 
 
-def cut_points(skeleton: treeformer.Skeleton, distance_px: float = 10.0) -> np.ndarray:
+def cut_points(skeleton: treeformer.Skeleton, distance_px: float = 10.0, min_score: float = 0.8) -> np.ndarray:
     """Return a point on every lateral axis, at a distance from the axis that it grows from.
 
     Args:
-        skeleton: a predicted skeleton; predictions state their axes.
+        skeleton: a predicted skeleton; predictions state their axes and the scores of their edges.
         distance_px: distance along the lateral, px. Shorter laterals have no cut point.
+        min_score: lowest score of the edge that the point lies on. A robot must not act on every edge.
 
     Returns:
         (C,2) px of the image.
     """
+    scores = np.ones(len(skeleton.edges)) if skeleton.edge_score is None else skeleton.edge_score
+    score = dict(zip(map(frozenset, skeleton.edges.tolist()), scores, strict=True))
     points = []
     for axis in skeleton.axes:
         line = skeleton.nodes[list(axis.nodes)]
         along = np.concatenate([[0.0], np.hypot(*np.diff(line, axis=0).T).cumsum()])
         if axis.parent is not None and along[-1] > distance_px:
-            points.append([np.interp(distance_px, along, line[:, k]) for k in (0, 1)])
+            end = int(np.searchsorted(along, distance_px))  # the point lies between nodes end - 1 and end
+            if score[frozenset(axis.nodes[end - 1 : end + 1])] >= min_score:
+                points.append([np.interp(distance_px, along, line[:, k]) for k in (0, 1)])
     return np.array(points).reshape(-1, 2)
 
 

@@ -128,6 +128,15 @@ def test_cut_points_lie_on_laterals_and_grasp_points_on_main_axes():
     np.testing.assert_allclose(stream.grasp_points(tree), [(50, 60)])
 
 
+def test_cut_points_do_not_lie_on_edges_of_low_score():
+    nodes = [(50, 100), (50, 60), (50, 20), (80, 60), (80, 30)]
+    edges, scores = [(0, 1), (1, 2), (1, 3), (3, 4)], [0.9, 0.9, 0.5, 0.9]
+    tree = Skeleton(nodes, edges, root=0, edge_score=scores, image_size=(100, 100))
+    assert stream.cut_points(tree, 10.0).shape == (0, 2)
+    np.testing.assert_allclose(stream.cut_points(tree, 10.0, min_score=0.4), [(60, 60)])
+    np.testing.assert_allclose(stream.cut_points(tree, 40.0), [(80, 50)])
+
+
 def test_an_empty_skeleton_has_no_points():
     empty = Skeleton([], [])
     assert stream.cut_points(empty).shape == (0, 2)
