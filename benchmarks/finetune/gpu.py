@@ -6,6 +6,7 @@ import argparse
 import csv
 import itertools
 import multiprocessing
+import os
 import shutil
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -75,7 +76,7 @@ def main(args: argparse.Namespace) -> None:
     domain_images(args.domain, "train", max(args.images) * args.choices, args.cache, args.side)
     names = [*(field.name for field in fields(Job)), "minutes", "threshold", *MEASURES]
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    pool = ProcessPoolExecutor(args.parallel, multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(args.parallel, multiprocessing.get_context("spawn"), _take_cores, (args.parallel,))
     with args.output.open("w", newline="", encoding="utf-8") as file, pool:
         table = csv.DictWriter(file, names)
         table.writeheader()
@@ -89,6 +90,16 @@ def main(args: argparse.Namespace) -> None:
             table.writerow(row)
             file.flush()
             print(*(f"{name} {value}" for name, value in row.items()), flush=True)
+
+
+def _take_cores(parallel: int) -> None:
+    """Use a share of the cores in this process: otherwise each run would start as many threads as there are cores."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        number = multiprocessing.current_process()._identity[-1] - 1  # processes are numbered from 1
+        share = max(1, len(cores) // parallel)
+        first = number * share % len(cores)
+        os.sched_setaffinity(0, cores[first : first + share])
 
 
 def _run(args: argparse.Namespace, job: Job) -> dict[str, object]:
