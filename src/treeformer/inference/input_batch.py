@@ -1,6 +1,6 @@
 """The next batch of an engine: consecutive rows of memory that worker processes fill, or copies of images.
 
-Copying a batch of 64 images of 512×512 px takes about a third of the time that a fast GPU needs to predict it. If the
+Copying the pixels would take a third of the time of the process that drives a GPU (docs/lab/performance.md). If the
 images of a batch lie side by side in shared memory, the engine reads them there.
 """
 
