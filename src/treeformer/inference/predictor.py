@@ -12,32 +12,24 @@ import functools
 import os
 import threading
 import warnings
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Executor, Future, wait
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
 
-from treeformer._util.arrays import ImageArray
 from treeformer._util.images import ImageSource
 from treeformer._util.pools import batches, check_workers, prefetch_map, thread_pool
 from treeformer._util.progress import ProgressCallback
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder, Precision, open_model
-from treeformer.inference.accumulator import TileAccumulator
-from treeformer.inference.engine import Engine, RawPrediction, predict_rows, readable_memory
-from treeformer.inference.input_batch import InputBatch
+from treeformer.inference.engine import Engine, predict_rows, readable_memory
 from treeformer.inference.open_engine import EngineName, open_engine
 from treeformer.inference.options import PredictionOptions, WorkingSize
 from treeformer.inference.prepare import PreparedImage, prepare, prepare_second_pass, try_prepare
-from treeformer.inference.workers import ImageWorkers, image_workers
+from treeformer.inference.stream import PredictionStream
+from treeformer.inference.workers import image_workers
 from treeformer.skeleton import Skeleton
-
-# Number of batches that may be predicted before the skeletons of a batch are needed, if processes decode them.
-LAG_BATCHES = 4
 
 
 class Predictor:
@@ -166,7 +158,7 @@ class Predictor:
                 pool = stack.enter_context(image_workers(workers, options, side, batch_size))
                 is_readable = stack.enter_context(readable_memory(self.engine, pool.inputs))
                 runner = stack.enter_context(thread_pool(1))
-                stream = _Stream(self.engine, batch_size, runner, pool, pool.inputs if is_readable else None)
+                stream = PredictionStream(self.engine, batch_size, runner, pool, pool.inputs if is_readable else None)
                 yield from stream.results(pool.prepare(images))
             else:
                 runner = stack.enter_context(thread_pool(1))
@@ -175,7 +167,7 @@ class Predictor:
                 if workers:
                     readers = stack.enter_context(thread_pool(workers))
                     prepared = prefetch_map(readers, prepare_one, images, 2 * batch_size + workers)
-                yield from _Stream(self.engine, batch_size, runner).results(prepared)
+                yield from PredictionStream(self.engine, batch_size, runner).results(prepared)
 
     def _options(
         self, working_size: WorkingSize, single_plant: bool, min_confidence: float | None
@@ -268,134 +260,3 @@ def predict(
     return load_model().predict(
         image, working_size=working_size, single_plant=single_plant, min_confidence=min_confidence
     )
-
-
-@dataclass
-class _Slot:
-    """The position of an image in the order of results.
-
-    Attributes:
-        accumulator: collects the output for the image's tiles, None after the last one.
-        result: returns the result. Set after the last tile.
-    """
-
-    accumulator: TileAccumulator | None = None
-    result: Callable[[], Skeleton | TreeformerError] | None = None
-
-
-class _Stream:
-    """Send the tiles of many images through the engine in batches, and yield results in order.
-
-    The engine runs in a thread of its own: meanwhile the next batch is filled and the previous one decoded.
-
-    Args:
-        engine: runs the network.
-        batch_size: number of tiles per batch.
-        runner: the engine's thread.
-        workers: processes that decode skeletons. None decodes in the calling thread.
-        shared: the memory of the workers, if the engine may read it.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        batch_size: int,
-        runner: Executor,
-        workers: ImageWorkers | None = None,
-        shared: ImageArray | None = None,
-    ) -> None:
-        self.engine, self.batch_size, self.runner, self.workers = engine, batch_size, runner, workers
-        self.shared = shared
-        self.slots: deque[_Slot] = deque()
-        self.running: deque[tuple[Future[list[tuple[RawPrediction, int]]], list[_Slot]]] = deque()
-        self.second_passes: deque[tuple[_Slot, PreparedImage]] = deque()
-
-    def results(self, images: Iterable[PreparedImage | TreeformerError]) -> Iterator[Skeleton | TreeformerError]:
-        # Worker processes need time to decode, and open other images first. Their results are collected later.
-        lag = LAG_BATCHES * self.batch_size if self.workers else 0
-        remaining: Iterable[PreparedImage | TreeformerError] = images
-        while True:
-            for slots, pixels in self._batches(remaining):
-                self.running.append((self.runner.submit(predict_rows, self.engine, pixels), slots))
-                self._collect(still_running=1)
-                yield from self._finished(lag)
-            self._collect(still_running=0)
-            if not self.second_passes:
-                break
-            remaining = ()
-        yield from self._finished(0)
-
-    def _batches(self, images: Iterable[PreparedImage | TreeformerError]) -> Iterator[tuple[list[_Slot], ImageArray]]:
-        """Yield batches of tiles. The engine may read a batch while the next one is filled."""
-        batch: InputBatch[_Slot] = InputBatch(self.engine, self.batch_size, self.shared)
-        for slot, pixels, row in self._inputs(images, batch):
-            batch.add(slot, pixels, row)
-            if batch.is_full:
-                yield batch.take()
-        if len(batch):
-            yield batch.take()
-
-    def _inputs(
-        self, images: Iterable[PreparedImage | TreeformerError], batch: InputBatch[_Slot]
-    ) -> Iterator[tuple[_Slot, ImageArray, int | None]]:
-        """Yield tiles, and the row of each in the memory of the workers if it is there."""
-        for image in images:
-            if isinstance(image, TreeformerError):
-                self.slots.append(_Slot(result=functools.partial(_identity, image)))
-                # Images that fill no batch must not overwrite the batches before them, however many they are.
-                batch.copy_rows()
-                wait([future for future, _ in self.running])
-                continue
-            slot = _Slot(image.accumulator)
-            self.slots.append(slot)
-            row = image.row
-            for pixels in image.inputs():
-                yield slot, pixels, row
-                row = None
-            yield from self._second_inputs()
-        yield from self._second_inputs()
-
-    def _second_inputs(self) -> Iterator[tuple[_Slot, ImageArray, None]]:
-        """Yield the tiles of the second passes that are known by now."""
-        while self.second_passes:
-            slot, image = self.second_passes.popleft()
-            for pixels in image.inputs():
-                yield slot, pixels, None
-
-    def _collect(self, still_running: int) -> None:
-        """Distribute the output of finished batches, until only `still_running` batches are left."""
-        while len(self.running) > still_running:
-            future, slots = self.running.popleft()
-            complete = []
-            for slot, (raw, row) in zip(slots, future.result(), strict=True):
-                assert slot.accumulator is not None
-                slot.accumulator.add(raw, row)
-                if slot.accumulator.is_complete and not self._begin_second_pass(slot, slot.accumulator):
-                    complete.append((slot, slot.accumulator))
-            accumulators = [accumulator for _, accumulator in complete]
-            results = self.workers.skeletons(accumulators) if self.workers else (a.skeleton for a in accumulators)
-            for (slot, _), result in zip(complete, results, strict=True):
-                slot.accumulator, slot.result = None, result
-
-    def _begin_second_pass(self, slot: _Slot, first: TileAccumulator) -> bool:
-        """Return True if the image needs a second pass, or fails on the way to it."""
-        try:
-            second = prepare_second_pass(first, self.engine.input_size)
-        except TreeformerError as error:
-            slot.accumulator, slot.result = None, functools.partial(_identity, error)
-            return True
-        if second is None:
-            return False
-        slot.accumulator = second.accumulator
-        self.second_passes.append((slot, second))
-        return True
-
-    def _finished(self, lag: int) -> Iterator[Skeleton | TreeformerError]:
-        """Yield results in order, up to the first that is not there; leave the last `lag` images for later."""
-        while len(self.slots) > lag and (result := self.slots[0].result) is not None:
-            self.slots.popleft()
-            yield result()
-
-
-def _identity(error: TreeformerError) -> TreeformerError:
-    return error
