@@ -1,33 +1,69 @@
-"""Keep the images of a folder data set in memory, so that each is read and checked only once.
+"""Keep the images of folder data sets in memory, so that each is read and checked only once.
 
-Annotated data sets are small, so most of them fit. Only the pixels count towards the limit.
+Annotated data sets are small, so most of them fit. Only the pixels count towards the limit, which all data sets of a
+process share: a mixture may have dozens, and training has a worker process per core.
 """
 
 from __future__ import annotations
 
+from os import PathLike
+
 from treeformer._util.arrays import ImageArray
 from treeformer.data.datasets import FolderDataset, OpenedSample, Sample, Skipped
 
-MAX_BYTES = 256 << 20
+MAX_BYTES = 1 << 30
 """Default limit of cached pixels per process, bytes."""
 
 
-class CachedDataset:
-    """A folder data set that caches samples until the memory limit is reached.
+class ImageCache:
+    """Folder data sets whose cached pixels share one limit. What is drawn first is kept.
 
     Args:
-        dataset: the data set to read from.
         max_bytes: limit of cached pixels, bytes.
 
     Attributes:
-        dataset: the data set to read from.
         free_bytes: bytes of pixels that can still be cached.
+        datasets: the opened data sets by folder and split.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self.free_bytes = max_bytes
+        self.datasets: dict[tuple[str, str | None], CachedDataset] = {}
+
+    def open(self, folder: str | PathLike[str], split: str | None = None) -> CachedDataset:
+        """Open a folder data set. One that is open already is shared with its cached images.
+
+        Args:
+            folder: folder of images with annotations.
+            split: split of the folder, None for all images.
+
+        Returns:
+            The data set.
+
+        Raises:
+            TreeformerError: if the folder does not exist or has no images.
+        """
+        key = (str(folder), split)
+        if key not in self.datasets:
+            self.datasets[key] = CachedDataset(FolderDataset(folder, split), self)
+        return self.datasets[key]
+
+
+class CachedDataset:
+    """A folder data set that keeps samples while its cache has room.
+
+    Args:
+        dataset: the data set to read from.
+        cache: the cache whose limit applies.
+
+    Attributes:
+        dataset: the data set to read from.
+        cache: the cache whose limit applies.
         cached: the cached samples by index.
     """
 
-    def __init__(self, dataset: FolderDataset, max_bytes: int = MAX_BYTES) -> None:
-        self.dataset = dataset
-        self.free_bytes = max_bytes
+    def __init__(self, dataset: FolderDataset, cache: ImageCache) -> None:
+        self.dataset, self.cache = dataset, cache
         self.cached: dict[int, Sample] = {}
 
     def __len__(self) -> int:
@@ -60,6 +96,6 @@ class CachedDataset:
     def _keep(self, index: int, sample: Sample) -> None:
         """Make the pixels read-only and keep the sample if there is room."""
         sample.image.flags.writeable = False
-        if sample.image.nbytes <= self.free_bytes:
-            self.free_bytes -= sample.image.nbytes
+        if sample.image.nbytes <= self.cache.free_bytes:
+            self.cache.free_bytes -= sample.image.nbytes
             self.cached[index] = sample

@@ -17,9 +17,9 @@ from treeformer._util.arrays import FloatArray
 from treeformer._util.config import ConfigError
 from treeformer.data.augmentation import PRESETS as AUGMENTATIONS
 from treeformer.data.augmentation import Augmentation
-from treeformer.data.cache import CachedDataset
+from treeformer.data.cache import CachedDataset, ImageCache
 from treeformer.data.config import DataConfig, SourceConfig
-from treeformer.data.datasets import FolderDataset, Sample, Skipped, SyntheticDataset
+from treeformer.data.datasets import Sample, Skipped, SyntheticDataset
 from treeformer.data.view import Source, View, draw_cropped_view, draw_view, too_dense
 from treeformer.errors import TreeformerError
 
@@ -59,7 +59,8 @@ class MixtureDataset:
         self.size = (config.image_size, config.image_size)
         self.max_nodes, self.dense_max_nodes = config.max_nodes, config.dense_max_nodes
         self.seed = seed
-        self.sources = [open_source(source, self.size) for source in sources]
+        cache = ImageCache()
+        self.sources = [open_source(source, self.size, cache) for source in sources]
         weights = np.asarray([source.weight for source in self.sources])
         if not (weights > 0).all():
             raise ConfigError("data: the weight of a source must be positive")
@@ -144,7 +145,8 @@ class EvalDataset:
         self.size = (config.image_size, config.image_size)
         self.max_nodes = max(config.max_nodes, config.dense_max_nodes if config.dense_every else 0)
         whole = [replace(source, augmentation="none", zoom=(1.0, 1.0)) for source in sources]
-        self.sources = [open_source(source, self.size) for source in whole]
+        cache = ImageCache()
+        self.sources = [open_source(source, self.size, cache) for source in whole]
         self.entries = [(source, index) for source in self.sources for index in source.indices]
 
     def __len__(self) -> int:
@@ -184,12 +186,13 @@ class EvalDataset:
         return too_dense(view, self.max_nodes) if len(view.skeleton) > self.max_nodes else view.sample(rng)
 
 
-def open_source(config: SourceConfig, size: tuple[int, int]) -> Source:
+def open_source(config: SourceConfig, size: tuple[int, int], cache: ImageCache) -> Source:
     """Open the data set of a source.
 
     Args:
         config: the source.
         size: (width, height) of the model's input, px.
+        cache: keeps the images of folders.
 
     Returns:
         The opened source.
@@ -210,7 +213,7 @@ def open_source(config: SourceConfig, size: tuple[int, int]) -> Source:
             raise ConfigError(f"data: there is no synthetic split {config.split!r}")
         dataset = SyntheticDataset(synthetic.SPLITS[config.split], config.presets, config.styles, size)
     else:
-        dataset = CachedDataset(FolderDataset(config.path, config.split or None))
+        dataset = cache.open(config.path, config.split or None)
     if config.count < 0:
         raise ConfigError(f"data: the count of a source must be 0 (all images) or more, not {config.count}")
     for index in config.images:
