@@ -174,6 +174,14 @@ def test_what_a_post_hides_is_cut_unless_something_visible_follows(front):
     assert whole.nodes[:, 0].max() == pytest.approx(384, abs=0.1)
 
 
+def test_a_hidden_branch_takes_along_what_begins_at_its_first_point(front):
+    trunk = straight([0, 0, 0.5], [0, 0, 1.5], 10 / 256)
+    behind = straight(trunk.points[10], [0, 0.5, 0.75], 2 / 256, parent=0, at=10)
+    twig = straight(behind.points[0], [0.4, 0, 0.75], 2 / 256, parent=1, at=0)
+    skeleton = labels.project_plant([trunk, behind, twig], front, {})
+    assert len(skeleton.axes) == 1
+
+
 def test_the_frame_cuts_the_foot_and_the_tip(front):
     skeleton = labels.project_plant([straight([0, 0, -1], [0, 0, 3], 0.01, 401)], front, {})
     assert skeleton.metadata["foot"] == "outside"

@@ -60,7 +60,10 @@ def project_plant(
     seen = _look(axes, camera, obstacles or [])
     _cut_at_frame(seen, camera.size)
     _cut_hidden(seen)
-    kept = [index for index, axis in enumerate(seen) if axis.end - axis.first > 1]
+    kept: list[int] = []
+    for index, axis in enumerate(seen):  # an axis at the first point of its parent does not lengthen it
+        if axis.end - axis.first > 1 and (axis.parent is None or axis.parent in kept):
+            kept.append(index)
     if not kept or axes[kept[0]].parent is not None:
         return Skeleton([], [], radius=[], image_size=camera.size, metadata=metadata)
     _merge_junctions(seen, kept)
