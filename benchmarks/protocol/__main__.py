@@ -13,11 +13,13 @@ import sys
 import time
 
 from benchmarks.protocol.measure import CEILING, measure, measure_ceiling, path_of
-from benchmarks.protocol.sets import QUICK, SETS
+from benchmarks.protocol.sets import QUICK, SETS, VALIDATION
 from benchmarks.protocol.show import table
 
 from treeformer.errors import TreeformerError
 from treeformer.inference.predictor import Predictor
+
+ALL = SETS | VALIDATION
 
 
 def main() -> None:
@@ -25,7 +27,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("measure", help="predict and store figures")
     run.add_argument("models", nargs="+", metavar="[LABEL=]MODEL", help="a model folder or name")
-    run.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS), metavar="SET")
+    run.add_argument("--sets", nargs="+", choices=list(ALL), default=list(SETS), metavar="SET")
     run.add_argument("--quick", action="store_true", help="measure fewer images of the rendered sets")
     run.add_argument("--precisions", nargs="+", choices=("int8", "float32"), default=["int8", "float32"])
     run.add_argument("--engine", default="onnx", choices=("onnx", "torch"))
@@ -51,7 +53,7 @@ def _measure(arguments: argparse.Namespace) -> None:
         for precision in arguments.precisions:
             predictor = Predictor(model, engine=arguments.engine, threads=arguments.threads, precision=precision)
             for name in arguments.sets:
-                test_set = QUICK.get(f"{name}, quick") if arguments.quick else SETS[name]
+                test_set = QUICK.get(f"{name}, quick") if arguments.quick else ALL[name]
                 if test_set is None:  # real sets are small already
                     continue
                 began = time.monotonic()

@@ -148,3 +148,10 @@ QUICK: dict[str, TestSet] = {
         if one.synthetic
     )
 }
+# The real validation images, to decide whether new weights are worse on them.
+VALIDATION: dict[str, TestSet] = {
+    valid.name: valid
+    for valid in (
+        replace(one, name=f"{one.name} of validation images", split="valid") for one in SETS.values() if one.varied
+    )
+}
