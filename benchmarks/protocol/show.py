@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.protocol.measure import CEILING, FOLDER, path_of, read
-from benchmarks.protocol.sets import QUICK, SETS, TestSet
+from benchmarks.protocol.sets import QUICK, SETS, VALIDATION, TestSet
 
 from treeformer.metrics import differences, summarize
 
@@ -29,7 +29,7 @@ def table(models: list[str], reference: str, folder: Path = FOLDER) -> str:
         A table with one row per set, model and precision.
     """
     lines = [HEADER, "| --- " * HEADER.count(" | ") + "| --- |"]
-    for test_set in (*SETS.values(), *QUICK.values()):
+    for test_set in (*SETS.values(), *QUICK.values(), *VALIDATION.values()):
         for model in models:
             for precision in PRECISIONS:
                 path = path_of(model, precision, test_set, folder)
