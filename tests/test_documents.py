@@ -103,3 +103,16 @@ def test_the_map_shows_every_part_of_the_package_and_no_other():
     shown = set(re.findall(r"^  (\w+(?:\.py|/))(?= )", layout, re.MULTILINE))
     package = [path for path in (ROOT / "src" / "treeformer").iterdir() if path.name != "__pycache__"]
     assert shown == {f"{path.name}/" if path.is_dir() else path.name for path in package} - {"py.typed"}
+
+
+@pytest.mark.slow
+def test_printed_results_are_those_of_the_shipped_model():
+    """A few nodes and lengths depend on how a processor rounds."""
+    import treeformer
+
+    readme, page = (path.read_text(encoding="utf-8") for path in (ROOT / "README.md", ROOT / "docs" / "get-started.md"))
+    skeleton = treeformer.predict(ROOT / "src" / "treeformer" / "examples" / "taproot.jpg")
+    length = pytest.approx(skeleton.length, rel=0.02)
+    assert int(re.search(r"<Skeleton: tree, (\d+) nodes", readme)[1]) == pytest.approx(len(skeleton), abs=2)
+    assert float(re.search(r"^0 +([\d.]+)", readme, re.MULTILINE)[1]) == length
+    assert float(re.search(r"taproot\.jpg \| 0 \| px \| ([\d.]+)", page)[1]) == length

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks.protocol.measure import as_sampled, measure, measure_ceiling, path_of, read
-from benchmarks.protocol.sets import QUICK, SETS, varied
+from benchmarks.protocol.sets import QUICK, SETS, VALIDATION, varied
 from benchmarks.protocol.show import table
 
 from tests.inference.fake_engine import ColorEngine, drawn, predictor, random_tree
@@ -31,6 +31,10 @@ def test_the_sets_are_frozen():
     real = {one.public_set: one.size for one in SETS.values() if one.name.endswith("prepared")}
     assert real == {"osr-roots": 1024, "barley-roots": 512}
     assert all(one.split == "test" for one in SETS.values())
+    assert [(one.public_set, one.split) for one in VALIDATION.values()] == [
+        ("osr-roots", "valid"),
+        ("barley-roots", "valid"),
+    ]
     assert len({path_of("m", "int8", one) for one in SETS.values()}) == len(SETS)
 
 
