@@ -231,7 +231,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["default", "paper"], help="configurations, or model folders")
     parser.add_argument("--cpu-images", type=int, default=10, help="0: no CPU table")
     parser.add_argument("--gpu-images", type=int, default=8192)
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=128, help="images per call")
     parser.add_argument(
         "--workers", type=int, default=min(16, os.cpu_count() or 1), help="processes that read images and decode trees"
     )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
-from benchmarks.protocol.measure import FOLDER, path_of
+from benchmarks.protocol.measure import FOLDER, path_of, read
 from benchmarks.protocol.sets import QUICK, SETS
 from benchmarks.summary import accuracy, speed
 from benchmarks.summary.__main__ import PAGE, label, main
 from benchmarks.summary.gallery import SHEETS, pick
 
 from treeformer.errors import TreeformerError
+from treeformer.metrics import summarize
 
 
 @pytest.mark.slow
@@ -21,6 +23,25 @@ def test_the_page_is_up_to_date(tmp_path):
     shutil.copy(PAGE, copy)
     main(["--page", str(copy)])
     assert copy.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8"), "python -m benchmarks.summary"
+
+
+def test_the_figures_in_the_readme_are_those_of_the_shipped_weights():
+    readme = (PAGE.parents[1] / "README.md").read_text(encoding="utf-8")
+    command = (
+        r"`treeformer evaluate (?:data/([a-z-]+) --split test )?--model default(?: --synthetic ([a-z-]+):photo:test)?"
+    )
+    names = {"paper": "photographs"}
+    checked = set()
+    for figures, public_set, preset in re.findall(rf"\| (\.\d+ / \.\d+) \| {command}", readme):
+        name = f"{public_set} prepared" if public_set else names.get(preset, preset)
+        if not name:
+            continue  # drawings: the stored measurement has 100 images, README 300
+        _, stored = accuracy.measured(label(), name) or pytest.fail(f"the shipped weights were not measured on {name}")
+        summary = summarize(read(stored))
+        expected = " / ".join(f"{summary[metric].value:.3f}".lstrip("0") for metric in ("topo_paper_f1", "topo_f1"))
+        assert figures == expected, f"README: {name}"
+        checked.add(name)
+    assert checked == {"photographs", "osr-roots prepared", "barley-roots prepared", "orchard-row", "vineyard"}
 
 
 def test_a_complete_measurement_is_preferred_to_a_quick_one(tmp_path):

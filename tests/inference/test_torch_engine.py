@@ -1,12 +1,15 @@
-"""The network of the torch engine on a GPU: weights cast once give the same results as weights cast by autocast."""
+"""The torch engine on a GPU: weights cast once give the same results as weights cast by autocast, and batch sizes."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
 import torch
 
 from tests.inference.test_cuda_graphs import random_images
 from tests.models.untrained import THRESHOLDS, network
-from treeformer.inference.torch_engine import cast_weights_to_bfloat16
+from treeformer.inference.torch_engine import cast_weights_to_bfloat16, preferred_batch
 from treeformer.models import InferenceModel
 from treeformer.nn.deformable_attention import DeformableAttention
 
@@ -25,3 +28,10 @@ def test_casting_weights_once_changes_nothing(one_thread, monkeypatch):
     for first, second in zip(expected, found, strict=True):
         assert first.dtype == second.dtype == torch.float32
         assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(("memory_gib", "batch"), [(8, 64), (12, 128), (140, 128)])
+def test_small_gpus_get_smaller_batches(monkeypatch, memory_gib, batch):
+    properties = SimpleNamespace(total_memory=memory_gib * 2**30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    assert preferred_batch(torch.device("cuda")) == batch

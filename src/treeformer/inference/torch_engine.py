@@ -23,7 +23,10 @@ from treeformer.models.inference_model import InferenceModel
 from treeformer.models.treeformer import TreeFormer
 from treeformer.nn.attributes import ATTRIBUTES
 
-PREFERRED_BATCH = 64  # images per call; smaller batches do not fill a GPU
+# Images per call: smaller batches do not fill a GPU. The host has less work per image with large ones, but they need
+# 4 GiB, and a small GPU may not have more.
+PREFERRED_BATCH, LARGE_BATCH = 64, 128
+MIN_MEMORY_OF_LARGE = 12 * 2**30
 
 
 class TorchEngine:
@@ -55,7 +58,7 @@ class TorchEngine:
             torch.set_num_threads(threads)
         self.device = str(self._device)
         self.name, self.input_size = f"torch {self.device}", folder.config.input_size
-        self.preferred_batch = PREFERRED_BATCH
+        self.preferred_batch = preferred_batch(self._device)
         self._model: InferenceModel | CudaGraphInference
         self._model = InferenceModel(model.eval(), folder.config.candidate_threshold, folder.config.min_peak_heat)
         self._on_gpu = self._device.type == "cuda"
@@ -147,6 +150,17 @@ class TorchEngine:
 
 
 @torch.no_grad()
+def preferred_batch(device: torch.device) -> int:
+    """Return the number of images per call that gives the best throughput.
+
+    >>> preferred_batch(torch.device("cpu"))
+    64
+    """
+    if device.type != "cuda" or torch.cuda.get_device_properties(device).total_memory < MIN_MEMORY_OF_LARGE:
+        return PREFERRED_BATCH
+    return LARGE_BATCH
+
+
 def cast_weights_to_bfloat16(model: TreeFormer) -> None:
     """Cast the weights that autocast would cast at every call. The network is then only usable with autocast."""
     model.backbone.fold_batch_norms(torch.bfloat16)  # before its weights are cast
