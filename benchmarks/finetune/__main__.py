@@ -1,55 +1,56 @@
 """Fine-tuning on a few images of a domain that the model has not seen: factors varied once each, and learning curves.
 
-PYTHONPATH=src python -m benchmarks.finetune factors --domain orchard-row -o benchmarks/results/finetune.csv
-PYTHONPATH=src python -m benchmarks.finetune curve --domain vineyard --images 2 10 -o benchmarks/results/finetune.csv
-PYTHONPATH=src python -m benchmarks.finetune choice --domain barley-roots vineyard
-PYTHONPATH=src python -m benchmarks.finetune simulate --domain orchard-row vineyard -o benchmarks/results/finetune.csv
-PYTHONPATH=src python -m benchmarks.finetune show benchmarks/results/finetune.csv
-PYTHONPATH=src python -m benchmarks.finetune gpu --model VERSION6 --steps 300 600 1500 --parallel 3 -o gpu.csv
+PYTHONPATH=src python -m benchmarks.finetune curve --domain barley-roots --model FREE --reference ALL \\
+    --images 1 2 5 10 20 --choices 3 --split test -o curve.csv
+PYTHONPATH=src python -m benchmarks.finetune curve --domain barley-roots --model FREE --reference ALL --order next \\
+    --images 2 5 10 --choices 3 --split test -o curve.csv
+PYTHONPATH=src python -m benchmarks.finetune curve --model VERSION6 --images 10 --device cpu -o curve-cpu.csv
+PYTHONPATH=src python -m benchmarks.finetune factors --domain orchard-row --model VERSION6 -o factors.csv
+PYTHONPATH=src python -m benchmarks.finetune show factors.csv
+PYTHONPATH=src python -m benchmarks.finetune choice --domain barley-roots --model FREE
 PYTHONPATH=src python -m benchmarks.finetune course vineyard10 vineyard-valid --model VERSION6
 PYTHONPATH=src python -m benchmarks.finetune export --model VERSION6
 PYTHONPATH=src python -m benchmarks.finetune density --domain orchard orchard-row vineyard branch-trees
 
-`density` needs no network: nodes per 512 px input of whole images, and what a limit of nodes per training view does to
-the scale of the views, with the augmentation and the windows of `treeformer train`.
-`gpu` runs `treeformer finetune` itself on a GPU, with every combination of --images, --choices, --steps and --rates. It
-measures the model folders on --count images of the split --split: "valid" to choose a setting, "test" for the rest.
+`curve` runs `treeformer finetune` itself, with every combination of --images, --choices, --order, --steps and --rates.
+It measures the model folders on --count images of the split --split: "valid" to choose a setting, "test" for the rest.
+Each choice is a random order of the training images, of which the first ones are annotated, or with `--order next`
+those that `treeformer next` names among the first --pool. Steps and rates are for a GPU.
+`factors` trains neck, decoder and heads on stored features of the frozen backbone, as `treeformer finetune` does on a
+CPU. There is no validation: the last weights are measured.
+`choice` asks whether `treeformer next` names the images on which the model is worst: the rank correlation of expected
+and true wrong edges over test images, and the F1 of the first third of the ranking against that of all images.
 `course` trains on one folder of images as `treeformer finetune` does on a CPU, without validation images choosing
 anything, and prints the F1 of the training images and of another folder at several node thresholds as it goes.
 `export` prints the CPU time of the parts of an export, s.
-`choice` asks whether `treeformer next` names the images on which the model is worst: the rank correlation of expected
-and true wrong edges over test images, and the F1 of the first third of the ranking against that of all images.
-`simulate` annotates --images images of a pool of two domains in the order of `treeformer next`, and as many random ones
-for each --choice, trains on each choice and measures on test images of both domains.
+`density` needs no network: nodes per 512 px input of whole images, and what a limit of nodes per training view does to
+the scale of the views, with the augmentation and the windows of `treeformer train`.
 
 A domain is a synthetic preset, rendered as photographs of --side px, or `barley-roots` from the folder in
 TREEFORMER_DATA, reduced to --side px. The network's input has the same side. Training images of a preset have seeds of
-the split `train`, test images of the split `test`. The barley images for training come from the split `train`, one per
-plate; those for testing from the split `test`. The default model has been trained on barley images of the split
-`train`, so barley shows only what is left to gain.
+the split `train`, test images of the split `test`. Training images of barley are one per plate of the split `train`;
+test images are those of the splits `valid` and `test`, which have other plates. The default model has been trained on
+barley images of the split `train`, so a start model without them is needed.
 
-Neck, decoder and heads are trained on stored features of the frozen backbone, as `treeformer finetune` does on a CPU.
-There is no validation: the last weights are measured. Results are appended to the table, and a variant that is already
-there is skipped, so that an interrupted call can be repeated. Features stay in --cache.
+`curve` and `factors` append to a table, and skip what is already there, so that an interrupted call can be repeated.
+Images and features stay in --cache.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from benchmarks.finetune import choice, course, density, export, factors, gpu, simulate, table, variants
+from benchmarks.finetune import choice, course, curve, density, export, factors, table
 
 # Name, arguments, program.
 COMMANDS = (
-    ("factors", variants.arguments, factors.main),
-    ("curve", variants.arguments, factors.curve),
-    ("simulate", variants.arguments, simulate.main),
-    ("gpu", gpu.arguments, gpu.main),
-    ("course", course.arguments, course.main),
-    ("choice", choice.arguments, choice.main),
-    ("density", density.arguments, density.main),
-    ("export", export.arguments, export.main),
+    ("curve", curve.arguments, curve.main),
+    ("factors", factors.arguments, factors.main),
     ("show", table.arguments, table.main),
+    ("choice", choice.arguments, choice.main),
+    ("course", course.arguments, course.main),
+    ("export", export.arguments, export.main),
+    ("density", density.arguments, density.main),
 )
 
 

@@ -20,6 +20,7 @@ from treeformer.teaching.annotated import AnnotatedImage
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("--domain", nargs="+", default=["orchard-row", "vineyard"])
+    parser.add_argument("--model", default="default", help="the model, which has not seen the domains")
     parser.add_argument("--side", type=int, default=512)
     parser.add_argument("--test-images", type=int, default=12)
     parser.add_argument("--cache", type=Path, default=CACHE)
@@ -30,7 +31,7 @@ def main(args: argparse.Namespace) -> None:
     print("| set | images | correlation | expected wrong | wrong | F1 of the first third | F1 of all |")
     print("|" + " --- |" * 7)
     for domain in args.domain:
-        print(choice(domain, args.test_images, args.cache, args.side), flush=True)
+        print(choice(domain, args.model, args.test_images, args.cache, args.side), flush=True)
 
 
 def ranked(predictions: Sequence[Skeleton], images: Sequence[AnnotatedImage]) -> list[tuple[int, float]]:
@@ -40,12 +41,12 @@ def ranked(predictions: Sequence[Skeleton], images: Sequence[AnnotatedImage]) ->
     return [(index, doubts[index]) for index, _, _ in next_images.rank(features, doubts)]
 
 
-def choice(domain: str, count: int, cache: Path, side: int) -> str:
+def choice(domain: str, model: str, count: int, cache: Path, side: int) -> str:
     """Return one row: does the order of `treeformer next` put the worst images first?"""
     from scipy.stats import spearmanr  # the import takes a second
 
     test = domain_images(domain, "test", count, cache, side)
-    predictions = measuring.predict_images(Predictor("default"), test)
+    predictions = measuring.predict_images(Predictor(model), test)
     wrong = [float((~correct_edges(p, i.skeleton)).sum()) for p, i in zip(predictions, test, strict=True)]
     f1 = [topo(p, i.skeleton).f1 for p, i in zip(predictions, test, strict=True)]
     order = ranked(predictions, test)

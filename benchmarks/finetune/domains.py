@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from treeformer import formats
 from treeformer.data.datasets import FolderDataset, SyntheticDataset, write_pair
+from treeformer.data.prepare import prepare
+from treeformer.data.prepare.barley_roots import plate_number
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import topo
 from treeformer.synthetic import SPLITS
@@ -22,35 +23,47 @@ CACHE = Path("/tmp/finetune-cache")
 
 
 def domain_images(domain: str, split: str, count: int, cache: Path, side: int) -> list[AnnotatedImage]:
-    """Return images of a domain, rendered or reduced once and kept in the cache."""
-    folder = cache / f"{domain}-{split}-{side}"
-    if domain == "barley-roots":
-        pairs = FolderDataset(DATA / domain, split)
-        first = {pair[0].stem.rstrip("R"): index for index, pair in reversed(list(enumerate(pairs.pairs)))}
-        indices = sorted(first.values())[:count] if split == "train" else list(range(len(pairs)))[:count]
-        load: Callable[[int], object] = lambda number: pairs[indices[number]]  # noqa: E731
-        count = min(count, len(indices))
-    else:
-        synthetic = SyntheticDataset(SPLITS[split][5000 : 5000 + count], (domain,), ("photo",), (side, side))
-        load = synthetic.__getitem__
+    """Return images of a domain, or all if it has fewer. They are rendered or prepared once and kept in the cache.
+
+    Training images of `barley-roots` are one per plate of the split `train`. All others are those of the splits `valid`
+    and `test`, which have other plates.
+    """
+    pairs = (
+        _barley(split, cache, side)[:count]
+        if domain == "barley-roots"
+        else _rendered(domain, split, count, cache, side)
+    )
     images = []
-    for number in range(count):
-        stem = f"{number:03d}"
-        if not (folder / f"{stem}.json").exists():
-            sample = load(number)
-            image, skeleton = sample.image, sample.skeleton  # type: ignore[attr-defined]
-            longest = max(image.shape[:2])
-            if longest > side:
-                reduced = Image.fromarray(image)
-                reduced.thumbnail((side, side), Image.Resampling.LANCZOS)
-                factor = reduced.size[0] / image.shape[1]
-                skeleton = skeleton.transform([[factor, 0, 0], [0, factor, 0]], image_size=reduced.size)
-                image = np.asarray(reduced)
-            write_pair(image, skeleton, folder, stem)
-        skeleton = formats.read(folder / f"{stem}.json")
+    for image, annotation in pairs:
+        skeleton = formats.read(annotation)
         skeleton = skeleton.replace(nodes=np.clip(skeleton.nodes, 0, skeleton.image_size))
-        images.append(AnnotatedImage(folder / f"{stem}.png", folder / f"{stem}.json", stem, skeleton))
+        images.append(AnnotatedImage(image, annotation, image.stem, skeleton))
     return images
+
+
+def _barley(split: str, cache: Path, side: int) -> list[tuple[Path, Path]]:
+    """Return images and skeletons of `barley-roots`, prepared at `side` px."""
+    folder = cache / f"barley-roots-{side}"
+    if not (folder / "report.txt").exists():
+        prepare("barley-roots", DATA / "barley-roots", folder, size=side)
+    if split != "train":
+        return [pair for name in ("valid", "test") for pair in FolderDataset(folder, name).pairs]
+    plates: dict[str, tuple[Path, Path]] = {}
+    for image, annotation in FolderDataset(folder, "train").pairs:
+        plates.setdefault(plate_number(image), (image, annotation))
+    return list(plates.values())
+
+
+def _rendered(domain: str, split: str, count: int, cache: Path, side: int) -> list[tuple[Path, Path]]:
+    """Return images and skeletons of a preset."""
+    folder = cache / f"{domain}-{split}-{side}"
+    dataset = SyntheticDataset(SPLITS[split][5000 : 5000 + count], (domain,), ("photo",), (side, side))
+    pairs = [(folder / f"{number:03d}.png", folder / f"{number:03d}.json") for number in range(count)]
+    for number, (image, annotation) in enumerate(pairs):
+        if not annotation.exists():
+            sample = dataset[number]
+            write_pair(sample.image, sample.skeleton, folder, image.stem)
+    return pairs
 
 
 def measure(predictor: Predictor, images: Sequence[AnnotatedImage]) -> list[dict[str, float]]:

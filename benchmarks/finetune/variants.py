@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from benchmarks.finetune.domains import CACHE, measure
+from benchmarks.finetune.domains import measure
 
 from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
@@ -60,27 +59,10 @@ FACTORS = (
 )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the commands that train variants and append to a table."""
-    parser.add_argument("--domain", nargs="+", default=["orchard-row"])
-    parser.add_argument("--images", type=int, nargs="+", default=[10])
-    parser.add_argument("--side", type=int, default=256, help="side of images and input, px")
-    parser.add_argument(
-        "--max-minutes", type=float, default=1e9, help="stop after this time; repeat the call to continue"
-    )
-    parser.add_argument("--test-images", type=int, default=12)
-    parser.add_argument("--image-steps", type=int, default=48)
-    parser.add_argument("--crops-per-image", type=int, default=3)
-    parser.add_argument("--choice", type=int, default=0, help="which images: 0 are the first, 1 the next, …")
-    parser.add_argument("--pool", type=int, default=8, help="images per domain to choose from (simulate)")
-    parser.add_argument("--only", help="only this variant")
-    parser.add_argument("--cache", type=Path, default=CACHE)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-
-
 def run(
     variant: Variant,
     domain: str,
+    model: str,
     train: Sequence[AnnotatedImage],
     test: Sequence[AnnotatedImage],
     cache: Path,
@@ -93,7 +75,7 @@ def run(
 ) -> dict[str, object] | None:
     """Train one variant and return its row of the table; None if the deadline came first. It can be continued."""
     began = time.monotonic()
-    start = open_model("default")
+    start = open_model(model)
     network = with_tokens(load_weights(start), 448)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     backbone = separate_backbone(network, variant.trained_stages)
@@ -159,26 +141,3 @@ def run(
         "high": f"{gain.high:+.3f}",
         "seconds": f"{time.monotonic() - began:.0f}",
     }
-
-
-def run_as_given(
-    args: argparse.Namespace,
-    variant: Variant,
-    domain: str,
-    train: Sequence[AnnotatedImage],
-    test: Sequence[AnnotatedImage],
-    deadline: float,
-) -> dict[str, object] | None:
-    """Train one variant with the sizes of the command line, see `run`."""
-    return run(
-        variant,
-        domain,
-        train,
-        test,
-        args.cache,
-        image_steps=args.image_steps,
-        crops_per_image=args.crops_per_image,
-        choice=args.choice,
-        side=args.side,
-        deadline=deadline,
-    )

@@ -1,14 +1,16 @@
-"""The fine-tuning benchmark: node density, and a table that can be continued."""
+"""The fine-tuning benchmark: its images, node density, learning curves, and tables that can be continued."""
 
 from __future__ import annotations
 
 import numpy as np
-from benchmarks.finetune import table
+from benchmarks.finetune import curve, table
 from benchmarks.finetune.__main__ import main
 from benchmarks.finetune.density import density
+from benchmarks.finetune.domains import domain_images
 from benchmarks.finetune.variants import BASE, FACTORS
 
 from treeformer import synthetic
+from treeformer.data.datasets import write_pair
 
 
 def test_density_counts_nodes_and_views_above_a_limit():
@@ -47,3 +49,57 @@ def test_the_table_is_shown_as_markdown(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("sys.argv", ["finetune", "show", str(path)])
     main()
     assert capsys.readouterr().out.count("| 7 ") == len(table.FIELDS)
+
+
+def test_barley_images_for_training_are_one_per_plate_and_of_other_plates_than_those_for_testing(tmp_path):
+    folder = tmp_path / "barley-roots-512"
+    skeleton = synthetic.generate("seedling", 0)
+    image = np.zeros((skeleton.image_size[1], skeleton.image_size[0], 3), np.uint8)
+    for split, names in {"train": ("401", "401R", "402R"), "valid": ("403", "403R"), "test": ("450",)}.items():
+        for name in names:
+            write_pair(image, skeleton, folder / split, name)
+    (folder / "report.txt").write_text("prepared")
+
+    def names(split):
+        return [image.name for image in domain_images("barley-roots", split, 9, tmp_path, 512)]
+
+    assert names("train") == ["401", "402R"]
+    assert names("test") == ["403", "403R", "450"]
+
+
+def test_more_annotated_images_contain_fewer_and_choices_differ():
+    pool = [f"image {number}" for number in range(40)]
+    few, many = (curve.chosen_images(pool, curve.Job("vineyard", "start", images=images), 30) for images in (2, 10))
+    assert many[:2] == few
+    assert len(set(many)) == 10
+    assert curve.chosen_images(pool, curve.Job("vineyard", "start", images=10, choice=1), 30) != many
+
+
+def test_next_takes_the_images_that_the_ranking_names_first(monkeypatch):
+    pool = list(range(40))
+    monkeypatch.setattr(curve, "Predictor", lambda model: model)
+    monkeypatch.setattr(curve, "predict_images", lambda predictor, images: list(images))
+    monkeypatch.setattr(
+        curve,
+        "ranked",
+        lambda found, images: sorted(((i, image) for i, image in enumerate(images)), key=lambda p: p[1]),
+    )
+    shown = curve.chosen_images(pool, curve.Job("vineyard", "start", images=30), 30)
+    assert curve.chosen_images(pool, curve.Job("vineyard", "start", images=5, order="next"), 30) == sorted(shown)[:5]
+
+
+def test_the_curve_is_summarized_as_shares_of_the_gap(tmp_path):
+    path = tmp_path / "curve.csv"
+    known = {"start": (0.6, 0.5), "full": (0.8, 0.9)}
+    for model, (paper, corrected) in known.items():
+        row = vars(curve.Job("vineyard", model))
+        curve.append(path, {**row, "topo_paper_f1": paper, "topo_f1": corrected})
+    for choice, gain in enumerate((0.1, 0.3)):
+        row = vars(curve.Job("vineyard", "start", images=10, choice=choice))
+        row = {**row, "topo_paper_f1": 0.6, "topo_f1": 0.5 + gain, "topo_paper_f1_gain": 0, "topo_f1_gain": gain}
+        curve.append(path, row)
+    rows = curve.read_rows(path)
+    assert curve.job_key(rows[-1]) == curve.Job("vineyard", "start", images=10, choice=1).key
+    lines = list(curve.summary(rows, "vineyard", "start", "full"))
+    assert lines[2:4] == ["| start model | | | 0.6 / 0.5 | | |", "| trained on all images | | | 0.8 / 0.9 | | |"]
+    assert lines[4:] == ["| 10 | random | 2 | 0.600 / 0.700 | 0.600 to 0.600 / 0.600 to 0.800 | 0% / 50% |"]

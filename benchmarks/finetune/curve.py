@@ -1,0 +1,240 @@
+"""`curve` runs `treeformer finetune` with several numbers and choices of images, and measures the model folders."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import multiprocessing
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+from benchmarks.finetune.choice import ranked
+from benchmarks.finetune.domains import CACHE, domain_images
+
+from treeformer.errors import TreeformerError
+from treeformer.inference.predictor import Predictor
+from treeformer.metrics import differences
+from treeformer.metrics.report import Case, evaluate_cases
+from treeformer.teaching import full_training
+from treeformer.teaching.annotated import AnnotatedImage
+from treeformer.teaching.finetune import finetune
+from treeformer.teaching.measuring import predict_images
+
+MEASURES = ("topo_paper_f1", "topo_f1", "length_error")
+GAINS = ("topo_paper_f1", "topo_f1")
+ORDERS = ("random", "next")
+RESULTS = ("minutes", "threshold", *MEASURES, *(f"{name}_{part}" for name in GAINS for part in ("gain", "low", "high")))
+
+Rows = tuple[dict[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run.
+
+    Attributes:
+        domain: the domain, see `domain_images`.
+        model: the start model.
+        images: number of annotated images; 0 measures the model itself.
+        choice: seed of the images to choose from.
+        order: "random", or "next" for the order of `treeformer next`.
+        steps: optimizer steps of the schedule on a GPU.
+        rate: peak learning rate on a GPU.
+        patient: do not stop on a GPU if validation no longer improves.
+    """
+
+    domain: str
+    model: str
+    images: int = 0
+    choice: int = 0
+    order: str = "random"
+    steps: int = full_training.STEPS
+    rate: float = full_training.LEARNING_RATE
+    patient: bool = False
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The job as it is written in a table."""
+        return tuple(str(value) for value in asdict(self).values())
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `curve`."""
+    parser.add_argument("--domain", default="vineyard")
+    parser.add_argument("--model", default="default", help="start model, which has not seen the domain")
+    parser.add_argument("--reference", help="model trained on the whole domain: the gains are a share of its gain")
+    parser.add_argument("--images", type=int, nargs="+", default=[10])
+    parser.add_argument("--choices", type=int, default=1, help="runs with other images")
+    parser.add_argument("--order", nargs="+", choices=ORDERS, default=["random"])
+    parser.add_argument("--pool", type=int, default=30, help="images to choose from, others for each choice")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--steps", type=int, nargs="+", default=[full_training.STEPS])
+    parser.add_argument("--rates", type=float, nargs="+", default=[full_training.LEARNING_RATE])
+    parser.add_argument("--patient", action="store_true", help="do not stop if validation no longer improves")
+    parser.add_argument("--max-minutes", type=float, help="time limit of each run")
+    parser.add_argument("--parallel", type=int, default=1, help="runs at the same time")
+    parser.add_argument("--split", default="valid", help="split of the images to measure: valid or test")
+    parser.add_argument("--count", type=int, default=40, help="images to measure")
+    parser.add_argument("--side", type=int, default=512, help="side of images and input, px")
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Measure the start model and the reference, run the jobs that the table lacks, and print a summary."""
+    combinations = itertools.product(args.images, range(args.choices), args.order, args.steps, args.rates)
+    jobs = [
+        Job(args.domain, args.model, images, choice, order, steps, rate, args.patient)
+        for images, choice, order, steps, rate in combinations
+    ]
+    domain_images(args.domain, args.split, args.count, args.cache, args.side)  # written once, not by every process
+    domain_images(args.domain, "train", args.choices * args.pool, args.cache, args.side)
+    done = {job_key(row) for row in read_rows(args.output)}
+    with ProcessPoolExecutor(
+        args.parallel, multiprocessing.get_context("spawn"), _take_cores, (args.parallel,)
+    ) as processes:
+        models = [name for name in (args.model, args.reference) if name]
+        measured = {name: processes.submit(_measured, args, name) for name in models}
+        start = measured[args.model].result()[1]
+        for name, future in measured.items():
+            if (job := Job(args.domain, name)).key not in done:
+                append(args.output, {**asdict(job), **future.result()[0]})
+        running = [processes.submit(_run, args, job, start) for job in jobs if job.key not in done]
+        for row in _results(running):
+            append(args.output, row)
+            print(*(f"{name} {value}" for name, value in row.items()), flush=True)
+    print("\n".join(summary(read_rows(args.output), args.domain, args.model, args.reference)))
+
+
+def job_key(row: dict[str, str]) -> tuple[str, ...]:
+    """Return `Job.key` of a row of the table."""
+    return tuple(row[field.name] for field in fields(Job))
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of the table, none if it does not exist."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def append(path: Path, row: dict[str, object]) -> None:
+    """Append one row to the table."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not path.exists()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, [*(field.name for field in fields(Job)), *RESULTS])
+        if is_new:
+            table.writeheader()
+        table.writerow(row)
+
+
+def summary(rows: Sequence[dict[str, str]], domain: str, model: str, reference: str | None) -> Iterator[str]:
+    """Yield a Markdown table: per number of images the mean over the choices with its range, and the share of the gap.
+
+    F1 is that of the paper's code / corrected.
+    """
+    rows = [row for row in rows if row["domain"] == domain and row["topo_f1"]]
+    known = {row["model"]: row for row in rows if row["images"] == "0"}
+    yield "| images | order | runs | F1, mean | range | share of the gap |"
+    yield "|" + " --- |" * 6
+    for name, label in ((model, "start model"), (reference, "trained on all images")):
+        if name in known:
+            yield f"| {label} | | | {' / '.join(known[name][measure] for measure in GAINS)} | | |"
+    groups = sorted({(int(row["images"]), row["order"]) for row in rows if row["model"] == model} - {(0, "random")})
+    for images, order in groups:
+        group = [r for r in rows if (r["model"], r["images"], r["order"]) == (model, str(images), order)]
+        values = [[float(row[measure]) for row in group] for measure in GAINS]
+        means = " / ".join(f"{np.mean(column):.3f}" for column in values)
+        ranges = " / ".join(f"{min(column):.3f} to {max(column):.3f}" for column in values)
+        shares = "-"
+        if reference in known:
+            gaps = [float(known[reference][measure]) - float(known[model][measure]) for measure in GAINS]
+            gains = [np.mean([float(row[f"{measure}_gain"]) for row in group]) for measure in GAINS]
+            shares = " / ".join(f"{gain / gap:.0%}" if gap > 0 else "-" for gain, gap in zip(gains, gaps, strict=True))
+        yield f"| {images} | {order} | {len(group)} | {means} | {ranges} | {shares} |"
+
+
+def chosen_images(pool: Sequence[AnnotatedImage], job: Job, size: int) -> list[AnnotatedImage]:
+    """Return the images that are annotated.
+
+    Args:
+        pool: all training images of the domain.
+        job: the run.
+        size: number of random images, others for each choice, from which the order takes the first ones.
+    """
+    indices = np.random.default_rng([job.choice, 7]).permutation(len(pool))[:size]
+    images = [pool[index] for index in indices]
+    if job.order == "next":
+        predictions = predict_images(Predictor(job.model), images)
+        images = [images[index] for index, _ in ranked(predictions, images)]
+    return images[: job.images]
+
+
+def _results(running: Sequence[Future[dict[str, object]]]) -> Iterator[dict[str, object]]:
+    """Yield the rows of runs as they end, without those of failed runs."""
+    for done in as_completed(running):
+        try:
+            yield done.result()
+        except Exception as error:  # the other runs go on
+            print(f"a run failed: {error}", flush=True)
+
+
+def _take_cores(parallel: int) -> None:
+    """Use a share of the cores in this process: otherwise each run would start as many threads as there are cores."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        number = multiprocessing.current_process()._identity[-1] - 1  # processes are numbered from 1
+        share = max(1, len(cores) // parallel)
+        first = number * share % len(cores)
+        os.sched_setaffinity(0, cores[first : first + share])
+
+
+def _run(args: argparse.Namespace, job: Job, start: Rows) -> dict[str, object]:
+    """Fine-tune in this process and return the row of the table."""
+    full_training.STEPS, full_training.LEARNING_RATE = job.steps, job.rate
+    full_training.VALIDATE_EVERY = max(1, job.steps // 10)
+    if job.patient:
+        full_training.PATIENCE = 1000
+    pool = domain_images(job.domain, "train", args.choices * args.pool, args.cache, args.side)
+    name = "-".join(job.key).replace("/", "_")
+    folder, output = args.cache / f"images-{name}", args.cache / f"model-{name}"
+    for old in (folder, output):
+        shutil.rmtree(old, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for image in chosen_images(pool, job, args.pool):
+        for path in (image.path, image.skeleton_file):
+            shutil.copy(path, folder)
+    began = time.monotonic()
+    try:
+        finetune(folder, output, start=job.model, max_minutes=args.max_minutes, device=args.device)
+    except TreeformerError as error:
+        return {**asdict(job), "threshold": str(error)}
+    minutes = (time.monotonic() - began) / 60
+    figures, rows = _measured(args, output)
+    gains = differences(rows, start)
+    figures |= {
+        f"{measure}_{part}": f"{getattr(gains[measure], attribute):+.3f}"
+        for measure in GAINS
+        for part, attribute in (("gain", "value"), ("low", "low"), ("high", "high"))
+    }
+    return {**asdict(job), **figures, "minutes": f"{minutes:.1f}"}
+
+
+def _measured(args: argparse.Namespace, model: str | Path) -> tuple[dict[str, object], Rows]:
+    """Return the figures of a model on the images of the domain, and the metrics of each image."""
+    images = domain_images(args.domain, args.split, args.count, args.cache, args.side)
+    predictor = Predictor(model)
+    trees = predict_images(predictor, images)
+    cases = [Case(image.name, tree, image.skeleton, None) for image, tree in zip(images, trees, strict=True)]
+    report = evaluate_cases(cases, workers=1)
+    figures = {name: f"{report.summary[name].value:.3f}" for name in MEASURES}
+    return {"threshold": predictor.model.config.node_threshold, **figures}, report.rows
