@@ -34,7 +34,10 @@ from treeformer.hub.model_folder import ModelFolder, open_model, write_config
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import correct_edges, expected_calibration_error, reliability
 
-PRESETS = ("taproot", "seedling", "several", "vine", "orchard", "plate")
+PRESETS = (
+    "taproot", "seedling", "several", "vine", "orchard", "plate", "orchard-row", "vineyard", "potted-shoot",
+    "plate-rosette",
+)  # fmt: skip
 # Edges with a calibrated score below this are more often wrong than right.
 LOW_CONFIDENCE_THRESHOLD = 0.5
 
@@ -146,9 +149,9 @@ def figure(sets: dict[str, Edges], coefficients: EdgeCalibration, path: Path) ->
             if ax is axes[1]:
                 score = calibrate(edges.score, edges.node_score, coefficients)
             bins = reliability(score, edges.is_correct)
-            style = "o-" if number < 8 else "s--"
+            style = "o-" if number < 10 else "s--"  # there are ten colors
             x, y = [one.score for one in bins], [one.correct for one in bins]
-            ax.plot(x, y, style, markersize=3, linewidth=1, label=name, color=f"C{number}")
+            ax.plot(x, y, style, markersize=3, linewidth=1, label=name, color=f"C{number % 10}")
         ax.set_xlabel(title)
     axes[0].set_ylabel("fraction of correct edges")
     axes[0].legend(fontsize=7)
