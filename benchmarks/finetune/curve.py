@@ -30,6 +30,7 @@ from treeformer.teaching.measuring import predict_images
 MEASURES = ("topo_paper_f1", "topo_f1", "length_error")
 GAINS = ("topo_paper_f1", "topo_f1")
 ORDERS = ("random", "next")
+TRAINING_IMAGES = 60  # of a domain, from which the choices are drawn
 RESULTS = ("minutes", "threshold", *MEASURES, *(f"{name}_{part}" for name in GAINS for part in ("gain", "low", "high")))
 
 Rows = tuple[dict[str, float], ...]
@@ -73,7 +74,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", type=int, nargs="+", default=[10])
     parser.add_argument("--choices", type=int, default=1, help="runs with other images")
     parser.add_argument("--order", nargs="+", choices=ORDERS, default=["random"])
-    parser.add_argument("--pool", type=int, default=30, help="images to choose from, others for each choice")
+    parser.add_argument("--pool", type=int, default=30, help="random images per choice from which `next` may choose")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--steps", type=int, nargs="+", default=[full_training.STEPS])
     parser.add_argument("--rates", type=float, nargs="+", default=[full_training.LEARNING_RATE])
@@ -95,7 +96,7 @@ def main(args: argparse.Namespace) -> None:
         for images, choice, order, steps, rate in combinations
     ]
     domain_images(args.domain, args.split, args.count, args.cache, args.side)  # written once, not by every process
-    domain_images(args.domain, "train", args.choices * args.pool, args.cache, args.side)
+    domain_images(args.domain, "train", TRAINING_IMAGES, args.cache, args.side)
     done = {job_key(row) for row in read_rows(args.output)}
     with ProcessPoolExecutor(
         args.parallel, multiprocessing.get_context("spawn"), _take_cores, (args.parallel,)
@@ -204,7 +205,7 @@ def _run(args: argparse.Namespace, job: Job, start: Rows) -> dict[str, object]:
     full_training.VALIDATE_EVERY = max(1, job.steps // 10)
     if job.patient:
         full_training.PATIENCE = 1000
-    pool = domain_images(job.domain, "train", args.choices * args.pool, args.cache, args.side)
+    pool = domain_images(job.domain, "train", TRAINING_IMAGES, args.cache, args.side)
     name = "-".join(job.key).replace("/", "_")
     folder, output = args.cache / f"images-{name}", args.cache / f"model-{name}"
     for old in (folder, output):
