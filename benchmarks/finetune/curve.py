@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import multiprocessing
 import os
@@ -15,6 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
+from benchmarks.finetune import table
 from benchmarks.finetune.choice import ranked
 from benchmarks.finetune.domains import CACHE, domain_images
 
@@ -66,6 +66,9 @@ class Job:
         return tuple(str(value) for value in asdict(self).values())
 
 
+COLUMNS = (*(field.name for field in fields(Job)), *RESULTS)
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `curve`."""
     parser.add_argument("--domain", default="vineyard")
@@ -97,7 +100,7 @@ def main(args: argparse.Namespace) -> None:
     ]
     domain_images(args.domain, args.split, args.count, args.cache, args.side)  # written once, not by every process
     domain_images(args.domain, "train", TRAINING_IMAGES, args.cache, args.side)
-    done = {job_key(row) for row in read_rows(args.output)}
+    done = {job_key(row) for row in table.read_rows(args.output)}
     with ProcessPoolExecutor(
         args.parallel, multiprocessing.get_context("spawn"), _take_cores, (args.parallel,)
     ) as processes:
@@ -106,36 +109,17 @@ def main(args: argparse.Namespace) -> None:
         start = measured[args.model].result()[1]
         for name, future in measured.items():
             if (job := Job(args.domain, name)).key not in done:
-                append(args.output, {**asdict(job), **future.result()[0]})
+                table.append(args.output, {**asdict(job), **future.result()[0]}, COLUMNS)
         running = [processes.submit(_run, args, job, start) for job in jobs if job.key not in done]
         for row in _results(running):
-            append(args.output, row)
+            table.append(args.output, row, COLUMNS)
             print(*(f"{name} {value}" for name, value in row.items()), flush=True)
-    print("\n".join(summary(read_rows(args.output), args.domain, args.model, args.reference)))
+    print("\n".join(summary(table.read_rows(args.output), args.domain, args.model, args.reference)))
 
 
 def job_key(row: dict[str, str]) -> tuple[str, ...]:
     """Return `Job.key` of a row of the table."""
     return tuple(row[field.name] for field in fields(Job))
-
-
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """Return the rows of the table, none if it does not exist."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def append(path: Path, row: dict[str, object]) -> None:
-    """Append one row to the table."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    is_new = not path.exists()
-    with path.open("a", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, [*(field.name for field in fields(Job)), *RESULTS])
-        if is_new:
-            table.writeheader()
-        table.writerow(row)
 
 
 def summary(rows: Sequence[dict[str, str]], domain: str, model: str, reference: str | None) -> Iterator[str]:

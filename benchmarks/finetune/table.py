@@ -1,9 +1,10 @@
-"""The table of results, which an interrupted command continues."""
+"""Tables of results, which an interrupted command continues."""
 
 from __future__ import annotations
 
 import argparse
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 FIELDS = (
@@ -45,12 +46,12 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def append(path: Path, row: dict[str, object]) -> None:
-    """Append a row to a table."""
+def append(path: Path, row: dict[str, object], names: Sequence[str] = FIELDS) -> None:
+    """Append a row to a table with columns of these names."""
     is_new = not path.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, FIELDS)
+        writer = csv.DictWriter(file, names)
         if is_new:
             writer.writeheader()
         writer.writerow(row)

@@ -93,12 +93,12 @@ def test_the_curve_is_summarized_as_shares_of_the_gap(tmp_path):
     known = {"start": (0.6, 0.5), "full": (0.8, 0.9)}
     for model, (paper, corrected) in known.items():
         row = vars(curve.Job("vineyard", model))
-        curve.append(path, {**row, "topo_paper_f1": paper, "topo_f1": corrected})
+        table.append(path, {**row, "topo_paper_f1": paper, "topo_f1": corrected}, curve.COLUMNS)
     for choice, gain in enumerate((0.1, 0.3)):
         row = vars(curve.Job("vineyard", "start", images=10, choice=choice))
         row = {**row, "topo_paper_f1": 0.6, "topo_f1": 0.5 + gain, "topo_paper_f1_gain": 0, "topo_f1_gain": gain}
-        curve.append(path, row)
-    rows = curve.read_rows(path)
+        table.append(path, row, curve.COLUMNS)
+    rows = table.read_rows(path)
     assert curve.job_key(rows[-1]) == curve.Job("vineyard", "start", images=10, choice=1).key
     lines = list(curve.summary(rows, "vineyard", "start", "full"))
     assert lines[2:4] == ["| start model | | | 0.6 / 0.5 | | |", "| trained on all images | | | 0.8 / 0.9 | | |"]
