@@ -79,11 +79,7 @@ def test_next_takes_the_images_that_the_ranking_names_first(monkeypatch):
     pool = list(range(40))
     monkeypatch.setattr(curve, "Predictor", lambda model: model)
     monkeypatch.setattr(curve, "predict_images", lambda predictor, images: list(images))
-    monkeypatch.setattr(
-        curve,
-        "ranked",
-        lambda found, images: sorted(((i, image) for i, image in enumerate(images)), key=lambda p: p[1]),
-    )
+    monkeypatch.setattr(curve, "ranked", lambda found, images: sorted(enumerate(images), key=lambda pair: pair[1]))
     shown = curve.chosen_images(pool, curve.Job("vineyard", "start", images=30), 30)
     assert curve.chosen_images(pool, curve.Job("vineyard", "start", images=5, order="next"), 30) == sorted(shown)[:5]
 
