@@ -31,7 +31,14 @@ MEASURES = ("topo_paper_f1", "topo_f1", "length_error")
 GAINS = ("topo_paper_f1", "topo_f1")
 ORDERS = ("random", "next")
 TRAINING_IMAGES = 60  # of a domain, from which the choices are drawn
-RESULTS = ("minutes", "threshold", *MEASURES, *(f"{name}_{part}" for name in GAINS for part in ("gain", "low", "high")))
+VALIDATION = ("valid_before", "valid_after")  # corrected F1 of the run's own validation images
+RESULTS = (
+    "minutes",
+    "threshold",
+    *VALIDATION,
+    *MEASURES,
+    *(f"{name}_{part}" for name in GAINS for part in ("gain", "low", "high")),
+)
 
 Rows = tuple[dict[str, float], ...]
 
@@ -200,7 +207,7 @@ def _run(args: argparse.Namespace, job: Job, start: Rows) -> dict[str, object]:
             shutil.copy(path, folder)
     began = time.monotonic()
     try:
-        finetune(folder, output, start=job.model, max_minutes=args.max_minutes, device=args.device)
+        outcome = finetune(folder, output, start=job.model, max_minutes=args.max_minutes, device=args.device)
     except TreeformerError as error:
         return {**asdict(job), "threshold": str(error)}
     minutes = (time.monotonic() - began) / 60
@@ -211,7 +218,8 @@ def _run(args: argparse.Namespace, job: Job, start: Rows) -> dict[str, object]:
         for measure in GAINS
         for part, attribute in (("gain", "value"), ("low", "low"), ("high", "high"))
     }
-    return {**asdict(job), **figures, "minutes": f"{minutes:.1f}"}
+    validated = (f"{scores['topo_f1']:.3f}" for scores in (outcome.before, outcome.after))
+    return {**asdict(job), **figures, **dict(zip(VALIDATION, validated, strict=True)), "minutes": f"{minutes:.1f}"}
 
 
 def _measured(args: argparse.Namespace, model: str | Path) -> tuple[dict[str, object], Rows]:

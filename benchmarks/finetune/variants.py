@@ -50,7 +50,7 @@ FACTORS = (
     replace(BASE, name="rate x 5", recipe=replace(BASE.recipe, learning_rate=BASE.recipe.learning_rate * 5)),
     replace(BASE, name="no averaging", recipe=replace(BASE.recipe, average_decay=0.0)),
     replace(BASE, name="averaging 0.99", recipe=replace(BASE.recipe, average_decay=0.99)),
-    replace(BASE, name="at most 24 nodes per crop", max_nodes=24),
+    replace(BASE, name="at most 144 nodes per crop", max_nodes=144),
     replace(BASE, name="no synthetic crops", synthetic_every=0),
     replace(BASE, name="half synthetic crops", synthetic_every=2),
     replace(BASE, name="neck frozen", recipe=replace(BASE.recipe, neck_factor=0.0)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,10 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import treeformer
+from treeformer._util.cores import usable_cores
 from treeformer._util.progress import ProgressCallback
 
 USAGE_ERROR = 2
-ALL_CORES = os.cpu_count() or 1
+ALL_CORES = usable_cores()
 
 Workers = Annotated[int, typer.Option(help="Number of parallel processes. 0 and 1 use a single process.")]
 BAR = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from treeformer._util.cores import usable_cores
 from treeformer.data.generate import generate
 from treeformer.errors import TreeformerError
 
@@ -22,7 +22,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the first image (default: 0)")
     parser.add_argument("--size", type=int, default=512, help="side of the square images, px (default: 512)")
     parser.add_argument("--jpeg", action="store_true", help="write JPEG files, which are smaller and faster to read")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
+    parser.add_argument("--workers", type=int, default=usable_cores(), help="processes (default: all cores)")
     arguments = parser.parse_args(argv)
     report = generate(
         arguments.out,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from treeformer._util.arrays import ImageArray
+from treeformer._util.cores import usable_cores
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import INT8_GRAPH, ModelFolder, Precision
 from treeformer.inference.engine import RawPrediction, check_input
@@ -31,7 +30,7 @@ class OnnxEngine:
         self.preferred_batch = 1  # on a CPU larger batches are not faster per image
         self.input_size = folder.config.input_size
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads or _usable_cores()
+        options.intra_op_num_threads = threads or usable_cores()
         options.log_severity_level = 3
         # The search for reusable buffers is quadratic in the number of graph nodes. It takes two thirds of the loading
         # time and saves no memory.
@@ -53,12 +52,6 @@ class OnnxEngine:
         check_input(images, self.input_size)
         arrays = self._session.run(self._outputs, {"images": images})
         return RawPrediction(**dict(zip(self._outputs, arrays, strict=True)))
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _first_line(error: Exception) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from treeformer._util.arrays import BoolArray, Float32Array, IntArray
+from treeformer._util.cores import usable_cores
 from treeformer.nn.kernels import assignment as assignment_triton
 from treeformer.nn.targets import Targets
 
@@ -83,7 +83,7 @@ def assign(cost: Float32Array, mask: BoolArray) -> NDArray[np.int64]:
             row, column = linear_sum_assignment(cost[image, real])
             result[image, real[row]] = column
 
-    threads = min(MAX_THREADS, os.cpu_count() or 1, len(mask))
+    threads = min(MAX_THREADS, usable_cores(), len(mask))
     if threads < 2:
         solve(np.arange(len(mask)))
     else:

@@ -30,7 +30,8 @@ CHANGES = Augmentation(
 # Share of the crops that show the whole image, as the first pass of a prediction does.
 WHOLE_SHARE = 0.2
 # A crop with too many nodes is replaced by a smaller window: its scale is multiplied by these in turn.
-ZOOMS = (1.0, 1.3, 1.7, 2.2, 3.0, 4.0, 6.0)
+# The last ones are for windows that happened to lie where branches crowd.
+ZOOMS = (1.0, 1.3, 1.7, 2.2, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 # Rendered images keep the model from forgetting what it could do before.
 SYNTHETIC_PRESETS = ("taproot", "seedling", "vine", "orchard")
 # Seeds of the training split of synthetic images.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
 from typing import Any
 
 import torch
 
+from treeformer._util.cores import usable_cores
 from treeformer.hub.model_folder import ModelFolder
 from treeformer.inference.predictor import Predictor
 from treeformer.models.export import load_trained, with_tokens
@@ -44,7 +44,7 @@ def train_on_gpu(run: Run, task: Task, _stored: dict[str, Any]) -> Trained:
         network.config.tokens,
         task.crops,
         learning_rate=full_training.LEARNING_RATE,
-        workers=min(8, os.cpu_count() or 1) if device == "cuda" else 0,
+        workers=min(8, usable_cores()) if device == "cuda" else 0,
         bf16=device == "cuda",
     )
     valid = split.valid or split.train
