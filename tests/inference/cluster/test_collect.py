@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+import pandas
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -60,9 +61,18 @@ def test_a_damaged_part_is_removed_and_made_again(images, out, damage):
     damage(parts(out)[1])
     with pytest.raises(TreeformerError, match="1 damaged part files were removed"):
         results(out)
-    assert not (out / "results" / "index.json").exists()
+    assert not (out / "results" / "_index.json").exists()
     assert run_shard(out).images == 5
     assert results(out) == whole
+
+
+def test_pandas_reads_the_folder_of_results(images, out):
+    make_plan(out, images, task_images=5)
+    run_shard(out)
+    rows = results(out)
+    table = pandas.read_parquet(out / "results", columns=["path", "skeleton", "error"])
+    assert len(table) == len(rows)
+    assert set(table["path"]) == set(rows)
 
 
 @pytest.mark.slow
@@ -131,7 +141,7 @@ def test_result_files_have_equal_length(images, out, rows_per_file, monkeypatch)
     make_plan(out, images, task_images=4)
     run_shard(out)
     rows = results(out, rows_per_file=rows_per_file)
-    index = json.loads((out / "results" / "index.json").read_text())
+    index = json.loads((out / "results" / "_index.json").read_text())
     assert index["rows"] == len(rows) == 12
     lengths = [parquet.read_metadata(out / "results" / name).num_rows for name in index["files"]]
     assert lengths[:-1] == [rows_per_file] * (len(lengths) - 1)

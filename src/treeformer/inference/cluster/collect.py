@@ -32,7 +32,8 @@ from treeformer.inference.cluster.rows import SCHEMA, WRITE_OPTIONS
 from treeformer.inference.cluster.storage import Folder, absolute, is_remote, open_file
 from treeformer.traits import COMPACT_COLUMNS
 
-RESULTS, INDEX = "results", "index.json"
+# Readers of Parquet folders leave out names that begin with "_".
+RESULTS, INDEX = "results", "_index.json"
 # Rows per file, and bytes that are written at once.
 ROWS_PER_FILE = 100_000
 BYTES_AT_ONCE = 64_000_000
@@ -71,7 +72,7 @@ def collect(
 
     A part file must hold exactly the ids of its task; otherwise it is removed, and the next run makes it again. If an
     image was planned several times, because it changed or was tried again, the newest plan counts. The index is written
-    last: if `results/index.json` exists, the files that it names are complete.
+    last: if `results/_index.json` exists, the files that it names are complete.
 
     Args:
         folder: folder of the job.
