@@ -47,15 +47,18 @@ _NAMES_BY_MODULE = {
     "traits": ("measure",),
     "web.notebook": ("edit_widget",),
 }
+_MODULES = ("data", "draw", "formats", "metrics", "models", "nn", "synthetic", "traits")
 
 
 def __getattr__(name: str) -> Any:
-    """Import public names on first use, so that reading a file does not import the code for prediction.
+    """Import public names and modules on first use, so that reading a file does not import the code for prediction.
 
     Nothing is imported before the command line can handle Ctrl-C, see `treeformer.__main__`.
     """
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"treeformer.{name}")
     for module, names in _NAMES_BY_MODULE.items():
         if name in names:
             return getattr(import_module(f"treeformer.{module}"), name)
@@ -63,4 +66,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

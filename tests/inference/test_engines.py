@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from treeformer import TreeformerError
-from treeformer.hub.model_folder import INT8_GRAPH, open_model, write_config
+from treeformer.hub.model_folder import INT8_GRAPH, open_model, read_folder, write_config
 from treeformer.inference.engine import input_memory
 from treeformer.inference.open_engine import open_engine
 from treeformer.inference.predictor import Predictor, load_model
@@ -104,6 +104,20 @@ def test_torch_in_a_forked_process_is_an_error_and_does_not_hang(folder, monkeyp
 
 def test_a_model_is_loaded_once(folder):
     assert load_model(folder, engine="onnx", threads=1) is load_model(str(folder), engine="onnx", threads=1)
+
+
+def test_another_model_in_the_same_place_is_loaded_again(folder, monkeypatch, tmp_path):
+    for place, version in (("a", "first"), ("b", "second")):
+        shutil.copytree(folder, tmp_path / place / "mine")
+        write_config(tmp_path / place / "mine", replace(read_folder(folder).config, version=version))
+    versions = []
+    for place in ("a", "b"):
+        monkeypatch.chdir(tmp_path / place)
+        versions.append(load_model("mine", engine="onnx", threads=1).model.config.version)
+    shutil.rmtree("mine")
+    shutil.copytree(tmp_path / "a" / "mine", "mine")
+    versions.append(load_model("mine", engine="onnx", threads=1).model.config.version)
+    assert versions == ["first", "second", "first"]
 
 
 def test_a_precision_can_be_requested(folder):

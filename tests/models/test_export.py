@@ -302,7 +302,7 @@ def test_invalid_arguments_give_one_line_errors(folder, model, images, tmp_path)
     with pytest.raises(TreeformerError, match="engine must be auto, onnx or torch, not 'tensorflow'"):
         open_engine(folder, "tensorflow")
     for engine in ("onnx", "torch"):
-        with pytest.raises(TreeformerError, match="threads must be at least 1, not 0"):
+        with pytest.raises(TreeformerError, match="threads must be an integer of at least 1, not 0"):
             open_engine(folder, engine, threads=0)
     with pytest.raises(TreeformerError, match="device 'toaster'"):
         open_engine(folder, "torch", device="toaster")

@@ -237,6 +237,11 @@ def test_resampled_axes_follow_the_edges(with_axes):
     assert main.functions == ()
 
 
+def test_what_a_crop_keeps_is_one_of_two_words(comb):
+    with pytest.raises(SkeletonError, match="keep must be 'forest' or 'largest', not 'x'"):
+        comb.crop(0, 0, 9, 9, keep="x")
+
+
 def test_cropped_axes_keep_their_ids(with_axes):
     cut = with_axes.crop(0, 0, 50, 30)
     assert [(axis.id, len(axis.nodes), axis.parent) for axis in cut.axes] == [("main", 4, None), ("side", 3, 0)]

@@ -45,8 +45,8 @@ def open_engine(
     """
     if engine not in ("auto", "onnx", "torch"):
         raise TreeformerError(f"engine must be auto, onnx or torch, not {engine!r}")
-    if threads is not None and threads < 1:
-        raise TreeformerError(f"threads must be at least 1, not {threads}")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise TreeformerError(f"threads must be an integer of at least 1, not {threads!r}")
     if engine == "onnx" or (engine == "auto" and not _torch_sees_gpu()):
         return OnnxEngine(folder, threads, precision)
     try:

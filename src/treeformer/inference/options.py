@@ -59,16 +59,12 @@ class PredictionOptions:
         engine_name: str = "",
     ) -> None:
         settings = model.config
-        if isinstance(working_size, int) and working_size < 1:
-            raise TreeformerError(f"the working size must be a positive number of pixels, not {working_size}")
-        if isinstance(working_size, str) and working_size not in ("full", "auto"):
-            raise TreeformerError(
-                f"the working size must be a number of pixels, 'auto' or 'full', not {working_size!r}"
-            )
+        if working_size not in (None, "full", "auto"):
+            working_size = _whole_pixels(working_size)
         if working_size == "auto" and settings.scale_rule is None:
             raise TreeformerError(f"{model.path.name}: this model has no scale rule: give the working size in pixels")
-        if min_confidence is not None and not 0 <= min_confidence <= 1:
-            raise TreeformerError(f"the minimum confidence must be between 0 and 1, not {min_confidence}")
+        if min_confidence is not None and not _is_probability(min_confidence):
+            raise TreeformerError(f"the minimum confidence must be between 0 and 1, not {min_confidence!r}")
         default: WorkingSize = settings.working_size if settings.scale_rule is None else "auto"
         size = default if working_size is None else working_size
         self.scale_rule = settings.scale_rule if size == "auto" else None
@@ -125,3 +121,18 @@ class PredictionOptions:
         if is_final:
             other.scale_rule = None
         return other
+
+
+def _is_probability(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and bool(0 <= value <= 1)
+
+
+def _whole_pixels(size: object) -> int:
+    """Return a working size as a positive integer.
+
+    Raises:
+        TreeformerError: if it is anything else.
+    """
+    if isinstance(size, int | np.integer) and not isinstance(size, bool) and size >= 1:
+        return int(size)
+    raise TreeformerError(f"the working size must be a positive number of pixels, 'auto' or 'full', not {size!r}")

@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -22,7 +23,7 @@ from treeformer._util.images import ImageSource
 from treeformer._util.pools import batches, check_workers, prefetch_map, thread_pool
 from treeformer._util.progress import ProgressCallback
 from treeformer.errors import TreeformerError
-from treeformer.hub.model_folder import ModelFolder, Precision, open_model
+from treeformer.hub.model_folder import CONFIG, ModelFolder, Precision, open_model
 from treeformer.inference.engine import Engine, predict_rows, readable_memory
 from treeformer.inference.open_engine import EngineName, open_engine
 from treeformer.inference.options import PredictionOptions, WorkingSize
@@ -182,8 +183,8 @@ class Predictor:
         return options
 
     def _batch_size(self, batch: int | None) -> int:
-        if batch is not None and batch < 1:
-            raise TreeformerError(f"batch must be at least 1, not {batch}")
+        if batch is not None and (not isinstance(batch, int) or batch < 1):
+            raise TreeformerError(f"batch must be an integer of at least 1, not {batch!r}")
         return batch or self.engine.preferred_batch
 
 
@@ -196,12 +197,17 @@ def _reject_single_image(images: object) -> None:
         raise TreeformerError("predict_many takes several images, and this is one: use predict")
 
 
-@functools.cache
-def _load_cached(model: str, engine: EngineName, threads: int | None, precision: Precision) -> Predictor:
-    return Predictor(model, engine=engine, threads=threads, precision=precision)
-
-
 _load_lock = threading.Lock()  # threads that request a model at the same time share it instead of loading it each
+# Loaded models by name and options, each with the config.json of its folder, which has the hashes of all its files.
+_loaded: dict[tuple[object, ...], tuple[bytes, Predictor]] = {}
+
+
+def _local_config(model: str) -> bytes:
+    """Return the contents of config.json of a folder, nothing for a model that comes with the package or a hub."""
+    try:
+        return Path(model, CONFIG).read_bytes()
+    except (OSError, ValueError):  # a null character in a name is a ValueError
+        return b""
 
 
 def load_model(
@@ -211,7 +217,7 @@ def load_model(
     threads: int | None = None,
     precision: Precision = "auto",
 ) -> Predictor:
-    """Load a model. Further calls with the same arguments return the same object.
+    """Load a model. Further calls with the same arguments return the same object, unless the folder has changed.
 
     Args:
         model: "default", "small", a model folder, or a name on the Hugging Face hub.
@@ -228,8 +234,15 @@ def load_model(
     Example:
         >>> load_model("default").predict("plant.jpg").plants  # doctest: +SKIP
     """
+    if not isinstance(model, str | os.PathLike):
+        raise TreeformerError(f"the model must be a name or a folder, not {type(model).__name__}")
+    name = str(os.fspath(model))
     with _load_lock:
-        return _load_cached(os.fspath(model), engine, threads, precision)
+        config = _local_config(name)
+        key = (Path(name).resolve() if config else name, engine, threads, precision)
+        if key not in _loaded or _loaded[key][0] != config:
+            _loaded[key] = config, Predictor(name, engine=engine, threads=threads, precision=precision)
+        return _loaded[key][1]
 
 
 def predict(

@@ -464,8 +464,11 @@ class Skeleton:
             The cropped skeleton.
 
         Raises:
-            SkeletonError: if the frame is empty or infinite, or a coordinate in it would exceed 10,000,000 px.
+            SkeletonError: if the frame is empty or infinite, a coordinate in it would exceed 10,000,000 px, or `keep`
+                is neither of the two.
         """
+        if keep not in ("forest", "largest"):
+            raise SkeletonError(f"keep must be 'forest' or 'largest', not {keep!r}")
         cut = apply_crop(self, left, top, right, bottom)
         return cut.largest() if keep == "largest" and len(cut) else cut
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -283,7 +284,7 @@ _CHECKS: dict[str, Callable[[Any, int, int], Any]] = {
     "plant_records": lambda records, *_: tuple(records),
     "image_size": lambda size, *_: image_size_pair(size),
     "image_name": lambda name, *_: name,
-    "metadata": lambda metadata, *_: MappingProxyType(dict(metadata or {})),
+    "metadata": lambda metadata, *_: MappingProxyType(copy.deepcopy(dict(metadata or {}))),
     "axes": lambda axes, *_: None if axes is None else tuple(axes),
     "edge_axis": lambda values, _, edges: index_array(values, edges, "edge_axis", "edge", minimum=-1),
 }

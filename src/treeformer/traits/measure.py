@@ -65,6 +65,8 @@ def measure(
         >>> measure(y_shape, px_per_mm=2)[["unit", "total_length", "tip_count"]].to_dict("records")
         [{'unit': 'mm', 'total_length': 7.0, 'tip_count': 2}]
     """
+    if not isinstance(skeleton, Skeleton):
+        raise TreeformerError(f"measure takes one skeleton, not {type(skeleton).__name__}")
     _check_options(level, px_per_mm, column_names, columns)
     table = _measured(skeleton, level, px_per_mm, scanlines)
     if columns == "compact" and column_names == "treeformer":
