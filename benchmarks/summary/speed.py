@@ -32,7 +32,7 @@ def table(folder: Path = FOLDER) -> str:
     if not lines:
         raise TreeformerError(f"{folder}: no speeds are stored")
     head = "| machine | network and weights | one image | images per second | memory |"
-    command = "`PYTHONPATH=src python benchmarks/predict.py --models src/treeformer/weights/default paper --store FILE`"
+    command = "`PYTHONPATH=src python benchmarks/predict.py --models MODEL … --store FILE`"
     return "\n".join([command, "", head, "|" + " --- |" * 5, *lines, ""])
 
 
@@ -49,7 +49,8 @@ def _rows(stored: dict[str, Any]) -> list[str]:
             cells = [f"two cores of {stored['machine']}", model, f"{figures['busy']:.2f} s of both cores"]
             cells += [f"{1 / figures['busy']:.1f}", f"{figures['peak_mb']:.0f} MB"]
         else:
-            cells = [str(stored["gpu"]), model, f"{1e3 * figures['frame']:.1f} ms", f"{figures['rate']:,.0f}"]
+            rate = f"{figures['rate']:,.0f}" + (f", batches of {figures['batch']}" if "batch" in figures else "")
+            cells = [str(stored["gpu"]), model, f"{1e3 * figures['frame']:.1f} ms", rate]
             cells += [f"{figures['memory']:.1f} GiB on the GPU"]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
