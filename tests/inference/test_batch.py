@@ -95,6 +95,39 @@ def test_no_prediction_takes_the_place_of_an_annotation(run, photos, tmp_path, a
     assert run("predict", photos, "-o", tmp_path / "out", *options)[0] == 0, "another folder is allowed"
 
 
+def test_an_annotation_is_kept_also_if_there_is_a_predicted_json(run, photos):  # noqa: F811
+    treeformer.write(TREE, photos / "a.rsml")
+    before = (photos / "a.rsml").read_bytes()
+    assert run("predict", photos, "-o", photos)[0] == 0
+    code, _, err = run("predict", photos, "-o", photos, "--format", "rsml")
+    assert code == 2
+    assert one_line(err).startswith(f"treeformer: {photos / 'a.rsml'}: exists and is not a prediction")
+    assert (photos / "a.rsml").read_bytes() == before
+
+
+def test_a_corrected_result_is_not_predicted_again(run, photos, tmp_path):  # noqa: F811
+    out = tmp_path / "out"
+    assert run("predict", photos, "-o", out, "--format", "rsml")[0] == 0
+    assert run("predict", photos, "-o", out, "--format", "rsml")[0] == 0
+    corrected = treeformer.read(out / "a.json")
+    treeformer.write(corrected.replace(metadata={**corrected.metadata, "editor": {"accepted": True}}), out / "a.json")
+    before = (out / "a.json").read_bytes()
+    code, _, err = run("predict", photos, "-o", out)
+    assert code == 2
+    assert one_line(err).startswith(f"treeformer: {out / 'a.json'}: was corrected in the editor")
+    (out / "b.json").unlink(missing_ok=True)
+    assert run("predict", photos, "-o", out, "--resume")[0] == 0
+    assert (out / "a.json").read_bytes() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_named_pipe_is_no_image(run, photos, tmp_path):  # noqa: F811
+    os.mkfifo(photos / "pipe.png")
+    code, _, err = run("predict", photos, "-o", tmp_path / "out")
+    assert code == 2
+    assert "pipe.png: the image cannot be read: Not a regular file" in err
+
+
 @pytest.mark.slow
 def test_the_broken_is_skipped_and_counted_and_the_empty_is_named(run, photos, tmp_path):  # noqa: F811
     (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff garbage")

@@ -45,6 +45,48 @@ def test_predictions_are_used_only_after_the_editor_has_saved_them(tmp_path):
     assert any("nobody has corrected" in line for line in found.lines())
 
 
+def test_a_predicted_rsml_file_is_no_ground_truth(tmp_path):
+    skeleton = draw_tree(tmp_path, "a", 1)
+    (tmp_path / "a.json").unlink()
+    treeformer.write(skeleton.replace(edge_score=[0.9, 0.8, 0.7]), tmp_path / "a.rsml")
+    assert [path.name for path in survey(tmp_path).uncorrected] == ["a.png"]
+    treeformer.write(skeleton, tmp_path / "a.rsml")
+    assert len(survey(tmp_path).images) == 1
+
+
+def test_json_of_another_program_does_not_hide_a_skeleton(tmp_path):
+    treeformer.write(draw_tree(tmp_path, "a", 1), tmp_path / "a.rsml")
+    (tmp_path / "a.json").write_text('{"camera": 3}')
+    assert [image.skeleton_file.name for image in survey(tmp_path).images] == ["a.rsml"]
+    (tmp_path / "a.rsml").unlink()
+    assert "no supported format" in survey(tmp_path).unusable[0]
+
+
+def test_drawings_of_a_model_folder_are_no_images(tmp_path):
+    draw_tree(tmp_path, "a", 1)
+    overlays = tmp_path / "models" / "mine" / "overlays"
+    overlays.mkdir(parents=True)
+    draw_tree(overlays, "b", 1)
+    assert len(survey(tmp_path).images) == 2
+    for name in ("config.json", "model.safetensors"):
+        (overlays.parent / name).write_text("")
+    assert [image.name for image in survey(tmp_path).images] == ["a.png"]
+
+
+def test_the_scale_of_a_reduced_image_is_that_of_the_image_with_the_plant(tmp_path):
+    draw_tree(tmp_path, "z", 1, size=1024)
+    Image.new("RGB", (64, 64), "white").save(tmp_path / "empty.png")
+    treeformer.write(Skeleton(np.zeros((0, 2)), np.zeros((0, 2)), image_size=(64, 64)), tmp_path / "empty.json")
+    found = survey(tmp_path)
+    spacing = found.images[1].spacing_px
+    assert f"{spacing / 2:.0f} px if the images are reduced to 512 px" in "\n".join(found.lines())
+
+
+def test_a_survey_can_be_stopped(drawings):
+    with pytest.raises(KeyboardInterrupt):
+        survey(drawings, after_each=lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+
+
 def test_says_why_files_are_not_used(tmp_path):
     draw_tree(tmp_path, "good", 1)
     draw_tree(tmp_path, "size", 2)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from treeformer._util.arrays import ImageArray
-from treeformer._util.files import atomic_write_checked
+from treeformer._util.files import atomic_write_checked, check_is_regular_file
 from treeformer.errors import FormatError, TreeformerError
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif"})
@@ -216,6 +216,7 @@ def upright_size(path: str | os.PathLike[str]) -> tuple[int, int]:
 def _opened(path: Path) -> Iterator[Image.Image]:
     """Open an image file, and convert the errors of Pillow to a FormatError."""
     try:
+        check_is_regular_file(path)
         with _without_pillow_limit(), Image.open(path) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise FormatError(f"{path}: has more than {MAX_PIXELS // 10**6} million pixels")

@@ -102,7 +102,14 @@ def predict(
 ) -> None:
     """Predict the skeletons of images: JSON files, and optionally other formats, overlays and a table of traits."""
     from treeformer._util.files import check_writable, remove_leftovers, write_table
-    from treeformer.inference.batch import BatchReport, check_no_annotation_is_lost, plan, predict_files, traits_of
+    from treeformer.inference.batch import (
+        BatchReport,
+        check_no_annotation_is_lost,
+        check_no_correction_is_lost,
+        plan,
+        predict_files,
+        traits_of,
+    )
     from treeformer.inference.image_record import write_record
     from treeformer.inference.predictor import Predictor
 
@@ -124,6 +131,7 @@ def predict(
     if resume:
         remove_leftovers(output)
     to_do = [job for job in jobs if not (resume and job.is_done())]
+    check_no_correction_is_lost(to_do)
     report = BatchReport(0, (), ())
     if to_do:
         predictor = Predictor(model, engine=engine.value, threads=threads, precision=precision.value)

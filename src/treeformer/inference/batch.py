@@ -21,7 +21,9 @@ from treeformer._util.pools import batches, prefetch_map, process_pool
 from treeformer._util.progress import ProgressCallback
 from treeformer.draw import draw, low_confidence_edges
 from treeformer.errors import FormatError, TreeformerError
+from treeformer.formats.rsml.confidence import has_scores
 from treeformer.inference.predictor import Predictor
+from treeformer.inference.provenance import is_from_editor
 from treeformer.skeleton import Skeleton
 
 if TYPE_CHECKING:
@@ -183,16 +185,34 @@ def check_no_annotation_is_lost(jobs: Sequence[ImageJob]) -> None:
     images, a prediction would overwrite the ground truth.
     """
     for job in jobs:
-        existing = [path for path in job.skeletons.values() if path.exists() and path.parent.samefile(job.image.parent)]
-        if existing and not _is_prediction(job.skeletons["json"]):
-            raise FormatError(f"{existing[0]}: exists and is not a prediction: choose another output folder")
+        for name, path in job.skeletons.items():
+            # JSON and RSML say themselves whether they are predictions. Other formats are what the JSON file is.
+            judged = path if name == "rsml" else job.skeletons["json"]
+            if path.exists() and path.parent.samefile(job.image.parent) and not _is_prediction(judged):
+                raise FormatError(f"{path}: exists and is not a prediction: choose another output folder")
+
+
+def check_no_correction_is_lost(jobs: Sequence[ImageJob]) -> None:
+    """Raise `FormatError` if a result would overwrite one that was corrected or accepted in the editor."""
+    for job in jobs:
+        for path in job.skeletons.values():
+            try:
+                is_corrected = path.exists() and is_from_editor(formats.read(path))
+            except FormatError:
+                continue
+            if is_corrected:
+                raise FormatError(
+                    f"{path}: was corrected in the editor: choose another output folder, or keep it with --resume"
+                )
 
 
 def _is_prediction(path: Path) -> bool:
     try:
-        return formats.read(path).node_score is not None
+        skeleton = formats.read(path)
     except FormatError:
         return False
+    # In RSML, the score belongs to the axes, and the prediction of an empty image has none.
+    return has_scores(skeleton) or (path.suffix == ".rsml" and not len(skeleton))
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
+from treeformer.formats.rsml.confidence import has_scores
 from treeformer.formats.swc import HEADER
 from treeformer.hub.model_folder import WEIGHTS, ModelFolder
+from treeformer.skeleton import Skeleton
 
 # The package imports this part on first use, so it cannot be imported here by name.
 VERSION: str = sys.modules["treeformer"].__version__
@@ -41,6 +44,16 @@ def prediction_metadata(model: ModelFolder, settings: dict[str, Any]) -> dict[st
     if config.low_confidence_threshold is not None:
         metadata["low_confidence_threshold"] = config.low_confidence_threshold
     return metadata | {"rsml": {"software": line}, "swc": {"comments": [f" {line}", HEADER]}}
+
+
+def is_from_editor(skeleton: Skeleton) -> bool:
+    """Return True if the editor has saved a skeleton: a person has corrected or accepted it."""
+    return isinstance(skeleton.metadata.get("editor"), Mapping)
+
+
+def is_uncorrected(skeleton: Skeleton) -> bool:
+    """Return True for a prediction that nobody has corrected: it has scores, and the editor has not saved it."""
+    return has_scores(skeleton) and not is_from_editor(skeleton)
 
 
 def _shown(value: object) -> str:

@@ -8,7 +8,7 @@ recognized as in the editor: they have scores and no record of the editor.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +19,11 @@ from treeformer._util.arrays import FloatArray, ImageArray
 from treeformer._util.images import open_image
 from treeformer.data.datasets import ANNOTATION_ENDING, fit_to_image
 from treeformer.errors import TreeformerError
+from treeformer.hub.model_folder import CONFIG, WEIGHTS
 from treeformer.inference.auto_scale import measure_scale
 from treeformer.inference.batch import plan
 from treeformer.inference.image_record import read_record
+from treeformer.inference.provenance import is_uncorrected
 from treeformer.skeleton import Skeleton
 
 # Formats of skeleton files in the order in which they are preferred. All others follow.
@@ -101,9 +103,10 @@ class Survey:
         if self.images:
             sides = [max(image.size) for image in self.images]
             found.append(f"image size {_range(sides)} px (longer side)")
-        spacing = [image.spacing_px for image in self.images if np.isfinite(image.spacing_px)]
-        if spacing:
-            relative = [512 * value / max(image.size) for image, value in zip(self.images, spacing, strict=False)]
+        measured = [(image.spacing_px, max(image.size)) for image in self.images if np.isfinite(image.spacing_px)]
+        if measured:
+            spacing = [value for value, _ in measured]
+            relative = [512 * value / side for value, side in measured]
             found.append(
                 f"distance of neighboring keypoints {_range(spacing)} px, median {np.median(spacing):.0f} px; "
                 f"{np.median(relative):.0f} px if the images are reduced to 512 px"
@@ -135,11 +138,12 @@ class Survey:
         )
 
 
-def survey(folder: str | os.PathLike[str]) -> Survey:
+def survey(folder: str | os.PathLike[str], after_each: Callable[[], None] = lambda: None) -> Survey:
     """Read and check all images of a folder and its sub-folders, with their skeletons.
 
     Args:
         folder: images with skeleton files beside them; or a folder of results, which records where its images are.
+        after_each: called after each image. An error that it raises ends the search.
 
     Returns:
         What was found. It may have no usable image.
@@ -154,6 +158,7 @@ def survey(folder: str | os.PathLike[str]) -> Survey:
     unusable: list[str] = []
     uncorrected, without, misplaced = [], [], []
     for path, skeleton_file in find_skeletons(root):
+        after_each()
         if skeleton_file is None:
             without.append(path)
             continue
@@ -175,7 +180,7 @@ def survey(folder: str | os.PathLike[str]) -> Survey:
 
 
 def find_skeletons(folder: Path) -> list[tuple[Path, Path | None]]:
-    """Find the images of a folder and the skeleton file of each.
+    """Find the images of a folder and the skeleton file of each. The drawings of model folders are no images.
 
     Args:
         folder: images with skeleton files beside them, or a folder of results with a record of its images.
@@ -195,25 +200,37 @@ def find_skeletons(folder: Path) -> list[tuple[Path, Path | None]]:
     return [
         (job.image, _skeleton_file(stems.get(job.image.resolve(), job.skeletons["json"].with_suffix("")), job.image))
         for job in plan(sources, folder, ("rsml",))
+        if not any(_is_model_folder(parent) for parent in job.image.parents[:2])
     ]
 
 
 def _skeleton_file(stem: Path, image: Path) -> Path | None:
-    """Return the preferred skeleton file of a stem."""
+    """Return the preferred skeleton file of a stem. A file of another program does not hide the next one."""
     suffixes = (*PREFERRED_SUFFIXES, *sorted(formats.SUFFIXES - set(PREFERRED_SUFFIXES)))
     stems = (stem, stem.with_name(stem.name + ANNOTATION_ENDING), image.with_suffix(""))
     candidates = (one.with_name(one.name + suffix) for suffix in suffixes for one in stems)
-    return next((file for file in candidates if file.is_file()), None)
+    files = [file for file in candidates if file.is_file()]
+    while len(files) > 1 and _is_of_another_program(files[0]):
+        del files[0]
+    return files[0] if files else None
+
+
+def _is_of_another_program(file: Path) -> bool:
+    try:
+        formats.read(file)
+    except formats.UnknownKindError:
+        return True
+    except TreeformerError:  # a damaged skeleton, which the caller reports
+        return False
+    return False
+
+
+def _is_model_folder(folder: Path) -> bool:
+    return (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file()
 
 
 def _name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
-
-
-def is_uncorrected(skeleton: Skeleton) -> bool:
-    """Return True for a prediction that nobody has corrected: it has scores, and the editor has not saved it."""
-    has_scores = skeleton.edge_score is not None or skeleton.node_score is not None
-    return has_scores and not isinstance(skeleton.metadata.get("editor"), Mapping)
 
 
 def looks_misplaced(image: ImageArray, skeleton: Skeleton) -> bool:

@@ -23,8 +23,9 @@ from treeformer._util.images import open_image
 from treeformer._util.progress import ProgressCallback, no_progress
 from treeformer.errors import TreeformerError
 from treeformer.inference.predictor import Predictor
+from treeformer.inference.provenance import is_uncorrected
 from treeformer.skeleton import Skeleton
-from treeformer.teaching.annotated import find_skeletons, is_uncorrected
+from treeformer.teaching.annotated import find_skeletons
 
 # Cells along each side of the grid in which colors are averaged, and the size of the thumbnail they are taken from.
 GRID = 4

@@ -18,6 +18,7 @@ from typing import Any
 from treeformer import formats
 from treeformer._util.images import IMAGE_SUFFIXES
 from treeformer.errors import FormatError, TreeformerError
+from treeformer.formats.rsml.confidence import has_scores
 from treeformer.inference.batch import plan
 from treeformer.inference.image_record import read_record
 from treeformer.skeleton import Skeleton
@@ -28,8 +29,6 @@ OWN_FOLDER = ".treeformer"
 RESULT_SUFFIX, RSML_SUFFIX = ".json", ".rsml"
 # The result, and the formats that are imported if there is none, in this order.
 SUFFIXES = (RESULT_SUFFIX, RSML_SUFFIX, ".swc", ".graphml", ".geojson", ".xml")
-# Property of the axes of predictions in RSML files, such as those of `treeformer series`.
-CONFIDENCE = "software-confidence"
 
 
 @dataclass(frozen=True)
@@ -293,18 +292,11 @@ def summarize(skeleton: Skeleton) -> Summary:
     Files that the editor did not save are "predicted" if they have scores, otherwise "edited": people made them.
     """
     editor = editor_data(skeleton)
-    state = "predicted" if editor is None and _has_scores(skeleton) else "edited"
+    state = "predicted" if editor is None and has_scores(skeleton) else "edited"
     if editor is not None and editor.get("accepted") is True:
         state = "accepted"
     plants = len(set(skeleton.plant_of_node.tolist()))
     return Summary(state, _expected_errors(skeleton, editor, state), plants, len(skeleton))
-
-
-def _has_scores(skeleton: Skeleton) -> bool:
-    """Return True if a skeleton has scores. In RSML, they are a property of each axis."""
-    if skeleton.edge_score is not None or skeleton.node_score is not None:
-        return True
-    return any(CONFIDENCE in axis.properties for axis in skeleton.axes)
 
 
 def _expected_errors(skeleton: Skeleton, editor: Mapping[str, Any] | None, state: str) -> float | None:

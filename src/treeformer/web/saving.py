@@ -21,8 +21,8 @@ from treeformer._util.files import atomic_write, atomic_write_bytes
 from treeformer._util.locks import file_lock
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.formats import native_json
+from treeformer.inference.provenance import is_uncorrected
 from treeformer.skeleton import Skeleton
-from treeformer.teaching.annotated import is_uncorrected
 from treeformer.web.documents import checked_skeleton, complete, digest, with_image, with_provenance
 from treeformer.web.drafts import Drafts
 from treeformer.web.errors import RequestError

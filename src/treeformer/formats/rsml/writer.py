@@ -33,6 +33,7 @@ from treeformer._util.arrays import FloatArray
 from treeformer.errors import FormatError, SkeletonError
 from treeformer.formats._io import write_text
 from treeformer.formats.rsml.allowed import annotations_in, is_allowed, is_plant_annotations, names_in
+from treeformer.formats.rsml.confidence import CONFIDENCE
 from treeformer.formats.rsml.metadata import Dialect, decimal_text, metadata_lines
 from treeformer.formats.rsml.preserved import (
     FILE_ELEMENTS,
@@ -180,7 +181,7 @@ class _Writer:
         unknown = self._without_invalid(unknown)
         properties = dict(axis.properties)
         if number in self.confidence:
-            properties.setdefault("software-confidence", decimal_text(self.confidence[number]))
+            properties.setdefault(CONFIDENCE, decimal_text(self.confidence[number]))
         id_, accession = axis.id, axis.accession
         if not self.is_from_rsml:
             id_ = id_ or default_id
