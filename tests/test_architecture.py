@@ -55,6 +55,7 @@ TORCH_FREE_MODULES = {
     "teaching/plan.py",
     "teaching/progress.py",
     "teaching/result.py",
+    "teaching/signals.py",
     "teaching/work_folder.py",
 }
 

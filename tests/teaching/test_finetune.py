@@ -29,6 +29,7 @@ from treeformer.teaching.crops import CropSettings
 from treeformer.teaching.ending import Loss
 from treeformer.teaching.progress import Report, ignore, never
 from treeformer.teaching.run import Run
+from treeformer.teaching.signals import stop_on_signals
 
 MAKE_SCHEDULE, WRITE_GRAPHS = plan.make_schedule, onnx_graph.write_graphs
 
@@ -359,7 +360,7 @@ def test_a_stopped_command_says_how_to_continue(drawings, tmp_path, monkeypatch)
 
 def test_signals_ask_a_run_to_stop():
     before = signal.getsignal(signal.SIGTERM)
-    with finetune.stop_on_signals() as should_stop:
+    with stop_on_signals() as should_stop:
         assert not should_stop()
         signal.raise_signal(signal.SIGTERM)
         assert should_stop()

@@ -39,6 +39,36 @@ def test_images_of_one_plate_stay_together(tmp_path):
         assert len({image.name[0] for image in split.valid}) == 1
 
 
+def test_images_of_one_plate_stay_together_in_different_folders(tmp_path):
+    for name in ("d/1a", "d/1b", "d/2a", "e/2b", "e/3a", "e/3b"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        draw_tree((tmp_path / name).parent, name[2:], 1)
+    (tmp_path / "dataset.yaml").write_text('plate: "[0-9]+"\n')
+    for seed in range(4):
+        split = plan.split_images(survey(tmp_path), seed)
+        assert not {image.path.stem[0] for image in split.valid} & {image.path.stem[0] for image in split.train}
+
+
+def test_a_large_plate_is_not_taken_for_validation_if_there_is_a_small_one(tmp_path):
+    for stem in (*(f"1{letter}" for letter in "abcdefgh"), "2a"):
+        draw_tree(tmp_path, stem, 1)
+    (tmp_path / "dataset.yaml").write_text('plate: "[0-9]+"\n')
+    for seed in range(4):
+        assert [image.name for image in plan.split_images(survey(tmp_path), seed).valid] == ["2a.png"]
+
+
+def test_one_of_two_plants_is_for_validation_however_many_images_are_empty(tmp_path):
+    for stem in ("a", "b"):
+        draw_tree(tmp_path, stem, 1)
+    empty = Skeleton(np.zeros((0, 2)), np.zeros((0, 2)), image_size=(64, 64))
+    for number in range(8):
+        draw_tree(tmp_path, f"empty{number}", 1)
+        treeformer.write(empty, tmp_path / f"empty{number}.json")
+    for seed in range(4):
+        split = plan.split_images(survey(tmp_path), seed)
+        assert all(sum(len(image.skeleton) > 0 for image in part) == 1 for part in (split.train, split.valid))
+
+
 def test_one_image_leaves_nothing_for_validation(tmp_path):
     draw_tree(tmp_path, "a", 1)
     split = plan.split_images(survey(tmp_path), 0)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from treeformer._util.locks import file_lock
+from treeformer._util.locks import file_lock, sole_lock
 
 HOLD = """
 import sys, time
@@ -34,3 +34,20 @@ def test_a_folder_that_cannot_be_used_is_no_obstacle(tmp_path):
     (tmp_path / "file").write_text("")
     with file_lock(tmp_path / "file" / "lock"):
         pass
+
+
+def test_a_sole_lock_is_refused_while_it_is_held_and_leaves_no_file(tmp_path):
+    path = tmp_path / "locks" / "run"
+    with sole_lock(path) as first, sole_lock(path) as second:
+        assert (first, second) == (True, False)
+    assert not path.exists()
+    with sole_lock(path) as again:
+        assert again
+    hold = HOLD.replace("file_lock", "sole_lock")
+    with subprocess.Popen([sys.executable, "-c", hold, str(path)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with sole_lock(path) as is_ours:
+            assert not is_ours
+        holder.kill()
+    with sole_lock(path) as is_ours:  # the file of the killed process is there
+        assert is_ours

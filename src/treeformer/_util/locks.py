@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 RETRY_S = 0.02
@@ -42,6 +42,50 @@ def file_lock(path: Path, timeout_s: float = 30.0) -> Iterator[None]:
         yield
     finally:
         os.close(handle)  # releases the lock
+
+
+@contextmanager
+def sole_lock(path: Path) -> Iterator[bool]:
+    """Hold a lock while a block runs, without waiting for it. Its file is removed afterwards.
+
+    The system releases the lock if the process dies. File systems that know no locks are treated as unlocked.
+
+    Args:
+        path: the lock file; it is created, with its folder.
+
+    Returns:
+        A context manager. Its value is False if another process, or another block of this one, holds the lock.
+
+    Raises:
+        OSError: if the file cannot be created.
+
+    Example:
+        >>> with sole_lock(Path("results/.lock")) as is_ours:  # doctest: +SKIP
+        ...     assert is_ours
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        is_ours = _try_lock(handle)
+        if not is_ours or _is_file_of(path, handle):
+            break
+        os.close(handle)  # the process that held the lock has removed this file
+    try:
+        yield is_ours
+    finally:
+        if is_ours and os.name != "nt":
+            path.unlink(missing_ok=True)
+        os.close(handle)  # releases the lock
+        if is_ours and os.name == "nt":  # pragma: no cover  # an open file cannot be removed
+            with suppress(OSError):
+                path.unlink()
+
+
+def _is_file_of(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 def _try_lock(handle: int) -> bool:

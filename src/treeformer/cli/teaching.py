@@ -71,7 +71,7 @@ def finetune(
     began = time.monotonic()  # before the import of torch, which takes seconds
     try:
         from treeformer.teaching.finetune import finetune as run
-        from treeformer.teaching.finetune import stop_on_signals
+        from treeformer.teaching.signals import stop_on_signals
     except ModuleNotFoundError as error:
         raise TreeformerError(f"fine-tuning needs {error.name}: pip install 'treeformer[train,export]'") from None
     show = _json_lines if progress is ProgressChoice.json else _text

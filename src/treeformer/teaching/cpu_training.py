@@ -82,7 +82,11 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
         return run.left < max(validations[-2:]) + task.ending.seconds(validations[0])
 
     first = validate()  # also stores the features of its tiles
-    if "schedule" not in stored:
+    is_trained = (run.work / top_training.CHECKPOINT).exists()
+    if is_trained and stored.get("limit") != run.seconds:
+        run.say("plan", "the number of steps is that of the interrupted run, with its own time limit")
+    elif stored.get("limit") != run.seconds:
+        stored["limit"] = run.seconds
         stored["schedule"] = asdict(_schedule(run, task, crop, features, validations[0], workers))
         work_folder.write_plan(run.work, stored)
     schedule = plan.Schedule(**stored["schedule"])
@@ -141,7 +145,8 @@ def _schedule(
     needed = plan.MIN_CROPS * features.file_bytes
     free = work_folder.free_bytes(run.work) - DISK_RESERVE_BYTES
     if free < needed:
-        raise TreeformerError(f"{run.work.parent}: the disk is too full: {needed / 1e6:.0f} MB more are needed")
+        missing = math.ceil((needed - free) / 1e6)
+        raise TreeformerError(f"{run.work.parent}: the disk is too full: {missing:,} MB more are needed")
     seconds = [
         plan.timed(run.clock, lambda first=first: list(workers.map(crop, range(first, first + workers.count))))  # type: ignore[misc]
         for first in (0, workers.count)

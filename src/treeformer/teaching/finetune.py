@@ -7,12 +7,10 @@ GPU the whole network trains in the ordinary training loop.
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import shutil
-import signal
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +18,7 @@ from typing import Any, Literal
 import torch
 
 from treeformer._util.arrays import ImageArray
+from treeformer._util.locks import sole_lock
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import (
     CONFIG,
@@ -122,8 +121,8 @@ def finetune(
     """
     target = Path(output)
     work_folder.check_output(target)
-    if max_minutes is not None and not max_minutes > 0:
-        raise TreeformerError(f"the time limit must be positive, not {max_minutes:g} minutes")
+    if max_minutes is not None and not 0 < max_minutes < math.inf:
+        raise TreeformerError(f"the time limit must be positive and finite, not {max_minutes:g} minutes")
     for package in ("onnx", "onnxscript"):  # now, not after the training
         if importlib.util.find_spec(package) is None:
             raise TreeformerError(f"fine-tuning needs {package}: pip install 'treeformer[train,export]'")
@@ -131,33 +130,10 @@ def finetune(
     seconds = 60 * (max_minutes or (GPU_MINUTES if on_gpu else CPU_MINUTES))
     run = Run(target, work_folder.work_folder_of(target), seed, seconds, listen, should_stop)
     run = run if began is None else replace(run, began=began)
-    return _Steps(run, on_gpu).run_all(folder, open_model(start))
-
-
-@contextmanager
-def stop_on_signals() -> Iterator[Stop]:
-    """Turn SIGINT and SIGTERM into a request to stop, so that a checkpoint is written first.
-
-    A second signal has its default effect. Outside the main thread, signals are left alone.
-
-    Yields:
-        The argument `should_stop` of `finetune`.
-    """
-    stopped = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped.is_set
-        return
-
-    def request(number: int, _frame: object) -> None:
-        stopped.set()
-        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
-
-    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with sole_lock(work_folder.lock_file_of(target)) as is_ours:
+        if not is_ours:
+            raise TreeformerError(f"{target}: another run is writing this model; wait for it, or choose another name")
+        return _Steps(run, on_gpu).run_all(folder, open_model(start))
 
 
 def _choose_device(device: Device) -> str:
@@ -176,7 +152,7 @@ class _Steps:
 
     def run_all(self, folder: str | os.PathLike[str], start: ModelFolder) -> Outcome:
         run = self.run
-        found = survey(folder)
+        found = survey(folder, run.check_stop)
         for line in found.lines():
             run.say("survey", line)
         split = plan.split_images(found, run.seed)
@@ -188,6 +164,8 @@ class _Steps:
         else:
             stored = {"fingerprint": key, **self._choose_scale(start, split)}
             work_folder.write_plan(run.work, stored)
+        for other in work_folder.other_runs(run.output):
+            run.say("plan", f"an interrupted run with other images or options is kept in {other.name}")
         settings = _with_scale(start.config, stored)
         working_px = [stored["working_px"] or size for size in plan.working_sizes(split.train, settings)]
         crops = _crop_settings(settings, run.seed)
@@ -205,7 +183,8 @@ class _Steps:
         seconds = (run.clock() - seconds) / len(measured)
         before = measuring.score(trees, measured)
         run.say("validation", f"start model: F1 {before['topo_f1']:.3f}", before)
-        seen = views.make_views(split.valid or split.train[:1], run.work / "views")
+        some_plant = next(image for image in split.train if len(image.skeleton))
+        seen = views.make_views(split.valid or [some_plant], run.work / "views")
         judged = [*seen, *(split.train[:MAX_JUDGED_TRAINING] if split.valid else ())]
         groups = [number // views.VIEWS if number < len(seen) else number for number in range(len(judged))]
         untimed = EndingTime(0.0, seconds, len(measured), len(judged), len(seen))
@@ -319,7 +298,8 @@ class _Steps:
             comparison = replace(comparison, after=before)
             predictions = start_trees
         overlays = result.write_overlays(new, measured, predictions)
-        size = "chosen per image" if chosen.config.scale_rule else f"{chosen.config.working_size} px"
+        used = (task.start if kept else chosen).config
+        size = "chosen per image" if used.scale_rule else f"{used.working_size} px"
         text = result.card_text(
             self.run.output.name,
             found,
@@ -330,7 +310,7 @@ class _Steps:
             settings=[
                 ("trained parts", "none" if kept else "all" if self.on_gpu else "neck, decoder, heads"),
                 ("working size", size),
-                ("tokens", str(chosen.config.settings.get("tokens"))),
+                ("tokens", str(used.settings.get("tokens"))),
                 *(
                     []
                     if kept or trained.node_threshold is None
@@ -342,7 +322,8 @@ class _Steps:
         )
         result.write_card(new, text)
         work_folder.publish(new, self.run.output)
-        shutil.rmtree(self.run.work, ignore_errors=True)
+        for work in (self.run.work, *work_folder.other_runs(self.run.output)):
+            shutil.rmtree(work, ignore_errors=True)
         final = dict(comparison.after)
         figures = {"before_topo_f1": before["topo_f1"], "after_topo_f1": final["topo_f1"]}
         where = "training" if not split.valid else "validation"

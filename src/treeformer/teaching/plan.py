@@ -93,14 +93,14 @@ def split_images(survey: Survey, seed: int) -> Split:
     """Divide the images into training and validation by plate.
 
     Images show the same plate if their names agree in the part that the pattern `plate` in the folder's dataset.yaml
-    matches. Without the file, every image is its own plate.
+    matches, also in different sub-folders. Without a pattern, every image is its own plate.
 
     Args:
         survey: the images.
         seed: seed of the random choice.
 
     Returns:
-        The split. With a single plate, there is no validation image.
+        The split. With plants on a single plate only, there is no validation image.
 
     Raises:
         TreeformerError: if no image is usable, or none shows a plant.
@@ -110,30 +110,27 @@ def split_images(survey: Survey, seed: int) -> Split:
         raise TreeformerError(f"{survey.folder}: no image with a corrected skeleton{reason}")
     if not any(len(image.skeleton) for image in survey.images):
         raise TreeformerError(f"{survey.folder}: none of the {len(survey.images)} annotated images shows a plant")
-    plate = plate_rule((read_recipe(survey.folder) or {}).get("plate"), survey.folder / RECIPE_NAME)
+    rule = (read_recipe(survey.folder) or {}).get("plate")
+    plate = plate_rule(rule, survey.folder / RECIPE_NAME)
     plates: dict[str, list[AnnotatedImage]] = {}
     for image in survey.images:
-        plates.setdefault(plate(image.path.stem) if survey_is_flat(survey) else image.name, []).append(image)
+        plates.setdefault(image.name if rule is None else plate(image.path.stem), []).append(image)
     names = sorted(plates)
     order = [names[index] for index in np.random.default_rng(seed).permutation(len(names))]
-    # An image without a plant says nothing about F1, so validation begins with plates that have one.
-    order.sort(key=lambda name: not any(len(image.skeleton) for image in plates[name]))
-    wanted = min(MAX_VALID, max(1, round(VALID_SHARE * len(survey.images)))) if len(names) > 1 else 0
+    # An image without a plant says nothing about F1, so validation begins with plates that have one. The last of these
+    # is needed for training.
+    with_plants = [name for name in order if any(len(image.skeleton) for image in plates[name])]
+    order = [*with_plants[:-1], *(name for name in order if name not in with_plants)]
+    wanted = min(MAX_VALID, max(1, round(VALID_SHARE * len(survey.images))))
     valid: list[AnnotatedImage] = []
-    for name in order[:-1]:
-        if len(valid) >= wanted:
-            break
-        valid += plates[name]
+    for name in order:
+        if len(valid) + len(plates[name]) <= wanted:
+            valid += plates[name]
+    if not any(len(image.skeleton) for image in valid):  # none, or all plates with plants have more images
+        smallest = sorted(with_plants, key=lambda name: len(plates[name]))
+        valid = plates[smallest[0]] if len(with_plants) > 1 else []
     chosen = {image.name for image in valid}
-    train = tuple(image for image in survey.images if image.name not in chosen)
-    if not any(len(image.skeleton) for image in train):  # the only plant is needed for training
-        return Split(tuple(survey.images), ())
-    return Split(train, tuple(valid))
-
-
-def survey_is_flat(survey: Survey) -> bool:
-    """Return True if all images are in one folder, so that their stems are their names."""
-    return len({image.path.parent for image in survey.images}) == 1
+    return Split(tuple(image for image in survey.images if image.name not in chosen), tuple(valid))
 
 
 def working_sizes(images: Sequence[AnnotatedImage], settings: ModelSettings) -> list[int]:

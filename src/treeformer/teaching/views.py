@@ -6,6 +6,7 @@ that is shifted against the network's grid are further measurements of the same 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +49,7 @@ class RememberingEngine:
 
     def __call__(self, images: ImageArray) -> RawPrediction:
         """Predict images, (B,S,S,3) RGB, or return what was predicted for them before."""
-        key = images.tobytes()
+        key = hashlib.blake2b(images.tobytes()).digest()  # the tiles of large images would fill the memory
         if key not in self._outputs:
             self._outputs[key] = self._engine(images)
         return self._outputs[key]

@@ -1,13 +1,15 @@
 """The work folder of a run: stored features, checkpoints and the plan, so that an interrupted run can be resumed.
 
 It lies beside the output, under the hidden name `.NAME-finetune`, and is removed when the model folder is complete. A
-run with other images, another start model or other options begins anew.
+run with other images, another start model or other options begins anew; until then the folder of the earlier one is
+kept under a longer name, and its own command continues it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +21,8 @@ from treeformer.hub.model_folder import ModelFolder, sha256
 from treeformer.teaching.annotated import AnnotatedImage
 
 PLAN = "plan.json"
+# What follows the name of a work folder that was put aside.
+_ASIDE = re.compile("-[0-9a-f]{12}")
 VERSION = 2
 
 
@@ -43,19 +47,30 @@ def work_folder_of(output: Path) -> Path:
     return output.absolute().parent / f".{output.name}-finetune"
 
 
+def lock_file_of(output: Path) -> Path:
+    """Return the path of the file that a run locks, so that no other one writes the same output."""
+    return output.absolute().parent / f".{output.name}-finetune.lock"
+
+
 def check_output(output: Path) -> None:
     """Check that a model folder can be written, before any work.
 
     Raises:
         TreeformerError: if the output exists and is not an empty folder, or its place is not writable.
     """
+    if output.name in ("", ".."):
+        raise TreeformerError(f"{output}: give the new model folder a name")
+    if output.is_symlink() or output.is_mount():  # a complete folder cannot be moved there
+        raise TreeformerError(
+            f"{output}: is a link or a mounted disk; choose a new name for the model, for example in it"
+        )
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise TreeformerError(f"{output}: already exists; choose another name for the new model")
     check_writable(output.absolute().parent)
 
 
 def open_work_folder(output: Path, key: str) -> tuple[Path, dict[str, Any]]:
-    """Open the work folder of an output, or begin a new one if it belongs to another run.
+    """Open the work folder of an output, or begin a new one and put that of another run aside.
 
     Args:
         output: the model folder that will be written.
@@ -65,18 +80,39 @@ def open_work_folder(output: Path, key: str) -> tuple[Path, dict[str, Any]]:
         The folder, and the plan that an interrupted run has left there, empty if there is none.
     """
     folder = work_folder_of(output)
-    plan: dict[str, Any] = {}
-    try:
-        plan = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        plan = {}
-    if not isinstance(plan, dict) or plan.get("fingerprint") != key:
-        plan = {}
-        if folder.exists():
+    plan = _read_plan(folder)
+    if plan.get("fingerprint") != key:
+        if plan:
+            aside = _aside(folder, str(plan.get("fingerprint")))
+            shutil.rmtree(aside, ignore_errors=True)
+            folder.rename(aside)
+        elif folder.exists():
             shutil.rmtree(folder)
+        if _aside(folder, key).exists():
+            _aside(folder, key).rename(folder)
+        plan = _read_plan(folder)
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
     return folder, plan
+
+
+def other_runs(output: Path) -> list[Path]:
+    """Return the work folders of interrupted runs with the same output and other images or options."""
+    folder = work_folder_of(output)
+    return [path for path in sorted(folder.parent.iterdir()) if _ASIDE.fullmatch(path.name.removeprefix(folder.name))]
+
+
+def _aside(folder: Path, key: str) -> Path:
+    return folder.with_name(f"{folder.name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}")
+
+
+def _read_plan(folder: Path) -> dict[str, Any]:
+    """Return the plan in a work folder, empty if there is none that can be read."""
+    try:
+        plan = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return plan if isinstance(plan, dict) else {}
 
 
 def write_plan(folder: Path, plan: Mapping[str, Any]) -> None:

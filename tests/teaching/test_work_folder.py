@@ -1,0 +1,68 @@
+"""The folder of an interrupted run, and where a model folder may be written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from treeformer.errors import TreeformerError
+from treeformer.teaching import finetune, work_folder
+from treeformer.teaching.work_folder import check_output, lock_file_of, open_work_folder, other_runs, write_plan
+
+
+def test_a_run_with_other_options_keeps_the_interrupted_one(tmp_path):
+    output = tmp_path / "mine"
+    folder, plan = open_work_folder(output, "first")
+    assert plan == {}
+    write_plan(folder, {"fingerprint": "first", "working_px": 3})
+    (folder / "checkpoint").write_text("steps")
+
+    folder, plan = open_work_folder(output, "second")
+    assert plan == {}
+    assert list(folder.iterdir()) == []
+    assert len(other_runs(output)) == 1
+    write_plan(folder, {"fingerprint": "second"})
+
+    folder, plan = open_work_folder(output, "first")
+    assert plan == {"fingerprint": "first", "working_px": 3}
+    assert (folder / "checkpoint").read_text() == "steps"
+    assert len(other_runs(output)) == 1
+    assert other_runs(tmp_path / "other") == []
+
+
+def test_a_folder_without_a_plan_is_begun_anew(tmp_path):
+    folder, _ = open_work_folder(tmp_path / "mine", "first")
+    (folder / "half").write_text("")
+    folder, plan = open_work_folder(tmp_path / "mine", "first")
+    assert (plan, list(folder.iterdir()), other_runs(tmp_path / "mine")) == ({}, [], [])
+
+
+def test_places_to_which_no_folder_can_be_moved_are_refused_before_the_work(tmp_path):
+    (tmp_path / "folder").mkdir()
+    check_output(tmp_path / "folder")
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "missing")
+    for name in ("link", "nowhere"):
+        with pytest.raises(TreeformerError, match="is a link"):
+            check_output(tmp_path / name)
+    for output in (Path(), Path("/")):
+        with pytest.raises(TreeformerError, match="give the new model folder a name"):
+            check_output(output)
+
+
+def test_two_runs_do_not_write_the_same_model(drawings, start_model, tmp_path):
+    from treeformer._util.locks import sole_lock
+
+    with (
+        sole_lock(lock_file_of(tmp_path / "mine")),
+        pytest.raises(TreeformerError, match="another run is writing this model"),
+    ):
+        finetune.finetune(drawings, tmp_path / "mine", start=start_model, device="cpu")
+    assert not work_folder.work_folder_of(tmp_path / "mine").exists()
+
+
+def test_the_time_limit_is_finite(drawings, start_model, tmp_path):
+    for minutes in (0.0, float("inf"), float("nan")):
+        with pytest.raises(TreeformerError, match="must be positive and finite"):
+            finetune.finetune(drawings, tmp_path / "mine", start=start_model, device="cpu", max_minutes=minutes)
