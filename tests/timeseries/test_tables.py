@@ -91,6 +91,25 @@ def test_plants_without_axes_have_no_identity():
     assert table["monotone_total_length_growth_rate"].tolist()[3] == pytest.approx(20)
 
 
+@pytest.mark.parametrize("nodes", [(0, 0, 0), (0, 0, 1), (2, 2, 2)])
+def test_single_nodes_do_not_change_the_growth_of_plants(nodes):
+    """The order of the plants differs between the dates, so that their numbers say nothing."""
+
+    def plate(lengths, order, single):
+        points = [point for k in order for point in ((60 + 150 * k, 50), (60 + 150 * k, 50 + lengths[k]))]
+        points += [(700, 300 + 50 * k) for k in range(single)]
+        roots = [0, 2, 4, *range(6, 6 + single)]
+        return Skeleton(points, [(0, 1), (2, 3), (4, 5)], root=roots, image_size=(800, 800))
+
+    plants = (((50, 100, 200), (0, 1, 2)), ((60, 120, 230), (2, 0, 1)), ((70, 140, 260), (1, 0, 2)))
+    skeletons = [plate(*plant, single) for plant, single in zip(plants, nodes, strict=True)]
+    table = Series(enumerate(skeletons), register=False).plants_over_time()
+    assert len(table) == 9 + sum(nodes)
+    growth = {name: rows["total_length_growth"].tolist()[1:] for name, rows in table.groupby("plant_id") if name}
+    assert growth == {"1": [10, 10], "2": [20, 20], "3": [30, 30]}
+    assert table.loc[table["plant_id"] == "", "total_length_growth"].isna().all()
+
+
 def test_a_rotated_date_is_measured_upright():
     upright = comb(60, [(20, 30), (40, 12)])
     turn = math.radians(20)
