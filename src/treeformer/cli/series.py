@@ -31,11 +31,14 @@ def series(
         typer.Option(
             metavar="SOURCE",
             help="Times of the images: 'name' (a date, or else the last number, in the file name), 'exif', or a CSV "
-            "file with the columns name and time. By default names, then EXIF.",
+            "file with the columns name and time. By default dates in names, or else EXIF, or else numbers in names.",
         ),
     ] = None,
     px_per_mm: Annotated[
-        float | None, typer.Option(help="Resolution of the last image, pixels per millimeter. By default px.")
+        float | None,
+        typer.Option(
+            help="Resolution of the reference date, which is one of the last, pixels per millimeter. By default px."
+        ),
     ] = None,
     register: Annotated[
         bool, typer.Option(help="Align the images. --no-register if neither plate nor camera moved.")
@@ -65,10 +68,12 @@ def series(
         dates = [DateFile(date.name, date.image, None) for date in dates if date.image is not None]
         if not dates:
             raise TreeformerError(f"{folder}: no image in this folder")
-    moments = times_of(dates, times)
+    found_times = times_of(dates, times)
+    moments = found_times.values
     check_writable(output)
     if output.exists() and output.samefile(folder):
         raise TreeformerError(f"{output}: is the folder of the images; choose another for the results")
+    say(str(found_times))
     found, failures = _skeletons(dates, output, model)
     kept = [k for k, skeleton in enumerate(found) if skeleton is not None]
     if not kept:

@@ -114,7 +114,7 @@ class Series:
         label: str = "series",
     ) -> None:
         pairs = _checked_pairs(dates)
-        times = _times_in_days([time for time, _ in pairs])
+        times = times_in_days([time for time, _ in pairs])
         order = np.argsort(times, kind="stable").tolist()
         self.times = times[order]
         given = [pairs[index][1] for index in order]
@@ -291,7 +291,12 @@ def _checked_pairs(dates: Iterable[tuple[Time, Skeleton]]) -> list[tuple[Time, S
     return [(time, skeleton) for time, skeleton in pairs]
 
 
-def _times_in_days(times: Sequence[Any]) -> FloatArray:
+def times_in_days(times: Sequence[Any]) -> FloatArray:
+    """Return dates as days since the first of them, and numbers as they are.
+
+    Raises:
+        TreeformerError: If a time is invalid or they are of different kinds.
+    """
     is_date = [isinstance(time, date) for time in times]  # a datetime is a date, too
     if any(is_date) and not all(is_date):
         raise TreeformerError("the times of a series must be all numbers or all dates")
