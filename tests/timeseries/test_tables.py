@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 
 import numpy as np
 import pytest
@@ -148,7 +149,7 @@ def test_the_combined_skeleton(series):
         assert list(age.samples) == sorted(age.samples)
     assert main.functions[0].samples[-1] == 6
     assert whole.length == pytest.approx(160)
-    assert whole.metadata["rsml"]["property-definitions"] == [{"label": "age", "type": "real", "unit": "day"}]
+    assert whole.metadata["rsml"]["property-definitions"] == [{"label": "age", "type": "real"}]
 
 
 @pytest.mark.slow
@@ -178,3 +179,11 @@ def test_tables_of_an_empty_series():
 def test_the_resolution_is_checked(series, value):
     with pytest.raises(TreeformerError, match="px_per_mm"):
         series.axes(px_per_mm=value)
+
+
+def test_ages_are_days_only_if_the_times_are_dates():
+    definitions = [
+        Series([(time, comb(40, []))]).combined().metadata["rsml"]["property-definitions"]
+        for time in (3.0, date(2026, 3, 1))
+    ]
+    assert definitions == [[{"label": "age", "type": "real"}], [{"label": "age", "type": "real", "unit": "day"}]]
