@@ -14,7 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from tests.timeseries.series_factory import comb
-from treeformer import TreeformerError, write
+from treeformer import Series, Skeleton, TreeformerError, write
 from treeformer.cli import app
 from treeformer.data.generate_series import generate_series
 from treeformer.timeseries.folder import DateFile, find_dates, times_of
@@ -217,3 +217,77 @@ def test_the_results_may_not_be_written_among_the_images(tmp_path):
     result = CliRunner().invoke(app, ["series", str(tmp_path), "-o", str(tmp_path)])
     assert result.exit_code != 0
     assert isinstance(result.exception, TreeformerError)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["series", *map(str, arguments)])
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [(("--px-per-mm", "-3"), "--px-per-mm must be a positive number, not -3"), (("--tolerance", "0"), "--tolerance")],
+)
+def test_options_are_checked_before_images_are_predicted(tmp_path, option, message):
+    image(tmp_path / "day1.png")
+    result = run(tmp_path, "-o", tmp_path / "out", "--model", "/no/such/model", *option)
+    assert message in str(result.exception)
+
+
+def test_a_skeleton_with_a_cycle_is_named_and_left_out(tmp_path):
+    for day in range(2):
+        write(comb(50 + 9 * day, []), tmp_path / f"day{day}.json")
+    cycle = Skeleton([(0, 0), (9, 9), (9, 0)], [(0, 1), (1, 2), (2, 0)])
+    write(cycle, tmp_path / "day2.json")
+    result = run(tmp_path, "-o", tmp_path / "out", "--no-figures")
+    assert result.exit_code == 2
+    assert "treeformer: day2.json: " in result.output
+    assert len(pd.read_csv(tmp_path / "out" / "axes_over_time.csv")) == 2
+
+
+def test_an_unreadable_image_beside_a_skeleton_has_a_white_background(tmp_path):
+    for day in range(2):
+        write(comb(20 + 9 * day, []), tmp_path / f"day{day}.json")
+        image(tmp_path / f"day{day}.png")
+    (tmp_path / "day1.png").write_bytes((tmp_path / "day1.png").read_bytes()[:60])
+    result = run(tmp_path, "-o", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "its background is white" in result.output
+    assert (tmp_path / "out" / "animation.webp").is_file()
+    assert (tmp_path / "out" / ".treeformer-images").is_file()
+
+
+def test_the_default_tolerance_is_that_of_the_image(tmp_path, monkeypatch):
+    """SWC files do not hold the size of the image."""
+    write(comb(20, []), tmp_path / "day1.swc")
+    Image.fromarray(np.full((1000, 2000), 200, dtype=np.uint8)).save(tmp_path / "day1.png")
+    made = []
+    monkeypatch.setattr("treeformer.timeseries.Series", lambda *a, **k: made.append(Series(*a, **k)) or made[0])
+    assert run(tmp_path, "-o", tmp_path / "out", "--no-figures").exit_code == 0
+    assert made[0].tolerance_px == pytest.approx(0.015 * 2000)
+
+
+def test_files_of_an_earlier_run_are_removed_unless_they_were_changed(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    for day in range(4):
+        write(comb(50 + 9 * day, []), folder / f"day{day}.json")
+    assert run(folder, "-o", out, "--no-figures").exit_code == 0
+    write(comb(70, []), out / "rsml" / "day1.rsml")  # as the editor does
+    write(comb(70, []), out / "rsml" / "mine.rsml")
+    for day in (0, 1):
+        (folder / f"day{day}.json").unlink()
+    assert run(folder, "-o", out, "--no-figures").exit_code == 0
+    assert sorted(file.name for file in (out / "rsml").iterdir()) == [
+        "day1.rsml",
+        "day2.rsml",
+        "day3.rsml",
+        "mine.rsml",
+    ]
+
+
+def test_a_line_says_that_some_plants_have_no_kymograph(tmp_path, monkeypatch):
+    monkeypatch.setattr("treeformer.timeseries.output.MAX_KYMOGRAPHS", 1)
+    nodes = [(20, 5), (20, 45), (60, 5), (60, 45)]
+    write(Skeleton(nodes, [(0, 1), (2, 3)], root=[0, 2], image_size=(80, 80)), tmp_path / "day1.json")
+    result = run(tmp_path, "-o", tmp_path / "out")
+    assert "kymographs: only of the first 1 of 2 plants" in result.output
+    assert len(list((tmp_path / "out" / "kymographs").iterdir())) == 1
