@@ -91,3 +91,13 @@ def test_curves_and_frames_are_drawn(series):
     assert figures.ticks(5, 5) == [5]
     with Image.open(io.BytesIO(figures.animation(series))) as moving:
         assert moving.n_frames == 4
+
+
+def test_frames_of_skeletons_without_image_size():
+    """The image is larger than the frame, and so reduced while it is read."""
+    pixels = np.full((2000, 2000, 3), 255, dtype=np.uint8)
+    pixels[1000:, 1000:] = 0
+    series = Series([(0, Skeleton([(1000, 1000), (1990, 1990)], [(0, 1)], root=0))], register=False)
+    drawn = np.asarray(figures.frame(series, 0, pixels)).astype(int)
+    dark = np.argwhere(drawn.max(axis=2) < 60)
+    assert dark[(dark > 100).all(axis=1)].min(axis=0).tolist() == pytest.approx([360, 360], abs=4)

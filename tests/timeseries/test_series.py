@@ -313,3 +313,18 @@ def test_a_cycle_and_a_bad_tolerance_are_errors():
         Series([(0, ring)])
     with pytest.raises(TreeformerError, match="tolerance_px"):
         Series([(0, line((0, 0), (0, 9)))], tolerance_px=0)
+
+
+def two_roots(left: float, right: float, joined: bool = False) -> Skeleton:
+    """Two straight roots, or one tree in which their tips are joined."""
+    nodes = [(60, 20), (60, 20 + left), (160, 20), (160, 20 + right)]
+    edges = [(0, 1), (2, 3)]
+    return Skeleton(nodes, [*edges, (1, 3)] if joined else edges, root=[0] if joined else [0, 2], image_size=(300, 300))
+
+
+def test_plants_that_become_one_tree_are_a_warning():
+    lengths = [(60 + 10 * k, 50 + 8 * k) for k in range(6)]
+    merging = Series([(k, two_roots(*pair, joined=k >= 4)) for k, pair in enumerate(lengths)], register=False)
+    assert merging.warnings == ("plant 2: ends at time 4; it may have become a part of plant 1",)
+    growing = [two_roots(*pair) if k < 4 else line((60, 20), (60, 20 + pair[0])) for k, pair in enumerate(lengths)]
+    assert Series(enumerate(growing), register=False).warnings == ()

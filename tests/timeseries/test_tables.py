@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 
 import numpy as np
 import pytest
@@ -91,6 +92,25 @@ def test_plants_without_axes_have_no_identity():
     assert table["monotone_total_length_growth_rate"].tolist()[3] == pytest.approx(20)
 
 
+@pytest.mark.parametrize("nodes", [(0, 0, 0), (0, 0, 1), (2, 2, 2)])
+def test_single_nodes_do_not_change_the_growth_of_plants(nodes):
+    """The order of the plants differs between the dates, so that their numbers say nothing."""
+
+    def plate(lengths, order, single):
+        points = [point for k in order for point in ((60 + 150 * k, 50), (60 + 150 * k, 50 + lengths[k]))]
+        points += [(700, 300 + 50 * k) for k in range(single)]
+        roots = [0, 2, 4, *range(6, 6 + single)]
+        return Skeleton(points, [(0, 1), (2, 3), (4, 5)], root=roots, image_size=(800, 800))
+
+    plants = (((50, 100, 200), (0, 1, 2)), ((60, 120, 230), (2, 0, 1)), ((70, 140, 260), (1, 0, 2)))
+    skeletons = [plate(*plant, single) for plant, single in zip(plants, nodes, strict=True)]
+    table = Series(enumerate(skeletons), register=False).plants_over_time()
+    assert len(table) == 9 + sum(nodes)
+    growth = {name: rows["total_length_growth"].tolist()[1:] for name, rows in table.groupby("plant_id") if name}
+    assert growth == {"1": [10, 10], "2": [20, 20], "3": [30, 30]}
+    assert table.loc[table["plant_id"] == "", "total_length_growth"].isna().all()
+
+
 def test_a_rotated_date_is_measured_upright():
     upright = comb(60, [(20, 30), (40, 12)])
     turn = math.radians(20)
@@ -129,7 +149,7 @@ def test_the_combined_skeleton(series):
         assert list(age.samples) == sorted(age.samples)
     assert main.functions[0].samples[-1] == 6
     assert whole.length == pytest.approx(160)
-    assert whole.metadata["rsml"]["property-definitions"] == [{"label": "age", "type": "real", "unit": "day"}]
+    assert whole.metadata["rsml"]["property-definitions"] == [{"label": "age", "type": "real"}]
 
 
 @pytest.mark.slow
@@ -159,3 +179,11 @@ def test_tables_of_an_empty_series():
 def test_the_resolution_is_checked(series, value):
     with pytest.raises(TreeformerError, match="px_per_mm"):
         series.axes(px_per_mm=value)
+
+
+def test_ages_are_days_only_if_the_times_are_dates():
+    definitions = [
+        Series([(time, comb(40, []))]).combined().metadata["rsml"]["property-definitions"]
+        for time in (3.0, date(2026, 3, 1))
+    ]
+    assert definitions == [[{"label": "age", "type": "real"}], [{"label": "age", "type": "real", "unit": "day"}]]

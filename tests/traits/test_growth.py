@@ -59,6 +59,15 @@ def test_growth_of_a_table_that_was_written_and_read(tmp_path) -> None:
     assert growth(pd.read_csv(tmp_path / "traits.csv"))["total_length_growth"].tolist() == [3.0]
 
 
+def test_a_single_node_without_id_does_not_change_how_plants_are_matched() -> None:
+    tables = [measure(two_plants(4 + t, 10)).assign(time=t, plant_id=["a", "b"]) for t in (0, 3)]
+    swapped = tables[1].assign(plant=[1, 0])
+    node = measure(Skeleton([(50, 5)], [], root=0)).assign(time=3, plant=2)
+    for empty in ("", math.nan):
+        table = growth(pd.concat([tables[0], swapped, node.assign(plant_id=empty), node.assign(plant_id=empty)]))
+        assert dict(zip(table["plant_id"], table["total_length_growth"], strict=True)) == {"a": 3.0, "b": 0.0}
+
+
 def in_sequence(index: Any, length: float, label: str = "plate 3") -> Skeleton:
     return two_plants(
         length, 10, metadata={"rsml": {"time-sequence": {"label": label, "index": index, "unified": True}}}

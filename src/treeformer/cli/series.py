@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,11 +32,14 @@ def series(
         typer.Option(
             metavar="SOURCE",
             help="Times of the images: 'name' (a date, or else the last number, in the file name), 'exif', or a CSV "
-            "file with the columns name and time. By default names, then EXIF.",
+            "file with the columns name and time. By default dates in names, or else EXIF, or else numbers in names.",
         ),
     ] = None,
     px_per_mm: Annotated[
-        float | None, typer.Option(help="Resolution of the last image, pixels per millimeter. By default px.")
+        float | None,
+        typer.Option(
+            help="Resolution of the reference date, which is one of the last, pixels per millimeter. By default px."
+        ),
     ] = None,
     register: Annotated[
         bool, typer.Option(help="Align the images. --no-register if neither plate nor camera moved.")
@@ -59,16 +63,23 @@ def series(
     from treeformer._util.files import check_writable
     from treeformer.timeseries import Series
     from treeformer.timeseries.folder import DateFile, find_dates, times_of
+    from treeformer.timeseries.leftovers import remove_earlier
+    from treeformer.timeseries.output import MAX_KYMOGRAPHS, write_figures
 
     dates = find_dates(folder)
     if predict:
         dates = [DateFile(date.name, date.image, None) for date in dates if date.image is not None]
         if not dates:
             raise TreeformerError(f"{folder}: no image in this folder")
-    moments = times_of(dates, times)
+    for option, value in (("--px-per-mm", px_per_mm), ("--tolerance", tolerance)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise TreeformerError(f"{option} must be a positive number, not {value:g}")
+    found_times = times_of(dates, times)
+    moments = found_times.values
     check_writable(output)
     if output.exists() and output.samefile(folder):
         raise TreeformerError(f"{output}: is the folder of the images; choose another for the results")
+    say(str(found_times))
     found, failures = _skeletons(dates, output, model)
     kept = [k for k, skeleton in enumerate(found) if skeleton is not None]
     if not kept:
@@ -78,17 +89,18 @@ def series(
     result = Series(pairs, register=register, tolerance_px=tolerance, label=folder.resolve().name)
     # The order of time, which the series sorted.
     order = [kept[rank] for rank in sorted(range(len(kept)), key=lambda rank: moments[kept[rank]])]
-    written = result.write(
-        output,
-        px_per_mm=px_per_mm,
-        names=[dates[k].name for k in order],
-        images=[dates[k].image for k in order],
-        figures=figures,
-    )
-    _record_images(output, folder, [dates[k] for k in order])
+    used = [dates[k] for k in order]
+    written = result.write(output, px_per_mm=px_per_mm, names=[date.name for date in used], figures=False)
+    _record_images(output, folder, used)
     for warning in result.warnings:
         say(f"treeformer: {warning}")
     plants = len({track.plant for track in result.tracks})
+    if figures:
+        images = _readable_images(used, failures)
+        if plants > MAX_KYMOGRAPHS:
+            say(f"kymographs: only of the first {MAX_KYMOGRAPHS} of {plants} plants")
+        written += write_figures(result, output, px_per_mm=px_per_mm, images=images)
+    remove_earlier(output, written)
     summary = f"{counted(len(result), 'date')}, {counted(plants, 'plant')}, {counted(len(result.tracks), 'axis')}"
     summary = summary.replace("axiss", "axes")
     finish(f"{summary}: {counted(len(written), 'file')} in {output}", failures, total=len(dates))
@@ -108,6 +120,38 @@ def _record_images(output: Path, folder: Path, dates: Sequence[DateFile]) -> Non
         write_record(output, [folder], jobs)
 
 
+def _readable_images(dates: Sequence[DateFile], failures: list[str]) -> list[Path | None]:
+    """Return the images of the dates, None for those that cannot be read, which are added to the failures."""
+    from treeformer._util.images import open_image
+
+    images = [date.image for date in dates]
+    for k, image in enumerate(images):
+        try:
+            if image is not None:
+                open_image(image, longest_px=64)
+        except TreeformerError as error:
+            failures.append(f"{error}; its background is white")
+            images[k] = None
+    return images
+
+
+def _with_size(skeleton: Skeleton, image: Path | None) -> Skeleton:
+    """Return a skeleton without cycles that knows the size of its image, unless that cannot be read.
+
+    Raises:
+        SkeletonError: If there is a cycle.
+    """
+    from contextlib import suppress
+
+    from treeformer._util.images import upright_size
+
+    _ = skeleton.parents  # raises the error
+    if skeleton.image_size is None and image is not None:
+        with suppress(TreeformerError):
+            return skeleton.replace(image_size=upright_size(image))
+    return skeleton
+
+
 def _skeletons(dates: Sequence[DateFile], output: Path, model: str) -> tuple[list[Skeleton | None], list[str]]:
     """Read or predict the skeleton of each date. Predictions are written to the folder `skeletons`."""
     from contextlib import closing
@@ -120,9 +164,10 @@ def _skeletons(dates: Sequence[DateFile], output: Path, model: str) -> tuple[lis
     for k, date in enumerate(dates):
         if date.skeleton is not None:
             try:
-                found[k] = formats.read(date.skeleton)
+                found[k] = _with_size(formats.read(date.skeleton), date.image)
             except TreeformerError as error:
-                failures.append(str(error))
+                name = date.skeleton.name
+                failures.append(f"{name}: {str(error).removeprefix(f'{name}: ')}")
     images = [(k, date.image) for k, date in enumerate(dates) if date.skeleton is None and date.image is not None]
     if images:
         predictor = Predictor(model)

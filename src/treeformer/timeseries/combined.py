@@ -120,7 +120,8 @@ def combined(series: Series) -> Skeleton:
     reference = series.skeletons[series.reference]
     rsml: dict[str, Any] = dict(reference.metadata.get("rsml") or {})
     rsml.pop("time-sequence", None)
-    rsml["property-definitions"] = [{"label": AGE, "type": "real", "unit": "day"}]
+    unit = {"unit": series.time_unit} if series.time_unit else {}
+    rsml["property-definitions"] = [{"label": AGE, "type": "real", **unit}]
     return Skeleton(
         np.asarray(nodes).reshape(-1, 2),
         edges,

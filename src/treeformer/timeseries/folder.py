@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from treeformer._util.files import is_backup
+from treeformer._util.files import check_is_regular_file, is_backup
 from treeformer._util.images import IMAGE_SUFFIXES
 from treeformer.errors import TreeformerError
-from treeformer.timeseries.series import Time
+from treeformer.timeseries.series import Time, times_in_days
 
 # Formats of a skeleton file beside an image, the preferred one first.
 PREFERRED = (".json", ".rsml", ".swc", ".graphml", ".geojson")
 NAME_COLUMNS, TIME_COLUMN = ("name", "image", "file"), "time"
+# One-digit months and days need a separator that cannot join other numbers, as in experiment_plate_day.
 DATE = re.compile(
-    r"(?<!\d)(?P<year>(?:19|20)\d\d)[-_.]?(?P<month>\d\d)[-_.]?(?P<day>\d\d)"
-    r"(?:[-_ T.]*(?P<hour>\d\d)[-_:.h]?(?P<minute>\d\d)(?:[-_:.m]?(?P<second>\d\d))?)?(?!\d)"
+    r"(?<!\d)(?P<year>(?:19|20)\d\d)"
+    r"(?:[-_.]?(?P<month>\d\d)[-_.]?(?P<day>\d\d)|([-.])(?P<short_month>\d\d?)\4(?P<short_day>\d\d?)(?!\d))"
+    r"(?:(?:[-_ T.]*|[-_ ]at[-_ ])(?P<hour>\d\d|(?<=at.)\d)[-_:.h]?(?P<minute>\d\d)"
+    r"(?:[-_:.m]?(?P<second>\d\d)(?P<fraction>\d{1,6})?)?(?:[\s_]?(?P<half>[AaPp][Mm]))?)?(?!\d)"
 )
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 EXIF_FOLDER, EXIF_ORIGINAL, EXIF_CHANGED = 0x8769, 36867, 306
+# Tags of the time zones.
+EXIF_OFFSET = {EXIF_ORIGINAL: 0x9011, EXIF_CHANGED: 0x9010}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,23 @@ class DateFile:
     name: str
     image: Path | None
     skeleton: Path | None
+
+
+class Times(NamedTuple):
+    """The times of a series, numbers or datetimes, and where they come from, in words."""
+
+    values: list[Time]
+    origin: str
+
+    def __str__(self) -> str:
+        first, last = min(self.values), max(self.values)
+        if isinstance(first, float):
+            return f"times from {self.origin}, {first:g} to {last:g}"
+        return f"times from {self.origin}, {first} to {last}"
+
+
+class MixedNamesError(TreeformerError):
+    """Some names hold a date and others do not."""
 
 
 def find_dates(folder: str | os.PathLike[str]) -> list[DateFile]:
@@ -83,69 +106,108 @@ def _rank(file: Path) -> int:
     return PREFERRED.index(suffix) if suffix in PREFERRED else len(PREFERRED)
 
 
-def times_of(dates: Sequence[DateFile], source: str | None = None) -> list[Time]:
+def times_of(dates: Sequence[DateFile], source: str | None = None) -> Times:
     """Return the time of each date.
 
     Args:
         dates: The dates.
         source: "name" for the date, or else the last number, in each name; "exif" for the time at which the camera took
             each image; or a CSV file with the columns `name` and `time`, where times are numbers or ISO dates. None
-            tries names, then EXIF.
+            uses the dates in the names, or else EXIF, or else the numbers in the names.
 
     Returns:
-        Numbers, or datetimes.
+        The times and where they come from.
 
     Raises:
-        TreeformerError: If a time is missing, or two dates have the same.
+        TreeformerError: If a time is missing or invalid, two dates have the same, or only some have a time zone.
     """
+    if source is None:
+        return _default_times(dates)
     if source == "name":
-        return _distinct(dates, _times_by_name(dates))
+        return _checked(dates, _times_by_name(dates))
     if source == "exif":
-        return _distinct(dates, [_exif_time(date) for date in dates])
-    if source is not None:
-        return _distinct(dates, _times_in_table(dates, Path(source)))
-    reasons = []
-    for one in ("name", "exif"):
+        return _checked(dates, _times_by_exif(dates, EXIF_ORIGINAL, EXIF_CHANGED))
+    return _checked(dates, Times(_times_in_table(dates, Path(source)), source))
+
+
+def _default_times(dates: Sequence[DateFile]) -> Times:
+    # The numbers of a camera are counters: EXIF times are better. A time of change says little about the plant.
+    if not any(_date_in(date.name) for date in dates):
         try:
-            return times_of(dates, one)
+            times = _times_by_exif(dates, EXIF_ORIGINAL)
+        except TreeformerError:
+            pass
+        else:
+            if len(set(times.values)) == len(dates):
+                return _checked(dates, times)
+    reasons = []
+    for source in ("name", "exif"):
+        try:
+            return times_of(dates, source)
+        except MixedNamesError:
+            raise
         except TreeformerError as error:
             reasons.append(str(error))
     raise TreeformerError(f"the times are unknown ({'; '.join(reasons)}): give a CSV file with the columns name, time")
 
 
-def _distinct(dates: Sequence[DateFile], times: list[Time]) -> list[Time]:
+def _checked(dates: Sequence[DateFile], times: Times) -> Times:
+    """Check the times, and convert those with a time zone to UTC."""
+    values = times.values
+    zoned = [isinstance(time, datetime) and time.tzinfo is not None for time in values]
+    if any(zoned) and not all(zoned):
+        naive, aware = (dates[zoned.index(kind)].name for kind in (False, True))
+        raise TreeformerError(f"the time of {aware} has a time zone and that of {naive} has none")
+    values = [
+        time.astimezone(UTC).replace(tzinfo=None) if isinstance(time, datetime) and time.tzinfo else time
+        for time in values
+    ]
     seen: dict[Time, str] = {}
-    for date, time in zip(dates, times, strict=True):
+    for date, time in zip(dates, values, strict=True):
         if time in seen:
             raise TreeformerError(f"{seen[time]} and {date.name} have the same time, {time}")
         seen[time] = date.name
-    return times
+    times_in_days(values)  # raises an error if they are of different kinds
+    return Times(values, times.origin)
 
 
-def _times_by_name(dates: Sequence[DateFile]) -> list[Time]:
+def _times_by_name(dates: Sequence[DateFile]) -> Times:
     moments = [_date_in(date.name) for date in dates]
-    if all(moment is not None for moment in moments):
-        return [moment for moment in moments if moment is not None]
+    without = [date.name for date, moment in zip(dates, moments, strict=True) if moment is None]
+    if not without:
+        return Times([moment for moment in moments if moment is not None], "the dates in the names")
+    if len(without) < len(dates):
+        others = f" and {len(without) - 3} others" if len(without) > 3 else ""
+        raise MixedNamesError(f"{', '.join(without[:3])}{others}: no valid date in the name, unlike in other names")
     times: list[Time] = []
     for date in dates:
         numbers = NUMBER.findall(date.name)
         if not numbers:
             raise TreeformerError(f"{date.name}: no date and no number in the name")
         times.append(float(numbers[-1]))
-    return times
+    return Times(times, "the last numbers in the names")
 
 
 def _date_in(name: str) -> datetime | None:
     for match in DATE.finditer(name):
-        parts = [int(part) for part in match.groups(default="0")]
+        part = {key: int(value or 0) for key, value in match.groupdict().items() if key not in ("half", "fraction")}
+        hour = part["hour"]
+        if half := match["half"]:
+            hour = hour % 12 + (12 if half.lower() == "pm" else 0)
+        microsecond = int((match["fraction"] or "").ljust(6, "0"))
+        month, day = part["month"] or part["short_month"], part["day"] or part["short_day"]
         try:
-            return datetime(parts[0], parts[1], parts[2], parts[3], parts[4], parts[5])
+            return datetime(part["year"], month, day, hour, part["minute"], part["second"], microsecond)
         except ValueError:
             continue
     return None
 
 
-def _exif_time(date: DateFile) -> datetime:
+def _times_by_exif(dates: Sequence[DateFile], *tags: int) -> Times:
+    return Times([_exif_time(date, tags) for date in dates], "EXIF")
+
+
+def _exif_time(date: DateFile, tags: Sequence[int]) -> datetime:
     from PIL import Image
 
     if date.image is None:
@@ -153,42 +215,66 @@ def _exif_time(date: DateFile) -> datetime:
     try:
         with Image.open(date.image) as image:
             exif = image.getexif()
-            text = exif.get_ifd(EXIF_FOLDER).get(EXIF_ORIGINAL) or exif.get(EXIF_CHANGED) or ""
-        return datetime.strptime(str(text).strip("\0 "), "%Y:%m:%d %H:%M:%S")
+            values = {**exif, **exif.get_ifd(EXIF_FOLDER)}
+        tag = next((tag for tag in tags if values.get(tag)), tags[0])
+        text, offset = (str(values.get(one) or "").strip("\0 ") for one in (tag, EXIF_OFFSET[tag]))
+        moment = datetime.strptime(text, "%Y:%m:%d %H:%M:%S")
+        return moment.replace(tzinfo=datetime.strptime(offset, "%z").tzinfo) if offset.strip(": ") else moment
     except (OSError, ValueError, SyntaxError):
         raise TreeformerError(f"{date.image.name}: no time in its EXIF data") from None
 
 
 def _times_in_table(dates: Sequence[DateFile], path: Path) -> list[Time]:
     try:
+        check_is_regular_file(path)
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file))
+            header = file.readline()
+            file.seek(0)
+            reader = csv.DictReader(file, delimiter=max(",;\t", key=header.count))
+            rows = [{_plain(key).lower(): _plain(value) for key, value in row.items()} for row in reader]
+            columns = [_plain(name).lower() for name in reader.fieldnames or ()]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise TreeformerError(f"{path}: cannot be read as a table ({reason})") from None
-    columns: list[Any] = [str(name).strip().lower() for name in (rows[0].keys() if rows else ())]
     name_column = next((name for name in NAME_COLUMNS if name in columns), None)
     if name_column is None or TIME_COLUMN not in columns:
         raise TreeformerError(f"{path}: needs the columns name and time")
+    if not rows:
+        raise TreeformerError(f"{path}: has no rows")
     known: dict[str, Time] = {}
     for row in rows:
-        values = {str(key).strip().lower(): str(value or "").strip() for key, value in row.items()}
-        name = values[name_column]
-        known[name] = known[Path(name).stem] = _time_in(values[TIME_COLUMN], name, path)
-    times = [known.get(date.name) for date in dates]
-    for date, time in zip(dates, times, strict=True):
-        if time is None:
+        name = _without_suffix(row[name_column])
+        time = _time_in(row[TIME_COLUMN], row[name_column], path)
+        if known.setdefault(name, time) != time:
+            raise TreeformerError(f"{path}: {name} has two times, {known[name]} and {time}")
+    for date in dates:
+        if date.name not in known:
             raise TreeformerError(f"{path}: no time for {date.name}")
-    return [time for time in times if time is not None]
+    return [known[date.name] for date in dates]
+
+
+def _plain(cell: object) -> str:
+    return str(cell or "").strip()
+
+
+def _without_suffix(name: str) -> str:
+    """Return a name without its folder, and without the suffix of an image or skeleton file."""
+    from treeformer.formats import SUFFIXES
+
+    path = Path(name)
+    return path.stem if path.suffix.lower() in IMAGE_SUFFIXES | SUFFIXES else path.name
 
 
 def _time_in(text: str, name: str, path: Path) -> Time:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         pass
+    else:
+        if math.isfinite(number):
+            return number
+        raise TreeformerError(f"{path}: the time of {name}, {text!r}, is not a finite number")
     try:
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError:
         raise TreeformerError(f"{path}: the time of {name}, {text!r}, is neither a number nor an ISO date") from None
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)

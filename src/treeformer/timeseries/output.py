@@ -9,7 +9,7 @@
 | `plants.csv` | one row per plant and date |
 | `registration.csv` | one row per date: its transform to the reference date, and how well it agrees |
 | `lengths.png` | the length of each axis over time |
-| `kymographs/AXIS.png` | the place of the tip over time along the longest axis of each plant |
+| `kymographs/AXIS.png` | the place of the tip over time along the longest axis of each of the first 12 plants |
 | `animation.webp` | all dates, registered, with axes in colors that stay the same |
 """
 
@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ def write(
     if images is not None and len(images) != len(series):
         raise TreeformerError(f"a series of {len(series)} dates needs as many images, not {len(images)}")
     written: list[str] = []
-    try:
+    with _one_line_errors(out):
         for index, (name, skeleton) in enumerate(zip(names, series.skeletons, strict=True)):
             resolution = None if scale is None else scale / series.registrations[index].transform.scale
             write_skeleton(with_resolution(skeleton, resolution), out / "rsml" / f"{name}.rsml")
@@ -87,21 +88,50 @@ def write(
         for name, table in tables.items():
             write_table(table, out / name)
             written.append(name)
-        if figures:
-            written += _write_figures(series, out, scale, images)
-    except OSError as error:
-        raise TreeformerError(f"{error.filename or out}: cannot be written ({error.strerror or error})") from None
+    if figures:
+        written += write_figures(series, out, px_per_mm=px_per_mm, images=images)
     return written
 
 
-def _write_figures(series: Series, out: Path, scale: float | None, images: Sequence[Any] | None) -> list[str]:
-    write_image(drawing.length_curves(series, scale), out / "lengths.png")
-    written = ["lengths.png"]
-    for track in drawing.longest_axes(series)[:MAX_KYMOGRAPHS]:
-        write_image(drawing.kymograph(series, track, images, scale), out / "kymographs" / f"{track.id}.png")
-        written.append(f"kymographs/{track.id}.png")
-    atomic_write_bytes(out / "animation.webp", drawing.animation(series, images))
+def write_figures(
+    series: Series,
+    folder: str | os.PathLike[str],
+    *,
+    px_per_mm: float | None = None,
+    images: Sequence[Any] | None = None,
+) -> list[str]:
+    """Draw length curves, kymographs of at most `MAX_KYMOGRAPHS` plants, and an animation.
+
+    Args:
+        series: The series.
+        folder: The folder, which is created.
+        px_per_mm: Pixels per millimeter, as in `write`.
+        images: One image or path per date, as in `write`; None for white backgrounds.
+
+    Returns:
+        The names of the files, relative to the folder.
+
+    Raises:
+        TreeformerError: If an image cannot be read or a file cannot be written.
+    """
+    out = Path(folder)
+    scale = series_scale(series, px_per_mm)
+    with _one_line_errors(out):
+        write_image(drawing.length_curves(series, scale), out / "lengths.png")
+        written = ["lengths.png"]
+        for track in drawing.longest_axes(series)[:MAX_KYMOGRAPHS]:
+            write_image(drawing.kymograph(series, track, images, scale), out / "kymographs" / f"{track.id}.png")
+            written.append(f"kymographs/{track.id}.png")
+        atomic_write_bytes(out / "animation.webp", drawing.animation(series, images))
     return [*written, "animation.webp"]
+
+
+@contextmanager
+def _one_line_errors(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TreeformerError(f"{error.filename or out}: cannot be written ({error.strerror or error})") from None
 
 
 def with_resolution(skeleton: Skeleton, px_per_mm: float | None) -> Skeleton:

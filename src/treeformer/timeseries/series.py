@@ -81,6 +81,7 @@ class Series:
 
     Attributes:
         times: (D,) ascending.
+        time_unit: "day" if the times were given as dates, "" if they were numbers.
         skeletons: One per date, in px of its image, in the order of time. Ids of plants and axes are the same at all
             dates. The RSML metadata have a unified time-sequence.
         registrations: One `Registration` per date, which maps it to the reference date.
@@ -99,6 +100,7 @@ class Series:
     """
 
     times: FloatArray
+    time_unit: str
     skeletons: tuple[Skeleton, ...]
     registrations: tuple[Registration, ...]
     reference: int
@@ -114,7 +116,8 @@ class Series:
         label: str = "series",
     ) -> None:
         pairs = _checked_pairs(dates)
-        times = _times_in_days([time for time, _ in pairs])
+        times = times_in_days([time for time, _ in pairs])
+        self.time_unit = "day" if isinstance(pairs[0][0], date) else ""
         order = np.argsort(times, kind="stable").tolist()
         self.times = times[order]
         given = [pairs[index][1] for index in order]
@@ -263,6 +266,8 @@ class Series:
         return tuple(tracks)
 
     def _find_problems(self, register: bool) -> Iterable[str]:
+        from treeformer.timeseries.merging import merged_plants
+
         for index, (skeleton, registration) in enumerate(zip(self.skeletons, self.registrations, strict=True)):
             name = skeleton.image_name or f"date {index}"
             if len(skeleton.edges) == 0:
@@ -270,6 +275,8 @@ class Series:
             elif not registration.succeeded and register:
                 share = f"{registration.agreement:.0%} of its length agrees with the other dates"
                 yield f"{name}: could not be registered ({share}); the transform of its neighbor is used"
+        for plant, other, index in merged_plants(self):
+            yield f"plant {plant}: ends at time {self.times[index]:g}; it may have become a part of plant {other}"
         for track in self.tracks:
             drop = track.length[:-1] - track.length[1:]
             slack = np.maximum(SHRINKAGE_SHARE * track.length[:-1], SHRINKAGE_TOLERANCES * self.tolerance_px)
@@ -291,7 +298,12 @@ def _checked_pairs(dates: Iterable[tuple[Time, Skeleton]]) -> list[tuple[Time, S
     return [(time, skeleton) for time, skeleton in pairs]
 
 
-def _times_in_days(times: Sequence[Any]) -> FloatArray:
+def times_in_days(times: Sequence[Any]) -> FloatArray:
+    """Return dates as days since the first of them, and numbers as they are.
+
+    Raises:
+        TreeformerError: If a time is invalid or they are of different kinds.
+    """
     is_date = [isinstance(time, date) for time in times]  # a datetime is a date, too
     if any(is_date) and not all(is_date):
         raise TreeformerError("the times of a series must be all numbers or all dates")

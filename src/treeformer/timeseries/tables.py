@@ -165,7 +165,8 @@ def plants_over_time(series: Series, px_per_mm: float | None = None) -> pd.DataF
     for column in table:
         if "_order_" in str(column):
             table[column] = table[column].fillna(0)
-    rates = growth(table).rename(columns={"time_end": "time"})
+    # Single nodes have no identity, and there may be several per date: their growth is left empty.
+    rates = growth(table[table["plant_id"] != ""]).rename(columns={"time_end": "time"})
     kept = ["plant_id", "time", *(name for name in rates if str(name).endswith(("_growth", "_growth_rate")))]
     table = table.merge(rates[kept], on=["plant_id", "time"], how="left")
     return _with_monotone_length(table)

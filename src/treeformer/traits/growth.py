@@ -27,7 +27,7 @@ def growth(
     """Compute the growth of the same plants over a series of images.
 
     Plants are matched by id. If a plant has no id, or shares it with another plant of the same image, plants are
-    matched by number.
+    matched by number. Plants of length 0 without an id, such as single nodes, are left out if the others have ids.
 
     Args:
         series: (time, skeleton) pairs in any order; or skeletons whose time is the index in their RSML
@@ -50,7 +50,7 @@ def growth(
     import pandas as pd
 
     table = _checked(series) if isinstance(series, pd.DataFrame) else _measured_series(series, px_per_mm)
-    plant_column = _plant_column(table)
+    plant_column, table = _matched_by(table)
     table = table.sort_values([plant_column, "time"], kind="stable")
     start = table.groupby(plant_column, sort=False).shift()
     has_start = start["time"].notna()
@@ -107,10 +107,14 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _plant_column(table: pd.DataFrame) -> str:
-    """Return the column by which plants are matched."""
-    if "plant_id" not in table or table.duplicated(["time", "plant_id"]).any():
-        return "plant"
+def _matched_by(table: pd.DataFrame) -> tuple[str, pd.DataFrame]:
+    """Return the column by which plants are matched, and the rows of the plants that it identifies."""
+    if "plant_id" not in table:
+        return "plant", table
     # Empty ids become NaN in a table that was read from CSV.
-    without_id = table["plant_id"].isna() | (table["plant_id"] == "")
-    return "plant" if without_id.any() else "plant_id"
+    has_id = table["plant_id"].notna() & (table["plant_id"] != "")
+    with_id = table[has_id]
+    needs_id = table["total_length"] > 0
+    if not has_id.any() or (needs_id & ~has_id).any() or with_id.duplicated(["time", "plant_id"]).any():
+        return "plant", table
+    return "plant_id", with_id
