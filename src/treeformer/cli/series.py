@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -141,8 +142,6 @@ def _with_size(skeleton: Skeleton, image: Path | None) -> Skeleton:
     Raises:
         SkeletonError: If there is a cycle.
     """
-    from contextlib import suppress
-
     from treeformer._util.images import upright_size
 
     _ = skeleton.parents  # raises the error

@@ -15,6 +15,7 @@ from treeformer.errors import TreeformerError
 from treeformer.skeleton import Axis, Plant, Skeleton
 from treeformer.timeseries.isotonic import isotonic
 from treeformer.timeseries.matching import Matching, Track, match_axes
+from treeformer.timeseries.merging import merged_plants
 from treeformer.timeseries.metrics import SHRINKAGE_SHARE, SHRINKAGE_TOLERANCES
 from treeformer.timeseries.paths import arc_length, axis_paths
 from treeformer.timeseries.plants import NONE
@@ -266,8 +267,6 @@ class Series:
         return tuple(tracks)
 
     def _find_problems(self, register: bool) -> Iterable[str]:
-        from treeformer.timeseries.merging import merged_plants
-
         for index, (skeleton, registration) in enumerate(zip(self.skeletons, self.registrations, strict=True)):
             name = skeleton.image_name or f"date {index}"
             if len(skeleton.edges) == 0:
