@@ -122,6 +122,14 @@ def test_a_prediction_is_replaced_only_as_it_was_made(client, folder):
     assert not store.save_prediction(entry, made, replace=True)
 
 
+def test_an_f1_of_zero_is_a_figure(trainer):
+    client = trainer("no-plant")
+    saved(client, "a.png")
+    client.post("/api/training", json={})
+    end = ended(client)
+    assert (end["state"], end["before"], end["after"]) == ("done", 0.0, 0.0)
+
+
 def test_progress_is_shown_and_it_can_be_cancelled_and_dismissed(trainer, folder):
     client = trainer("wait")
     saved(client, "a.png")

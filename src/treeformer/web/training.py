@@ -239,8 +239,10 @@ class Training:
                 status.seconds_left = _number(report.get("seconds_left"))
                 if message := str(report.get("message") or ""):
                     status.say(message)
-                status.before = _number(figures.get("before_topo_f1")) or status.before
-                status.after = _number(figures.get("after_topo_f1")) or status.after
+                if (before := _number(figures.get("before_topo_f1"))) is not None:
+                    status.before = before
+                if (after := _number(figures.get("after_topo_f1"))) is not None:
+                    status.after = after
 
 
 def _number(value: object) -> float | None:
