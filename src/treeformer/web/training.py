@@ -11,6 +11,7 @@ import importlib.util
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,8 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from treeformer.data.recipe import RECIPE_NAME
+from treeformer.errors import TreeformerError
 from treeformer.inference.batch import ImageJob
 from treeformer.inference.image_record import write_record
+from treeformer.teaching.annotated import find_skeletons
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 from treeformer.web.predicting import Predictions
@@ -119,14 +123,16 @@ class Training:
         if self.command == COMMAND and missing_packages():
             raise RequestError("Training needs further packages: pip install 'treeformer[train,export]'", 409)
         entries = self.workspace.refresh()
-        if not any(one.state in CORRECTED for one in self.workspace.summaries(entries)):
+        summaries = self.workspace.summaries(entries)
+        corrected = [entry for entry, one in zip(entries, summaries, strict=True) if one.state in CORRECTED]
+        if not corrected:
             raise RequestError("Correct and save at least one image first.", 409)
         with self._lock:
             if self._status.state == "running":
                 raise RequestError("A training is running already.", 409)
-            self._record(entries)
             target = self._new_folder()
-            arguments = [str(self.workspace.results_root), "-o", str(target), "--progress", "json"]
+            images = self._folder_of_images(entries, corrected, _images_folder(target))
+            arguments = [str(images), "-o", str(target), "--progress", "json"]
             arguments += ["--model", self._start_model]
             if max_minutes is not None:
                 arguments += ["--max-minutes", f"{max_minutes:g}"]
@@ -193,13 +199,37 @@ class Training:
         number = next(k for k in range(1, len(taken) + 2) if f"trained-{k}" not in taken)
         return root / f"trained-{number}"
 
+    def _folder_of_images(self, entries: Sequence[Entry], corrected: Sequence[Entry], other: Path) -> Path:
+        """Return a folder in which the process finds the images of the list, and no others.
+
+        This is the results root, if possible: the process reads the rule for plates there, and its report names the
+        folder. But the list may be a part of it, as after `treeformer edit FOLDER/one.png`.
+
+        Args:
+            entries: the images of the list.
+            corrected: those that are trained on.
+            other: the folder to return if the results root has other images. It is created, with a record.
+        """
+        root = self.workspace.results_root
+        if _has_only(root, entries, corrected):
+            return root
+        self._record(entries)
+        if _has_only(root, entries, corrected):
+            return root
+        shutil.rmtree(other, ignore_errors=True)  # a record is added to an older one
+        other.mkdir()
+        # Resolved: paths in a record are relative, and ".." after a symbolic link leads elsewhere.
+        write_record(other.resolve(), [entry.path for entry in entries], _jobs(entries))
+        with suppress(FileNotFoundError):
+            shutil.copyfile(root / RECIPE_NAME, other / RECIPE_NAME)
+        return other
+
     def _record(self, entries: Sequence[Entry]) -> None:
         """Record where the images are, so that the process finds them if the results are elsewhere."""
         workspace = self.workspace
         if workspace.results_root != workspace.images_root:
             workspace.results_root.mkdir(parents=True, exist_ok=True)
-            jobs = [ImageJob(entry.path, {"json": entry.result}, None) for entry in entries]
-            write_record(workspace.results_root, [workspace.images_root], jobs)
+            write_record(workspace.results_root, workspace.sources(), _jobs(entries))
 
     def _follow(self, process: subprocess.Popen[str], target: Path) -> None:
         """Read the reports until the process ends, then use its model."""
@@ -211,6 +241,7 @@ class Training:
         _collect(process.stdout, self._note)
         code = process.wait()
         reader.join()
+        shutil.rmtree(_images_folder(target), ignore_errors=True)
         complete = code == 0 and target.is_dir()
         if complete:
             self.predictions.use_model(str(target))
@@ -243,6 +274,24 @@ class Training:
                     status.before = before
                 if (after := _number(figures.get("after_topo_f1"))) is not None:
                     status.after = after
+
+
+def _images_folder(target: Path) -> Path:
+    """Return the path of the record of images that belongs to a new model."""
+    return target.with_name(f".{target.name}-images")
+
+
+def _jobs(entries: Sequence[Entry]) -> list[ImageJob]:
+    return [ImageJob(entry.path, {"json": entry.result}, None) for entry in entries]
+
+
+def _has_only(folder: Path, entries: Sequence[Entry], corrected: Sequence[Entry]) -> bool:
+    """Return True if `treeformer finetune` finds all corrected images in a folder, and only images of the list."""
+    try:
+        found = {path.resolve() for path, _ in find_skeletons(folder)}
+    except TreeformerError:  # no image, or one that is recorded was deleted
+        return False
+    return {entry.path.resolve() for entry in corrected} <= found <= {entry.path.resolve() for entry in entries}
 
 
 def _number(value: object) -> float | None:
