@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -159,6 +160,8 @@ def test_the_end_of_the_server_ends_the_process(trainer):
     client.post("/api/training", json={})
     process = client.services.training._process
     assert process.poll() is None
+    if sys.platform != "win32":  # Ctrl-C in the terminal does not reach it
+        assert os.getsid(process.pid) == process.pid
     client.services.training.close()
     assert process.poll() is not None
 

@@ -1,7 +1,8 @@
 """Train on the corrections of the workspace: `treeformer finetune` as a child process.
 
 A process of its own can be ended at any time, and its memory is free afterwards. It prints one JSON object per line,
-see `treeformer.teaching.progress.Report`. The new model is a folder in `.treeformer/models` of the results root.
+see `treeformer.teaching.progress.Report`. If the editor is killed, the process ends at its next line, because nobody
+reads it. The new model is a folder in `.treeformer/models` of the results root.
 Results are not touched: to predict again with the new model is another request.
 """
 
@@ -40,6 +41,11 @@ CORRECTED = ("edited", "accepted")
 NICE = 10
 # How long a process may take to end after it was asked to, s.
 PATIENCE_S, PATIENCE_AT_END_S = 60.0, 3.0
+# Ctrl-C in the terminal reaches the whole process group. It must not reach the training, which `close` asks to stop: a
+# second signal ends it before its checkpoint is written.
+OWN_GROUP: dict[str, Any] = {"start_new_session": True}
+if sys.platform == "win32":
+    OWN_GROUP = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
 MAX_LINE_CHARS, MAX_MESSAGE_CHARS, MAX_LINES = 1 << 16, 500, 200
 MAX_MINUTES = 7 * 24 * 60
 
@@ -145,6 +151,7 @@ class Training:
                     text=True,
                     encoding="utf-8",
                     errors="replace",
+                    **OWN_GROUP,
                 )
             except OSError as error:
                 raise RequestError(f"The training cannot be started: {error.strerror or error}.", 500) from None
