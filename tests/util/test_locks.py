@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 
-from treeformer._util.locks import file_lock
+from treeformer._util.locks import file_lock, take_lock
 
 HOLD = """
 import sys, time
@@ -34,3 +35,14 @@ def test_a_folder_that_cannot_be_used_is_no_obstacle(tmp_path):
     (tmp_path / "file").write_text("")
     with file_lock(tmp_path / "file" / "lock"):
         pass
+
+
+def test_a_lock_is_taken_once_until_it_is_released(tmp_path):
+    path = tmp_path / "sub" / "lock"
+    handle = take_lock(path)
+    assert handle is not None
+    assert take_lock(path) is None
+    os.close(handle)
+    handle = take_lock(path)
+    assert handle is not None
+    os.close(handle)

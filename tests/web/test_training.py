@@ -166,6 +166,25 @@ def test_the_end_of_the_server_ends_the_process(trainer):
     assert process.poll() is not None
 
 
+def test_two_editors_of_a_folder_train_different_models(trainer):
+    def target(client) -> str:
+        assert client.post("/api/training", json={}).status_code == 202
+        arguments = client.services.training._process.args
+        return Path(arguments[arguments.index("-o") + 1]).name
+
+    first, second = trainer("wait"), trainer("wait")
+    saved(first, "a.png")
+    assert [target(first), target(second)] == ["trained-1", "trained-2"]
+    # A cancelled run has not used its name and is continued.
+    for client in (first, second):
+        client.services.training.close()
+    assert target(second) == "trained-1"
+    second.services.training.close()
+    # Nor has one that could not be started.
+    assert trainer(command=("no-such-program",)).post("/api/training", json={}).status_code == 500
+    assert target(first) == "trained-1"
+
+
 def test_what_goes_wrong_is_one_line(trainer, folder, monkeypatch):
     client = trainer("fail")
     answer = client.post("/api/training", json={})

@@ -30,8 +30,7 @@ def file_lock(path: Path, timeout_s: float = 30.0) -> Iterator[None]:
         ...     compare_and_write()
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        handle = _open(path)
     except OSError:
         yield
         return
@@ -42,6 +41,32 @@ def file_lock(path: Path, timeout_s: float = 30.0) -> Iterator[None]:
         yield
     finally:
         os.close(handle)  # releases the lock
+
+
+def take_lock(path: Path) -> int | None:
+    """Take a lock without waiting. The system releases it if the process dies.
+
+    File systems that know no locks are treated as unlocked.
+
+    Args:
+        path: the lock file; it is created, with its folder, and stays.
+
+    Returns:
+        The open file, which `os.close` releases; None if the lock is held, also by this process.
+
+    Raises:
+        OSError: if the file cannot be created.
+    """
+    handle = _open(path)
+    if _try_lock(handle):
+        return handle
+    os.close(handle)
+    return None
+
+
+def _open(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def _try_lock(handle: int) -> bool:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from treeformer._util.locks import take_lock
 from treeformer.data.recipe import RECIPE_NAME
 from treeformer.errors import TreeformerError
 from treeformer.inference.batch import ImageJob
@@ -31,6 +32,7 @@ from treeformer.teaching.annotated import find_skeletons
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 from treeformer.web.predicting import Predictions
+from treeformer.web.saving import LOCKS
 
 State = Literal["idle", "running", "done", "failed", "cancelled"]
 MODELS = "models"
@@ -136,29 +138,16 @@ class Training:
         with self._lock:
             if self._status.state == "running":
                 raise RequestError("A training is running already.", 409)
-            target = self._new_folder()
-            images = self._folder_of_images(entries, corrected, _images_folder(target))
-            arguments = [str(images), "-o", str(target), "--progress", "json"]
-            arguments += ["--model", self._start_model]
-            if max_minutes is not None:
-                arguments += ["--max-minutes", f"{max_minutes:g}"]
+            target, lock = self._new_folder()
             try:
-                process = subprocess.Popen(
-                    [*self.command, *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    encoding="utf-8",
-                    errors="replace",
-                    **OWN_GROUP,
-                )
-            except OSError as error:
-                raise RequestError(f"The training cannot be started: {error.strerror or error}.", 500) from None
+                process = self._begin(entries, corrected, target, max_minutes)
+            except BaseException:
+                os.close(lock)
+                raise
             _lower_priority(process.pid)
             self._process, self._cancelled, self._status = process, False, Status("running", "survey")
             self._thread = threading.Thread(
-                target=self._follow, args=(process, target), name="treeformer-training", daemon=True
+                target=self._follow, args=(process, target, lock), name="treeformer-training", daemon=True
             )
             self._thread.start()
 
@@ -198,13 +187,21 @@ class Training:
         if self._thread is not None:
             self._thread.join(timeout_s)
 
-    def _new_folder(self) -> Path:
-        """Return the path of the new model. An interrupted run has not used its name, so it is continued."""
-        root = self.workspace.own_folder(MODELS)
+    def _new_folder(self) -> tuple[Path, int]:
+        """Return the path of the new model and a lock, so that another editor of the folder chooses another one.
+
+        An interrupted run has not used its name, so it is continued. Its lock is free, even if the editor was killed.
+        """
+        root, locks = self.workspace.own_folder(MODELS), self.workspace.own_folder(LOCKS)
         root.mkdir(parents=True, exist_ok=True)
-        taken = {path.name for path in root.iterdir()}
-        number = next(k for k in range(1, len(taken) + 2) if f"trained-{k}" not in taken)
-        return root / f"trained-{number}"
+        number = 1
+        while True:
+            target = root / f"trained-{number}"
+            if not target.exists() and (lock := take_lock(locks / target.name)) is not None:
+                if not target.exists():  # otherwise another editor has just completed it
+                    return target, lock
+                os.close(lock)
+            number += 1
 
     def _folder_of_images(self, entries: Sequence[Entry], corrected: Sequence[Entry], other: Path) -> Path:
         """Return a folder in which the process finds the images of the list, and no others.
@@ -238,17 +235,42 @@ class Training:
             workspace.results_root.mkdir(parents=True, exist_ok=True)
             write_record(workspace.results_root, workspace.sources(), _jobs(entries))
 
-    def _follow(self, process: subprocess.Popen[str], target: Path) -> None:
-        """Read the reports until the process ends, then use its model."""
+    def _begin(
+        self, entries: Sequence[Entry], corrected: Sequence[Entry], target: Path, max_minutes: float | None
+    ) -> subprocess.Popen[str]:
+        """Start the process."""
+        images = self._folder_of_images(entries, corrected, _images_folder(target))
+        arguments = [str(images), "-o", str(target), "--progress", "json", "--model", self._start_model]
+        if max_minutes is not None:
+            arguments += ["--max-minutes", f"{max_minutes:g}"]
+        try:
+            return subprocess.Popen(
+                [*self.command, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                **OWN_GROUP,
+            )
+        except OSError as error:
+            raise RequestError(f"The training cannot be started: {error.strerror or error}.", 500) from None
+
+    def _follow(self, process: subprocess.Popen[str], target: Path, lock: int) -> None:
+        """Read the reports until the process ends, release its name, and use its model."""
         assert process.stdout is not None
         assert process.stderr is not None
         errors: list[str] = []
         reader = threading.Thread(target=_collect, args=(process.stderr, errors.append), daemon=True)
         reader.start()
-        _collect(process.stdout, self._note)
-        code = process.wait()
-        reader.join()
-        shutil.rmtree(_images_folder(target), ignore_errors=True)
+        try:
+            _collect(process.stdout, self._note)
+            code = process.wait()
+            reader.join()
+            shutil.rmtree(_images_folder(target), ignore_errors=True)
+        finally:
+            os.close(lock)
         complete = code == 0 and target.is_dir()
         if complete:
             self.predictions.use_model(str(target))
