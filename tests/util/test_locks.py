@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 
-from treeformer._util.locks import file_lock, sole_lock
+from treeformer._util.locks import file_lock, sole_lock, take_lock
 
 HOLD = """
 import sys, time
@@ -51,3 +52,14 @@ def test_a_sole_lock_is_refused_while_it_is_held_and_leaves_no_file(tmp_path):
         holder.kill()
     with sole_lock(path) as is_ours:  # the file of the killed process is there
         assert is_ours
+
+
+def test_a_lock_is_taken_once_until_it_is_released(tmp_path):
+    path = tmp_path / "sub" / "lock"
+    handle = take_lock(path)
+    assert handle is not None
+    assert take_lock(path) is None
+    os.close(handle)
+    handle = take_lock(path)
+    assert handle is not None
+    os.close(handle)

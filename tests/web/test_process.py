@@ -16,15 +16,21 @@ import pytest
 from tests.inference.fake_engine import line_engine, predictor
 from tests.test_cli import one_line, run  # noqa: F401
 from tests.web.conftest import document, gradient
+from tests.web.test_training import stub
 
 
 class Server:
     """A running editor, and a client with its cookie."""
 
-    def __init__(self, *arguments: object, **environment: str) -> None:
-        command = [sys.executable, "-m", "treeformer", "edit", *map(str, arguments), "--no-browser"]
+    def __init__(self, *arguments: object, code: str | None = None, **environment: str) -> None:
+        program = ["-m", "treeformer"] if code is None else ["-c", code]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
+            [sys.executable, *program, "edit", *map(str, arguments), "--no-browser"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | environment,
+            start_new_session=True,  # as a terminal does, so that tests can press Ctrl-C
         )
         self.address = self.process.stdout.readline().strip()
         self.base = self.address.partition("/?")[0]
@@ -42,8 +48,8 @@ class Server:
 def serve():
     servers = []
 
-    def start(*arguments: object, **environment: str) -> Server:
-        servers.append(Server(*arguments, **environment))
+    def start(*arguments: object, code: str | None = None, **environment: str) -> Server:
+        servers.append(Server(*arguments, code=code, **environment))
         return servers[-1]
 
     yield start
@@ -79,6 +85,36 @@ def test_it_serves_this_computer_only_and_ends_with_ctrl_c(serve, images, tmp_pa
     assert server.process.returncode == 0, error
     assert "Traceback" not in error
     assert len(error.splitlines()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "left"),
+    [(signal.SIGINT, "stopped"), (signal.SIGHUP, "stopped"), (signal.SIGKILL, "nobody reads")],
+    ids=["ctrl-c", "terminal-closed", "killed"],
+)
+def test_the_training_ends_with_the_editor_and_keeps_its_checkpoint(serve, images, how, left):
+    """The terminal sends the first two signals to the process group of the editor."""
+    use_stub = (
+        f"from treeformer.web import app; app.COMMAND = {stub('checkpoint')}; from treeformer.cli import main; main()"
+    )
+    server = serve(images, code=use_stub)
+    body = {"image": "a.png", "document": document(), "revision": None, "accepted": True, "window": "w"}
+    assert server.client.put("/api/skeleton", json=body).status_code == 200
+    assert server.client.post("/api/training", json={}).status_code == 202
+    deadline = time.monotonic() + 600
+    while "waiting" not in server.client.get("/api/training").json()["lines"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    server.client.close()
+    os.killpg(server.process.pid, how)
+    server.process.communicate(timeout=600)
+    checkpoint = images / ".treeformer" / "models" / "checkpoint"
+    while not checkpoint.exists() or not checkpoint.read_text():
+        assert how is signal.SIGKILL, "the training was not ended by the editor"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert checkpoint.read_text() == left
 
 
 @pytest.fixture(scope="module")

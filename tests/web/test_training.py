@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -12,10 +13,12 @@ import pytest
 import treeformer
 from tests.inference.fake_engine import line_engine, predictor
 from tests.web.conftest import document, gradient, saved
+from treeformer.inference.batch import plan
+from treeformer.inference.image_record import read_record, write_record
 from treeformer.teaching.annotated import find_skeletons
 from treeformer.teaching.next_images import rank_folder
 from treeformer.web import training
-from treeformer.web.folder import Workspace
+from treeformer.web.folder import Workspace, open_workspace
 
 STUB = Path(__file__).with_name("stub_finetune.py")
 
@@ -122,6 +125,14 @@ def test_a_prediction_is_replaced_only_as_it_was_made(client, folder):
     assert not store.save_prediction(entry, made, replace=True)
 
 
+def test_an_f1_of_zero_is_a_figure(trainer):
+    client = trainer("no-plant")
+    saved(client, "a.png")
+    client.post("/api/training", json={})
+    end = ended(client)
+    assert (end["state"], end["before"], end["after"]) == ("done", 0.0, 0.0)
+
+
 def test_progress_is_shown_and_it_can_be_cancelled_and_dismissed(trainer, folder):
     client = trainer("wait")
     saved(client, "a.png")
@@ -149,8 +160,29 @@ def test_the_end_of_the_server_ends_the_process(trainer):
     client.post("/api/training", json={})
     process = client.services.training._process
     assert process.poll() is None
+    if sys.platform != "win32":  # Ctrl-C in the terminal does not reach it
+        assert os.getsid(process.pid) == process.pid
     client.services.training.close()
     assert process.poll() is not None
+
+
+def test_two_editors_of_a_folder_train_different_models(trainer):
+    def target(client) -> str:
+        assert client.post("/api/training", json={}).status_code == 202
+        arguments = client.services.training._process.args
+        return Path(arguments[arguments.index("-o") + 1]).name
+
+    first, second = trainer("wait"), trainer("wait")
+    saved(first, "a.png")
+    assert [target(first), target(second)] == ["trained-1", "trained-2"]
+    # A cancelled run has not used its name and is continued.
+    for client in (first, second):
+        client.services.training.close()
+    assert target(second) == "trained-1"
+    second.services.training.close()
+    # Nor has one that could not be started.
+    assert trainer(command=("no-such-program",)).post("/api/training", json={}).status_code == 500
+    assert target(first) == "trained-1"
 
 
 def test_what_goes_wrong_is_one_line(trainer, folder, monkeypatch):
@@ -192,6 +224,66 @@ def test_the_process_finds_images_and_corrections_in_either_place(trainer, folde
     gradient(model / "overlays" / "b.png")  # drawings of validation images are no images to predict
     assert {row["image"] for row in beside.get("/api/images").json()["images"]} == {"a.png", "b.jpg", "sub/ä c.png"}
     assert not (folder / "images" / ".treeformer-images").exists()
+
+
+@pytest.fixture
+def trained_on(make_client):
+    """Return a function that opens paths as `treeformer edit` does, starts to train, and lists what is trained on."""
+
+    def make(images: Path, *corrected: str, results: Path | None = None) -> dict[str, Path | None]:
+        client = make_client(open_workspace(images, results), train=stub("wait"))
+        for image in corrected:
+            saved(client, image)
+        assert client.post("/api/training", json={}).status_code == 202
+        folder = Path(client.services.training._process.args[len(stub("wait"))])
+        found = {path.name: file and file.resolve() for path, file in find_skeletons(folder)}
+        recipes = [(one / "dataset.yaml").exists() for one in (folder, client.services.workspace.results_root)]
+        assert recipes[0] == recipes[1]
+        client.services.training.close()
+        return found
+
+    return make
+
+
+def test_only_the_listed_images_are_trained_on(trained_on, tmp_path):
+    photos, results = tmp_path / "photos", tmp_path / "results"
+    for name in ("p0.png", "p1.png", "p2.png"):
+        gradient(photos / name)
+        (photos / name).with_suffix(".json").write_text(json.dumps(document(editor={})))
+    (photos / "dataset.yaml").write_text("plate: p")
+    assert trained_on(photos / "p0.png") == {"p0.png": photos / "p0.json"}
+    assert [entry.image for entry in open_workspace(photos).entries()] == ["p0.png", "p1.png", "p2.png"]
+    found = trained_on(photos / "p1.png", "p1.png", results=results)
+    assert found == {"p1.png": results / "p1.json"}
+    assert trained_on(results) == found
+    # Results of a folder, of which one image is opened.
+    assert len(trained_on(photos, results=results)) == 3
+    assert trained_on(photos / "p1.png", results=results) == found
+    assert not [*results.rglob(".trained-*"), *photos.rglob(".trained-*")]
+
+
+def test_the_record_of_the_results_is_not_widened(trained_on, tmp_path):
+    photos, results = tmp_path / "photos", tmp_path / "results"
+    sources = [gradient(photos / name) for name in ("p0.png", "p1.png")]
+    gradient(photos / "p2.png")
+    results.mkdir()
+    write_record(results, sources, plan(sources, results))
+    before = read_record(results)
+    assert trained_on(results, "p0.png") == {"p0.png": results / "p0.json", "p1.png": None}
+    assert read_record(results) == before
+    sources[1].unlink()  # what is listed still is trained on
+    assert trained_on(results) == {"p0.png": results / "p0.json"}
+    assert read_record(results) == before
+
+
+def test_images_behind_a_symbolic_link_are_recorded_once(trained_on, tmp_path):
+    results, image = tmp_path / "results", gradient(tmp_path / "photos" / "p0.png")
+    (tmp_path / "link").symlink_to(tmp_path / "photos")
+    source = tmp_path / "link" / image.name
+    results.mkdir()
+    write_record(results, [source], plan([source], results))
+    trained_on(results, "p0.png")
+    assert [entry.image for entry in open_workspace(results).entries()] == ["p0.png"]
 
 
 def test_the_order_is_that_of_treeformer_next(client, folder):

@@ -30,8 +30,7 @@ def file_lock(path: Path, timeout_s: float = 30.0) -> Iterator[None]:
         ...     compare_and_write()
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        handle = _open(path)
     except OSError:
         yield
         return
@@ -44,17 +43,36 @@ def file_lock(path: Path, timeout_s: float = 30.0) -> Iterator[None]:
         os.close(handle)  # releases the lock
 
 
+def take_lock(path: Path) -> int | None:
+    """Take a lock without waiting. The system releases it if the process dies.
+
+    File systems that know no locks are treated as unlocked.
+
+    Args:
+        path: the lock file; it is created, with its folder, and stays.
+
+    Returns:
+        The open file, which `os.close` releases; None if the lock is held, also by this process.
+
+    Raises:
+        OSError: if the file cannot be created.
+    """
+    handle = _open(path)
+    if _try_lock(handle):
+        return handle
+    os.close(handle)
+    return None
+
+
 @contextmanager
 def sole_lock(path: Path) -> Iterator[bool]:
-    """Hold a lock while a block runs, without waiting for it. Its file is removed afterwards.
-
-    The system releases the lock if the process dies. File systems that know no locks are treated as unlocked.
+    """Hold a lock while a block runs, without waiting for it, as `take_lock`. Its file is removed afterwards.
 
     Args:
         path: the lock file; it is created, with its folder.
 
     Returns:
-        A context manager. Its value is False if another process, or another block of this one, holds the lock.
+        A context manager. Its value is False if the lock is held elsewhere.
 
     Raises:
         OSError: if the file cannot be created.
@@ -63,20 +81,18 @@ def sole_lock(path: Path) -> Iterator[bool]:
         >>> with sole_lock(Path("results/.lock")) as is_ours:  # doctest: +SKIP
         ...     assert is_ours
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        is_ours = _try_lock(handle)
-        if not is_ours or _is_file_of(path, handle):
-            break
-        os.close(handle)  # the process that held the lock has removed this file
+    while (handle := take_lock(path)) is not None and not _is_file_of(path, handle):
+        os.close(handle)  # its last holder has removed this file
+    if handle is None:
+        yield False
+        return
     try:
-        yield is_ours
+        yield True
     finally:
-        if is_ours and os.name != "nt":
+        if os.name != "nt":
             path.unlink(missing_ok=True)
         os.close(handle)  # releases the lock
-        if is_ours and os.name == "nt":  # pragma: no cover  # an open file cannot be removed
+        if os.name == "nt":  # pragma: no cover  # an open file cannot be removed
             with suppress(OSError):
                 path.unlink()
 
@@ -86,6 +102,11 @@ def _is_file_of(path: Path, handle: int) -> bool:
         return os.path.samestat(path.stat(), os.fstat(handle))
     except FileNotFoundError:
         return False
+
+
+def _open(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def _try_lock(handle: int) -> bool:

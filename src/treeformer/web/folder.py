@@ -129,9 +129,13 @@ class Workspace:
         check_inside(self.results_root, folder)
         return folder
 
+    def sources(self) -> list[Path]:
+        """Return the images and folders that are listed; some may have been deleted."""
+        return [self.images_root / source for source in self._sources]
+
     def refresh(self) -> list[Entry]:
         """Search the folders again. Return the images in order."""
-        paths = [self.images_root / source for source in self._sources]
+        paths = self.sources()
         jobs = plan([path for path in paths if path.exists()] or paths, self.results_root, ("rsml",))
         entries: dict[str, Entry] = {}
         planned: list[tuple[str, Path, str]] = []

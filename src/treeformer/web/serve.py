@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -65,6 +67,7 @@ def serve(
     if browser:  # connections wait until the server accepts them; a text browser would block
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     with listener:
+        _end_with_terminal()
         try:
             uvicorn.Server(config).run(sockets=[listener])
         except KeyboardInterrupt:  # uvicorn ends orderly, then raises the signal again
@@ -78,6 +81,14 @@ def warm_up(services: Services) -> None:
         for entry in first:
             services.pyramids.prepare(entry, LIKELY_SCREEN)
         services.predictions.model_info()
+
+
+def _end_with_terminal() -> None:
+    """End orderly if the terminal is closed: a training is a session of its own, which the system does not end."""
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # otherwise ignored, as with nohup
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
 
 
 def _listen(port: int) -> socket.socket:

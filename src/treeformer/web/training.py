@@ -1,7 +1,8 @@
 """Train on the corrections of the workspace: `treeformer finetune` as a child process.
 
 A process of its own can be ended at any time, and its memory is free afterwards. It prints one JSON object per line,
-see `treeformer.teaching.progress.Report`. The new model is a folder in `.treeformer/models` of the results root.
+see `treeformer.teaching.progress.Report`. If the editor is killed, the process ends at its next line, because nobody
+reads it. The new model is a folder in `.treeformer/models` of the results root.
 Results are not touched: to predict again with the new model is another request.
 """
 
@@ -11,6 +12,7 @@ import importlib.util
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,11 +23,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from treeformer._util.locks import take_lock
+from treeformer.data.recipe import RECIPE_NAME
+from treeformer.errors import TreeformerError
 from treeformer.inference.batch import ImageJob
 from treeformer.inference.image_record import write_record
+from treeformer.teaching.annotated import find_skeletons
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 from treeformer.web.predicting import Predictions
+from treeformer.web.saving import LOCKS
 
 State = Literal["idle", "running", "done", "failed", "cancelled"]
 MODELS = "models"
@@ -36,6 +43,11 @@ CORRECTED = ("edited", "accepted")
 NICE = 10
 # How long a process may take to end after it was asked to, s.
 PATIENCE_S, PATIENCE_AT_END_S = 60.0, 3.0
+# Ctrl-C in the terminal reaches the whole process group. It must not reach the training, which `close` asks to stop: a
+# second signal ends it before its checkpoint is written.
+OWN_GROUP: dict[str, Any] = {"start_new_session": True}
+if sys.platform == "win32":
+    OWN_GROUP = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
 MAX_LINE_CHARS, MAX_MESSAGE_CHARS, MAX_LINES = 1 << 16, 500, 200
 MAX_MINUTES = 7 * 24 * 60
 
@@ -119,33 +131,23 @@ class Training:
         if self.command == COMMAND and missing_packages():
             raise RequestError("Training needs further packages: pip install 'treeformer[train,export]'", 409)
         entries = self.workspace.refresh()
-        if not any(one.state in CORRECTED for one in self.workspace.summaries(entries)):
+        summaries = self.workspace.summaries(entries)
+        corrected = [entry for entry, one in zip(entries, summaries, strict=True) if one.state in CORRECTED]
+        if not corrected:
             raise RequestError("Correct and save at least one image first.", 409)
         with self._lock:
             if self._status.state == "running":
                 raise RequestError("A training is running already.", 409)
-            self._record(entries)
-            target = self._new_folder()
-            arguments = [str(self.workspace.results_root), "-o", str(target), "--progress", "json"]
-            arguments += ["--model", self._start_model]
-            if max_minutes is not None:
-                arguments += ["--max-minutes", f"{max_minutes:g}"]
+            target, lock = self._new_folder()
             try:
-                process = subprocess.Popen(
-                    [*self.command, *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    encoding="utf-8",
-                    errors="replace",
-                )
-            except OSError as error:
-                raise RequestError(f"The training cannot be started: {error.strerror or error}.", 500) from None
+                process = self._begin(entries, corrected, target, max_minutes)
+            except BaseException:
+                os.close(lock)
+                raise
             _lower_priority(process.pid)
             self._process, self._cancelled, self._status = process, False, Status("running", "survey")
             self._thread = threading.Thread(
-                target=self._follow, args=(process, target), name="treeformer-training", daemon=True
+                target=self._follow, args=(process, target, lock), name="treeformer-training", daemon=True
             )
             self._thread.start()
 
@@ -185,32 +187,90 @@ class Training:
         if self._thread is not None:
             self._thread.join(timeout_s)
 
-    def _new_folder(self) -> Path:
-        """Return the path of the new model. An interrupted run has not used its name, so it is continued."""
-        root = self.workspace.own_folder(MODELS)
+    def _new_folder(self) -> tuple[Path, int]:
+        """Return the path of the new model and a lock, so that another editor of the folder chooses another one.
+
+        An interrupted run has not used its name, so it is continued. Its lock is free, even if the editor was killed.
+        """
+        root, locks = self.workspace.own_folder(MODELS), self.workspace.own_folder(LOCKS)
         root.mkdir(parents=True, exist_ok=True)
-        taken = {path.name for path in root.iterdir()}
-        number = next(k for k in range(1, len(taken) + 2) if f"trained-{k}" not in taken)
-        return root / f"trained-{number}"
+        number = 1
+        while True:
+            target = root / f"trained-{number}"
+            if not target.exists() and (lock := take_lock(locks / target.name)) is not None:
+                if not target.exists():  # otherwise another editor has just completed it
+                    return target, lock
+                os.close(lock)
+            number += 1
+
+    def _folder_of_images(self, entries: Sequence[Entry], corrected: Sequence[Entry], other: Path) -> Path:
+        """Return a folder in which the process finds the images of the list, and no others.
+
+        This is the results root, if possible: the process reads the rule for plates there, and its report names the
+        folder. But the list may be a part of it, as after `treeformer edit FOLDER/one.png`.
+
+        Args:
+            entries: the images of the list.
+            corrected: those that are trained on.
+            other: the folder to return if the results root has other images. It is created, with a record.
+        """
+        root = self.workspace.results_root
+        if _has_only(root, entries, corrected):
+            return root
+        self._record(entries)
+        if _has_only(root, entries, corrected):
+            return root
+        shutil.rmtree(other, ignore_errors=True)  # a record is added to an older one
+        other.mkdir()
+        # Resolved: paths in a record are relative, and ".." after a symbolic link leads elsewhere.
+        write_record(other.resolve(), [entry.path for entry in entries], _jobs(entries))
+        with suppress(FileNotFoundError):
+            shutil.copyfile(root / RECIPE_NAME, other / RECIPE_NAME)
+        return other
 
     def _record(self, entries: Sequence[Entry]) -> None:
         """Record where the images are, so that the process finds them if the results are elsewhere."""
         workspace = self.workspace
         if workspace.results_root != workspace.images_root:
             workspace.results_root.mkdir(parents=True, exist_ok=True)
-            jobs = [ImageJob(entry.path, {"json": entry.result}, None) for entry in entries]
-            write_record(workspace.results_root, [workspace.images_root], jobs)
+            write_record(workspace.results_root, workspace.sources(), _jobs(entries))
 
-    def _follow(self, process: subprocess.Popen[str], target: Path) -> None:
-        """Read the reports until the process ends, then use its model."""
+    def _begin(
+        self, entries: Sequence[Entry], corrected: Sequence[Entry], target: Path, max_minutes: float | None
+    ) -> subprocess.Popen[str]:
+        """Start the process."""
+        images = self._folder_of_images(entries, corrected, _images_folder(target))
+        arguments = [str(images), "-o", str(target), "--progress", "json", "--model", self._start_model]
+        if max_minutes is not None:
+            arguments += ["--max-minutes", f"{max_minutes:g}"]
+        try:
+            return subprocess.Popen(
+                [*self.command, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                **OWN_GROUP,
+            )
+        except OSError as error:
+            raise RequestError(f"The training cannot be started: {error.strerror or error}.", 500) from None
+
+    def _follow(self, process: subprocess.Popen[str], target: Path, lock: int) -> None:
+        """Read the reports until the process ends, release its name, and use its model."""
         assert process.stdout is not None
         assert process.stderr is not None
         errors: list[str] = []
         reader = threading.Thread(target=_collect, args=(process.stderr, errors.append), daemon=True)
         reader.start()
-        _collect(process.stdout, self._note)
-        code = process.wait()
-        reader.join()
+        try:
+            _collect(process.stdout, self._note)
+            code = process.wait()
+            reader.join()
+            shutil.rmtree(_images_folder(target), ignore_errors=True)
+        finally:
+            os.close(lock)
         complete = code == 0 and target.is_dir()
         if complete:
             self.predictions.use_model(str(target))
@@ -239,8 +299,28 @@ class Training:
                 status.seconds_left = _number(report.get("seconds_left"))
                 if message := str(report.get("message") or ""):
                     status.say(message)
-                status.before = _number(figures.get("before_topo_f1")) or status.before
-                status.after = _number(figures.get("after_topo_f1")) or status.after
+                if (before := _number(figures.get("before_topo_f1"))) is not None:
+                    status.before = before
+                if (after := _number(figures.get("after_topo_f1"))) is not None:
+                    status.after = after
+
+
+def _images_folder(target: Path) -> Path:
+    """Return the path of the record of images that belongs to a new model."""
+    return target.with_name(f".{target.name}-images")
+
+
+def _jobs(entries: Sequence[Entry]) -> list[ImageJob]:
+    return [ImageJob(entry.path, {"json": entry.result}, None) for entry in entries]
+
+
+def _has_only(folder: Path, entries: Sequence[Entry], corrected: Sequence[Entry]) -> bool:
+    """Return True if `treeformer finetune` finds all corrected images in a folder, and only images of the list."""
+    try:
+        found = {path.resolve() for path, _ in find_skeletons(folder)}
+    except TreeformerError:  # no image, or one that is recorded was deleted
+        return False
+    return {entry.path.resolve() for entry in corrected} <= found <= {entry.path.resolve() for entry in entries}
 
 
 def _number(value: object) -> float | None:

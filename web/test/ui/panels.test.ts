@@ -129,6 +129,7 @@ describe("training", () => {
   it("says how it ended in one sentence", () => {
     expect(outcome(info)).toBe("F1 0.50 before, 0.75 after.");
     expect(outcome({ ...info, after: 0.5 })).toContain("did not improve");
+    expect(outcome({ ...info, before: 0, after: 0 })).toContain("did not improve");
     expect(outcome({ ...info, before: null })).toBe("The model is ready.");
     expect([info, { ...info, after: 0.5 }, { ...info, state: "running" as const }].map(isNewModel)).toEqual([
       true,
