@@ -97,7 +97,9 @@ def test_a_stopped_run_continues_and_writes_a_model_folder(drawings, start_model
     folder = open_model(output)
     before, after = load_weights(open_model(start_model)), load_weights(folder)
     assert after.config.tokens == 64
-    assert all(tensor.equal(after.backbone.state_dict()[name]) for name, tensor in before.backbone.state_dict().items())
+    last_stage = before.backbone.stage_names[-1]
+    for name, tensor in before.backbone.state_dict().items():
+        assert tensor.equal(after.backbone.state_dict()[name]) or name.startswith(last_stage)
     assert any(
         not tensor.equal(after.decoder.state_dict()[name]) for name, tensor in before.decoder.state_dict().items()
     )

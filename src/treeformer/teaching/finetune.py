@@ -1,7 +1,7 @@
 """`finetune`: from a folder of images with corrected skeletons to a model folder.
 
-On a CPU the backbone is frozen and its features are stored, so that neck, decoder and heads train within minutes. On a
-GPU the whole network trains in the ordinary training loop.
+On a CPU the first stages of the backbone are frozen and their features are stored, so that the rest trains within
+minutes. On a GPU the whole network trains in the ordinary training loop.
 """
 
 from __future__ import annotations
@@ -308,7 +308,10 @@ class _Steps:
             start=task.start,
             kept_start=kept,
             settings=[
-                ("trained parts", "none" if kept else "all" if self.on_gpu else "neck, decoder, heads"),
+                (
+                    "trained parts",
+                    "none" if kept else "all" if self.on_gpu else "all but the first stages of the backbone",
+                ),
                 ("working size", size),
                 ("tokens", str(used.settings.get("tokens"))),
                 *(

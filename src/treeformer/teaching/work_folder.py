@@ -23,7 +23,7 @@ from treeformer.teaching.annotated import AnnotatedImage
 PLAN = "plan.json"
 # What follows the name of a work folder that was put aside.
 _ASIDE = re.compile("-[0-9a-f]{12}")
-VERSION = 2
+VERSION = 3
 
 
 def fingerprint(images: Sequence[AnnotatedImage], start: ModelFolder, options: Mapping[str, Any]) -> str:
