@@ -17,7 +17,8 @@ It measures the model folders on --count images of the split --split: "valid" to
 Each choice is a random order of the training images, of which the first ones are annotated, or with `--order next`
 those that `treeformer next` names among the first --pool. Steps and rates are for a GPU.
 `factors` trains neck, decoder and heads on stored features of the frozen backbone, and varies one factor at a time.
-`treeformer finetune` on a CPU is its variant "last stage trained". There is no validation: the last weights are measured.
+`treeformer finetune` on a CPU is its variant "last stage trained". There is no validation: the last weights are
+measured.
 `choice` asks whether `treeformer next` names the images on which the model is worst: the rank correlation of expected
 and true wrong edges over test images, and the F1 of the first third of the ranking against that of all images.
 `course` trains on one folder of images as `treeformer finetune` does on a CPU, without validation images choosing
