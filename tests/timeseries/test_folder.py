@@ -14,7 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from tests.timeseries.series_factory import comb
-from treeformer import Series, Skeleton, TreeformerError, write
+from treeformer import Series, Skeleton, TreeformerError, read, write
 from treeformer.cli import app
 from treeformer.data.generate_series import generate_series
 from treeformer.timeseries.folder import DateFile, find_dates, times_of
@@ -291,3 +291,36 @@ def test_a_line_says_that_some_plants_have_no_kymograph(tmp_path, monkeypatch):
     result = run(tmp_path, "-o", tmp_path / "out")
     assert "kymographs: only of the first 1 of 2 plants" in result.output
     assert len(list((tmp_path / "out" / "kymographs").iterdir())) == 1
+
+
+def test_dates_that_were_corrected_in_the_editor_are_used_and_kept(tmp_path):
+    images, out = tmp_path / "plate", tmp_path / "out"
+    images.mkdir()
+    for day in (1, 2):
+        write(Skeleton([(9, 9), (9, 20 * day)], [(0, 1)], root=0, image_size=(99, 99)), images / f"day{day}.json")
+    assert run(images, "-o", out, "--no-figures").exit_code == 0
+    corrected = read(out / "rsml" / "day2.rsml").replace(metadata={"editor": {"accepted": True}})
+    file = out / "rsml" / "day2.json"
+    write(corrected.replace(nodes=[(9, 9), (9, 70)]), file)
+    assert run(images, "-o", out, "--no-figures").exit_code == 0
+    assert read(out / "rsml" / "day2.rsml").length == pytest.approx(61)
+    kept = read(file)
+    assert kept.length == pytest.approx(61)
+    assert kept.metadata["editor"] == {"accepted": True}
+    assert [axis.id for axis in kept.axes] == ["1.1"]
+
+    later = file.stat().st_mtime + 5
+    os.utime(images / "day2.json", (later, later))  # a newer skeleton beside the image
+    assert run(images, "-o", out, "--no-figures").exit_code == 0
+    assert read(file).length == pytest.approx(31)
+
+
+def test_corrected_dates_are_not_predicted_again(tmp_path):
+    images, out = tmp_path / "plate", tmp_path / "out"
+    (out / "rsml").mkdir(parents=True)
+    images.mkdir()
+    Image.new("RGB", (32, 32)).save(images / "day1.png")
+    write(Skeleton([(9, 9)], [], root=0, metadata={"editor": {}}), out / "rsml" / "day1.json")
+    found = run(images, "-o", out, "--predict")
+    assert found.exit_code != 0
+    assert "day1.json: was corrected in the editor" in str(found.exception or found.stderr)

@@ -59,10 +59,12 @@ def series(
 ) -> None:
     """Follow the plants of one plate over many dates: identities, growth tables, RSML files and figures.
 
-    A skeleton file beside an image, with the same name, is used. Other images are predicted.
+    A skeleton file beside an image, with the same name, is used, and so is a date that was corrected in the editor.
+    Other images are predicted.
     """
     from treeformer._util.files import check_writable
     from treeformer.timeseries import Series
+    from treeformer.timeseries.corrections import check_nothing_is_corrected, update_corrections, with_corrections
     from treeformer.timeseries.folder import DateFile, find_dates, times_of
     from treeformer.timeseries.leftovers import remove_earlier
     from treeformer.timeseries.output import MAX_KYMOGRAPHS, write_figures
@@ -72,6 +74,9 @@ def series(
         dates = [DateFile(date.name, date.image, None) for date in dates if date.image is not None]
         if not dates:
             raise TreeformerError(f"{folder}: no image in this folder")
+        check_nothing_is_corrected(dates, output)
+    else:
+        dates = with_corrections(dates, output)
     for option, value in (("--px-per-mm", px_per_mm), ("--tolerance", tolerance)):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise TreeformerError(f"{option} must be a positive number, not {value:g}")
@@ -92,6 +97,7 @@ def series(
     order = [kept[rank] for rank in sorted(range(len(kept)), key=lambda rank: moments[kept[rank]])]
     used = [dates[k] for k in order]
     written = result.write(output, px_per_mm=px_per_mm, names=[date.name for date in used], figures=False)
+    update_corrections(result.skeletons, [date.name for date in used], output)
     _record_images(output, folder, used)
     for warning in result.warnings:
         say(f"treeformer: {warning}")
