@@ -450,22 +450,6 @@ def test_threads_that_load_a_model_at_the_same_time_share_it(monkeypatch):
     assert len({id(model) for model in models}) == 1
 
 
-@pytest.mark.parametrize("size", [0, -3.5, 0.5, float("nan"), True, "large", [512]])
-def test_a_working_size_that_is_no_number_of_pixels_is_refused(size):
-    with pytest.raises(TreeformerError, match="the working size must be a positive number of pixels"):
-        predictor(ColorEngine(TREE, 64)).predict(drawn(TREE), working_size=size)
-
-
-def test_values_of_a_wrong_type_are_refused_in_one_line():
-    model = predictor(ColorEngine(TREE, 64))
-    with pytest.raises(TreeformerError, match=r"the minimum confidence must be between 0 and 1, not '0\.5'"):
-        model.predict(drawn(TREE), min_confidence="0.5")
-    with pytest.raises(TreeformerError, match=r"batch must be an integer of at least 1, not 1\.5"):
-        list(model.predict_many([drawn(TREE)], batch=1.5))
-    with pytest.raises(TreeformerError, match="the model must be a name or a folder, not NoneType"):
-        load_model(None)
-
-
 def test_changing_the_metadata_of_a_prediction_does_not_change_the_next_one():
     model = predictor(ColorEngine(TREE, 64))
     first = model.predict(drawn(TREE), working_size="full")

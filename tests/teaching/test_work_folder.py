@@ -28,6 +28,8 @@ def test_a_run_with_other_options_keeps_the_interrupted_one(tmp_path):
     assert plan == {"fingerprint": "first", "working_px": 3}
     assert (folder / "checkpoint").read_text() == "steps"
     assert len(other_runs(output)) == 1
+    (tmp_path / "-0123456789ab").mkdir()  # not ours
+    assert len(other_runs(output)) == 1
     assert other_runs(tmp_path / "other") == []
 
 

@@ -220,8 +220,8 @@ def _is_of_another_program(file: Path) -> bool:
         formats.read(file)
     except formats.UnknownKindError:
         return True
-    except TreeformerError:  # a damaged skeleton, which the caller reports
-        return False
+    except TreeformerError:
+        pass  # a damaged skeleton, which the caller reports
     return False
 
 

@@ -85,7 +85,7 @@ def train_on_cpu(run: Run, task: Task, stored: dict[str, Any]) -> Trained:
     first = validate()  # also stores the features of its tiles
     is_trained = (run.work / top_training.CHECKPOINT).exists()
     if is_trained and stored.get("limit") != run.seconds:
-        run.say("plan", "the number of steps is that of the interrupted run, with its own time limit")
+        run.say("plan", "the interrupted run keeps its number of steps, which was planned for another time limit")
     elif stored.get("limit") != run.seconds:
         stored["limit"] = run.seconds
         stored["schedule"] = asdict(_schedule(run, task, crop, features, validations[0], workers))

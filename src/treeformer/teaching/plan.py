@@ -127,8 +127,8 @@ def split_images(survey: Survey, seed: int) -> Split:
         if len(valid) + len(plates[name]) <= wanted:
             valid += plates[name]
     if not any(len(image.skeleton) for image in valid):  # none, or all plates with plants have more images
-        smallest = sorted(with_plants, key=lambda name: len(plates[name]))
-        valid = plates[smallest[0]] if len(with_plants) > 1 else []
+        smallest = min(with_plants, key=lambda name: len(plates[name]))
+        valid = plates[smallest] if len(with_plants) > 1 else []
     chosen = {image.name for image in valid}
     return Split(tuple(image for image in survey.images if image.name not in chosen), tuple(valid))
 

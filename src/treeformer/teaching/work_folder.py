@@ -21,8 +21,6 @@ from treeformer.hub.model_folder import ModelFolder, sha256
 from treeformer.teaching.annotated import AnnotatedImage
 
 PLAN = "plan.json"
-# What follows the name of a work folder that was put aside.
-_ASIDE = re.compile("-[0-9a-f]{12}")
 VERSION = 3
 
 
@@ -99,7 +97,8 @@ def open_work_folder(output: Path, key: str) -> tuple[Path, dict[str, Any]]:
 def other_runs(output: Path) -> list[Path]:
     """Return the work folders of interrupted runs with the same output and other images or options."""
     folder = work_folder_of(output)
-    return [path for path in sorted(folder.parent.iterdir()) if _ASIDE.fullmatch(path.name.removeprefix(folder.name))]
+    name = re.compile(f"{re.escape(folder.name)}-[0-9a-f]{{12}}")
+    return [path for path in sorted(folder.parent.iterdir()) if name.fullmatch(path.name)]
 
 
 def _aside(folder: Path, key: str) -> Path:

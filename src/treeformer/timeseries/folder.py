@@ -15,7 +15,7 @@ from typing import NamedTuple
 from treeformer._util.files import check_is_regular_file, is_backup
 from treeformer._util.images import IMAGE_SUFFIXES
 from treeformer.errors import TreeformerError
-from treeformer.timeseries.series import Time, times_in_days
+from treeformer.timeseries.times import Time, times_in_days
 
 # Formats of a skeleton file beside an image, the preferred one first.
 PREFERRED = (".json", ".rsml", ".swc", ".graphml", ".geojson")

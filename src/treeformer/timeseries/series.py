@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,15 +21,14 @@ from treeformer.timeseries.paths import arc_length, axis_paths
 from treeformer.timeseries.plants import NONE
 from treeformer.timeseries.registration import Registration, default_tolerance, register_all
 from treeformer.timeseries.similarity import Similarity
+from treeformer.timeseries.times import Time, check_distinct, times_in_days
 
 if TYPE_CHECKING:
     import os
 
     import pandas as pd
 
-Time = float | int | datetime | date
 
-SECONDS_PER_DAY = 86_400.0
 # Ontology terms of RSML.
 PRIMARY_ROOT, LATERAL_ROOT = "PO:0020127", "PO:0020121"
 
@@ -122,7 +121,7 @@ class Series:
         order = np.argsort(times, kind="stable").tolist()
         self.times = times[order]
         given = [pairs[index][1] for index in order]
-        _check_distinct(self.times)
+        check_distinct(self.times)
         for skeleton in given:
             _ = skeleton.parents  # raises an error if there is a cycle
         if tolerance_px is not None and not (math.isfinite(tolerance_px) and tolerance_px > 0):
@@ -295,37 +294,6 @@ def _checked_pairs(dates: Iterable[tuple[Time, Skeleton]]) -> list[tuple[Time, S
     if not pairs:
         raise TreeformerError("a series needs at least one date")
     return [(time, skeleton) for time, skeleton in pairs]
-
-
-def times_in_days(times: Sequence[Any]) -> FloatArray:
-    """Return dates as days since the first of them, and numbers as they are.
-
-    Raises:
-        TreeformerError: If a time is invalid or they are of different kinds.
-    """
-    is_date = [isinstance(time, date) for time in times]  # a datetime is a date, too
-    if any(is_date) and not all(is_date):
-        raise TreeformerError("the times of a series must be all numbers or all dates")
-    if all(is_date):
-        moments = [time if isinstance(time, datetime) else datetime(time.year, time.month, time.day) for time in times]
-        try:
-            first = min(moments)
-            return np.asarray([(moment - first).total_seconds() / SECONDS_PER_DAY for moment in moments])
-        except TypeError:
-            raise TreeformerError("some times of the series have a time zone and others have none") from None
-    try:
-        values = np.asarray([float(time) for time in times])
-    except (TypeError, ValueError):
-        raise TreeformerError("the times of a series must be numbers or dates") from None
-    if not np.isfinite(values).all():
-        raise TreeformerError(f"the time {values[~np.isfinite(values)][0]} of the series is not a finite number")
-    return values
-
-
-def _check_distinct(times: FloatArray) -> None:
-    same = np.flatnonzero(np.diff(times) == 0)
-    if len(same):
-        raise TreeformerError(f"two skeletons of the series have the time {times[same[0]]:g}")
 
 
 def _seeds(skeleton: Skeleton) -> FloatArray:
