@@ -17,6 +17,7 @@ import treeformer
 from tests.inference.fake_engine import line_engine, predictor
 from treeformer import Skeleton, synthetic
 from treeformer._util.images import IMAGE_SUFFIXES
+from treeformer.cli.skeletons import skeleton_files
 from treeformer.examples import EXAMPLE, IMAGES, SEEDS
 from treeformer.traits import COMPACT_COLUMNS
 
@@ -200,6 +201,21 @@ def test_traits_after_corrections_measures_each_plant_once(run, tmp_path, y_shap
     code, out, _ = run("traits", tmp_path / "a.orig.json")
     assert (code, len(out.splitlines())) == (0, 2)
     assert out != tables[0]
+
+
+def test_traits_measures_each_file_once(run, tmp_path, monkeypatch, y_shape, comb):
+    treeformer.write(comb, tmp_path / "day" / "b.json")
+    treeformer.write(y_shape, tmp_path / "day" / "a.json")
+    (tmp_path / "link.json").symlink_to(tmp_path / "day" / "a.json")
+    (tmp_path / "linked").symlink_to(tmp_path / "day", target_is_directory=True)
+    monkeypatch.chdir(tmp_path)
+    same = ["day/../day/a.json", tmp_path / "day" / "a.json", "link.json", "linked/a.json"]
+    assert skeleton_files([Path("day/b.json"), *map(Path, same), Path("day"), Path("linked")]) == [
+        Path("day/b.json"),
+        Path("day/../day/a.json"),
+    ]
+    code, out, err = run("traits", "day/a.json", *same)
+    assert (code, err.splitlines(), len(out.splitlines())) == (0, ["1 row from 1 file"], 2)
 
 
 @pytest.mark.slow

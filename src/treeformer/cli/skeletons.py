@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -174,16 +175,17 @@ def say_preferred(preferred: Mapping[str, int], passed_over: Mapping[str, int]) 
 
 
 def skeleton_files(paths: Sequence[Path], exclude: Path | None = None) -> list[Path]:
-    """List skeleton files. Folders are searched recursively, without hidden files and backups.
+    """List skeleton files, each once. Folders are searched recursively, without hidden files and backups.
 
-    A backup among the files is left out as well if the file that replaced it is there: `plates/*.json` matches both.
+    Paths and links that lead to the same file count once. A backup among the files is left out as well if the file that
+    replaced it is there: `plates/*.json` matches both.
 
     Args:
         paths: files and folders.
         exclude: a file to leave out of folders.
 
     Returns:
-        The files.
+        The files in the order in which they are first mentioned.
 
     Raises:
         FormatError: if a folder contains no skeleton file.
@@ -201,7 +203,10 @@ def skeleton_files(paths: Sequence[Path], exclude: Path | None = None) -> list[P
             found += skeletons
         elif not is_backup(path) or len(paths) == 1:
             found.append(path)
-    return list(dict.fromkeys(found))
+    first: dict[str, Path] = {}
+    for path in found:
+        first.setdefault(os.path.realpath(path), path)
+    return list(first.values())
 
 
 @app.command(
