@@ -262,6 +262,7 @@ def test_a_full_disk_is_an_error_that_loses_nothing(drawings, start_model, tmp_p
     monkeypatch.setattr(features.np, "save", save)
     with pytest.raises(TreeformerError, match="disk is too full"):
         finetune.finetune(drawings, tmp_path / "other", start=start_model, device="cpu")
+    assert [path.name for path in tmp_path.iterdir()] == [".mine-finetune"]
 
 
 def test_other_images_begin_a_new_run(drawings, start_model, tmp_path):

@@ -68,3 +68,49 @@ def test_the_time_limit_is_finite(drawings, start_model, tmp_path):
     for minutes in (0.0, float("inf"), float("nan")):
         with pytest.raises(TreeformerError, match="must be positive and finite"):
             finetune.finetune(drawings, tmp_path / "mine", start=start_model, device="cpu", max_minutes=minutes)
+
+
+@pytest.mark.slow
+def test_a_refused_run_leaves_nothing_behind(drawings, start_model, tmp_path, monkeypatch):
+    def refuse(*_arguments):
+        raise TreeformerError("the time limit is too short")
+
+    monkeypatch.setattr(finetune._Steps, "_choose_tokens", refuse)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.png").write_bytes((drawings / "plant0.png").read_bytes())
+    for folder in (drawings, tmp_path / "photos"):  # the second has no annotated image
+        for output in (tmp_path / "mine", tmp_path / "new" / "models" / "mine"):
+            with pytest.raises(TreeformerError):
+                finetune.finetune(folder, output, start=start_model, device="cpu")
+            assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+
+    def stop(*_arguments):
+        raise KeyboardInterrupt
+
+    output = tmp_path / "new" / "mine"
+    for interrupt in (stop, refuse):  # the second would have continued the first
+        monkeypatch.setattr(finetune._Steps, "_choose_tokens", interrupt)
+        with pytest.raises((KeyboardInterrupt, TreeformerError)):
+            finetune.finetune(drawings, output, start=start_model, device="cpu")
+        assert [path.name for path in work_folder.work_folder_of(output).iterdir()] == ["plan.json"]
+    with pytest.raises(TreeformerError):  # another run, which puts the first aside
+        finetune.finetune(drawings, output, start=start_model, device="cpu", seed=1)
+    assert [path.name for path in other_runs(output)] == [path.name for path in output.parent.iterdir()]
+    assert len(other_runs(output)) == 1
+
+
+@pytest.mark.slow
+def test_an_error_during_the_training_keeps_the_work_folder(drawings, start_model, tmp_path, monkeypatch):
+    """Until the schedule is made, an error is a refusal."""
+    for name, planned in (("refused", {}), ("failed", {"schedule": {}})):
+
+        def train(_run, _task, stored, planned=planned):
+            stored |= planned
+            raise TreeformerError("the loss is not a number")
+
+        monkeypatch.setattr(finetune, "train_on_cpu", train)
+        monkeypatch.setattr(finetune, "ENGINE", "torch")
+        monkeypatch.setattr(finetune._Steps, "_rehearse", lambda *_: 0.0)
+        with pytest.raises(TreeformerError, match="not a number"):
+            finetune.finetune(drawings, tmp_path / name, start=start_model, device="cpu")
+    assert [path.name for path in tmp_path.iterdir()] == [".failed-finetune"]

@@ -92,7 +92,8 @@ def finetune(
     """Train a model further on own images, and write a model folder that is never worse than the start model.
 
     A run that is stopped or killed continues where it was if it is called again with the same arguments. Until the
-    model folder is complete, everything is in a hidden work folder beside it.
+    model folder is complete, everything is in a hidden work folder beside it. A run that is refused before the training
+    leaves nothing behind, unless it would have continued an earlier one.
 
     Other programs run this function in a child process, because it uses all cores and takes minutes:
     `treeformer finetune FOLDER -o MODEL --progress json` prints one JSON object per line on standard output, see
@@ -130,7 +131,7 @@ def finetune(
     seconds = 60 * (max_minutes or (GPU_MINUTES if on_gpu else CPU_MINUTES))
     run = Run(target, work_folder.work_folder_of(target), seed, seconds, listen, should_stop)
     run = run if began is None else replace(run, began=began)
-    with sole_lock(work_folder.lock_file_of(target)) as is_ours:
+    with work_folder.without_empty_parents(target), sole_lock(work_folder.lock_file_of(target)) as is_ours:
         if not is_ours:
             raise TreeformerError(f"{target}: another run is writing this model; wait for it, or choose another name")
         return _Steps(run, on_gpu).run_all(folder, open_model(start))
@@ -149,8 +150,18 @@ class _Steps:
 
     def __init__(self, run: Run, on_gpu: bool) -> None:
         self.run, self.on_gpu = run, on_gpu
+        # The plan of a work folder that this run has begun, until training starts. On a CPU the schedule ends it.
+        self._new_plan: dict[str, Any] | None = None
 
     def run_all(self, folder: str | os.PathLike[str], start: ModelFolder) -> Outcome:
+        try:
+            return self._run_all(folder, start)
+        except TreeformerError:
+            if self._new_plan is not None and "schedule" not in self._new_plan:
+                shutil.rmtree(self.run.work, ignore_errors=True)
+            raise
+
+    def _run_all(self, folder: str | os.PathLike[str], start: ModelFolder) -> Outcome:
         run = self.run
         found = survey(folder, run.check_stop)
         for line in found.lines():
@@ -162,7 +173,8 @@ class _Steps:
         if stored:
             run.say("plan", "an interrupted run with the same images continues")
         else:
-            stored = {"fingerprint": key, **self._choose_scale(start, split)}
+            self._new_plan = stored
+            stored |= {"fingerprint": key, **self._choose_scale(start, split)}
             work_folder.write_plan(run.work, stored)
         for other in work_folder.other_runs(run.output):
             run.say("plan", f"an interrupted run with other images or options is kept in {other.name}")
@@ -201,6 +213,8 @@ class _Steps:
             groups=groups,
         )
         task = replace(task, ending=untimed._replace(export=self._rehearse(task)))
+        if self.on_gpu:
+            self._new_plan = None
         train = train_on_gpu if self.on_gpu else train_on_cpu
         return self._finish(found, task, train(run, task, stored), before, trees)
 

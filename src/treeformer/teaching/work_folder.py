@@ -1,8 +1,8 @@
 """The work folder of a run: stored features, checkpoints and the plan, so that an interrupted run can be resumed.
 
-It lies beside the output, under the hidden name `.NAME-finetune`, and is removed when the model folder is complete. A
-run with other images, another start model or other options begins anew; until then the folder of the earlier one is
-kept under a longer name, and its own command continues it.
+It lies beside the output, under the hidden name `.NAME-finetune`, and is removed when the model folder is complete, or
+the run is refused before the training. A run with other images, another start model or other options begins anew; until
+then the folder of the earlier one is kept under a longer name, and its own command continues it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,18 @@ def check_output(output: Path) -> None:
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise TreeformerError(f"{output}: already exists; choose another name for the new model")
     check_writable(output.absolute().parent)
+
+
+@contextmanager
+def without_empty_parents(output: Path) -> Iterator[None]:
+    """Remove the parent folders of an output that are created while a block runs and are empty afterwards."""
+    missing = [folder for folder in output.absolute().parents if not folder.exists()]
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # not empty, or never created
+            for folder in missing:
+                folder.rmdir()
 
 
 def open_work_folder(output: Path, key: str) -> tuple[Path, dict[str, Any]]:
