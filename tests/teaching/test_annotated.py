@@ -15,6 +15,7 @@ from treeformer.errors import TreeformerError
 from treeformer.inference.batch import plan
 from treeformer.inference.image_record import write_record
 from treeformer.teaching.annotated import looks_misplaced, survey
+from treeformer.teaching.next_images import rank_folder
 
 
 def test_finds_images_plants_nodes_and_scales(drawings):
@@ -104,6 +105,43 @@ def test_says_why_files_are_not_used(tmp_path):
     assert all(name in reasons for name in ("size", "damaged", "syntax"))
     assert [path.name for path in found.without_skeleton] == ["alone.png"]
     assert all("\n" not in line for line in found.lines())
+
+
+def test_reasons_name_the_sub_folder(tmp_path):
+    """Images of several dates or plates often have the same names."""
+    folders = [tmp_path / "day1", tmp_path / "day2"]
+    for folder in folders:
+        folder.mkdir()
+        draw_tree(folder, "damaged", 1)
+        (folder / "damaged.png").write_bytes(b"no image")
+        draw_tree(folder, "syntax", 1)
+        (folder / "syntax.json").write_text("{")
+    wrong = ["day1/damaged.png", "day1/syntax.json", "day2/damaged.png", "day2/syntax.json"]
+    assert [line.split(": ")[0] for line in rank_folder(tmp_path)[1]] == wrong
+    for folder in folders:
+        skeletons = {name: draw_tree(folder, name, 1) for name in ("alone", "empty", "predicted", "size")}
+        (folder / "alone.json").unlink()
+        no_plant = Skeleton(np.zeros((0, 2)), np.zeros((0, 2)), image_size=(64, 64))
+        treeformer.write(no_plant, folder / "empty.json")
+        treeformer.write(skeletons["predicted"].replace(edge_score=np.full(3, 0.5)), folder / "predicted.json")
+        Image.new("RGB", (30, 30)).save(folder / "size.png")
+    found = survey(tmp_path)
+    wrong = sorted([*wrong, "day1/size.json", "day2/size.json"])
+    assert [line.split(": ")[0] for line in found.unusable] == wrong
+    for name in ("alone", "empty", "predicted"):
+        assert any(line.endswith(f": day1/{name}.png, day2/{name}.png") for line in found.lines())
+
+
+def test_names_of_images_outside_the_folder_of_results(tmp_path):
+    results = tmp_path / "results"
+    results.mkdir()
+    for day in ("day1", "day2"):
+        (tmp_path / "images" / day).mkdir(parents=True)
+        draw_tree(tmp_path / "images" / day, "a", 1)
+        (tmp_path / "images" / day / "a.json").unlink()
+    write_record(results, [tmp_path / "images"], plan([tmp_path / "images"], results))
+    last = survey(results).lines()[-1]
+    assert last == "2 images without a skeleton, not used: ../images/day1/a.png, ../images/day2/a.png"
 
 
 def test_a_skeleton_beside_the_plant_is_named_but_used(tmp_path):

@@ -113,7 +113,7 @@ class Survey:
             )
             if max(spacing) > MIXED_SCALES * min(spacing):
                 found.append("the scales are mixed: every image is trained at its own working size")
-        empty = [image.name for image in self.images if not len(image.skeleton)]
+        empty = [shown_name(image.path, self.folder) for image in self.images if not len(image.skeleton)]
         if empty:
             found.append(
                 f"{_count(len(empty), 'image')} without a plant, used as examples of background: {_listed(empty)}"
@@ -124,12 +124,12 @@ class Survey:
                 f"them than beside them: {_listed(list(self.misplaced))}"
             )
         if self.uncorrected:
-            names = [path.name for path in self.uncorrected]
+            names = [shown_name(path, self.folder) for path in self.uncorrected]
             found.append(
                 f"{_count(len(names), 'image')} with a prediction that nobody has corrected, not used: {_listed(names)}"
             )
         if self.without_skeleton:
-            names = [path.name for path in self.without_skeleton]
+            names = [shown_name(path, self.folder) for path in self.without_skeleton]
             found.append(f"{_count(len(names), 'image')} without a skeleton, not used: {_listed(names)}")
         return (
             found
@@ -171,9 +171,9 @@ def survey(folder: str | os.PathLike[str], after_each: Callable[[], None] = lamb
             fitted = fit_to_image(skeleton, image.size, skeleton_file, path.name)
             image.thumbnail((CHECK_PX, CHECK_PX))
             if looks_misplaced(np.asarray(image), fitted):
-                misplaced.append(_name(path, root))
+                misplaced.append(shown_name(path, root))
         except TreeformerError as error:
-            unusable.append(str(error))
+            unusable.append(reason(error, path, skeleton_file, root))
             continue
         images.append(AnnotatedImage(path, skeleton_file, _name(path, root), fitted))
     return Survey(root, tuple(images), tuple(unusable), tuple(uncorrected), tuple(without), tuple(misplaced))
@@ -231,6 +231,44 @@ def _is_model_folder(folder: Path) -> bool:
 
 def _name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+
+
+def shown_name(path: Path, root: Path) -> str:
+    """Return the path of a file relative to a folder, with forward slashes, as messages show it.
+
+    Args:
+        path: the file. It may lie outside the folder, as the images of a folder of results do.
+        root: the folder.
+
+    Returns:
+        The relative path, or the path as it is on another drive.
+    """
+    try:
+        return Path(os.path.relpath(path, root)).as_posix()
+    except ValueError:  # pragma: no cover  # two drives of Windows
+        return str(path)
+
+
+def reason(error: TreeformerError, image: Path, skeleton_file: Path | None, root: Path) -> str:
+    """Return why a pair cannot be used, with the path of the file that is wrong relative to the folder.
+
+    The messages of readers begin with the name of the file, which may occur in several sub-folders.
+
+    Args:
+        error: the error.
+        image: the image.
+        skeleton_file: its skeleton, None if there is none.
+        root: the folder.
+
+    Returns:
+        One line.
+    """
+    text = str(error)
+    for file in (image,) if skeleton_file is None else (image, skeleton_file):
+        for beginning in (f"{file}: ", f"{file.name}: "):
+            if text.startswith(beginning):
+                return f"{shown_name(file, root)}: {text.removeprefix(beginning)}"
+    return f"{shown_name(image, root)}: {text}"
 
 
 def looks_misplaced(image: ImageArray, skeleton: Skeleton) -> bool:

@@ -25,7 +25,7 @@ from treeformer.errors import TreeformerError
 from treeformer.inference.predictor import Predictor
 from treeformer.inference.provenance import is_uncorrected
 from treeformer.skeleton import Skeleton
-from treeformer.teaching.annotated import find_skeletons
+from treeformer.teaching.annotated import find_skeletons, reason
 
 # Cells along each side of the grid in which colors are averaged, and the size of the thumbnail they are taken from.
 GRID = 4
@@ -94,7 +94,7 @@ def rank_folder(
                         skeleton = predictor.predict(image)
                 candidates.append((path, image_features(image), uncertainty(skeleton)))
         except TreeformerError as error:
-            failures.append(str(error))
+            failures.append(reason(error, path, skeleton_file, root))
         progress(number + 1, len(pairs))
     order = rank([one[1] for one in candidates], [one[2] for one in candidates], annotated)
     ranked = [RankedImage(candidates[i][0], gain, candidates[i][2], novelty) for i, gain, novelty in order]
