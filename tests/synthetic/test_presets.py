@@ -10,7 +10,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 from treeformer import Axis, Skeleton, TreeformerError
-from treeformer.synthetic import PRESETS, generate
+from treeformer.synthetic import PRESETS, STYLES, generate, make_image
 from treeformer.synthetic.plants import growth
 from treeformer.synthetic.plants.growth import STEP_PX, GrownAxis, assemble, curves
 from treeformer.synthetic.plants.orchard import grow_fruit_tree, grow_orchard_tree
@@ -20,7 +20,7 @@ from treeformer.synthetic.plants.shoot import grow_shoot
 from treeformer.synthetic.plants.taproot import grow_taproot
 from treeformer.synthetic.plants.vine import grow_trained_vine, grow_vine
 from treeformer.synthetic.plants.winter_vine import grow_winter_vine
-from treeformer.synthetic.presets import MAX_NODES, MAX_NODES_OF, Grower
+from treeformer.synthetic.presets import MAX_NODES, MAX_NODES_OF, MIN_SIDE_PX, Grower
 from treeformer.synthetic.rng import Rng
 
 GROWN = tuple(preset for preset in PRESETS if preset not in ("paper", "empty"))
@@ -206,3 +206,25 @@ def test_invalid_arguments() -> None:
         generate("paper", -1)
     with pytest.raises(TreeformerError, match="sides of a synthetic image must be at least 64 px long, not 512×10"):
         generate("paper", 0, size=(512, 10))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_smallest_size(preset: str) -> None:
+    for style in STYLES:
+        for size in ((MIN_SIDE_PX, MIN_SIDE_PX), (MIN_SIDE_PX + 3, MIN_SIDE_PX + 1)):
+            assert make_image(preset, style, 0, size)[0].shape == (size[1], size[0], 3)
+
+
+def test_invalid_sizes() -> None:
+    infinite = (64, float("inf")), (float("nan"), 64)
+    for size in (128, 128.0, None, "ab", "64", (128,), (64, 64, 64), (64.5, 64), *infinite):
+        with pytest.raises(TreeformerError, match="must be two whole numbers of pixels") as error:
+            make_image(size=size)  # type: ignore[arg-type]
+        assert "\n" not in str(error.value)
+    for size in ((0, 0), (-128, 128), (64, 63)):
+        with pytest.raises(TreeformerError, match="must be at least 64 px long"):
+            make_image(size=size)
+    image, skeleton = make_image(size=(np.int64(80), 64.0))  # type: ignore[arg-type]
+    assert image.shape == (64, 80, 3)
+    assert skeleton.image_size == (80, 64)

@@ -118,3 +118,11 @@ def test_light_and_objects_change_photographs_only():
 def test_the_number_of_dates_is_checked(dates):
     with pytest.raises(TreeformerError, match="number of dates"):
         generate_series("plate", 0, dates=dates)
+
+
+def test_the_smallest_size_of_a_series():
+    assert generate_series("plate", 0, dates=2, size=(72, 72))[0].skeleton.image_size == (72, 72)
+    with pytest.raises(TreeformerError, match="must be at least 72 px long, not 72×71"):
+        generate_series("plate", 0, dates=2, size=(72, 71))
+    with pytest.raises(TreeformerError, match="must be two whole numbers of pixels"):
+        generate_series("plate", 0, dates=2, size=128)

@@ -22,7 +22,7 @@ def make_image(
         preset: What to grow, one of `PRESETS`.
         style: How to draw it, one of `STYLES`.
         seed: Zero or more. The same seed gives the same result on every machine.
-        size: (width, height) of the image, px.
+        size: (width, height) of the image, px, at least 64 each.
 
     Returns:
         The image (height, width, 3) and its exact skeleton, with the radii at which the plant is drawn.

@@ -100,11 +100,7 @@ def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> S
         raise TreeformerError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
     if seed < 0:
         raise TreeformerError(f"the seed must be zero or more, not {seed}")
-    width, height = size
-    if min(width, height) < MIN_SIDE_PX:
-        raise TreeformerError(
-            f"the sides of a synthetic image must be at least {MIN_SIDE_PX} px long, not {width}×{height}"
-        )
+    size = check_size(size)
     rng = Rng(zlib.crc32(preset.encode()), seed)
     if preset == "paper":
         return lsystem.tree(rng, size, seed)
@@ -125,6 +121,36 @@ def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> S
         skeleton = assemble(axes, size, metadata)
         if 1 < len(skeleton) <= MAX_NODES_OF.get(preset, MAX_NODES):
             return skeleton
+
+
+def check_size(size: tuple[int, int], min_side_px: int = MIN_SIDE_PX) -> tuple[int, int]:
+    """Check the size of a synthetic image.
+
+    >>> check_size((512, 256))
+    (512, 256)
+
+    Args:
+        size: (width, height), px.
+        min_side_px: Length of the shortest side that is allowed, px.
+
+    Returns:
+        The size as two integers.
+
+    Raises:
+        TreeformerError: If the size is not two whole numbers, or a side is too short.
+    """
+    try:
+        width, height = (int(side) for side in size)
+        is_whole = (width, height) == tuple(size)
+    except (TypeError, ValueError, OverflowError):
+        is_whole = False
+    if not is_whole:
+        raise TreeformerError(f"the size must be two whole numbers of pixels, (width, height), not {size!r}")
+    if min(width, height) < min_side_px:
+        raise TreeformerError(
+            f"the sides of a synthetic image must be at least {min_side_px} px long, not {width}×{height}"
+        )
+    return width, height
 
 
 def _scale(size: tuple[int, int]) -> float:

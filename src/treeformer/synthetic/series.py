@@ -22,11 +22,12 @@ from treeformer._util.arrays import FloatArray
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Axis, AxisFunction, Plant, Skeleton
 from treeformer.synthetic.plants.lsystem import on_grid
-from treeformer.synthetic.presets import generate
+from treeformer.synthetic.presets import check_size, generate
 from treeformer.synthetic.rng import Rng
 
 # Margin around the plants, as a share of the image's sides. The plate moves by less than this.
 MARGIN_SHARE = 0.06
+MIN_FRAME_PX = 72  # the shortest side that leaves `presets.MIN_SIDE_PX` between the margins
 # Shorter axes are not visible yet.
 MIN_VISIBLE_PX = 4.0
 MAX_DATES = 10_000
@@ -96,7 +97,7 @@ def generate_series(
         preset: What to grow, one of `treeformer.synthetic.PRESETS`.
         seed: Zero or more. The same seed gives the same series on every machine.
         dates: Number of dates, from 1 to 10,000.
-        size: (width, height) of the frames, px, at least 80 each.
+        size: (width, height) of the frames, px, at least 72 each.
         disturbance: What differs between the dates apart from growth; None for the default values.
 
     Returns:
@@ -107,6 +108,7 @@ def generate_series(
     """
     if not 1 <= dates <= MAX_DATES:
         raise TreeformerError(f"the number of dates must be from 1 to {MAX_DATES:,}, not {dates}")
+    size = check_size(size, MIN_FRAME_PX)
     disturbance = disturbance or Disturbance()
     margin = tuple(int(side * MARGIN_SHARE) for side in size)
     grown = generate(preset, seed, size=(size[0] - 2 * margin[0], size[1] - 2 * margin[1]))
