@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -20,6 +21,7 @@ from treeformer._util.files import (
     check_is_regular_file,
     check_writable,
     remove_leftovers,
+    write_table,
 )
 from treeformer._util.images import encode_image, write_image
 from treeformer.errors import FormatError, TreeformerError
@@ -80,6 +82,22 @@ def test_a_folder_is_checked_without_creating_anything(tmp_path):
         with pytest.raises(TreeformerError, match="cannot be written to") as error:
             check_writable(path)
         assert str(error.value).startswith(str(path))
+
+
+def test_a_tilde_that_the_shell_has_left_is_no_folder(tmp_path, monkeypatch):
+    """Shells leave the ~ of `--output=~/results` as it is."""
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for path in ("~", "~/results"):
+        with pytest.raises(TreeformerError, match=f"^{path}: the shell has not replaced ~ by the home folder"):
+            check_writable(path)
+    check_writable("~results")
+    (tmp_path / "~").mkdir()  # somebody wants this name
+    check_writable("~/results")
+    write_table(pd.DataFrame({"a": [1]}), "~/table.csv")
+    assert (tmp_path / "~" / "table.csv").read_text().split() == ["a", "1"]
+    assert not list((tmp_path / "home").iterdir())
 
 
 def test_a_file_is_on_the_disk_before_it_is_renamed(tmp_path, monkeypatch):

@@ -50,7 +50,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         ...     temporary.write_text("a,b")
     """
     target = Path(path)
-    temporary = target.parent / f".{target.stem[:40]}-{os.getpid()}-{os.urandom(8).hex()}{target.suffix}"
+    # Absolute, because pandas takes a relative path that begins with ~ for one in the home folder.
+    temporary = target.absolute().parent / f".{target.stem[:40]}-{os.getpid()}-{os.urandom(8).hex()}{target.suffix}"
     _in_use.add(temporary.name)
     try:
         try:
@@ -187,8 +188,11 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """Check that files can be written to a folder, which need not exist; nothing is created.
 
     Raises:
-        TreeformerError: if the folder, or its nearest existing parent, is not writable.
+        TreeformerError: if the folder, or its nearest existing parent, is not writable, or the path begins with a ~
+            that the shell has not replaced by the home folder, as in `--output=~/results`.
     """
+    if Path(path).parts[:1] == ("~",) and not Path("~").exists():
+        raise TreeformerError(f"{path}: the shell has not replaced ~ by the home folder; write the full path")
     folder = Path(path).absolute()
     try:
         nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
