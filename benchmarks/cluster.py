@@ -26,13 +26,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from treeformer.hub.model_folder import open_model
-from treeformer.inference.cluster.job import Job, model_hash, open_job
+from treeformer.inference.cluster.job import Job, open_job
 from treeformer.inference.cluster.manifest import PARTS, add_images, read_manifests, unfinished
 from treeformer.inference.cluster.run import plan, predict_shard
 from treeformer.inference.cluster.sources import ImageEntry
 from treeformer.inference.cluster.storage import Folder
 from treeformer.inference.cluster.worker import load_predictor
 from treeformer.inference.predictor import Predictor
+from treeformer.inference.provenance import model_hash
 
 JOB = Job(engine="onnx")
 NOTES = "TREEFORMER_BENCHMARK_NOTES"

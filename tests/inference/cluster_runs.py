@@ -20,10 +20,11 @@ from tests.inference.fake_engine import ColorEngine, drawn, predictor, random_tr
 from treeformer.inference.batch import plan as plan_files
 from treeformer.inference.batch import predict_files
 from treeformer.inference.cluster.collect import collect, read_results
-from treeformer.inference.cluster.job import Job, model_hash
+from treeformer.inference.cluster.job import Job
 from treeformer.inference.cluster.run import parse_shard, plan, predict_shard
 from treeformer.inference.cluster.storage import Folder
 from treeformer.inference.predictor import Predictor
+from treeformer.inference.provenance import model_hash
 
 SIDE = 64
 TREE = random_tree(seed=1, count=8, size=(SIDE, SIDE), longest_edge=40)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from treeformer.formats.rsml.confidence import has_scores
@@ -14,6 +17,7 @@ from treeformer.skeleton import Skeleton
 # The package imports this part on first use, so it cannot be imported here by name.
 VERSION: str = sys.modules["treeformer"].__version__
 HASH_LETTERS = 16
+HASH_DIGITS = 32
 
 
 def prediction_metadata(model: ModelFolder, settings: dict[str, Any]) -> dict[str, Any]:
@@ -44,6 +48,12 @@ def prediction_metadata(model: ModelFolder, settings: dict[str, Any]) -> dict[st
     if config.low_confidence_threshold is not None:
         metadata["low_confidence_threshold"] = config.low_confidence_threshold
     return metadata | {"rsml": {"software": line}, "swc": {"comments": [f" {line}", HEADER]}}
+
+
+def model_hash(model: ModelFolder) -> str:
+    """Return 32 hexadecimal digits that identify the weights, the graphs and the settings of a model."""
+    document = {"settings": asdict(model.config), "sha256": dict(model.hashes)}
+    return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()[:HASH_DIGITS]
 
 
 def is_from_editor(skeleton: Skeleton) -> bool:

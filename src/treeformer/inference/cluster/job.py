@@ -9,14 +9,13 @@ from typing import Any
 
 import treeformer
 from treeformer.errors import FormatError, TreeformerError
-from treeformer.hub.model_folder import ModelFolder, Precision
+from treeformer.hub.model_folder import Precision
 from treeformer.inference.cluster.storage import Folder
 from treeformer.inference.open_engine import EngineName
 from treeformer.inference.options import WorkingSize
 
 FORMAT_VERSION = 1
 JOB = "job.json"
-HASH_DIGITS = 32
 
 
 @dataclass(frozen=True)
@@ -56,19 +55,13 @@ class Job:
         return {"format_version": FORMAT_VERSION, "treeformer": version, "model_hash": model_hash, **fields}
 
 
-def model_hash(model: ModelFolder) -> str:
-    """Return 32 hexadecimal digits that identify the weights, the graphs and the settings of a model."""
-    document = {"settings": asdict(model.config), "sha256": dict(model.hashes)}
-    return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()[:HASH_DIGITS]
-
-
 def open_job(folder: Folder, job: Job, hash_: str) -> None:
     """Store the settings of a job in its folder, or check that they are those of the job that is there.
 
     Args:
         folder: folder for the results.
         job: the job.
-        hash_: hash of its model, see `model_hash`.
+        hash_: hash of its model, see `provenance.model_hash`.
 
     Raises:
         TreeformerError: if the folder belongs to a job with other settings.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from treeformer._util.progress import ProgressCallback
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import open_model
+from treeformer.inference import provenance
 from treeformer.inference.cluster import job as jobs
 from treeformer.inference.cluster import manifest
 from treeformer.inference.cluster.collect import failed_ids
@@ -62,7 +63,7 @@ def plan(
     if model_hash is None:
         model = open_model(job.model)
         PredictionOptions(model, job.working_size, job.single_plant, job.min_confidence)  # checks the values
-        model_hash = jobs.model_hash(model)
+        model_hash = provenance.model_hash(model)
     format_endings(job.formats)
     if job.px_per_mm is not None and not job.px_per_mm > 0:
         raise TreeformerError(f"px_per_mm must be a positive number, not {job.px_per_mm}")

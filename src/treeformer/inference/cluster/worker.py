@@ -19,12 +19,13 @@ from pyarrow import parquet
 from treeformer._util.pools import prefetch_map, process_pool, thread_pool
 from treeformer.errors import TreeformerError
 from treeformer.inference.cluster import storage
-from treeformer.inference.cluster.job import Job, model_hash, read_settings
+from treeformer.inference.cluster.job import Job, read_settings
 from treeformer.inference.cluster.manifest import PARTS, ManifestReader, Task
 from treeformer.inference.cluster.rows import SCHEMA, WRITE_OPTIONS, FetchedImage, RowMaker
 from treeformer.inference.cluster.sources import ImageEntry
 from treeformer.inference.cluster.storage import Folder
 from treeformer.inference.predictor import Predictor
+from treeformer.inference.provenance import model_hash
 from treeformer.skeleton import Skeleton
 
 # Images of object storage that are downloaded at once, and how many more may wait for the network.
