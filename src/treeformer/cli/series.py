@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         "treeformer series plate7/ -o results --px-per-mm 11.8",
         "treeformer series plate7/ -o results --times exif",
         "treeformer series plate7/ -o results --times times.csv",
+        "treeformer series plate7/ -o results --resume",
     )
 )
 def series(
@@ -56,6 +57,9 @@ def series(
         bool, typer.Option("--predict", help="Predict all images, even if there are skeleton files beside them.")
     ] = False,
     figures: Annotated[bool, typer.Option(help="Draw length curves, kymographs and an animation.")] = True,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Skip images that were predicted with the same model and settings.")
+    ] = False,
 ) -> None:
     """Follow the plants of one plate over many dates: identities, growth tables, RSML files and figures.
 
@@ -86,31 +90,44 @@ def series(
     if output.exists() and output.samefile(folder):
         raise TreeformerError(f"{output}: is the folder of the images; choose another for the results")
     say(str(found_times))
-    found, failures = _skeletons(dates, output, model)
-    kept = [k for k, skeleton in enumerate(found) if skeleton is not None]
-    if not kept:
-        finish("nothing done", failures, total=len(dates))
-        return
-    pairs = [(moments[k], skeleton) for k in kept if (skeleton := found[k]) is not None]
-    result = Series(pairs, register=register, tolerance_px=tolerance, label=folder.resolve().name)
-    # The order of time, which the series sorted.
-    order = [kept[rank] for rank in sorted(range(len(kept)), key=lambda rank: moments[kept[rank]])]
-    used = [dates[k] for k in order]
-    written = result.write(output, px_per_mm=px_per_mm, names=[date.name for date in used], figures=False)
-    update_corrections(result.skeletons, [date.name for date in used], output)
-    _record_images(output, folder, used)
-    for warning in result.warnings:
-        say(f"treeformer: {warning}")
-    plants = len({track.plant for track in result.tracks})
-    if figures:
-        images = _readable_images(used, failures)
-        if plants > MAX_KYMOGRAPHS:
-            say(f"kymographs: only of the first {MAX_KYMOGRAPHS} of {plants} plants")
-        written += write_figures(result, output, px_per_mm=px_per_mm, images=images)
-    remove_earlier(output, written)
-    summary = f"{counted(len(result), 'date')}, {counted(plants, 'plant')}, {counted(len(result.tracks), 'axis')}"
-    summary = summary.replace("axiss", "axes")
-    finish(f"{summary}: {counted(len(written), 'file')} in {output}", failures, total=len(dates))
+    predicted: dict[str, Skeleton] = {}
+    with _hint_after_interrupt(predicted, sum(date.skeleton is None for date in dates)):
+        found, failures = _skeletons(dates, output, model, resume, predicted)
+        kept = [k for k, skeleton in enumerate(found) if skeleton is not None]
+        if not kept:
+            finish("nothing done", failures, total=len(dates))
+            return
+        pairs = [(moments[k], skeleton) for k in kept if (skeleton := found[k]) is not None]
+        result = Series(pairs, register=register, tolerance_px=tolerance, label=folder.resolve().name)
+        # The order of time, which the series sorted.
+        order = [kept[rank] for rank in sorted(range(len(kept)), key=lambda rank: moments[kept[rank]])]
+        used = [dates[k] for k in order]
+        written = result.write(output, px_per_mm=px_per_mm, names=[date.name for date in used], figures=False)
+        update_corrections(result.skeletons, [date.name for date in used], output)
+        _record_images(output, folder, used)
+        for warning in result.warnings:
+            say(f"treeformer: {warning}")
+        plants = len({track.plant for track in result.tracks})
+        if figures:
+            images = _readable_images(used, failures)
+            if plants > MAX_KYMOGRAPHS:
+                say(f"kymographs: only of the first {MAX_KYMOGRAPHS} of {plants} plants")
+            written += write_figures(result, output, px_per_mm=px_per_mm, images=images)
+        remove_earlier(output, written)
+        summary = f"{counted(len(result), 'date')}, {counted(plants, 'plant')}, {counted(len(result.tracks), 'axis')}"
+        summary = summary.replace("axiss", "axes")
+        finish(f"{summary}: {counted(len(written), 'file')} in {output}", failures, total=len(dates))
+
+
+@contextmanager
+def _hint_after_interrupt(predicted: Mapping[str, Skeleton], total: int) -> Iterator[None]:
+    """After Ctrl-C, say how many dates are predicted and how to continue."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if total:
+            say(f"treeformer: {len(predicted)} of {counted(total, 'date')} predicted; --resume continues")
+        raise
 
 
 def _record_images(output: Path, folder: Path, dates: Sequence[DateFile]) -> None:
@@ -157,34 +174,57 @@ def _with_size(skeleton: Skeleton, image: Path | None) -> Skeleton:
     return skeleton
 
 
-def _skeletons(dates: Sequence[DateFile], output: Path, model: str) -> tuple[list[Skeleton | None], list[str]]:
-    """Read or predict the skeleton of each date. Predictions are written to the folder `skeletons`."""
-    from contextlib import closing
-
+def _skeletons(
+    dates: Sequence[DateFile], output: Path, model: str, resume: bool, predicted: dict[str, Skeleton]
+) -> tuple[list[Skeleton | None], list[str]]:
+    """Read or predict the skeleton of each date; those that are predicted are added to `predicted` one by one."""
     from treeformer import formats
-    from treeformer.inference.predictor import Predictor
+    from treeformer._util.files import remove_leftovers
 
-    found: list[Skeleton | None] = [None] * len(dates)
+    if resume:
+        remove_leftovers(output)
+    found: dict[str, Skeleton] = {}
     failures: list[str] = []
-    for k, date in enumerate(dates):
+    for date in dates:
         if date.skeleton is not None:
             try:
-                found[k] = _with_size(formats.read(date.skeleton), date.image)
+                found[date.name] = _with_size(formats.read(date.skeleton), date.image)
             except TreeformerError as error:
                 name = date.skeleton.name
                 failures.append(f"{name}: {str(error).removeprefix(f'{name}: ')}")
-    images = [(k, date.image) for k, date in enumerate(dates) if date.skeleton is None and date.image is not None]
+    images = {date.name: date.image for date in dates if date.skeleton is None and date.image is not None}
     if images:
-        predictor = Predictor(model)
-        with (
-            progress("predicting") as show,
-            closing(predictor.predict_many([image for _, image in images])) as results,
-        ):
-            for done, ((k, image), result) in enumerate(zip(images, results, strict=True), start=1):
-                if isinstance(result, TreeformerError):
-                    failures.append(f"{image}: {str(result).removeprefix(f'{image}: ')}")
-                else:
-                    found[k] = result
-                    formats.write(result, output / "skeletons" / f"{dates[k].name}.json")
-                show(done, len(images))
-    return found, failures
+        failures += _predict(images, output, model, resume, predicted)
+    found |= predicted
+    return [found.get(date.name) for date in dates], failures
+
+
+def _predict(
+    images: Mapping[str, Path], output: Path, model: str, resume: bool, predicted: dict[str, Skeleton]
+) -> list[str]:
+    """Predict images by name, or use what an earlier run predicted. Return one line per failure."""
+    from contextlib import closing
+
+    from treeformer.inference.predictor import Predictor
+    from treeformer.timeseries.predictions import DatePredictor
+
+    work = DatePredictor(Predictor(model), output)
+    if resume:
+        with progress("checking") as show:
+            for checked, (name, image) in enumerate(images.items(), start=1):
+                if (skeleton := work.finished(name, image)) is not None:
+                    predicted[name] = skeleton
+                show(checked, len(images))
+    skipped = len(predicted)
+    to_do = {name: image for name, image in images.items() if name not in predicted}
+    failures: list[str] = []
+    with progress("predicting") as show, closing(work.predict(list(to_do), list(to_do.values()))) as results:
+        for done, ((name, image), result) in enumerate(zip(to_do.items(), results, strict=True), start=1):
+            if isinstance(result, TreeformerError):
+                failures.append(f"{image}: {str(result).removeprefix(f'{image}: ')}")
+            else:
+                predicted[name] = result
+            show(done, len(to_do))
+    if skipped:
+        say(f"{counted(len(predicted) - skipped, 'image')} predicted in {output}, {skipped} skipped")
+    return failures

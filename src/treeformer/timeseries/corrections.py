@@ -1,4 +1,7 @@
-"""Dates that were corrected in the editor, in the results of an earlier run: they are used, and never lost."""
+"""Dates that were corrected in the editor, in the results of an earlier run: they are used, and never lost.
+
+The editor saves them beside the RSML files, or in the place of the predictions.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from treeformer.errors import TreeformerError
 from treeformer.inference.provenance import is_from_editor
 from treeformer.skeleton import Skeleton
 from treeformer.timeseries.folder import DateFile
+from treeformer.timeseries.predictions import prediction_file
 
 
 def with_corrections(dates: Sequence[DateFile], results: Path) -> list[DateFile]:
@@ -25,9 +29,9 @@ def with_corrections(dates: Sequence[DateFile], results: Path) -> list[DateFile]
     """
     found = []
     for date in dates:
-        file = _file(results, date.name)
-        is_newer = date.skeleton is not None and _is_newer(date.skeleton, file)
-        found.append(replace(date, skeleton=file) if _is_correction(file) and not is_newer else date)
+        file = _correction(results, date.name)
+        is_used = file is not None and (date.skeleton is None or not _is_newer(date.skeleton, file))
+        found.append(replace(date, skeleton=file) if is_used else date)
     return found
 
 
@@ -42,8 +46,8 @@ def check_nothing_is_corrected(dates: Sequence[DateFile], results: Path) -> None
         TreeformerError: If one was.
     """
     for date in dates:
-        file = _file(results, date.name)
-        if _is_correction(file):
+        file = _correction(results, date.name)
+        if file is not None:
             raise TreeformerError(f"{file}: was corrected in the editor: choose another output folder")
 
 
@@ -64,6 +68,12 @@ def _file(results: Path, name: str) -> Path:
     return results / "rsml" / f"{name}.json"
 
 
+def _correction(results: Path, name: str) -> Path | None:
+    """Return the file of a date that the editor saved last, None if it saved none."""
+    files = [_file(results, name), prediction_file(results, name)]
+    return max(filter(_is_correction, files), key=lambda file: file.stat().st_mtime, default=None)
+
+
 def _is_correction(file: Path) -> bool:
     try:
         return file.is_file() and is_from_editor(formats.read(file))
@@ -72,4 +82,4 @@ def _is_correction(file: Path) -> bool:
 
 
 def _is_newer(first: Path, second: Path) -> bool:
-    return second.exists() and first.stat().st_mtime > second.stat().st_mtime
+    return first.stat().st_mtime > second.stat().st_mtime
