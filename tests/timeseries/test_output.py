@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -91,6 +92,31 @@ def test_curves_and_frames_are_drawn(series):
     assert figures.ticks(5, 5) == [5]
     with Image.open(io.BytesIO(figures.animation(series))) as moving:
         assert moving.n_frames == 4
+
+
+def test_an_animation_holds_one_frame_at_a_time(series, monkeypatch):
+    drawn: list[weakref.ref[Image.Image]] = []
+    most = 0
+    draw = figures.frame
+
+    def counted(*arguments):
+        nonlocal most
+        most = max(most, sum(one() is not None for one in drawn))
+        image = draw(*arguments)
+        drawn.append(weakref.ref(image))
+        return image
+
+    monkeypatch.setattr(figures, "frame", counted)
+    images = [np.full((300, 300, 3), 60 * k, dtype=np.uint8) for k in range(4)]
+    streamed = figures.animation(series, images)
+    assert len(drawn) >= 4
+    assert most <= 1
+    frames = [draw(series, k, images[k]) for k in range(4)]
+    whole = io.BytesIO()
+    frames[0].save(
+        whole, "WEBP", save_all=True, append_images=frames[1:], duration=figures.FRAME_MS, quality=80, method=2
+    )
+    assert streamed == whole.getvalue()
 
 
 def test_frames_of_skeletons_without_image_size():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import colorsys
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -228,12 +228,33 @@ def animation(series: Series, images: Sequence[Any] | None = None) -> bytes:
     Returns:
         The content of the file.
     """
-    frames = [frame(series, date, None if images is None else images[date]) for date in range(len(series))]
     buffer = io.BytesIO()
-    frames[0].save(
-        buffer, format="WEBP", save_all=True, append_images=frames[1:], duration=FRAME_MS, loop=0, quality=80, method=2
-    )
+    frames = _Frames(lambda date: frame(series, date, None if images is None else images[date]), len(series))
+    frames.save(buffer, format="WEBP", save_all=True, duration=FRAME_MS, loop=0, quality=80, method=2)
     return buffer.getvalue()
+
+
+class _Frames(Image.Image):
+    """An image of many frames, of which only the current one is in memory.
+
+    Pillow keeps a list of all images that it is given to append, even if they come from a generator.
+    """
+
+    def __init__(self, draw: Callable[[int], Image.Image], count: int) -> None:
+        super().__init__()
+        first = draw(0)
+        self.im, self._mode, self._size = first.im, first.mode, first.size
+        self.n_frames = count
+        self._draw, self._current = draw, 0
+
+    def seek(self, frame: int) -> None:
+        """Draw a frame, unless it is the current one."""
+        if frame != self._current:
+            self.im, self._current = self._draw(frame).im, frame
+
+    def tell(self) -> int:
+        """Return the number of the current frame."""
+        return self._current
 
 
 def frame(series: Series, date: int, source: Any = None) -> Image.Image:
