@@ -28,7 +28,9 @@ TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 @pytest.fixture
 def photos(tmp_path, monkeypatch) -> Path:
     """Return a folder of images, two of them with the same name. The default model is replaced by a `ColorEngine`."""
-    monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: predictor(ColorEngine(TREE, 128)))
+    stub = predictor(ColorEngine(TREE, 128))
+    monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: stub)
+    monkeypatch.setattr("treeformer.hub.model_folder.open_model", lambda _: stub.model)
     folder = tmp_path / "pho tös"
     (folder / "day 2").mkdir(parents=True)
     for name in ("a.png", "b.png", "b.tif", "day 2/a.png"):
@@ -118,6 +120,19 @@ def test_a_corrected_result_is_not_predicted_again(run, photos, tmp_path):  # no
     (out / "b.json").unlink(missing_ok=True)
     assert run("predict", photos, "-o", out, "--resume")[0] == 0
     assert (out / "a.json").read_bytes() == before
+
+
+def test_kept_results_of_other_settings_are_named(run, photos, tmp_path):  # noqa: F811
+    command = ("predict", photos / "a.png", photos / "b.png", "-o", tmp_path / "out")
+    assert run(*command)[0] == 0
+    assert "other settings" not in run(*command, "--resume")[2]
+    err = run(*command, "--resume", "--min-confidence", "0.4")[2]
+    assert "results of 2 images from another model or other settings are kept: a.png, b.png" in err
+    file = tmp_path / "out" / "b.json"
+    corrected = treeformer.read(file)
+    treeformer.write(corrected.replace(metadata={**corrected.metadata, "editor": {"accepted": True}}), file)
+    err = run(*command, "--resume", "--single-plant")[2]
+    assert "results of 1 image from another model or other settings are kept: a.png;" in err
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")

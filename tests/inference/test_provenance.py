@@ -16,6 +16,7 @@ from treeformer import formats
 from treeformer.hub.model_folder import WEIGHTS, ModelFolder, ModelSettings
 from treeformer.inference.batch import plan, predict_files
 from treeformer.inference.predictor import Predictor
+from treeformer.inference.provenance import is_by
 
 IMAGE = np.zeros((64, 64, 3), np.uint8)
 HASH = "0123456789abcdef" * 4
@@ -92,3 +93,13 @@ def test_images_of_low_confidence_are_counted_once_per_batch(tmp_path):
         jobs = plan([tmp_path / "plant.png"], tmp_path / "out")
         report = predict_files(jobs, predictor(line_engine(costs=costs), low_confidence_threshold=0.4))
         assert len(report.doubtful) == count
+
+
+def test_a_prediction_of_another_model_or_other_settings_is_recognized():
+    skeleton = versioned().predict(IMAGE)
+    record = skeleton.metadata["prediction"]
+    assert is_by(skeleton, record)
+    assert is_by(skeleton, record | {"engine": "torch cuda", "treeformer": "9.9"})
+    for changed in ({"model_sha256": "0"}, {"model_version": "x"}, {"single_plant": True}, {"working_size": 7}):
+        assert not is_by(skeleton, record | changed)
+    assert not is_by(skeleton.replace(metadata={}), record)

@@ -102,15 +102,18 @@ def predict(
 ) -> None:
     """Predict the skeletons of images: JSON files, and optionally other formats, overlays and a table of traits."""
     from treeformer._util.files import check_writable, remove_leftovers, write_table
+    from treeformer.hub.model_folder import open_model
     from treeformer.inference.batch import (
         BatchReport,
         check_no_annotation_is_lost,
         check_no_correction_is_lost,
         plan,
         predict_files,
+        predicted_otherwise,
         traits_of,
     )
     from treeformer.inference.image_record import write_record
+    from treeformer.inference.options import PredictionOptions
     from treeformer.inference.predictor import Predictor
 
     # Find invalid options and unwritable folders before the work, not after.
@@ -132,6 +135,12 @@ def predict(
         remove_leftovers(output)
     to_do = [job for job in jobs if not (resume and job.is_done())]
     check_no_correction_is_lost(to_do)
+    if len(to_do) < len(jobs):
+        record = PredictionOptions(open_model(model), **options).metadata["prediction"]
+        with progress("checking") as show:
+            others = predicted_otherwise([job for job in jobs if job.is_done()], record, show)
+        if others:
+            say(f"treeformer: {_otherwise_line(others)}")
     report = BatchReport(0, (), ())
     if to_do:
         predictor = Predictor(model, engine=engine.value, threads=threads, precision=precision.value)
@@ -165,16 +174,28 @@ def predict(
     finish(done, failures, total=len(jobs))
 
 
+def _otherwise_line(images: Sequence[Path]) -> str:
+    """Return one line about the images with results of another model or other settings."""
+    return (
+        f"results of {counted(len(images), 'image')} from another model or other settings are kept: "
+        f"{_listed(images)}; predict without --resume, or to another folder, to replace them"
+    )
+
+
 def _doubtful_line(images: Sequence[Path]) -> str:
     """Return one line about the images with much length in edges of low confidence."""
     from treeformer.inference.batch import DOUBTFUL_FRACTION
 
-    more = f" and {len(images) - MAX_LISTED} more" if len(images) > MAX_LISTED else ""
     return (
         f"{counted(len(images), 'image')} with more than {DOUBTFUL_FRACTION:.0%} of the length in edges of low "
         f"confidence (dashed in overlays, low_confidence_length_fraction in traits): "
-        f"{', '.join(image.name for image in images[:MAX_LISTED])}{more}"
+        f"{_listed(images)}"
     )
+
+
+def _listed(images: Sequence[Path]) -> str:
+    more = f" and {len(images) - MAX_LISTED} more" if len(images) > MAX_LISTED else ""
+    return f"{', '.join(image.name for image in images[:MAX_LISTED])}{more}"
 
 
 def parse_working_size(size: str | None) -> int | Literal["full", "auto"] | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,7 @@ from treeformer.draw import draw, low_confidence_edges
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.formats.rsml.confidence import has_scores
 from treeformer.inference.predictor import Predictor
-from treeformer.inference.provenance import is_from_editor
+from treeformer.inference.provenance import is_by, is_from_editor
 from treeformer.skeleton import Skeleton
 
 if TYPE_CHECKING:
@@ -204,6 +204,30 @@ def check_no_correction_is_lost(jobs: Sequence[ImageJob]) -> None:
                 raise FormatError(
                     f"{path}: was corrected in the editor: choose another output folder, or keep it with --resume"
                 )
+
+
+def predicted_otherwise(
+    jobs: Sequence[ImageJob], record: Mapping[str, Any], progress: ProgressCallback | None = None
+) -> list[Path]:
+    """List the images whose results were predicted by another model or with other settings.
+
+    Args:
+        jobs: images with results.
+        record: `prediction` of the metadata that results have now.
+        progress: called with the number of images that were checked, and the total.
+
+    Returns:
+        The images. Results that a person has corrected are not among them.
+    """
+    found = []
+    for number, job in enumerate(jobs, start=1):
+        with suppress(FormatError):
+            skeleton = formats.read(job.skeletons["json"])
+            if not is_from_editor(skeleton) and not is_by(skeleton, record):
+                found.append(job.image)
+        if progress is not None:
+            progress(number, len(jobs))
+    return found
 
 
 def _is_prediction(path: Path) -> bool:

@@ -18,6 +18,8 @@ from treeformer.skeleton import Skeleton
 VERSION: str = sys.modules["treeformer"].__version__
 HASH_LETTERS = 16
 HASH_DIGITS = 32
+# They change a prediction by rounding at most.
+WITHOUT_EFFECT = ("treeformer", "engine")
 
 
 def prediction_metadata(model: ModelFolder, settings: dict[str, Any]) -> dict[str, Any]:
@@ -54,6 +56,22 @@ def model_hash(model: ModelFolder) -> str:
     """Return 32 hexadecimal digits that identify the weights, the graphs and the settings of a model."""
     document = {"settings": asdict(model.config), "sha256": dict(model.hashes)}
     return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()[:HASH_DIGITS]
+
+
+def is_by(skeleton: Skeleton, record: Mapping[str, Any]) -> bool:
+    """Return True if a skeleton was predicted by a model with certain settings.
+
+    Args:
+        skeleton: the skeleton.
+        record: `prediction` of the metadata that such a skeleton has.
+
+    Returns:
+        True if model and settings are the same. The version of treeformer and the engine may differ.
+    """
+    found = skeleton.metadata.get("prediction")
+    return isinstance(found, Mapping) and all(
+        found.get(key) == value for key, value in record.items() if key not in WITHOUT_EFFECT
+    )
 
 
 def is_from_editor(skeleton: Skeleton) -> bool:
