@@ -362,6 +362,9 @@ def test_a_broken_file_does_not_stop_a_batch(run, plants, tmp_path):
         (("draw", "käm m.png", "y.json", "-o", "a.png"), "10×10"),
         (("draw", "käm m.png", "none.json", "-o", "a.png"), "none.json"),
         (("draw", "käm m.png", "käm m.rsml", "-o", "a.txt"), "a.txt"),
+        (("generate", "~/a", "--count", "1"), "~/a: the shell has not replaced ~"),
+        (("prepare", "osr-roots", ".", "~/a"), "~/a: the shell has not replaced ~"),
+        (("finetune", ".", "-o", "~/a"), "~: the shell has not replaced ~"),
     ],
 )
 def test_a_mistake_is_one_line(run, plants, monkeypatch, arguments, message):

@@ -40,9 +40,11 @@ def generate(
     workers: Workers = ALL_CORES,
 ) -> None:
     """Generate synthetic images with exact skeletons: one PNG and one JSON file per image. Can be resumed."""
+    from treeformer._util.files import check_writable
     from treeformer.data.generate import generate as run
     from treeformer.data.generate_series import generate_series
 
+    check_writable(out)
     what = {"preset": preset, "style": style, "count": count, "seed": seed, "workers": workers}
     with progress("drawing") as show:
         if series is None:
@@ -81,8 +83,10 @@ def prepare(
     workers: Workers = ALL_CORES,
 ) -> None:
     """Convert a public data set to a folder with splits, and report what was dropped and why."""
+    from treeformer._util.files import check_writable
     from treeformer.data.prepare import prepare as run
 
+    check_writable(out)
     with progress("preparing") as show:
         report = run(
             name,

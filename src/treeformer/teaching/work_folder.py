@@ -65,7 +65,7 @@ def check_output(output: Path) -> None:
         )
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise TreeformerError(f"{output}: already exists; choose another name for the new model")
-    check_writable(output.absolute().parent)
+    check_writable(output.parent)
 
 
 @contextmanager
