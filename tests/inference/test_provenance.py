@@ -16,7 +16,7 @@ from treeformer import formats
 from treeformer.hub.model_folder import WEIGHTS, ModelFolder, ModelSettings
 from treeformer.inference.batch import plan, predict_files
 from treeformer.inference.predictor import Predictor
-from treeformer.inference.provenance import is_by
+from treeformer.inference.provenance import is_predicted_with
 
 IMAGE = np.zeros((64, 64, 3), np.uint8)
 HASH = "0123456789abcdef" * 4
@@ -98,8 +98,10 @@ def test_images_of_low_confidence_are_counted_once_per_batch(tmp_path):
 def test_a_prediction_of_another_model_or_other_settings_is_recognized():
     skeleton = versioned().predict(IMAGE)
     record = skeleton.metadata["prediction"]
-    assert is_by(skeleton, record)
-    assert is_by(skeleton, record | {"engine": "torch cuda", "treeformer": "9.9"})
+    assert is_predicted_with(skeleton, record)
+    other = record | {"engine": "torch cuda", "treeformer": "9.9"}
+    assert not is_predicted_with(skeleton, other)
+    assert is_predicted_with(skeleton, other, ignore=("engine", "treeformer"))
     for changed in ({"model_sha256": "0"}, {"model_version": "x"}, {"single_plant": True}, {"working_size": 7}):
-        assert not is_by(skeleton, record | changed)
-    assert not is_by(skeleton.replace(metadata={}), record)
+        assert not is_predicted_with(skeleton, record | changed)
+    assert not is_predicted_with(skeleton.replace(metadata={}), record)

@@ -103,14 +103,11 @@ def predict(
     """Predict the skeletons of images: JSON files, and optionally other formats, overlays and a table of traits."""
     from treeformer._util.files import check_writable, remove_leftovers, write_table
     from treeformer.hub.model_folder import open_model
-    from treeformer.inference.batch import (
-        BatchReport,
+    from treeformer.inference.batch import BatchReport, plan, predict_files, traits_of
+    from treeformer.inference.earlier_results import (
         check_no_annotation_is_lost,
         check_no_correction_is_lost,
-        plan,
-        predict_files,
         predicted_otherwise,
-        traits_of,
     )
     from treeformer.inference.image_record import write_record
     from treeformer.inference.options import PredictionOptions

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,9 +21,7 @@ from treeformer._util.pools import batches, prefetch_map, process_pool
 from treeformer._util.progress import ProgressCallback
 from treeformer.draw import draw, low_confidence_edges
 from treeformer.errors import FormatError, TreeformerError
-from treeformer.formats.rsml.confidence import has_scores
 from treeformer.inference.predictor import Predictor
-from treeformer.inference.provenance import is_by, is_from_editor
 from treeformer.skeleton import Skeleton
 
 if TYPE_CHECKING:
@@ -176,67 +174,6 @@ def _list_images(source: Path, output: Path) -> Iterator[Path]:
             yield file
     if not found:
         raise FormatError(f"{source}: no image in this folder")
-
-
-def check_no_annotation_is_lost(jobs: Sequence[ImageJob]) -> None:
-    """Raise `FormatError` if a result would overwrite a file beside its image that is not a prediction.
-
-    Annotation tools and data sets store `a.json` or `a.rsml` beside `a.jpg`. If the output folder is the folder of the
-    images, a prediction would overwrite the ground truth.
-    """
-    for job in jobs:
-        for name, path in job.skeletons.items():
-            # JSON and RSML say themselves whether they are predictions. Other formats are what the JSON file is.
-            judged = path if name == "rsml" else job.skeletons["json"]
-            if path.exists() and path.parent.samefile(job.image.parent) and not _is_prediction(judged):
-                raise FormatError(f"{path}: exists and is not a prediction: choose another output folder")
-
-
-def check_no_correction_is_lost(jobs: Sequence[ImageJob]) -> None:
-    """Raise `FormatError` if a result would overwrite one that was corrected or accepted in the editor."""
-    for job in jobs:
-        for path in job.skeletons.values():
-            try:
-                is_corrected = path.exists() and is_from_editor(formats.read(path))
-            except FormatError:
-                continue
-            if is_corrected:
-                raise FormatError(
-                    f"{path}: was corrected in the editor: choose another output folder, or keep it with --resume"
-                )
-
-
-def predicted_otherwise(
-    jobs: Sequence[ImageJob], record: Mapping[str, Any], progress: ProgressCallback | None = None
-) -> list[Path]:
-    """List the images whose results were predicted by another model or with other settings.
-
-    Args:
-        jobs: images with results.
-        record: `prediction` of the metadata that results have now.
-        progress: called with the number of images that were checked, and the total.
-
-    Returns:
-        The images. Results that a person has corrected are not among them.
-    """
-    found = []
-    for number, job in enumerate(jobs, start=1):
-        with suppress(FormatError):
-            skeleton = formats.read(job.skeletons["json"])
-            if not is_from_editor(skeleton) and not is_by(skeleton, record):
-                found.append(job.image)
-        if progress is not None:
-            progress(number, len(jobs))
-    return found
-
-
-def _is_prediction(path: Path) -> bool:
-    try:
-        skeleton = formats.read(path)
-    except FormatError:
-        return False
-    # In RSML, the score belongs to the axes, and the prediction of an empty image has none.
-    return has_scores(skeleton) or (path.suffix == ".rsml" and not len(skeleton))
 
 
 @dataclass(frozen=True)

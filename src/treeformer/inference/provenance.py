@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -18,8 +18,6 @@ from treeformer.skeleton import Skeleton
 VERSION: str = sys.modules["treeformer"].__version__
 HASH_LETTERS = 16
 HASH_DIGITS = 32
-# They change a prediction by rounding at most.
-WITHOUT_EFFECT = ("treeformer", "engine")
 
 
 def prediction_metadata(model: ModelFolder, settings: dict[str, Any]) -> dict[str, Any]:
@@ -58,19 +56,20 @@ def model_hash(model: ModelFolder) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()[:HASH_DIGITS]
 
 
-def is_by(skeleton: Skeleton, record: Mapping[str, Any]) -> bool:
-    """Return True if a skeleton was predicted by a model with certain settings.
+def is_predicted_with(skeleton: Skeleton, record: Mapping[str, Any], ignore: Collection[str] = ()) -> bool:
+    """Check how a skeleton was predicted.
 
     Args:
         skeleton: the skeleton.
-        record: `prediction` of the metadata that such a skeleton has.
+        record: model and settings, as `prediction` of the metadata holds them.
+        ignore: entries of the record that may differ.
 
     Returns:
-        True if model and settings are the same. The version of treeformer and the engine may differ.
+        True if the skeleton was predicted with this model and these settings.
     """
     found = skeleton.metadata.get("prediction")
     return isinstance(found, Mapping) and all(
-        found.get(key) == value for key, value in record.items() if key not in WITHOUT_EFFECT
+        key in found and found[key] == value for key, value in record.items() if key not in ignore
     )
 
 

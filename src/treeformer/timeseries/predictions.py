@@ -14,14 +14,11 @@ from treeformer import formats
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import sha256
 from treeformer.inference.options import PredictionOptions
-from treeformer.inference.provenance import model_hash
+from treeformer.inference.provenance import is_predicted_with, model_hash
 from treeformer.skeleton import Skeleton
 
 if TYPE_CHECKING:
     from treeformer.inference.predictor import Predictor
-
-# Depends on the image, not only on the settings.
-CHOSEN_SIZE = "chosen_working_size"
 
 
 def prediction_file(results: Path, name: str) -> Path:
@@ -62,11 +59,7 @@ class DatePredictor:
         """
         try:
             skeleton = formats.read(prediction_file(self._results, name))
-            record = skeleton.metadata.get("prediction")
-            if not isinstance(record, dict) or "image_sha256" not in record:
-                return None
-            found = {key: value for key, value in record.items() if key != CHOSEN_SIZE}
-            return skeleton if found == self._record(sha256(image)) else None
+            return skeleton if is_predicted_with(skeleton, self._record(sha256(image))) else None
         except TreeformerError:
             return None
 
