@@ -141,7 +141,7 @@ def main() -> None:
     for preset, number in itertools.product(PRESETS, range(options.series)):
         seed = options.first_seed + number
         frames = generate_series(preset, seed, dates=10)
-        skeletons = predicted(frames, preset, seed, options.model, cache)
+        skeletons = [views[0] for views in predicted(frames, preset, seed, options.model, cache)]
         series = Series([(frame.time, one) for frame, one in zip(frames, skeletons, strict=True)])
         again, count = with_older_axes(series, options.lead)
         forks += count

@@ -255,7 +255,7 @@ def main() -> None:
     for preset, number in itertools.product(options.presets, range(options.series)):
         seed = options.first_seed + number
         frames = generate_series(preset, seed, dates=10)
-        skeletons = predicted(frames, preset, seed, options.model, cache)
+        skeletons = [views[0] for views in predicted(frames, preset, seed, options.model, cache)]
         case = Case(frames, Series([(frame.time, one) for frame, one in zip(frames, skeletons, strict=True)]))
         if options.fit:
             cases.append(case)

@@ -9,6 +9,9 @@ it gets the coordinates that Series registered. `nearest, unregistered` gets tho
 matcher: each axis is assigned to the axes of the ground truth at its date by the cost of Series, with the true motion
 of the plate and the true lengths. Its errors show what the predicted paths leave open.
 
+With `--predict`, each date keeps one of `--views` predictions, as in `treeformer series`. `one view` is without this
+choice: the images as they are.
+
 The length error of a date is that of all plants together: of the skeletons as predicted, and of
 `monotone_total_length` in the table of plants.
 """
@@ -26,6 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from treeformer import Axis, Series, Skeleton, formats
+from treeformer.metrics import topo, topo_paper
 from treeformer.synthetic.series import SeriesFrame, generate_series
 from treeformer.synthetic.series_images import render_series
 from treeformer.timeseries.baseline import nearest_tracks
@@ -40,6 +44,7 @@ from treeformer.timeseries.metrics import (
     shrinkages,
 )
 from treeformer.timeseries.paths import Paths, axis_paths
+from treeformer.timeseries.views import VIEWS, choose_views, from_view, view_of
 
 PRESETS = ("plate", "taproot", "seedling", "several")
 FIRST_SEED = 120_000  # of the split for tests
@@ -51,17 +56,24 @@ def without_ids(skeleton: Skeleton) -> Skeleton:
     return skeleton.replace(axes=axes, edge_axis=skeleton.edge_axis, plant_records=(), metadata={})
 
 
-def predicted(frames: Sequence[SeriesFrame], preset: str, seed: int, model: str, cache: Path) -> list[Skeleton]:
-    """Predict the images of a series. Results are kept in a folder, by model, preset, seed and number of dates."""
+def predicted(
+    frames: Sequence[SeriesFrame], preset: str, seed: int, model: str, cache: Path, views: int = 1
+) -> list[list[Skeleton]]:
+    """Predict the views of the images of a series. Results are kept in a folder, by model, preset, seed and dates."""
     from treeformer.inference.predictor import load_model
 
     folder = cache / hashlib.sha256(f"{model} {preset} {seed} {len(frames)}".encode()).hexdigest()[:16]
-    files = [folder / f"{k:03d}.json" for k in range(len(frames))]
-    if not all(file.is_file() for file in files):
+    files = [
+        [folder / (f"{k:03d}-{view}.json" if view else f"{k:03d}.json") for view in range(views)]
+        for k in range(len(frames))
+    ]
+    if not all(file.is_file() for row in files for file in row):
         predictor = load_model(model, threads=1)
-        for file, image in zip(files, render_series(frames, "photo", seed), strict=True):
-            formats.write(predictor.predict(image), file)
-    return [formats.read(file) for file in files]
+        for row, image in zip(files, render_series(frames, "photo", seed), strict=True):
+            for view, file in enumerate(row):
+                if not file.is_file():
+                    formats.write(from_view(predictor.predict(view_of(np.asarray(image), view)), view), file)
+    return [[formats.read(file) for file in row] for row in files]
 
 
 def observations(
@@ -162,6 +174,7 @@ def synthetic(options: argparse.Namespace) -> None:
     totals: dict[str, dict[str, np.ndarray]] = {}
     everything: list[GrowthErrors] = []
     lengths: dict[str, list[np.ndarray]] = {}
+    images: dict[str, list[np.ndarray]] = {}
     print("| preset | matcher | identity F1 | errors | detected | recall | IDF1 of all | lengths that shrink |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for preset in options.presets:
@@ -169,11 +182,18 @@ def synthetic(options: argparse.Namespace) -> None:
         failed = 0
         for seed in range(options.first_seed, options.first_seed + options.series):
             frames = generate_series(preset, seed, dates=options.dates)
+            single = [without_ids(frame.skeleton) for frame in frames]
+            skeletons = single
             if options.predict:
-                skeletons = predicted(frames, preset, seed, options.model, cache)
-            else:
-                skeletons = [without_ids(frame.skeleton) for frame in frames]
+                views = predicted(frames, preset, seed, options.model, cache, options.views)
+                single, skeletons = [one[0] for one in views], choose_views(views)
             result = evaluate(frames, skeletons, options.tolerance)
+            if options.predict and options.views > 1:
+                plain = evaluate(frames, single, options.tolerance)
+                images.setdefault(preset, []).append(_image_scores(frames, single, skeletons))
+                for name in ("Series", "nearest"):
+                    for part in ("scores", "shrunk"):
+                        result[part][f"{name}, one view"] = plain[part][name]  # type: ignore[index]
             failed += result["failed"]  # type: ignore[operator]
             everything.append(result["growth"])  # type: ignore[arg-type]
             lengths.setdefault(preset, []).append(result["lengths"])  # type: ignore[arg-type]
@@ -192,6 +212,8 @@ def synthetic(options: argparse.Namespace) -> None:
     for name, row in totals["all"].items():
         print(_row("all", name, row))
     _print_lengths(lengths)
+    if images:
+        _print_images(images)
     emergence = np.concatenate([one.emergence for one in everything])
     rate, true_rate = (np.concatenate([getattr(one, n) for one in everything]) for n in ("rate", "expected_rate"))
     print()
@@ -202,6 +224,26 @@ def synthetic(options: argparse.Namespace) -> None:
     if len(rate):
         print(f"| error of the growth rate, px per day | {_two(np.abs(rate - true_rate))} | {len(rate)} |")
         print(f"| true growth rate, px per day | {_two(true_rate)} | {len(rate)} |")
+
+
+def _image_scores(frames: Sequence[SeriesFrame], single: Sequence[Skeleton], chosen: Sequence[Skeleton]) -> np.ndarray:
+    """Return (D,4) per date: TOPO F1 of the paper's code and corrected, of one view and of the chosen one."""
+    return np.asarray(
+        [
+            [measure(one, frame.skeleton).f1 for one in pair for measure in (topo_paper, topo)]
+            for frame, *pair in zip(frames, single, chosen, strict=True)
+        ]
+    )
+
+
+def _print_images(images: dict[str, list[np.ndarray]]) -> None:
+    print()
+    print("| preset | TOPO F1 of single images, one view | chosen view |")
+    print("| --- | --- | --- |")
+    rows = {preset: np.concatenate(some) for preset, some in images.items()}
+    for preset, one in {**rows, "all": np.concatenate(list(rows.values()))}.items():
+        values = [f"{value:.3f}" for value in np.nanmean(one, axis=0).tolist()]
+        print(f"| {preset} | {values[0]} / {values[1]} | {values[2]} / {values[3]} |")
 
 
 def _print_lengths(lengths: dict[str, list[np.ndarray]]) -> None:
@@ -266,6 +308,7 @@ def main() -> None:
     parser.add_argument("--dates", type=int, default=10)
     parser.add_argument("--predict", action="store_true", help="predict the skeletons from rendered images")
     parser.add_argument("--model", default="default")
+    parser.add_argument("--views", type=int, choices=range(1, len(VIEWS) + 1), default=len(VIEWS))
     parser.add_argument("--tolerance", type=float, default=6.0, help="of detected axes, px")
     parser.add_argument("--cache", help="folder that keeps predictions")
     parser.add_argument("--barley", type=Path, help="folder barley-roots/test or barley-roots/train")

@@ -19,6 +19,7 @@ from treeformer.hub.model_folder import WEIGHTS, ModelFolder
 from treeformer.inference.predictor import Predictor
 from treeformer.timeseries.leftovers import NAME as LIST_OF_FILES
 from treeformer.timeseries.predictions import DatePredictor, prediction_file
+from treeformer.timeseries.views import VIEWS
 
 DATES = 5
 PLANT = Skeleton(
@@ -67,11 +68,12 @@ def model_of(engine, hashes=None, **settings):
 def run(plate, monkeypatch):
     """Return a function that runs the command with an engine, and returns the result and the number of predictions."""
 
-    def call(out, *options, interrupted=None):
+    def call(out, *options, views=1, interrupted=None):
         engine = Engine(interrupted)
         model = model_of(engine)
         monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: model)
-        result = CliRunner().invoke(app, ["series", str(plate), "-o", str(out), "--no-figures", *options])
+        arguments = ["series", str(plate), "-o", str(out), "--no-figures", "--views", str(views), *options]
+        result = CliRunner().invoke(app, arguments)
         return result, len(engine.calls)
 
     return call
@@ -124,10 +126,10 @@ def test_an_interrupt_after_the_predictions_loses_none(run, tmp_path, monkeypatc
     assert (result.exit_code, count) == (0, 0)
 
 
-def work_of(out, hashes=None, name="color", **settings):
+def work_of(out, hashes=None, name="color", views=1, **settings):
     engine = Engine()
     engine.name = name
-    return DatePredictor(model_of(engine, hashes, **settings), out)
+    return DatePredictor(model_of(engine, hashes, **settings), out, views)
 
 
 @pytest.mark.parametrize(
@@ -143,11 +145,12 @@ def work_of(out, hashes=None, name="color", **settings):
 )
 def test_predictions_of_another_model_are_not_reused(plate, tmp_path, model, is_reused):
     image = plate / "day1.png"
-    (predicted,) = work_of(tmp_path).predict(["day1"], [image])
-    found = work_of(tmp_path, **model).finished("day1", image)
+    (predicted,) = work_of(tmp_path, views=2).predict(["day1"], [image])
+    found = work_of(tmp_path, views=2, **model).finished("day1", image)
     assert (found is not None) == is_reused
-    assert len(predicted) == 3
-    assert found is None or (found.nodes.tolist(), found.metadata) == (predicted.nodes.tolist(), predicted.metadata)
+    assert [len(view) for view in predicted] == [3, 3]
+    for one, expected in zip(found or (), predicted, strict=False):
+        assert (one.nodes.tolist(), one.metadata) == (expected.nodes.tolist(), expected.metadata)
 
 
 def test_predictions_of_another_image_or_settings_are_not_reused(plate, tmp_path):
@@ -183,14 +186,47 @@ def test_an_image_that_changes_while_it_is_predicted_is_predicted_again(plate, t
 def test_an_unreadable_image_is_an_error_of_its_date(plate, tmp_path):
     (plate / "day0.png").write_bytes(b"no image")
     (plate / "day1.png").unlink()
-    work = work_of(tmp_path)
+    work = work_of(tmp_path, views=3)
     images = [plate / f"day{day}.png" for day in range(3)]
     first, second, third = work.predict(["day0", "day1", "day2"], images)
     assert isinstance(first, TreeformerError)
     assert isinstance(second, TreeformerError)
-    assert len(third) == 4
+    assert [len(view) for view in third] == [4, 4, 4]
     assert work.finished("day1", images[1]) is None
     assert work.finished("day2", images[2]) is not None
+
+
+def test_views_are_recorded_and_predict_the_same_places(plate, tmp_path):
+    ((first, *others),) = work_of(tmp_path, views=4).predict(["day3"], [plate / "day3.png"])
+    assert [one.metadata["prediction"].get("view") for one in (first, *others)] == [None, *VIEWS[1:]]
+    for one in others:
+        assert one.nodes == pytest.approx(first.nodes)
+        assert (one.image_name, one.image_size) == ("day3.png", (128, 128))
+    assert sorted(file.name for file in (tmp_path / ".views").iterdir()) == [f"day3.{view}.json" for view in (1, 2, 3)]
+
+
+def test_more_views_than_an_earlier_run_are_predicted_again(plate, tmp_path):
+    list(work_of(tmp_path, views=2).predict(["day3"], [plate / "day3.png"]))
+    assert work_of(tmp_path, views=1).finished("day3", plate / "day3.png") is not None
+    assert work_of(tmp_path, views=4).finished("day3", plate / "day3.png") is None
+
+
+@pytest.mark.slow
+def test_a_series_of_views_resumes_and_finds_the_same_lengths(run, tmp_path):
+    result, count = run(tmp_path / "one")
+    assert (result.exit_code, count) == (0, DATES)
+    result, count = run(tmp_path / "out", views=4, interrupted=10)
+    assert "treeformer: 2 of 5 dates predicted; --resume continues" in result.output
+    result, count = run(tmp_path / "out", "--resume", views=4)
+    assert (result.exit_code, count) == (0, 4 * (DATES - 2)), result.output
+    tables = [(tmp_path / name / "axes_over_time.csv").read_text() for name in ("one", "out")]
+    assert tables[0] == tables[1]
+
+
+@pytest.mark.parametrize("views", [0, 5])
+def test_a_wrong_number_of_views_is_one_line(run, tmp_path, views):
+    assert str(run(tmp_path / "out", views=views)[0].exception) == f"--views must be from 1 to 4, not {views}"
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

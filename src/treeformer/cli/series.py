@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         "treeformer series plate7/ -o results --px-per-mm 11.8",
         "treeformer series plate7/ -o results --times exif",
         "treeformer series plate7/ -o results --times times.csv",
+        "treeformer series plate7/ -o results --views 1",
         "treeformer series plate7/ -o results --resume",
     )
 )
@@ -56,6 +57,13 @@ def series(
     predict: Annotated[
         bool, typer.Option("--predict", help="Predict all images, even if there are skeleton files beside them.")
     ] = False,
+    views: Annotated[
+        int,
+        typer.Option(
+            help="Predict each image in this many views, 1 to 4, and keep the one that agrees best with the other "
+            "dates. 1 is faster, but more axes lose their identity."
+        ),
+    ] = 4,
     figures: Annotated[bool, typer.Option(help="Draw length curves, kymographs and an animation.")] = True,
     resume: Annotated[
         bool, typer.Option("--resume", help="Skip images that were predicted with the same model and settings.")
@@ -72,6 +80,7 @@ def series(
     from treeformer.timeseries.folder import DateFile, find_dates, times_of
     from treeformer.timeseries.leftovers import remove_earlier
     from treeformer.timeseries.output import MAX_KYMOGRAPHS, write_figures
+    from treeformer.timeseries.views import VIEWS, choose_views
 
     dates = find_dates(folder)
     if predict:
@@ -84,23 +93,24 @@ def series(
     for option, value in (("--px-per-mm", px_per_mm), ("--tolerance", tolerance)):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise TreeformerError(f"{option} must be a positive number, not {value:g}")
+    if not 1 <= views <= len(VIEWS):
+        raise TreeformerError(f"--views must be from 1 to {len(VIEWS)}, not {views}")
     found_times = times_of(dates, times)
     moments = found_times.values
     check_writable(output)
     if output.exists() and output.samefile(folder):
         raise TreeformerError(f"{output}: is the folder of the images; choose another for the results")
     say(str(found_times))
-    predicted: dict[str, Skeleton] = {}
+    predicted: dict[str, list[Skeleton]] = {}
     with _hint_after_interrupt(predicted, sum(date.skeleton is None for date in dates)):
-        found, failures = _skeletons(dates, output, model, resume, predicted)
-        kept = [k for k, skeleton in enumerate(found) if skeleton is not None]
-        if not kept:
+        found, failures = _skeletons(dates, output, model, views, resume, predicted)
+        order = sorted((k for k, date in enumerate(dates) if date.name in found), key=lambda k: moments[k])
+        if not order:
             finish("nothing done", failures, total=len(dates))
             return
-        pairs = [(moments[k], skeleton) for k in kept if (skeleton := found[k]) is not None]
+        chosen = choose_views([found[dates[k].name] for k in order], tolerance_px=tolerance, register=register)
+        pairs = [(moments[k], skeleton) for k, skeleton in zip(order, chosen, strict=True)]
         result = Series(pairs, register=register, tolerance_px=tolerance, label=folder.resolve().name)
-        # The order of time, which the series sorted.
-        order = [kept[rank] for rank in sorted(range(len(kept)), key=lambda rank: moments[kept[rank]])]
         used = [dates[k] for k in order]
         written = result.write(output, px_per_mm=px_per_mm, names=[date.name for date in used], figures=False)
         update_corrections(result.skeletons, [date.name for date in used], output)
@@ -120,7 +130,7 @@ def series(
 
 
 @contextmanager
-def _hint_after_interrupt(predicted: Mapping[str, Skeleton], total: int) -> Iterator[None]:
+def _hint_after_interrupt(predicted: Mapping[str, list[Skeleton]], total: int) -> Iterator[None]:
     """After Ctrl-C, say how many dates are predicted and how to continue."""
     try:
         yield
@@ -175,32 +185,45 @@ def _with_size(skeleton: Skeleton, image: Path | None) -> Skeleton:
 
 
 def _skeletons(
-    dates: Sequence[DateFile], output: Path, model: str, resume: bool, predicted: dict[str, Skeleton]
-) -> tuple[list[Skeleton | None], list[str]]:
-    """Read or predict the skeleton of each date; those that are predicted are added to `predicted` one by one."""
+    dates: Sequence[DateFile],
+    output: Path,
+    model: str,
+    views: int,
+    resume: bool,
+    predicted: dict[str, list[Skeleton]],
+) -> tuple[dict[str, list[Skeleton]], list[str]]:
+    """Read or predict the skeletons of each date; those that are predicted are added to `predicted` one by one.
+
+    Returns:
+        One skeleton per date that has a file, otherwise one per view, by name; and one line per failure.
+    """
     from treeformer import formats
     from treeformer._util.files import remove_leftovers
 
     if resume:
         remove_leftovers(output)
-    found: dict[str, Skeleton] = {}
+    found: dict[str, list[Skeleton]] = {}
     failures: list[str] = []
     for date in dates:
         if date.skeleton is not None:
             try:
-                found[date.name] = _with_size(formats.read(date.skeleton), date.image)
+                found[date.name] = [_with_size(formats.read(date.skeleton), date.image)]
             except TreeformerError as error:
                 name = date.skeleton.name
                 failures.append(f"{name}: {str(error).removeprefix(f'{name}: ')}")
     images = {date.name: date.image for date in dates if date.skeleton is None and date.image is not None}
     if images:
-        failures += _predict(images, output, model, resume, predicted)
-    found |= predicted
-    return [found.get(date.name) for date in dates], failures
+        failures += _predict(images, output, model, views, resume, predicted)
+    return found | predicted, failures
 
 
 def _predict(
-    images: Mapping[str, Path], output: Path, model: str, resume: bool, predicted: dict[str, Skeleton]
+    images: Mapping[str, Path],
+    output: Path,
+    model: str,
+    views: int,
+    resume: bool,
+    predicted: dict[str, list[Skeleton]],
 ) -> list[str]:
     """Predict images by name, or use what an earlier run predicted. Return one line per failure."""
     from contextlib import closing
@@ -208,12 +231,12 @@ def _predict(
     from treeformer.inference.predictor import Predictor
     from treeformer.timeseries.predictions import DatePredictor
 
-    work = DatePredictor(Predictor(model), output)
+    work = DatePredictor(Predictor(model), output, views)
     if resume:
         with progress("checking") as show:
             for checked, (name, image) in enumerate(images.items(), start=1):
-                if (skeleton := work.finished(name, image)) is not None:
-                    predicted[name] = skeleton
+                if (skeletons := work.finished(name, image)) is not None:
+                    predicted[name] = skeletons
                 show(checked, len(images))
     skipped = len(predicted)
     to_do = {name: image for name, image in images.items() if name not in predicted}

@@ -62,11 +62,23 @@ def postprocess(
         node_score=found.node_score.round(SCORE_DIGITS),
         edge_score=found.edge_score.round(SCORE_DIGITS),
         radius=None if found.radius is None else found.radius.round(PLACE_DIGITS),
-        plant=found.plant_of_node,
         image_name=image_name,
         metadata=metadata,
     )
-    return rounded.infer_axes(np.where(is_below_base(rounded), MIN_REACH_FRACTION_OF_ROOTS, 0.0))
+    return with_plants_and_axes(rounded)
+
+
+def with_plants_and_axes(forest: Skeleton) -> Skeleton:
+    """Give a predicted forest explicit axes and one plant per component.
+
+    Args:
+        forest: the forest. Plants that it has keep their numbers, others are numbered from left to right.
+
+    Returns:
+        The forest with plants and axes.
+    """
+    numbered = forest.replace(plant=forest.plant_of_node)
+    return numbered.infer_axes(np.where(is_below_base(numbered), MIN_REACH_FRACTION_OF_ROOTS, 0.0))
 
 
 def calibrate_edges(skeleton: Skeleton, coefficients: EdgeCalibration) -> Skeleton:

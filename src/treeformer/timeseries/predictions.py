@@ -1,4 +1,4 @@
-"""The predictions of a series: each is written as soon as it is finished, and a later run can use it again.
+"""The predictions of a series: those of a date are written as soon as they are finished, and can be used again.
 
 A prediction records the checksum of its image, the model and the settings. It is used again only if all are the same.
 """
@@ -10,28 +10,36 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from treeformer import formats
+from treeformer._util.arrays import ImageArray
+from treeformer._util.images import open_image
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import sha256
 from treeformer.inference.options import PredictionOptions
 from treeformer.inference.provenance import is_predicted_with, model_hash
 from treeformer.skeleton import Skeleton
+from treeformer.timeseries.views import VIEWS, from_view, view_of
 
 if TYPE_CHECKING:
     from treeformer.inference.predictor import Predictor
 
 
-def prediction_file(results: Path, name: str) -> Path:
-    """Return the file of the prediction of one date.
+def prediction_file(results: Path, name: str, view: int = 0) -> Path:
+    """Return the file of a prediction of one date.
 
     Args:
         results: The folder of the results.
         name: The name of the date.
+        view: Index of the view of its image.
 
     Returns:
         The path; the file need not exist.
     """
-    return results / "skeletons" / f"{name}.json"
+    if view == 0:
+        return results / "skeletons" / f"{name}.json"
+    return results / ".views" / f"{name}.{view}.json"  # hidden, because only a later run needs it
 
 
 class DatePredictor:
@@ -40,62 +48,88 @@ class DatePredictor:
     Args:
         predictor: The model.
         results: The folder of the results.
+        views: Number of views in which each image is predicted; see `treeformer.timeseries.views`.
     """
 
-    def __init__(self, predictor: Predictor, results: Path) -> None:
-        self._predictor, self._results = predictor, results
+    def __init__(self, predictor: Predictor, results: Path, views: int = 1) -> None:
+        self._predictor, self._results, self._views = predictor, results, range(views)
         options = PredictionOptions(predictor.model, None, False, None, predictor.engine.name)
         self._settings = {**options.metadata["prediction"], "model_hash": model_hash(predictor.model)}
 
-    def finished(self, name: str, image: Path) -> Skeleton | None:
-        """Read the prediction of an earlier run.
+    def finished(self, name: str, image: Path) -> list[Skeleton] | None:
+        """Read the predictions of an earlier run.
 
         Args:
             name: The name of the date.
             image: Its image.
 
         Returns:
-            The skeleton, None if there is none from the same image, model and settings.
+            One skeleton per view, None if they are not all there, from the same image, model and settings.
         """
         try:
-            skeleton = formats.read(prediction_file(self._results, name))
-            return skeleton if is_predicted_with(skeleton, self._record(sha256(image))) else None
+            found = [formats.read(prediction_file(self._results, name, view)) for view in self._views]
+            checksum = sha256(image)
         except TreeformerError:
             return None
+        is_current = (is_predicted_with(found[view], self._record(checksum, view)) for view in self._views)
+        return found if all(is_current) else None
 
     def predict(
         self, names: Sequence[str], images: Sequence[Path]
-    ) -> Generator[Skeleton | TreeformerError, None, None]:
-        """Predict dates, and write each prediction before the next one is awaited.
+    ) -> Generator[list[Skeleton] | TreeformerError, None, None]:
+        """Predict dates, and write the predictions of each before the next one is awaited.
 
         Args:
             names: The names of the dates.
             images: Their images.
 
         Yields:
-            One skeleton per date, in order, or the error if the image cannot be read.
+            One skeleton per view for each date, in order, or the error if the image cannot be read.
 
         Raises:
             TreeformerError: If a prediction cannot be written.
         """
         checksums: list[str | None] = []
 
-        def with_checksums() -> Iterator[Path]:
+        def with_checksums() -> Iterator[Path | ImageArray]:
             # An image is read after its checksum: if it is replaced in between, it will be predicted again.
             for image in images:
                 checksums.append(_checksum(image))
                 yield image
+                yield from self._other_views(image)
 
         with closing(self._predictor.predict_many(with_checksums())) as results:
-            for k, (name, result) in enumerate(zip(names, results, strict=True)):
-                if isinstance(result, Skeleton):
-                    record = {**result.metadata["prediction"], **self._record(checksums[k])}
-                    result = result.replace(metadata={**result.metadata, "prediction": record})
-                    formats.write(result, prediction_file(self._results, name))
-                yield result
+            for k, name in enumerate(names):
+                found = [next(results) for _ in self._views]
+                if errors := [one for one in found if isinstance(one, TreeformerError)]:
+                    yield errors[0]
+                    continue
+                skeletons = [one for one in found if isinstance(one, Skeleton)]
+                for view in self._views:
+                    skeletons[view] = self._recorded(skeletons[view], skeletons[0], checksums[k], view)
+                    formats.write(skeletons[view], prediction_file(self._results, name, view))
+                yield skeletons
 
-    def _record(self, checksum: str | None) -> dict[str, Any]:
-        return {**self._settings, "image_sha256": checksum}
+    def _other_views(self, image: Path) -> Iterator[Path | ImageArray]:
+        """Yield the views of an image after the first; the image itself if it cannot be read, for the same error."""
+        if len(self._views) == 1:
+            return
+        try:
+            pixels = np.asarray(open_image(image))
+        except TreeformerError:
+            yield from [image] * (len(self._views) - 1)
+        else:
+            yield from (view_of(pixels, view) for view in self._views[1:])
+
+    def _recorded(self, found: Skeleton, first: Skeleton, checksum: str | None, view: int) -> Skeleton:
+        """Return a prediction in px of the image, with the record of how it was made."""
+        record = {**found.metadata["prediction"], **self._record(checksum, view)}
+        found = found.replace(image_name=first.image_name, metadata={**found.metadata, "prediction": record})
+        return from_view(found, view)
+
+    def _record(self, checksum: str | None, view: int) -> dict[str, Any]:
+        record = {**self._settings, "image_sha256": checksum}
+        return {**record, "view": VIEWS[view]} if view else record
 
 
 def _checksum(image: Path) -> str | None:
