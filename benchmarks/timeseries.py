@@ -240,8 +240,7 @@ def _print_images(images: dict[str, list[np.ndarray]]) -> None:
     print()
     print("| preset | TOPO F1 of single images, one view | chosen view |")
     print("| --- | --- | --- |")
-    rows = {preset: np.concatenate(some) for preset, some in images.items()}
-    for preset, one in {**rows, "all": np.concatenate(list(rows.values()))}.items():
+    for preset, one in _with_all(images).items():
         values = [f"{value:.3f}" for value in np.nanmean(one, axis=0).tolist()]
         print(f"| {preset} | {values[0]} / {values[1]} | {values[2]} / {values[3]} |")
 
@@ -250,10 +249,15 @@ def _print_lengths(lengths: dict[str, list[np.ndarray]]) -> None:
     print()
     print("| preset | true length per date, px | mean error of single images, px | of the series, px |")
     print("| --- | --- | --- | --- |")
-    rows = {preset: np.concatenate(some) for preset, some in lengths.items()}
-    for preset, one in {**rows, "all": np.concatenate(list(rows.values()))}.items():
+    for preset, one in _with_all(lengths).items():
         single, fitted, expected = one.mean(axis=0).tolist()
         print(f"| {preset} | {expected:.0f} | {single:.1f} | {fitted:.1f} |")
+
+
+def _with_all(parts: dict[str, list[np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return the rows of each preset, and those of all."""
+    rows = {preset: np.concatenate(some) for preset, some in parts.items()}
+    return {**rows, "all": np.concatenate(list(rows.values()))}
 
 
 def _two(values: np.ndarray) -> str:
