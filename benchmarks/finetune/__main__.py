@@ -8,6 +8,7 @@ PYTHONPATH=src python -m benchmarks.finetune curve --model VERSION6 --images 10 
 PYTHONPATH=src python -m benchmarks.finetune factors --domain orchard-row --model VERSION6 -o factors.csv
 PYTHONPATH=src python -m benchmarks.finetune show factors.csv
 PYTHONPATH=src python -m benchmarks.finetune choice --domain barley-roots --model FREE
+PYTHONPATH=src python -m benchmarks.finetune folds --set osr-roots --model FREE --folds 4 -o folds.csv
 PYTHONPATH=src python -m benchmarks.finetune course vineyard10 vineyard-valid --model VERSION6
 PYTHONPATH=src python -m benchmarks.finetune export --model VERSION6
 PYTHONPATH=src python -m benchmarks.finetune density --domain orchard orchard-row vineyard branch-trees
@@ -21,6 +22,8 @@ those that `treeformer next` names among the first --pool. Steps and rates are f
 measured.
 `choice` asks whether `treeformer next` names the images on which the model is worst: the rank correlation of expected
 and true wrong edges over test images, and the F1 of the first third of the ranking against that of all images.
+`folds` is a cross-validation over all images of a public set: each fold is measured with a model that `treeformer
+finetune` has trained on the other folds. The start model must not have seen the set.
 `course` trains on one folder of images as `treeformer finetune` does on a CPU, without validation images choosing
 anything, and prints the F1 of the training images and of another folder at several node thresholds as it goes.
 `export` prints the CPU time of the parts of an export, s.
@@ -41,7 +44,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.finetune import choice, course, curve, density, export, factors, table
+from benchmarks.finetune import choice, course, curve, density, export, factors, folds, table
 
 # Name, arguments, program.
 COMMANDS = (
@@ -49,6 +52,7 @@ COMMANDS = (
     ("factors", factors.arguments, factors.main),
     ("show", table.arguments, table.main),
     ("choice", choice.arguments, choice.main),
+    ("folds", folds.arguments, folds.main),
     ("course", course.arguments, course.main),
     ("export", export.arguments, export.main),
     ("density", density.arguments, density.main),

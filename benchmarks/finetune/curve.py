@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from benchmarks.finetune import table
@@ -21,7 +22,7 @@ from benchmarks.finetune.domains import CACHE, domain_images
 from treeformer.errors import TreeformerError
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import differences
-from treeformer.metrics.report import Case, evaluate_cases
+from treeformer.metrics.report import Case, Report, evaluate_cases
 from treeformer.teaching import full_training
 from treeformer.teaching.annotated import AnnotatedImage
 from treeformer.teaching.finetune import finetune
@@ -41,6 +42,7 @@ RESULTS = (
 )
 
 Rows = tuple[dict[str, float], ...]
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def main(args: argparse.Namespace) -> None:
     domain_images(args.domain, "train", TRAINING_IMAGES, args.cache, args.side)
     done = {job_key(row) for row in table.read_rows(args.output)}
     with ProcessPoolExecutor(
-        args.parallel, multiprocessing.get_context("spawn"), _take_cores, (args.parallel,)
+        args.parallel, multiprocessing.get_context("spawn"), take_cores, (args.parallel,)
     ) as processes:
         models = [name for name in (args.model, args.reference) if name]
         measured = {name: processes.submit(_measured, args, name) for name in models}
@@ -118,7 +120,7 @@ def main(args: argparse.Namespace) -> None:
             if (job := Job(args.domain, name)).key not in done:
                 table.append(args.output, {**asdict(job), **future.result()[0]}, COLUMNS)
         running = [processes.submit(_run, args, job, start) for job in jobs if job.key not in done]
-        for row in _results(running):
+        for row in results(running):
             table.append(args.output, row, COLUMNS)
             print(*(f"{name} {value}" for name, value in row.items()), flush=True)
     print("\n".join(summary(table.read_rows(args.output), args.domain, args.model, args.reference)))
@@ -171,8 +173,25 @@ def chosen_images(pool: Sequence[AnnotatedImage], job: Job, size: int) -> list[A
     return images[: job.images]
 
 
-def _results(running: Sequence[Future[dict[str, object]]]) -> Iterator[dict[str, object]]:
-    """Yield the rows of runs as they end, without those of failed runs."""
+def copy_images(images: Sequence[AnnotatedImage], cache: Path, name: str) -> tuple[Path, Path]:
+    """Copy the images of a run to a folder of their own. Results of an earlier run of this name are removed.
+
+    Returns:
+        The folder of the images, and that of the model, which does not exist.
+    """
+    name = name.replace("/", "_")
+    folder, output = cache / f"images-{name}", cache / f"model-{name}"
+    for old in (folder, output):
+        shutil.rmtree(old, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for image in images:
+        for path in (image.path, image.skeleton_file):
+            shutil.copy(path, folder)
+    return folder, output
+
+
+def results(running: Sequence[Future[Row]]) -> Iterator[Row]:
+    """Yield the results of runs as they end, without those of failed runs."""
     for done in as_completed(running):
         try:
             yield done.result()
@@ -180,7 +199,7 @@ def _results(running: Sequence[Future[dict[str, object]]]) -> Iterator[dict[str,
             print(f"a run failed: {error}", flush=True)
 
 
-def _take_cores(parallel: int) -> None:
+def take_cores(parallel: int) -> None:
     """Use a share of the cores in this process: otherwise each run would start as many threads as there are cores."""
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
@@ -197,14 +216,7 @@ def _run(args: argparse.Namespace, job: Job, start: Rows) -> dict[str, object]:
     if job.patient:
         full_training.PATIENCE = 1000
     pool = domain_images(job.domain, "train", TRAINING_IMAGES, args.cache, args.side)
-    name = "-".join(job.key).replace("/", "_")
-    folder, output = args.cache / f"images-{name}", args.cache / f"model-{name}"
-    for old in (folder, output):
-        shutil.rmtree(old, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for image in chosen_images(pool, job, args.pool):
-        for path in (image.path, image.skeleton_file):
-            shutil.copy(path, folder)
+    folder, output = copy_images(chosen_images(pool, job, args.pool), args.cache, "-".join(job.key))
     began = time.monotonic()
     try:
         outcome = finetune(folder, output, start=job.model, max_minutes=args.max_minutes, device=args.device)
@@ -225,9 +237,14 @@ def _run(args: argparse.Namespace, job: Job, start: Rows) -> dict[str, object]:
 def _measured(args: argparse.Namespace, model: str | Path) -> tuple[dict[str, object], Rows]:
     """Return the figures of a model on the images of the domain, and the metrics of each image."""
     images = domain_images(args.domain, args.split, args.count, args.cache, args.side)
+    report, threshold = measured_on(images, model)
+    figures = {name: f"{report.summary[name].value:.3f}" for name in MEASURES}
+    return {"threshold": threshold, **figures}, report.rows
+
+
+def measured_on(images: Sequence[AnnotatedImage], model: str | Path) -> tuple[Report, float]:
+    """Return the measures of a model on annotated images, and its node threshold."""
     predictor = Predictor(model)
     trees = predict_images(predictor, images)
     cases = [Case(image.name, tree, image.skeleton, None) for image, tree in zip(images, trees, strict=True)]
-    report = evaluate_cases(cases, workers=1)
-    figures = {name: f"{report.summary[name].value:.3f}" for name in MEASURES}
-    return {"threshold": predictor.model.config.node_threshold, **figures}, report.rows
+    return evaluate_cases(cases, workers=1), predictor.model.config.node_threshold

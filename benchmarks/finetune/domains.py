@@ -33,6 +33,15 @@ def domain_images(domain: str, split: str, count: int, cache: Path, side: int) -
         if domain == "barley-roots"
         else _rendered(domain, split, count, cache, side)
     )
+    return _annotated(pairs)
+
+
+def public_images(name: str, splits: Sequence[str], cache: Path, side: int) -> list[AnnotatedImage]:
+    """Return the images of some splits of a public set, prepared at `side` px once and kept in the cache."""
+    return _annotated(_public_pairs(name, splits, cache, side))
+
+
+def _annotated(pairs: Sequence[tuple[Path, Path]]) -> list[AnnotatedImage]:
     images = []
     for image, annotation in pairs:
         skeleton = formats.read(annotation)
@@ -41,15 +50,19 @@ def domain_images(domain: str, split: str, count: int, cache: Path, side: int) -
     return images
 
 
+def _public_pairs(name: str, splits: Sequence[str], cache: Path, side: int) -> list[tuple[Path, Path]]:
+    folder = cache / f"{name}-{side}"
+    if not (folder / "report.txt").exists():
+        prepare(name, DATA / name, folder, size=side)
+    return [pair for split in splits for pair in FolderDataset(folder, split).pairs]
+
+
 def _barley(split: str, cache: Path, side: int) -> list[tuple[Path, Path]]:
     """Return images and skeletons of `barley-roots`, prepared at `side` px."""
-    folder = cache / f"barley-roots-{side}"
-    if not (folder / "report.txt").exists():
-        prepare("barley-roots", DATA / "barley-roots", folder, size=side)
     if split != "train":
-        return [pair for name in ("valid", "test") for pair in FolderDataset(folder, name).pairs]
+        return _public_pairs("barley-roots", ("valid", "test"), cache, side)
     plates: dict[str, tuple[Path, Path]] = {}
-    for image, annotation in FolderDataset(folder, "train").pairs:
+    for image, annotation in _public_pairs("barley-roots", ("train",), cache, side):
         plates.setdefault(plate_number(image), (image, annotation))
     return list(plates.values())
 
