@@ -1,4 +1,4 @@
-"""`folds`: cross-validation over all images of a public set, with `treeformer finetune` on the images of other folds."""
+"""`folds`: cross-validation over all images of a public set by `treeformer finetune` on the other folds."""
 
 from __future__ import annotations
 

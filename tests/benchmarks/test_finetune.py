@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
-from benchmarks.finetune import curve, table
+import pytest
+from benchmarks.finetune import curve, folds, table
 from benchmarks.finetune.__main__ import main
 from benchmarks.finetune.density import density
 from benchmarks.finetune.domains import domain_images
@@ -11,6 +16,7 @@ from benchmarks.finetune.variants import BASE, FACTORS
 
 from treeformer import synthetic
 from treeformer.data.datasets import write_pair
+from treeformer.teaching.annotated import AnnotatedImage
 
 
 def test_density_counts_nodes_and_views_above_a_limit():
@@ -99,3 +105,85 @@ def test_the_curve_is_summarized_as_shares_of_the_gap(tmp_path):
     lines = list(curve.summary(rows, "vineyard", "start", "full"))
     assert lines[2:4] == ["| start model | | | 0.6 / 0.5 | | |", "| trained on all images | | | 0.8 / 0.9 | | |"]
     assert lines[4:] == ["| 10 | random | 2 | 0.600 / 0.700 | 0.600 to 0.600 / 0.600 to 0.800 | 0% / 50% |"]
+
+
+@pytest.mark.parametrize(("count", "number"), [(20, 4), (7, 3), (3, 3)])
+def test_every_image_is_measured_in_one_fold_and_trained_on_in_all_others(count, number):
+    skeleton = synthetic.generate("seedling", 0)
+    images = [AnnotatedImage(Path(f"{i}.png"), Path(f"{i}.json"), str(i), skeleton) for i in range(count)]
+    parts = [folds.fold_of(images, number, fold) for fold in range(number)]
+    assert [image for held_out, _ in parts for image in held_out] == images
+    for held_out, others in parts:
+        assert count // number <= len(held_out) <= count // number + 1
+        assert sorted(int(image.name) for image in (*held_out, *others)) == list(range(count))
+
+
+def test_the_summary_of_folds_is_over_the_images_of_all_folds():
+    def row(fold: str, precision: float, recall: float) -> dict[str, str]:
+        values = dict.fromkeys(folds.STORED, "0.5")
+        values |= {"topo_precision": str(precision), "topo_recall": str(recall)}
+        return {"set": "s", "model": "m", "fold": fold, "image": "i", "trained": "1", **values}
+
+    rows = [row("start", 0.5, 0.5), row("0", 1.0, 0.5), row("1", 0.5, 0.5)]
+    lines = [line.strip("| ").split(" | ") for line in folds.summary(rows)]
+    assert [line[:2] for line in lines[2:]] == [
+        ["start model", "1"],
+        ["fold 0", "1"],
+        ["fold 1", "1"],
+        ["fine-tuned, all folds", "2"],
+    ]
+    assert lines[5][3].startswith("0.600 [")  # of the mean precision, 0.75, and the mean recall, 0.5
+
+
+def test_cross_validation_measures_each_fold_and_continues(capsys, monkeypatch, tmp_path):
+    trained: list[list[str]] = []
+
+    def finetune(folder, output, **_):
+        trained.append(sorted(path.stem for path in folder.glob("*.png")))
+        return SimpleNamespace(folder=output)
+
+    def measured_on(images, model):
+        rows = [dict.fromkeys(folds.STORED, 0.25 if "fold1" in str(model) else 0.5) for _ in images]
+        return SimpleNamespace(rows=rows), 0.3
+
+    class Here:
+        """Runs jobs in this process, where the functions are replaced."""
+
+        def __init__(self, *_): ...
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_): ...
+
+        def submit(self, function, *arguments):
+            done = Future()
+            done.set_result(function(*arguments))
+            return done
+
+    monkeypatch.setattr(folds, "finetune", finetune)
+    monkeypatch.setattr(folds, "measured_on", measured_on)
+    monkeypatch.setattr(folds, "ProcessPoolExecutor", Here)
+    skeleton = synthetic.generate("seedling", 0)
+    image = np.zeros((skeleton.image_size[1], skeleton.image_size[0], 3), np.uint8)
+    prepared = tmp_path / "osr-roots-1024"
+    for split, names in {"test": "a", "valid": "b", "train": "cd"}.items():
+        for name in names:
+            write_pair(image, skeleton, prepared / split, name)
+    (prepared / "report.txt").touch()
+    output = tmp_path / "folds.csv"
+    arguments = ["finetune", "folds", "--model", "m", "--folds", "2", "--cache", str(tmp_path), "-o", str(output)]
+    monkeypatch.setattr("sys.argv", [*arguments, "--only", "1"])
+    main()
+    monkeypatch.setattr("sys.argv", arguments)
+    main()  # the start model and fold 1 are in the table already
+    assert trained == [["a", "b"], ["c", "d"]]
+    rows = [(row["fold"], row["image"], row["topo_f1"]) for row in table.read_rows(output)]
+    assert sorted(rows) == [  # runs end in any order
+        ("0", "a", "0.5000"),
+        ("0", "b", "0.5000"),
+        ("1", "c", "0.2500"),
+        ("1", "d", "0.2500"),
+        *(("start", name, "0.5000") for name in "abcd"),
+    ]
+    assert "fine-tuned, all folds | 4" in capsys.readouterr().out
