@@ -424,13 +424,37 @@ def test_an_empty_skeleton_works_with_every_command(run, tmp_path):
     assert run("draw", json / "bare.png", rsml / "bare.rsml", "-o", tmp_path / "bare.png")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("predict", "x.png"), "missing option '--output' / '-o'. See "),
+        (("predict", "x.png", "-o", "out", "--workers", "many"), "invalid value for '--workers': "),
+        (("traits", "--unknown"), "no such option: --unknown"),
+        (("trait",), "no such command 'trait'"),
+        (("next",), "missing argument 'FOLDER'. See "),
+        (("train",), "the following arguments are required: CONFIG"),
+        (("train", "a.yaml", "--devices", "many"), "argument --devices: invalid int value: 'many'. See "),
+    ],
+)
+def test_wrong_options_and_arguments_are_one_line(run, arguments, message):
+    code, out, err = run(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"treeformer: {message}")
+    assert err.endswith(" --help\n")
+
+
+def test_without_arguments_the_help_is_printed_once(run):
+    code, out, err = run()
+    assert (code, err) == (2, "")
+    assert out.count("Usage:") == 1
+
+
 @pytest.mark.slow
 def test_names_that_begin_with_a_dash_get_a_hint(run, tmp_path, monkeypatch, comb):
     monkeypatch.chdir(tmp_path)
     treeformer.write(comb, tmp_path / "-comb.json")
     code, _, err = run("traits", "-comb.json")
-    assert code == 2
-    assert err.splitlines()[-1] == "treeformer: the name -comb.json begins with a dash: write ./-comb.json"
+    assert (code, err) == (2, "treeformer: the name -comb.json begins with a dash: write ./-comb.json\n")
     assert run("traits", "./-comb.json")[0] == 0
     for name in ("-other.json", "-" + "x" * 5000):  # no such file: no hint
         code, _, err = run("traits", name)

@@ -7,6 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
+
+import typer
 
 from treeformer.cli import (
     cluster,
@@ -21,10 +24,13 @@ from treeformer.cli import (
     teaching,
     training,
 )
-from treeformer.cli.common import USAGE_ERROR, app, fail, say
+from treeformer.cli.common import USAGE_ERROR, app, fail
 from treeformer.errors import TreeformerError
 
 __all__ = ["app", "main"]
+
+# A wrong option or argument. Typer does not export this class, only one that is derived from it.
+UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 # Each module registers its commands with `app` on import. Imports are sorted by name; `treeformer --help` lists the
 # commands in this order, the most common first.
@@ -39,7 +45,12 @@ def main() -> None:
         # As on standard error: characters that the terminal cannot show are printed as escape sequences.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        app()
+        if code := app(standalone_mode=False):
+            sys.exit(code)
+    except UsageError as error:
+        if len(sys.argv) == 1:  # the help has been printed
+            sys.exit(USAGE_ERROR)
+        fail(_name_with_dash(sys.argv[1:]) or _usage(error))
     except TreeformerError as error:
         fail(str(error))
     except BrokenPipeError:
@@ -50,19 +61,23 @@ def main() -> None:
         fail(f"{error.filename or 'a file'}: {error.strerror or error}")
     except MemoryError:
         fail("not enough memory")
-    except SystemExit as stop:
-        if stop.code == USAGE_ERROR:
-            _explain_dashes(sys.argv[1:])
-        raise
 
 
-def _explain_dashes(arguments: Sequence[str]) -> None:
-    """Give a hint if a file whose name begins with a dash was taken for options."""
+def _usage(error: Exception) -> str:
+    """Return one line that says what is wrong with the options or arguments."""
+    message = error.format_message()  # type: ignore[attr-defined]  # a method of UsageError
+    end = "" if message.endswith(("?", ".", ")")) else "."
+    command = error.ctx.command_path  # type: ignore[attr-defined]  # an attribute of UsageError
+    return f"{message[:1].lower()}{message[1:]}{end} See {command} --help"
+
+
+def _name_with_dash(arguments: Sequence[str]) -> str:
+    """Return a hint if a file whose name begins with a dash was taken for options, otherwise an empty text."""
     for name in arguments:
         try:
             is_file = name.startswith("-") and Path(name).exists()
         except (OSError, ValueError):  # too long for a file name
             continue
         if is_file:
-            say(f"treeformer: the name {name} begins with a dash: write ./{name}")
-            return
+            return f"the name {name} begins with a dash: write ./{name}"
+    return ""

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from treeformer.errors import TreeformerError
 
@@ -28,9 +29,17 @@ examples:
 """
 
 
+class OneLineParser(argparse.ArgumentParser):
+    """A parser that reports wrong arguments in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with code 2."""
+        self.exit(2, f"treeformer: {message}. See {self.prog} --help\n")
+
+
 def parser(prog: str) -> argparse.ArgumentParser:
     """Return the parser of the training command. `prog` is the program's name in the help."""
-    arguments = argparse.ArgumentParser(
+    arguments = OneLineParser(
         prog=prog,
         description="Train a model. A run can be killed at any moment and resumed.",
         epilog=EXAMPLES,
