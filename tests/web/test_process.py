@@ -96,6 +96,7 @@ def test_it_serves_this_computer_only_and_ends_with_ctrl_c(serve, images, tmp_pa
 def test_the_training_ends_with_the_editor_and_keeps_its_checkpoint(serve, images, how, left):
     """The terminal sends the first two signals to the process group of the editor."""
     use_stub = (
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "  # ignored if the tests run under nohup
         f"from treeformer.web import app; app.COMMAND = {stub('checkpoint')}; from treeformer.cli import main; main()"
     )
     server = serve(images, code=use_stub)
