@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from benchmarks.finetune import table
-from benchmarks.finetune.curve import copy_images, measured_on, results, take_cores
+from benchmarks.finetune.curve import MEASURES, copy_images, measured_on, results, take_cores
 from benchmarks.finetune.domains import CACHE, public_images
 
 from treeformer.metrics import summarize
@@ -18,7 +18,6 @@ from treeformer.teaching.finetune import finetune
 
 # Test images first: the first fold is then the published split, if it has as many images.
 SPLITS = ("test", "valid", "train")
-MEASURES = ("topo_paper_f1", "topo_f1", "length_error")
 # The F1 of a set is computed from its mean precision and recall.
 STORED = (*MEASURES, *(f"{name}_{part}" for name in ("topo_paper", "topo") for part in ("precision", "recall")))
 COLUMNS = ("set", "model", "fold", "image", "trained", *STORED)
@@ -27,7 +26,7 @@ START = "start"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `folds`."""
-    parser.add_argument("--set", default="osr-roots", help="a public set in TREEFORMER_DATA")
+    parser.add_argument("--set", default="osr-roots", help="a public set in TREEFORMER_DATA with one image per plate")
     parser.add_argument("--model", required=True, help="start model, which has seen no image of the set")
     parser.add_argument("--folds", type=int, default=4)
     parser.add_argument("--only", type=int, nargs="+", help="numbers of the folds to train, from 0; by default all")
