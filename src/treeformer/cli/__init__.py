@@ -45,8 +45,7 @@ def main() -> None:
         # As on standard error: characters that the terminal cannot show are printed as escape sequences.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        if code := app(standalone_mode=False):
-            sys.exit(code)
+        sys.exit(app(standalone_mode=False))
     except UsageError as error:
         if len(sys.argv) == 1:  # the help has been printed
             sys.exit(USAGE_ERROR)
