@@ -66,7 +66,8 @@ def _usage(error: Exception) -> str:
     """Return one line that says what is wrong with the options or arguments."""
     message = error.format_message()  # type: ignore[attr-defined]  # a method of UsageError
     end = "" if message.endswith(("?", ".", ")")) else "."
-    command = error.ctx.command_path  # type: ignore[attr-defined]  # an attribute of UsageError
+    context = error.ctx  # type: ignore[attr-defined]  # an attribute of UsageError
+    command = context.command_path if context else "treeformer"
     return f"{message[:1].lower()}{message[1:]}{end} See {command} --help"
 
 
