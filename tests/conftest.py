@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests: small named skeletons, and real data if available."""
+"""Fixtures shared by all tests: small named skeletons, real data if available, and the command line."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import gc
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -18,7 +19,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from PIL import Image
 
+import treeformer
 from tests.strategies import EXAMPLES
 from treeformer import Skeleton
 
@@ -150,3 +153,31 @@ def comb() -> Skeleton:
 def ring() -> Skeleton:
     """A square of four nodes and a tail: the smallest graph that is not a tree."""
     return Skeleton([(0, 0), (4, 0), (4, 4), (0, 4), (8, 4)], [(0, 1), (1, 2), (2, 3), (3, 0), (2, 4)])
+
+
+@pytest.fixture
+def run(capfd, monkeypatch):
+    """Return a function that runs `treeformer ARGUMENTS` and returns exit code, standard output and error."""
+    from treeformer.cli import main
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["treeformer", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+            sys.exit(0)
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return stop.value.code or 0, out, err
+
+    return call
+
+
+@pytest.fixture
+def plants(tmp_path, comb, y_shape) -> Path:
+    """Return a folder with two skeleton files, one with a space and an umlaut in its name, and an image."""
+    folder = tmp_path / "Mühle 1"
+    folder.mkdir()
+    treeformer.write(comb, folder / "käm m.rsml")
+    treeformer.write(y_shape, folder / "y.json")
+    Image.new("RGB", (40, 50), "white").save(folder / "käm m.png")
+    return folder

@@ -18,7 +18,7 @@ from PIL import Image
 import treeformer
 from tests.inference.fake_engine import ColorEngine, drawn, predictor, random_tree
 from tests.inference.test_tiles import as_sets
-from tests.test_cli import one_line, run  # noqa: F401
+from tests.messages import one_line
 from treeformer.inference.batch import plan, predict_files
 from treeformer.inference.image_record import NAME as RECORD
 
@@ -44,7 +44,7 @@ def names(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != RECORD)
 
 
-def test_a_folder_keeps_its_shape(run, photos, tmp_path):  # noqa: F811
+def test_a_folder_keeps_its_shape(run, photos, tmp_path):
     out = tmp_path / "out"
     code, _, err = run("predict", photos, "-o", out)
     assert code == 0, err
@@ -59,7 +59,7 @@ def test_a_folder_keeps_its_shape(run, photos, tmp_path):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_formats_overlays_and_traits(run, photos, tmp_path):  # noqa: F811
+def test_formats_overlays_and_traits(run, photos, tmp_path):
     out = tmp_path / "out"
     options = ["--format", "rsml", "--format", "coco", "--overlay", "--traits", out / "traits.csv", "--px-per-mm", 2]
     code, _, err = run("predict", photos / "a.png", photos / "day 2" / "a.png", "-o", out, *options)
@@ -74,7 +74,7 @@ def test_formats_overlays_and_traits(run, photos, tmp_path):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_results_beside_the_images_are_not_predicted_again(run, photos):  # noqa: F811
+def test_results_beside_the_images_are_not_predicted_again(run, photos):
     for _ in range(2):
         code, _, err = run("predict", photos, "-o", photos, "--overlay")
         assert code == 0
@@ -85,7 +85,7 @@ def test_results_beside_the_images_are_not_predicted_again(run, photos):  # noqa
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
-def test_a_named_pipe_is_no_image(run, photos, tmp_path):  # noqa: F811
+def test_a_named_pipe_is_no_image(run, photos, tmp_path):
     os.mkfifo(photos / "pipe.png")
     code, _, err = run("predict", photos, "-o", tmp_path / "out")
     assert code == 2
@@ -93,7 +93,7 @@ def test_a_named_pipe_is_no_image(run, photos, tmp_path):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_the_broken_is_skipped_and_counted_and_the_empty_is_named(run, photos, tmp_path):  # noqa: F811
+def test_the_broken_is_skipped_and_counted_and_the_empty_is_named(run, photos, tmp_path):
     (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff garbage")
     Image.new("RGB", (128, 128), "white").save(photos / "blank.png")
     code, _, err = run("predict", photos, "-o", tmp_path / "out", "--traits", tmp_path / "traits.csv")
@@ -108,7 +108,7 @@ def test_the_broken_is_skipped_and_counted_and_the_empty_is_named(run, photos, t
 
 
 @pytest.mark.slow
-def test_resume_does_what_is_missing_and_measures_all(run, photos, tmp_path):  # noqa: F811
+def test_resume_does_what_is_missing_and_measures_all(run, photos, tmp_path):
     out = tmp_path / "out"
     run("predict", photos / "a.png", photos / "day 2" / "a.png", "-o", out)
     before = (out / "a.json").stat().st_mtime_ns
@@ -142,7 +142,7 @@ def test_resume_does_what_is_missing_and_measures_all(run, photos, tmp_path):  #
         (("a.png", "--traits", "notes.txt/t.csv"), "notes.txt: cannot be written to"),
     ],
 )
-def test_a_mistake_is_one_line_and_nothing_is_written(run, photos, monkeypatch, arguments, message):  # noqa: F811
+def test_a_mistake_is_one_line_and_nothing_is_written(run, photos, monkeypatch, arguments, message):
     monkeypatch.chdir(photos)
     Path("empty").mkdir()
     code, _, err = run("predict", *arguments, "-o", "out")
@@ -151,7 +151,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(run, photos, monkeypatch, 
     assert not Path("out").exists()
 
 
-def test_an_output_that_is_a_file_is_one_line_before_the_work(run, photos, monkeypatch):  # noqa: F811
+def test_an_output_that_is_a_file_is_one_line_before_the_work(run, photos, monkeypatch):
     monkeypatch.chdir(photos)
     monkeypatch.setattr("treeformer.inference.predictor.Predictor", None)  # not even loaded
     code, _, err = run("predict", ".", "-o", "notes.txt")
@@ -160,7 +160,7 @@ def test_an_output_that_is_a_file_is_one_line_before_the_work(run, photos, monke
 
 
 @pytest.mark.slow
-def test_an_image_without_a_plant_is_no_failure_in_any_format(run, photos, tmp_path):  # noqa: F811
+def test_an_image_without_a_plant_is_no_failure_in_any_format(run, photos, tmp_path):
     Image.new("RGB", (128, 128), "white").save(photos / "blank.png")
     others = ["rsml", "rsml-smartroot", "swc", "graphml", "node-link", "geojson", "labelme", "coco", "csv"]
     options = [word for name in others for word in ("--format", name)]
@@ -178,7 +178,7 @@ def test_an_image_without_a_plant_is_no_failure_in_any_format(run, photos, tmp_p
     assert "0 images predicted" in run(*command, "--resume")[2]
 
 
-def test_if_one_file_cannot_be_written_the_others_are(run, photos, tmp_path):  # noqa: F811
+def test_if_one_file_cannot_be_written_the_others_are(run, photos, tmp_path):
     out = tmp_path / "out"
     (out / "a.rsml").mkdir(parents=True)
     code, _, err = run("predict", photos / "a.png", "-o", out, "--format", "rsml", "--format", "coco", "--overlay")
@@ -188,7 +188,7 @@ def test_if_one_file_cannot_be_written_the_others_are(run, photos, tmp_path):  #
 
 
 @pytest.mark.slow
-def test_a_table_that_cannot_be_written_is_one_of_the_failures(run, photos, tmp_path):  # noqa: F811
+def test_a_table_that_cannot_be_written_is_one_of_the_failures(run, photos, tmp_path):
     (photos / "broken.jpg").write_bytes(b"no image")
     table = tmp_path / "traits.csv"
     table.mkdir()
@@ -201,7 +201,7 @@ def test_a_table_that_cannot_be_written_is_one_of_the_failures(run, photos, tmp_
 
 
 @pytest.mark.slow
-def test_a_result_of_an_earlier_run_that_cannot_be_measured_is_named(run, photos, tmp_path):  # noqa: F811
+def test_a_result_of_an_earlier_run_that_cannot_be_measured_is_named(run, photos, tmp_path):
     run("predict", photos, "-o", tmp_path / "out")
     (tmp_path / "out" / "a.json").write_text("{")
     code, _, err = run("predict", photos, "-o", tmp_path / "out", "--resume", "--traits", tmp_path / "traits.csv")
@@ -214,7 +214,7 @@ def test_a_result_of_an_earlier_run_that_cannot_be_measured_is_named(run, photos
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
-def test_a_name_that_is_no_utf_8_is_in_tables_and_reports(run, photos, tmp_path):  # noqa: F811
+def test_a_name_that_is_no_utf_8_is_in_tables_and_reports(run, photos, tmp_path):
     """The byte is written as an escape sequence. The files themselves stay valid UTF-8."""
     out, odd = tmp_path / "out", os.fsdecode(b"gr\xfcn")
     (photos / "a.png").rename(photos / f"{odd}.png")
@@ -230,14 +230,14 @@ def test_a_name_that_is_no_utf_8_is_in_tables_and_reports(run, photos, tmp_path)
     assert list(json.loads((tmp_path / "report" / "report.json").read_text("utf-8"))["by_image"]) == [odd]
 
 
-def test_each_mistake_is_one_line_whatever_the_file_is_called(run, photos, tmp_path):  # noqa: F811
+def test_each_mistake_is_one_line_whatever_the_file_is_called(run, photos, tmp_path):
     (photos / "two\nlines.png").write_text("no image")
     code, _, err = run("predict", photos / "two\nlines.png", photos / "a.png", "-o", tmp_path / "out")
     assert code == 2
     assert len(err.splitlines()) == 2
 
 
-def test_an_image_without_read_permission_is_one_of_the_failures(run, photos, tmp_path):  # noqa: F811
+def test_an_image_without_read_permission_is_one_of_the_failures(run, photos, tmp_path):
     (photos / "a.png").chmod(0)
     if os.access(photos / "a.png", os.R_OK):
         pytest.skip("this user may read everything")
@@ -252,7 +252,7 @@ def test_an_image_without_read_permission_is_one_of_the_failures(run, photos, tm
     assert "day 2: cannot be read" in one_line(err)
 
 
-def test_a_model_that_is_not_there_is_one_line(run, tmp_path):  # noqa: F811
+def test_a_model_that_is_not_there_is_one_line(run, tmp_path):
     Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
     code, _, err = run("predict", tmp_path / "a.png", "-o", tmp_path / "out", "--model", tmp_path / "no model")
     assert code == 2
@@ -339,7 +339,7 @@ def test_processes_write_the_same_files_and_report_the_same(photos, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_same_files_for_any_batch_and_number_of_workers(run, photos, tmp_path):  # noqa: F811
+def test_the_same_files_for_any_batch_and_number_of_workers(run, photos, tmp_path):
     wide = np.full((200, 300, 3), 255, np.uint8)
     wide[30:158, 100:228] = drawn(TREE)
     Image.fromarray(wide).save(photos / "wide.png")

@@ -6,7 +6,7 @@ import pytest
 
 import treeformer
 from tests.inference.test_batch import TREE, photos  # noqa: F401
-from tests.test_cli import one_line, run  # noqa: F401
+from tests.messages import one_line
 
 
 @pytest.mark.parametrize(

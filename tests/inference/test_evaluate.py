@@ -8,7 +8,7 @@ from PIL import Image
 
 import treeformer
 from tests.inference.fake_engine import ColorEngine, drawn, predictor, random_tree
-from tests.test_cli import one_line, run  # noqa: F401
+from tests.messages import one_line
 from treeformer import TreeformerError
 from treeformer.data import FolderDataset
 from treeformer.inference.evaluate import evaluate_model, synthetic_set
@@ -63,7 +63,7 @@ def test_synthetic_sets_have_names():
 
 
 @pytest.mark.slow
-def test_evaluate_a_model_from_the_command_line(run, dataset, tmp_path, monkeypatch):  # noqa: F811
+def test_evaluate_a_model_from_the_command_line(run, dataset, tmp_path, monkeypatch):
     monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: predictor(ColorEngine(TREE, 128)))
     arguments = ["evaluate", dataset, "--model", "default", "--split", "test", "-o", tmp_path / "out", "--workers", 1]
     code, out, err = run(*arguments)
@@ -99,7 +99,7 @@ def test_evaluate_a_model_from_the_command_line(run, dataset, tmp_path, monkeypa
         (("somewhere", "--model", "default"), "somewhere: no such folder"),
     ],
 )
-def test_a_mistake_is_one_line(run, arguments, message):  # noqa: F811
+def test_a_mistake_is_one_line(run, arguments, message):
     code, _, err = run("evaluate", *arguments)
     assert code == 2
     assert message in one_line(err)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.inference.fake_engine import line_engine, predictor
-from tests.test_cli import one_line, run  # noqa: F401
+from tests.messages import one_line
 from tests.web.conftest import document, gradient
 from tests.web.test_training import stub
 
@@ -200,7 +200,7 @@ def test_kill_9_while_drafts_and_results_are_written(serve, images, tmp_path):
 
 
 @pytest.mark.slow
-def test_predict_then_edit_the_results(run, serve, images, tmp_path, monkeypatch):  # noqa: F811
+def test_predict_then_edit_the_results(run, serve, images, tmp_path, monkeypatch):
     gradient(images / "sub" / "b.png", (80, 80))
     monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: predictor(line_engine()))
     assert run("predict", images, "-o", tmp_path / "results")[0] == 0
@@ -209,7 +209,7 @@ def test_predict_then_edit_the_results(run, serve, images, tmp_path, monkeypatch
     assert [(row["image"], row["state"]) for row in rows] == [("a.png", "predicted"), ("sub/b.png", "predicted")]
 
 
-def test_a_mistake_is_one_line(run, tmp_path, images):  # noqa: F811
+def test_a_mistake_is_one_line(run, tmp_path, images):
     code, _, err = run("edit", tmp_path / "none")
     assert code == 2
     assert "no such file" in one_line(err)
@@ -225,7 +225,7 @@ def test_a_mistake_is_one_line(run, tmp_path, images):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_a_missing_package_is_one_line(run, images, monkeypatch):  # noqa: F811
+def test_a_missing_package_is_one_line(run, images, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, _, err = run("edit", images)
     assert code == 2

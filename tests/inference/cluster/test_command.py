@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 from tests.inference.cluster_runs import (
     fake_predictor,
 )
-from tests.test_cli import one_line, run  # noqa: F401
+from tests.messages import one_line
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def fake_model(monkeypatch):
 
 
 @pytest.mark.slow
-def test_plan_shards_and_collect(run, images, out, tmp_path, fake_model):  # noqa: F811
+def test_plan_shards_and_collect(run, images, out, tmp_path, fake_model):
     code, _, err = run("predict-cluster", images, "-o", out, "--plan-only", "--task-images", 5)
     assert (code, one_line(err)) == (0, f"12 images to be predicted, in 3 tasks, in {out}")
     assert "2 images" in one_line(run("predict-cluster", "-o", out, "--shard", "3/3")[2])
@@ -53,20 +53,20 @@ def test_plan_shards_and_collect(run, images, out, tmp_path, fake_model):  # noq
         ((".", "--shard", "1/1", "--min-confidence", "7"), "confidence"),
     ],
 )
-def test_a_mistake_is_one_line(run, images, monkeypatch, fake_model, arguments, message):  # noqa: F811
+def test_a_mistake_is_one_line(run, images, monkeypatch, fake_model, arguments, message):
     monkeypatch.chdir(images)
     code, _, err = run("predict-cluster", *arguments, "-o", "out")
     assert code == 2
     assert message in one_line(err)
 
 
-def test_collecting_nothing_is_one_line(run, tmp_path):  # noqa: F811
+def test_collecting_nothing_is_one_line(run, tmp_path):
     code, _, err = run("collect", tmp_path)
     assert code == 2
     assert "there is no job.json" in one_line(err)
 
 
-def test_a_missing_package_is_one_line(run, images, monkeypatch):  # noqa: F811
+def test_a_missing_package_is_one_line(run, images, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     code, _, err = run("predict-cluster", images, "-o", "out")
     assert code == 2
