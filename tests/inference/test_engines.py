@@ -68,7 +68,7 @@ def test_torch_returns_the_same_numbers_in_groups(folder, monkeypatch):
     monkeypatch.setattr("treeformer.models.inference_model.GROUP_SIZE", 2)
     engine = open_engine(open_model(folder), "torch")
     batch = np.stack([np.resize(image, (engine.input_size, engine.input_size, 3)) for image in images()])
-    whole, rows = engine(batch), engine.predict_rows(batch)
+    whole, rows = engine(batch), engine.begin_rows(batch)()
     assert len(rows) == len(batch)
     for row, (raw, index) in enumerate(rows):
         for joined, part in zip(whole, raw, strict=True):

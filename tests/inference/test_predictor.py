@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import multiprocessing
 import os
@@ -357,6 +358,34 @@ def test_unreadable_files_do_not_let_workers_overwrite_the_input_of_the_engine(t
     assert expected[down] != expected[up]
     assert all(result == expected[file] for result, file in zip(found, files, strict=True) if file.exists())
     assert engine.views == 3
+
+
+class AheadEngine(ColorEngine):
+    """Returns the output of a batch only after the next one has begun, as a GPU that never waits."""
+
+    batches = 3
+
+    def begin_rows(self, images):
+        raw = self(images)
+        number = len(self.calls) - 1
+        self.begun[number].set()
+
+        def finish():
+            assert number + 1 == self.batches or self.begun[number + 1].wait(600), "the next batch has not begun"
+            return [(raw, row) for row in range(len(images))]
+
+        return finish
+
+    @functools.cached_property
+    def begun(self):
+        return [threading.Event() for _ in range(self.batches)]
+
+
+def test_a_batch_begins_before_the_output_of_the_previous_one_is_read():
+    engine = AheadEngine(TREE, 128)
+    found = list(predictor(engine).predict_many(5 * [drawn(TREE)], batch=2))
+    assert engine.calls == [2, 2, 1]
+    assert found == 5 * [predictor(ColorEngine(TREE, 128)).predict(drawn(TREE))]
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -34,6 +34,10 @@ class RawPrediction(NamedTuple):
     edge_cost: Float32Array
     root_logit: Float32Array
     attributes: Float32Array | None = None
+
+
+Rows = list[tuple[RawPrediction, int]]
+"""For each image of a batch, an output and the image's row in it."""
 
 
 class Engine(Protocol):
@@ -92,22 +96,29 @@ def readable_memory(engine: Engine, memory: ImageArray) -> Iterator[bool]:
         yield is_readable
 
 
-def predict_rows(engine: Engine, images: ImageArray) -> list[tuple[RawPrediction, int]]:
-    """Predict a batch, without joining parts of its output that the engine computes one after another.
+def begin_rows(engine: Engine, images: ImageArray) -> Callable[[], Rows]:
+    """Begin to predict a batch, without joining parts of its output that the engine computes one after another.
 
     Args:
-        engine: the engine. It may have a method `predict_rows(images)` with the result of this function.
-        images: (B,S,S,3) RGB.
+        engine: the engine. It may have a method `begin_rows(images)` with the result of this function, so that a GPU
+            has the next batch before the host has read the output of this one.
+        images: (B,S,S,3) RGB. They have been read when this function returns, and may then be overwritten.
 
     Returns:
-        For each image, an output and the image's row in it. Several images may share an output.
+        A function that waits for the output and returns, for each image, an output and the image's row in it. Several
+        images may share an output.
     """
-    own = getattr(engine, "predict_rows", None)
+    own = getattr(engine, "begin_rows", None)
     if own is not None:
-        rows: list[tuple[RawPrediction, int]] = own(images)
-        return rows
+        begun: Callable[[], Rows] = own(images)
+        return begun
     raw = engine(images)
-    return [(raw, row) for row in range(len(images))]
+    return lambda: [(raw, row) for row in range(len(images))]
+
+
+def predict_rows(engine: Engine, images: ImageArray) -> Rows:
+    """Predict a batch as `begin_rows` does, and wait for the output."""
+    return begin_rows(engine, images)()
 
 
 def check_input(images: NDArray[Any], side: int) -> None:

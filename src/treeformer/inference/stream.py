@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from treeformer._util.arrays import ImageArray
 from treeformer.errors import TreeformerError
 from treeformer.inference.accumulator import TileAccumulator
-from treeformer.inference.engine import Engine, RawPrediction, predict_rows
+from treeformer.inference.engine import Engine, Rows, begin_rows
 from treeformer.inference.input_batch import InputBatch
 from treeformer.inference.prepare import PreparedImage, prepare_second_pass
 from treeformer.inference.workers import ImageWorkers
@@ -37,7 +37,8 @@ class Slot:
 class PredictionStream:
     """Send the tiles of many images through the engine in batches, and yield results in order.
 
-    The engine runs in a thread of its own: meanwhile the next batch is filled and the previous one decoded.
+    The engine runs in a thread of its own: meanwhile the next batch is filled and the previous one decoded. A GPU
+    begins a batch before the output of the previous one is read, so that it never waits between batches.
 
     Args:
         engine: runs the network.
@@ -58,7 +59,7 @@ class PredictionStream:
         self.engine, self.batch_size, self.runner, self.workers = engine, batch_size, runner, workers
         self.shared = shared
         self.slots: deque[Slot] = deque()
-        self.running: deque[tuple[Future[list[tuple[RawPrediction, int]]], list[Slot]]] = deque()
+        self.running: deque[tuple[Future[Callable[[], Rows]], list[Slot]]] = deque()
         self.second_passes: deque[tuple[Slot, PreparedImage]] = deque()
 
     def results(self, images: Iterable[PreparedImage | TreeformerError]) -> Iterator[Skeleton | TreeformerError]:
@@ -75,7 +76,7 @@ class PredictionStream:
         remaining: Iterable[PreparedImage | TreeformerError] = images
         while True:
             for slots, pixels in self._batches(remaining):
-                self.running.append((self.runner.submit(predict_rows, self.engine, pixels), slots))
+                self.running.append((self.runner.submit(begin_rows, self.engine, pixels), slots))
                 self._collect(still_running=1)
                 yield from self._finished(lag)
             self._collect(still_running=0)
@@ -126,7 +127,7 @@ class PredictionStream:
         while len(self.running) > still_running:
             future, slots = self.running.popleft()
             complete = []
-            for slot, (raw, row) in zip(slots, future.result(), strict=True):
+            for slot, (raw, row) in zip(slots, future.result()(), strict=True):
                 assert slot.accumulator is not None
                 slot.accumulator.add(raw, row)
                 if slot.accumulator.is_complete and not self._begin_second_pass(slot, slot.accumulator):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -17,7 +18,7 @@ from treeformer._util.arrays import ImageArray
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder
 from treeformer.inference.cuda_graphs import CudaGraphInference
-from treeformer.inference.engine import RawPrediction, check_input
+from treeformer.inference.engine import RawPrediction, Rows, check_input
 from treeformer.models.export import load_weights
 from treeformer.models.inference_model import InferenceModel
 from treeformer.models.treeformer import TreeFormer
@@ -27,6 +28,9 @@ from treeformer.nn.attributes import ATTRIBUTES
 # 4 GiB, and a small GPU may not have more.
 PREFERRED_BATCH, LARGE_BATCH = 64, 128
 MIN_MEMORY_OF_LARGE = 12 * 2**30
+
+Groups = list[tuple[list[int], list[Tensor]]]
+"""Indices of the images of each group, and their candidates, see `InferenceModel.predict_in_groups`."""
 
 
 class TorchEngine:
@@ -65,6 +69,8 @@ class TorchEngine:
         if self._on_gpu:
             cast_weights_to_bfloat16(model)
             self._model = CudaGraphInference(self._model)
+        # On a GPU pixels have a stream of their own, so that their copy does not wait for the batch before.
+        self._uploads = torch.cuda.Stream(self._device) if self._on_gpu else None  # type: ignore[no-untyped-call]
         self._lock = threading.Lock()  # CUDA graphs always use the same memory
         self._process = os.getpid()
 
@@ -80,7 +86,7 @@ class TorchEngine:
         Raises:
             TreeformerError: If the images have another shape or type, or this is a forked process.
         """
-        groups = self._predict_groups(images)
+        groups = self._begin(images)()
         count = max(candidates[0].shape[1] for _, candidates in groups)
         batch = len(images)
         shapes = [(batch, count), (batch, count, 2), (batch, count, count), (batch, count), (batch, count, ATTRIBUTES)]
@@ -91,14 +97,9 @@ class TorchEngine:
                 whole[index] = part.numpy()
         return RawPrediction(*arrays)
 
-    def predict_rows(self, images: NDArray[np.uint8]) -> list[tuple[RawPrediction, int]]:
-        """Predict images as `__call__` does, but leave the output in groups; see `engine.predict_rows`."""
-        groups = self._predict_groups(images)
-        found: dict[int, tuple[RawPrediction, int]] = {}
-        for rows, candidates in groups:
-            raw = RawPrediction(*(part.numpy() for part in candidates))
-            found |= {row: (raw, index) for index, row in enumerate(rows)}
-        return [found[row] for row in range(len(images))]
+    def begin_rows(self, images: NDArray[np.uint8]) -> Callable[[], Rows]:
+        """Begin to predict images, and leave the output in groups; see `engine.begin_rows`."""
+        return functools.partial(_rows, self._begin(images), len(images))
 
     def input_memory(self, batch: int) -> ImageArray:
         """Return memory for a batch, (batch,S,S,3) uint8. A GPU reads it several times faster than other memory."""
@@ -126,15 +127,23 @@ class TorchEngine:
                 with torch.cuda.device(self._device):
                     cudart.cudaHostUnregister(memory.ctypes.data)
 
-    def _predict_groups(self, images: NDArray[np.uint8]) -> list[tuple[list[int], list[Tensor]]]:
-        """Check the images and return the result of `predict_in_groups` in host memory."""
+    def _begin(self, images: NDArray[np.uint8]) -> Callable[[], Groups]:
+        """Check the images and begin to predict them; return a function that waits for the output."""
         check_input(images, self.input_size)
         if os.getpid() != self._process:  # torch would wait forever for threads that were not forked; CUDA raises
             raise TreeformerError("the torch engine does not work in a forked process: use spawn or ONNX Runtime")
-        return self._run(torch.from_numpy(np.require(images, requirements=("C", "W"))))  # torch warns if not writable
+        groups, done = self._run(torch.from_numpy(np.require(images, requirements=("C", "W"))))  # torch warns otherwise
+
+        def wait() -> Groups:
+            if done is not None:
+                done.synchronize()
+            return groups
+
+        return wait
 
     @torch.inference_mode()
-    def _run(self, images: Tensor) -> list[tuple[list[int], list[Tensor]]]:
+    def _run(self, images: Tensor) -> tuple[Groups, torch.cuda.Event | None]:
+        """Return the result of `predict_in_groups` in host memory, and the event after which it is complete there."""
         bfloat16 = torch.autocast(self._device.type, torch.bfloat16, enabled=self._on_gpu, cache_enabled=False)
         device = torch.cuda.device(self._device) if self._on_gpu else nullcontext()
         with self._lock, device, bfloat16:
@@ -142,11 +151,33 @@ class TorchEngine:
                 # Copy to pinned memory without waiting, while the device computes the next group. A tensor that is not
                 # contiguous would be copied twice, the second time by the host, which does not wait for the first copy.
                 (rows, [part.contiguous().to("cpu", non_blocking=True, copy=True) for part in candidates])
-                for rows, candidates in self._model.predict_in_groups(images.to(self._device, non_blocking=True))
+                for rows, candidates in self._model.predict_in_groups(self._upload(images))
             ]
+            done: torch.cuda.Event | None = None
             if self._on_gpu:
-                torch.cuda.current_stream().synchronize()
-        return groups
+                done = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's stubs lack the types
+                done.record()
+        return groups, done
+
+    def _upload(self, images: Tensor) -> Tensor:
+        """Copy images to the device, which may still compute the edges of the batch before."""
+        if self._uploads is None:
+            return images
+        with torch.cuda.stream(self._uploads):
+            pixels = images.to(self._device, non_blocking=True)
+        stream = torch.cuda.current_stream()
+        stream.wait_stream(self._uploads)
+        pixels.record_stream(stream)  # the memory is not reused before this stream has read it
+        return pixels
+
+
+def _rows(wait: Callable[[], Groups], count: int) -> Rows:
+    """Wait for the output of a batch of `count` images; return the output and the row of each image."""
+    found: dict[int, tuple[RawPrediction, int]] = {}
+    for rows, candidates in wait():
+        raw = RawPrediction(*(part.numpy() for part in candidates))
+        found |= {row: (raw, index) for index, row in enumerate(rows)}
+    return [found[row] for row in range(count)]
 
 
 @torch.no_grad()
