@@ -8,15 +8,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from benchmarks.finetune import curve, folds, table
+from benchmarks.finetune import curve, folds, gpu_factors, table
 from benchmarks.finetune.__main__ import main
 from benchmarks.finetune.density import density
 from benchmarks.finetune.domains import domain_images
 from benchmarks.finetune.variants import BASE, FACTORS
 
-from treeformer import synthetic
+from treeformer import Skeleton, synthetic
 from treeformer.data.datasets import write_pair
+from treeformer.hub.model_folder import open_model
+from treeformer.teaching import full_training
 from treeformer.teaching.annotated import AnnotatedImage
+from treeformer.teaching.crops import CropSettings
 
 
 def test_density_counts_nodes_and_views_above_a_limit():
@@ -47,6 +50,55 @@ def test_every_factor_has_a_name_of_its_own_and_one_change():
         fields = [name for name in vars(variant) if name != "name"]
         changed = [name for name in fields if getattr(variant, name) != getattr(BASE, name)]
         assert len(changed) == 1, variant.name
+
+
+def test_every_factor_of_the_gpu_mode_changes_the_recipe_in_its_own_way():
+    base = full_training.training_config(
+        open_model("small"), Path("images"), 256, CropSettings(512, 248), learning_rate=2e-4, workers=0, bf16=False
+    )
+    found = [
+        (variant.change(base), variant.images, variant.runs, variant.share) for variant in gpu_factors.FACTORS.values()
+    ]
+    assert found[0] == (base, gpu_factors.TRAINED, 1, 1.0)
+    assert all(one != other for number, one in enumerate(found) for other in found[:number])
+
+
+def test_gpu_factors_are_summarized_per_threshold():
+    def row(variant: str, choice: int, f1: float) -> dict[str, str]:
+        return {"variant": variant, "choice": str(choice), "topo_paper_f1": "0.5", "topo_f1": str(f1)}
+
+    rows = [
+        row(variant, choice, f1) | {"threshold": str(threshold)}
+        for variant, choice, f1 in (("base", 0, 0.25), ("base", 1, 0.75), ("longer", 0, 1.0))
+        for threshold in gpu_factors.THRESHOLDS
+    ]
+    lines = gpu_factors.summary(rows)
+    assert lines[2] == "| base | 2 |" + " 0.500 / 0.500 |" * len(gpu_factors.THRESHOLDS)
+    assert lines[3] == "| longer | 1 |" + " 0.500 / 1.000 |" * len(gpu_factors.THRESHOLDS)
+
+
+@pytest.mark.slow
+def test_a_factor_is_trained_and_its_weights_are_averaged(tmp_path, monkeypatch):
+    from treeformer.models import TreeFormer, TreeFormerConfig, onnx_graph
+    from treeformer.models.export import load_weights, save_pretrained
+
+    monkeypatch.setattr(onnx_graph, "write_graphs", lambda folder, *_, **__: (folder / "model.onnx").touch())
+    monkeypatch.setattr(full_training, "SYNTHETIC_PRESETS", ("seedling",))
+    config = TreeFormerConfig.tiny(backbone_blocks=(1, 1), decoder_layers=1, relation_min_stride=16, tokens=64)
+    sizes = {"input_size": 64, "working_size": 64, "node_threshold": 0.3, "candidate_threshold": 0.1}
+    start = save_pretrained(TreeFormer(config).eval(), tmp_path / "start", int8=False, **sizes)
+    skeleton = Skeleton([(32, 60), (32, 20)], [(0, 1)], root=0, image_size=(64, 64))
+    write_pair(np.zeros((64, 64, 3), np.uint8), skeleton, tmp_path / "images", "one")
+    image = AnnotatedImage(tmp_path / "images/one.png", tmp_path / "images/one.json", "one", skeleton)
+    short = gpu_factors.fields(steps=1, batch_size=2)
+    whole, half = (
+        gpu_factors.trained(gpu_factors.Variant(short, share=share), start, [image], tmp_path / "run", 64).state_dict()
+        for share in (1.0, 0.5)
+    )
+    before = load_weights(start).state_dict()
+    assert any(not value.equal(before[name]) for name, value in whole.items())
+    for name, value in half.items():
+        np.testing.assert_allclose(value, (whole[name] + before[name]) / 2, atol=1e-6)
 
 
 def test_the_table_is_shown_as_markdown(capsys, monkeypatch, tmp_path):

@@ -117,7 +117,15 @@ def begin_rows(engine: Engine, images: ImageArray) -> Callable[[], Rows]:
 
 
 def predict_rows(engine: Engine, images: ImageArray) -> Rows:
-    """Predict a batch as `begin_rows` does, and wait for the output."""
+    """Predict a batch as `begin_rows` does, and wait for the output.
+
+    Args:
+        engine: the engine.
+        images: (B,S,S,3) RGB.
+
+    Returns:
+        For each image, an output and the image's row in it.
+    """
     return begin_rows(engine, images)()
 
 
