@@ -66,6 +66,30 @@ def test_exif_orientation_turns_the_image_upright(tmp_path):
     assert open_image(tmp_path / "a.jpg").size == (10, 20)
 
 
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("name", ["a.png", "a.tif"])
+def test_every_orientation_gives_the_upright_image_once(tmp_path, name, orientation):
+    """Pillow itself turns TIFF images, and only these, while it loads them."""
+    pixels = np.arange(12 * 20 * 3, dtype=np.uint8).reshape(12, 20, 3)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(pixels).save(tmp_path / name, exif=exif)
+    upright = {
+        1: pixels,
+        2: pixels[:, ::-1],
+        3: pixels[::-1, ::-1],
+        4: pixels[::-1],
+        5: pixels.swapaxes(0, 1),
+        6: pixels.swapaxes(0, 1)[:, ::-1],
+        7: pixels.swapaxes(0, 1)[::-1, ::-1],
+        8: pixels.swapaxes(0, 1)[::-1],
+    }[orientation]
+    assert np.array_equal(open_image(tmp_path / name), upright)
+    assert np.array_equal(module.open_level(tmp_path / name, 0).whole(), upright)
+    assert module.upright_size(tmp_path / name) == (upright.shape[1], upright.shape[0])
+    assert open_lazy(tmp_path / name, lambda _: 0.5).original_size == (upright.shape[1], upright.shape[0])
+
+
 @pytest.mark.parametrize("content", [b"", b"garbage" * 100, b"\x89PNG\r\n\x1a\n"])
 def test_invalid_files_raise_a_one_line_error(tmp_path, content):
     path = tmp_path / "mümmel 1.png"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +43,7 @@ UNREADABLE = (OSError, ValueError, SyntaxError, EOFError)
 
 ORIENTATION_TAG = 0x0112
 # The operation that makes an image upright, by its EXIF orientation.
+TIFF_SIZE_TAGS = (256, 257)  # width and height
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -188,7 +189,7 @@ def open_level(path: str | os.PathLike[str], level: int) -> LazyImage:
     """
     block = 1 << level
     with _opened(Path(path)) as image:
-        turn = UPRIGHT.get(image.getexif().get(ORIENTATION_TAG, 1))
+        turn = _turn(image)
         stored = image.size
         original = stored[::-1] if turn in SIDEWAYS else stored
         # After a turn, an incomplete block would be at the top or left.
@@ -208,8 +209,11 @@ def upright_size(path: str | os.PathLike[str]) -> tuple[int, int]:
         FormatError: if the file cannot be read.
     """
     with _opened(Path(path)) as image:
+        width, height = image.size
+        if isinstance(tags := getattr(image, "tag_v2", None), Mapping):  # Pillow may report the size after the turn
+            width, height = (int(tags[tag]) for tag in TIFF_SIZE_TAGS)
         sideways = UPRIGHT.get(image.getexif().get(ORIENTATION_TAG, 1)) in SIDEWAYS
-        return (image.height, image.width) if sideways else image.size
+        return (height, width) if sideways else (width, height)
 
 
 @contextmanager
@@ -308,9 +312,19 @@ def _without_pillow_limit() -> Iterator[None]:
                 Image.MAX_IMAGE_PIXELS = _pillow_limit.saved
 
 
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """Return the turn that makes the pixels of an image upright, None if they are upright.
+
+    Pillow turns a TIFF image while it loads the pixels, and then removes the tag.
+    """
+    if image.format == "TIFF":
+        image.load()
+    return UPRIGHT.get(image.getexif().get(ORIENTATION_TAG, 1))
+
+
 def _scaled(image: Image.Image, scale: Callable[[tuple[int, int]], float], is_file: bool = False) -> LazyImage:
     """Scale an image whose pixels may not have been read yet, for `open_lazy`."""
-    turn = UPRIGHT.get(image.getexif().get(ORIENTATION_TAG, 1))
+    turn = _turn(image)
     stored = image.size  # before it is turned upright
     if 0 in stored:  # not possible in a file, but an empty Pillow crop has such a size
         raise ValueError(f"it has no pixels: its size is {stored[0]}×{stored[1]}")

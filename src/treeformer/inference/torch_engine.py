@@ -72,6 +72,7 @@ class TorchEngine:
         # On a GPU pixels have a stream of their own, so that their copy does not wait for the batch before.
         self._uploads = torch.cuda.Stream(self._device) if self._on_gpu else None  # type: ignore[no-untyped-call]
         self._lock = threading.Lock()  # CUDA graphs always use the same memory
+        self._last: torch.cuda.Event | None = None  # after it, that memory is free for the next batch
         self._process = os.getpid()
 
     def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
@@ -147,6 +148,8 @@ class TorchEngine:
         bfloat16 = torch.autocast(self._device.type, torch.bfloat16, enabled=self._on_gpu, cache_enabled=False)
         device = torch.cuda.device(self._device) if self._on_gpu else nullcontext()
         with self._lock, device, bfloat16:
+            if self._last is not None:  # the last batch may be computed in the stream of another thread
+                torch.cuda.current_stream().wait_event(self._last)
             groups = [
                 # Copy to pinned memory without waiting, while the device computes the next group. A tensor that is not
                 # contiguous would be copied twice, the second time by the host, which does not wait for the first copy.
@@ -157,12 +160,17 @@ class TorchEngine:
             if self._on_gpu:
                 done = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's stubs lack the types
                 done.record()
+                self._last = done
         return groups, done
 
     def _upload(self, images: Tensor) -> Tensor:
-        """Copy images to the device, which may still compute the edges of the batch before."""
+        """Copy images to the device, which may still compute the edges of the batch before.
+
+        The host reads the numbers of tokens and candidates before the prediction is queued completely, and these follow
+        the copy. So nobody overwrites the images too early.
+        """
         if self._uploads is None:
-            return images
+            return images.to(self._device)
         with torch.cuda.stream(self._uploads):
             pixels = images.to(self._device, non_blocking=True)
         stream = torch.cuda.current_stream()
