@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
+import treeformer
 from tests.formats.rsml_documents import METADATA, SCHEMA, preserved, written
 from treeformer import Axis, AxisFunction, FormatError, Skeleton
 from treeformer.formats.rsml import metadata as rsml_metadata
@@ -210,6 +211,16 @@ def test_smartroot_gets_a_default_resolution(comb: Skeleton, tmp_path: Path) -> 
     rsml.write(comb, tmp_path / "s.rsml", dialect="smartroot")
     tree = etree.parse(tmp_path / "s.rsml")
     assert (tree.findtext("metadata/unit"), tree.findtext("metadata/resolution")) == ("inch", "72")
+    again = treeformer.read(tmp_path / "s.rsml")
+    assert rsml_metadata.resolution_px_per_mm(again) is None, "lengths do not become millimeters"
+    assert again.metadata["rsml"]["software"] == "treeformer"
+    assert set(treeformer.measure(again)["unit"]) == {"px"}
+
+
+def test_smartroot_keeps_a_scale_of_72_dpi(comb: Skeleton, tmp_path: Path) -> None:
+    scanned = comb.replace(metadata={"rsml": {"unit": "inch", "resolution": "72"}})
+    rsml.write(scanned, tmp_path / "s.rsml", dialect="smartroot")
+    assert set(treeformer.measure(treeformer.read(tmp_path / "s.rsml"))["unit"]) == {"mm"}
 
 
 # ---- no plants ----------------------------------------------------------------------------------

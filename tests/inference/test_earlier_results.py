@@ -32,6 +32,31 @@ def test_an_annotation_is_kept_also_if_there_is_a_predicted_json(run, photos):  
     assert (photos / "a.rsml").read_bytes() == before
 
 
+def test_a_prediction_does_not_replace_the_annotation_of_another_image(run, photos, tmp_path):  # noqa: F811
+    out = tmp_path / "out"
+    out.mkdir()
+    treeformer.write(TREE, out / "a.rsml")
+    before = (out / "a.rsml").read_bytes()
+    code, _, err = run("predict", photos / "a.png", "-o", out, "--format", "rsml")
+    assert code == 2
+    assert one_line(err).startswith(f"treeformer: {out / 'a.rsml'}: exists and is not a prediction")
+    assert (out / "a.rsml").read_bytes() == before
+
+
+def test_resuming_with_another_output_keeps_corrected_results(run, photos, tmp_path):  # noqa: F811
+    out = tmp_path / "out"
+    command = ("predict", photos / "a.png", photos / "b.png", "-o", out)
+    assert run(*command)[0] == 0
+    drawn = TREE.replace(metadata={"editor": {"accepted": True}})  # without scores
+    treeformer.write(drawn, out / "a.json")
+    before = (out / "a.json").read_bytes()
+    code, _, err = run(*command, "--resume", "--overlay")
+    assert code == 0
+    assert "corrected results of 1 image are kept as they are: a.png; treeformer convert" in err
+    assert (out / "a.json").read_bytes() == before
+    assert (out / "b.overlay.jpg").exists()
+
+
 def test_a_corrected_result_is_not_predicted_again(run, photos, tmp_path):  # noqa: F811
     out = tmp_path / "out"
     assert run("predict", photos, "-o", out, "--format", "rsml")[0] == 0

@@ -48,6 +48,16 @@ def test_folders_are_paired_by_name(folders, workers):
     assert calls[-1] == (3, 3)
 
 
+def test_the_json_of_the_editor_is_the_ground_truth_and_that_of_a_prediction_is_not(folders):
+    prediction, ground_truth = folders
+    corrected = treeformer.read(ground_truth / "a.rsml").replace(metadata={"editor": {"accepted": True}})
+    treeformer.write(corrected, ground_truth / "a.json")
+    assert folder_cases(prediction, ground_truth)[0][0].ground_truth.name == "a.json"
+    treeformer.write(corrected.replace(metadata={}), ground_truth / "a.json")
+    with pytest.raises(TreeformerError, match=r"has the same name; keep only one of them"):
+        folder_cases(prediction, ground_truth)
+
+
 def test_a_negative_number_of_workers_is_one_line(folders):
     with pytest.raises(TreeformerError, match="workers must be 0"):
         evaluate_cases(folder_cases(*folders)[0], workers=-1)

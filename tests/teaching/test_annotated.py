@@ -16,6 +16,7 @@ from treeformer.inference.batch import plan
 from treeformer.inference.image_record import write_record
 from treeformer.teaching.annotated import looks_misplaced, survey
 from treeformer.teaching.next_images import rank_folder
+from treeformer.teaching.plan import split_images
 
 
 def test_finds_images_plants_nodes_and_scales(drawings):
@@ -34,6 +35,21 @@ def test_takes_the_output_of_the_editor_as_it_is(tmp_path):
     (found,) = survey(tmp_path).images
     assert found.skeleton_file.name == "a.json"
     np.testing.assert_allclose(found.skeleton.nodes, skeleton.nodes, atol=0.01)
+
+
+def test_images_of_one_name_in_other_folders_are_other_plates(tmp_path):
+    photos, results = tmp_path / "photos", tmp_path / "results"
+    for plant in ("a", "b", "c", "d", "e"):
+        (photos / plant).mkdir(parents=True)
+        (results / plant).mkdir(parents=True)
+        skeleton = draw_tree(photos / plant, "scan", 1)
+        (photos / plant / "scan.json").unlink()
+        treeformer.write(skeleton, results / plant / "scan.json")
+    write_record(results, [photos], plan([photos], results))
+    found = survey(results)
+    assert [image.name for image in found.images] == [f"../photos/{plant}/scan.png" for plant in "abcde"]
+    split = split_images(found, 0)
+    assert (len(split.train), len(split.valid)) == (4, 1)
 
 
 def test_predictions_are_used_only_after_the_editor_has_saved_them(tmp_path):

@@ -282,6 +282,33 @@ def test_other_images_begin_a_new_run(drawings, start_model, tmp_path):
 
 
 @pytest.mark.slow
+def test_another_split_begins_a_new_run(drawings, start_model, tmp_path, monkeypatch, improving):
+    """Otherwise images that were trained on would be measured as validation images."""
+    folder = tmp_path / "images"
+    shutil.copytree(drawings, folder)
+
+    def stopped_run() -> list[str]:
+        lines: list[str] = []
+
+        def listen(report: Report) -> None:
+            lines.append(report.message)
+            if "writing the graph" in report.message:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            finetune.finetune(folder, tmp_path / "m", start=start_model, device="cpu", listen=listen)
+        return lines
+
+    stopped_run()
+    assert any("an interrupted run with the same images continues" in line for line in stopped_run())
+    monkeypatch.setattr(
+        plan, "split_images", lambda found, _seed: plan.Split(tuple(found.images[:4]), tuple(found.images[4:]))
+    )
+    lines = stopped_run()
+    assert not any("continues" in line for line in lines)
+
+
+@pytest.mark.slow
 def test_the_mode_for_a_gpu_rehearsed_on_the_cpu(drawings, start_model, tmp_path, monkeypatch):
     monkeypatch.setattr(full_training, "STEPS", 2)
     monkeypatch.setattr(full_training, "VALIDATE_EVERY", 1)

@@ -309,10 +309,43 @@ def test_dates_that_were_corrected_in_the_editor_are_used_and_kept(tmp_path):
     assert kept.metadata["editor"] == {"accepted": True}
     assert [axis.id for axis in kept.axes] == ["1.1"]
 
+    before = file.read_bytes()
     later = file.stat().st_mtime + 5
     os.utime(images / "day2.json", (later, later))  # a newer skeleton beside the image
-    assert run(images, "-o", out, "--no-figures").exit_code == 0
+    found = run(images, "-o", out, "--no-figures")
+    copy = file.with_name("day2.orig.json")
+    assert f"replaces a correction, which is kept as {copy}" in found.stderr.replace("\n", "")
+    assert found.exit_code == 0
     assert read(file).length == pytest.approx(31)
+    assert copy.read_bytes() == before
+
+
+def test_a_newer_prediction_beside_the_image_does_not_replace_a_correction(tmp_path):
+    images, out = tmp_path / "plate", tmp_path / "out"
+    images.mkdir()
+    skeletons = [Skeleton([(9, 9), (9, 20 * day)], [(0, 1)], root=0, image_size=(99, 99)) for day in (1, 2)]
+    for day, skeleton in enumerate(skeletons, start=1):
+        write(skeleton.replace(edge_score=[0.9]), images / f"day{day}.json")
+    assert run(images, "-o", out, "--no-figures").exit_code == 0
+    file = out / "rsml" / "day2.json"
+    write(skeletons[1].replace(nodes=[(9, 9), (9, 70)], metadata={"editor": {}}), file)
+    later = file.stat().st_mtime + 5
+    os.utime(images / "day2.json", (later, later))
+    assert run(images, "-o", out, "--no-figures").exit_code == 0
+    assert read(file).length == pytest.approx(61)
+    assert not file.with_name("day2.orig.json").exists()
+
+
+@pytest.mark.parametrize("name", ["coco", "labelme"])
+def test_files_of_several_formats_beside_an_image_are_one_date(tmp_path, name):
+    skeleton = Skeleton([(9, 9), (9, 20)], [(0, 1)], root=0, image_size=(99, 99))
+    for day in (1, 2):
+        image(tmp_path / f"day{day}.png")
+        write(skeleton, tmp_path / f"day{day}.json")
+        write(skeleton, tmp_path / f"day{day}.{name}.json", format=name)
+    dates = find_dates(tmp_path)
+    assert [date.name for date in dates] == ["day1", "day2"]
+    assert [date.skeleton.name for date in dates] == ["day1.json", "day2.json"]
 
 
 def test_corrected_dates_are_not_predicted_again(tmp_path):

@@ -57,6 +57,20 @@ def test_axes(series):
     assert math.isnan(main["emergence_time"])
 
 
+def test_the_doubtful_length_of_plants_does_not_depend_on_the_scale():
+    metadata = {"low_confidence_threshold": 0.5, "rsml": {"unit": "mm", "resolution": "2"}}
+    nodes = [(9, 9), (9, 39), (9, 49)]
+    one, two = (
+        Skeleton(nodes, [(0, 1), (1, 2)], root=0, edge_score=[0.9, 0.4], metadata=each)
+        for each in (metadata, {**metadata, "rsml": {}})
+    )
+    made = Series([(1, one), (2, two)], register=False)
+    for scale in (None, 10):
+        table = made.plants_over_time(px_per_mm=scale)
+        assert table["low_confidence_length_fraction"].tolist() == [0.25, 0.25]
+    assert set(made.plants_over_time()["unit"]) == {"px"}
+
+
 def test_plants_over_time(series):
     table = series.plants_over_time()
     assert table["time"].tolist() == list(DAYS)

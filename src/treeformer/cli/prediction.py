@@ -107,6 +107,7 @@ def predict(
     from treeformer.inference.earlier_results import (
         check_no_annotation_is_lost,
         check_no_correction_is_lost,
+        is_corrected,
         predicted_otherwise,
     )
     from treeformer.inference.image_record import write_record
@@ -127,11 +128,15 @@ def predict(
         "min_confidence": min_confidence,
     }
     jobs = plan(sources, output, formats or (), overlay)
-    check_no_annotation_is_lost(jobs)
     if resume:
         remove_leftovers(output)
     to_do = [job for job in jobs if not (resume and job.is_done())]
+    kept = [job for job in to_do if resume and is_corrected(job)]
+    to_do = [job for job in to_do if not any(job is one for one in kept)]
     check_no_correction_is_lost(to_do)
+    check_no_annotation_is_lost(jobs, to_do)
+    if kept:
+        say(f"treeformer: {_kept_line([job.image for job in kept])}")
     if len(to_do) < len(jobs):
         record = PredictionOptions(open_model(model), **options).metadata["prediction"]
         with progress("checking") as show:
@@ -169,6 +174,14 @@ def predict(
         except OSError as error:  # reported with the other failures
             failures.append(f"{traits}: cannot be written ({error.strerror or error})")
     finish(done, failures, total=len(jobs))
+
+
+def _kept_line(images: Sequence[Path]) -> str:
+    """Return one line about the images with corrected results that lack some of the files."""
+    return (
+        f"corrected results of {counted(len(images), 'image')} are kept as they are: {_listed(images)}; "
+        f"treeformer convert and treeformer draw write other formats and overlays"
+    )
 
 
 def _otherwise_line(images: Sequence[Path]) -> str:

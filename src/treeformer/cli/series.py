@@ -76,7 +76,12 @@ def series(
     """
     from treeformer._util.files import check_writable
     from treeformer.timeseries import Series
-    from treeformer.timeseries.corrections import check_nothing_is_corrected, update_corrections, with_corrections
+    from treeformer.timeseries.corrections import (
+        check_nothing_is_corrected,
+        keep_replaced,
+        update_corrections,
+        with_corrections,
+    )
     from treeformer.timeseries.folder import DateFile, find_dates, times_of
     from treeformer.timeseries.leftovers import remove_earlier
     from treeformer.timeseries.output import MAX_KYMOGRAPHS, write_figures
@@ -112,6 +117,8 @@ def series(
         pairs = [(moments[k], skeleton) for k, skeleton in zip(order, chosen, strict=True)]
         result = Series(pairs, register=register, tolerance_px=tolerance, label=folder.resolve().name)
         used = [dates[k] for k in order]
+        for copy in keep_replaced(used, output):
+            say(f"treeformer: a newer skeleton beside the image replaces a correction, which is kept as {copy}")
         written = result.write(output, px_per_mm=px_per_mm, names=[date.name for date in used], figures=False)
         update_corrections(result.skeletons, [date.name for date in used], output)
         _record_images(output, folder, used)

@@ -18,18 +18,33 @@ from treeformer.inference.provenance import is_from_editor, is_predicted_with
 WITHOUT_EFFECT = ("treeformer", "engine")
 
 
-def check_no_annotation_is_lost(jobs: Sequence[ImageJob]) -> None:
-    """Raise `FormatError` if a result would overwrite a file beside its image that is not a prediction.
+def check_no_annotation_is_lost(jobs: Sequence[ImageJob], to_do: Sequence[ImageJob]) -> None:
+    """Raise `FormatError` if a result would overwrite a file that is not a prediction.
 
     Annotation tools and data sets store `a.json` or `a.rsml` beside `a.jpg`. If the output folder is the folder of the
-    images, a prediction would overwrite the ground truth.
+    images, or of other ones, a prediction would overwrite the ground truth.
+
+    Args:
+        jobs: all images. A file beside one of them is not taken for its result.
+        to_do: those that will be predicted.
     """
+    written = set(map(id, to_do))
     for job in jobs:
         for name, path in job.skeletons.items():
             # JSON and RSML say themselves whether they are predictions. Other formats are what the JSON file is.
             judged = path if name == "rsml" else job.skeletons["json"]
-            if path.exists() and path.parent.samefile(job.image.parent) and not _is_prediction(judged):
+            if not path.is_file() or not (id(job) in written or path.parent.samefile(job.image.parent)):
+                continue
+            if not _is_prediction(judged):
                 raise FormatError(f"{path}: exists and is not a prediction: choose another output folder")
+
+
+def is_corrected(job: ImageJob) -> bool:
+    """Return True if the editor has saved the result of an image: a person has corrected or accepted it."""
+    path = job.skeletons["json"]
+    with suppress(FormatError):
+        return path.is_file() and is_from_editor(formats.read(path))
+    return False
 
 
 def check_no_correction_is_lost(jobs: Sequence[ImageJob]) -> None:

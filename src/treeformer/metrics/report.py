@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -204,8 +204,8 @@ def folder_cases(
     """Pair the skeleton files of two folders by name.
 
     A name is the path relative to the folder, without its suffix: `day1/a`. `treeformer predict` keeps the sub-folders
-    of the images, so the two folders have the same layout. If a prediction exists in several formats, the .json file is
-    used.
+    of the images, so the two folders have the same layout. If a skeleton exists in several formats, the .json file is
+    used; in the folder of the ground truth only if the editor has saved it.
 
     Args:
         prediction: folder of predicted skeleton files.
@@ -219,8 +219,8 @@ def folder_cases(
         FormatError: if a folder has no skeleton file, a name is ambiguous, or the folders have no name in common.
     """
     predicted_folder, true_folder = Path(prediction), Path(ground_truth)
-    predictions = _skeleton_files(predicted_folder, true_folder, prefer=".json")
-    ground_truths = _skeleton_files(true_folder, predicted_folder)
+    predictions = _skeleton_files(predicted_folder, true_folder, lambda path: path.suffix.lower() == ".json")
+    ground_truths = _skeleton_files(true_folder, predicted_folder, _is_from_editor)
     if not predictions.keys() & ground_truths.keys():
         examples = f"the first names are {min(predictions)} and {min(ground_truths)}"
         raise FormatError(f"{predicted_folder} and {true_folder} have no name in common: {examples}")
@@ -250,8 +250,13 @@ def _is_copy(name: str, predictions: Mapping[str, Path]) -> bool:
     return stem in predictions and format_name in formats.FORMATS
 
 
-def _skeleton_files(folder: Path, excluded: Path, prefer: str | None = None) -> dict[str, Path]:
-    """Return the skeleton files below a folder by name. If a name has several files, prefer one suffix."""
+def _is_from_editor(path: Path) -> bool:
+    """Return True for a JSON file that the editor has saved, which writes RSML beside it."""
+    return path.suffix.lower() == ".json" and isinstance(formats.read(path).metadata.get("editor"), Mapping)
+
+
+def _skeleton_files(folder: Path, excluded: Path, is_preferred: Callable[[Path], bool]) -> dict[str, Path]:
+    """Return the skeleton files below a folder by name. If a name has several files, only one may be preferred."""
     files: dict[str, list[Path]] = {}
     for path in list_files(folder, excluded):
         if path.suffix.lower() in formats.SUFFIXES and not is_backup(path) and formats.is_skeleton_file(path):
@@ -260,7 +265,7 @@ def _skeleton_files(folder: Path, excluded: Path, prefer: str | None = None) -> 
         raise FormatError(f"{folder}: no skeleton file in this folder")
     by_name: dict[str, Path] = {}
     for name, paths in files.items():
-        candidates = [path for path in paths if path.suffix.lower() == prefer] or paths
+        candidates = paths if len(paths) == 1 else [path for path in paths if is_preferred(path)] or paths
         if len(candidates) > 1:
             raise FormatError(f"{candidates[1]}: {candidates[0].name} has the same name; keep only one of them")
         by_name[name] = candidates[0]

@@ -175,7 +175,7 @@ def survey(folder: str | os.PathLike[str], after_each: Callable[[], None] = lamb
         except TreeformerError as error:
             unusable.append(reason(error, path, skeleton_file, root))
             continue
-        images.append(AnnotatedImage(path, skeleton_file, _name(path, root), fitted))
+        images.append(AnnotatedImage(path, skeleton_file, shown_name(path, root), fitted))
     return Survey(root, tuple(images), tuple(unusable), tuple(uncorrected), tuple(without), tuple(misplaced))
 
 
@@ -227,10 +227,6 @@ def _is_of_another_program(file: Path) -> bool:
 
 def _is_model_folder(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file()
-
-
-def _name(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
 
 def shown_name(path: Path, root: Path) -> str:

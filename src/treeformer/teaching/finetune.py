@@ -168,7 +168,8 @@ class _Steps:
             run.say("survey", line)
         split = plan.split_images(found, run.seed)
         self._say_split(split)
-        key = work_folder.fingerprint(found.images, start, {"seed": run.seed, "gpu": self.on_gpu})
+        options = {"seed": run.seed, "gpu": self.on_gpu, "valid": sorted(image.name for image in split.valid)}
+        key = work_folder.fingerprint(found.images, start, options)
         _, stored = work_folder.open_work_folder(run.output, key)
         if stored:
             run.say("plan", "an interrupted run with the same images continues")

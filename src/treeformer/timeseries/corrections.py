@@ -5,13 +5,15 @@ The editor saves them beside the RSML files, or in the place of the predictions.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from treeformer import formats
+from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
-from treeformer.inference.provenance import is_from_editor
+from treeformer.inference.provenance import is_from_editor, is_uncorrected
 from treeformer.skeleton import Skeleton
 from treeformer.timeseries.folder import DateFile
 from treeformer.timeseries.predictions import prediction_file
@@ -25,14 +27,32 @@ def with_corrections(dates: Sequence[DateFile], results: Path) -> list[DateFile]
         results: The folder of the results.
 
     Returns:
-        The dates. A skeleton beside an image that is newer than the correction stays.
+        The dates. A skeleton beside an image stays if it is newer than the correction, unless it is a prediction.
     """
     found = []
     for date in dates:
         file = _correction(results, date.name)
-        is_used = file is not None and (date.skeleton is None or not _is_newer(date.skeleton, file))
+        is_used = file is not None and (date.skeleton is None or not _replaces(date.skeleton, file))
         found.append(replace(date, skeleton=file) if is_used else date)
     return found
+
+
+def keep_replaced(dates: Sequence[DateFile], results: Path) -> list[Path]:
+    """Copy the corrections that newer skeletons beside the images replace, before new results are written.
+
+    Args:
+        dates: The dates, as `with_corrections` returns them.
+        results: The folder of the results.
+
+    Returns:
+        The copies, `NAME.orig.json` beside the correction.
+    """
+    kept = []
+    for date in dates:
+        file = _file(results, date.name)
+        if date.skeleton is not None and not date.skeleton.is_relative_to(results) and _is_correction(file):
+            kept.append(_copy_of(file))
+    return kept
 
 
 def check_nothing_is_corrected(dates: Sequence[DateFile], results: Path) -> None:
@@ -81,5 +101,28 @@ def _is_correction(file: Path) -> bool:
         return False
 
 
-def _is_newer(first: Path, second: Path) -> bool:
-    return first.stat().st_mtime > second.stat().st_mtime
+def _replaces(beside: Path, correction: Path) -> bool:
+    """Return True if a skeleton beside an image is newer than the correction and was made or checked by a person.
+
+    A prediction, and a file that cannot be read, are newer only by accident.
+    """
+    if beside.stat().st_mtime <= correction.stat().st_mtime:
+        return False
+    try:
+        return not is_uncorrected(formats.read(beside))
+    except TreeformerError:
+        return False
+
+
+def _copy_of(file: Path) -> Path:
+    """Copy a file to `NAME.orig.json`, or `NAME.orig-2.json` if that is another one, and return the copy."""
+    data = file.read_bytes()
+    for number in itertools.count(1):
+        copy = file.with_name(f"{file.stem}.orig{'' if number == 1 else f'-{number}'}{file.suffix}")
+        if copy.is_file() and copy.read_bytes() == data:
+            break
+        if not copy.exists():
+            with atomic_write(copy) as temporary:
+                temporary.write_bytes(data)
+            break
+    return copy

@@ -78,6 +78,7 @@ def find_dates(folder: str | os.PathLike[str]) -> list[DateFile]:
         TreeformerError: If the folder is missing or holds neither images nor skeletons.
     """
     from treeformer.formats import SUFFIXES, is_skeleton_file
+    from treeformer.formats.convert import base_name
 
     root = Path(folder)
     if not root.is_dir():
@@ -92,18 +93,20 @@ def find_dates(folder: str | os.PathLike[str]) -> list[DateFile]:
                 raise TreeformerError(f"{file}: there is another image of this name, {images[file.stem].name}")
             images[file.stem] = file
         elif suffix in SUFFIXES and not is_backup(file) and is_skeleton_file(file):
-            other = skeletons.get(file.stem)
-            if other is None or _rank(file) < _rank(other):
-                skeletons[file.stem] = file
+            name = base_name(file).name  # a.labelme.json belongs to a.jpg
+            other = skeletons.get(name)
+            if other is None or _rank(file, name) < _rank(other, name):
+                skeletons[name] = file
     names = sorted(images.keys() | skeletons.keys())
     if not names:
         raise TreeformerError(f"{root}: no image and no skeleton file in this folder")
     return [DateFile(name, images.get(name), skeletons.get(name)) for name in names]
 
 
-def _rank(file: Path) -> int:
+def _rank(file: Path, name: str) -> tuple[bool, int]:
+    """Return the rank of a file among those of a date, the preferred one lowest: a.json comes before a.coco.json."""
     suffix = file.suffix.lower()
-    return PREFERRED.index(suffix) if suffix in PREFERRED else len(PREFERRED)
+    return file.stem != name, PREFERRED.index(suffix) if suffix in PREFERRED else len(PREFERRED)
 
 
 def times_of(dates: Sequence[DateFile], source: str | None = None) -> Times:

@@ -155,8 +155,8 @@ def plants_over_time(series: Series, px_per_mm: float | None = None) -> pd.DataF
     tables = []
     for index, (time, skeleton) in enumerate(zip(series.times.tolist(), series.skeletons, strict=True)):
         moved = skeleton.transform(series.registrations[index].transform.matrix)
-        if scale is None:
-            moved = moved.replace(metadata={})
+        if scale is None:  # the dates have no common scale
+            moved = moved.replace(metadata={name: value for name, value in moved.metadata.items() if name != "rsml"})
         table = measure(moved, px_per_mm=scale)
         table.insert(0, "time", time)
         table.insert(1, "image", pd.Series(skeleton.image_name or "", index=table.index, dtype=str))

@@ -36,6 +36,8 @@ UNIT_NAMES = {
 }
 # SmartRoot requires a resolution. This default is the traditional screen resolution.
 FALLBACK_DPI = 72.0
+# Added to <software> if the DPI is that value, so that lengths do not become millimeters when the file is read.
+WITHOUT_SCALE = "; scale unknown"
 # Areas and volumes in these units stay finite.
 PLAUSIBLE_PX_PER_MM = (1e-9, 1e9)
 
@@ -152,13 +154,16 @@ def read_metadata(element: Element, unknown: list[Record]) -> tuple[dict[str, An
         return (nodes[name].text or "").strip() if name in nodes else ""
 
     unit, resolution = normalize_scale(text("unit"), text("resolution"))
+    is_without_scale = text("software").endswith(WITHOUT_SCALE)
+    if is_without_scale:
+        unit, resolution = "pixel", "1"
     values: dict[str, Any] = {"version": text("version") or "1", "unit": unit, "resolution": resolution}
     if date := iso_date(text("last-modified")):
         values["last-modified"] = date
-    for name in ("unit", "resolution", "last-modified"):
+    for name in ("last-modified",) if is_without_scale else ("unit", "resolution", "last-modified"):
         if text(name) and text(name) != values.get(name):
             unknown.append(unknown_element("metadata", nodes[name]))
-    values |= {name: text(name) for name in _TEXTS if text(name)}
+    values |= {name: text(name).removesuffix(WITHOUT_SCALE) for name in _TEXTS if text(name)}
     for name, read_node in (("property-definitions", _definitions), ("time-sequence", _time_sequence)):
         if name in nodes:
             value = read_node(nodes[name])
@@ -243,6 +248,7 @@ def metadata_lines(skeleton: Skeleton, file_stem: str, dialect: Dialect) -> list
         unit, resolution = "inch", decimal_text(FALLBACK_DPI if per_mm is None else per_mm * MM_PER_UNIT["inch"])
         # SmartRoot treats files of RootNav differently.
         software = "treeformer" if software.lower().startswith("rootnav") else software
+        software += WITHOUT_SCALE if per_mm is None else ""
     elements = {
         "version": text("version", "1"),
         "unit": unit,
