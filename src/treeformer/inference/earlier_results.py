@@ -12,7 +12,8 @@ from treeformer._util.progress import ProgressCallback
 from treeformer.errors import FormatError
 from treeformer.formats.rsml.confidence import has_scores
 from treeformer.inference.batch import ImageJob
-from treeformer.inference.provenance import is_from_editor, is_predicted_with
+from treeformer.inference.provenance import is_predicted_with
+from treeformer.skeleton.provenance import is_from_editor
 
 # They change a prediction by rounding at most.
 WITHOUT_EFFECT = ("treeformer", "engine")

@@ -13,6 +13,7 @@ from treeformer.formats.rsml.confidence import has_scores
 from treeformer.formats.swc import HEADER
 from treeformer.hub.model_folder import WEIGHTS, ModelFolder
 from treeformer.skeleton import Skeleton
+from treeformer.skeleton.provenance import is_from_editor
 
 # The package imports this part on first use, so it cannot be imported here by name.
 VERSION: str = sys.modules["treeformer"].__version__
@@ -71,11 +72,6 @@ def is_predicted_with(skeleton: Skeleton, record: Mapping[str, Any], ignore: Col
     return isinstance(found, Mapping) and all(
         key in found and found[key] == value for key, value in record.items() if key not in ignore
     )
-
-
-def is_from_editor(skeleton: Skeleton) -> bool:
-    """Return True if the editor has saved a skeleton: a person has corrected or accepted it."""
-    return isinstance(skeleton.metadata.get("editor"), Mapping)
 
 
 def is_uncorrected(skeleton: Skeleton) -> bool:

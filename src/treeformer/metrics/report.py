@@ -20,6 +20,7 @@ from treeformer._util.text import as_unicode
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.metrics.evaluation import Estimate, evaluate_pair, summarize
 from treeformer.skeleton import Skeleton
+from treeformer.skeleton.provenance import is_from_editor
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -220,7 +221,7 @@ def folder_cases(
     """
     predicted_folder, true_folder = Path(prediction), Path(ground_truth)
     predictions = _skeleton_files(predicted_folder, true_folder, lambda path: path.suffix.lower() == ".json")
-    ground_truths = _skeleton_files(true_folder, predicted_folder, _is_from_editor)
+    ground_truths = _skeleton_files(true_folder, predicted_folder, _is_json_of_editor)
     if not predictions.keys() & ground_truths.keys():
         examples = f"the first names are {min(predictions)} and {min(ground_truths)}"
         raise FormatError(f"{predicted_folder} and {true_folder} have no name in common: {examples}")
@@ -250,9 +251,9 @@ def _is_copy(name: str, predictions: Mapping[str, Path]) -> bool:
     return stem in predictions and format_name in formats.FORMATS
 
 
-def _is_from_editor(path: Path) -> bool:
+def _is_json_of_editor(path: Path) -> bool:
     """Return True for a JSON file that the editor has saved, which writes RSML beside it."""
-    return path.suffix.lower() == ".json" and isinstance(formats.read(path).metadata.get("editor"), Mapping)
+    return path.suffix.lower() == ".json" and is_from_editor(formats.read(path))
 
 
 def _skeleton_files(folder: Path, excluded: Path, is_preferred: Callable[[Path], bool]) -> dict[str, Path]:

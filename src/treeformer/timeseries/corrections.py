@@ -13,8 +13,9 @@ from pathlib import Path
 from treeformer import formats
 from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
-from treeformer.inference.provenance import is_from_editor, is_uncorrected
+from treeformer.inference.provenance import is_uncorrected
 from treeformer.skeleton import Skeleton
+from treeformer.skeleton.provenance import is_from_editor
 from treeformer.timeseries.folder import DateFile
 from treeformer.timeseries.predictions import prediction_file
 
