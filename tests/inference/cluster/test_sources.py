@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
+from pyarrow import parquet
 
 from tests.inference.cluster_runs import (
     JOB,
@@ -89,6 +90,63 @@ def test_a_source_that_cannot_be_read_is_one_line(tmp_path, name, content, messa
     with pytest.raises(FormatError, match=message) as error:
         list(list_images([str(path)]))
     assert "\n" not in str(error.value)
+
+
+def write_table(target: Path, **columns) -> Path:
+    parquet.write_table(pa.table(columns), target)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"path": [1, 2]}, "the column 'path' must be text, not int64"),
+        ({"path": [["a.png"], []]}, "the column 'path' must be text, not list"),
+        ({"path": ["a.png", None]}, "the column 'path' has empty cells"),
+        ({"path": pa.nulls(2)}, "the column 'path' has empty cells"),
+        ({"size": ["1", "many"]}, "the column 'size' must be whole numbers"),
+        ({"size": [11430.5, 1.0]}, "the column 'size' must be whole numbers"),
+        ({"size": [float("inf"), 1.0]}, "the column 'size' must be whole numbers"),
+        ({"size": [[1], [2]]}, "the column 'size' must be whole numbers"),
+        ({"mtime": ["yesterday", "1"]}, "the column 'mtime' must be whole numbers"),
+        ({"mtime": [0.5, 1.0]}, "the column 'mtime' must be whole numbers"),
+    ],
+)
+def test_a_column_of_another_type_is_one_line(tmp_path, columns, message):
+    table = write_table(
+        tmp_path / "a.parquet", **({"path": ["a.png", "b.png"], "size": [1, 2], "mtime": [3, 4]} | columns)
+    )
+    with pytest.raises(FormatError, match=message) as error:
+        list(list_images([str(table)]))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.csv", "path,path\na.png,b.png\n"), ("a.parquet", None)])
+def test_a_repeated_column_is_one_line(tmp_path, name, content):
+    if content is None:
+        parquet.write_table(pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["path", "path"]), tmp_path / name)
+    else:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(FormatError, match="there are several columns 'path'"):
+        list(list_images([str(tmp_path / name)]))
+
+
+def test_columns_of_similar_types_are_converted(tmp_path):
+    """Bytes may be any file name; NaN is an empty cell, as in tables that pandas wrote."""
+    texts = pa.array(["a.png", "b.png"])
+    for paths in (texts, texts.cast(pa.large_string()), texts.cast(pa.binary()), texts.dictionary_encode()):
+        table = write_table(tmp_path / "a.parquet", path=paths, size=[1.0, float("nan")], mtime=["3", "4"])
+        assert list(list_images([str(table)])) == [
+            ImageEntry(f"{tmp_path}/a.png", 1, 3),
+            ImageEntry(f"{tmp_path}/b.png", -1, 4),
+        ]
+    table = write_table(tmp_path / "b.parquet", path=pa.array([b"\xe4.png"]))
+    assert [entry.path for entry in list_images([str(table)])] == [f"{tmp_path}/\udce4.png"]
+
+
+def test_a_name_with_a_nul_character_is_a_missing_file(tmp_path):
+    (tmp_path / "list.txt").write_bytes(b"a\0b.png\n")
+    assert [entry.size for entry in list_images([str(tmp_path / "list.txt")])] == [-1]
 
 
 def test_an_id_depends_on_path_size_time_place_and_settings():

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from treeformer._util.images import IMAGE_SUFFIXES
@@ -140,7 +141,7 @@ def _from_parquet(path: str) -> Iterator[ImageEntry]:
         with storage.open_file(path) as file:
             table = parquet.ParquetFile(file)
             columns = [name for name in ("path", "size", "mtime") if name in table.schema_arrow.names]
-            _check_columns(path, columns)
+            _check_columns(path, table.schema_arrow.names)
             for batch in table.iter_batches(ROWS_AT_ONCE, columns=columns):
                 yield from _from_batch(path, batch)
     except (pa.ArrowException, OSError) as error:
@@ -161,19 +162,45 @@ def _from_csv(path: str) -> Iterator[ImageEntry]:
 def _check_columns(path: str, names: Sequence[str]) -> None:
     if "path" not in names:
         raise FormatError(f"{path}: there is no column 'path'")
+    for name in ("path", "size", "mtime"):
+        if list(names).count(name) > 1:
+            raise FormatError(f"{path}: there are several columns {name!r}")
 
 
 def _from_batch(path: str, batch: pa.RecordBatch) -> Iterator[ImageEntry]:
     rows = pa.table(batch) if isinstance(batch, pa.RecordBatch) else batch
-    names = rows.column("path").to_pylist()
-    if None in names:
-        raise FormatError(f"{path}: the column 'path' has empty cells")
+    names = _texts(path, rows.column("path"))
     if {"size", "mtime"} <= set(rows.column_names):  # nothing has to be asked for
-        sizes, times = rows.column("size").to_pylist(), rows.column("mtime").cast(pa.int64()).to_pylist()
+        sizes, times = (_whole_numbers(path, name, rows.column(name)) for name in ("size", "mtime"))
         for name, size, mtime in zip(names, sizes, times, strict=True):
             yield ImageEntry(_beside(path, name), -1 if size is None else size, mtime or 0)
     else:
         yield from _with_details(path, names)
+
+
+def _texts(path: str, column: pa.ChunkedArray) -> list[str]:
+    """Return the column `path`. Names of files may be any bytes, as in a list."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    if column.null_count:
+        raise FormatError(f"{path}: the column 'path' has empty cells")
+    if not is_text and not is_bytes:
+        raise FormatError(f"{path}: the column 'path' must be text, not {kind}")
+    names: list[bytes] = column.cast(kind).cast(pa.large_binary()).to_pylist()
+    return [name.decode("utf-8", "surrogateescape") for name in names]
+
+
+def _whole_numbers(path: str, name: str, column: pa.ChunkedArray) -> list[int | None]:
+    """Return a column as whole numbers. pandas turns whole numbers beside empty cells into fractions and NaN."""
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), None, column)
+    try:
+        numbers: list[int | None] = column.cast(pa.int64()).to_pylist()
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0][:200]
+        raise FormatError(f"{path}: the column {name!r} must be whole numbers ({reason})") from None
+    return numbers
 
 
 def _with_details(listing: str, names: Iterable[str]) -> Iterator[ImageEntry]:

@@ -171,7 +171,7 @@ def _entry(path: str) -> FileEntry:
 def _local_entry(path: str) -> FileEntry:
     try:
         status = os.stat(path)  # noqa: PTH116 - millions of files: a Path object each would take longer than the call
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name with a NUL character
         return FileEntry(path, -1, 0)
     return FileEntry(path, status.st_size, status.st_mtime_ns)
 
