@@ -21,7 +21,7 @@ from tests.inference.cluster_runs import (
     MODEL_HASH,
     make_tar,
 )
-from treeformer import FormatError
+from treeformer import FormatError, TreeformerError
 from treeformer.inference.cluster import manifest, storage
 from treeformer.inference.cluster.job import Job, hash_settings
 from treeformer.inference.cluster.manifest import ManifestReader, read_manifests
@@ -206,6 +206,22 @@ def manifest_of(folder: Folder) -> None:
     from treeformer.inference.cluster.job import open_job
 
     open_job(folder, JOB, MODEL_HASH)
+
+
+def test_settings_that_change_while_images_are_listed_are_one_line(out):
+    """Otherwise results of different settings would mix: settings without a plan may be replaced."""
+    from treeformer.inference.cluster.job import open_job
+
+    folder = Folder.at(str(out))
+    open_job(folder, JOB, MODEL_HASH)
+
+    def images():
+        yield ImageEntry("/a.png", 1, 0)
+        open_job(folder, JOB, "the hash of another model")
+
+    with pytest.raises(TreeformerError, match="a run with other settings has started here"):
+        manifest.add_images(folder, images())
+    assert read_manifests(folder) == []
 
 
 @pytest.mark.slow

@@ -18,9 +18,8 @@ from pyarrow import csv, parquet
 from treeformer._util.files import remove_leftovers
 from treeformer._util.progress import ProgressCallback
 from treeformer.errors import FormatError, TreeformerError
-from treeformer.inference.cluster.job import read_settings
+from treeformer.inference.cluster.job import MANIFESTS, read_planned_settings
 from treeformer.inference.cluster.manifest import (
-    MANIFESTS,
     PARTS,
     Manifest,
     ManifestReader,
@@ -85,10 +84,12 @@ def collect(
         The numbers of rows, errors, missing images, duplicates and damaged files.
 
     Raises:
-        TreeformerError: if the folder holds no run, results are missing and `partial` is False, or a file cannot be
-            written.
+        TreeformerError: if the folder holds no plan, results are missing and `partial` is False, the run has no traits,
+            or a file cannot be written.
     """
-    read_settings(folder)
+    settings = read_planned_settings(folder)
+    if traits is not None and not settings.get("traits"):
+        raise TreeformerError(f"{folder.path}: the run was made with --no-traits: there are no traits to collect")
     manifests = read_manifests(folder)
     keep = _newest(folder, manifests)
     present = set(folder.names(PARTS))

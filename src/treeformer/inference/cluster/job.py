@@ -16,6 +16,7 @@ from treeformer.inference.options import WorkingSize
 
 FORMAT_VERSION = 1
 JOB = "job.json"
+MANIFESTS = "manifests"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Job:
 def open_job(folder: Folder, job: Job, hash_: str) -> None:
     """Store the settings of a job in its folder, or check that they are those of the job that is there.
 
+    Settings without a plan are replaced: they stay behind if the sources of a command cannot be listed.
+
     Args:
         folder: folder for the results.
         job: the job.
@@ -67,7 +70,7 @@ def open_job(folder: Folder, job: Job, hash_: str) -> None:
         TreeformerError: if the folder belongs to a job with other settings.
     """
     wanted = json.loads(json.dumps(job.settings(hash_)))
-    if not folder.exists(JOB):
+    if not has_plan(folder):
         folder.write(JOB, (json.dumps(wanted, indent=2) + "\n").encode())
         return
     present = read_settings(folder)
@@ -90,6 +93,19 @@ def read_settings(folder: Folder) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise FormatError(f"{folder.file(JOB)}: not a table of settings")
     return document
+
+
+def has_plan(folder: Folder) -> bool:
+    """Return True if images have been planned in a folder."""
+    return bool(folder.names(MANIFESTS, lambda name: name.endswith(".parquet")))
+
+
+def read_planned_settings(folder: Folder) -> dict[str, Any]:
+    """Return the content of job.json; raise `FormatError` if it is missing or broken, or no images are planned."""
+    settings = read_settings(folder)
+    if not has_plan(folder):
+        raise FormatError(f"{folder.path}: no images are planned: run `treeformer predict-cluster` with images")
+    return settings
 
 
 def hash_settings(settings: dict[str, Any]) -> bytes:

@@ -24,11 +24,11 @@ from pyarrow import parquet
 
 from treeformer._util.pools import batches
 from treeformer.errors import FormatError, TreeformerError
-from treeformer.inference.cluster.job import hash_settings, read_settings
+from treeformer.inference.cluster.job import MANIFESTS, hash_settings, read_settings
 from treeformer.inference.cluster.sources import ImageEntry
 from treeformer.inference.cluster.storage import Folder, open_file
 
-MANIFESTS, PARTS = "manifests", "parts"
+PARTS = "parts"
 ID_BYTES = 16
 # Images per task at most. A kill loses the unfinished tasks, one per process.
 MAX_TASK_IMAGES = 256
@@ -176,11 +176,18 @@ def add_images(folder: Folder, images: Iterable[ImageEntry], *, task_images: int
         The new manifest, None if all images are known.
 
     Raises:
-        TreeformerError: if `task_images` is not positive.
+        TreeformerError: if `task_images` is not positive, or the settings of the job change meanwhile.
     """
     key = hash_settings(read_settings(folder))
-    rows = ((image_id(image, key), image) for image in images)
-    return _write_manifest(folder, rows, known_ids(folder), task_images)
+
+    def rows() -> Iterator[tuple[bytes, ImageEntry]]:
+        for image in images:
+            yield image_id(image, key), image
+        # Settings without a plan may be replaced: another command may have done so while the images were listed.
+        if hash_settings(read_settings(folder)) != key:
+            raise TreeformerError(f"{folder.path}: a run with other settings has started here: choose another output")
+
+    return _write_manifest(folder, rows(), known_ids(folder), task_images)
 
 
 def known_ids(folder: Folder) -> pa.ChunkedArray:

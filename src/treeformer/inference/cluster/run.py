@@ -58,7 +58,8 @@ def plan(
         The tasks that are to be done.
 
     Raises:
-        TreeformerError: if the model, a source or an option is invalid, or the folder belongs to another job.
+        TreeformerError: if the model, a source or an option is invalid, the folder belongs to another job, or there are
+            neither sources nor a plan.
     """
     if model_hash is None:
         model = open_model(job.model)
@@ -68,7 +69,7 @@ def plan(
     if job.px_per_mm is not None and not job.px_per_mm > 0:
         raise TreeformerError(f"px_per_mm must be a positive number, not {job.px_per_mm}")
     if not sources:
-        jobs.read_settings(folder)  # without sources there must be a plan
+        jobs.read_planned_settings(folder)
     folder.check_writable()
     jobs.open_job(folder, job, model_hash)
     if sources:
