@@ -41,7 +41,9 @@ def predict_cluster(
     actors: Annotated[
         int | None, typer.Option(min=1, help="Number of models in memory. By default as many as fit the cluster.")
     ] = None,
-    cpus_per_actor: Annotated[float, typer.Option(help="CPUs per model, which are also its threads.")] = 1.0,
+    cpus_per_actor: Annotated[
+        float | None, typer.Option(help="CPUs per model, which are also its threads.  [default: 1]")
+    ] = None,
     gpus_per_actor: Annotated[float, typer.Option(help="GPUs per model; 0.5 shares a GPU between two.")] = 0.0,
     threads: Annotated[
         int | None, typer.Option(help="CPU threads of the network with --shard. By default all cores.")
@@ -94,8 +96,14 @@ def predict_cluster(
     from treeformer.inference.cluster.storage import Folder
 
     own_shard = None if shard is None else parse_shard(shard)
-    if own_shard is not None and (address is not None or actors is not None or gpus_per_actor):
-        raise TreeformerError("--shard runs without Ray: --address, --actors and --gpus-per-actor have no meaning")
+    if own_shard is not None and (
+        address is not None or actors is not None or cpus_per_actor is not None or gpus_per_actor
+    ):
+        raise TreeformerError(
+            "--shard runs without Ray: --address, --actors, --cpus-per-actor and --gpus-per-actor have no meaning"
+        )
+    if own_shard is None and threads is not None and not plan_only:
+        raise TreeformerError("--threads needs --shard; with Ray, --cpus-per-actor is the number of threads per model")
     folder = Folder.at(output)
     job = Job(
         model=model,
@@ -122,7 +130,9 @@ def predict_cluster(
         else:
             from treeformer.inference.cluster.ray_run import connection, predict_with_ray
 
-            options |= {"actors": actors, "cpus_per_actor": cpus_per_actor, "gpus_per_actor": gpus_per_actor}
+            options |= {"actors": actors, "gpus_per_actor": gpus_per_actor}
+            if cpus_per_actor is not None:
+                options["cpus_per_actor"] = cpus_per_actor
             with connection(address):
                 report = predict_with_ray(folder, job, tasks, **options)
     line = f"{counted(report.images, 'image')} predicted in {output}"

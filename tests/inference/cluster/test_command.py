@@ -14,6 +14,8 @@ pytest.importorskip("pyarrow")
 
 from tests.inference.cluster_runs import (
     fake_predictor,
+    make_plan,
+    run_shard,
 )
 from tests.messages import one_line
 
@@ -47,6 +49,8 @@ def test_plan_shards_and_collect(run, images, out, tmp_path, fake_model):
         (("--shard", "1/1"), "there is no job.json"),
         ((".", "--shard", "2/1"), "i/n"),
         ((".", "--shard", "1/1", "--address", "auto"), "without Ray"),
+        ((".", "--shard", "1/1", "--cpus-per-actor", "4"), "--cpus-per-actor and --gpus-per-actor have no meaning"),
+        ((".", "--threads", "4"), "--threads needs --shard"),
         ((".", "--shard", "1/1", "--format", "jpeg"), "unknown format"),
         ((".", "--shard", "1/1", "--working-size", "big"), "--working-size"),
         ((".", "--shard", "1/1", "--px-per-mm", "0"), "px_per_mm"),
@@ -58,6 +62,33 @@ def test_a_mistake_is_one_line(run, images, monkeypatch, fake_model, arguments, 
     code, _, err = run("predict-cluster", *arguments, "-o", "out")
     assert code == 2
     assert message in one_line(err)
+
+
+def test_a_mistyped_source_does_not_block_the_right_command(run, images, out, fake_model):
+    """The settings of the mistyped command stay behind, without a plan."""
+    code, _, err = run("predict-cluster", "none", "-o", out, "--working-size", 512, "--plan-only")
+    assert (code, "no such file" in one_line(err)) == (2, True)
+    for command in (("collect", out), ("predict-cluster", "-o", out, "--shard", "1/1")):
+        code, _, err = run(*command)
+        assert (code, "no images are planned" in one_line(err)) == (2, True)
+    code, _, err = run("predict-cluster", images, "-o", out, "--plan-only")
+    assert (code, "12 images to be predicted" in one_line(err)) == (0, True)
+    code, _, err = run("predict-cluster", images, "-o", out, "--working-size", 512, "--plan-only")
+    assert (code, "holds a run with working_size None, not 512" in one_line(err)) == (2, True)
+
+
+def test_traits_that_were_not_measured_are_not_collected(run, images, out, tmp_path):
+    make_plan(out, images)
+    run_shard(out)
+    assert run("collect", out)[0] == 0
+    before = sorted(out.rglob("*"))
+    code, _, err = run("collect", out, "--traits", tmp_path / "t.csv")
+    assert (code, one_line(err)) == (
+        2,
+        f"treeformer: {out}: the run was made with --no-traits: there are no traits to collect",
+    )
+    assert not (tmp_path / "t.csv").exists()
+    assert sorted(out.rglob("*")) == before
 
 
 def test_collecting_nothing_is_one_line(run, tmp_path):
