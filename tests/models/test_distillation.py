@@ -148,6 +148,14 @@ def test_cold_peaks_are_masked(images):
     assert not mask.all()
 
 
+def test_a_teacher_has_at_most_one_token_per_cell(images):
+    """The heat map of an image of 32 px has 16·16 cells."""
+    images = images[:1, :, :32, :32]
+    guide = teacher_of(network(1), tokens=100_000, edge_tokens=8)(images)
+    assert (guide.mask.shape, guide.selection.shape) == ((1, 256), (1, 8))
+    assert teacher_of(network(1), tokens=100_000, edge_tokens=50_000)(images).selection.shape == (1, 256)
+
+
 def test_students_that_do_not_fit_are_rejected():
     check_student(CONFIG, TreeFormerConfig.default())
     with pytest.raises(TreeformerError, match="the student has 4 and 44 px, the teacher 2 and 44 px"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import re
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from PIL import Image, ImageDraw
 from treeformer import Skeleton
 from treeformer.errors import TreeformerError
 from treeformer.models import TreeFormer, TreeFormerConfig
-from treeformer.models.config import FORMER_NAMES
+from treeformer.models.config import FORMER_NAMES, MAXIMUM, MINIMUM
 from treeformer.models.criterion import adjacency_of_tokens, targets_of_tokens
 from treeformer.nn.matching import Matching
 from treeformer.nn.targets import Targets
@@ -341,6 +343,48 @@ def test_invalid_inputs_and_settings_give_one_line_errors(tiny):
         TreeFormerConfig(decoder_min_stride=64)
     with pytest.raises(TreeformerError, match="heatmap_upsampling must be one of 1, 2, 4, not 3"):
         TreeFormerConfig(heatmap_upsampling=3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"heads": 0}, "heads must be at least 1, not 0"),
+        ({"width": 0}, "width must be at least 4, not 0"),
+        ({"dropout": 2}, "dropout must be at most 1, not 2"),
+        ({"dropout": math.nan}, "dropout must be at least 0, not nan"),
+        ({"decoder_layers": 0}, "decoder_layers must be at least 1, not 0"),
+        ({"sampling_points": 0}, "sampling_points must be at least 1, not 0"),
+        ({"node_threshold": 3}, "node_threshold must be at most 1, not 3"),
+        ({"node_weight": -1}, "node_weight must be at least 0, not -1"),
+        ({"node_weight": math.inf}, "node_weight must be at most 1.79769e+308, not inf"),
+        ({"grid_px": -4}, "grid_px must be at least 0, not -4"),
+        ({"tokens": 10**30}, "tokens must be at most 2.14748e+09, not 1000000"),
+        ({"backbone_blocks": ()}, "backbone_blocks must be 1 or more numbers of at least 1, not []"),
+        ({"backbone_blocks": (3, 0, 6)}, "backbone_blocks must be 1 or more numbers of at least 1, not [3, 0, 6]"),
+        ({"backbone_blocks": (1,)}, "relation_min_stride must be at most 8, the coarsest stride, not 32"),
+        ({"backbone_blocks": (1,), "neck": "encoder"}, "backbone_blocks must be 2 or more numbers"),
+        ({"relation_min_stride": 4}, "relation_min_stride must be at least 8, not 4: the finest level has 96 channels"),
+    ],
+)
+def test_a_setting_out_of_range_is_a_one_line_error(settings, message):
+    with pytest.raises(TreeformerError, match=re.escape(message)) as caught:
+        TreeFormerConfig(**settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_number_has_a_range():
+    numbers = {name for name, value in dataclasses.asdict(TreeFormerConfig()).items() if type(value) in (int, float)}
+    assert MINIMUM.keys() == numbers
+    assert MAXIMUM.keys() < numbers
+
+
+@pytest.mark.parametrize("blocks", [(1,), (1, 1)])
+def test_a_backbone_of_few_stages_can_be_trained(blocks):
+    config = TreeFormerConfig.tiny(backbone_blocks=blocks, relation_min_stride=8, tokens=8)
+    model = build_model(config).train()
+    targets = Targets.from_skeletons([FORKED.crop(32, 32, 96, 96)])
+    total = sum(model.loss(model(torch.rand(1, 3, 64, 64), targets), targets).values())
+    assert torch.isfinite(total)
 
 
 @pytest.mark.parametrize("config", [CONFIGS["default"], CONFIGS["paper"], CONFIGS["tiny"]])

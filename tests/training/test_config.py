@@ -101,7 +101,11 @@ def test_text_in_an_optional_float_field_is_a_number():
         ("steps: 0", "steps must be at least 1, not 0"),
         ("data: {workers: -1}", r"data\.workers must be at least 0, not -1"),
         ("optimizer: {learning_rate: .nan}", r"optimizer\.learning_rate must be at least 0, not nan"),
+        ("optimizer: {learning_rate: .inf}", r"optimizer\.learning_rate must be finite, not inf"),
+        ("optimizer: {ema_decay: 2}", r"optimizer\.ema_decay must be at most 1\.0, not 2\.0"),
+        ("shrink_start: true", "shrink_start needs the weights of a larger model: start_from is empty"),
         ("seed: -1", "seed must be at least 0"),
+        ("seed: 100000000000000000000", "seed must be at most 9223372036854775807, not 100000000000000000000"),
         ("precision: 16", "precision must be one of 32, bf16"),
         ("data: 5", "data: must be a table"),
         ("data: {train: {}}", "data: train must be a list"),
@@ -114,6 +118,11 @@ def test_a_mistake_is_one_line(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message) as error:
         load_config(write(tmp_path, text))
     assert "\n" not in str(error.value)
+
+
+def test_no_checkpoints_and_no_clipping_are_infinite(tmp_path):
+    config = load_config(write(tmp_path, "checkpoint_minutes: .inf\noptimizer: {clip_norm: .inf}\n"))
+    assert config.checkpoint_minutes == config.optimizer.clip_norm == float("inf")
 
 
 @pytest.mark.parametrize(("override", "message"), [("steps", "key=value"), ("steps.x=1", "not a group")])

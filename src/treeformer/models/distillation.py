@@ -61,13 +61,15 @@ class Teacher(nn.Module):
         Returns:
             The predictions.
         """
-        features = self.model.encode(images, self.tokens)
+        height, width = images.shape[-2:]
+        cells = (height // self.model.heat_stride) * (width // self.model.heat_stride)
+        features = self.model.encode(images, min(self.tokens, cells))
         heat, offsets, cell, peak_heat = cast(tuple[Tensor, ...], features[1:])  # never None with a heat map
         mask = peak_heat >= self.min_peak_heat
         found = self.model.decode_tokens(features, mask)
         node_logits, points = found.decoded.node_logits[-1].float(), found.decoded.points[-1].float()
         score = node_logits.sigmoid() * mask
-        selection = score.topk(self.edge_tokens, dim=1).indices
+        selection = score.topk(min(self.edge_tokens, score.shape[1]), dim=1).indices
         index, content = selection[..., None], found.decoded.tokens
         edge_logits = self.model.predict_edges(
             content.gather(1, index.expand(-1, -1, content.shape[-1])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treeformer._util.config import ConfigError, build
+from treeformer._util.text import short_repr
 from treeformer.data.config import DataConfig
 
 # Minimum values of numbers, by key.
@@ -43,6 +45,13 @@ MINIMUM = {
     "optimizer.ema_decay": 0,
 }
 
+# Maximum values of numbers, by key.
+MAXIMUM = {
+    "seed": 2**63 - 1,  # what torch accepts
+    "optimizer.ema_decay": 1.0,
+}
+# Numbers that may be infinite: no checkpoint between validations, no limit. All others are finite.
+MAY_BE_INFINITE = ("checkpoint_minutes", "optimizer.clip_norm")
 
 MAX_BASES = 8  # files that refer to each other by `base`
 
@@ -60,9 +69,10 @@ class OptimizerConfig:
     warmup_steps: int = 300
     """Steps over which the learning rate rises linearly from zero."""
     clip_norm: float = 1.0
-    """Maximum norm of the gradient of all parameters together. Larger gradients are scaled down. No unit."""
+    """Maximum norm of the gradient of all parameters together. Larger gradients are scaled down. `.inf` disables it.
+    No unit."""
     ema_decay: float = 0.999
-    """Decay per step of the moving average of the weights, which is what is validated and kept. No unit."""
+    """Decay per step of the moving average of the weights, which is what is validated and kept, in [0, 1]. No unit."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +126,7 @@ class TrainingConfig:
     validate_every: int = 1_000
     """Steps between validations. Each validation also writes a checkpoint."""
     checkpoint_minutes: float = 5.0
-    """Maximum time between checkpoints, minutes. A run that is killed loses no more than that."""
+    """Maximum time between checkpoints, minutes. A run that is killed loses no more than that. `.inf` disables it."""
     patience_epochs: int = 30
     """Epochs without improvement after which the run stops, as in the paper. 0 disables early stopping."""
     epoch_images: int = 100_000
@@ -144,7 +154,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
         The configuration. Keys that are missing in the file have their default values.
 
     Raises:
-        ConfigError: if the file cannot be read, a key is unknown, or a value has the wrong type or is too small.
+        ConfigError: if the file cannot be read, a key is unknown, or a value has the wrong type or is out of range.
     """
     import yaml
 
@@ -164,6 +174,12 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
         value = attrgetter(key)(config)
         if not value >= minimum:  # also true for NaN
             raise ConfigError(f"{path.name}: {key} must be at least {minimum}, not {value}")
+        if value == math.inf and key not in MAY_BE_INFINITE:
+            raise ConfigError(f"{path.name}: {key} must be finite, not {value}")
+        if key in MAXIMUM and value > MAXIMUM[key]:
+            raise ConfigError(f"{path.name}: {key} must be at most {MAXIMUM[key]}, not {short_repr(value)}")
+    if config.shrink_start and not config.start_from:
+        raise ConfigError(f"{path.name}: shrink_start needs the weights of a larger model: start_from is empty")
     if config.data.dense_every and config.data.dense_tokens < config.data.dense_max_nodes:
         tokens, nodes = config.data.dense_tokens, config.data.dense_max_nodes
         raise ConfigError(f"{path.name}: data.dense_tokens {tokens} is less than data.dense_max_nodes {nodes}")

@@ -55,13 +55,17 @@ def make_fabric(accelerator: str, devices: int, machines: int) -> Fabric:
     from lightning.fabric import Fabric
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
+    for name, count in (("devices", devices), ("machines", machines)):
+        if count < 1:
+            raise ConfigError(f"the number of {name} must be at least 1, not {count}")
     _check_processes(devices * machines)
     if accelerator == "cuda" and not torch.cuda.is_available():
         raise ConfigError("no GPU: CUDA was requested, but torch sees no CUDA device")
     strategy = "ddp" if devices * machines > 1 else "auto"
     try:
         return Fabric(accelerator=accelerator, devices=devices, num_nodes=machines, strategy=strategy)
-    except (ValueError, RuntimeError, MisconfigurationException) as error:  # an unknown accelerator, or too few GPUs
+    # An unknown accelerator, too few GPUs, or one that needs a package, such as tpu.
+    except (ValueError, TypeError, RuntimeError, ImportError, MisconfigurationException) as error:
         requested = f"{accelerator}, {devices} devices, {machines} machines"
         raise ConfigError(f"cannot train on {requested}: {' '.join(str(error).split())}") from None
 
@@ -215,7 +219,8 @@ def batch_sizes(config: TrainingConfig, model: Any, world: int) -> BatchSizes:
         The sizes of ordinary and dense batches.
 
     Raises:
-        ConfigError: if a batch cannot be divided among the processes, or the model cannot have dense batches.
+        ConfigError: if a batch cannot be divided among the processes, the model cannot have dense batches, or there are
+            more tokens than cells of the heat map.
     """
     sizes = {"batch_size": config.batch_size}
     if config.data.dense_every:
@@ -228,6 +233,15 @@ def batch_sizes(config: TrainingConfig, model: Any, world: int) -> BatchSizes:
     for name, size in sizes.items():
         if size % world:
             raise ConfigError(f"{name} {size} cannot be divided among {world} processes")
+    if getattr(model, "has_variable_tokens", False):
+        tokens = {"model_options.tokens": (model.config.tokens, config.data.early_steps and config.data.early_size)}
+        if config.data.dense_every:
+            tokens["data.dense_tokens"] = (config.data.dense_tokens, 0)
+        for name, (count, early_size) in tokens.items():
+            side = early_size or config.data.image_size
+            cells = (side // model.heat_stride) ** 2
+            if count > cells:
+                raise ConfigError(f"{name} {count} is more than the {cells} cells of the heat map of {side} px")
     ordinary, dense = config.batch_size // world, config.data.dense_batch_size // world
     return BatchSizes(ordinary, dense, config.data.dense_every, config.data.early_steps)
 
