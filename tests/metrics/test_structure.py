@@ -130,6 +130,26 @@ def test_f1_over_a_set_is_computed_from_the_means():
         mean_metrics([])
 
 
+def test_f1_without_precision_and_recall_is_a_mean():
+    assert summarize([{"topo_f1": 0.5}, {"topo_f1": 1.0}])["topo_f1"].value == 0.75
+    assert mean_metrics([{"topo_f1": 0.5, "topo_recall": 0.1}]) == {"topo_f1": 0.5, "topo_recall": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"smd": 1.0, "topo_f1": 0.5}, {"smd": 1.0}], "row 1 has no 'topo_f1'"),
+        ([{"smd": 1.0}, {"smd": 1.0}, {"smd": 1.0, "topo_f1": 0.5}], "row 0 has no 'topo_f1'"),
+    ],
+)
+def test_rows_with_different_metrics_are_one_line(rows, message):
+    for function in (summarize, mean_metrics):
+        with pytest.raises(TreeformerError, match=message):
+            function(rows)
+    with pytest.raises(TreeformerError, match=message):
+        differences(rows, rows)
+
+
 def test_the_interval_agrees_with_a_plain_bootstrap():
     rng = np.random.default_rng(5)
     values = rng.normal(3, 1, 60)

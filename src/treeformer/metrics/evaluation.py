@@ -97,8 +97,8 @@ class Estimate:
 def summarize(rows: Sequence[Row], *, seed: int = 0) -> dict[str, Estimate]:
     """Summarize the metrics of a data set.
 
-    Metrics are averaged over images; NaN values are ignored. F1 is the harmonic mean of mean precision and mean recall.
-    The interval contains the middle 95 % of 1,000 bootstrap samples.
+    Metrics are averaged over images; NaN values are ignored. F1 is the harmonic mean of mean precision and mean recall,
+    or the mean if the rows lack one of them. The interval contains the middle 95 % of 1,000 bootstrap samples.
 
     Args:
         rows: one row per image, as returned by `evaluate_pair`; at least one.
@@ -108,7 +108,7 @@ def summarize(rows: Sequence[Row], *, seed: int = 0) -> dict[str, Estimate]:
         An estimate per metric.
 
     Raises:
-        TreeformerError: if there are no rows.
+        TreeformerError: if there are no rows, or they differ in their metrics.
 
     Example:
         >>> summarize([{"smd": 0.25}, {"smd": 0.75}])["smd"].value
@@ -127,7 +127,7 @@ def mean_metrics(rows: Sequence[Row]) -> Row:
         One value per metric.
 
     Raises:
-        TreeformerError: if there are no rows.
+        TreeformerError: if there are no rows, or they differ in their metrics.
 
     Example:
         >>> mean_metrics([{"smd": 0.25}, {"smd": 0.75}])
@@ -152,7 +152,7 @@ def differences(rows: Sequence[Row], reference: Sequence[Row], *, seed: int = 0)
         An estimate of `rows` minus `reference` per metric that both have.
 
     Raises:
-        TreeformerError: if there are no rows, or the numbers of rows differ.
+        TreeformerError: if there are no rows, rows differ in their metrics, or the numbers of rows differ.
     """
     if len(rows) != len(reference):
         raise TreeformerError(f"{len(rows)} images cannot be compared with {len(reference)}")
@@ -179,6 +179,11 @@ def _table(rows: Sequence[Row]) -> tuple[list[str], FloatArray]:
     if not rows:
         raise TreeformerError("there are no images to summarize")
     names = list(rows[0])
+    for number, row in enumerate(rows):
+        if row.keys() != rows[0].keys():
+            name = next(name for name in [*names, *row] if name not in row or name not in rows[0])
+            without = number if name in rows[0] else 0
+            raise TreeformerError(f"all rows must have the same metrics, but row {without} has no {name!r}")
     return names, np.asarray([[row[name] for name in names] for row in rows], dtype=np.float64)
 
 
@@ -199,7 +204,7 @@ def _means(table: FloatArray, weights: FloatArray, names: Sequence[str]) -> dict
     mean = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
     columns = dict(zip(names, mean.T, strict=True))
     for name in SCORED:
-        if f"{name}_f1" in columns:
+        if {f"{name}_f1", f"{name}_precision", f"{name}_recall"} <= columns.keys():
             precision, recall = columns[f"{name}_precision"], columns[f"{name}_recall"]
             both = precision + recall
             columns[f"{name}_f1"] = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both > 0)
