@@ -86,6 +86,19 @@ def test_evaluate_a_model_from_the_command_line(run, dataset, tmp_path, monkeypa
     assert single_plant == [True, False]
 
 
+def test_a_synthetic_set_has_500_images_unless_stated(run, monkeypatch):
+    counts = []
+
+    def stop(_name, count):
+        counts.append(count)
+        raise TreeformerError("that is enough")
+
+    monkeypatch.setattr("treeformer.inference.evaluate.synthetic_set", stop)
+    arguments = ("evaluate", "--model", "default", "--synthetic", "paper:paper:test")
+    assert run(*arguments)[0] == run(*arguments, "--count", 0)[0] == 2
+    assert counts == [500, 0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -97,6 +110,11 @@ def test_evaluate_a_model_from_the_command_line(run, dataset, tmp_path, monkeypa
         (("--model", "default"), "one data set"),
         (("somewhere", "--model", "default", "--synthetic", "paper:paper:test"), "one data set"),
         (("somewhere", "--model", "default"), "somewhere: no such folder"),
+        (("--model", "default", "--synthetic", "paper:paper:test", "--split", "valid"), "--split is for a folder"),
+        (("somewhere", "--model", "default", "--images", "photos"), "--images and --image-size are for two folders"),
+        (("somewhere", "--model", "default", "--image-size", 40, 50), "--images and --image-size are for two folders"),
+        (("somewhere", "--model", "default", "--count", 500), "--count is the number of images of --synthetic"),
+        (("somewhere", "elsewhere", "--count", 5), "--count is the number of images of --synthetic"),
     ],
 )
 def test_a_mistake_is_one_line(run, arguments, message):

@@ -12,8 +12,10 @@ from treeformer.cli.common import ALL_CORES, Workers, app, counted, examples, fi
 from treeformer.errors import TreeformerError
 
 if TYPE_CHECKING:
+    from treeformer.data.datasets import Dataset
     from treeformer.metrics.report import Report
 
+DEFAULT_COUNT = 500  # images of a synthetic data set
 MAX_LISTED = 10  # names of unpaired images in a message
 
 
@@ -56,7 +58,9 @@ def evaluate(
         str | None,
         typer.Option(metavar="PRESET:STYLE:SPLIT", help="Evaluate on a synthetic data set instead of a folder."),
     ] = None,
-    count: Annotated[int, typer.Option(help="Number of images of the synthetic data set.")] = 500,
+    count: Annotated[
+        int | None, typer.Option(help="Number of images of the synthetic data set.  [default: 500]")
+    ] = None,
     single_plant: Annotated[bool, typer.Option("--single-plant", help="Predict one tree per image.")] = False,
     workers: Workers = ALL_CORES,
 ) -> None:
@@ -66,9 +70,15 @@ def evaluate(
     from treeformer._util.files import check_writable
     from treeformer.metrics.report import evaluate_cases, folder_cases
 
+    if count is not None and synthetic is None:
+        raise TreeformerError("--count is the number of images of --synthetic PRESET:STYLE:SPLIT, which is missing")
     if output is not None:
         check_writable(output)
     if model is not None:
+        if images is not None or image_size is not None:
+            raise TreeformerError(
+                "--images and --image-size are for two folders: with --model, the data set has images"
+            )
         report, remarks = _evaluate_model(
             model, prediction, ground_truth, split, synthetic, count, single_plant, radius, workers
         )
@@ -114,7 +124,7 @@ def _evaluate_model(
     ground_truth: Path | None,
     split: str | None,
     synthetic: str | None,
-    count: int,
+    count: int | None,
     single_plant: bool,
     radius: float | None,
     workers: int,
@@ -126,7 +136,13 @@ def _evaluate_model(
 
     if ground_truth is not None or (folder is None) == (synthetic is None):
         raise TreeformerError("a model is evaluated on one data set: a folder, or --synthetic PRESET:STYLE:SPLIT")
-    dataset = synthetic_set(synthetic, count) if synthetic is not None else FolderDataset(folder or Path(), split)
+    if synthetic is not None and split is not None:
+        raise TreeformerError("--split is for a folder; a synthetic data set names its split: PRESET:STYLE:SPLIT")
+    dataset: Dataset = (
+        FolderDataset(folder or Path(), split)
+        if synthetic is None
+        else synthetic_set(synthetic, DEFAULT_COUNT if count is None else count)
+    )
     predictor = Predictor(model)
     with progress("predicting") as show:
         report, skipped = evaluate_model(
