@@ -354,7 +354,7 @@ def test_invalid_inputs_and_settings_give_one_line_errors(tiny):
         ({"dropout": math.nan}, "dropout must be at least 0, not nan"),
         ({"decoder_layers": 0}, "decoder_layers must be at least 1, not 0"),
         ({"sampling_points": 0}, "sampling_points must be at least 1, not 0"),
-        ({"node_threshold": 3}, "node_threshold must be at most 1, not 3"),
+        ({"node_threshold": 3}, "node_threshold must be at most 2, not 3"),
         ({"node_weight": -1}, "node_weight must be at least 0, not -1"),
         ({"node_weight": math.inf}, "node_weight must be at most 1.79769e+308, not inf"),
         ({"grid_px": -4}, "grid_px must be at least 0, not -4"),

@@ -66,7 +66,7 @@ MINIMUM = {
     "denoising_weight": 0,
 }
 # Maximum values, by setting. Other whole numbers fit 32 bits, other numbers are finite.
-MAXIMUM = {"dropout": 1.0, "node_threshold": 1.0}
+MAXIMUM = {"dropout": 1.0, "node_threshold": 2.0}
 MAX_WHOLE_NUMBER, MAX_NUMBER = 2**31 - 1, sys.float_info.max
 
 
@@ -208,7 +208,7 @@ class TreeFormerConfig(Regime):
     """Largest number of unmatched tokens in the edge losses. The most confident are taken."""
 
     node_threshold: float = 0.5
-    """Probability from which an unmatched token counts as a (false) node in training."""
+    """Probability from which an unmatched token counts as a (false) node in training. Above 1, none does."""
 
     heat_sigma: float = 0.8
     """Standard deviation of the Gaussians of the heat map, in cells."""
