@@ -10,9 +10,11 @@ end, the counts and the latency percentiles. docs/robot.md explains the choices.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ import treeformer
 
 MAX_AGE_S = 1.0
 PERCENTILES = (50, 95, 99)
+BLANK_FRAME = np.full((480, 640, 3), 255, np.uint8)
 
 
 def cut_points(skeleton: treeformer.Skeleton, distance_px: float = 10.0, min_score: float = 0.8) -> np.ndarray:
@@ -183,17 +186,32 @@ def run(
     return report
 
 
-def folder_camera(folder: Path, frames_per_s: float) -> Iterator[tuple[Any, float]]:
-    """Yield the images of a folder at the pace of a camera.
+def image_files(folder: Path) -> list[Path]:
+    """Return the images of a folder, sorted by name.
+
+    Raises:
+        TreeformerError: if the folder cannot be read or has no image.
+    """
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    except OSError as error:
+        raise treeformer.TreeformerError(f"{folder}: cannot be read ({error.strerror})") from None
+    if not paths:
+        raise treeformer.TreeformerError(f"{folder}: contains no image")
+    return paths
+
+
+def folder_camera(paths: Sequence[Path], frames_per_s: float) -> Iterator[tuple[Any, float]]:
+    """Yield images at the pace of a camera.
 
     Args:
-        folder: the folder.
+        paths: the images.
         frames_per_s: frames per second.
 
     Yields:
         The path of an image, and the time.
     """
-    for path in sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png")):
+    for path in paths:
         time.sleep(1 / frames_per_s)
         yield path, time.monotonic()
 
@@ -206,11 +224,16 @@ def opencv_camera(number: int) -> Iterator[tuple[Any, float]]:
 
     Yields:
         An array (H,W,3), and the time.
+
+    Raises:
+        TreeformerError: if the camera cannot be opened.
     """
     import cv2
 
     capture = cv2.VideoCapture(number)
     try:
+        if not capture.isOpened():
+            raise treeformer.TreeformerError(f"camera {number} cannot be opened")
         while True:
             is_ok, frame = capture.read()
             if not is_ok:
@@ -220,22 +243,31 @@ def opencv_camera(number: int) -> Iterator[tuple[Any, float]]:
         capture.release()
 
 
-def main() -> None:
-    """Run the command line."""
+def positive(text: str) -> float:
+    """Return an argument of the command line as a positive number."""
+    number = float(text)
+    if not number > 0:  # also true for NaN
+        raise argparse.ArgumentTypeError(f"must be a positive number, not {text}")
+    return number
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line. `arguments` replaces those of the process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", help="folder of images in place of a camera")
     parser.add_argument("--camera", type=int, help="number of an OpenCV camera")
-    parser.add_argument("--frames-per-s", type=float, default=30.0, help="pace of a folder")
-    parser.add_argument("--max-age", type=float, default=MAX_AGE_S, help="greatest age of a frame, s")
+    parser.add_argument("--frames-per-s", type=positive, default=30.0, help="pace of a folder")
+    parser.add_argument("--max-age", type=positive, default=MAX_AGE_S, help="greatest age of a frame, s")
     parser.add_argument("--working-size", type=int, default=512, help="length to which frames are reduced, px")
     parser.add_argument("--model", default="default", help="default, small, or a model folder")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if (options.folder is None) == (options.camera is None):
         parser.error("give a folder, or --camera")
-    model = treeformer.load_model(options.model, engine="onnx")
-    camera = (
-        opencv_camera(options.camera) if options.folder is None else folder_camera(options.folder, options.frames_per_s)
-    )
+    if options.camera is not None and importlib.util.find_spec("cv2") is None:
+        parser.error("--camera needs opencv-python: pip install opencv-python")
+
+    def predict(frame: Any) -> treeformer.Skeleton:
+        return model.predict(frame, working_size=options.working_size)
 
     def show(skeleton: treeformer.Skeleton, age: float) -> None:
         cuts = cut_points(skeleton)
@@ -243,7 +275,19 @@ def main() -> None:
         print(f"plants: {len(skeleton.plants)}, cut points: {len(cuts)}{first}, {1000 * age:.0f} ms old", flush=True)
 
     try:
-        print(run(camera, lambda frame: model.predict(frame, working_size=options.working_size), show, options.max_age))
+        camera = (
+            opencv_camera(options.camera)
+            if options.folder is None
+            else folder_camera(image_files(options.folder), options.frames_per_s)
+        )
+        model = treeformer.load_model(options.model, engine="onnx")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*no plant was found")
+            # The first prediction takes longer. It also finds wrong options, which would make every frame fail.
+            predict(BLANK_FRAME)
+        print(run(camera, predict, show, options.max_age))
+    except treeformer.TreeformerError as error:
+        parser.error(str(error))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 

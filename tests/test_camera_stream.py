@@ -6,10 +6,13 @@ import importlib.util
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from tests.inference.fake_engine import ColorEngine, predictor
 from treeformer import Skeleton, TreeformerError
 
 PATH = Path(__file__).parents[1] / "examples" / "camera_stream.py"
@@ -108,6 +111,70 @@ def test_an_error_of_the_camera_is_raised_after_its_frames():
     with pytest.raises(OSError, match="unplugged"):
         stream.run(camera(), lambda _: TREE, lambda tree, _: used.append(tree), 1.0, Clock())
     assert used == [TREE]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (32, 32), "white").save(tmp_path / "photos" / "a.png")
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def fake_model(monkeypatch):
+    model = predictor(ColorEngine(TREE, 64))
+    monkeypatch.setattr(stream.treeformer, "load_model", lambda *_, **__: model, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("photos", "--working-size", "-3"), "the working size must be a positive number of pixels"),
+        (("photos", "--working-size", "0"), "the working size must be a positive number of pixels"),
+        (("photos", "--frames-per-s", "0"), "argument --frames-per-s: must be a positive number, not 0"),
+        (("photos", "--frames-per-s", "nan"), "argument --frames-per-s: must be a positive number, not nan"),
+        (("photos", "--max-age", "-1"), "argument --max-age: must be a positive number, not -1"),
+        (("nope",), "nope: cannot be read (No such file or directory)"),
+        (("photos/a.png",), "photos/a.png: cannot be read (Not a directory)"),
+        (("empty",), "empty: contains no image"),
+        ((), "give a folder, or --camera"),
+    ],
+)
+def test_a_mistake_is_one_line(folder, fake_model, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(folder)
+    with pytest.raises(SystemExit) as exit_:
+        stream.main(arguments)
+    assert exit_.value.code == 2
+    out, err = capsys.readouterr()
+    assert (out, message in err.splitlines()[-1]) == ("", True), err
+
+
+def test_an_unknown_model_is_one_line(folder, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        stream.main([str(folder / "photos"), "--model", str(folder / "empty")])
+    assert exit_.value.code == 2
+    assert str(folder / "empty") in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_opencv_is_missing_or_its_camera(monkeypatch, capsys):
+    monkeypatch.setattr(stream.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(SystemExit):
+        stream.main(["--camera", "0"])
+    assert "pip install opencv-python" in capsys.readouterr().err
+    closed = SimpleNamespace(isOpened=lambda: False, release=lambda: None)
+    monkeypatch.setitem(sys.modules, "cv2", SimpleNamespace(VideoCapture=lambda _: closed))
+    with pytest.raises(TreeformerError, match="camera 7 cannot be opened"):
+        next(stream.opencv_camera(7))
+
+
+@pytest.mark.slow
+def test_the_stream_of_a_folder(folder, fake_model, recwarn, capsys):
+    """The blank frame at the start is not counted and does not warn."""
+    (folder / "photos" / "a.png").write_bytes(b"no image")
+    stream.main([str(folder / "photos"), "--frames-per-s", "1e9", "--max-age", "inf"])
+    assert capsys.readouterr().out == "0 used, 0 replaced, 0 late, 1 failed\n"
+    assert not [warning for warning in recwarn if "no plant was found" in str(warning.message)]
 
 
 def test_the_report_states_percentiles():
