@@ -93,7 +93,7 @@ def test_a_run_starts_from_a_deeper_model(deep, tmp_path):
 def test_larger_networks_are_rejected(deep):
     for changes, message in (
         ({"decoder_layers": 4}, "4 blocks or layers cannot be taken from 3"),
-        ({"backbone_blocks": (1, 2)}, "another number of stages"),
+        ({"backbone_blocks": (1, 2), "relation_min_stride": 16}, "another number of stages"),
         ({"neck": "encoder"}, "only a network with a pyramid"),
     ):
         with pytest.raises(TreeformerError, match=message):
