@@ -18,8 +18,8 @@ from treeformer.training.setup import batch_sizes, make_fabric
 @pytest.mark.parametrize(
     ("devices", "message"),
     [
-        (("auto", -1, 1), "the number of devices must be at least 1, not -1"),
-        (("cpu", 1, 0), "the number of machines must be at least 1, not 0"),
+        (("auto", -1, 1), "cannot train on -1 devices: at least 1 is needed"),
+        (("cpu", 1, 0), "cannot train on 0 machines: at least 1 is needed"),
         (("tpu", 1, 1), "cannot train on tpu, 1 devices, 1 machines: "),
         (("abacus", 1, 1), "cannot train on abacus, 1 devices, 1 machines: "),
     ],

@@ -57,7 +57,7 @@ def make_fabric(accelerator: str, devices: int, machines: int) -> Fabric:
 
     for name, count in (("devices", devices), ("machines", machines)):
         if count < 1:
-            raise ConfigError(f"the number of {name} must be at least 1, not {count}")
+            raise ConfigError(f"cannot train on {count} {name}: at least 1 is needed")
     _check_processes(devices * machines)
     if accelerator == "cuda" and not torch.cuda.is_available():
         raise ConfigError("no GPU: CUDA was requested, but torch sees no CUDA device")
