@@ -39,8 +39,8 @@ the split `train`, test images of the split `test`. Training images of barley ar
 test images are those of the splits `valid` and `test`, which have other plates. The default model has been trained on
 barley images of the split `train`, so a start model without them is needed.
 
-`curve`, `factors` and `gpu-factors` append to a table, and skip what is already there, so that an interrupted call can be repeated.
-Images and features stay in --cache.
+`curve`, `factors` and `gpu-factors` append to a table, and skip what is already there, so that an interrupted call can
+be repeated. Images and features stay in --cache.
 """
 
 from __future__ import annotations
