@@ -6,6 +6,7 @@ import { loadDocument } from "../core/document";
 import type { Graph } from "../core/graph";
 import { moveReason, moveRow, type OutlineRow } from "../core/outline";
 import { Editor } from "../editor/editor";
+import { bindingOf } from "../editor/keys";
 import type { EditorState, Hint, Modifiers, Operation, OperationId, Point } from "../editor/types";
 import type { GestureHandlers } from "./canvas/gestures";
 import type { Marks } from "./canvas/overlay";
@@ -95,6 +96,7 @@ export class EditorController {
   private noted: Graph | null = null;
   private reviewKey: string | null = null;
   private destroyed = false;
+  private accepting = false;
 
   constructor(
     private readonly backend: Backend,
@@ -241,7 +243,8 @@ export class EditorController {
     this.state = state;
     if (state.graph !== this.drawn) this.rebuild(state);
     this.stage?.setMarks(this.marks(state));
-    if (state.graph !== this.noted && state.mode !== "drag") {
+    // Before the document is shown, the graph of the editor is empty: it is not work.
+    if (this.ready && state.graph !== this.noted && state.mode !== "drag") {
       this.noted = state.graph;
       this.session.changed();
       this.around.changed();
@@ -305,10 +308,18 @@ export class EditorController {
     this.began();
     const ctrl = event.ctrlKey || event.metaKey;
     if (ctrl && event.key === "Enter") {
-      void this.acceptAndNext();
+      // A key that is held down accepts one image, not all that follow.
+      if (!event.repeat) void this.acceptAndNext();
       return true;
     }
     const before = this.state;
+    if (!this.ready) {
+      // Nothing can be edited yet, but other images can be opened.
+      const binding = bindingOf({ key: event.key, shift: event.shiftKey, ctrl, alt: event.altKey });
+      if (!binding || !("command" in binding)) return false;
+      runCommand(binding.command, this, this.around);
+      return true;
+    }
     this.pointing.placeKeyCursor();
     const { handled, command } = this.editor.key({ key: event.key, shift: event.shiftKey, ctrl, alt: event.altKey });
     if (command) {
@@ -327,7 +338,7 @@ export class EditorController {
   /** Run an operation. An element may take the focus from the button. */
   run(id: OperationId, focus?: HTMLElement): void {
     this.began();
-    this.editor.run(id);
+    if (this.ready) this.editor.run(id);
     focus?.focus();
   }
 
@@ -393,8 +404,12 @@ export class EditorController {
 
   // ---- files --------------------------------------------------------------------------------
 
-  /** Save the result. Return false if there is a conflict or an error. */
+  /** Save the result. Return false if the document is not shown yet, or if there is a conflict or an error. */
   async saveNow(accepted: boolean): Promise<boolean> {
+    if (!this.ready) {
+      this.flash.show("The image is not loaded; nothing was saved.");
+      return false;
+    }
     const saved = await this.session.save(accepted);
     if (saved) this.around.saved();
     else if (this.session.conflict) this.dialog = "conflict";
@@ -403,13 +418,20 @@ export class EditorController {
 
   /** Save the result as accepted and open the next image that is not. */
   async acceptAndNext(): Promise<void> {
-    if ((await this.saveNow(true)) && !this.around.next()) this.flash.show("Saved. All images are accepted.");
+    if (this.accepting) return;
+    this.accepting = true;
+    try {
+      if ((await this.saveNow(true)) && !this.around.next()) this.flash.show("Saved. All images are accepted.");
+    } finally {
+      this.accepting = false;
+    }
   }
 
   // ---- predictions --------------------------------------------------------------------------
 
   /** Ask at which size the image is predicted. */
   askPredict(): void {
+    if (!this.ready) return;
     this.region = null;
     this.dialog = "predict";
   }

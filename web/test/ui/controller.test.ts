@@ -1,0 +1,120 @@
+import { beforeEach, describe, expect, it, vi } from "vitest";
+import { type Backend, BackendError } from "../../src/api";
+import { EditorController } from "../../src/ui/controller.svelte";
+import { DEFAULT_SETTINGS } from "../../src/ui/settings";
+
+// The canvas needs a browser; what is drawn is no part of these tests.
+vi.mock("../../src/ui/canvas/stage", () => ({
+  Stage: class {
+    imageSize = { width: 400, height: 400 };
+    shownSize = { width: 400, height: 400 };
+    constructor() {
+      return new Proxy(this, { get: (stage, key) => Reflect.get(stage, key) ?? (() => undefined) });
+    }
+  },
+}));
+
+/** A path of three nodes. */
+const DOCUMENT = {
+  format: "treeformer-skeleton", version: 1, roots: [0],
+  nodes: [[100, 100], [100, 200], [100, 300]], edges: [[0, 1], [1, 2]],
+};
+type Written = { nodes: number[][] };
+
+class FakeBackend {
+  saves: Written[] = [];
+  drafts: Written[] = [];
+  showPicture: (value: object) => void = () => undefined;
+  failPicture: (error: Error) => void = () => undefined;
+  /** Thrown by requests that write. */
+  broken: Error | null = null;
+
+  pyramid() {
+    return new Promise((resolve, reject) => ([this.showPicture, this.failPicture] = [resolve, reject]));
+  }
+  async skeleton() {
+    return { document: DOCUMENT, revision: "r1", origin: "result", result_revision: "r1", file: "a.json" };
+  }
+  async saveDraft({ document }: { document: unknown }) {
+    if (this.broken) throw this.broken;
+    this.drafts.push(document as Written);
+  }
+  async deleteDraft() {}
+  async save({ document }: { document: unknown }) {
+    if (this.broken) throw this.broken;
+    this.saves.push(document as Written);
+    return { revision: `r${this.saves.length + 1}`, files: ["a.json"] };
+  }
+}
+
+let backend: FakeBackend;
+let c: EditorController;
+let next: number;
+
+beforeEach(() => {
+  backend = new FakeBackend();
+  next = 0;
+  c = new EditorController(backend as unknown as Backend, "a.jpg", {
+    settings: () => DEFAULT_SETTINGS,
+    change: () => undefined,
+    session: () => null,
+    step: () => undefined,
+    next: () => ++next > 0,
+    saved: () => undefined,
+    job: () => undefined,
+    scale: () => undefined,
+    changed: () => undefined,
+  });
+  c.attach({} as HTMLElement, {} as HTMLCanvasElement, {} as HTMLCanvasElement);
+});
+
+const settled = (): Promise<unknown> => new Promise((resolve) => setTimeout(resolve));
+const opened = async (): Promise<void> => {
+  backend.showPicture({});
+  await settled();
+  expect(c.ready).toBe(true);
+};
+const key = (text: string, more: object = {}): boolean => {
+  const event = { key: text, ctrlKey: false, metaKey: false, shiftKey: false, altKey: false, repeat: false, ...more };
+  return c.key(event as KeyboardEvent);
+};
+
+describe("an image that is not shown", () => {
+  it("is not saved while it is loaded, whatever is pressed", async () => {
+    await settled();
+    expect(await c.saveNow(false)).toBe(false);
+    await c.acceptAndNext();
+    key("s", { ctrlKey: true });
+    key("Enter", { ctrlKey: true });
+    key("b");
+    c.run("draw-branch");
+    c.askPredict();
+    await c.session.flush();
+    expect([backend.saves, backend.drafts, next, c.dialog]).toEqual([[], [], 0, null]);
+    await opened();
+    expect(c.state?.graph.size).toBe(3);
+    expect(await c.saveNow(false)).toBe(true);
+    expect(backend.saves.map(({ nodes }) => nodes.length)).toEqual([3]);
+  });
+
+  it("is not saved if it cannot be read", async () => {
+    backend.failPicture(new BackendError("a.jpg cannot be read", 422));
+    await settled();
+    expect(await c.saveNow(true)).toBe(false);
+    await c.acceptAndNext();
+    expect([backend.saves, next, c.notice?.text]).toEqual([[], 0, "a.jpg cannot be read"]);
+  });
+});
+
+describe("Accept", () => {
+  it("saves once and goes one image on, also if its key is held down", async () => {
+    await opened();
+    key("Enter", { ctrlKey: true });
+    key("Enter", { ctrlKey: true });
+    await settled();
+    expect([backend.saves.length, next]).toEqual([1, 1]);
+    key("Enter", { ctrlKey: true, repeat: true });
+    await settled();
+    expect([backend.saves.length, next]).toEqual([1, 1]);
+  });
+});
