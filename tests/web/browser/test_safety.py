@@ -160,3 +160,19 @@ def test_foreign_file_is_kept(tmp_path, start_server, open_editor):
     editor.save()
     assert (results / "a.orig.rsml").read_bytes() == original
     assert treeformer.read(results / "a.json").nodes[:, 0].max() == pytest.approx(181)
+
+
+def test_an_image_stays_open_while_its_work_cannot_be_stored(tmp_path, start_server, open_editor):
+    """Without a server there is no draft: another image is opened only if somebody gives the work up."""
+    images = folder(tmp_path, "a.png", "b.png")
+    server = start_server(images, tmp_path / "results")
+    editor = open_editor(server.address)
+    server.kill()
+    move_tip(editor, 40)
+    editor.press(".")
+    question = editor.page.get_by_text("The last changes of a.png could not be stored")
+    question.wait_for()
+    assert editor.js("c.image") == "a.png"
+    assert editor.js("c.state.graph.node(6).x") == pytest.approx(220, abs=1)
+    editor.page.get_by_role("button", name="Leave and lose them").click()
+    editor.wait("c.image === 'b.png'")

@@ -148,6 +148,10 @@ export class Editor implements EditorApi {
     return toDocument(this.history.committed, { ...this.info, accepted, actions, seconds });
   }
 
+  finish(): boolean {
+    return this.pen.finish();
+  }
+
   markSaved(): void {
     this.saved = this.history.committed;
     this.update();
@@ -224,6 +228,9 @@ export class Editor implements EditorApi {
   }
 
   private enter(mode: ModeName, single = false): void {
+    // The tool acts on what is selected now, not on the end of a branch that was drawn until now.
+    const { selection, edge } = this.current;
+    if (this.finish()) this.current = { ...this.current, selection, edge };
     this.pen.drop();
     this.pointer.drop();
     if (mode === "draw" || mode === "trace") {

@@ -46,6 +46,14 @@ export class Pen {
     this.drawing = null;
   }
 
+  /** Keep what is drawn up to the last point; a trace that is being computed is left out. False if there are no points. */
+  finish(): boolean {
+    if (!this.hasPoints) return false;
+    this.stop();
+    this.end(null);
+    return true;
+  }
+
   /** True if a point after the first one was placed. */
   get hasPoints(): boolean {
     return (this.drawing?.parts.length ?? 0) > 0;

@@ -166,6 +166,8 @@ export interface EditorApi {
   load(graph: Graph, info?: EditorInfo): void;
   /** The document with `metadata.editor`, as it is sent to the server. */
   document(accepted?: boolean): SkeletonDocument;
+  /** Keep a branch that is being drawn, as Enter does. Return true if there was one with points. */
+  finish(): boolean;
   /** Tell the editor that the current state is saved. */
   markSaved(): void;
 

@@ -97,6 +97,8 @@ export class EditorController {
   private reviewKey: string | null = null;
   private destroyed = false;
   private accepting = false;
+  /** The question before work is lost. It goes away as soon as the work is stored. */
+  private leaving: Notice | null = null;
 
   constructor(
     private readonly backend: Backend,
@@ -110,6 +112,7 @@ export class EditorController {
         this.saveMessage = message;
         if (state === "saved" && this.state?.dirty) this.editor.markSaved();
         if (message) this.flash.show(message);
+        if (this.leaving && this.notice === this.leaving && !this.session.atRisk) this.notice = null;
       },
     });
     const tell = (text: string): void => this.flash.show(text);
@@ -182,9 +185,25 @@ export class EditorController {
     this.flash.stop();
   }
 
-  /** Before another image is opened: write the draft. */
-  async leave(): Promise<void> {
+  /**
+   * Before the image is closed: write the draft. Return false if that failed; then a question is shown, and `anyway` is
+   * called if somebody decides to lose the changes.
+   */
+  async leave(anyway: () => void): Promise<boolean> {
+    this.finish();
     await this.session.flush();
+    if (!this.session.atRisk) return true;
+    this.leaving = {
+      text: `The last changes of ${this.image} could not be stored, so it stays open. ${this.saveMessage}`,
+      actions: [{ label: "Leave and lose them", run: anyway }],
+    };
+    this.notice = this.leaving;
+    return false;
+  }
+
+  /** Keep a branch that is being drawn. */
+  finish(): void {
+    this.editor.finish();
   }
 
   private async open(): Promise<void> {
@@ -338,7 +357,9 @@ export class EditorController {
   /** Run an operation. An element may take the focus from the button. */
   run(id: OperationId, focus?: HTMLElement): void {
     this.began();
-    if (this.ready) this.editor.run(id);
+    // Another tool keeps the branch that is being drawn; Escape discards it.
+    const isKept = id === "cancel" && this.editor.finish();
+    if (this.ready && !isKept) this.editor.run(id);
     focus?.focus();
   }
 
@@ -410,6 +431,7 @@ export class EditorController {
       this.flash.show("The image is not loaded; nothing was saved.");
       return false;
     }
+    this.finish();
     const saved = await this.session.save(accepted);
     if (saved) this.around.saved();
     else if (this.session.conflict) this.dialog = "conflict";
@@ -438,7 +460,9 @@ export class EditorController {
 
   /** The list says that the image was predicted in the background: show it if nothing was changed here. */
   async refresh(): Promise<void> {
-    if (this.predictions.running || !this.ready) return;
+    // Whoever draws or drags goes on with the skeleton that is shown; saving it is a conflict, which is asked about.
+    const isDrawing = ["draw", "trace", "drag"].includes(this.state?.mode ?? "browse");
+    if (this.predictions.running || !this.ready || isDrawing) return;
     const loaded = await this.session.reload();
     if (loaded && !this.destroyed) this.show(loaded);
   }

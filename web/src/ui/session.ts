@@ -36,6 +36,8 @@ export class Session {
   private timer: ReturnType<typeof setTimeout> | null = null;
   private firstChange = 0;
   private changes = 0;
+  /** The number of changes that are in a draft or in the file. */
+  private stored = 0;
   private closed = false;
   private busy: Promise<unknown> = Promise.resolve();
 
@@ -50,6 +52,7 @@ export class Session {
     const loaded = await this.backend.skeleton(this.image);
     // A draft knows the result that it began from: saving it over a newer one raises a conflict.
     this.revision = loaded.revision;
+    this.stored = this.changes;
     this.recovered = loaded.origin === "draft" ? (loaded.window ?? null) : null;
     this.set(loaded.origin === "draft" ? "draft" : "saved", "");
     return loaded;
@@ -77,20 +80,29 @@ export class Session {
     return this.state !== "saved";
   }
 
+  /** True if changes would be lost if the page was closed now. */
+  get atRisk(): boolean {
+    return this.stored !== this.changes;
+  }
+
   /** Write the draft now if something is not yet in it. */
   flush(): Promise<void> {
     if (this.timer !== null) clearTimeout(this.timer);
     this.timer = null;
     this.firstChange = 0;
     return this.queued(async () => {
-      if (this.state !== "unsaved" && this.state !== "offline") return;
+      if (!this.atRisk && this.state !== "unsaved" && this.state !== "offline") return;
       const at = this.changes;
       const { image, window, revision } = this;
       try {
         await this.backend.saveDraft({ image, window, revision, document: this.hooks.document(false) });
-        if (at === this.changes) this.set("draft", "");
+        this.stored = at;
+        // A conflict stays to be settled, with its work in a draft.
+        if (at === this.changes && this.state !== "conflict") this.set("draft", "");
       } catch (error) {
-        this.set("offline", messageOf(error));
+        const isConflict = this.state === "conflict";
+        if (isLost(error)) this.set(isConflict ? "conflict" : "offline", messageOf(error));
+        else this.set(isConflict ? "conflict" : "unsaved", `Draft not written: ${messageOf(error)}`);
         this.schedule(RETRY_MS);
       }
     });
@@ -110,6 +122,7 @@ export class Session {
         const saved = await this.backend.save({ image, revision, window, accepted, document });
         this.revision = saved.revision;
         this.conflict = null;
+        this.stored = at;
         await this.dropDrafts();
         this.set(at === this.changes ? "saved" : "unsaved", saved.warning ?? `Saved ${saved.files.join(", ")}`);
         if (at !== this.changes) this.schedule();
@@ -119,10 +132,10 @@ export class Session {
           this.conflict = { message: error.message, revision: error.revision, document: error.document, accepted };
           this.set("conflict", error.message);
         } else {
-          const lost = error instanceof BackendError && error.status === 0;
-          this.set(lost ? "offline" : before === "saving" ? "unsaved" : before, messageOf(error));
-          if (lost) this.schedule(RETRY_MS);
+          this.set(isLost(error) ? "offline" : this.atRisk ? "unsaved" : before, messageOf(error));
         }
+        // What could not be saved is still to be kept in a draft.
+        if (this.atRisk || this.state === "offline") this.schedule(RETRY_MS);
         return false;
       }
     });
@@ -143,6 +156,7 @@ export class Session {
     if (!conflict) return null;
     this.revision = conflict.revision;
     this.conflict = null;
+    this.stored = this.changes;
     await this.dropDrafts();
     this.set("saved", "");
     return conflict.document;
@@ -193,6 +207,11 @@ export class Session {
     this.state = state;
     this.hooks.status(state, message);
   }
+}
+
+/** True if the server did not answer. */
+function isLost(error: unknown): boolean {
+  return error instanceof BackendError && error.status === 0;
 }
 
 /** The text of anything that was thrown. */

@@ -481,3 +481,15 @@ test("any sequence of clicks, drags and keys leaves a valid graph", () => {
     { numRuns: 300 },
   );
 });
+
+test("a tool that is chosen while a branch is drawn keeps the branch and acts on what is selected", () => {
+  click(180, 260);
+  press("b");
+  click(220, 300);
+  click(260, 340);
+  editor.run("connect");
+  expect([editor.state.graph.size, editor.state.mode, selected()]).toEqual([9, "connect", [4]]);
+  expect(node(8)).toMatchObject({ x: 260, y: 340, parent: 7 });
+  editor.run("undo");
+  expect(editor.state.graph.size).toBe(7);
+});

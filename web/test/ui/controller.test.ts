@@ -118,3 +118,56 @@ describe("Accept", () => {
     expect([backend.saves.length, next]).toEqual([1, 1]);
   });
 });
+
+describe("a branch that is being drawn", () => {
+  const click = (x: number, y: number): void => {
+    const info = { point: { x, y }, modifiers: { shift: false, ctrl: false, alt: false }, reach: 4, kind: "mouse" as const };
+    c.gestures.press(info);
+    c.gestures.click(info);
+  };
+  const draw = async (): Promise<void> => {
+    await opened();
+    key("b");
+    for (const y of [50, 100, 150]) click(300, y);
+    expect(c.state?.graph.size).toBe(3);
+  };
+
+  it("is saved", async () => {
+    await draw();
+    expect(await c.saveNow(false)).toBe(true);
+    expect(backend.saves.map(({ nodes }) => nodes.length)).toEqual([6]);
+  });
+
+  it("is in the draft when the image is left", async () => {
+    await draw();
+    expect(await c.leave(() => undefined)).toBe(true);
+    expect(backend.drafts.map(({ nodes }) => nodes.length)).toEqual([6]);
+  });
+
+  it("stays if another tool is chosen, and is discarded by Escape", async () => {
+    await draw();
+    c.run("cancel");
+    expect([c.state?.graph.size, c.state?.mode]).toEqual([6, "select"]);
+    key("b");
+    for (const y of [50, 100]) click(350, y);
+    key("Escape");
+    expect([c.state?.graph.size, c.state?.mode]).toEqual([6, "select"]);
+  });
+});
+
+describe("work that cannot be stored", () => {
+  it("keeps the image open until it is stored, unless somebody decides to lose it", async () => {
+    await opened();
+    backend.broken = new BackendError("No space left on device", 507);
+    c.run("select-all");
+    c.run("delete");
+    let lost = 0;
+    expect(await c.leave(() => lost++)).toBe(false);
+    expect(c.notice?.text).toContain("Draft not written: No space left on device");
+    c.notice?.actions[0]?.run();
+    expect(lost).toBe(1);
+    backend.broken = null;
+    expect(await c.leave(() => lost++)).toBe(true);
+    expect([backend.drafts.length, c.notice]).toEqual([1, null]);
+  });
+});

@@ -8,6 +8,8 @@ class FakeBackend {
   deleted: (string | null)[] = [];
   revision = "r1";
   down = false;
+  /** The server answers, but cannot write. */
+  full = false;
   origin = "result";
   onDisk = "r1";
 
@@ -16,6 +18,7 @@ class FakeBackend {
   }
   async saveDraft(request: DraftRequest) {
     if (this.down) throw new BackendError("no answer", 0);
+    if (this.full) throw new BackendError("No space left", 507);
     this.drafts.push(request);
   }
   async deleteDraft(_: string, window: string | null) {
@@ -23,6 +26,7 @@ class FakeBackend {
   }
   async save(request: SaveRequest) {
     if (this.down) throw new BackendError("no answer", 0);
+    if (this.full) throw new BackendError("No space left", 507);
     if (request.revision !== this.revision) throw new ConflictError("changed", this.revision, { theirs: true });
     this.saves.push(request);
     this.revision += "+";
@@ -33,14 +37,16 @@ class FakeBackend {
 let backend: FakeBackend;
 let session: Session;
 let count = 0;
+let messages: string[] = [];
 
 beforeEach(async () => {
   vi.useFakeTimers();
   backend = new FakeBackend();
   count = 0;
+  messages = [];
   session = new Session(backend as unknown as Backend, "a.jpg", "w1", {
     document: () => ({ count }),
-    status: () => undefined,
+    status: (_, message) => messages.push(message),
   });
   await session.load();
 });
@@ -100,6 +106,35 @@ describe("autosave", () => {
     await vi.advanceTimersByTimeAsync(10000);
     expect(session.state).toBe("draft");
     expect(backend.drafts.at(-1)?.document).toEqual({ count: 1 });
+  });
+
+  it("says that a draft was not written if the server answers, and tries again", async () => {
+    backend.full = true;
+    change();
+    await session.flush();
+    expect([session.state, session.atRisk, messages.at(-1)]).toEqual(["unsaved", true, "Draft not written: No space left"]);
+    backend.full = false;
+    await vi.advanceTimersByTimeAsync(10000);
+    expect([session.state, session.atRisk]).toEqual(["draft", false]);
+  });
+
+  it("goes on after a save that failed", async () => {
+    backend.full = true;
+    change();
+    expect(await session.save(false)).toBe(false);
+    expect([session.state, session.atRisk]).toEqual(["unsaved", true]);
+    backend.full = false;
+    await vi.advanceTimersByTimeAsync(10000);
+    expect(backend.drafts.map(({ document }) => document)).toEqual([{ count: 1 }]);
+    expect([session.state, session.atRisk]).toEqual(["draft", false]);
+  });
+
+  it("keeps work in a draft while a conflict waits", async () => {
+    backend.revision = "other";
+    change();
+    await session.save(false);
+    await session.flush();
+    expect([backend.drafts.length, session.state, session.atRisk]).toEqual([1, "conflict", false]);
   });
 
   it("writes what is open when the image is left", async () => {
