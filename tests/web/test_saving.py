@@ -351,3 +351,25 @@ def test_what_rsml_cannot_represent_is_saved_as_json_alone(client, folder):
     assert "RSML" in answer.json()["warning"]
     assert answer.json()["files"] == ["a.json"]
     assert names(folder / "results") == ["a.json"]
+
+
+def test_a_scale_that_was_removed_is_not_in_the_files(client, folder):
+    sized = document(1.0) | {"metadata": {"editor": {"px_per_mm": 4.0}}}
+    assert put(client, load(client), document=sized).status_code == 200
+    loaded = load(client)
+    metadata = loaded["document"]["metadata"]
+    assert metadata["rsml"]["unit"] == "mm"
+    # As the page removes it.
+    rsml = {key: value for key, value in metadata["rsml"].items() if key not in ("unit", "resolution")}
+    metadata |= {"rsml": rsml, "editor": metadata["editor"] | {"px_per_mm": None}}
+    assert put(client, loaded).status_code == 200
+    assert "<unit>pixel</unit>" in (folder / "results" / "a.rsml").read_text()
+    assert client.get("/api/traits.csv").text.count(",px,") == 1
+
+
+def test_each_image_is_measured_with_its_own_scale(client):
+    for image, scale in (("a.png", 4.0), ("sub/ä c.png", None)):
+        sized = document(1.0) | {"metadata": {"editor": {"px_per_mm": scale}}}
+        assert put(client, load(client, image), image, document=sized).status_code == 200
+    rows = client.get("/api/traits.csv").text.splitlines()[1:]
+    assert [",mm," in row for row in rows] == [True, False]

@@ -28,7 +28,10 @@ export function withPoints(graph: Graph, rows: readonly (readonly NodeId[])[]): 
   return graph.with({ axes }, true);
 }
 
-/** Samples at the points of an axis. New points are interpolated along the axis; beyond the known ones, null. */
+/**
+ * Samples at the points of an axis. New points are interpolated along the axis; beyond the known ones they have the value
+ * of the nearest one, because RSML cannot leave a sample out.
+ */
 export function samplesAt(
   graph: Graph,
   points: readonly NodeId[],
@@ -46,10 +49,11 @@ export function samplesAt(
     let high = k;
     while (low >= 0 && samples[low] === undefined) low--;
     while (high < samples.length && samples[high] === undefined) high++;
-    const [a, b] = [samples[low], samples[high]];
+    const a = low < 0 ? samples[high] : samples[low];
+    const b = high >= samples.length ? a : samples[high];
     if (typeof a !== "number" || typeof b !== "number") return null;
-    const [from, to] = [distance[low] as number, distance[high] as number];
-    return to > from ? a + ((b - a) * ((distance[k] as number) - from)) / (to - from) : a;
+    const [from, to] = [distance[low] ?? 0, distance[high] ?? 0];
+    return low >= 0 && to > from ? a + ((b - a) * ((distance[k] as number) - from)) / (to - from) : a;
   });
 }
 

@@ -54,7 +54,8 @@ export function scaleOf(graph: Graph): number | null {
 
 const MM_PER_UNIT: Readonly<Record<string, number>> = { mm: 1, cm: 10, m: 1000, um: 1e-3, inch: 25.4 };
 
-function rsmlScale(metadata: JsonObject): number | null {
+/** The scale of an RSML file, px per mm; null if it states none. */
+export function rsmlScale(metadata: JsonObject): number | null {
   const head = metadata.rsml;
   if (typeof head !== "object" || head === null || Array.isArray(head)) return null;
   const { unit, resolution } = head as JsonObject;

@@ -4,6 +4,7 @@ import type { Backend, LoadedSkeleton, Region, SkeletonDocument } from "../api";
 import { setScale } from "../core/actions";
 import { loadDocument } from "../core/document";
 import type { Graph } from "../core/graph";
+import { scaleOf } from "../core/measures";
 import { moveReason, moveRow, type OutlineRow } from "../core/outline";
 import { Editor } from "../editor/editor";
 import { bindingOf } from "../editor/keys";
@@ -74,7 +75,8 @@ export class EditorController {
   readonly modeLabel = $derived(MODE_LABELS[this.state?.mode ?? "browse"]);
   readonly message = $derived(this.flash.text || (this.state?.message ?? ""));
   readonly zoom = $derived(this.view.scale);
-  readonly scaleBar = $derived(this.state ? scaleBar(this.view.scale, this.state.graph.pxPerMm) : null);
+  readonly pxPerMm = $derived(this.state ? scaleOf(this.state.graph) : null);
+  readonly scaleBar = $derived(this.state ? scaleBar(this.view.scale, this.pxPerMm) : null);
   readonly cursor = $derived.by(() => {
     const state = this.state;
     if (!state) return "default";
@@ -232,7 +234,6 @@ export class EditorController {
     this.offers.opened = graph;
     this.drawn = null;
     this.editor.load(graph, { ...info, model: info.model ?? this.predictedBy(loaded.document) });
-    this.around.scale(graph.pxPerMm);
     const question = this.versions.draftNotice(loaded);
     if (question) {
       this.notice = question;
@@ -267,7 +268,6 @@ export class EditorController {
       this.noted = state.graph;
       this.session.changed();
       this.around.changed();
-      if (before?.graph.pxPerMm !== state.graph.pxPerMm) this.around.scale(state.graph.pxPerMm);
     }
     const key = state.reviewItem?.key ?? null;
     if (key !== this.reviewKey) {

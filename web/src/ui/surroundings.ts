@@ -15,7 +15,6 @@ export interface Surroundings {
   saved(): void;
   /** A job was begun. */
   job(): void;
-  scale(pxPerMm: number | null): void;
   /** The document changed. */
   changed(): void;
 }

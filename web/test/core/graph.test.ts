@@ -2,11 +2,14 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   addChild, addPath, connect, continueAxis, cutEdge, deleteNode, insertOnEdge, mergeGraph, mergeNodes, moveNode, reRoot, reparent,
+  setScale,
 } from "../../src/core/actions.ts";
 import { withAxes } from "../../src/core/axes.ts";
 import { axisPoints } from "../../src/core/axispoints.ts";
 import { fromDocument, loadDocument, toDocument } from "../../src/core/document.ts";
 import { Graph } from "../../src/core/graph.ts";
+import { History } from "../../src/core/history.ts";
+import { scaleOf } from "../../src/core/measures.ts";
 import { Vector } from "../../src/core/vector.ts";
 
 /** Root 0, main axis 0-1-2-3, lateral 1-4-5 with a function, second tree 6-7. */
@@ -81,6 +84,30 @@ describe("actions", () => {
     expect(inserted.node(8).edgeScore).toBe(0.6);
     const { axes } = toDocument(inserted) as unknown as { axes: { functions?: { samples: number[] }[] }[] };
     expect(axes[1]?.functions?.[0]?.samples[1]).toBeCloseTo(2.5);
+  });
+
+  test("nodes beyond the known values of an axis have the nearest one, because RSML needs every sample", () => {
+    const extended = addChild(8, 32, 26)(addChild(5, 24, 22)(graph));
+    expect(axisPoints(extended, 1)).toEqual([1, 4, 5, 8, 9]);
+    const samples = (g: Graph) =>
+      (toDocument(g) as unknown as { axes: { functions?: { samples: (number | null)[] }[] }[] }).axes[1]?.functions?.[0]?.samples;
+    expect(samples(extended)).toEqual([3, 2, 1, 1, 1]);
+    const functions = [{ raw: { name: "diameter" }, values: new Map([[5, 2]]) }];
+    const axis = { ...extended.axes.get(1)!, functions };
+    expect(samples(extended.with({ axes: new Map(extended.axes).set(1, axis) }))).toEqual([2, 2, 2, 2, 2]);
+  });
+
+  test("a scale that is removed is removed from the metadata of RSML too, and undo brings it back", () => {
+    const rsml = { unit: "cm", resolution: "118", software: "x" };
+    const scaled = graph.with({ metadata: { rsml, other: 1 } });
+    expect(scaleOf(scaled)).toBeCloseTo(11.8);
+    const history = new History(scaled);
+    expect(history.perform("Remove scale", setScale(null))).toBe(true);
+    expect(scaleOf(history.graph)).toBeNull();
+    expect(history.graph.metadata).toEqual({ rsml: { software: "x" }, other: 1 });
+    expect(history.perform("Remove scale", setScale(null))).toBe(false);
+    history.undo();
+    expect(scaleOf(history.graph)).toBeCloseTo(11.8);
   });
 
   test("delete heals with the lowest score, or cuts", () => {

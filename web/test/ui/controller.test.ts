@@ -62,7 +62,6 @@ beforeEach(() => {
     next: () => ++next > 0,
     saved: () => undefined,
     job: () => undefined,
-    scale: () => undefined,
     changed: () => undefined,
   });
   c.attach({} as HTMLElement, {} as HTMLCanvasElement, {} as HTMLCanvasElement);

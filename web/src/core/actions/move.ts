@@ -1,7 +1,8 @@
 // Actions that change positions and values, not the structure.
 
-import type { Graph, Node, NodeId } from "../graph.ts";
+import type { Graph, JsonObject, Node, NodeId } from "../graph.ts";
 import type { Action } from "../history.ts";
+import { rsmlScale } from "../measures.ts";
 import { isPlace, numberPlants, unskip } from "./common.ts";
 
 /** Move one node to a position, px. */
@@ -70,10 +71,17 @@ export const accept =
 /** Mark everything as accepted. */
 export const acceptAll = (): Action => (graph) => accept(graph.nodes.values().map(({ id }) => id))(graph);
 
-/** Set the scale, px per mm; null for unknown. */
+/** Set the scale, px per mm; null for unknown, which also removes the scale of an RSML file. */
 export const setScale =
   (pxPerMm: number | null): Action =>
   (graph) => {
     if (pxPerMm !== null && !(Number.isFinite(pxPerMm) && pxPerMm > 0)) return graph;
-    return pxPerMm === graph.pxPerMm ? graph : graph.with({ pxPerMm });
+    const metadata = pxPerMm === null ? withoutScale(graph.metadata) : graph.metadata;
+    return pxPerMm === graph.pxPerMm && metadata === graph.metadata ? graph : graph.with({ pxPerMm, metadata });
   };
+
+function withoutScale(metadata: JsonObject): JsonObject {
+  if (rsmlScale(metadata) === null) return metadata;
+  const { unit: _unit, resolution: _resolution, ...rsml } = metadata.rsml as JsonObject;
+  return { ...metadata, rsml };
+}
