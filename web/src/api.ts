@@ -174,8 +174,8 @@ export interface Backend {
   jobs(): Promise<JobInfo[]>;
   cancelJob(job: string): Promise<void>;
   traits(document: SkeletonDocument, pxPerMm: number | null): Promise<TraitTable>;
-  /** Address of the table of the whole folder; null if there is none. */
-  traitsTable(pxPerMm: number | null): string | null;
+  /** Address of the table of the whole folder, each image with its own scale; null if there is none. */
+  traitsTable(): string | null;
 }
 
 /** A request that failed; the message is one sentence for the user. */
@@ -315,8 +315,8 @@ export class HttpBackend implements Backend {
     return this.json("POST", "/api/traits", {}, { document, px_per_mm: pxPerMm });
   }
 
-  traitsTable(pxPerMm: number | null): string {
-    return this.address("/api/traits.csv", { px_per_mm: pxPerMm });
+  traitsTable(): string {
+    return this.address("/api/traits.csv", {});
   }
 
   private address(path: string, query: Query): string {

@@ -226,8 +226,10 @@ def test_trace_follows_the_image_and_scale_gives_millimeters(drawing, start_serv
     editor.page.get_by_role("button", name="All traits per plant").click()
     editor.wait("c.table.current !== null")
     assert any(row["label"] == "total length" and row["unit"] == "mm" for row in editor.js("c.table.current.rows"))
+    export = editor.page.get_by_role("link", name="Export table")
+    assert "px_per_mm" not in export.get_attribute("href"), "other images have other scales"
     with editor.page.expect_download() as download:
-        editor.page.get_by_role("link", name="Export table").click()
+        export.click()
     table = Path(download.value.path()).read_text()
     assert "curve.png" in table
     assert "total_length" in table

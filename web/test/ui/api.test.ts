@@ -16,8 +16,7 @@ describe("HttpBackend", () => {
     await api.pyramid("a b/ü&x=1#.jpg");
     expect(calls[0]![0]).toBe("/api/pyramid?image=a+b%2F%C3%BC%26x%3D1%23.jpg");
     expect(new URL(calls[0]![0], "http://h").searchParams.get("image")).toBe("a b/ü&x=1#.jpg");
-    expect(api.traitsTable(null)).toBe("/api/traits.csv");
-    expect(api.traitsTable(12.5)).toBe("/api/traits.csv?px_per_mm=12.5");
+    expect(api.traitsTable()).toBe("/api/traits.csv");
   });
 
   it("sends JSON", async () => {
