@@ -22,9 +22,9 @@ def images(tmp_path):
 
 def move_tip(editor, dx: float) -> None:
     """Move the tip of the lowest tooth to the right."""
-    x, y = editor.js("(() => { const n = c.state.graph.node(6); return [n.x, n.y]; })()")
+    x, y = editor.js("(() => { const n = c.state.graph.nodes.values()[6]; return [n.x, n.y]; })()")
     editor.drag((x, y), (x + dx, y))
-    assert editor.js("c.state.graph.node(6).x") == pytest.approx(x + dx, abs=1)
+    assert editor.js("c.state.graph.nodes.values()[6].x") == pytest.approx(x + dx, abs=1)
     editor.page.mouse.move(*editor.at(300, 40))
 
 
@@ -48,12 +48,12 @@ def test_crash_of_the_server_during_autosave(images, start_server, open_editor):
     time.sleep(0.3)
     server.kill()
     editor.page.wait_for_selector('[data-save="offline"]')
-    assert editor.js("c.state.graph.node(6).x") == pytest.approx(220, abs=1), "the page keeps the work"
+    assert editor.js("c.state.graph.nodes.values()[6].x") == pytest.approx(220, abs=1), "the page keeps the work"
     assert (results / "a.json").read_bytes() == original
 
     editor = open_editor(start_server(images, results).address)
     editor.page.get_by_text("Unsaved work of an earlier session was recovered").wait_for()
-    assert editor.js("c.state.graph.node(6).x") == pytest.approx(220, abs=1)
+    assert editor.js("c.state.graph.nodes.values()[6].x") == pytest.approx(220, abs=1)
     editor.page.get_by_role("button", name="Keep it").click()
     editor.save()
     assert tip(results / "a.json") == pytest.approx(220, abs=1)
@@ -69,9 +69,9 @@ def test_discarded_draft_can_be_undone(images, start_server, open_editor):
 
     editor = open_editor(server.address)
     editor.page.get_by_role("button", name="Discard it").click()
-    editor.wait("c.state.graph.node(6).x === 180")
+    editor.wait("c.state.graph.nodes.values()[6].x === 180")
     editor.press("Control+z")
-    assert editor.js("c.state.graph.node(6).x") == pytest.approx(220, abs=1)
+    assert editor.js("c.state.graph.nodes.values()[6].x") == pytest.approx(220, abs=1)
 
 
 def test_two_windows(images, start_server, open_editor):
@@ -99,7 +99,7 @@ def test_two_windows(images, start_server, open_editor):
     second.page.wait_for_selector('[data-save="saved"]')
     assert tip(results / "a.json") == pytest.approx(240, abs=1)
     second.press("Control+z")
-    assert second.js("c.state.graph.node(6).x") == pytest.approx(210, abs=1), "undo reaches the other version"
+    assert second.js("c.state.graph.nodes.values()[6].x") == pytest.approx(210, abs=1), "undo reaches the other version"
     second.press("Control+Shift+z")
 
     # Now the first window is behind. It takes the other version; its own is one step back.
@@ -108,10 +108,10 @@ def test_two_windows(images, start_server, open_editor):
     dialog = first.page.get_by_role("dialog")
     dialog.wait_for()
     dialog.get_by_role("button", name="Load theirs").click()
-    first.wait("Math.abs(c.state.graph.node(6).x - 240) < 1")
+    first.wait("Math.abs(c.state.graph.nodes.values()[6].x - 240) < 1")
     assert first.save_state == "saved"
     first.press("Control+z")
-    assert first.js("c.state.graph.node(6).x") == pytest.approx(220, abs=1)
+    assert first.js("c.state.graph.nodes.values()[6].x") == pytest.approx(220, abs=1)
 
     # A copy: mine is downloaded, theirs is shown.
     second.press("Control+s")
@@ -138,9 +138,9 @@ def test_work_on_an_older_version_is_offered(images, start_server, open_editor):
     (results / "a.json").write_text(json.dumps(document))
 
     editor = open_editor(server.address)
-    assert editor.js("c.state.graph.node(6).x") == 300
+    assert editor.js("c.state.graph.nodes.values()[6].x") == 300
     editor.page.get_by_role("button", name="Load it").click()
-    editor.wait("Math.abs(c.state.graph.node(6).x - 220) < 1")
+    editor.wait("Math.abs(c.state.graph.nodes.values()[6].x - 220) < 1")
     editor.press("Control+s")
     editor.page.get_by_role("dialog").wait_for()
     assert tip(results / "a.json") == 300
@@ -173,6 +173,6 @@ def test_an_image_stays_open_while_its_work_cannot_be_stored(tmp_path, start_ser
     question = editor.page.get_by_text("The last changes of a.png could not be stored")
     question.wait_for()
     assert editor.js("c.image") == "a.png"
-    assert editor.js("c.state.graph.node(6).x") == pytest.approx(220, abs=1)
+    assert editor.js("c.state.graph.nodes.values()[6].x") == pytest.approx(220, abs=1)
     editor.page.get_by_role("button", name="Leave and lose them").click()
     editor.wait("c.image === 'b.png'")

@@ -9,6 +9,8 @@ export interface Step {
   readonly graph: Graph;
   /** What was done, as in "Move node"; empty for the first state. */
   readonly annotation: string;
+  /** The graph from which it was made by edits: the one that was loaded, or the last one that replaced it. */
+  readonly base: Graph;
 }
 
 /** Unlimited undo and redo. A drag is one step: `begin`, any number of `replace`, then `commit` or `cancel`. */
@@ -20,7 +22,7 @@ export class History {
   edits = 0;
 
   constructor(graph: Graph) {
-    this.steps = [{ graph, annotation: "" }];
+    this.steps = [{ graph, annotation: "", base: graph }];
   }
 
   get graph(): Graph {
@@ -30,6 +32,11 @@ export class History {
   /** The state that undo would leave, without the transaction that is under way. */
   get committed(): Graph {
     return (this.steps[this.at] as Step).graph;
+  }
+
+  /** The graph from which the present one was made by edits. */
+  get base(): Graph {
+    return (this.steps[this.at] as Step).base;
   }
 
   get canUndo(): boolean {
@@ -56,13 +63,19 @@ export class History {
   /** Apply actions as one step. Nothing is recorded if they leave the graph as it is. Return true if it changed. */
   perform(annotation: string, ...actions: Action[]): boolean {
     this.commit();
-    return this.push({ graph: apply(this.graph, actions), annotation });
+    return this.push({ graph: apply(this.graph, actions), annotation, base: this.base });
+  }
+
+  /** Go on with another graph as one step. Edits count from `base`. Return true if it is another one. */
+  restart(annotation: string, graph: Graph, base: Graph): boolean {
+    this.commit();
+    return this.push({ graph, annotation, base });
   }
 
   /** Begin a transaction, which `replace` repeats from the same state. */
   begin(annotation: string): void {
     this.commit();
-    this.pending = { graph: this.committed, annotation };
+    this.pending = { graph: this.committed, annotation, base: this.base };
   }
 
   /** Apply actions to the state before the transaction, in place of what the transaction did so far. */

@@ -9,6 +9,7 @@ import { Graph } from "../core/graph.ts";
 import type { NodeId } from "../core/graph.ts";
 import { History } from "../core/history.ts";
 import type { Action } from "../core/history.ts";
+import { renumbered } from "../core/renumber.ts";
 import { spatialIndex } from "../core/spatial.ts";
 import { REVIEW_DEFAULTS, medianEdge, nextItem, reviewQueue } from "../core/validation.ts";
 import type { ReviewItem } from "../core/validation.ts";
@@ -24,7 +25,7 @@ import { Pointer } from "./pointer.ts";
 import { NO_PREVIEW } from "./types.ts";
 import type {
   EditorApi, EditorState, Hint, KeyInput, KeyResult, ModeName, Modifiers, Operation, OperationId, Point, PointerInput,
-  Tracer,
+  Tracer, Version,
 } from "./types.ts";
 import { WorkTime } from "./worktime.ts";
 
@@ -146,6 +147,40 @@ export class Editor implements EditorApi {
     const actions = this.info.actions + this.history.edits;
     const seconds = Math.round(10 * (this.info.seconds + this.work.seconds)) / 10;
     return toDocument(this.history.committed, { ...this.info, accepted, actions, seconds });
+  }
+
+  replaceGraph(annotation: string, graph: Graph, announce?: (graph: Graph) => void): void {
+    this.endTools();
+    const fresh = renumbered(graph, this.history.committed.nextNode);
+    announce?.(fresh);
+    this.restart(annotation, fresh, fresh);
+  }
+
+  get version(): Version {
+    const { committed, base } = this.history;
+    return { graph: committed, base };
+  }
+
+  returnTo(annotation: string, { graph, base }: Version): void {
+    this.endTools();
+    this.restart(annotation, graph, base);
+  }
+
+  /** Before another graph is shown: a branch and a drag are kept as steps, so that undo reaches them. */
+  private endTools(): void {
+    this.finish();
+    this.pen.drop();
+    this.pointer.drop();
+    this.history.commit();
+  }
+
+  private restart(annotation: string, graph: Graph, base: Graph): void {
+    this.reviewPlace = null;
+    this.history.restart(annotation, graph, base);
+    this.update({
+      mode: "browse", selection: new Set(), edge: null, hover: null, reviewItem: null, preview: NO_PREVIEW, message: "",
+      region: null, scaleLine: null,
+    });
   }
 
   finish(): boolean {

@@ -156,6 +156,12 @@ export interface EditorState {
   readonly scaleLine: number | null;
 }
 
+/** A graph, and the one from which it was made by edits. */
+export interface Version {
+  readonly graph: Graph;
+  readonly base: Graph;
+}
+
 /** What the page calls. `Editor` in editor.ts implements it. */
 export interface EditorApi {
   readonly state: EditorState;
@@ -166,6 +172,15 @@ export interface EditorApi {
   load(graph: Graph, info?: EditorInfo): void;
   /** The document with `metadata.editor`, as it is sent to the server. */
   document(accepted?: boolean): SkeletonDocument;
+  /**
+   * Show another graph as one step. It gets node ids that the present graph does not use, so that nothing acts on other
+   * nodes than before; tools end. `announce` is told the graph with these ids before the listeners are.
+   */
+  replaceGraph(annotation: string, graph: Graph, announce?: (graph: Graph) => void): void;
+  /** The present graph, for `returnTo`. */
+  readonly version: Version;
+  /** Show an earlier graph again as one step. */
+  returnTo(annotation: string, version: Version): void;
   /** Keep a branch that is being drawn, as Enter does. Return true if there was one with points. */
   finish(): boolean;
   /** Tell the editor that the current state is saved. */

@@ -231,7 +231,6 @@ export class EditorController {
   private show(loaded: LoadedSkeleton): void {
     const { graph, info, notes } = loadDocument(loaded.document);
     this.noted = graph;
-    this.offers.opened = graph;
     this.drawn = null;
     this.editor.load(graph, { ...info, model: info.model ?? this.predictedBy(loaded.document) });
     const question = this.versions.draftNotice(loaded);

@@ -1,7 +1,6 @@
 /** Corrections between the dates of a series: what was corrected here, and what other dates offer to this one. */
 
 import { applyCorrection, type Correction, corrections } from "../core/corrections";
-import type { Graph } from "../core/graph";
 import type { Editor } from "../editor/editor";
 import { toleranceFor } from "./series";
 
@@ -15,8 +14,6 @@ export interface OfferHooks {
 
 /** The corrections made on one image and offered to it. */
 export class Offers {
-  /** The graph that was opened; null until it is loaded. */
-  opened: Graph | null = null;
   /** What another date offers, px of this image. */
   offered: readonly Correction[] = [];
 
@@ -25,9 +22,10 @@ export class Offers {
     private readonly hooks: OfferHooks,
   ) {}
 
-  /** What was corrected since the image was opened. */
+  /** What was corrected since the image was opened, or since another graph replaced it. */
   made(): Correction[] {
-    return this.opened ? corrections(this.opened, this.editor.state.graph) : [];
+    const { graph, base } = this.editor.version;
+    return corrections(base, graph);
   }
 
   /** Offer those corrections that would change something here. Return their number. */

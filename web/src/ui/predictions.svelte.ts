@@ -55,9 +55,8 @@ export class Predictions {
 
   private async take(document: SkeletonDocument): Promise<void> {
     const fresh = fromDocument(document);
-    this.editor.perform("Predict again", (graph) =>
-      fresh.with({ pxPerMm: graph.pxPerMm, metadata: { ...graph.metadata, ...fresh.metadata } }),
-    );
+    const { pxPerMm, metadata } = this.editor.state.graph;
+    this.editor.replaceGraph("Predict again", fresh.with({ pxPerMm, metadata: { ...metadata, ...fresh.metadata } }));
     if (this.session.revision === null) {
       // The first prediction of an image is saved by the server: continue from that file.
       this.session.revision = (await this.backend.skeleton(this.session.image)).result_revision;

@@ -79,8 +79,7 @@ export class Versions {
   }
 
   private replace(annotation: string, document: SkeletonDocument): void {
-    const graph = fromDocument(document);
-    this.editor.perform(annotation, () => graph);
+    this.editor.replaceGraph(annotation, fromDocument(document));
   }
 
   // ---- conflicts ----------------------------------------------------------------------------
@@ -89,23 +88,24 @@ export class Versions {
   async keepMine(): Promise<void> {
     const conflict = this.session.conflict;
     if (!conflict) return;
-    const mine = this.editor.state.graph;
+    this.editor.finish();
+    const mine = this.editor.version;
     this.hooks.showConflict(false);
     // Their version becomes a step below mine: undo reaches it.
     this.replace("Version of the other window", conflict.document);
-    this.editor.perform("My version", () => mine);
+    this.editor.returnTo("My version", mine);
     if (await this.session.keepMine()) this.hooks.saved();
     else if (this.session.conflict) this.hooks.showConflict(true);
   }
 
   /** Continue with the version of the other window. */
   async takeTheirs(): Promise<void> {
+    this.editor.finish();
     const document = await this.session.takeTheirs();
     this.hooks.showConflict(false);
     if (!document) return;
-    const graph = fromDocument(document);
-    this.hooks.inFile(graph);
-    this.editor.perform("Version of the other window", () => graph);
+    const theirs = fromDocument(document);
+    this.editor.replaceGraph("Version of the other window", theirs, (graph) => this.hooks.inFile(graph));
     this.editor.markSaved();
     this.hooks.saved();
   }

@@ -3,6 +3,7 @@ import { type Backend, ConflictError, type LoadedSkeleton, type SaveRequest, typ
 import { fromDocument, toDocument } from "../../src/core/document";
 import type { Graph } from "../../src/core/graph";
 import { Editor } from "../../src/editor/editor";
+import { Offers } from "../../src/ui/offers";
 import { Session } from "../../src/ui/session";
 import type { Notice } from "../../src/ui/surroundings";
 import { Versions } from "../../src/ui/versions";
@@ -111,6 +112,16 @@ describe("a conflict with another window", () => {
     expect(inFile).toEqual([editor.state.graph]);
     editor.run("undo");
     expect(size()).toBe(MINE);
+  });
+
+  it("leaves nothing to offer to other dates of a series", async () => {
+    const offers = new Offers(editor, { size: () => ({ width: 100, height: 100 }), redraw: () => undefined });
+    await conflict();
+    await versions.takeTheirs();
+    expect(offers.made()).toEqual([]);
+    editor.run("select-all");
+    editor.run("delete");
+    expect(offers.made().map(({ kind }) => kind)).toEqual(["remove"]);
   });
 
   it("cannot be settled if there is none", async () => {
