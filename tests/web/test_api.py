@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 
 import numpy as np
@@ -159,9 +160,43 @@ def test_a_draft_is_offered_until_it_is_saved(client):
     assert loaded["origin"] == "draft"
     assert loaded["document"]["nodes"][0] == [7.0, 9.0]
     assert [row["has_draft"] for row in client.get("/api/images").json()["images"]] == [True, False, False]
-    assert saved(client, x=7.0).status_code == 200
+    body = {"image": "a.png", "document": document(7.0), "revision": None, "accepted": False, "window": "w2"}
+    recovered = {"window": loaded["window"], "time": loaded["time"]}
+    assert client.put("/api/skeleton", json=body | {"recovered": recovered}).status_code == 200
     assert client.get("/api/skeleton", params={"image": "a.png"}).json()["origin"] == "result"
     assert not any(row["has_draft"] for row in client.get("/api/images").json()["images"])
+
+
+def test_the_draft_of_another_open_window_is_kept_if_it_is_newer(client, folder):
+    def store(x):
+        body = {"image": "a.png", "document": document(x), "revision": None, "window": "w1"}
+        assert client.put("/api/draft", json=body).json() == {}
+        return next((folder / "results" / ".treeformer" / "drafts").iterdir())
+
+    def older(path):
+        # A clock that stands still between two drafts must not matter here.
+        content = json.loads(path.read_text())
+        path.write_text(json.dumps(content | {"time": content["time"] - 1}))
+
+    older(store(7.0))
+    loaded = client.get("/api/skeleton", params={"image": "a.png"}).json()
+    recovered = {"window": loaded["window"], "time": loaded["time"]}
+    path = store(8.0)
+    assert client.delete("/api/draft", params={"image": "a.png"} | recovered).json() == {}
+    assert path.exists()
+    body = {"image": "a.png", "document": document(7.0), "revision": None, "accepted": False, "window": "w2"}
+    assert client.put("/api/skeleton", json=body | {"recovered": recovered}).status_code == 200
+    assert json.loads(path.read_text())["document"]["nodes"][0] == [8.0, 9.0]
+    now = {"image": "a.png", "window": "w1", "time": json.loads(path.read_text())["time"]}
+    assert client.delete("/api/draft", params=now).json() == {}
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("recovered", [1, {}, {"window": "w", "time": "x"}, {"window": "../w", "time": 1}])
+def test_a_recovered_draft_is_named_by_window_and_time(client, folder, recovered):
+    body = {"image": "a.png", "document": document(), "revision": None, "window": "w2", "recovered": recovered}
+    assert client.put("/api/skeleton", json=body).status_code == 400
+    assert not (folder / "results" / "a.json").exists()
 
 
 def test_a_draft_of_an_older_revision_is_listed_but_not_offered(client):

@@ -91,10 +91,17 @@ export interface LoadedSkeleton {
   origin: "draft" | "result" | "import" | "none";
   result_revision: string | null;
   file: string | null;
-  /** The window that wrote the draft; null if the document is no draft. */
+  /** The window that wrote the draft, and when; null if the document is no draft. */
   window?: string | null;
+  time?: number | null;
   /** Drafts that began from another version of the file; they are kept, not loaded. */
   other_drafts?: { window: string; revision: string | null; time: number }[];
+}
+
+/** A draft as it was when it was read. */
+export interface DraftRef {
+  window: string;
+  time: number;
 }
 
 export interface SaveRequest {
@@ -103,6 +110,8 @@ export interface SaveRequest {
   revision: string | null;
   accepted: boolean;
   window: string;
+  /** The draft of another window that the document continues; it is deleted unless it is newer by now. */
+  recovered?: DraftRef | null;
 }
 
 export interface SavedSkeleton {
@@ -155,11 +164,12 @@ export interface Backend {
   /** The draft of an image if it began from the current result, otherwise the result. */
   skeleton(image: string): Promise<LoadedSkeleton>;
   /** The draft of one window, as listed in `other_drafts`. */
-  draft(image: string, window: string): Promise<{ document: SkeletonDocument; revision: string | null }>;
+  draft(image: string, window: string): Promise<{ document: SkeletonDocument; revision: string | null; time?: number }>;
   /** Save the result. Rejects with `ConflictError` if the result changed since `revision`. */
   save(request: SaveRequest): Promise<SavedSkeleton>;
   saveDraft(request: DraftRequest): Promise<void>;
-  deleteDraft(image: string, window: string): Promise<void>;
+  /** Delete the draft of a window; with `time`, only if it is still the one of that time. */
+  deleteDraft(image: string, window: string, time?: number): Promise<void>;
   /** Start a prediction; null if this backend cannot predict. */
   predict(image: string, workingSize: WorkingSize, region: Region | null): Promise<string>;
   predictMissing(): Promise<string>;
@@ -258,7 +268,7 @@ export class HttpBackend implements Backend {
     return this.json("GET", "/api/skeleton", { image });
   }
 
-  draft(image: string, window: string): Promise<{ document: SkeletonDocument; revision: string | null }> {
+  draft(image: string, window: string): Promise<{ document: SkeletonDocument; revision: string | null; time?: number }> {
     return this.json("GET", "/api/draft", { image, window });
   }
 
@@ -270,8 +280,8 @@ export class HttpBackend implements Backend {
     await this.request("PUT", "/api/draft", {}, request);
   }
 
-  async deleteDraft(image: string, window: string): Promise<void> {
-    await this.request("DELETE", "/api/draft", { image, window });
+  async deleteDraft(image: string, window: string, time?: number): Promise<void> {
+    await this.request("DELETE", "/api/draft", { image, window, time });
   }
 
   async predict(image: string, workingSize: WorkingSize, region: Region | null): Promise<string> {

@@ -10,7 +10,7 @@ import math
 import re
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -202,7 +202,20 @@ def _save_skeleton(services: Services, _request: Request, body: Body) -> Respons
     if type(accepted) is not bool:
         raise RequestError("accepted must be true or false.")
     revision = checked_revision(body.get("revision"))
-    return json_response(services.store.save(entry, body.get("document"), revision, accepted=accepted, window=window))
+    recovered = _recovered(body.get("recovered"))
+    answer = services.store.save(
+        entry, body.get("document"), revision, accepted=accepted, window=window, recovered=recovered
+    )
+    return json_response(answer)
+
+
+def _recovered(value: object) -> tuple[str, float] | None:
+    """Return window and time of the draft that a document continues."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise RequestError("recovered must be an object.")
+    return str(value.get("window", "")), _number(value.get("time"), "recovered.time")
 
 
 def _load_draft(services: Services, request: Request, _body: Body) -> Response:
@@ -221,7 +234,9 @@ def _save_draft(services: Services, _request: Request, body: Body) -> Response:
 
 
 def _delete_draft(services: Services, request: Request, _body: Body) -> Response:
-    services.store.delete_draft(_entry(services, request), request.query_params.get("window", ""))
+    text = request.query_params.get("time")
+    stored = None if text is None else _number(text, "time")
+    services.store.delete_draft(_entry(services, request), request.query_params.get("window", ""), stored)
     return json_response({})
 
 

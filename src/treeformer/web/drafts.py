@@ -84,6 +84,21 @@ class Drafts:
         content = {"image": entry.image, "window": window, "revision": revision, "time": time.time()}
         atomic_write_bytes(path, json.dumps(content | {"document": document}, allow_nan=False).encode())
 
+    def remove(self, entry: Entry, window: object, stored: float | None = None) -> None:
+        """Remove the draft of a window, if there is one.
+
+        Args:
+            entry: the image.
+            window: the window, letters and digits.
+            stored: the draft is kept if it was stored at another time, seconds since 1970; None removes it in any case.
+
+        Raises:
+            RequestError: if the name of the window is invalid.
+        """
+        path = self.path(entry, window)
+        if stored is None or any(draft.path == path and draft.time == stored for draft in self.of(entry)):
+            path.unlink(missing_ok=True)
+
     def of(self, entry: Entry) -> list[Draft]:
         """Return all drafts of an image. Damaged files are ignored."""
         folder, key = self._workspace.own_folder(DRAFTS), _key(entry)

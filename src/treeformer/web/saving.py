@@ -48,7 +48,6 @@ class Store:
         self.drafts = Drafts(workspace)
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
-        self._offered: dict[str, Path] = {}
 
     def load(self, entry: Entry) -> dict[str, Any]:
         """Return the skeleton of an image: the draft if it is based on the current file, otherwise that file.
@@ -62,7 +61,6 @@ class Store:
             draft = max((one for one in drafts if one.revision == revision), key=lambda one: one.time, default=None)
             origin = "none"
             if draft is not None:
-                self._offered[entry.image] = draft.path
                 document, origin = draft.document, "draft"
             elif file is not None:
                 origin = "result" if file == entry.result and _is_native(file) else "import"
@@ -73,6 +71,7 @@ class Store:
             "result_revision": revision,
             "file": None if file is None else self._shown(file),
             "window": None if draft is None else draft.window,
+            "time": None if draft is None else draft.time,
             "other_drafts": [
                 {"window": one.window, "revision": one.revision, "time": one.time} for one in drafts if one is not draft
             ],
@@ -88,7 +87,14 @@ class Store:
         return None if path is None else formats.read(path)
 
     def save(
-        self, entry: Entry, document: object, revision: str | None, *, accepted: bool = False, window: str | None = None
+        self,
+        entry: Entry,
+        document: object,
+        revision: str | None,
+        *,
+        accepted: bool = False,
+        window: str | None = None,
+        recovered: tuple[str, float] | None = None,
     ) -> dict[str, Any]:
         """Write the result of an image as JSON and RSML.
 
@@ -98,6 +104,7 @@ class Store:
             revision: the revision that it is based on, None if there was no skeleton.
             accepted: True if a person has checked all of it.
             window: the window whose draft is saved; None if unknown.
+            recovered: window and time of the draft of another window that the document continues.
 
         Returns:
             The new revision, and the names of the files that were written.
@@ -105,7 +112,10 @@ class Store:
         Raises:
             RequestError: with status 409 if the current revision is another one, 400 if the skeleton is invalid.
         """
-        own_draft = None if window is None else self.drafts.path(entry, window)
+        if window is not None:
+            self.drafts.path(entry, window)
+        if recovered is not None:
+            self.drafts.path(entry, recovered[0])
         skeleton = with_provenance(with_image(checked_skeleton(document), entry), accepted)
         with self._lock_of(entry), self._between_processes():
             current, current_revision, _ = self._current(entry, lenient=True)
@@ -117,7 +127,11 @@ class Store:
                     document=current,
                 )
             files, warning = self._write(entry, skeleton)
-            self._forget_drafts(entry, revision, own_draft)
+            # The window of a recovered draft may be open, and may have written a newer one.
+            if window is not None:
+                self.drafts.remove(entry, window)
+            if recovered is not None:
+                self.drafts.remove(entry, *recovered)
             new = _sha256(entry.result.read_bytes())
         answer: dict[str, Any] = {"revision": new, "files": [self._shown(path) for path in files]}
         return answer | ({"warning": warning} if warning else {})
@@ -171,28 +185,19 @@ class Store:
         with self._lock_of(entry):
             self.drafts.write(entry, document, revision, window)
 
-    def delete_draft(self, entry: Entry, window: str) -> None:
+    def delete_draft(self, entry: Entry, window: str, time: float | None = None) -> None:
         """Remove the draft of a window, if there is one.
 
         Args:
             entry: the image.
             window: the window.
+            time: the draft is kept if it was stored at another time; None removes it in any case.
 
         Raises:
             RequestError: if the name of the window is invalid.
         """
-        path = self.drafts.path(entry, window)
         with self._lock_of(entry):
-            path.unlink(missing_ok=True)
-
-    def _forget_drafts(self, entry: Entry, revision: str | None, own_draft: Path | None) -> None:
-        """Remove the draft of the window that saved, and the one that it was offered when it opened the image."""
-        if own_draft is not None:
-            own_draft.unlink(missing_ok=True)
-        offered = self._offered.pop(entry.image, None)
-        if any(draft.path == offered and draft.revision == revision for draft in self.drafts.of(entry)):
-            assert offered is not None
-            offered.unlink(missing_ok=True)
+            self.drafts.remove(entry, window, time)
 
     # ---- files --------------------------------------------------------------------------------
 

@@ -130,15 +130,15 @@ export class LocalBackend implements Backend {
     });
     const common = { revision, result_revision: revision, file: null, other_drafts: others };
     const draft = own.find((one) => one.revision === revision);
-    if (draft) return { ...common, document: draft.document, origin: "draft", window: draft.window };
+    if (draft) return { ...common, document: draft.document, origin: "draft", window: draft.window, time: draft.time };
     if (result) return { ...common, document: result.document, origin: "result", window: null };
     return { ...common, document: await this.emptyDocument(image), origin: "none", window: null };
   }
 
-  async draft(image: string, window: string): Promise<{ document: SkeletonDocument; revision: string | null }> {
+  async draft(image: string, window: string): Promise<{ document: SkeletonDocument; revision: string | null; time: number }> {
     const found = (await this.store.drafts()).find((draft) => draft.image === image && draft.window === window);
     if (found === undefined) throw new BackendError("This draft does not exist any more.", 404);
-    return { document: found.document, revision: found.revision };
+    return { document: found.document, revision: found.revision, time: found.time };
   }
 
   async save({ image, document, revision, accepted }: SaveRequest): Promise<SavedSkeleton> {
@@ -157,8 +157,8 @@ export class LocalBackend implements Backend {
     return this.store.putDraft({ image, document: plain(document), revision, window, time: Date.now() });
   }
 
-  deleteDraft(image: string, window: string): Promise<void> {
-    return this.store.deleteDraft(image, window);
+  deleteDraft(image: string, window: string, time?: number): Promise<void> {
+    return this.store.deleteDraft(image, window, time);
   }
 
   /** Store the first prediction of an image as its result; later ones are only returned. */

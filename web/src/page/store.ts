@@ -86,8 +86,11 @@ export class Store {
     return null;
   }
 
-  async deleteDraft(image: string, window: string): Promise<void> {
-    await done(this.database.transaction("drafts", "readwrite").objectStore("drafts").delete([image, window]));
+  /** Delete a draft; with `time`, only if it is still the one of that time. */
+  async deleteDraft(image: string, window: string, time?: number): Promise<void> {
+    const drafts = this.database.transaction("drafts", "readwrite").objectStore("drafts");
+    const known = (await done(drafts.get([image, window]))) as StoredDraft | undefined;
+    if (time === undefined || known?.time === time) await done(drafts.delete([image, window]));
   }
 
   /** Forget an image with its result and drafts. */

@@ -24,7 +24,7 @@ import { Pointing, type Surface } from "./pointing";
 import { Predictions } from "./predictions.svelte";
 import type { ReviewRow } from "./rows";
 import { scaleBar } from "./scalebar";
-import { messageOf, type SaveState, Session, tabStorage, windowName } from "./session";
+import { messageOf, type SaveState, Session, windowName } from "./session";
 import { type Adjustments, NO_ADJUSTMENTS } from "./settings";
 import type { DialogName, Notice, Surroundings } from "./surroundings";
 import { imageTracer } from "./tracer";
@@ -107,7 +107,7 @@ export class EditorController {
     readonly image: string,
     private readonly around: Surroundings,
   ) {
-    this.session = new Session(backend, image, windowName(tabStorage()), {
+    this.session = new Session(backend, image, windowName(), {
       document: (accepted) => this.document(accepted),
       status: (state, message) => {
         this.save = state;

@@ -4,7 +4,7 @@
  * The session knows nothing of the graph. It is told that something changed and asks for the document if it needs it.
  */
 
-import { type Backend, BackendError, ConflictError, type LoadedSkeleton, type SkeletonDocument } from "../api";
+import { type Backend, BackendError, ConflictError, type DraftRef, type LoadedSkeleton, type SkeletonDocument } from "../api";
 
 export type SaveState = "saved" | "unsaved" | "draft" | "saving" | "offline" | "conflict";
 
@@ -31,8 +31,9 @@ export class Session {
   revision: string | null = null;
   state: SaveState = "saved";
   conflict: Conflict | null = null;
-  /** The window whose draft was loaded. */
-  recovered: string | null = null;
+  /** The draft of another window that was loaded; its time tells whether it is still the same. */
+  recovered: DraftRef | null = null;
+  private window = "";
   private timer: ReturnType<typeof setTimeout> | null = null;
   private firstChange = 0;
   private changes = 0;
@@ -44,16 +45,17 @@ export class Session {
   constructor(
     private readonly backend: Backend,
     readonly image: string,
-    readonly window: string,
+    private readonly claimed: string | Promise<string>,
     private readonly hooks: SessionHooks,
   ) {}
 
   async load(): Promise<LoadedSkeleton> {
+    this.window = await this.claimed;
     const loaded = await this.backend.skeleton(this.image);
     // A draft knows the result that it began from: saving it over a newer one raises a conflict.
     this.revision = loaded.revision;
     this.stored = this.changes;
-    this.recovered = loaded.origin === "draft" ? (loaded.window ?? null) : null;
+    this.recovered = loaded.origin === "draft" ? this.foreign(loaded.window, loaded.time) : null;
     this.set(loaded.origin === "draft" ? "draft" : "saved", "");
     return loaded;
   }
@@ -117,9 +119,9 @@ export class Session {
       const before = this.state;
       this.set("saving", "");
       try {
-        const { image, revision, window } = this;
+        const { image, revision, window, recovered } = this;
         const document = this.hooks.document(accepted);
-        const saved = await this.backend.save({ image, revision, window, accepted, document });
+        const saved = await this.backend.save({ image, revision, window, accepted, document, recovered });
         this.revision = saved.revision;
         this.conflict = null;
         this.stored = at;
@@ -182,10 +184,21 @@ export class Session {
     if (this.timer !== null) clearTimeout(this.timer);
   }
 
+  /** Note that the draft of another window was loaded, which began from another result. */
+  recover(window: string, time: number | null | undefined): void {
+    this.recovered = this.foreign(window, time);
+  }
+
+  private foreign(window: string | null | undefined, time: number | null | undefined): DraftRef | null {
+    return window && window !== this.window && typeof time === "number" ? { window, time } : null;
+  }
+
+  /** Delete the draft of this window, and the one that was loaded unless its window has written a newer one. */
   private async dropDrafts(): Promise<void> {
-    const windows = new Set([this.window, this.recovered ?? this.window]);
+    const { image, recovered } = this;
     this.recovered = null;
-    for (const name of windows) await this.backend.deleteDraft(this.image, name).catch(() => undefined);
+    await this.backend.deleteDraft(image, this.window).catch(() => undefined);
+    if (recovered) await this.backend.deleteDraft(image, recovered.window, recovered.time).catch(() => undefined);
   }
 
   private schedule(after = DRAFT_AFTER_MS): void {
@@ -220,7 +233,7 @@ export function messageOf(error: unknown): string {
 }
 
 /** The storage of this tab; null if the browser refuses it. */
-export function tabStorage(): Storage | null {
+function tabStorage(): Storage | null {
   try {
     return sessionStorage;
   } catch {
@@ -228,12 +241,41 @@ export function tabStorage(): Storage | null {
   }
 }
 
-/** A random name for this window, kept while its tab is open. */
-export function windowName(storage: Pick<Storage, "getItem" | "setItem"> | null): string {
-  const key = "treeformer-window";
-  const known = storage?.getItem(key);
-  if (known) return known;
+const WINDOW_KEY = "treeformer-window";
+
+/**
+ * A random name that no other open window has; drafts are stored under it. A reloaded tab keeps its name. A duplicated
+ * tab copies the storage with the name in it, but the lock on the name belongs to the first tab.
+ */
+export async function claimWindow(
+  storage: Pick<Storage, "getItem" | "setItem"> | null,
+  locks: Pick<LockManager, "request"> | null,
+): Promise<string> {
+  const known = storage?.getItem(WINDOW_KEY);
+  if (known && (await claimed(locks, known))) return known;
   const name = [...crypto.getRandomValues(new Uint8Array(8))].map((b) => b.toString(16).padStart(2, "0")).join("");
-  storage?.setItem(key, name);
+  storage?.setItem(WINDOW_KEY, name);
+  await claimed(locks, name);
   return name;
+}
+
+/** Take the lock on a name until the page is closed. False if another window has it, or if there are no locks. */
+function claimed(locks: Pick<LockManager, "request"> | null, name: string): Promise<boolean> {
+  if (!locks) return Promise.resolve(false);
+  return new Promise((resolve) => {
+    const hold = (lock: Lock | null): Promise<void> | undefined => {
+      resolve(lock !== null);
+      return lock === null ? undefined : new Promise(() => undefined);
+    };
+    locks.request(`${WINDOW_KEY}-${name}`, { ifAvailable: true }, hold).catch(() => resolve(false));
+  });
+}
+
+let own: Promise<string> | null = null;
+
+/** The name of this page. */
+export function windowName(): Promise<string> {
+  // Browsers offer locks only to pages of this machine and over HTTPS.
+  own ??= claimWindow(tabStorage(), typeof navigator === "undefined" ? null : (navigator.locks ?? null));
+  return own;
 }

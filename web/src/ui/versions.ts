@@ -4,7 +4,7 @@
  * A version that is taken over is a step of the history, so that undo returns to the one before.
  */
 
-import type { Backend, LoadedSkeleton, SkeletonDocument } from "../api";
+import type { Backend, DraftRef, LoadedSkeleton, SkeletonDocument } from "../api";
 import { fromDocument, loadDocument } from "../core/document";
 import type { Graph } from "../core/graph";
 import type { Editor } from "../editor/editor";
@@ -51,8 +51,8 @@ export class Versions {
     return {
       text: "There is unsaved work that began from an older version of this file.",
       actions: [
-        { label: "Load it", run: () => void this.loadDraft(older.window) },
-        { label: "Delete it", run: () => void this.backend.deleteDraft(this.session.image, older.window).then(close) },
+        { label: "Load it", run: () => void this.loadDraft(older) },
+        { label: "Delete it", run: () => void this.deleteDraft(older) },
       ],
     };
   }
@@ -67,11 +67,22 @@ export class Versions {
     }
   }
 
-  private async loadDraft(window: string): Promise<void> {
+  /** Delete a draft unless its window has written a newer one since it was listed. */
+  private async deleteDraft({ window, time }: DraftRef): Promise<void> {
     this.hooks.ask(null);
     try {
-      const { document, revision } = await this.backend.draft(this.session.image, window);
+      await this.backend.deleteDraft(this.session.image, window, time);
+    } catch (error) {
+      this.hooks.tell(messageOf(error));
+    }
+  }
+
+  private async loadDraft({ window }: DraftRef): Promise<void> {
+    this.hooks.ask(null);
+    try {
+      const { document, revision, time } = await this.backend.draft(this.session.image, window);
       this.session.revision = revision;
+      this.session.recover(window, time);
       this.replace("Load draft", document);
     } catch (error) {
       this.hooks.tell(messageOf(error));

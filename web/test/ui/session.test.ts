@@ -1,11 +1,12 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { type Backend, BackendError, ConflictError, type DraftRequest, type SaveRequest } from "../../src/api";
-import { DRAFT_AFTER_MS, DRAFT_AT_LEAST_EVERY_MS, Session, windowName } from "../../src/ui/session";
+import { DRAFT_AFTER_MS, DRAFT_AT_LEAST_EVERY_MS, Session, claimWindow } from "../../src/ui/session";
 
 class FakeBackend {
   drafts: DraftRequest[] = [];
   saves: SaveRequest[] = [];
-  deleted: (string | null)[] = [];
+  deleted: string[] = [];
+  draftOf: { window: string; time: number } | null = null;
   revision = "r1";
   down = false;
   /** The server answers, but cannot write. */
@@ -14,15 +15,16 @@ class FakeBackend {
   onDisk = "r1";
 
   async skeleton() {
-    return { document: { nodes: [] }, revision: this.onDisk, origin: this.origin, result_revision: this.revision, file: "a.json" };
+    const loaded = { document: { nodes: [] }, revision: this.onDisk, origin: this.origin, file: "a.json" };
+    return { ...loaded, result_revision: this.revision, ...this.draftOf };
   }
   async saveDraft(request: DraftRequest) {
     if (this.down) throw new BackendError("no answer", 0);
     if (this.full) throw new BackendError("No space left", 507);
     this.drafts.push(request);
   }
-  async deleteDraft(_: string, window: string | null) {
-    this.deleted.push(window);
+  async deleteDraft(_: string, window: string, time?: number) {
+    this.deleted.push(time === undefined ? window : `${window} of ${time}`);
   }
   async save(request: SaveRequest) {
     if (this.down) throw new BackendError("no answer", 0);
@@ -213,15 +215,64 @@ describe("saving", () => {
   });
 });
 
-describe("windowName", () => {
-  it("is stable per tab and differs between tabs", () => {
-    const storage = () => {
-      const map = new Map<string, string>();
-      return { getItem: (k: string) => map.get(k) ?? null, setItem: (k: string, v: string) => void map.set(k, v) };
-    };
-    const a = storage();
-    expect(windowName(a)).toBe(windowName(a));
-    expect(windowName(a)).not.toBe(windowName(storage()));
-    expect(windowName(null)).toMatch(/^[0-9a-f]{16}$/);
+describe("the draft of another window", () => {
+  const theirs = { window: "w0", time: 5 };
+  beforeEach(async () => {
+    Object.assign(backend, { origin: "draft", draftOf: theirs });
+    await session.load();
+  });
+
+  it("is deleted only as it was loaded", async () => {
+    expect(await session.save(false)).toBe(true);
+    expect(backend.saves[0]?.recovered).toEqual(theirs);
+    expect(backend.deleted).toEqual(["w1", "w0 of 5"]);
+    expect(await session.save(false)).toBe(true);
+    expect(backend.saves[1]?.recovered).toBeNull();
+  });
+
+  it("is discarded only as it was loaded", async () => {
+    await session.discardDraft();
+    expect(backend.deleted).toEqual(["w1", "w0 of 5"]);
+  });
+
+  it("is none if this window wrote it", async () => {
+    backend.draftOf = { window: "w1", time: 5 };
+    await session.load();
+    await session.discardDraft();
+    expect(backend.deleted).toEqual(["w1"]);
+  });
+});
+
+describe("the name of a window", () => {
+  const storage = (map = new Map<string, string>()) => ({
+    map, getItem: (k: string) => map.get(k) ?? null, setItem: (k: string, v: string) => void map.set(k, v),
+  });
+  /** The locks of a browser with several windows. */
+  class Locks {
+    held = new Set<string>();
+    async request(name: string, _: unknown, work: (lock: unknown) => unknown): Promise<void> {
+      if (this.held.has(name)) return void work(null);
+      this.held.add(name);
+      void work({ name });
+    }
+  }
+  const claim = (tab: ReturnType<typeof storage>, locks: Locks | null): Promise<string> =>
+    claimWindow(tab, locks as unknown as Pick<LockManager, "request"> | null);
+
+  it("is kept by a tab that is reloaded, and not by one that is a copy of an open one", async () => {
+    const [tab, locks] = [storage(), new Locks()];
+    const name = await claim(tab, locks);
+    const copy = storage(new Map(tab.map));
+    const other = await claim(copy, locks);
+    expect(other).not.toBe(name);
+    locks.held.clear();
+    expect(await claim(tab, locks)).toBe(name);
+    expect(await claim(copy, locks)).toBe(other);
+  });
+
+  it("is new with each load of a page that has no locks", async () => {
+    const tab = storage();
+    expect(await claim(tab, null)).not.toBe(await claim(tab, null));
+    expect(await claimWindow(null, null)).toMatch(/^[0-9a-f]{16}$/);
   });
 });

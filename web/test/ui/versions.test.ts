@@ -34,8 +34,8 @@ class FakeBackend {
     return { document: path(4), revision: "r0" };
   }
   async saveDraft() {}
-  async deleteDraft(_: string, window: string) {
-    this.deleted.push(window);
+  async deleteDraft(_: string, window: string, time?: number) {
+    this.deleted.push(time === undefined ? window : `${window} of ${time}`);
   }
   async save(request: SaveRequest) {
     if (this.restless) this.revision += "+";
@@ -134,7 +134,7 @@ describe("a conflict with another window", () => {
 describe("drafts", () => {
   const loaded = (changes: Partial<LoadedSkeleton>): LoadedSkeleton =>
     ({ document: path(2), revision: "r1", origin: "result", file: "a.json", ...changes }) as LoadedSkeleton;
-  const older = { window: "w0" } as NonNullable<LoadedSkeleton["other_drafts"]>[number];
+  const older = { window: "w0", time: 3 } as NonNullable<LoadedSkeleton["other_drafts"]>[number];
   const press = (notice: Notice | null, label: string): void => {
     notice!.actions.find((action) => action.label === label)!.run();
   };
@@ -164,7 +164,7 @@ describe("drafts", () => {
   it("of an older version can be deleted, and no others are", async () => {
     press(versions.draftNotice(loaded({ other_drafts: [older] })), "Delete it");
     await new Promise((resolve) => setTimeout(resolve));
-    expect([size(), backend.deleted, asked]).toEqual([2, ["w0"], [null]]);
+    expect([size(), backend.deleted, asked]).toEqual([2, ["w0 of 3"], [null]]);
   });
 
   it("that cannot be read are told in one line", async () => {
