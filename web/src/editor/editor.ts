@@ -134,6 +134,7 @@ export class Editor implements EditorApi {
   load(graph: Graph, info: EditorInfo = NO_WORK): void {
     this.pen.drop();
     this.pointer.drop();
+    this.keyboard.drop();
     this.reviewPlace = null;
     this.history = new History(graph);
     this.info = info;
@@ -171,6 +172,7 @@ export class Editor implements EditorApi {
     this.finish();
     this.pen.drop();
     this.pointer.drop();
+    this.keyboard.drop();
     this.history.commit();
   }
 
@@ -268,6 +270,7 @@ export class Editor implements EditorApi {
     if (this.finish()) this.current = { ...this.current, selection, edge };
     this.pen.drop();
     this.pointer.drop();
+    this.keyboard.drop();
     if (mode === "draw" || mode === "trace") {
       const { selection, edge, graph } = this.current;
       const id = selection.size === 1 && edge === null ? ([...selection][0] as NodeId) : null;
@@ -281,6 +284,7 @@ export class Editor implements EditorApi {
   private leave(changes: Partial<EditorState> = {}): void {
     this.pen.drop();
     this.pointer.drop();
+    this.keyboard.drop();
     this.update({ mode: "select", preview: NO_PREVIEW, ...changes });
   }
 

@@ -33,7 +33,7 @@ export function hintsFor({ mode, selected, hasEdge, isReview }: HintContext, mod
       return [hint("click a node or an edge", "connect to it"), hint("Escape", "cancel")];
     case "plant":
       return [
-        hint("click a plant", "assign to it"), hint("0–9", "assign to this number"), hint("P", "make a new plant"),
+        hint("click a plant", "assign to it"), hint("0–9, Enter", "assign to this number"), hint("P", "make a new plant"),
         hint("Escape", "cancel"),
       ];
     case "lasso":

@@ -1,6 +1,6 @@
 // A key press in each mode: keys of the tools first, then the bindings of operations and commands.
 
-import { moveNodes } from "../core/actions.ts";
+import { freshPlant, moveNodes } from "../core/actions.ts";
 import type { Host } from "./host.ts";
 import { bindingOf } from "./keys.ts";
 import type { Pen } from "./pen.ts";
@@ -13,11 +13,19 @@ const USED: KeyResult = { handled: true, command: null };
 
 /** Handle keys. Tools are driven through the pen and the pointer, so that keys and clicks do the same. */
 export class Keyboard {
+  /** The digits of a plant number that were typed so far. */
+  private digits = "";
+
   constructor(
     private readonly host: Host,
     private readonly pen: Pen,
     private readonly pointer: Pointer,
   ) {}
+
+  /** Forget a number that is being typed. */
+  drop(): void {
+    this.digits = "";
+  }
 
   /** Handle a key press in the current mode. */
   press(input: KeyInput): KeyResult {
@@ -33,15 +41,11 @@ export class Keyboard {
       }
     }
     if (mode === "plant" && !input.ctrl && !input.alt) {
-      if (/^[0-9]$/.test(input.key)) {
-        this.host.leave();
-        this.host.setPlant(Number(input.key));
-        return USED;
-      }
+      if (/^[0-9]$/.test(input.key)) return this.typePlant(this.digits + input.key);
+      if (this.digits !== "" && input.key === "Enter") return this.assign(Number(this.digits));
+      if (this.digits !== "" && input.key === "Backspace") return this.typePlant(this.digits.slice(0, -1));
       if (input.key === "p" || input.key === "P") {
-        this.host.leave();
-        this.host.setPlant("new");
-        return USED;
+        return this.assign("new");
       }
     }
     if (mode !== "browse" && mode !== "select" && mode !== "drag" && input.key === " ") {
@@ -64,6 +68,24 @@ export class Keyboard {
       return USED;
     }
     this.host.run(binding.operation);
+    return USED;
+  }
+
+  /** Wait for another digit as long as there may be a plant with a longer number; the next free number is one of them. */
+  private typePlant(digits: string): KeyResult {
+    const { graph } = this.host.state;
+    const number = Number(digits);
+    const largest = graph.explicitPlants ? freshPlant(graph) : graph.roots.length;
+    const mayGoOn = digits === "" || (number > 0 && 10 * number <= largest);
+    if (!mayGoOn) return this.assign(number);
+    this.digits = digits;
+    this.host.update({ message: digits === "" ? "" : `Plant ${digits}: press Enter, or type another digit.` });
+    return USED;
+  }
+
+  private assign(plant: number | "new"): KeyResult {
+    this.host.leave({ message: "" });
+    this.host.setPlant(plant);
     return USED;
   }
 
