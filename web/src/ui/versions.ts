@@ -62,6 +62,8 @@ export class Versions {
     try {
       const loaded = await this.session.discardDraft();
       this.replace("Discard draft", loaded.document);
+      // Another window that is open has written a newer draft meanwhile.
+      if (loaded.origin === "draft") this.hooks.ask(this.draftNotice(loaded));
     } catch (error) {
       this.hooks.tell(messageOf(error));
     }

@@ -25,9 +25,10 @@ class FakeBackend {
   /** The other window saves again while this one saves. */
   restless = false;
   broken = false;
+  origin = "result";
 
   async skeleton() {
-    return { document: this.onDisk, revision: this.revision, origin: "result", file: "a.json" };
+    return { document: this.onDisk, revision: this.revision, origin: this.origin, file: "a.json" };
   }
   async draft() {
     if (this.broken) throw new Error("the draft is gone");
@@ -151,6 +152,13 @@ describe("drafts", () => {
     expect([size(), backend.deleted, asked]).toEqual([2, ["w1"], [null]]);
     editor.run("undo");
     expect(size()).toBe(4);
+  });
+
+  it("that another window has renewed meanwhile are asked for again", async () => {
+    backend.origin = "draft";
+    press(versions.draftNotice(loaded({ origin: "draft" })), "Discard it");
+    await new Promise((resolve) => setTimeout(resolve));
+    expect(asked.map((notice) => notice?.text)).toEqual([undefined, "Unsaved work of an earlier session was recovered."]);
   });
 
   it("of an older version can be loaded; saving them is a conflict", async () => {
