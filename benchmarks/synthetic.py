@@ -95,7 +95,7 @@ def write_sheet(path: Path) -> None:
                 Image.fromarray(array).resize((side, side), Image.Resampling.LANCZOS), (column * side, row * side)
             )
     with atomic_write(path) as temporary:
-        sheet.save(temporary, quality=80)
+        sheet.save(temporary, quality=70, optimize=True)
     print(f"{path}: rows {', '.join(PRESETS)}; style paper first, then photo; seeds {FIRST_SEED} to {FIRST_SEED + 6}")
 
 
