@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from benchmarks.finetune import table
+from benchmarks.finetune import domains, table
 from benchmarks.finetune.choice import ranked
-from benchmarks.finetune.domains import CACHE, domain_images
+from benchmarks.finetune.domains import domain_images
 
 from treeformer.errors import TreeformerError
 from treeformer.inference.predictor import Predictor
@@ -80,8 +80,7 @@ COLUMNS = (*(field.name for field in fields(Job)), *RESULTS)
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `curve`."""
-    parser.add_argument("--domain", default="vineyard")
-    parser.add_argument("--model", default="default", help="start model, which has not seen the domain")
+    domains.arguments(parser)
     parser.add_argument("--reference", help="model trained on the whole domain: the gains are a share of its gain")
     parser.add_argument("--images", type=int, nargs="+", default=[10])
     parser.add_argument("--choices", type=int, default=1, help="runs with other images")
@@ -92,12 +91,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=[full_training.LEARNING_RATE])
     parser.add_argument("--patient", action="store_true", help="do not stop if validation no longer improves")
     parser.add_argument("--max-minutes", type=float, help="time limit of each run")
-    parser.add_argument("--parallel", type=int, default=1, help="runs at the same time")
-    parser.add_argument("--split", default="valid", help="split of the images to measure: valid or test")
-    parser.add_argument("--count", type=int, default=40, help="images to measure")
-    parser.add_argument("--side", type=int, default=512, help="side of images and input, px")
-    parser.add_argument("--cache", type=Path, default=CACHE)
-    parser.add_argument("-o", "--output", type=Path, required=True)
 
 
 def main(args: argparse.Namespace) -> None:

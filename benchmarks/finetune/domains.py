@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,18 @@ from treeformer.teaching.annotated import AnnotatedImage
 
 DATA = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[3] / "shared" / "data"))
 CACHE = Path("/tmp/finetune-cache")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of commands that train on images of a domain and measure others."""
+    parser.add_argument("--domain", default="vineyard")
+    parser.add_argument("--model", default="default", help="start model, which has not seen the domain")
+    parser.add_argument("--parallel", type=int, default=1, help="runs at the same time")
+    parser.add_argument("--split", default="valid", help="split of the images to measure: valid or test")
+    parser.add_argument("--count", type=int, default=40, help="images to measure")
+    parser.add_argument("--side", type=int, default=512, help="side of images and input, px")
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("-o", "--output", type=Path, required=True)
 
 
 def domain_images(domain: str, split: str, count: int, cache: Path, side: int) -> list[AnnotatedImage]:

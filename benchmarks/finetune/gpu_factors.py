@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.finetune import table
+from benchmarks.finetune import domains, table
 from benchmarks.finetune.curve import MEASURES, TRAINING_IMAGES, Job, chosen_images, results, take_cores
-from benchmarks.finetune.domains import CACHE, domain_images
+from benchmarks.finetune.domains import domain_images
 
 from treeformer._util.cores import usable_cores
 from treeformer.data.config import SourceConfig
@@ -151,16 +151,9 @@ COLUMNS = (*KEY, *MEASURES, "topo_precision", "topo_recall", "seconds")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `gpu-factors`."""
-    parser.add_argument("--domain", default="vineyard")
-    parser.add_argument("--model", default="default", help="start model, which has not seen the domain")
+    domains.arguments(parser)
     parser.add_argument("--variants", nargs="+", choices=list(FACTORS), default=list(FACTORS), metavar="NAME")
     parser.add_argument("--choices", type=int, default=3, help="runs with other images")
-    parser.add_argument("--parallel", type=int, default=1, help="runs at the same time")
-    parser.add_argument("--split", default="valid", help="split of the images to measure")
-    parser.add_argument("--count", type=int, default=40, help="images to measure")
-    parser.add_argument("--side", type=int, default=512, help="side of images and input, px")
-    parser.add_argument("--cache", type=Path, default=CACHE)
-    parser.add_argument("-o", "--output", type=Path, required=True)
 
 
 def main(args: argparse.Namespace) -> None:

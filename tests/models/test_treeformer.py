@@ -15,8 +15,9 @@ from PIL import Image, ImageDraw
 from treeformer import Skeleton
 from treeformer.errors import TreeformerError
 from treeformer.models import TreeFormer, TreeFormerConfig
-from treeformer.models.config import FORMER_NAMES, MAXIMUM, MINIMUM
+from treeformer.models.config import FORMER_NAMES
 from treeformer.models.criterion import adjacency_of_tokens, targets_of_tokens
+from treeformer.models.ranges import MAXIMUM, MINIMUM
 from treeformer.nn.matching import Matching
 from treeformer.nn.targets import Targets
 

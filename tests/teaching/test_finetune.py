@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from tests.teaching.conftest import SIDE, draw_tree, write_no_graphs
+from tests.teaching.conftest import draw_tree
 from treeformer.cli import app
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, open_model
@@ -23,39 +23,16 @@ from treeformer.inference.open_engine import open_engine
 from treeformer.inference.predictor import Predictor
 from treeformer.models import onnx_graph
 from treeformer.models.export import load_weights
-from treeformer.teaching import features, finetune, full_training, measuring, plan, top_training, views, work_folder
+from treeformer.teaching import features, finetune, measuring, plan, top_training, work_folder
 from treeformer.teaching.annotated import survey
-from treeformer.teaching.crops import CropSettings
 from treeformer.teaching.ending import Loss
-from treeformer.teaching.progress import Report, ignore, never
+from treeformer.teaching.progress import Report, never
 from treeformer.teaching.run import Run
 from treeformer.teaching.signals import stop_on_signals
 
 MAKE_SCHEDULE, WRITE_GRAPHS = plan.make_schedule, onnx_graph.write_graphs
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(autouse=True)
-def short_runs(monkeypatch):
-    """Fix the schedule, which otherwise depends on the speed of the machine, and trace no graphs."""
-    monkeypatch.setattr(onnx_graph, "write_graphs", write_no_graphs)
-    monkeypatch.setattr(finetune, "ENGINE", "torch")
-    schedule = plan.Schedule(8, 4, 2, 2, 10.0)
-    monkeypatch.setattr(plan, "make_schedule", lambda *_args, **_options: schedule)
-
-
-@pytest.fixture
-def improving(monkeypatch):
-    """Let every validation be better than the one before, so that the result does not depend on four steps."""
-    scores = iter(np.linspace(0.1, 0.9, 400))
-    monkeypatch.setattr(
-        measuring,
-        "score",
-        lambda *_: (
-            dict.fromkeys(("topo_precision", "topo_recall", "length_error"), 0.5) | {"topo_f1": float(next(scores))}
-        ),
-    )
+pytestmark = pytest.mark.usefixtures("one_thread", "short_runs")
 
 
 def names(folder: Path) -> set[str]:
@@ -306,49 +283,6 @@ def test_another_split_begins_a_new_run(drawings, start_model, tmp_path, monkeyp
     )
     lines = stopped_run()
     assert not any("continues" in line for line in lines)
-
-
-@pytest.mark.slow
-def test_the_mode_for_a_gpu_rehearsed_on_the_cpu(drawings, start_model, tmp_path, monkeypatch):
-    monkeypatch.setattr(full_training, "STEPS", 2)
-    monkeypatch.setattr(full_training, "VALIDATE_EVERY", 1)
-    monkeypatch.setattr(full_training, "BATCH_SIZE", 2)
-    monkeypatch.setattr(full_training, "DENSE_BATCH_SIZE", 2)
-    monkeypatch.setattr(full_training, "SYNTHETIC_PRESETS", ("seedling",))
-    start = open_model(start_model)
-    images = survey(drawings).images
-    full_training.write_scaled(images, [SIDE] * 6, tmp_path / "images", SIDE)
-    config = full_training.training_config(
-        start, tmp_path / "images", 64, CropSettings(SIDE, 24), learning_rate=1e-3, workers=0, bf16=False
-    )
-    assert config.data.dense_every == 2
-    assert config.data.dense_tokens == 64
-    scores = iter([0.3, 0.2])
-    options = {"minutes": 5.0, "device": "cpu", "listen": ignore, "should_stop": never}
-    best, score = full_training.train_whole(
-        config, tmp_path / "run", measure=lambda _: {"topo_f1": next(scores)}, **options
-    )
-    assert score == 0.3
-    assert best is not None
-    assert best.exists()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU takes larger batches")
-def test_a_whole_run_in_the_mode_for_a_gpu(drawings, start_model, tmp_path, monkeypatch, improving):
-    for name, value in {"STEPS": 2, "VALIDATE_EVERY": 1, "BATCH_SIZE": 2, "DENSE_BATCH_SIZE": 2}.items():
-        monkeypatch.setattr(full_training, name, value)
-    monkeypatch.setattr(full_training, "SYNTHETIC_PRESETS", ("seedling",))
-    monkeypatch.setattr(finetune, "_choose_device", lambda _device: "cuda")
-    monkeypatch.setattr(views, "cautious_threshold", lambda *_arguments: 0.45)
-    reports: list[Report] = []
-    outcome = finetune.finetune(drawings, tmp_path / "mine", start=start_model, listen=reports.append)
-    assert any("training the whole network on cpu" in report.message for report in reports)
-    assert not outcome.kept_start
-    assert "| trained parts | all |" in open_model(outcome.folder).card
-    assert open_model(outcome.folder).config.node_threshold == 0.45, "chosen by the validation views"
-    before, after = (load_weights(open_model(path)).backbone.state_dict() for path in (start_model, outcome.folder))
-    assert any(not tensor.equal(after[name]) for name, tensor in before.items()), "the backbone is trained too"
 
 
 @pytest.mark.parametrize(

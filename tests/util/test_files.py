@@ -23,7 +23,7 @@ from treeformer._util.files import (
     remove_leftovers,
     write_table,
 )
-from treeformer._util.images import encode_image, write_image
+from treeformer._util.image_output import encode_image, write_image
 from treeformer.errors import FormatError, TreeformerError
 
 
@@ -140,7 +140,7 @@ def soft_noise(side: int = 450) -> Image.Image:
 LIMITED = """
 import resource, signal, sys
 from PIL import Image
-from treeformer._util.images import encode_image, write_image
+from treeformer._util.image_output import encode_image, write_image
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 image = Image.open(sys.argv[2])
 limit = len(encode_image(image, sys.argv[1][-4:])) - 100

@@ -8,7 +8,8 @@ from PIL import Image, ImageFile
 
 from treeformer import FormatError, TreeformerError
 from treeformer._util import images as module
-from treeformer._util.images import encode_image, open_image, open_lazy, write_image
+from treeformer._util.image_output import encode_image, write_image
+from treeformer._util.images import open_image, open_lazy
 
 GRAY = np.tile(np.arange(0, 240, 10, dtype=np.uint8), (5, 1))
 

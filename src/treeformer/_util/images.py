@@ -13,7 +13,6 @@ Conversions:
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from treeformer._util.arrays import ImageArray
-from treeformer._util.files import atomic_write_checked, check_is_regular_file
+from treeformer._util.files import check_is_regular_file
 from treeformer.errors import FormatError, TreeformerError
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif"})
@@ -164,7 +163,7 @@ def open_lazy(source: ImageSource, scale: Callable[[tuple[int, int]], float] = l
         try:
             return _scaled(source, scale)
         except UNREADABLE as error:  # Pillow reads the pixels of a file only when they are needed
-            raise TreeformerError(f"the image cannot be read: {_reason(error)}") from None
+            raise TreeformerError(f"the image cannot be read: {error_reason(error)}") from None
     if not isinstance(source, str | os.PathLike):
         raise TreeformerError(f"an image must be a path, a Pillow image or an array, not {type(source).__name__}")
     with _opened(Path(source)) as image:
@@ -234,63 +233,10 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     except FormatError:
         raise
     except UNREADABLE as error:
-        raise FormatError(f"{path}: the image cannot be read: {_reason(error)}") from None
+        raise FormatError(f"{path}: the image cannot be read: {error_reason(error)}") from None
 
 
-def encode_image(image: Image.Image, suffix: str, **options: Any) -> bytes:
-    """Return an image as the content of a file.
-
-    Pillow takes an incomplete write for success if it writes JPEG to a file. Bytes in memory are always complete.
-
-    Args:
-        image: the image.
-        suffix: suffix of the file, such as ".jpg"; it selects the format.
-        **options: options of the format, see `PIL.Image.Image.save`.
-
-    Returns:
-        The encoded image.
-
-    Raises:
-        FormatError: if the suffix is unknown, or the format cannot store the image.
-
-    Example:
-        >>> encode_image(Image.new("RGB", (4, 4)), ".png")[1:4]
-        b'PNG'
-    """
-    Image.preinit()
-    # All formats are registered only if the common ones do not suffice: that takes 0.2 s.
-    name = Image.EXTENSION.get(suffix.lower()) or Image.registered_extensions().get(suffix.lower())
-    if name is None:
-        raise FormatError(f"{suffix!r} is not the suffix of an image format; use .png")
-    buffer = io.BytesIO()
-    try:
-        image.save(buffer, name, **options)
-    except (*UNREADABLE, OverflowError, KeyError) as error:
-        raise FormatError(f"the image cannot be stored as {name}: {_reason(error)}") from None
-    return buffer.getvalue()
-
-
-def write_image(image: Image.Image, path: str | os.PathLike[str], **options: Any) -> None:
-    """Write an image atomically. On a full disk, nothing is left under the name of the file.
-
-    Args:
-        image: the image.
-        path: the file; its suffix selects the format.
-        **options: options of the format, see `PIL.Image.Image.save`.
-
-    Raises:
-        FormatError: if the file cannot be written, the suffix is unknown, or the format cannot store the image.
-    """
-    target = Path(path)
-    try:
-        data = encode_image(image, target.suffix, **options)
-    except FormatError as error:
-        raise FormatError(f"{target.name}: {error}") from None
-    with atomic_write_checked(target) as temporary:
-        temporary.write_bytes(data)
-
-
-def _reason(error: Exception) -> str:
+def error_reason(error: Exception) -> str:
     """Return the message of an error without the path, which the caller adds."""
     message = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return str(message).splitlines()[0]

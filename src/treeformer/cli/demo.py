@@ -28,7 +28,7 @@ def demo(
 def _predict_examples(output: Path) -> None:
     from treeformer import formats
     from treeformer._util.files import write_table
-    from treeformer._util.images import write_image
+    from treeformer._util.image_output import write_image
     from treeformer.examples import IMAGES
     from treeformer.inference.batch import plan, predict_files, traits_of
     from treeformer.inference.predictor import Predictor
@@ -57,7 +57,7 @@ def _show_ground_truth(output: Path) -> None:
     """Show one example with its ground truth, for copies of the package without a model."""
     from treeformer import formats
     from treeformer._util.files import write_table
-    from treeformer._util.images import write_image
+    from treeformer._util.image_output import write_image
     from treeformer.draw import draw as overlay
     from treeformer.examples import EXAMPLE, example_image
     from treeformer.traits import measure

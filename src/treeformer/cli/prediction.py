@@ -132,7 +132,7 @@ def predict(
         remove_leftovers(output)
     to_do = [job for job in jobs if not (resume and job.is_done())]
     kept = [job for job in to_do if resume and is_corrected(job)]
-    to_do = [job for job in to_do if not any(job is one for one in kept)]
+    to_do = [job for job in to_do if job not in kept]
     check_no_correction_is_lost(to_do)
     check_no_annotation_is_lost(jobs, to_do)
     if kept:

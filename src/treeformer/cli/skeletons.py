@@ -228,7 +228,8 @@ def draw(
 ) -> None:
     """Draw a skeleton over its image: edges red (dashed orange if unlikely), keypoints cyan, roots circled."""
     from treeformer import draw as drawing
-    from treeformer._util.images import IMAGE_SUFFIXES, open_image, write_image
+    from treeformer._util.image_output import write_image
+    from treeformer._util.images import IMAGE_SUFFIXES, open_image
     from treeformer.formats import read
 
     if output.suffix.lower() not in IMAGE_SUFFIXES:

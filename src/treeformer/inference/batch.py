@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treeformer import formats
 from treeformer._util.files import list_files
-from treeformer._util.images import IMAGE_SUFFIXES, open_image, write_image
+from treeformer._util.image_output import write_image
+from treeformer._util.images import IMAGE_SUFFIXES, open_image
 from treeformer._util.pools import batches, prefetch_map, process_pool
 from treeformer._util.progress import ProgressCallback
 from treeformer.draw import draw, low_confidence_edges

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from treeformer import draw
 from treeformer._util.files import atomic_write
-from treeformer._util.images import open_image, write_image
+from treeformer._util.image_output import write_image
+from treeformer._util.images import open_image
 from treeformer.hub.model_folder import CARD, ModelFolder
 from treeformer.skeleton import Skeleton
 from treeformer.teaching.annotated import AnnotatedImage, Survey

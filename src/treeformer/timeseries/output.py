@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treeformer._util.files import atomic_write_bytes, write_table
-from treeformer._util.images import write_image
+from treeformer._util.image_output import write_image
 from treeformer.errors import TreeformerError
 from treeformer.formats import write as write_skeleton
 from treeformer.skeleton import Skeleton

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treeformer._util.images import ImageSource, encode_image, open_lazy
+from treeformer._util.image_output import encode_image
+from treeformer._util.images import ImageSource, open_lazy
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 

@@ -18,7 +18,8 @@ import numpy as np
 from PIL import Image
 
 from treeformer._util.files import atomic_write_bytes
-from treeformer._util.images import LazyImage, encode_image, open_image, open_level, upright_size
+from treeformer._util.image_output import encode_image
+from treeformer._util.images import LazyImage, open_image, open_level, upright_size
 from treeformer.errors import TreeformerError
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from treeformer import formats
-from treeformer._util.images import encode_image, open_image
+from treeformer._util.image_output import encode_image
+from treeformer._util.images import open_image
 from treeformer.draw import draw
 from treeformer.errors import TreeformerError
 from treeformer.formats import native_json
