@@ -70,6 +70,16 @@ def test_values_and_gradients_equal_plain_torch(shapes, sizes):
 
 
 @needs_kernel
+@pytest.mark.parametrize("shapes", [SEVERAL, ONE_CELL, LONG], ids=["several", "one cell", "long"])
+def test_values_by_map_give_the_same_result(shapes):
+    values, locations, weights = (tensor.detach() for tensor in inputs(shapes))
+    parts = values.split([height * width for height, width, _ in shapes], dim=1)
+    by_map = torch.cat([part.flatten(0, 1) for part in parts])
+    found = deformable_triton.read_by_map(by_map, locations, weights, shapes)
+    torch.testing.assert_close(found, deformable_triton.read(values, locations, weights, shapes), atol=0, rtol=0)
+
+
+@needs_kernel
 def test_locations_on_borders_and_centers_equal_plain_torch():
     values, locations, weights = inputs(SEVERAL, queries=12)
     stride = torch.tensor([stride for _, _, stride in SEVERAL], device=KERNEL_DEVICE).view(-1, 1, 1)

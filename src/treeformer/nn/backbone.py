@@ -92,9 +92,16 @@ def conv_norm_relu(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortc
     return functional.relu(inner if shortcut is None else inner + shortcut)
 
 
-def _fused_conv_norm_relu(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortcut: Tensor | None) -> Tensor:
-    """`conv_norm_relu` as one cuDNN call: separate bias, sum and ReLU take as long as the convolutions do."""
+def _fused_conv_norm_relu(
+    image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortcut: Tensor | None, more_shift: Tensor | None = None
+) -> Tensor:
+    """`conv_norm_relu` as one cuDNN call: separate bias, sum and ReLU take as long as the convolutions do.
+
+    `more_shift`, (channels,), is added to the shift of the normalization.
+    """
     weight, shift = norm.fold_into(conv)
+    if more_shift is not None:
+        shift = shift + more_shift
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else image.dtype
     image, weight, bias = image.to(dtype), weight.to(dtype), shift.to(dtype)
     padding = cast(tuple[int, ...], conv.padding)  # never given by name ("same")
@@ -207,10 +214,15 @@ class Bottleneck(nn.Module):
         layer = fused_conv_norm_relu if self.fused and self.training else conv_norm_relu
         inner = layer(image, self.conv1, self.bn1)
         inner = layer(inner, self.conv2, self.bn2)
-        shortcut = image
-        if self.downsample is not None:
-            shortcut = conv_norm(image, *_shortcut_layers(self.downsample))
-        return layer(inner, self.conv3, self.bn3, shortcut)
+        if self.downsample is None:
+            return layer(inner, self.conv3, self.bn3, image)
+        conv, norm = _shortcut_layers(self.downsample)
+        if is_inference_on_gpu(image):
+            # The shift of the shortcut is added with that of the last convolution, not in a pass over the map.
+            weight, shift = norm.fold_into(conv)
+            shortcut = functional.conv2d(image, weight, None, conv.stride)
+            return _fused_conv_norm_relu(inner, self.conv3, self.bn3, shortcut, shift)
+        return layer(inner, self.conv3, self.bn3, conv_norm(image, conv, norm))
 
     def conv_norm_pairs(self) -> list[tuple[nn.Conv2d, FrozenBatchNorm]]:
         """Return every convolution with the normalization after it."""

@@ -241,6 +241,8 @@ class DeformableAttention(nn.Module):
         moves = [offset * level.stride for offset, level in zip(offsets.unbind(3), levels, strict=True)]
         locations = points[:, :, None, None, None, :] + torch.stack(moves, dim=3)
         shapes = [(level.height, level.width, level.stride) for level in levels]
+        if is_inference_on_gpu(points):
+            return deformable_triton.read_by_map(self._project_by_level(levels), locations, weights, shapes)
         values = torch.cat([self._project(level) for level in levels], dim=1)  # (B,S,width)
         return deformable_triton.read(torch.unflatten(values, -1, (self.heads, -1)), locations, weights, shapes)
 
@@ -248,6 +250,16 @@ class DeformableAttention(nn.Module):
         """Values of the cells of a level: (B,S,width)."""
         values: Tensor = self.values[str(level.cells.shape[-1])](level.cells)
         return values
+
+    def _project_by_level(self, levels: Sequence[FeatureLevel]) -> Tensor:
+        """Values of all cells, (S·B,heads,width/heads): the first level of all images, then the next."""
+        cells = [level.cells.flatten(0, 1) for level in levels]
+        values = cells[0].new_empty(sum(map(len, cells)), self.output.in_features)
+        for part, rows in zip(values.split([len(rows) for rows in cells]), cells, strict=True):
+            layer = self._value_layers()[str(rows.shape[-1])]
+            weight, bias = layer.weight.to(values.dtype), layer.bias.to(values.dtype)
+            torch.addmm(bias, rows.to(values.dtype), weight.t(), out=part)
+        return torch.unflatten(values, -1, (self.heads, -1))
 
     def _value_layers(self) -> dict[str, nn.Linear]:
         """The value projections by number of channels."""

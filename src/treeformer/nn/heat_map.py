@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treeformer.nn.convolution import conv_add
 from treeformer.nn.positions import cell_centers
 
 PRIOR = 0.02  # probability of a node in a cell before training
@@ -56,20 +57,19 @@ class HeatMapHead(nn.Module):
             heat: logits (B,H,W), H = upsampling · h, W = upsampling · w.
             offsets: (B,H·W,2), from the center of a cell to its node, in cells of the map.
         """
-        first, relu, last = self.layers[0], self.layers[1], cast(nn.Conv2d, self.layers[2])
-        hidden = first(fine)
+        first, last = cast(nn.Conv2d, self.layers[0]), cast(nn.Conv2d, self.layers[2])
         height, width = fine.shape[-2:]
         phase: Tensor | None = None
         if self.phase is not None:
             angles = cell_centers(height, width, stride, fine.device) * (2 * math.pi / self.grid_px)
-            phase = self.phase(torch.cat([angles.sin(), angles.cos()], dim=-1)).view(1, height, width, -1)
+            phase = self.phase(torch.cat([angles.sin(), angles.cos()], dim=-1)).view(height, width, -1)
         if fine.device.type == "cpu" and not self.training:
             # ONNX Runtime has the channels of 8-bit convolutions last, and copies the map to have them first.
-            cells = hidden.permute(0, 2, 3, 1)
-            cells = relu(cells if phase is None else cells + phase)
+            cells = first(fine).permute(0, 2, 3, 1)
+            cells = functional.relu(cells if phase is None else cells + phase)
             hidden = functional.linear(cells, last.weight.flatten(1), last.bias).permute(0, 3, 1, 2)
         else:
-            hidden = last(relu(hidden if phase is None else hidden + phase.permute(0, 3, 1, 2)))
+            hidden = last(conv_add(first, fine, shared=None if phase is None else phase.permute(2, 0, 1), relu=True))
         heat, offsets = torch.split(functional.pixel_shuffle(hidden.float(), self.upsampling), [1, 2], dim=1)
         return heat[:, 0], offsets.permute(0, 2, 3, 1).flatten(1, 2)
 

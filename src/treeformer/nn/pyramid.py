@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from torch import Tensor, nn
-from torch.nn import functional
 
-from treeformer.nn.inference_mode import is_inference_on_gpu
+from treeformer.nn.convolution import conv_add
 
 
 class FeaturePyramid(nn.Module):
@@ -35,32 +35,15 @@ class FeaturePyramid(nn.Module):
 
     def forward(self, stages: Sequence[Tensor]) -> list[Tensor]:
         """Map stages (B,channels[i],h,w), fine to coarse, to levels (B,widths[i],h,w) and one coarser level."""
-        above = self.coarsest(stages[-1])
+        above = conv_add(self.coarsest, stages[-1])
         levels = [above]
+        lateral, smooth = ([cast(nn.Conv2d, conv) for conv in convs] for convs in (self.lateral, self.smooth))
         for index in reversed(range(len(stages))):
             if index == 0:
-                above = self.narrow(above)
-            above = add_upsampled(self.lateral[index](stages[index]), above)
-            levels.insert(0, self.smooth[index](above))
+                above = conv_add(self.narrow, above)
+            above = conv_add(lateral[index], stages[index], above)
+            levels.insert(0, conv_add(smooth[index], above))
         return levels
-
-
-def add_upsampled(fine: Tensor, coarse: Tensor) -> Tensor:
-    """Add a map to one of twice its size; each of its cells is added to four.
-
-    Args:
-        fine: (B,C,2·h,2·w).
-        coarse: (B,C,h,w).
-
-    Returns:
-        (B,C,2·h,2·w).
-    """
-    if is_inference_on_gpu(fine):  # autocast would enlarge the map in float32
-        batch, channels, height, width = coarse.shape
-        cells = fine.permute(0, 2, 3, 1).reshape(batch, height, 2, width, 2, channels)
-        total = cells + coarse.permute(0, 2, 3, 1)[:, :, None, :, None]
-        return total.flatten(3, 4).flatten(1, 2).permute(0, 3, 1, 2)
-    return fine + functional.interpolate(coarse, scale_factor=2.0, mode="nearest")
 
 
 class LevelProjections(nn.Module):

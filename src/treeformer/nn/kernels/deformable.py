@@ -63,6 +63,24 @@ def read(values: Tensor, locations: Tensor, weights: Tensor, shapes: Sequence[tu
     return result
 
 
+def read_by_map(values: Tensor, locations: Tensor, weights: Tensor, shapes: Sequence[tuple[int, int, int]]) -> Tensor:
+    """Compute `read` for values in the order of the maps, without gradients.
+
+    The projections of the maps can be written to such values without being concatenated.
+
+    Args:
+        values: (cells of all maps · B, heads, channels), contiguous: all images of the first map, then of the second.
+        locations: (B,Q,heads,maps,points,2) px.
+        weights: (B,Q,heads,maps,points).
+        shapes: (height, width, stride in px) of each map.
+
+    Returns:
+        (B,Q,heads,channels) float32.
+    """
+    flat = [number for shape in shapes for number in shape]
+    return _launch_read(values, locations.float().contiguous(), weights.float().contiguous(), flat, by_map=True)
+
+
 def map_shapes(flat: Sequence[int]) -> tuple[MapShape, ...]:
     """Rebuild the shapes from (height, width, stride, height, …), the form in which an operator takes them."""
     shapes, first = [], 0
@@ -102,17 +120,22 @@ torch.library.define(
 
 @torch.library.impl("treeformer::read_locations", "default")
 def _read(values: Tensor, locations: Tensor, weights: Tensor, shapes: Sequence[int]) -> Tensor:
-    values, locations, weights = values.contiguous(), locations.contiguous(), weights.contiguous()
-    batch, cells, heads, channels = values.shape
-    rows = locations.shape[1] * heads
+    return _launch_read(values.contiguous(), locations.contiguous(), weights.contiguous(), shapes, by_map=False)
+
+
+def _launch_read(values: Tensor, locations: Tensor, weights: Tensor, shapes: Sequence[int], *, by_map: bool) -> Tensor:
+    """Run `_read_rows` on contiguous tensors; `by_map` is the order of the values, see `read_by_map`."""
+    batch, queries = locations.shape[:2]
+    heads, channels = values.shape[-2:]
+    rows, cells = queries * heads, values.numel() // max(batch * heads * channels, 1)
     result = values.new_empty((*locations.shape[:3], channels), dtype=torch.float32)
     if result.numel():
         block = rows_for(READ_NUMBERS, channels, READ_WARPS)
         with torch.cuda.device(values.get_device()):
             _read_rows[(triton.cdiv(rows, block), batch)](
-                values, locations, weights, result, rows, cells,
+                values, locations, weights, result, rows, cells, batch,
                 HEADS=heads, MAPS=map_shapes(shapes), POINTS=locations.shape[4], CHANNELS=channels,
-                LANES=triton.next_power_of_2(channels), ROWS=block, num_warps=READ_WARPS,
+                LANES=triton.next_power_of_2(channels), ROWS=block, BY_MAP=by_map, num_warps=READ_WARPS,
             )  # fmt: skip
     return result
 
@@ -182,20 +205,26 @@ def _load_location(location_ptr: tl.tensor, index: tl.tensor, real: tl.tensor, S
 @jit
 def _read_rows(
     value_ptr: tl.tensor, location_ptr: tl.tensor, weight_ptr: tl.tensor, result_ptr: tl.tensor,
-    rows: tl.tensor, cells: tl.tensor,
+    rows: tl.tensor, cells: tl.tensor, batch: tl.tensor,
     HEADS: tl.constexpr, MAPS: tl.constexpr, POINTS: tl.constexpr, CHANNELS: tl.constexpr, LANES: tl.constexpr,
-    ROWS: tl.constexpr,
+    ROWS: tl.constexpr, BY_MAP: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Read values (B,cells,HEADS,CHANNELS) into result (B,rows,CHANNELS) float32."""
+    """Read values (B,cells,HEADS,CHANNELS), or by map (see `read_by_map`), into result (B,rows,CHANNELS) float32."""
     image = tl.program_id(1).to(tl.int64)
     location_ptr += image * rows * len(MAPS) * POINTS * 2
     weight_ptr += image * rows * len(MAPS) * POINTS
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     real = row < rows
     lane = tl.arange(0, LANES)[None, :]
-    value_ptr += image * cells * HEADS * CHANNELS + (row % HEADS * CHANNELS)[:, None] + lane
+    value_ptr += (row % HEADS * CHANNELS)[:, None] + lane
     total = tl.zeros([ROWS, LANES], tl.float32)
     for number in tl.static_range(len(MAPS)):
+        # The first cell of the map in this image.
+        if BY_MAP:
+            first = MAPS[number][0] * batch + image * MAPS[number][1] * MAPS[number][2]
+        else:
+            first = MAPS[number][0] + image * cells
+        map_ptr = value_ptr + first * HEADS * CHANNELS
         for point in tl.static_range(POINTS):
             index = (row * len(MAPS) + number) * POINTS + point
             weight = tl.load(weight_ptr + index, mask=real, other=0.0)
@@ -206,7 +235,7 @@ def _read_rows(
                 cell, inside, across, down = corner_of(
                     left, top, right_part, bottom_part, corner, MAPS[number][1], MAPS[number][2]
                 )
-                cell_ptr = value_ptr + ((MAPS[number][0] + cell) * (HEADS * CHANNELS))[:, None]
+                cell_ptr = map_ptr + (cell * (HEADS * CHANNELS))[:, None]
                 value = tl.load(cell_ptr, mask=inside[:, None] & (lane < CHANNELS), other=0.0).to(tl.float32)
                 total += (weight * across * down)[:, None] * value
     result = result_ptr + image * rows * CHANNELS + (row * CHANNELS)[:, None] + lane
