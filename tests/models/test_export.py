@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -362,6 +363,12 @@ class TestExport:
         assert torch.equal(network.root_head.weight, model.root_head.weight)
         assert rest == {"card": "# Card", "int8": True, "input_size": 96}
         assert folder == tmp_path / "out"
+
+    def test_a_model_is_found_by_its_name(self, saved, tmp_path):
+        export_model(Path("small"), tmp_path, settings={"min_peak_heat": 0.1}, int8=False)
+        [(network, _, rest)] = saved
+        assert network.config.backbone_channels == 24
+        assert rest["min_peak_heat"] == 0.1
 
     def test_a_folder_keeps_its_settings_and_card(self, saved, folder, tmp_path):
         export_model(folder.path, tmp_path, settings={"node_threshold": 0.7}, int8=False)

@@ -29,7 +29,10 @@ CARD_LINES = 12  # lines of the card that `info` shows
 )
 def export(
     model: Annotated[
-        Path, typer.Argument(help="best.safetensors of a run (model default, small, paper or tiny), or a model folder.")
+        Path,
+        typer.Argument(
+            help="best.safetensors of a run (model default, small, paper or tiny), a model folder, or a name."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
     input_size: Annotated[int | None, typer.Option(help="Side of the square input, px.")] = None,

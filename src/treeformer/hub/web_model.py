@@ -24,6 +24,7 @@ from treeformer.hub.exact_convolution import drop_unused, make_exact
 from treeformer.hub.model_folder import ModelFolder, ModelFolderError, sha256
 
 GRAPH = "model.onnx"
+SOURCE = "source.onnx"
 SETTINGS = "model.json"
 MIN_WEIGHTS = 2048  # smaller matrices stay float32: they cost little and rounding them costs accuracy
 STEPS = 127
@@ -87,8 +88,12 @@ def fold_constants(model: ModelFolder) -> Any:
     import onnxruntime
 
     source = model.graph("int8")
+    graph = onnx.load(str(source), load_external_data=False)
+    keep_ranges(graph.graph)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
+        shutil.copyfile(model.weights, work / model.weights.name)
+        onnx.save_model(graph, str(work / SOURCE))
         options = onnxruntime.SessionOptions()
         # Higher levels fuse operators in a way that depends on the processor of this machine.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -96,12 +101,42 @@ def fold_constants(model: ModelFolder) -> Any:
         options.enable_mem_reuse = False
         options.log_severity_level = 3
         try:
-            onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+            onnxruntime.InferenceSession(str(work / SOURCE), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # the exception classes of ONNX Runtime have no common base class
             raise ModelFolderError(f"{source}: {str(error).strip().splitlines()[0]}") from None
         # Weights that the graph uses as they are still lie in the file of the weights.
-        shutil.copyfile(model.weights, work / model.weights.name)
         return onnx.load(str(work / GRAPH))
+
+
+def keep_ranges(graph: Any) -> None:
+    """Start each range of numbers at a zero that is known with the image only, so that it is not evaluated before.
+
+    The positions of all cells, and what follows from them, take more bytes than the weights.
+
+    Args:
+        graph: An `onnx.GraphProto`, changed in place.
+    """
+    from onnx import helper, numpy_helper
+
+    ranges = [node for node in graph.node if node.op_type == "Range"]
+    if not ranges:
+        return
+    graph.initializer.append(numpy_helper.from_array(np.array(0), "zero.axis"))
+    zero = [
+        helper.make_node("Shape", [graph.input[0].name], ["zero.shape"]),
+        helper.make_node("Gather", ["zero.shape", "zero.axis"], ["zero.batch"]),
+        helper.make_node("Sub", ["zero.batch", "zero.batch"], ["zero"]),
+    ]
+    nodes = zero
+    for node in graph.node:
+        if node in ranges:
+            start = f"{node.output[0]}.start"
+            nodes.append(helper.make_node("CastLike", ["zero", node.input[0]], [f"{start}.zero"]))
+            nodes.append(helper.make_node("Add", [node.input[0], f"{start}.zero"], [start]))
+            node.input[0] = start
+        nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def round_matrices(graph: Any) -> None:

@@ -91,7 +91,7 @@ def export_model(
     Weights that were fine-tuned from a model folder keep its sizes and thresholds, see `find_start_model`.
 
     Args:
-        source: The best.safetensors of a training run, or a model folder.
+        source: The best.safetensors of a training run, a model folder, or the name of a model as in `open_model`.
         folder: The folder to write.
         settings: Fields of `ModelSettings` to change.
         card: A file with the text of the card.
@@ -105,8 +105,8 @@ def export_model(
         ModelFolderError: If `source` or `card` cannot be read, or the network cannot be exported with these values.
     """
     text = None
-    if source.is_dir():
-        opened = open_model(source)
+    if not source.is_file() and source.suffix != ".safetensors":
+        opened = open_model(str(source))
         model, text = load_weights(opened), opened.card or None
         settings = sizes_and_thresholds(opened) | settings
     else:

@@ -18,6 +18,7 @@ from treeformer.hub import safetensors
 from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolder, ModelSettings
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.inference_model import InferenceModel
+from treeformer.models.onnx_rewrites import replace_cast_like
 from treeformer.models.quantize import calibration_images, measure, quantize
 from treeformer.models.treeformer import TreeFormer
 
@@ -129,6 +130,7 @@ def trace(model: TreeFormer, settings: ModelSettings) -> Any:
     assert program is not None  # with dynamo=True the export always returns a program
     proto: Any = program.model_proto
     graph = proto.graph
+    replace_cast_like(proto)
     for index, node in enumerate(graph.node):
         node.name = f"{_module_of(node)}/{node.op_type}_{index}"  # so that a profile shows the part of the network
     graph.ClearField("value_info")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from treeformer.models.onnx_rewrites import gather_before_dequantizing, widen_first_convolution
 from treeformer.synthetic import make_image
 
 QUANTIZABLE = ("Conv", "Add", "MaxPool", "Resize")  # operators that have 8-bit kernels
@@ -203,6 +204,9 @@ def quantize(proto: Any, ranges: Ranges) -> None:
                 result += rounding(name)
     graph.ClearField("node")
     graph.node.extend(result)
+    first = next(node for node in graph.node if node.op_type == "Conv")
+    widen_first_convolution(graph, _kernel_channels(first, *_producers_and_channels(graph)))
+    gather_before_dequantizing(graph)
 
 
 def quantized_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
@@ -224,8 +228,7 @@ def quantized_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
     for node in graph.node:
         for name in node.input:
             consumers.setdefault(name, []).append(node)
-    channels = {tensor.name: tensor.dims[0] for tensor in graph.initializer if len(tensor.dims) == 4}
-    producer = {name: node for node in graph.node for name in node.output}
+    producer, channels = _producers_and_channels(graph)
     nodes: list[Any] = []
     rounded: dict[str, str] = {}
     first = next(node for node in graph.node if node.op_type == "Conv")
@@ -272,6 +275,12 @@ def _doubles_cells(node: Any, graph: Any) -> bool:
     scales = next((list(source.attribute[0].floats) for source in graph.node if source.output[0] == node.input[2]), [])
     mode = options.get("mode"), options.get("nearest_mode"), options.get("coordinate_transformation_mode")
     return scales == [1, 1, 2, 2] and mode == (b"nearest", b"floor", b"asymmetric")
+
+
+def _producers_and_channels(graph: Any) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the node that computes each tensor, and the output channels of each stored convolution kernel."""
+    channels = {tensor.name: tensor.dims[0] for tensor in graph.initializer if len(tensor.dims) == 4}
+    return {name: node for node in graph.node for name in node.output}, channels
 
 
 def _kernel_channels(conv: Any, producer: dict[str, Any], channels: dict[str, int]) -> int:

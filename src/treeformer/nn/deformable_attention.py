@@ -294,7 +294,7 @@ class DeformableAttention(nn.Module):
             row = image * cells.shape[1] + cell
             # The sum is linear, so its order is free.
             if self._projects_first(cells.shape[1], cell.shape[-1]):
-                table = layer(cells).reshape(-1, layer.out_features // self.heads)
+                table = layer(cells.flatten(0, 1)).view(-1, layer.out_features // self.heads)
                 read = read + weighted_rows(table, row * self.heads + head, weight)
             else:
                 features = weighted_rows(cells.flatten(0, 1), row, weight).transpose(1, 2)  # (B,heads,Q,C)

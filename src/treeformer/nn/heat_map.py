@@ -67,11 +67,12 @@ class HeatMapHead(nn.Module):
             # ONNX Runtime has the channels of 8-bit convolutions last, and copies the map to have them first.
             cells = first(fine).permute(0, 2, 3, 1)
             cells = functional.relu(cells if phase is None else cells + phase)
-            hidden = functional.linear(cells, last.weight.flatten(1), last.bias).permute(0, 3, 1, 2)
+            rows = functional.linear(cells.flatten(0, 2), last.weight.flatten(1), last.bias)
+            hidden = rows.view(-1, height, width, rows.shape[1]).permute(0, 3, 1, 2)
         else:
             hidden = last(conv_add(first, fine, shared=None if phase is None else phase.permute(2, 0, 1), relu=True))
-        heat, offsets = torch.split(functional.pixel_shuffle(hidden.float(), self.upsampling), [1, 2], dim=1)
-        return heat[:, 0], offsets.permute(0, 2, 3, 1).flatten(1, 2)
+        parts = functional.pixel_shuffle(hidden.float(), self.upsampling)
+        return parts[:, 0], parts[:, 1:].permute(0, 2, 3, 1).flatten(1, 2)
 
 
 def peaks(heat: Tensor, count: int) -> tuple[Tensor, Tensor]:

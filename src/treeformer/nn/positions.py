@@ -45,5 +45,6 @@ def cell_centers(height: int, width: int, stride: int, device: torch.device) -> 
     Returns:
         (height·width,2) px.
     """
-    y, x = torch.meshgrid(torch.arange(height, device=device), torch.arange(width, device=device), indexing="ij")
-    return (torch.stack([x, y], dim=-1).reshape(-1, 2) + 0.5) * stride
+    # Not `meshgrid`: ONNX Runtime would compute the centers, and what follows from them, again for every image.
+    cell = torch.arange(height * width, device=device)
+    return (torch.stack([cell % width, torch.div(cell, width, rounding_mode="floor")], dim=-1) + 0.5) * stride

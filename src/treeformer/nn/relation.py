@@ -106,7 +106,8 @@ class RelationHead(nn.Module):
             step = (end - start) / DISTANCE_SCALE_PX
             # The slope of the square root is infinite at zero, and two nodes may have the same point.
             distance = (step.square().sum(-1, keepdim=True) + 1e-12).sqrt()
-            segment_level = fine._replace(cells=self.segment_map(fine.cells))
+            rows = self.segment_map(fine.cells.flatten(0, 1))
+            segment_level = fine._replace(cells=rows.view(-1, fine.cells.shape[1], rows.shape[1]))
             sums, differences = sample_segments(start, end, segment_level, self.segment_points)
             even = add_linear(even, self.even_segment, [sums, distance, torch.log1p(8 * distance)])
             odd = add_linear(odd, self.odd_segment, [differences, step])
@@ -190,8 +191,8 @@ def sample_segments(start: Tensor, end: Tensor, level: FeatureLevel, count: int)
         origin[..., None] + step[..., None] * fraction
         for origin, step in zip(start.float().unbind(-1), (end - start).float().unbind(-1), strict=True)
     )
-    near, far = sample_at(level, x, y).chunk(2, dim=2)
-    far = far.flip(2)
+    samples = sample_at(level, x, y)
+    near, far = samples[:, :, : count // 2], samples[:, :, count // 2 :].flip(2)
     return (near + far).flatten(2), (near - far).flatten(2)
 
 
