@@ -16,7 +16,7 @@ from treeformer.skeleton.axes import Axis, with_scaled_diameter
 from treeformer.skeleton.clipping import clip, inside
 from treeformer.skeleton.connectivity import components
 from treeformer.skeleton.resampling import Resampling
-from treeformer.skeleton.validation import MAX_PX, image_size_pair, node_array, value_array
+from treeformer.skeleton.validation import MAX_PX, image_size_pair, node_array, real_array, value_array
 
 if TYPE_CHECKING:
     from treeformer.skeleton.skeleton import Skeleton
@@ -103,7 +103,7 @@ def apply_affine(skeleton: Skeleton, affine: ArrayLike, image_size: tuple[int, i
         SkeletonError: if `affine` is not an affine matrix, or the result exceeds the limits of a Skeleton.
     """
     try:
-        matrix = np.asarray(affine, dtype=np.float64)
+        matrix = real_array(affine)
     except (TypeError, ValueError, OverflowError):
         matrix = np.empty(0)
     if matrix.shape not in ((2, 3), (3, 3)) or not np.isfinite(matrix).all():
@@ -144,6 +144,10 @@ def apply_crop(skeleton: Skeleton, left: float, top: float, right: float, bottom
     Raises:
         SkeletonError: if the frame is empty or infinite, or the result exceeds the limits of a Skeleton.
     """
+    try:
+        left, top, right, bottom = real_array((left, top, right, bottom)).tolist()
+    except (TypeError, ValueError, OverflowError):
+        raise SkeletonError("a crop must be four numbers: left, top, right, bottom") from None
     if not (left < right and top < bottom):
         raise SkeletonError(f"an empty crop: {left}, {top} to {right}, {bottom}")
     if not (math.isfinite(right - left) and math.isfinite(bottom - top)):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from treeformer._util.arrays import FloatArray, IntArray
+from treeformer._util.text import short_repr
 from treeformer.errors import SkeletonError
 
 # Two continuations whose directions differ by less than this (in cosine) are a tie: the longer one wins.
@@ -149,6 +150,42 @@ def axis_orders(axes: Sequence[Axis]) -> list[int]:
             order += 1
             orders[index] = order
     return orders
+
+
+def check_axes(axes: tuple[Axis, ...] | None, edge_axis: IntArray | None, count: int) -> None:
+    """Check that `axes` and `edge_axis` are given together and refer only to existing axes and nodes.
+
+    Args:
+        axes: the axes, or None.
+        edge_axis: (E,) index into `axes`, -1 for none; or None.
+        count: number of nodes.
+
+    Raises:
+        SkeletonError: if one is given without the other, an index is out of range, or an axis is its own ancestor.
+    """
+    if axes is None and edge_axis is not None:
+        raise SkeletonError("edge_axis is given without axes")
+    if axes is None:
+        return
+    if edge_axis is None:
+        raise SkeletonError("axes are given without edge_axis")
+    for edge in np.flatnonzero(edge_axis >= len(axes))[:1]:
+        raise SkeletonError(f"edge {edge} is on axis {edge_axis[edge]}, but there are {len(axes)} axes")
+    for number, axis in enumerate(axes):
+        if axis.parent is not None and not (_is_index(axis.parent) and 0 <= axis.parent < len(axes)):
+            raise SkeletonError(f"axis {number} has parent {short_repr(axis.parent)}, which does not exist")
+        if not isinstance(axis.nodes, Sequence):
+            raise SkeletonError(f"axis {number} must have a list of nodes, not {short_repr(axis.nodes)}")
+        for node in axis.nodes:
+            if not _is_index(node):
+                raise SkeletonError(f"axis {number} goes through {short_repr(node)}, which is no node index")
+            if not 0 <= node < count:
+                raise SkeletonError(f"axis {number} goes through node {node}, which does not exist")
+    axis_orders(axes)
+
+
+def _is_index(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def continuation(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
+from treeformer._util.text import short_repr
 from treeformer.errors import SkeletonError
 from treeformer.skeleton.attribute_transfer import rebuild_axes
 from treeformer.skeleton.axes import Axis, AxisFunction
@@ -65,10 +66,14 @@ def from_networkx(graph: nx.Graph[Any], attributes: Mapping[str, Any]) -> Skelet
         The skeleton.
 
     Raises:
-        SkeletonError: if a node has no coordinates, or the graph is not a valid skeleton.
+        SkeletonError: if a node has no coordinates, the graph is a multigraph, or it is not a valid skeleton.
     """
     from treeformer.skeleton.skeleton import Skeleton
 
+    if not isinstance(graph, nx.Graph):
+        raise SkeletonError(f"a NetworkX graph is needed, not {short_repr(graph)}")
+    if graph.is_multigraph():
+        raise SkeletonError("a graph with parallel edges is no skeleton: convert it with networkx.Graph(graph)")
     skeleton = Skeleton(**{**constructor_arguments(graph), **attributes})
     if "axes" in attributes or "edges" in attributes or "axes" not in graph.graph:
         return skeleton
@@ -154,13 +159,13 @@ def constructor_arguments(graph: nx.Graph[Any]) -> dict[str, Any]:
     for name, data in graph.nodes(data=True):
         if "x" in data and "y" in data:
             points.append((data["x"], data["y"]))
-        elif "pos" in data:
+        elif isinstance(data.get("pos"), Iterable):
             points.append(tuple(data["pos"])[:2])
         else:
             raise SkeletonError(f"node {name} has neither x and y nor pos")
     node_data = [data for _, data in graph.nodes(data=True)]
     edge_data = [data for _, _, data in graph.edges(data=True)]
-    roots = [index for index, data in enumerate(node_data) if data.get("root")]
+    roots = [index for index, data in enumerate(node_data) if _is_true(data.get("root"))]
     if not roots and isinstance(graph, nx.DiGraph):
         roots = [index_of[name] for name, degree in graph.in_degree() if degree == 0]
     arguments: dict[str, Any] = {
@@ -184,3 +189,8 @@ def _column(rows: Iterable[Mapping[str, Any]], key: str) -> list[Any] | None:
     if all(value is None for value in values):
         return None
     return [math.nan if value is None else value for value in values]
+
+
+def _is_true(value: Any) -> bool:
+    """Return True if an attribute is true, also as text: some programs declare all attributes of GraphML as strings."""
+    return value.strip().lower() in ("true", "1") if isinstance(value, str) else bool(value)

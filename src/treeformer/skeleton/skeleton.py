@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
+from treeformer._util.text import short_repr
 from treeformer.errors import SkeletonError
 from treeformer.skeleton.attribute_transfer import (
     apply_affine,
@@ -20,7 +21,7 @@ from treeformer.skeleton.attribute_transfer import (
     split_plants,
     subgraph,
 )
-from treeformer.skeleton.axes import Axis, Plant, axis_orders, infer_axes
+from treeformer.skeleton.axes import Axis, Plant, axis_orders, check_axes, infer_axes
 from treeformer.skeleton.branches import Branches
 from treeformer.skeleton.resampling import (
     Resampling,
@@ -34,7 +35,6 @@ from treeformer.skeleton.topology import Topology
 from treeformer.skeleton.traversal import Traversal, node_on_a_cycle
 from treeformer.skeleton.validation import (
     ATTRIBUTES,
-    check_axes,
     check_roots,
     checked_attributes,
     edge_array,
@@ -177,6 +177,8 @@ class Skeleton:
             0
         """
         parent_of = integer_array(parents, "parents")
+        if parent_of.ndim != 1:
+            raise SkeletonError(f"parents must be one node index per node, not of shape {parent_of.shape}")
         child = np.flatnonzero(parent_of >= 0)
         # Cycles of one or two nodes would be reported as invalid edges; longer ones are found below.
         exists = parent_of[child] < len(parent_of)
@@ -440,8 +442,8 @@ class Skeleton:
         Raises:
             SkeletonError: if `tolerance` is negative.
         """
-        if not tolerance >= 0:
-            raise SkeletonError(f"tolerance must be zero or more pixels, not {tolerance}")
+        if not (isinstance(tolerance, int | float | np.number) and tolerance >= 0):
+            raise SkeletonError(f"tolerance must be zero or more pixels, not {short_repr(tolerance)}")
         keep = douglas_peucker(self.nodes[self.branches.nodes], self.branches, tolerance)
         return self._resampled(thin(self.branches, keep))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from treeformer._util.arrays import FloatArray, IntArray
 from treeformer._util.text import short_repr
 from treeformer.errors import SkeletonError
-from treeformer.skeleton.axes import Axis, axis_orders
+from treeformer.skeleton.axes import Axis, Plant
 
 MAX_PX = 1e7
 """Greatest coordinate, radius and image side, px; far beyond any image, small enough for exact arithmetic."""
@@ -28,6 +29,18 @@ def frozen(array: AnyArray) -> AnyArray:
     return array
 
 
+def real_array(values: ArrayLike) -> FloatArray:
+    """Return a copy as real numbers. Text, complex numbers and dates are none, although NumPy can convert them.
+
+    Raises:
+        ValueError: if the values are no array of numbers; also TypeError and OverflowError, which NumPy raises.
+    """
+    array = np.array(values)
+    if array.dtype.kind not in "biufO":
+        raise ValueError(f"an array of {array.dtype}")
+    return array.astype(np.float64)
+
+
 def node_array(nodes: ArrayLike) -> FloatArray:
     """Return node coordinates as an (N,2) array, px.
 
@@ -35,10 +48,10 @@ def node_array(nodes: ArrayLike) -> FloatArray:
         SkeletonError: if the shape is wrong, or a coordinate is not finite or its absolute value exceeds `MAX_PX`.
     """
     try:
-        points = np.array(nodes, dtype=np.float64)
+        points = real_array(nodes)
     except (TypeError, ValueError, OverflowError):
         raise SkeletonError("nodes must be an array of N×2 numbers") from None
-    if points.size == 0:
+    if points.shape == (0,):
         points = points.reshape(0, 2)
     if points.ndim != 2 or points.shape[1] != 2:
         raise SkeletonError(f"nodes must be an array of N×2 numbers, not of shape {points.shape}")
@@ -58,10 +71,10 @@ def point_array(points: ArrayLike) -> FloatArray:
         SkeletonError: if the shape is wrong or a coordinate is not finite.
     """
     try:
-        array = np.asarray(points, dtype=np.float64)
+        array = real_array(points)
     except (TypeError, ValueError, OverflowError):
         array = np.empty(0)
-    if array.shape[-1:] != (2,) or not np.isfinite(array).all():
+    if array.ndim > 2 or array.shape[-1:] != (2,) or not np.isfinite(array).all():
         raise SkeletonError("points must be two finite numbers, or an array of M×2 of them")
     return array
 
@@ -80,7 +93,10 @@ def fraction_array(values: ArrayLike, count: int, name: str) -> FloatArray:
     Raises:
         SkeletonError: if the shape is wrong or a value is not from 0 to 1.
     """
-    fractions = np.asarray(values, dtype=np.float64)
+    try:
+        fractions = real_array(values)
+    except (TypeError, ValueError, OverflowError):
+        fractions = np.full((), math.nan)
     if fractions.shape not in ((), (count,)) or not ((fractions >= 0) & (fractions <= 1)).all():
         raise SkeletonError(f"{name} must be between 0 and 1, either one number or one number per node")
     return np.broadcast_to(fractions, count)
@@ -116,8 +132,9 @@ def integer_array(values: ArrayLike, name: str) -> IntArray:
     """
     try:
         array = np.array(values)
-        if array.size and array.dtype.kind not in "iu":
-            as_float = array.astype(np.float64)
+        if array.size and array.dtype.kind != "i":
+            # A mask would be read as the indices 0 and 1.
+            as_float = np.full((), math.nan) if array.dtype.kind == "b" else real_array(array)
             if not (as_float == np.floor(as_float)).all() or not (np.abs(as_float) < 2**53).all():
                 raise ValueError
     except (TypeError, ValueError, OverflowError):
@@ -139,7 +156,7 @@ def edge_array(edges: ArrayLike, count: int) -> IntArray:
         SkeletonError: if the shape is wrong, a node does not exist, or an edge is a loop or a duplicate.
     """
     pairs = integer_array(edges, "edges")
-    if pairs.size == 0:
+    if pairs.shape == (0,):
         pairs = pairs.reshape(0, 2)
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise SkeletonError(f"edges must be an array of E×2 node indices, not of shape {pairs.shape}")
@@ -175,8 +192,11 @@ def root_array(root: int | Iterable[int] | None, count: int) -> IntArray:
     """
     if root is None:
         return frozen(np.zeros(0, dtype=np.intp))
-    values = np.atleast_1d(np.asarray(list(root) if isinstance(root, Iterable) else root))
-    roots = np.unique(integer_array(values, "roots"))
+    given: Any = list(root) if isinstance(root, Iterable) and not isinstance(root, np.ndarray | str) else root
+    values = np.atleast_1d(integer_array(given, "roots"))
+    if values.ndim != 1:
+        raise SkeletonError(f"roots must be one node index or a list of them, not an array of shape {values.shape}")
+    roots = np.unique(values)
     outside = roots[(roots < 0) | (roots >= count)]
     if len(outside):
         raise SkeletonError(f"root {outside[0]} is not a node: there are {count} nodes")
@@ -213,7 +233,7 @@ def value_array(
     if values is None:
         return None
     try:
-        array = np.array(values, dtype=np.float64)
+        array = real_array(values)
     except (TypeError, ValueError, OverflowError):
         raise SkeletonError(f"{name} must be numbers") from None
     if array.shape != (count,):
@@ -259,12 +279,14 @@ def image_size_pair(size: tuple[int, int] | None) -> tuple[int, int] | None:
     """Return (width, height) in px as two positive integers, or None.
 
     Raises:
-        SkeletonError: if `size` is not a pair of positive numbers up to `MAX_PX`.
+        SkeletonError: if `size` is not a pair of positive whole numbers up to `MAX_PX`.
     """
     if size is None:
         return None
     try:
         width, height = (int(side) for side in size)
+        if isinstance(size, str) or [width, height] != list(size):  # text, or a fraction of a pixel
+            raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise SkeletonError(f"image_size must be (width, height), not {short_repr(size)}") from None
     if width <= 0 or height <= 0:
@@ -274,6 +296,54 @@ def image_size_pair(size: tuple[int, int] | None) -> tuple[int, int] | None:
     return width, height
 
 
+def record_tuple(records: Iterable[Any], kind: type, name: str) -> tuple[Any, ...]:
+    """Return the records of axes or plants as a tuple.
+
+    Args:
+        records: the records.
+        kind: their class.
+        name: name of the argument, for the error message.
+
+    Returns:
+        The records.
+
+    Raises:
+        SkeletonError: if a record is not of that class.
+    """
+    found = tuple(records) if isinstance(records, Iterable) else (records,)
+    for record in found:
+        if not isinstance(record, kind):
+            raise SkeletonError(f"{name} must be a list of {kind.__name__}, not of {short_repr(record)}")
+    return found
+
+
+def file_name(name: str | os.PathLike[str] | None) -> str | None:
+    """Return the name of an image as text.
+
+    Raises:
+        SkeletonError: if it is neither text nor a path.
+    """
+    if isinstance(name, os.PathLike):
+        name = os.fspath(name)
+    if name is not None and not isinstance(name, str):
+        raise SkeletonError(f"image_name must be text, not {short_repr(name)}")
+    return name
+
+
+def read_only_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return a read-only copy of metadata, which nobody else can change.
+
+    Raises:
+        SkeletonError: if they are no mapping, or hold something that cannot be copied, such as an open file.
+    """
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise SkeletonError(f"metadata must be a mapping, not {short_repr(metadata)}")
+    try:
+        return MappingProxyType(copy.deepcopy(dict(metadata or {})))
+    except (TypeError, RecursionError) as error:
+        raise SkeletonError(f"metadata cannot be copied ({error})") from None
+
+
 _CHECKS: dict[str, Callable[[Any, int, int], Any]] = {
     "radius": lambda values, nodes, _: value_array(
         values, nodes, "radius", "node", allow_nan=True, minimum=0.0, maximum=MAX_PX
@@ -281,11 +351,11 @@ _CHECKS: dict[str, Callable[[Any, int, int], Any]] = {
     "node_score": lambda values, nodes, _: value_array(values, nodes, "node_score", "node"),
     "edge_score": lambda values, _, edges: value_array(values, edges, "edge_score", "edge"),
     "plant": lambda values, nodes, _: index_array(values, nodes, "plant", "node", minimum=0),
-    "plant_records": lambda records, *_: tuple(records),
+    "plant_records": lambda records, *_: record_tuple(records, Plant, "plant_records"),
     "image_size": lambda size, *_: image_size_pair(size),
-    "image_name": lambda name, *_: name,
-    "metadata": lambda metadata, *_: MappingProxyType(copy.deepcopy(dict(metadata or {}))),
-    "axes": lambda axes, *_: None if axes is None else tuple(axes),
+    "image_name": lambda name, *_: file_name(name),
+    "metadata": lambda metadata, *_: read_only_metadata(metadata),
+    "axes": lambda axes, *_: None if axes is None else record_tuple(axes, Axis, "axes"),
     "edge_axis": lambda values, _, edges: index_array(values, edges, "edge_axis", "edge", minimum=-1),
 }
 ATTRIBUTES = frozenset(_CHECKS)
@@ -293,7 +363,7 @@ ATTRIBUTES = frozenset(_CHECKS)
 
 
 def checked_attributes(values: Mapping[str, Any], node_count: int, edge_count: int) -> dict[str, Any]:
-    """Validate some of `ATTRIBUTES`. Whether `axes` and `edge_axis` fit together is for `check_axes` to find out.
+    """Validate some of `ATTRIBUTES`. Whether `axes` and `edge_axis` fit together is for `axes.check_axes` to find out.
 
     Args:
         values: the arguments by name.
@@ -326,31 +396,3 @@ def check_roots(roots: IntArray, component: IntArray) -> None:
             first = root_of_component[index]
             raise SkeletonError(f"nodes {first} and {root} are both roots of one connected component")
         root_of_component[index] = root
-
-
-def check_axes(axes: tuple[Axis, ...] | None, edge_axis: IntArray | None, count: int) -> None:
-    """Check that `axes` and `edge_axis` are given together and refer only to existing axes and nodes.
-
-    Args:
-        axes: the axes, or None.
-        edge_axis: (E,) index into `axes`, -1 for none; or None.
-        count: number of nodes.
-
-    Raises:
-        SkeletonError: if one is given without the other, an index is out of range, or an axis is its own ancestor.
-    """
-    if axes is None and edge_axis is not None:
-        raise SkeletonError("edge_axis is given without axes")
-    if axes is None:
-        return
-    if edge_axis is None:
-        raise SkeletonError("axes are given without edge_axis")
-    for edge in np.flatnonzero(edge_axis >= len(axes))[:1]:
-        raise SkeletonError(f"edge {edge} is on axis {edge_axis[edge]}, but there are {len(axes)} axes")
-    for number, axis in enumerate(axes):
-        if axis.parent is not None and not 0 <= axis.parent < len(axes):
-            raise SkeletonError(f"axis {number} has parent {axis.parent}, which does not exist")
-        for node in axis.nodes:
-            if not 0 <= node < count:
-                raise SkeletonError(f"axis {number} goes through node {node}, which does not exist")
-    axis_orders(axes)
