@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import types
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from treeformer._util.text import short_repr
+from treeformer._util.text import DECIMAL_NUMBER, short_repr
 from treeformer.errors import TreeformerError
 
 T = TypeVar("T")
-
-# PyYAML reads numbers with an exponent but without a decimal point, such as 1e-4, as text.
-DECIMAL_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
@@ -81,6 +77,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
             raise ConfigError(f"{where} must have {len(arguments)} values, not {len(value)}")
         return tuple(_convert(a, item, where) for a, item in zip(arguments, value, strict=True))
     is_integer = isinstance(value, int) and not isinstance(value, bool)
+    # PyYAML reads numbers with an exponent but without a decimal point, such as 1e-4, as text.
     if hint is float and (is_integer or (isinstance(value, str) and DECIMAL_NUMBER.fullmatch(value))):
         try:
             return float(value)

@@ -1,6 +1,27 @@
-"""Values in error messages, and file names in tables."""
+"""Numbers in text files, values in error messages, and file names in tables."""
 
 from __future__ import annotations
+
+import re
+
+DECIMAL_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def decimal_number(text: str) -> float:
+    """Return the number that a text is, as other programs read it: digits, a point and an exponent.
+
+    Python's `float` also accepts 1_0 for 10, the digits of other scripts, nan and infinity.
+
+    Raises:
+        ValueError: if the text is anything else.
+
+    Example:
+        >>> decimal_number(" -1.5e3 ")
+        -1500.0
+    """
+    if not DECIMAL_NUMBER.fullmatch(text.strip()):
+        raise ValueError(f"{short_repr(text)} is not a number")
+    return float(text)
 
 
 def short_repr(value: object, longest: int = 40) -> str:

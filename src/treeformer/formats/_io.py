@@ -98,7 +98,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         The line number, from 1, and the line without its line ending.
 
     Raises:
-        FormatError: If the file cannot be read or a line is longer than `MAX_LINE_BYTES`.
+        FormatError: If the file cannot be read or a line is longer than `MAX_LINE_BYTES` or contains a zero byte.
     """
     with reading(path), path.open("rb") as file:
         number = 0
@@ -106,6 +106,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             number += 1
             if len(line) == MAX_LINE_BYTES:
                 raise FormatError(f"{path.name}: line {number} is longer than {MAX_LINE_BYTES} bytes")
+            if b"\0" in line:  # the tail of a file after a power failure, or UTF-16
+                raise FormatError(f"{path.name}: line {number} contains a zero byte: not a text file in UTF-8")
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             yield number, line.decode("utf-8", "surrogateescape").rstrip("\r\n")

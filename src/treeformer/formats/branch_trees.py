@@ -20,9 +20,9 @@ from treeformer.formats.xml import parse_xml
 from treeformer.skeleton import Axis, Skeleton
 
 # All quantifiers are possessive (++, ?+), so that no input causes backtracking.
-NUMBER = r"[-+]?+(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?+\d++)?+"
+NUMBER = r"[-+]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][-+]?+[0-9]++)?+"
 POINT = re.compile(rf"\(\s*+({NUMBER})\s*+,\s*+({NUMBER})\s*+\)")
-LEVEL = re.compile(r"level(\d+)")
+LEVEL = re.compile(r"level([0-9]+)")
 
 
 def looks_like(head: bytes) -> bool:

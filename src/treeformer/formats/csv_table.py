@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from treeformer._util.arrays import FloatArray, IntArray
-from treeformer._util.text import short_repr
+from treeformer._util.text import decimal_number, short_repr
 from treeformer.errors import FormatError, SkeletonError
 from treeformer.formats._io import numbered_lines, reading, write_text
 from treeformer.formats.checks import find_cycle
@@ -75,13 +75,13 @@ def _skeleton(rows: list[tuple[int, dict[str, str]]], path: Path) -> Skeleton:
     def number(index: int, key: str) -> float:
         line, row = rows[index]
         try:
-            value = float(row.get(key, "").replace("_", "?"))  # Python would read 1_0 as ten
+            value = decimal_number(row.get(key, ""))
         except ValueError:
             raise FormatError(
-                f"{path.name}: line {line}: {key} is {short_repr(row.get(key, ''))}, not a number"
+                f"{path.name}: line {line}: {key} is {short_repr(row.get(key, ''))}, not a finite number"
             ) from None
         if not math.isfinite(value):
-            raise FormatError(f"{path.name}: line {line}: {key} is {row[key]}, but must be finite")
+            raise FormatError(f"{path.name}: line {line}: {key} is {short_repr(row[key])}, not a finite number")
         return value
 
     def given(key: str) -> bool:

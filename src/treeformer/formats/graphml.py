@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element
 
-from treeformer._util.text import short_repr
+from treeformer._util.text import decimal_number, short_repr
 from treeformer.errors import FormatError, SkeletonError
 from treeformer.formats._io import reading, write_text
 from treeformer.formats.xml import content, local_name, parse_xml
@@ -20,11 +20,26 @@ if TYPE_CHECKING:
 
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 TYPE_NAMES = {float: "double", int: "long", bool: "boolean", str: "string"}
+NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+NUMBERS = frozenset({"x", "y", "radius", "score", "plant", "width", "height"})
+
+
+def _real(text: str) -> float:
+    found = NOT_FINITE.get(text.strip().lower())  # as NetworkX writes them
+    return decimal_number(text) if found is None else found
+
+
+def _integer(text: str) -> int:
+    if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", text):
+        raise ValueError
+    return int(text)
+
+
 PARSERS: dict[str, Callable[[str], Any]] = {
-    "double": float,
-    "float": float,
-    "int": int,
-    "long": int,
+    "double": _real,
+    "float": _real,
+    "int": _integer,
+    "long": _integer,
     "string": str,
     "boolean": lambda text: {"true": True, "1": True, "false": False, "0": False}.get(text.strip().lower()),
 }
@@ -156,12 +171,27 @@ def skeleton_from_graph(graph: nx.Graph[Any]) -> Skeleton:
             graph = nx.Graph(directed)
     elif graph.is_multigraph():
         graph = nx.Graph(graph)
+    _parse_numbers(graph)
     if not isinstance(graph.graph.get("image_name", ""), str):
         raise SkeletonError(f"image_name is {short_repr(graph.graph['image_name'])}, not a string")
     try:
         return Skeleton.from_networkx(graph)
     except TypeError as error:
         raise SkeletonError(f"an attribute has a value of the wrong type ({error})") from None
+
+
+def _parse_numbers(graph: nx.Graph[Any]) -> None:
+    """Convert numbers that a file gives as text: some programs declare every attribute of GraphML as a string."""
+    rows = [("the graph", graph.graph), *((f"node {name}", data) for name, data in graph.nodes(data=True))]
+    rows += [(f"edge {u} to {v}", data) for u, v, data in graph.edges(data=True)]
+    for place, data in rows:
+        for name in NUMBERS & data.keys():
+            if not isinstance(data[name], str):
+                continue
+            try:
+                data[name] = decimal_number(data[name])
+            except ValueError:
+                raise SkeletonError(f"{name} of {place} is {short_repr(data[name])}, not a number") from None
 
 
 def graph_from_skeleton(skeleton: Skeleton) -> nx.Graph[int]:

@@ -22,7 +22,8 @@ from treeformer.skeleton import Skeleton
 
 OWN_FIELDS = ("FeatureID", "FeatureCoordinates", "ParentID")
 NO_PARENT = ("", "-1", "none", "null", "nan")
-NUMBER = re.compile(r"[-+]?+(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?+\d++)?+")
+# All quantifiers are possessive (++, ?+), so that no input causes backtracking. 1_0 is no number.
+NUMBER = re.compile(r"(?<![\w.+-])[-+]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][-+]?+[0-9]++)?+(?![\w.])")
 IMAGE_NAME_FIELDS = ("ImageName", "FileName", "ImageFileName", "Name")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from treeformer._util.arrays import FloatArray
-from treeformer._util.text import short_repr
+from treeformer._util.text import decimal_number, short_repr
 from treeformer.errors import FormatError
 from treeformer.formats._io import numbered_lines, reading, write_text
 from treeformer.formats.checks import find_cycle
@@ -26,6 +27,8 @@ HEADER = " index type x y z radius parent"
 COLUMNS = HEADER.split()
 INTEGER_COLUMNS = ("index", "type", "parent")
 UNKNOWN_RADIUS = -1.0
+# A zero byte makes a file binary. UTF-8 has no surrogates, except those that stand for undecodable bytes.
+UNWRITABLE = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
 
 
 def looks_like(head: bytes) -> bool:
@@ -33,7 +36,7 @@ def looks_like(head: bytes) -> bool:
     for line in head.split(b"\n"):
         if line.strip() and not line.lstrip().startswith(b"#"):
             try:
-                return len([float(word) for word in line.split()]) >= len(COLUMNS)
+                return len([decimal_number(word) for word in line.decode().split()]) >= len(COLUMNS)
             except ValueError:
                 return False
     return head.lstrip().startswith(b"#")
@@ -121,6 +124,8 @@ def write(skeleton: Skeleton, path: Path) -> None:
     for row, node in enumerate(order.tolist(), start=1):
         x, y = points[node]
         lines.append(f"{row} {types[node]} {x!r} {y!r} {heights[node]!r} {radii[node]!r} {parent_index[node]}")
+    if not lines:  # an empty file is no SWC file
+        lines = ["#" + HEADER]
     write_text(path, "\n".join(lines) + "\n")
 
 
@@ -132,10 +137,10 @@ def _row(text: str) -> tuple[int, int, float, float, float, float, int]:
     values = []
     for column, word in zip(COLUMNS, words, strict=False):
         try:
-            value = float(word)
+            value = decimal_number(word)
         except ValueError:
             value = math.nan
-        if not math.isfinite(value) or "_" in word:  # Python would read 1_0 as ten
+        if not math.isfinite(value):
             raise ValueError(f"{column} is {short_repr(word)}, not a finite number")
         if column in INTEGER_COLUMNS and (value != math.floor(value) or abs(value) >= 2**53):
             raise ValueError(f"{column} is {short_repr(word)}, not an integer")
@@ -165,7 +170,7 @@ def _kept_values(skeleton: Skeleton) -> tuple[list[str], list[int], list[float]]
     comments = kept.get("comments", [HEADER])
     if not isinstance(comments, list):
         comments = [HEADER]
-    lines = [line for comment in comments for line in str(comment).split("\n")]
+    lines = [line for comment in comments for line in UNWRITABLE.sub("\ufffd", str(comment)).split("\n")]
     same_nodes = kept.get("nodes") == _digest(skeleton.nodes)
 
     def column(key: str) -> list[float]:

@@ -14,7 +14,7 @@ from treeformer.formats.rsml.preserved import Record
 from treeformer.formats.xml import fragment, local_name, parse_fragment
 
 # Lexical space of xs:decimal.
-_DECIMAL = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)\s*")
+_DECIMAL = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)\s*", re.ASCII)
 # Metadata that the reader converts to a valid value. The record is only the original spelling.
 _CONVERTED = frozenset({"unit", "resolution", "last-modified"})
 # The attributes of an element, the name of its children, and their attributes.

@@ -18,6 +18,7 @@ from decimal import Decimal
 from typing import Any, Literal
 from xml.etree.ElementTree import Element
 
+from treeformer._util.text import decimal_number
 from treeformer.formats.rsml.preserved import Record, rsml_values, unknown_attributes, unknown_element
 from treeformer.formats.xml import content, local_name
 from treeformer.skeleton import Skeleton
@@ -41,7 +42,7 @@ WITHOUT_SCALE = "; scale unknown"
 # Areas and volumes in these units stay finite.
 PLAUSIBLE_PX_PER_MM = (1e-9, 1e9)
 
-_DECIMAL = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)")
+_DECIMAL = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)", re.ASCII)
 # In existing files, the month comes first in 12-hour dates and the day in 24-hour dates.
 _DATE_PATTERNS = ("%m/%d/%Y %I:%M:%S %p", "%d/%m/%Y %H:%M:%S")
 _TEXTS = ("software", "user", "file-key")
@@ -84,7 +85,7 @@ def normalize_scale(unit: str, resolution: str) -> tuple[str, str]:
             number, unit = number.removesuffix(suffix).strip(), "inch"
     number = number.replace(",", ".")
     try:
-        value = float(number)
+        value = decimal_number(number)
     except ValueError:
         return "pixel", "1"
     if not (math.isfinite(value) and value > 0) or (unit != "pixel" and unit not in MM_PER_UNIT):

@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from treeformer._util.arrays import FloatArray
+from treeformer._util.text import decimal_number
 from treeformer.errors import FormatError
 from treeformer.formats.rsml.preserved import (
     KEPT,
@@ -250,10 +251,10 @@ def _coordinate(name: str, fields: Mapping[str, str], point: int, where: str) ->
 def _number(text: str) -> float | None:
     """Return a finite number, written with a decimal point or comma. Return None for anything else."""
     try:
-        value = float(text)
+        value = decimal_number(text)
     except ValueError:
         try:
-            value = float(text.replace(",", "."))
+            value = decimal_number(text.replace(",", "."))
         except ValueError:
             return None
     return value if math.isfinite(value) else None

@@ -88,7 +88,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     Raises:
         TreeformerError: if the text is not of this form, or i is not between 1 and n.
     """
-    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise TreeformerError(f"a shard is given as i/n with i from 1 to n, such as 1/8, not {text!r}")
     return int(match[1]) - 1, int(match[2])
