@@ -20,7 +20,7 @@ import numpy
 import PIL
 from PIL import Image
 
-from treeformer._util.files import atomic_write
+from treeformer._util.image_output import write_image
 from treeformer.synthetic import PRESETS, STYLES, generate, make_image
 
 FIRST_SEED = 1000
@@ -94,8 +94,7 @@ def write_sheet(path: Path) -> None:
             sheet.paste(
                 Image.fromarray(array).resize((side, side), Image.Resampling.LANCZOS), (column * side, row * side)
             )
-    with atomic_write(path) as temporary:
-        sheet.save(temporary, quality=70, optimize=True)
+    write_image(sheet, path, quality=70, optimize=True)
     print(f"{path}: rows {', '.join(PRESETS)}; style paper first, then photo; seeds {FIRST_SEED} to {FIRST_SEED + 6}")
 
 

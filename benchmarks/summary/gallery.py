@@ -13,7 +13,7 @@ from benchmarks.protocol.sets import SETS
 from benchmarks.summary.accuracy import KINDS, measured
 from PIL import Image
 
-from treeformer._util.files import atomic_write
+from treeformer._util.image_output import write_image
 from treeformer.data import Sample
 from treeformer.draw import draw_comparison
 from treeformer.errors import TreeformerError
@@ -48,8 +48,7 @@ def gallery(label: str, folder: Path) -> list[Path]:
             titles.append(title)
         columns = ("a typical image", "prediction and ground truth", "the worst image", "prediction and ground truth")
         written.append(folder / f"{name}.jpg")
-        with atomic_write(written[-1]) as temporary:
-            sheet(columns, titles, tiles).save(temporary, format="JPEG", quality=QUALITY, optimize=True)
+        write_image(sheet(columns, titles, tiles), written[-1], quality=QUALITY, optimize=True)
     return written
 
 

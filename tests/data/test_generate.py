@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import yaml
 
 from treeformer import TreeformerError
 from treeformer.data import FolderDataset
-from treeformer.data.generate import generate
+from treeformer.data.generate import IMAGES_PER_TASK, generate
 from treeformer.synthetic import SPLITS, make_image
 
 SIZE = (80, 64)
@@ -179,9 +180,59 @@ def test_an_interrupt_leaves_only_complete_pairs(tmp_path: Path) -> None:
     assert errors.strip().endswith("KeyboardInterrupt")
     assert errors.count("Traceback") == 1  # the workers print nothing
     names = {path.name for path in (tmp_path / "s").iterdir()}
-    assert not {name for name in names if name.startswith(".")}
-    dataset = FolderDataset(tmp_path / "s")
+    assert {name for name in names if name.startswith(".")} == {".incomplete"}
+    dataset = FolderDataset(tmp_path / "s", allow_incomplete=True)
     assert dataset.skipped == []
     assert len(dataset) < 4000
     report = generate(tmp_path / "s", count=len(dataset), size=(80, 64))
     assert report.kept > 0
+
+
+def fail_after_some(task, items, workers, then) -> None:
+    then(task(items[0]))
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_run_that_failed_leaves_a_folder_that_is_not_used(tmp_path: Path, monkeypatch) -> None:
+    """Nobody should train on a part of a data set without knowing it."""
+    with monkeypatch.context() as patch:
+        patch.setattr("treeformer.data.generate.for_each", fail_after_some)
+        with pytest.raises(TreeformerError, match=r"cannot be written \(No space left on device\)"):
+            generate(tmp_path / "s", count=20, size=SIZE)
+    with pytest.raises(TreeformerError, match=r"is incomplete, .* repeat the command, or remove .*\.incomplete"):
+        FolderDataset(tmp_path / "s")
+    assert len(FolderDataset(tmp_path / "s", allow_incomplete=True)) == IMAGES_PER_TASK
+    assert generate(tmp_path / "s", count=20, size=SIZE).kept == IMAGES_PER_TASK
+    assert len(FolderDataset(tmp_path / "s")) == 20
+    (tmp_path / "s" / ".incomplete").touch()  # killed after the last image
+    generate(tmp_path / "s", count=20, size=SIZE)
+    assert len(FolderDataset(tmp_path / "s")) == 20
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_a_folder_that_is_not_used(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "treeformer.data", str(tmp_path / "s"), "--size", "64", "--workers", "1"]
+    process = subprocess.Popen([*command, "--count", "100000"])
+    while not list(tmp_path.glob("s/*.json")):
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    with pytest.raises(TreeformerError, match="is incomplete"):
+        FolderDataset(tmp_path / "s")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="needs a limit on the size of files")
+def test_a_jpeg_that_is_not_written_completely_is_an_error(tmp_path: Path) -> None:
+    """The kernel writes all but the last 100 bytes, as on a full disk. Pillow takes that for success."""
+    generate(tmp_path / "whole", count=1, style="photo", size=(512, 512), suffix="jpg")
+    limit = (tmp_path / "whole" / "000000.jpg").stat().st_size - 100
+    program = (
+        "import resource, signal, sys; from treeformer.data.__main__ import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+        "main([sys.argv[1], '--style', 'photo', '--count', '1', '--jpeg', '--workers', '1'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path / "s"], capture_output=True, text=True, check=False)
+    assert "cannot be written (File too large)" in done.stderr
+    assert not list(tmp_path.glob("s/*.jpg"))

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from treeformer import TreeformerError
+from treeformer import FormatError, TreeformerError, formats
 from treeformer.data import FolderDataset, check_splits, samples
 from treeformer.data.prepare import SETS, prepare
 from treeformer.data.prepare.barley_roots import validation_plates
@@ -148,6 +148,28 @@ def test_a_leak_in_the_source_writes_nothing(barley: Path, tmp_path: Path) -> No
     with pytest.raises(TreeformerError, match=r"499\.jpg \(test\) is the same image as .*401\.jpg"):
         prepare("barley-roots", barley, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_drops_no_image_silently(barley: Path, tmp_path: Path, monkeypatch) -> None:
+    """It ends the run, and the folder is not taken for a complete one."""
+    write = formats.write
+
+    def full(skeleton, path, **options):
+        if path.stem == "404":
+            raise FormatError(f"{path.name}: cannot be written (No space left on device)")
+        write(skeleton, path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("treeformer.data.datasets.formats.write", full)
+        with pytest.raises(TreeformerError, match=r"out: 404\.json: cannot be written \(No space left on device\)"):
+            prepare("barley-roots", barley, tmp_path / "out", size=64)
+    for folder, split in ((tmp_path / "out", "train"), (tmp_path / "out" / "train", None)):
+        with pytest.raises(TreeformerError, match="is incomplete"):
+            FolderDataset(folder, split)
+    with pytest.raises(TreeformerError, match="is incomplete"):
+        check_splits(tmp_path / "out")
+    prepare("barley-roots", barley, tmp_path / "out", size=64)
+    assert sum(check_splits(tmp_path / "out").values()) == 8
 
 
 @pytest.mark.slow

@@ -19,8 +19,10 @@ from PIL import Image
 
 from treeformer import formats
 from treeformer._util.arrays import ImageArray
-from treeformer._util.files import atomic_write, is_backup
+from treeformer._util.files import atomic_write_bytes, is_backup
+from treeformer._util.image_output import encode_image
 from treeformer._util.images import IMAGE_SUFFIXES, open_image
+from treeformer.data.recipe import INCOMPLETE_NAME, is_incomplete
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 
@@ -162,6 +164,7 @@ class FolderDataset:
     Args:
         path: the folder.
         split: its sub-folder `train`, `valid` or `test`; None if the folder itself contains the images.
+        allow_incomplete: also open a folder that `treeformer generate` or `treeformer prepare` has not finished.
 
     Attributes:
         path: the folder.
@@ -171,13 +174,17 @@ class FolderDataset:
         skipped: files without a partner, or with several.
 
     Raises:
-        TreeformerError: if the folder or the split does not exist, or contains no pair of files.
+        TreeformerError: if the folder or the split does not exist, is incomplete, or contains no pair of files.
     """
 
-    def __init__(self, path: str | os.PathLike[str], split: str | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], split: str | None = None, *, allow_incomplete: bool = False
+    ) -> None:
         self.path = Path(path)
         self.split = split
         self.folder = _split_folder(self.path, split)
+        if not allow_incomplete:
+            _check_complete(self.folder)
         self.pairs, self.skipped = find_pairs(self.folder, prefix=f"{split}/" if split else "")
         if not self.pairs:
             reason = f": {self.skipped[0].reason}" if self.skipped else ""
@@ -257,8 +264,7 @@ def write_pair(image: ImageArray, skeleton: Skeleton, folder: Path, stem: str, *
     """
     name = f"{stem}.{suffix}"
     options: dict[str, Any] = {"quality": JPEG_QUALITY} if suffix == "jpg" else {"compress_level": PNG_LEVEL}
-    with atomic_write(folder / name) as temporary:
-        Image.fromarray(image).save(temporary, format="JPEG" if suffix == "jpg" else "PNG", **options)
+    atomic_write_bytes(folder / name, encode_image(Image.fromarray(image), f".{suffix}", **options))
     formats.write(skeleton.replace(image_name=name), folder / f"{stem}.json")
 
 
@@ -324,6 +330,16 @@ def _split_folder(path: Path, split: str | None) -> Path:
         available = f"it has {', '.join(splits)}" if splits else f"it has no folder {', '.join(SPLITS)}"
         raise TreeformerError(f"{path}: no split {split!r}: {available}")
     return path / split
+
+
+def _check_complete(folder: Path) -> None:
+    absolute = folder.absolute()
+    for place in (absolute, *([absolute.parent] if absolute.name in SPLITS else [])):
+        if is_incomplete(place):
+            raise TreeformerError(
+                f"{folder}: is incomplete, because the command that wrote it was stopped or failed: repeat the command,"
+                f" or remove {place / INCOMPLETE_NAME} to use the images that are there"
+            )
 
 
 def _is_image(path: Path) -> bool:

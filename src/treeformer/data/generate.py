@@ -10,7 +10,7 @@ from treeformer import synthetic
 from treeformer._util.pools import check_workers
 from treeformer._util.progress import ProgressCallback, no_progress
 from treeformer.data.datasets import ImageSuffix, has_pair, write_pair
-from treeformer.data.recipe import claim, write_recipe
+from treeformer.data.recipe import being_written, claim, is_incomplete, write_recipe
 from treeformer.data.workers import for_each
 from treeformer.errors import TreeformerError
 
@@ -111,7 +111,9 @@ def generate(
             _Task(folder, preset, style, (width, height), tuple(missing[first : first + IMAGES_PER_TASK]), suffix)
             for first in range(0, len(missing), IMAGES_PER_TASK)
         ]
-        for_each(_run_task, tasks, workers, report)
+        if missing or is_incomplete(folder):
+            with being_written(folder):
+                for_each(_run_task, tasks, workers, report)
         if previous is not None and previous.get("count") != count:
             write_recipe(folder, recipe | {"count": max(count, int(previous.get("count", 0)))})
     except OSError as error:

@@ -10,7 +10,7 @@ from treeformer._util.pools import check_workers
 from treeformer._util.progress import ProgressCallback, no_progress
 from treeformer.data.datasets import has_pair, write_pair
 from treeformer.data.generate import GenerateReport
-from treeformer.data.recipe import claim, write_recipe
+from treeformer.data.recipe import being_written, claim, is_incomplete, write_recipe
 from treeformer.data.workers import for_each
 from treeformer.errors import TreeformerError
 from treeformer.synthetic.series import generate_series as grow
@@ -88,7 +88,9 @@ def generate_series(
             done += created
             progress(done, count)
 
-        for_each(_run_task, missing, workers, report)
+        if missing or is_incomplete(folder):
+            with being_written(folder):
+                for_each(_run_task, missing, workers, report)
         if previous is not None and previous.get("count") != count:
             write_recipe(folder, recipe | {"count": max(count, int(previous.get("count", 0)))})
     except OSError as error:

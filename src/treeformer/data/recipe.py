@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from treeformer._util.files import atomic_write
+from treeformer._util.files import atomic_write, atomic_write_bytes
 from treeformer.errors import TreeformerError
 
 RECIPE_NAME = "dataset.yaml"
+# A folder with this file is being written, or the command that wrote it was stopped or failed.
+INCOMPLETE_NAME = ".incomplete"
 
 
 def read_recipe(folder: Path) -> dict[str, Any] | None:
@@ -48,6 +51,26 @@ def write_recipe(folder: Path, recipe: Mapping[str, Any]) -> None:
 
     with atomic_write(folder / RECIPE_NAME) as temporary:
         temporary.write_text(yaml.safe_dump(dict(recipe), sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+@contextmanager
+def being_written(folder: Path) -> Iterator[None]:
+    """Mark a folder as incomplete until a block succeeds. The mark stays if the block fails or is killed.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        OSError: if the mark cannot be written.
+    """
+    atomic_write_bytes(folder / INCOMPLETE_NAME, b"")
+    yield
+    (folder / INCOMPLETE_NAME).unlink(missing_ok=True)
+
+
+def is_incomplete(folder: Path) -> bool:
+    """Return True if a folder is being written, or the command that wrote it was stopped or failed."""
+    return (folder / INCOMPLETE_NAME).is_file()
 
 
 def claim(folder: Path, recipe: Mapping[str, Any], *, may_differ: Collection[str] = ()) -> dict[str, Any] | None:

@@ -13,23 +13,30 @@ from treeformer.data.recipe import RECIPE_NAME, read_recipe
 from treeformer.errors import TreeformerError
 
 
-def check_splits(folder: str | os.PathLike[str]) -> dict[str, int]:
+def check_splits(folder: str | os.PathLike[str], *, allow_incomplete: bool = False) -> dict[str, int]:
     """Check a folder data set for leaks and count its images.
 
     Images show the same plate if their names are equal, or if their names agree in the part that matches the pattern
     `plate` of `dataset.yaml`. Files with the same content are the same image, whatever their names.
 
+    Args:
+        folder: the folder of the data set.
+        allow_incomplete: as for `FolderDataset`.
+
     Returns:
         The number of images per split.
 
     Raises:
-        TreeformerError: if two splits share a plate or an image, or the folder has no splits.
+        TreeformerError: if two splits share a plate or an image, or the folder has no splits or is incomplete.
     """
     root = Path(folder)
     splits = [split for split in SPLITS if (root / split).is_dir()]
     if not splits:
         raise TreeformerError(f"{root}: has no folder {', '.join(SPLITS)}: nothing to compare")
-    images = {split: [pair[0] for pair in FolderDataset(root, split).pairs] for split in splits}
+    images = {
+        split: [pair[0] for pair in FolderDataset(root, split, allow_incomplete=allow_incomplete).pairs]
+        for split in splits
+    }
     check_leaks(images, plate_rule((read_recipe(root) or {}).get("plate"), root / RECIPE_NAME))
     return {split: len(split_images) for split, split_images in images.items()}
 

@@ -17,10 +17,10 @@ from treeformer._util.progress import ProgressCallback
 from treeformer.data.datasets import SPLITS, fit_to_image, write_pair
 from treeformer.data.prepare.lines import lines_of, merge_overlaps, skeleton_of, snap, too_short, without
 from treeformer.data.prepare.public_set import Notes, PrepareReport, PublicSet, SourceImage
-from treeformer.data.recipe import claim
+from treeformer.data.recipe import being_written, claim
 from treeformer.data.splits import check_leaks, check_splits, plate_rule
 from treeformer.data.workers import for_each
-from treeformer.errors import TreeformerError
+from treeformer.errors import FormatError, TreeformerError
 from treeformer.skeleton import Skeleton
 
 REPORT_NAME = "report.txt"
@@ -57,6 +57,10 @@ class PrepareOptions:
             raise TreeformerError(
                 f"spacing must be from 0 (keep the annotated nodes) to the image's size, not {self.spacing_px}"
             )
+
+
+class _WriteError(Exception):
+    """An image could not be written, which ends the run."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +110,16 @@ def run(
     try:
         claim(out, _recipe(public_set, options))
         progress(0, len(images))
-        for_each(_prepare_image, [_Task(image, out, public_set, options) for image in images], workers, gather)
-        if not report.images:
-            raise TreeformerError(f"{source}: no usable image: {report.notes.dropped[0]}")
-        if check_splits(out) != report.images:
-            raise TreeformerError(f"{out}: also holds images of another run; choose an empty folder")
-        with atomic_write(out / REPORT_NAME) as temporary:
-            temporary.write_text(f"{report}\n", encoding="utf-8")
+        with being_written(out):
+            for_each(_prepare_image, [_Task(image, out, public_set, options) for image in images], workers, gather)
+            if not report.images:
+                raise TreeformerError(f"{source}: no usable image: {report.notes.dropped[0]}")
+            if check_splits(out, allow_incomplete=True) != report.images:
+                raise TreeformerError(f"{out}: also holds images of another run; choose an empty folder")
+            with atomic_write(out / REPORT_NAME) as temporary:
+                temporary.write_text(f"{report}\n", encoding="utf-8")
+    except _WriteError as error:
+        raise TreeformerError(f"{out}: {error}") from None
     except OSError as error:
         raise TreeformerError(f"{out}: cannot be written ({error.strerror or error})") from None
     return report
@@ -202,7 +209,10 @@ def _write(report: PrepareReport, image: ImageArray, skeleton: Skeleton, task: _
     inside = (skeleton.nodes >= 0).all() and (skeleton.nodes <= (image.shape[1], image.shape[0])).all()
     if not (skeleton.is_forest and inside):
         raise TreeformerError(f"{task.source.annotation}: does not result in a forest inside its image")
-    write_pair(image, skeleton, task.out / task.source.split, stem)
+    try:
+        write_pair(image, skeleton, task.out / task.source.split, stem)
+    except FormatError as error:  # the disk is full: not a reason to drop this image
+        raise _WriteError(str(error)) from None
     report.images[task.source.split] = report.images.get(task.source.split, 0) + 1
     report.plants += len(skeleton.plants)
     report.nodes += len(skeleton)
