@@ -156,11 +156,10 @@ def resume_step(step: str, output: Path, count: int) -> None:
     """Run one step; called in a process of its own. Prints seconds and peak memory."""
     folder = Folder.at(str(output))
     begin, cpu = time.perf_counter(), time.process_time()
-    if step == "plan":
-        open_job(folder, JOB, model_hash(open_model()))
-        add_images(folder, example_images(count))
-    elif step == "list again":
-        assert add_images(folder, example_images(count)) is None
+    if step in ("plan", "list again"):
+        key = open_job(folder, JOB, model_hash(open_model()))
+        added = add_images(folder, example_images(count), key)
+        assert (added is None) == (step == "list again")
     tasks = unfinished(folder)
     seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

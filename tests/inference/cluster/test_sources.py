@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +22,7 @@ from pyarrow import parquet
 from tests.inference.cluster_runs import (
     JOB,
     MODEL_HASH,
+    make_plan,
     make_tar,
 )
 from treeformer import FormatError, TreeformerError
@@ -183,10 +187,10 @@ def test_new_ids_are_those_of_a_set(chunks, known):
 def test_tasks_divide_a_manifest_into_its_rows(out, monkeypatch, task_images):
     monkeypatch.setattr(manifest, "ROWS_PER_GROUP", 5)
     folder = Folder.at(str(out))
-    manifest_of(folder)
+    key = start_job(folder)
     images = [ImageEntry(f"/{k // 2:03d}.png", k // 2, 0) for k in range(60)]  # each twice
     images[7] = images[7]._replace(path="/\udce4.png")
-    added = manifest.add_images(folder, iter(images), task_images=task_images)
+    added = manifest.add_images(folder, iter(images), key, task_images=task_images)
     unique = list(dict.fromkeys(images))
     assert read_manifests(folder) == [added]
     assert added.count == len(unique)
@@ -196,16 +200,16 @@ def test_tasks_divide_a_manifest_into_its_rows(out, monkeypatch, task_images):
     random.Random(0).shuffle(tasks := added.tasks())
     for task in tasks:
         assert reader.images(task) == rows[task.start : task.start + task.count]
-    assert manifest.add_images(folder, iter(unique)) is None, "nothing is new"
-    second = manifest.add_images(folder, [*unique, ImageEntry("/new.png", 1, 1), unique[0]._replace(mtime=9)])
+    assert manifest.add_images(folder, iter(unique), key) is None, "nothing is new"
+    second = manifest.add_images(folder, [*unique, ImageEntry("/new.png", 1, 1), unique[0]._replace(mtime=9)], key)
     assert second.count == 2
     assert [one.name for one in read_manifests(folder)] == [added.name, second.name]
 
 
-def manifest_of(folder: Folder) -> None:
+def start_job(folder: Folder) -> bytes:
     from treeformer.inference.cluster.job import open_job
 
-    open_job(folder, JOB, MODEL_HASH)
+    return open_job(folder, JOB, MODEL_HASH)
 
 
 def test_settings_that_change_while_images_are_listed_are_one_line(out):
@@ -213,22 +217,54 @@ def test_settings_that_change_while_images_are_listed_are_one_line(out):
     from treeformer.inference.cluster.job import open_job
 
     folder = Folder.at(str(out))
-    open_job(folder, JOB, MODEL_HASH)
+    key = open_job(folder, JOB, MODEL_HASH)
 
     def images():
         yield ImageEntry("/a.png", 1, 0)
         open_job(folder, JOB, "the hash of another model")
 
     with pytest.raises(TreeformerError, match="a run with other settings has started here"):
-        manifest.add_images(folder, images())
+        manifest.add_images(folder, images(), key)
     assert read_manifests(folder) == []
+
+
+def test_two_jobs_that_start_in_the_same_moment_do_not_mix(images, out, monkeypatch):
+    """Both find no plan and store their settings. The one whose settings were replaced must not use those."""
+    from treeformer.inference.cluster import job
+
+    both = threading.Barrier(2)
+    open_job = job.open_job
+
+    def open_together(*arguments):
+        key = open_job(*arguments)
+        both.wait()
+        return key
+
+    monkeypatch.setattr(job, "open_job", open_together)
+    plans, errors = [], []
+
+    def start(settings):
+        try:
+            plans.append((settings, make_plan(out, images, job=settings)))
+        except TreeformerError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=start, args=(one,)) for one in (JOB, replace(JOB, min_confidence=0.9))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    [(winner, tasks)], [error] = plans, errors
+    assert error.endswith("a run with other settings has started here: choose another output")
+    assert json.loads((out / "job.json").read_bytes())["min_confidence"] == winner.min_confidence
+    assert len(tasks) == sum(len(one.tasks()) for one in read_manifests(Folder.at(str(out))))
 
 
 @pytest.mark.slow
 def test_few_images_make_many_tasks_and_many_images_tasks_of_256(out):
     folder = Folder.at(str(out))
-    manifest_of(folder)
-    small = manifest.add_images(folder, (ImageEntry(f"/{k}.png", 1, 0) for k in range(300)))
+    key = start_job(folder)
+    small = manifest.add_images(folder, (ImageEntry(f"/{k}.png", 1, 0) for k in range(300)), key)
     assert (small.task_images, len(small.tasks())) == (2, 150)
-    large = manifest.add_images(folder, (ImageEntry(f"/l{k}.png", 1, 0) for k in range(70_000)))
+    large = manifest.add_images(folder, (ImageEntry(f"/l{k}.png", 1, 0) for k in range(70_000)), key)
     assert (large.task_images, len(large.tasks())) == (256, 274)

@@ -56,23 +56,28 @@ class Job:
         return {"format_version": FORMAT_VERSION, "treeformer": version, "model_hash": model_hash, **fields}
 
 
-def open_job(folder: Folder, job: Job, hash_: str) -> None:
+def open_job(folder: Folder, job: Job, hash_: str) -> bytes:
     """Store the settings of a job in its folder, or check that they are those of the job that is there.
 
-    Settings without a plan are replaced: they stay behind if the sources of a command cannot be listed.
+    Settings without a plan are replaced: they stay behind if the sources of a command cannot be listed. Another command
+    may replace those of this one in the same way, so `add_images` compares them again.
 
     Args:
         folder: folder for the results.
         job: the job.
         hash_: hash of its model, see `provenance.model_hash`.
 
+    Returns:
+        The hash of the settings.
+
     Raises:
         TreeformerError: if the folder belongs to a job with other settings.
     """
     wanted = json.loads(json.dumps(job.settings(hash_)))
-    if not has_plan(folder):
-        folder.write(JOB, (json.dumps(wanted, indent=2) + "\n").encode())
-        return
+    with folder.locked():
+        if not has_plan(folder):
+            folder.write(JOB, (json.dumps(wanted, indent=2) + "\n").encode())
+            return hash_settings(wanted)
     present = read_settings(folder)
     for name in sorted(wanted.keys() | present.keys()):
         if wanted.get(name) != present.get(name):
@@ -80,6 +85,7 @@ def open_job(folder: Folder, job: Job, hash_: str) -> None:
                 f"{folder.path}: holds a run with {name} {present.get(name)!r}, not {wanted.get(name)!r}:"
                 " choose another output"
             )
+    return hash_settings(wanted)
 
 
 def read_settings(folder: Folder) -> dict[str, Any]:

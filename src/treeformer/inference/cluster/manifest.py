@@ -162,7 +162,9 @@ def image_id(image: ImageEntry, settings_hash: bytes) -> bytes:
     return hashlib.blake2b(text, digest_size=ID_BYTES, key=settings_hash).digest()
 
 
-def add_images(folder: Folder, images: Iterable[ImageEntry], *, task_images: int | None = None) -> Manifest | None:
+def add_images(
+    folder: Folder, images: Iterable[ImageEntry], settings_hash: bytes, *, task_images: int | None = None
+) -> Manifest | None:
     """Add the images that are in no manifest yet to the plan, as a new manifest. An image that changed is a new image.
 
     The rows go through a temporary file, so that memory holds ids, but not paths.
@@ -170,6 +172,7 @@ def add_images(folder: Folder, images: Iterable[ImageEntry], *, task_images: int
     Args:
         folder: folder of the job; see `open_job`.
         images: the images; they may repeat.
+        settings_hash: hash of the settings of the job, from `open_job`.
         task_images: images per task. None uses 256, fewer if there are less than 65,536 images.
 
     Returns:
@@ -178,16 +181,14 @@ def add_images(folder: Folder, images: Iterable[ImageEntry], *, task_images: int
     Raises:
         TreeformerError: if `task_images` is not positive, or the settings of the job change meanwhile.
     """
-    key = hash_settings(read_settings(folder))
+    rows = ((image_id(image, settings_hash), image) for image in images)
+    return _write_manifest(folder, rows, known_ids(folder), task_images, settings_hash)
 
-    def rows() -> Iterator[tuple[bytes, ImageEntry]]:
-        for image in images:
-            yield image_id(image, key), image
-        # Settings without a plan may be replaced: another command may have done so while the images were listed.
-        if hash_settings(read_settings(folder)) != key:
-            raise TreeformerError(f"{folder.path}: a run with other settings has started here: choose another output")
 
-    return _write_manifest(folder, rows(), known_ids(folder), task_images)
+def _check_settings(folder: Folder, settings_hash: bytes) -> None:
+    """Raise `TreeformerError` if another command has replaced the settings since this one stored them."""
+    if hash_settings(read_settings(folder)) != settings_hash:
+        raise TreeformerError(f"{folder.path}: a run with other settings has started here: choose another output")
 
 
 def known_ids(folder: Folder) -> pa.ChunkedArray:
@@ -209,7 +210,8 @@ def add_again(folder: Folder, ids: set[bytes]) -> Manifest | None:
     Returns:
         The new manifest, None if there are no ids.
     """
-    return _write_manifest(folder, _rows_with(folder, ids), pa.chunked_array([], type=pa.binary(ID_BYTES)), None)
+    key = hash_settings(read_settings(folder))
+    return _write_manifest(folder, _rows_with(folder, ids), pa.chunked_array([], type=pa.binary(ID_BYTES)), None, key)
 
 
 def _rows_with(folder: Folder, ids: set[bytes]) -> Iterator[tuple[bytes, ImageEntry]]:
@@ -222,7 +224,11 @@ def _rows_with(folder: Folder, ids: set[bytes]) -> Iterator[tuple[bytes, ImageEn
 
 
 def _write_manifest(
-    folder: Folder, rows: Iterable[tuple[bytes, ImageEntry]], known: pa.ChunkedArray, task_images: int | None
+    folder: Folder,
+    rows: Iterable[tuple[bytes, ImageEntry]],
+    known: pa.ChunkedArray,
+    task_images: int | None,
+    settings_hash: bytes,
 ) -> Manifest | None:
     if task_images is not None and task_images < 1:
         raise TreeformerError(f"a task must have at least 1 image, not {task_images}")
@@ -238,15 +244,18 @@ def _write_manifest(
         digest = hashlib.sha256()
         for start, column in _aligned(ids):
             digest.update(_data(column.filter(pa.array(new[start : start + len(column)]))))
-        number = len(folder.names(MANIFESTS, lambda name: name.endswith(".parquet")))
-        name = f"{number:04d}-{digest.hexdigest()[:8]}"
         schema = MANIFEST_SCHEMA.with_metadata({"task_images": str(size)})
-        with (
-            folder.writing(f"{MANIFESTS}/{name}.parquet") as file,
-            parquet.ParquetWriter(file, schema, compression="zstd") as writer,
-        ):
-            for group in _regrouped(parquet.ParquetFile(spool).iter_batches(ROWS_PER_GROUP), new):
-                writer.write_table(group.cast(schema), row_group_size=ROWS_PER_GROUP)
+        # The first plan fixes the settings, so none may be stored between this check and the plan.
+        with folder.locked():
+            _check_settings(folder, settings_hash)
+            number = len(folder.names(MANIFESTS, lambda name: name.endswith(".parquet")))
+            name = f"{number:04d}-{digest.hexdigest()[:8]}"
+            with (
+                folder.writing(f"{MANIFESTS}/{name}.parquet") as file,
+                parquet.ParquetWriter(file, schema, compression="zstd") as writer,
+            ):
+                for group in _regrouped(parquet.ParquetFile(spool).iter_batches(ROWS_PER_GROUP), new):
+                    writer.write_table(group.cast(schema), row_group_size=ROWS_PER_GROUP)
     return Manifest(name, count, size)
 
 

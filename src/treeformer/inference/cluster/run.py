@@ -71,9 +71,10 @@ def plan(
     if not sources:
         jobs.read_planned_settings(folder)
     folder.check_writable()
-    jobs.open_job(folder, job, model_hash)
+    settings_hash = jobs.open_job(folder, job, model_hash)
     if sources:
-        manifest.add_images(folder, list_images(sources, without=folder.path), task_images=task_images)
+        images = list_images(sources, without=folder.path)
+        manifest.add_images(folder, images, settings_hash, task_images=task_images)
     if retry_failed:
         manifest.add_again(folder, failed_ids(folder))
     return manifest.unfinished(folder)

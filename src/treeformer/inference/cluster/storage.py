@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 from pyarrow import fs
 
 from treeformer._util.files import atomic_write, check_writable, list_files
+from treeformer._util.locks import file_lock
 from treeformer._util.pools import thread_pool
 from treeformer.errors import FormatError, TreeformerError
 
 # Schemes whose address is a bucket and a key. The key is taken literally: it may contain "?", "#" and "%".
 BUCKETS = ("s3", "gs")
 LOCAL_SCHEME = "file://"
+LOCK = ".lock"
 # Number of requests for size and time of objects at once.
 PARALLEL_REQUESTS = 32
 
@@ -216,6 +218,15 @@ class Folder:
         probe = f"write-check-{os.urandom(8).hex()}"
         self.write(probe, b"")
         self.delete(probe)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out of a block, on disks that know locks. Object storage knows none."""
+        if is_remote(self.path):
+            yield
+            return
+        with file_lock(Path(self.file(LOCK))):
+            yield
 
     def exists(self, name: str) -> bool:
         """Return True if there is a file of that name."""
