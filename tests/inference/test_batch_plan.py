@@ -70,3 +70,15 @@ def test_results_stay_in_the_output_folder_for_any_path_to_the_images(tmp_path, 
     assert results(jobs) == [str(tmp_path / "first" / "out" / name / "a.json") for name in ("first", "second")]
     twice = plan([Path(), Path("a.png"), Path("../first/a.png"), tmp_path / "first" / "a.png"], Path("out"))
     assert results(twice) == [str(tmp_path / "first" / "out" / "a.json")], "four paths to one image"
+
+
+def test_images_on_two_drives_are_one_line(tmp_path, monkeypatch):
+    """On Windows, paths on different drives have no common folder."""
+
+    def different_drives(_paths):
+        raise ValueError("Paths don't have the same drive")
+
+    (tmp_path / "a.jpg").touch()
+    monkeypatch.setattr(os.path, "commonpath", different_drives)
+    with pytest.raises(TreeformerError, match=r"^the images are on several drives: "):
+        plan([tmp_path / "a.jpg"], tmp_path / "out")

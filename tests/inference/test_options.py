@@ -7,6 +7,7 @@ import pytest
 from tests.inference.fake_engine import ColorEngine, drawn, predictor
 from tests.inference.test_predictor import TREE
 from treeformer import TreeformerError
+from treeformer.cli.prediction import parse_working_size
 from treeformer.inference.predictor import load_model
 
 
@@ -24,3 +25,14 @@ def test_values_of_a_wrong_type_are_refused_in_one_line():
         list(model.predict_many([drawn(TREE)], batch=1.5))
     with pytest.raises(TreeformerError, match="the model must be a name or a folder, not NoneType"):
         load_model(None)
+
+
+@pytest.mark.parametrize("text", ["1_024", "\u0661\u0660\u0662\u0664", "nan", "-512", "", "1e3", "9" * 30])
+def test_a_working_size_on_the_command_line_is_decimal(text):
+    with pytest.raises(TreeformerError, match="--working-size must be a number of pixels"):
+        parse_working_size(text)
+
+
+@pytest.mark.parametrize(("text", "size"), [("1024", 1024), ("auto", "auto"), ("full", "full"), (None, None)])
+def test_working_sizes_of_the_command_line(text, size):
+    assert parse_working_size(text) == size

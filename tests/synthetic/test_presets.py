@@ -206,6 +206,8 @@ def test_invalid_arguments() -> None:
         generate("paper", -1)
     with pytest.raises(TreeformerError, match="sides of a synthetic image must be at least 64 px long, not 512×10"):
         generate("paper", 0, size=(512, 10))
+    with pytest.raises(TreeformerError, match="sides of a synthetic image must be at most 16384 px long"):
+        generate("paper", 0, size=(1_000_000, 1_000_000))
 
 
 @pytest.mark.slow

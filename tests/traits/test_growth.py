@@ -92,3 +92,26 @@ def test_growth_needs_time_to_pass() -> None:
     scanned = {"rsml": {"unit": "mm", "resolution": "10"}}
     with pytest.raises(TreeformerError, match="partly in px and partly in mm"):
         growth([(1, two_plants(4, 10)), (2, two_plants(4, 10, metadata=scanned))])
+
+
+@pytest.mark.parametrize(
+    ("series", "message"),
+    [
+        ([("a", "skeleton")], "the time of image 0 of the series is 'a', not a finite number"),
+        ([(None, "skeleton")], "the time of image 0 of the series is None"),
+        ([(1, "skeleton", 2)], r"image 0 of the series must be a skeleton or a pair \(time, skeleton\)"),
+        ([5], "image 0 of the series must be a skeleton or a pair"),
+    ],
+)
+def test_anything_else_than_times_and_skeletons_is_an_error(series, message):
+    with pytest.raises(TreeformerError, match=message):
+        growth(series)
+
+
+@pytest.mark.parametrize("time", ["b", math.nan, math.inf, None])
+def test_a_time_in_a_table_that_is_no_number_is_an_error(time):
+    """NaN and infinity gave growth rates of NaN and 0."""
+    table = pd.concat([measure(Skeleton([(0, 0), (0, 4)], [(0, 1)]))] * 2)
+    table["time"] = pd.Series([1.0, time], dtype=object).to_numpy()
+    with pytest.raises(TreeformerError, match=r"a time is .*, not a finite number"):
+        growth(table)

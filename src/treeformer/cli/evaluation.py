@@ -44,7 +44,7 @@ def evaluate(
     ] = None,
     image_size: Annotated[
         tuple[int, int] | None,
-        typer.Option(metavar="W H", help="Size of the images, px, if neither skeleton files nor images state it."),
+        typer.Option(metavar="W H", help="Size of the images, px, if the skeleton files do not state it."),
     ] = None,
     radius: Annotated[
         float | None, typer.Option(help="Maximum distance of matched nodes, px. By default 8/512 of the longer side.")

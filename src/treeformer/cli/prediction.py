@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -212,7 +213,6 @@ def parse_working_size(size: str | None) -> int | Literal["full", "auto"] | None
     """Return the value of `--working-size`; raise `TreeformerError` if it is no number, "auto" or "full"."""
     if size in (None, "full", "auto"):
         return size  # type: ignore[return-value]
-    try:
-        return int(size)
-    except ValueError:
-        raise TreeformerError(f"--working-size must be a number of pixels, 'auto' or 'full', not {size!r}") from None
+    if size is None or not re.fullmatch(r"[0-9]{1,9}", size):  # Python's `int` also accepts 1_024 and other digits
+        raise TreeformerError(f"--working-size must be a number of pixels, 'auto' or 'full', not {size!r}")
+    return int(size)

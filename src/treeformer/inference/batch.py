@@ -111,7 +111,8 @@ def plan(
         One job per image.
 
     Raises:
-        FormatError: if a source does not exist, a folder contains no image, or a format cannot be written.
+        FormatError: if a source does not exist, a folder contains no image, the images are on several drives, or a
+            format cannot be written.
     """
     suffixes = {"json": ".json"}
     for name in other_formats:
@@ -121,7 +122,10 @@ def plan(
     # By absolute path: one image may be listed in two ways, and ".." must not lead out of the output folder.
     images = {os.path.normpath(image.absolute()): image for image in listed}
     roots = [source if source.is_dir() else source.parent for source in sources]
-    common = os.path.commonpath([os.path.normpath(root.absolute()) for root in roots])
+    try:
+        common = os.path.commonpath([os.path.normpath(root.absolute()) for root in roots])
+    except ValueError:  # Windows
+        raise FormatError("the images are on several drives: predict those of each drive in a run of its own") from None
     targets = [output / os.path.relpath(image, common) for image in images]
     stems = _distinct_stems(targets, [*suffixes.values(), *([OVERLAY_ENDING] if overlay else [])])
     return [

@@ -41,6 +41,8 @@ SPLITS = {
     "test": range(120_000, 140_000),
 }
 MIN_SIDE_PX = 64
+# Pixels are numbered in 32 bits, also at twice the resolution.
+MAX_SIDE_PX = 16_384
 # `generate` draws a grown plant again if it has more nodes than this.
 MAX_NODES = 400
 # Dense trees and vines may have more.
@@ -137,7 +139,7 @@ def check_size(size: tuple[int, int], min_side_px: int = MIN_SIDE_PX) -> tuple[i
         The size as two integers.
 
     Raises:
-        TreeformerError: If the size is not two whole numbers, or a side is too short.
+        TreeformerError: If the size is not two whole numbers, or a side is too short or too long.
     """
     try:
         width, height = (int(side) for side in size)
@@ -149,6 +151,10 @@ def check_size(size: tuple[int, int], min_side_px: int = MIN_SIDE_PX) -> tuple[i
     if min(width, height) < min_side_px:
         raise TreeformerError(
             f"the sides of a synthetic image must be at least {min_side_px} px long, not {width}×{height}"
+        )
+    if max(width, height) > MAX_SIDE_PX:
+        raise TreeformerError(
+            f"the sides of a synthetic image must be at most {MAX_SIDE_PX} px long, not {width}×{height}"
         )
     return width, height
 

@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from treeformer._util.text import short_repr
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 from treeformer.traits.definitions import ColumnNames
@@ -77,15 +80,27 @@ def _measured_series(series: Iterable[Skeleton | tuple[float, Skeleton]], px_per
             time = float(sequence["index"])
             labels.add(str(sequence.get("label", "")))
         else:
-            time, skeleton = item
-        if not math.isfinite(time):
-            raise TreeformerError(f"the time of image {number} of the series is {time}, not a finite number")
+            time, skeleton = _pair(item, number)
+        if not isinstance(time, int | float | np.number) or not math.isfinite(time):
+            raise TreeformerError(
+                f"the time of image {number} of the series is {short_repr(time)}, not a finite number"
+            )
         tables.append(measure(skeleton, px_per_mm=px_per_mm).assign(time=float(time)))
     if len(labels) > 1:
         raise TreeformerError(f"the series mixes several time-sequences: {', '.join(sorted(labels))}")
     if not tables:
         tables.append(measure(Skeleton([], [])).assign(time=0.0))
     return _checked(pd.concat([table for table in tables if len(table)] or tables, ignore_index=True))
+
+
+def _pair(item: Any, number: int) -> tuple[float, Skeleton]:
+    try:
+        time, skeleton = item
+    except (TypeError, ValueError):
+        raise TreeformerError(
+            f"image {number} of the series must be a skeleton or a pair (time, skeleton), not {short_repr(item)}"
+        ) from None
+    return time, skeleton
 
 
 def _time_sequence(skeleton: Skeleton, number: int) -> Mapping[str, Any]:
@@ -99,12 +114,18 @@ def _time_sequence(skeleton: Skeleton, number: int) -> Mapping[str, Any]:
 
 
 def _checked(table: pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
     missing = [name for name in ("time", "plant", "unit", *GROWING) if name not in table]
     if missing:
         raise TreeformerError(f"growth requires a plant table with a column {missing[0]}")
+    times = pd.to_numeric(table["time"], errors="coerce")
+    if not np.isfinite(times).all():
+        wrong = table["time"][~np.isfinite(times)].iloc[0]
+        raise TreeformerError(f"a time is {short_repr(wrong)}, not a finite number")
     if table["unit"].nunique() > 1:
         raise TreeformerError("the series is partly in px and partly in mm: give px_per_mm")
-    return table
+    return table.assign(time=times)
 
 
 def _matched_by(table: pd.DataFrame) -> tuple[str, pd.DataFrame]:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+import numpy as np
+
 from treeformer._util.progress import ProgressCallback
-from treeformer._util.text import as_unicode
+from treeformer._util.text import as_unicode, short_repr
 from treeformer.errors import TreeformerError
 from treeformer.formats.rsml.metadata import PLAUSIBLE_PX_PER_MM, resolution_px_per_mm
 from treeformer.skeleton import Skeleton
@@ -234,8 +236,19 @@ def _check_options(level: str, px_per_mm: float | None, column_names: str, colum
     ):
         if value not in allowed:
             raise TreeformerError(f"{option} must be one of {', '.join(allowed)}, not {value!r}")
-    if px_per_mm is not None and not (math.isfinite(px_per_mm) and px_per_mm > 0):
-        raise TreeformerError(f"px_per_mm must be a positive number, not {px_per_mm}")
+    check_px_per_mm(px_per_mm)
+
+
+def check_px_per_mm(px_per_mm: float | None) -> None:
+    """Check a resolution; None is valid.
+
+    Raises:
+        TreeformerError: If it is no positive number, or one that no camera or scanner has.
+    """
+    if px_per_mm is None:
+        return
+    if not isinstance(px_per_mm, int | float | np.number) or not (math.isfinite(px_per_mm) and px_per_mm > 0):
+        raise TreeformerError(f"px_per_mm must be a positive number, not {short_repr(px_per_mm)}")
     least, greatest = PLAUSIBLE_PX_PER_MM
-    if px_per_mm is not None and not least <= px_per_mm <= greatest:
+    if not least <= px_per_mm <= greatest:
         raise TreeformerError(f"px_per_mm must be between {least:g} and {greatest:g}, not {px_per_mm}")

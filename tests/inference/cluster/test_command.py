@@ -54,6 +54,8 @@ def test_plan_shards_and_collect(run, images, out, tmp_path, fake_model):
         ((".", "--shard", "1/1", "--format", "jpeg"), "unknown format"),
         ((".", "--shard", "1/1", "--working-size", "big"), "--working-size"),
         ((".", "--shard", "1/1", "--px-per-mm", "0"), "px_per_mm"),
+        ((".", "--plan-only", "--px-per-mm", "inf"), "px_per_mm"),
+        ((".", "--plan-only", "--working-size", "1_024"), "--working-size must be a number"),
         ((".", "--shard", "1/1", "--min-confidence", "7"), "confidence"),
     ],
 )

@@ -20,6 +20,7 @@ from treeformer.inference.cluster.sources import list_images
 from treeformer.inference.cluster.storage import Folder
 from treeformer.inference.cluster.worker import PredictorMaker, TaskRunner, load_predictor
 from treeformer.inference.options import PredictionOptions
+from treeformer.traits import check_px_per_mm
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,7 @@ def plan(
         PredictionOptions(model, job.working_size, job.single_plant, job.min_confidence)  # checks the values
         model_hash = provenance.model_hash(model)
     format_endings(job.formats)
-    if job.px_per_mm is not None and not job.px_per_mm > 0:
-        raise TreeformerError(f"px_per_mm must be a positive number, not {job.px_per_mm}")
+    check_px_per_mm(job.px_per_mm)
     if not sources:
         jobs.read_planned_settings(folder)
     folder.check_writable()

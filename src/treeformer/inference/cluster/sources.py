@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
@@ -20,7 +21,6 @@ from treeformer.inference.cluster import storage
 from treeformer.inference.cluster.storage import FileEntry
 
 LIST_SUFFIX, TAR_SUFFIX = ".txt", ".tar"
-TABLE_SUFFIXES = (".parquet", ".csv")
 # Between the name of a tar file and that of its member: "shards/0001.tar::plant.jpg".
 MEMBER_MARK = ".tar::"
 # Rows of a table, and paths of a list, that are handled at once.
@@ -213,4 +213,6 @@ def _beside(listing: str, name: str) -> str:
     """Return an absolute path. A relative one is relative to the folder of the list."""
     if "://" in name or name.startswith("/"):
         return storage.absolute(name)
-    return storage.absolute(f"{listing.rpartition('/')[0]}/{name}")
+    if storage.is_remote(listing):
+        return storage.absolute(f"{listing.rpartition('/')[0]}/{name}")
+    return storage.absolute(os.path.join(os.path.dirname(listing), name))  # noqa: PTH118, PTH120 - millions of names
