@@ -200,3 +200,12 @@ def test_drawings_and_tables_do_not_overwrite_their_input(run, plants):
         assert code == 2
         assert "would overwrite it" in one_line(err)
     assert (image.read_bytes(), table.read_bytes()) == before
+
+
+@pytest.mark.parametrize("option", [("--tokens", "320"), ("--node-threshold", "0.4"), ("--card", "card.md")])
+def test_settings_of_a_model_for_the_web_page_are_refused(run, tmp_path, option):
+    """They were ignored."""
+    code, _, err = run("export", "default", "--web", "-o", tmp_path / "page", *option)
+    assert code == 2
+    assert "--web writes the model as it is" in one_line(err)
+    assert not (tmp_path / "page").exists()

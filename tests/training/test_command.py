@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 
 import pytest
 
 from treeformer.errors import TreeformerError
-from treeformer.training.command import parser, run
+from treeformer.training.command import main, parser, run
 
 
 @pytest.mark.slow
@@ -31,3 +33,25 @@ def test_options_and_overrides_may_be_mixed():
 def test_a_missing_configuration_is_an_error(tmp_path):
     with pytest.raises(TreeformerError, match="no such file"):
         run([str(tmp_path / "none.yaml")], prog="x")
+
+
+def test_a_file_that_cannot_be_written_is_one_line(monkeypatch, capsys):
+    def run_out_of_space(*_arguments, **_options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/log.csv")
+
+    monkeypatch.setattr("treeformer.training.command.run", run_out_of_space)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == "treeformer: runs/log.csv: No space left on device\n"
+
+
+def test_worker_processes_start_where_priorities_are_unknown(monkeypatch):
+    """Windows has no `os.nice`."""
+    from treeformer.data import loader
+
+    called = []
+    monkeypatch.delattr(os, "nice", raising=False)
+    monkeypatch.setattr(loader, "ignore_signals", lambda: called.append("signals"))
+    loader.lower_priority(0)
+    assert called == ["signals"]

@@ -71,17 +71,6 @@ def export(
     ] = False,
 ) -> None:
     """Write a model folder: weights, settings, hashes, and ONNX graphs that run without torch. Takes minutes."""
-    if web:
-        from treeformer.hub.model_folder import open_model
-        from treeformer.hub.web_model import write_web_model
-
-        file = write_web_model(open_model(str(model)), output)
-        say(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
-        return
-    try:
-        from treeformer.models.export import export_model, find_start_model
-    except ModuleNotFoundError as error:
-        raise TreeformerError(f"export needs {error.name}: pip install 'treeformer[train,export]'") from None
     settings = {
         "input_size": input_size,
         "working_size": working_size,
@@ -93,6 +82,19 @@ def export(
         "direction_weight": direction_weight,
         "low_confidence_threshold": low_confidence_threshold,
     }
+    if web:
+        if card is not None or tokens is not None or any(value is not None for value in settings.values()):
+            raise TreeformerError("--web writes the model as it is: no other option than --output has a meaning")
+        from treeformer.hub.model_folder import open_model
+        from treeformer.hub.web_model import write_web_model
+
+        file = write_web_model(open_model(str(model)), output)
+        say(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
+        return
+    try:
+        from treeformer.models.export import export_model, find_start_model
+    except ModuleNotFoundError as error:
+        raise TreeformerError(f"export needs {error.name}: pip install 'treeformer[train,export]'") from None
     folder = export_model(
         model,
         output,

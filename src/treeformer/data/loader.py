@@ -212,7 +212,8 @@ def _unchanged(batch: Any) -> Any:
 
 def lower_priority(_worker: int) -> None:
     """Initialize a worker process: lower its priority below that of the training process and ignore signals."""
-    os.nice(10)
+    if hasattr(os, "nice"):  # not on Windows
+        os.nice(10)
     ignore_signals()
 
 

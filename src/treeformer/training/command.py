@@ -131,6 +131,9 @@ def main() -> None:
     except TreeformerError as error:
         _say(f"treeformer: {error}")
         sys.exit(2)
+    except OSError as error:  # a log that cannot be written, for example
+        _say(f"treeformer: {error.filename or 'a file'}: {error.strerror or error}")
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
 

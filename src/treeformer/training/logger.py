@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from treeformer._util.files import atomic_write
 from treeformer.training.checkpoint import RunState
 
 LOG = "log.csv"
+STEP = re.compile("[0-9]{1,18}")
 
 
 class RunLog:
@@ -33,10 +36,12 @@ class RunLog:
         rows = []
         if self.step and path.exists():
             # Steps that a killed run logged after its last checkpoint are repeated, so their rows are dropped.
-            with path.open(newline="") as file:
-                rows = [row for row in csv.reader(file) if row and row[0].isdigit() and int(row[0]) <= self.step]
-        file = path.open("w", newline="")
-        csv.writer(file).writerows([("step", "seconds", "figure", "value"), *rows])
+            with path.open(newline="", encoding="utf-8", errors="replace") as file:
+                rows = [row for row in csv.reader(file) if row and STEP.fullmatch(row[0]) and int(row[0]) <= self.step]
+        # A full disk or a kill at this moment must not cost the log of the earlier calls.
+        with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as new:
+            csv.writer(new).writerows([("step", "seconds", "figure", "value"), *rows])
+        file = path.open("a", newline="", encoding="utf-8")
         with suppress(ImportError):
             from torch.utils.tensorboard import SummaryWriter
 
