@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -193,3 +196,23 @@ def test_calibration_images_are_reproducible_and_distinct():
     assert [image.shape for image in first] == [(64, 64, 3)] * 4
     assert all(np.array_equal(image, again) for image, again in zip(first, second, strict=True))
     assert len({image.tobytes() for image in first}) == 4
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs a list of open files")
+def test_the_graph_to_measure_is_not_open_when_it_is_read(network, tmp_path, monkeypatch):
+    """Windows opens no file that another handle keeps open for writing."""
+    open_files = []
+
+    class Session(onnxruntime.InferenceSession):
+        def __init__(self, path, *arguments, **options):
+            for handle in list(Path("/proc/self/fd").iterdir()):
+                with suppress(OSError):  # the list itself was open
+                    open_files.append(handle.readlink())
+            assert Path(path).parent == tmp_path
+            super().__init__(path, *arguments, **options)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
+    measure(network, tmp_path, [np.zeros((SIDE, SIDE, 3), np.uint8)])
+    assert open_files
+    assert not [name for name in open_files if name.is_relative_to(tmp_path)]
+    assert list(tmp_path.iterdir()) == []

@@ -50,8 +50,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         ...     temporary.write_text("a,b")
     """
     target = Path(path)
-    # Absolute, because pandas takes a relative path that begins with ~ for one in the home folder.
-    temporary = target.absolute().parent / f".{target.stem[:40]}-{os.getpid()}-{os.urandom(8).hex()}{target.suffix}"
+    temporary = _temporary_beside(target)
     _in_use.add(temporary.name)
     try:
         try:
@@ -74,6 +73,25 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
             error.filename = str(target)
         raise
     finally:
+        _in_use.discard(temporary.name)
+
+
+@contextmanager
+def temporary_file(path: Path) -> Iterator[Path]:
+    """Choose a temporary name beside a file, in the form of `atomic_write`, and remove the file afterwards.
+
+    Nothing keeps the file open: Windows could not open it a second time.
+
+    Yields:
+        The path of the temporary file, which does not exist yet.
+    """
+    temporary = _temporary_beside(path)
+    _in_use.add(temporary.name)
+    try:
+        yield temporary
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
         _in_use.discard(temporary.name)
 
 
@@ -130,6 +148,12 @@ def _is_being_written(name: str, process: int) -> bool:
     except (OSError, OverflowError):
         return True
     return True
+
+
+def _temporary_beside(path: Path) -> Path:
+    """Return a new name that matches `TEMPORARY_NAME`, in the folder of a file and with its suffix."""
+    # Absolute, because pandas takes a relative path that begins with ~ for one in the home folder.
+    return path.absolute().parent / f".{path.stem[:40]}-{os.getpid()}-{os.urandom(8).hex()}{path.suffix}"
 
 
 def _flush_to_disk(path: Path) -> None:

@@ -6,7 +6,6 @@ rounding to 8 bits are constant expressions, which ONNX Runtime evaluates once w
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from treeformer._util.files import temporary_file
 from treeformer.models.onnx_rewrites import gather_before_dequantizing, widen_first_convolution
 from treeformer.synthetic import make_image
 
@@ -87,11 +87,9 @@ def measure(proto: Any, folder: Path, images: Iterable[NDArray[np.uint8]]) -> Ra
     )
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    with tempfile.NamedTemporaryFile(
-        dir=folder, suffix=".onnx"
-    ) as file:  # weights are referred to relative to the graph
-        Path(file.name).write_bytes(instrumented.SerializeToString())
-        session = onnxruntime.InferenceSession(file.name, options, providers=["CPUExecutionProvider"])
+    with temporary_file(folder / "ranges.onnx") as file:  # weights are referred to relative to the graph
+        file.write_bytes(instrumented.SerializeToString())
+        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     lows: dict[str, list[float]] = {name: [] for name in tensors}
     highs: dict[str, list[float]] = {name: [] for name in tensors}
     weights: dict[str, NDArray[np.float32]] = {}
