@@ -65,11 +65,12 @@ def take_lock(path: Path) -> int | None:
 
 
 @contextmanager
-def sole_lock(path: Path) -> Iterator[bool]:
-    """Hold a lock while a block runs, without waiting for it, as `take_lock`. Its file is removed afterwards.
+def sole_lock(path: Path, timeout_s: float = 0.0) -> Iterator[bool]:
+    """Hold a lock while a block runs, as `take_lock`. Its file is removed afterwards.
 
     Args:
         path: the lock file; it is created, with its folder.
+        timeout_s: longest time to wait for the lock.
 
     Returns:
         A context manager. Its value is False if the lock is held elsewhere.
@@ -81,8 +82,13 @@ def sole_lock(path: Path) -> Iterator[bool]:
         >>> with sole_lock(Path("results/.lock")) as is_ours:  # doctest: +SKIP
         ...     assert is_ours
     """
-    while (handle := take_lock(path)) is not None and not _is_file_of(path, handle):
-        os.close(handle)  # its last holder has removed this file
+    end = time.monotonic() + timeout_s
+    while True:
+        while (handle := take_lock(path)) is not None and not _is_file_of(path, handle):
+            os.close(handle)  # its last holder has removed this file
+        if handle is not None or time.monotonic() >= end:
+            break
+        time.sleep(RETRY_S)
     if handle is None:
         yield False
         return

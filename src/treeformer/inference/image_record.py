@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from treeformer._util.files import atomic_write
+from treeformer._util.locks import sole_lock
 from treeformer.errors import FormatError
 from treeformer.inference.batch import ImageJob
 
 NAME = ".treeformer-images"  # no suffix, so that nobody who searches for *.json takes it for a result
+LOCK, LOCK_S = f"{NAME}.lock", 30.0
 FORMAT = "treeformer-images"
 MAX_BYTES = 1 << 28
 
@@ -69,22 +71,32 @@ def write_record(output: Path, sources: Sequence[Path], jobs: Sequence[ImageJob]
             tuple(_relative(source, root) for source in sources),
             {_relative(job.image, root): _relative(job.skeletons["json"], results)[: -len(".json")] for job in jobs},
         )
-        try:
-            old = read_record(output)
-        except FormatError:
-            old = None
-        if old is not None:
-            common = Path(os.path.commonpath([old.root, root]))
-            old, new = old.moved_to(common), new.moved_to(common)
-            taken = set(new.stems.values())
-            kept = {image: stem for image, stem in old.stems.items() if stem not in taken}
-            new = ImageRecord(common, tuple(dict.fromkeys(old.sources + new.sources)), kept | dict(new.stems))
-        images = _relative(new.root, results)
     except ValueError:  # another drive
         return
-    document = {"format": FORMAT, "version": 1, "images": images, "sources": new.sources, "results": new.stems}
-    with atomic_write(output / NAME) as temporary:
-        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    with sole_lock(output / LOCK, LOCK_S):  # two predictions into one folder must not lose each other's images
+        try:
+            new = _merged(output, new)
+            images = _relative(new.root, results)
+        except ValueError:
+            return
+        document = {"format": FORMAT, "version": 1, "images": images, "sources": new.sources, "results": new.stems}
+        with atomic_write(output / NAME) as temporary:
+            temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _merged(output: Path, new: ImageRecord) -> ImageRecord:
+    """Return the record in a folder with the images of a new one added; raise ValueError for another drive."""
+    try:
+        old = read_record(output)
+    except FormatError:
+        return new
+    if old is None:
+        return new
+    common = Path(os.path.commonpath([old.root, new.root]))
+    old, new = old.moved_to(common), new.moved_to(common)
+    taken = set(new.stems.values())
+    kept = {image: stem for image, stem in old.stems.items() if stem not in taken}
+    return ImageRecord(common, tuple(dict.fromkeys(old.sources + new.sources)), kept | dict(new.stems))
 
 
 def read_record(folder: Path) -> ImageRecord | None:
