@@ -209,3 +209,9 @@ class TestPlot:
         monkeypatch.setitem(sys.modules, "matplotlib.collections", None)
         with pytest.raises(TreeformerError, match=r"^plotting needs Matplotlib: pip install matplotlib$"):
             treeformer.plot(cross)
+
+
+@pytest.mark.parametrize("image", ["plant.png", np.zeros((10, 10, 3), np.uint8)])
+def test_only_a_pillow_image_can_be_drawn_on(image):
+    with pytest.raises(TreeformerError, match="the image to draw on must be a Pillow image, not "):
+        draw(image, Skeleton([(1, 1), (5, 5)], [(0, 1)]))

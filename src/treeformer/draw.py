@@ -70,8 +70,9 @@ def draw(image: Image.Image | None, skeleton: Skeleton) -> Image.Image:
         An RGB image of the same size.
 
     Raises:
-        TreeformerError: if the image and the skeleton's `image_size` have different aspect ratios, or both are missing
-            and the skeleton is empty, or if the image is missing and would have more than 450 million pixels.
+        TreeformerError: if the image is no Pillow image, if it and the skeleton's `image_size` have different aspect
+            ratios, or both are missing and the skeleton is empty, or if the image is missing and would have more than
+            450 million pixels.
 
     Example:
         >>> draw(None, Skeleton([(2, 2), (7, 6)], [(0, 1)], image_size=(9, 8))).size
@@ -191,8 +192,10 @@ def _unit(color: Color) -> tuple[float, float, float]:
 
 
 def _canvas(image: Image.Image | None, skeleton: Skeleton) -> Image.Image:
-    if image is not None:
+    if isinstance(image, Image.Image):
         return image.convert("RGB")
+    if image is not None:
+        raise TreeformerError(f"the image to draw on must be a Pillow image, not {type(image).__name__}")
     if skeleton.image_size is not None:
         width, height = skeleton.image_size
     elif len(skeleton):

@@ -48,3 +48,9 @@ def test_other_systems_always_ask_torch(monkeypatch: pytest.MonkeyPatch) -> None
     assert open_engine._torch_sees_gpu()
     monkeypatch.setitem(sys.modules, "torch", None)
     assert not open_engine._torch_sees_gpu()
+
+
+def test_torch_is_not_imported_on_a_mac(monkeypatch):
+    """Its import takes seconds, and torch has no CUDA there."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not open_engine._torch_sees_gpu()

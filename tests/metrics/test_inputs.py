@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
 import pytest
 
-from treeformer import Skeleton, TreeformerError
+from treeformer import Skeleton, SkeletonError, TreeformerError
 from treeformer.metrics import (
     Scores,
     evaluate_pair,
@@ -80,3 +81,12 @@ def test_metrics_need_only_numpy_and_scipy():
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("length", ["a", [1.0], 0, math.nan])
+def test_a_length_that_is_no_number_is_one_line(length):
+    line = [(0, 0), (9, 9)], [(0, 1)]
+    with pytest.raises(SkeletonError, match="unit_px must be a positive number of pixels"):
+        topo(line, line, image_size=(10, 10), unit_px=length)
+    with pytest.raises(SkeletonError, match="radius_px must be a positive number of pixels"):
+        structure(line, line, image_size=(10, 10), radius_px=length)

@@ -10,7 +10,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 from treeformer import Axis, Skeleton, TreeformerError
-from treeformer.synthetic import PRESETS, STYLES, generate, make_image
+from treeformer.synthetic import PRESETS, STYLES, generate, make_image, render
 from treeformer.synthetic.plants import growth
 from treeformer.synthetic.plants.growth import STEP_PX, GrownAxis, assemble, curves
 from treeformer.synthetic.plants.orchard import grow_fruit_tree, grow_orchard_tree
@@ -204,6 +204,11 @@ def test_invalid_arguments() -> None:
         generate("bush", 0)
     with pytest.raises(TreeformerError, match="the seed must be zero or more, not -1"):
         generate("paper", -1)
+    for seed in (1.5, "a", None, True):
+        with pytest.raises(TreeformerError, match="the seed must be zero or more, not "):
+            generate("paper", seed)
+        with pytest.raises(TreeformerError, match="the seed must be zero or more, not "):
+            render(generate("paper", 0), "photo", seed)
     with pytest.raises(TreeformerError, match="sides of a synthetic image must be at least 64 px long, not 512×10"):
         generate("paper", 0, size=(512, 10))
     with pytest.raises(TreeformerError, match="sides of a synthetic image must be at most 16384 px long"):

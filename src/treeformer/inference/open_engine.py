@@ -67,6 +67,8 @@ def _torch_sees_gpu() -> bool:
 
 def _may_have_gpu() -> bool:
     """Return False if there is certainly no GPU. The import of torch, which knows, takes 500 MB and seconds."""
+    if sys.platform == "darwin":  # torch has no CUDA there
+        return False
     if sys.platform != "linux" or any(Path(device).exists() for device in GPU_DEVICES):
         return True
     try:

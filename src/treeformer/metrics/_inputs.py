@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treeformer._util.arrays import FloatArray
+from treeformer._util.text import short_repr
 from treeformer.errors import SkeletonError
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.validation import image_size_pair
@@ -119,8 +120,8 @@ def length_px(value: float | None, default_units: float, image_size: tuple[int, 
     """
     if value is None:
         return default_units * unit_px(image_size)
-    if not (np.isfinite(value) and value > 0):
-        raise SkeletonError(f"{name} must be a positive number of pixels, not {value}")
+    if not isinstance(value, int | float | np.number) or not (np.isfinite(value) and value > 0):
+        raise SkeletonError(f"{name} must be a positive number of pixels, not {short_repr(value)}")
     return float(value)
 
 

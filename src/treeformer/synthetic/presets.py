@@ -6,6 +6,9 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from treeformer._util.text import short_repr
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic.plants import lsystem
@@ -100,8 +103,7 @@ def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> S
     """
     if preset not in PRESETS:
         raise TreeformerError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
-    if seed < 0:
-        raise TreeformerError(f"the seed must be zero or more, not {seed}")
+    check_seed(seed)
     size = check_size(size)
     rng = Rng(zlib.crc32(preset.encode()), seed)
     if preset == "paper":
@@ -123,6 +125,16 @@ def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> S
         skeleton = assemble(axes, size, metadata)
         if 1 < len(skeleton) <= MAX_NODES_OF.get(preset, MAX_NODES):
             return skeleton
+
+
+def check_seed(seed: int) -> None:
+    """Check the seed of a synthetic image.
+
+    Raises:
+        TreeformerError: If it is no integer of at least zero.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise TreeformerError(f"the seed must be zero or more, not {short_repr(seed)}")
 
 
 def check_size(size: tuple[int, int], min_side_px: int = MIN_SIDE_PX) -> tuple[int, int]:

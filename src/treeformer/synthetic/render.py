@@ -25,7 +25,7 @@ from treeformer.synthetic.painting.material import (
 )
 from treeformer.synthetic.painting.raster import FULL, rasterize, rasterize_layers, union
 from treeformer.synthetic.plants.plate_rows import PLATE_KINDS
-from treeformer.synthetic.presets import EMPTY_SCENES, OUTDOOR_ROWS
+from treeformer.synthetic.presets import EMPTY_SCENES, OUTDOOR_ROWS, check_seed
 from treeformer.synthetic.rng import Rng
 from treeformer.synthetic.scenes import clutter, lab
 from treeformer.synthetic.scenes.outdoor import simple_scene as outdoors
@@ -94,8 +94,7 @@ def render(skeleton: Skeleton, style: str, seed: int) -> ImageArray:
     """
     if style not in STYLES:
         raise TreeformerError(f"unknown style {style!r}: choose one of {', '.join(STYLES)}")
-    if seed < 0:
-        raise TreeformerError(f"the seed must be zero or more, not {seed}")
+    check_seed(seed)
     if style == "paper":
         return line_drawing(skeleton)
     # The key includes the preset, so that one seed gives a different scene for each preset.
