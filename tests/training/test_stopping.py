@@ -17,13 +17,14 @@ import pytest
 pytest.importorskip("torch")
 
 from tests.training.processes import signal_group, start_training, training_arguments
+from treeformer._util.locks import sole_lock
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 from treeformer.training import checkpoint
 from treeformer.training.checkpoint import CheckpointError
 from treeformer.training.command import main
 from treeformer.training.config import load_config
-from treeformer.training.loop import TrainingRun, train
+from treeformer.training.loop import TrainingError, TrainingRun, train
 
 pytestmark = pytest.mark.slow
 
@@ -218,3 +219,26 @@ def test_an_earlier_run_is_not_overwritten(config_file, tmp_path):
     assert (out / "checkpoint.safetensors").read_bytes() == before
     with pytest.raises(TreeformerError, match=r"test\.yaml: cannot be written to"):
         train(config, config_file, accelerator="cpu")
+
+
+def test_a_second_run_in_the_same_folder_is_one_line(config_file, tmp_path):
+    """A job that is started again while the first one still runs would replace its checkpoints and mix its log."""
+    out = tmp_path / "runs" / "out"
+    config = load_config(config_file, ["steps=1"])
+    with sole_lock(out / ".lock"):
+        for resume in (False, True):
+            with pytest.raises(TreeformerError, match=r"runs/out: another run is writing to this folder$"):
+                train(config, out, resume=resume, accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5})
+        assert [path.name for path in out.iterdir()] == [".lock"]
+    train(config, out, accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5})
+    assert not (out / ".lock").exists()
+
+
+def test_a_run_that_fails_at_its_start_leaves_no_folder(config_file, tmp_path, monkeypatch):
+    def broken(*_arguments, **_options):
+        raise TrainingError("no images")
+
+    monkeypatch.setattr("treeformer.training.loop.training_loader", broken)
+    with pytest.raises(TrainingError, match="no images"):
+        train(load_config(config_file), tmp_path / "runs" / "out", accelerator="cpu", measure=lambda _model: {})
+    assert not (tmp_path / "runs").exists()

@@ -40,6 +40,7 @@ from treeformer.training.setup import (
     make_model,
     model_folder_of,
     parameter_groups,
+    sole_run,
     uses_cuda_graphs,
 )
 from treeformer.training.signals import DeferredSignals
@@ -97,7 +98,8 @@ def train(
         How far the run has come.
 
     Raises:
-        TreeformerError: for a mistake in the configuration or an option, an unusable checkpoint, or a diverged loss.
+        TreeformerError: for a mistake in the configuration or an option, an unusable checkpoint, a diverged loss, or
+            another run that writes to the same folder.
         KeyboardInterrupt: after Ctrl-C or SIGTERM. The checkpoint has then been written.
     """
     _check(out, resume, max_minutes, training_minutes)
@@ -117,23 +119,24 @@ def train(
     if validator is not None:
         validator.images.check_sources()
     fabric.launch()
-    if distillation is not None:
-        distillation.teacher.to(fabric.device)
-    model.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.AdamW(parameter_groups(model, config.optimizer), fused=True)
-    average = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-    if config.compile:
-        model.compile_parts()
-    step = TrainingStep(model, bf16=config.precision == "bf16", distillation=distillation)
-    step_module, optimizer = fabric.setup(step, optimizer)
-    average = {name: tensor.to(fabric.device) for name, tensor in average.items()}
-    state = checkpoint.RunState()
-    if resume:
-        state = checkpoint.restore(out / CHECKPOINT, model, average, optimizer.optimizer)
-    if fabric.is_global_zero:  # the only process that writes
-        remove_leftovers(out)
-    limits = (max_minutes, training_minutes)
     with ExitStack() as stack:
+        stack.enter_context(sole_run(out, fabric))
+        if distillation is not None:
+            distillation.teacher.to(fabric.device)
+        model.to(memory_format=torch.channels_last)
+        optimizer = torch.optim.AdamW(parameter_groups(model, config.optimizer), fused=True)
+        average = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        if config.compile:
+            model.compile_parts()
+        step = TrainingStep(model, bf16=config.precision == "bf16", distillation=distillation)
+        step_module, optimizer = fabric.setup(step, optimizer)
+        average = {name: tensor.to(fabric.device) for name, tensor in average.items()}
+        state = checkpoint.RunState()
+        if resume:
+            state = checkpoint.restore(out / CHECKPOINT, model, average, optimizer.optimizer)
+        if fabric.is_global_zero:  # the only process that writes
+            remove_leftovers(out)
+        limits = (max_minutes, training_minutes)
         if validator is not None and fabric.is_global_zero:
             measure = stack.enter_context(validator).measure
         run = TrainingRun(config, out, fabric, model, average, optimizer, state, limits, show, measure, distillation)

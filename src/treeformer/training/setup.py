@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from treeformer._util.config import ConfigError, build
+from treeformer._util.locks import sole_lock
 from treeformer.data.loader import BatchSizes
 from treeformer.hub import safetensors
 from treeformer.hub.model_folder import DEFAULT, SMALL, open_model
@@ -33,6 +36,7 @@ from treeformer.training.step import Distillation
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
+LOCK = ".lock"
 WIDTHS = ("backbone_channels", "width", "fine_width", "heads", "feed_forward", "relation_hidden", "segment_channels")
 """Settings of a network's widths. If they differ, its weights are fitted to those of the wider network."""
 
@@ -68,6 +72,38 @@ def make_fabric(accelerator: str, devices: int, machines: int) -> Fabric:
     except (ValueError, TypeError, RuntimeError, ImportError, MisconfigurationException) as error:
         requested = f"{accelerator}, {devices} devices, {machines} machines"
         raise ConfigError(f"cannot train on {requested}: {' '.join(str(error).split())}") from None
+
+
+@contextmanager
+def sole_run(out: Path, fabric: Fabric) -> Iterator[None]:
+    """Keep the output folder for this run: a second one would replace its checkpoints and mix its log.
+
+    Folders that are created for the lock and stay empty are removed.
+
+    Args:
+        out: output folder.
+        fabric: the launched devices; the first process holds the lock.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        ConfigError: if another run holds the folder, in every process.
+    """
+    missing = [folder for folder in (out.absolute(), *out.absolute().parents) if not folder.exists()]
+    try:
+        with ExitStack() as stack:
+            is_ours = stack.enter_context(sole_lock(out / LOCK)) if fabric.is_global_zero else True
+            if fabric.world_size > 1:
+                is_ours = bool(fabric.broadcast(is_ours))
+            if not is_ours:
+                raise ConfigError(f"{out}: another run is writing to this folder")
+            yield
+    finally:
+        if fabric.is_global_zero:
+            with suppress(OSError):  # not empty
+                for folder in missing:
+                    folder.rmdir()
 
 
 def _check_processes(expected: int) -> None:
