@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 import yaml
 
 from treeformer import TreeformerError
-from treeformer.data import FolderDataset
+from treeformer.data import FolderDataset, recipe
 from treeformer.data.generate import IMAGES_PER_TASK, generate
 from treeformer.synthetic import SPLITS, make_image
 
@@ -236,3 +237,34 @@ def test_a_jpeg_that_is_not_written_completely_is_an_error(tmp_path: Path) -> No
     done = subprocess.run([sys.executable, "-c", program, tmp_path / "s"], capture_output=True, text=True, check=False)
     assert "cannot be written (File too large)" in done.stderr
     assert not list(tmp_path.glob("s/*.jpg"))
+
+
+def test_two_runs_that_begin_in_the_same_moment_do_not_mix(tmp_path: Path, monkeypatch) -> None:
+    """Both find an empty folder. The first settings count."""
+    both, first_reads = threading.Barrier(2), set()
+    read = recipe.read_recipe
+
+    def read_together(folder: Path) -> dict | None:
+        found = read(folder)
+        if threading.get_ident() not in first_reads:
+            first_reads.add(threading.get_ident())
+            both.wait()
+        return found
+
+    monkeypatch.setattr(recipe, "read_recipe", read_together)
+    results: list[object] = []
+
+    def claim(style: str) -> None:
+        try:
+            results.append(recipe.claim(tmp_path / "s", {"style": style}))
+        except TreeformerError as error:
+            results.append(str(error))
+
+    threads = [threading.Thread(target=claim, args=(style,)) for style in ("paper", "photo")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    [error] = [result for result in results if result is not None]
+    assert "was created with style" in error
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["dataset.yaml"]

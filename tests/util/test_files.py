@@ -270,3 +270,29 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def test_windows_gets_time_to_close_a_file(tmp_path, monkeypatch):
+    """There, nobody can replace a file that another program has open. Virus scanners open every new one."""
+    refusals = 0
+
+    def replace(self, target, rename=Path.replace):
+        nonlocal refusals
+        if refusals < 3:
+            refusals += 1
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self), None, str(target))
+        return rename(self, target)
+
+    (tmp_path / "a").write_bytes(b"old")
+    monkeypatch.setattr(Path, "replace", replace)
+    with pytest.raises(PermissionError):  # elsewhere it means something else
+        atomic_write_bytes(tmp_path / "a", b"new")
+    monkeypatch.setattr(files, "IS_WINDOWS", True)
+    atomic_write_bytes(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    refusals = -(10**9)
+    monkeypatch.setattr(files, "REPLACE_S", 0.1)
+    with pytest.raises(PermissionError) as error:
+        atomic_write_bytes(tmp_path / "a", b"newer")
+    assert error.value.filename == str(tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,9 @@ BACKUP_STEM = re.compile(r"(.+)\.orig(?:-\d+)?", re.DOTALL)
 # File systems that cannot synchronize a file report one of these.
 NO_FSYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
+IS_WINDOWS = os.name == "nt"
+# Virus scanners, indexers and readers of Windows keep a file open for a moment: how long to wait for them.
+REPLACE_S, RETRY_S = 2.0, 0.05
 # Names of the temporary files that this process is writing.
 _in_use: set[str] = set()
 
@@ -63,7 +67,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield temporary
         _flush_to_disk(temporary)
-        temporary.replace(target)
+        _replace(temporary, target)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
@@ -154,6 +158,20 @@ def _temporary_beside(path: Path) -> Path:
     """Return a new name that matches `TEMPORARY_NAME`, in the folder of a file and with its suffix."""
     # Absolute, because pandas takes a relative path that begins with ~ for one in the home folder.
     return path.absolute().parent / f".{path.stem[:40]}-{os.getpid()}-{os.urandom(8).hex()}{path.suffix}"
+
+
+def _replace(temporary: Path, target: Path) -> None:
+    """Rename a complete temporary file. Windows refuses while another program has the target open: try again."""
+    end = time.monotonic() + (REPLACE_S if IS_WINDOWS else 0.0)
+    while True:
+        try:
+            temporary.replace(target)
+        except PermissionError:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(RETRY_S)
+        else:
+            return
 
 
 def _flush_to_disk(path: Path) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from treeformer._util.files import atomic_write, atomic_write_bytes
+from treeformer._util.locks import sole_lock
 from treeformer.errors import TreeformerError
 
 RECIPE_NAME = "dataset.yaml"
 # A folder with this file is being written, or the command that wrote it was stopped or failed.
 INCOMPLETE_NAME = ".incomplete"
+LOCK_NAME, LOCK_S = ".lock", 30.0
 
 
 def read_recipe(folder: Path) -> dict[str, Any] | None:
@@ -91,10 +93,13 @@ def claim(folder: Path, recipe: Mapping[str, Any], *, may_differ: Collection[str
         raise TreeformerError(f"{folder}: is a file, not a folder")
     found = read_recipe(folder)
     if found is None:
-        if folder.is_dir() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
-            raise TreeformerError(f"{folder}: holds other files and no {RECIPE_NAME}; choose an empty folder")
-        write_recipe(folder, recipe)
-        return None
+        with sole_lock(folder / LOCK_NAME, LOCK_S):  # another command may have begun in the same moment
+            found = read_recipe(folder)
+            if found is None:
+                if any(not entry.name.startswith(".") for entry in folder.iterdir()):
+                    raise TreeformerError(f"{folder}: holds other files and no {RECIPE_NAME}; choose an empty folder")
+                write_recipe(folder, recipe)
+                return None
     for name in [*recipe, *found]:
         if name not in may_differ and recipe.get(name) != found.get(name):
             raise TreeformerError(
