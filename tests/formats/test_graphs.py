@@ -162,7 +162,7 @@ def test_a_name_that_xml_cannot_represent(tmp_path: Path):
         ({"nodes": [{"x": 1, "y": 1}], "edges": []}, r"nodes\[0\].id is None"),
         ({"nodes": [{"id": 0}], "edges": []}, "node 0 has neither x and y nor pos"),
         ({"nodes": [{"id": 0, "pos": 5}], "edges": []}, ""),
-        ({"nodes": [{"id": 0, "x": "left", "y": 1}], "edges": []}, "nodes must be an array"),
+        ({"nodes": [{"id": 0, "x": "left", "y": 1}], "edges": []}, "x of node 0 is 'left', not a number"),
         ({"nodes": [{"id": 0, "x": 1, "y": 1}] * 2, "edges": []}, r"nodes\[1\] repeats the id 0"),
         ({"nodes": [{"id": 0, "x": 1, "y": 1}], "edges": [{"source": 0, "target": 4}]}, r"edges\[0\] refers to node 4"),
         ({"nodes": [{"id": 0, "x": 1, "y": 1}], "edges": [{"source": 0}]}, r"edges\[0\].target is None"),

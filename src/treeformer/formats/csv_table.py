@@ -78,10 +78,10 @@ def _skeleton(rows: list[tuple[int, dict[str, str]]], path: Path) -> Skeleton:
             value = decimal_number(row.get(key, ""))
         except ValueError:
             raise FormatError(
-                f"{path.name}: line {line}: {key} is {short_repr(row.get(key, ''))}, not a finite number"
+                f"{path.name}: line {line}: {key} is {short_repr(row.get(key, ''))}, not a number"
             ) from None
         if not math.isfinite(value):
-            raise FormatError(f"{path.name}: line {line}: {key} is {short_repr(row[key])}, not a finite number")
+            raise FormatError(f"{path.name}: line {line}: {key} is {short_repr(row[key])}, but must be finite")
         return value
 
     def given(key: str) -> bool:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,16 @@ def test_a_failed_write_leaves_nothing(out):
         1 / 0  # noqa: B018
     assert not folder.exists("a/b.txt")
     assert folder.names("a") == []
+
+
+@pytest.mark.parametrize("place", ["file/traits.csv", "."])
+def test_a_wrong_file_for_traits_does_not_cost_the_results(images, out, tmp_path, place):
+    job = replace(JOB, traits=True)
+    make_plan(out, images, job=job)
+    run_shard(out, job=job)
+    collecting.collect(Folder.at(str(out)))
+    before = {path.name: path.read_bytes() for path in (out / "results").iterdir()}
+    (tmp_path / "file").touch()
+    with pytest.raises(TreeformerError, match=r"cannot be written to|is a folder"):
+        collecting.collect(Folder.at(str(out)), traits=str(tmp_path / place))
+    assert {path.name: path.read_bytes() for path in (out / "results").iterdir()} == before

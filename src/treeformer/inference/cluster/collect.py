@@ -97,6 +97,8 @@ def collect(
     missing = sum(int(_kept(keep, task).sum()) for task in tasks if task.part not in present)
     if missing and not partial:
         raise TreeformerError(f"{folder.path}: {missing} images have no result yet: run predict-cluster again")
+    if traits is not None:  # before the results of an earlier call are deleted
+        _check_traits_file(traits)
     for name in [INDEX, *folder.names(RESULTS, lambda name: name.endswith(".parquet"))]:
         folder.delete(f"{RESULTS}/{name}")
     reader, failed, duplicates, damaged = ManifestReader(folder), 0, 0, 0
@@ -237,6 +239,24 @@ class _TableWriter:
         self.writer, self.in_file = None, 0
 
 
+def _traits_file(path: str) -> tuple[Folder, str]:
+    """Return the folder and the name of a file at a path or an address."""
+    if is_remote(path):
+        parent, _, name = absolute(path).rpartition("/")
+        return Folder(parent), name
+    local = Path(absolute(path))
+    return Folder(str(local.parent)), local.name
+
+
+def _check_traits_file(path: str) -> None:
+    folder, name = _traits_file(path)
+    if not is_remote(path) and Path(absolute(path)).is_dir():
+        raise FormatError(f"{path}: is a folder, not a file")
+    if not name:
+        raise FormatError(f"{path}: has no file name")
+    folder.check_writable()
+
+
 class _TraitsWriter:
     """Write the traits of all images to a CSV file, with the columns of `predict --traits`."""
 
@@ -246,8 +266,8 @@ class _TraitsWriter:
 
     def __enter__(self) -> _TraitsWriter:
         if self.path is not None:
-            parent, _, name = absolute(self.path).rpartition("/")
-            file = self.stack.enter_context(Folder(parent).writing(name))
+            folder, name = _traits_file(self.path)
+            file = self.stack.enter_context(folder.writing(name))
             self.writer = self.stack.enter_context(csv.CSVWriter(file, TRAITS_SCHEMA))
         return self
 
