@@ -253,6 +253,7 @@ def test_invalid_inputs_and_settings_give_one_line_errors():
     with pytest.raises(TreeformerError, match="image size must be a multiple of 16 px, not 40×64 px"):
         build_model(CONFIGS["hourglass"])(torch.rand(1, 3, 64, 40))
     for wrong, message in [
+        ({"backbone_blocks": ["a"]}, "backbone_blocks.0. must be a whole number, not 'a'"),
         ({"network": "unet"}, "network must be one of fpn, hourglass, not 'unet'"),
         ({"map_stride": 3}, "map_stride must be one of 1, 2, 4, not 3"),
         ({"classes": 0}, "classes must be at least 1, not 0"),

@@ -349,6 +349,10 @@ def test_invalid_inputs_and_settings_give_one_line_errors(tiny):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"heads": "8"}, "heads must be a whole number, not '8'"),
+        ({"dropout": None}, "dropout must be a number, not None"),
+        ({"backbone_blocks": ["a", "b"]}, "backbone_blocks[0] must be a whole number, not 'a'"),
+        ({"backbone_blocks": 3}, "backbone_blocks must be a list, not 3"),
         ({"heads": 0}, "heads must be at least 1, not 0"),
         ({"width": 0}, "width must be at least 4, not 0"),
         ({"dropout": 2}, "dropout must be at most 1, not 2"),
@@ -367,7 +371,7 @@ def test_invalid_inputs_and_settings_give_one_line_errors(tiny):
         ({"relation_min_stride": 4}, "relation_min_stride must be at least 8, not 4: the finest level has 96 channels"),
     ],
 )
-def test_a_setting_out_of_range_is_a_one_line_error(settings, message):
+def test_a_setting_of_the_wrong_type_or_out_of_range_is_a_one_line_error(settings, message):
     with pytest.raises(TreeformerError, match=re.escape(message)) as caught:
         TreeFormerConfig(**settings)
     assert "\n" not in str(caught.value)

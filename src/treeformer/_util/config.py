@@ -53,6 +53,21 @@ def build(kind: type[T], table: Any, where: str) -> T:
     return kind(**{key: _convert(hints[key], value, f"{where}: {key}") for key, value in table.items()})
 
 
+def convert_fields(config: object) -> None:
+    """Convert the values of a frozen dataclass to the types of its fields, as `build` does: lists become tuples.
+
+    Args:
+        config: the dataclass, which is changed. Call it in `__post_init__`, for objects made without `build`.
+
+    Raises:
+        ConfigError: if a value has the wrong type.
+    """
+    hints = get_type_hints(type(config))
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        value = getattr(config, field.name)
+        object.__setattr__(config, field.name, _convert(hints[field.name], value, field.name))
+
+
 def _convert(hint: Any, value: Any, where: str) -> Any:
     """Return a value as the type of its field, or raise `ConfigError`."""
     origin, arguments = get_origin(hint), get_args(hint)

@@ -6,9 +6,9 @@ They are `default`, `small`, `paper` and `tiny`.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
-from treeformer._util.config import build
+from treeformer._util.config import build, convert_fields
 from treeformer.errors import TreeformerError
 from treeformer.models.ranges import check_ranges
 
@@ -216,8 +216,7 @@ class TreeFormerConfig(Regime):
     """Weight of all losses of the denoising tokens."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        object.__setattr__(self, "backbone_blocks", tuple(self.backbone_blocks))
+        convert_fields(self)
         check_ranges(self)
         if self.width % self.heads or self.width % 4:
             raise TreeformerError(f"width {self.width} is not a multiple of 4 and of the {self.heads} heads")
@@ -354,16 +353,3 @@ class TreeFormerConfig(Regime):
             return (1.0, 1.0) if self.constrained_in_training else (1.0, 0.0)
         scale = 2 / (1.5 + 12)
         return (1.5 * scale, 12 * scale) if self.constrained_in_training else (3 * scale, 0.0)
-
-
-def check_choices(config: object) -> None:
-    """Check the fields of a dataclass that are declared as a `Literal`.
-
-    Raises:
-        TreeformerError: If a value is not one of the declared ones.
-    """
-    for name, hint in get_type_hints(type(config)).items():
-        choices = get_args(hint) if getattr(hint, "__origin__", None) is Literal else ()
-        value = getattr(config, name)
-        if choices and value not in choices:
-            raise TreeformerError(f"{name} must be one of {', '.join(choices)}, not {value!r}")

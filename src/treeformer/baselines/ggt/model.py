@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treeformer._util.config import convert_fields
 from treeformer.baselines.ggt.breadth_first import sort_breadth_first
 from treeformer.baselines.ggt.causal import CausalDecoder, KeysValues
 from treeformer.decoding.decode import decode
 from treeformer.errors import TreeformerError
-from treeformer.models.config import Constraint, Regime, check_choices
+from treeformer.models.config import Constraint, Regime
 from treeformer.nn.backbone import ResNet
 from treeformer.nn.losses import edge_losses
 from treeformer.nn.positions import cell_centers, sine_positions
@@ -88,8 +89,7 @@ class GGTConfig(Regime):
     """Weight of both terms of Eq. (11)."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        object.__setattr__(self, "backbone_blocks", tuple(self.backbone_blocks))
+        convert_fields(self)
         if self.width % self.heads or self.width % 4:
             raise TreeformerError(f"width {self.width} is not a multiple of 4 and of the {self.heads} heads")
 

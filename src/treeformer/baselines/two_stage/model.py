@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treeformer._util.config import convert_fields
 from treeformer.baselines.two_stage.decode import decode_maps
 from treeformer.baselines.two_stage.hourglass import StackedHourglass
 from treeformer.baselines.two_stage.map_head import CHANNELS_PER_CLASS, FEATURE_STRIDE, MapHead, split_maps
 from treeformer.baselines.two_stage.target_maps import Maps, map_errors, target_maps
 from treeformer.errors import TreeformerError
-from treeformer.models.config import check_choices
 from treeformer.nn.backbone import ResNet
 from treeformer.nn.pyramid import FeaturePyramid
 from treeformer.nn.targets import Targets
@@ -134,8 +134,7 @@ class TwoStageConfig:
     """Weight of the direction map."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        object.__setattr__(self, "backbone_blocks", tuple(self.backbone_blocks))
+        convert_fields(self)
         if self.map_stride not in (1, 2, 4):
             raise TreeformerError(f"map_stride must be one of 1, 2, 4, not {self.map_stride}")
         for name in ("classes", "hourglass_stacks", "hourglass_depth", "segment_points", "max_nodes"):
