@@ -14,21 +14,24 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import yaml
 
+from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.onnx_engine import OnnxEngine
 from treeformer.inference.predictor import Predictor
 from treeformer.synthetic import make_image
 
-RANDOM = "random:"
+RANDOM, CONFIGURATIONS = "random:", ("default", "small", "paper", "tiny")
 SEED = 120_000  # seed of the first test image
 PARTS = ("backbone", "neck", "heat_map", "decoder", "relation_head")
 
@@ -43,9 +46,15 @@ def open_entry(entry: str, tokens: int, temporary: Path) -> ModelFolder:
     from treeformer.models.export import save_pretrained
 
     name, *changes = entry.removeprefix(RANDOM).split(",", 1)
-    options = yaml.safe_load("{" + changes[0].replace("=", ": ") + "}") if changes else {}
+    if name not in CONFIGURATIONS:
+        raise TreeformerError(f"{entry}: the configuration must be one of {', '.join(CONFIGURATIONS)}, not {name!r}")
+    try:
+        options = yaml.safe_load("{" + changes[0].replace("=", ": ") + "}") if changes else {}
+    except yaml.YAMLError as error:
+        raise TreeformerError(f"{entry}: {str(error).splitlines()[0]}") from None
     torch.manual_seed(0)
-    config = getattr(TreeFormerConfig, name)(**({"tokens": tokens} | options))
+    settings = asdict(getattr(TreeFormerConfig, name)(tokens=tokens))
+    config = TreeFormerConfig.from_dict(settings | options)
     return save_pretrained(TreeFormer(config).eval(), temporary, candidate_threshold=0.0, min_peak_heat=0.0)
 
 
@@ -99,6 +108,14 @@ def main() -> None:
     parser.add_argument("--style", default="paper")
     parser.add_argument("--parts", action="store_true", help="also measure the parts of the networks")
     arguments = parser.parse_args()
+    try:
+        measure(arguments)
+    except TreeformerError as error:
+        sys.exit(f"model_sizes: {error}")
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """Open the models, measure them and print the tables."""
     with tempfile.TemporaryDirectory() as name:
         folders = [
             open_entry(entry, arguments.tokens, Path(name) / str(index)) for index, entry in enumerate(arguments.models)

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ import yaml
 
 from treeformer import TreeformerError
 from treeformer.data import FolderDataset, recipe
+from treeformer.data.__main__ import main
 from treeformer.data.generate import IMAGES_PER_TASK, generate
 from treeformer.synthetic import SPLITS, make_image
 
@@ -89,6 +91,33 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
     assert len(list((tmp_path / "s").glob("*.jpg"))) == 2
     failed = subprocess.run([*command, "--count", "0"], capture_output=True, text=True, check=False)
     assert (failed.returncode, failed.stderr) == (2, "treeformer: count must be at least 1, not 0\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: out. See python -m treeformer.data --help"),
+        (["OUT", "--count", "many"], "argument --count: invalid int value: 'many'. See"),
+        (["OUT", "--preset", "oak"], "unknown preset 'oak': choose one of paper, "),
+        (["OUT", "--size", "1000000"], "must be at most 16384 px long, not 1000000×1000000"),
+        (["FILE"], "FILE: cannot be written to (Not a directory)"),
+        (["FILE/below"], "FILE/below: cannot be written to (Not a directory)"),
+    ],
+)
+def test_a_wrong_argument_of_the_module_is_one_line(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    (tmp_path / "FILE").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    output = capsys.readouterr()
+    assert stopped.value.code == 2
+    assert output.out == ""
+    assert output.err.startswith("treeformer: ")
+    assert message in output.err
+    assert output.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["FILE"]
 
 
 @pytest.mark.slow

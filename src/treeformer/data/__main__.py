@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from treeformer._util.arguments import OneLineParser
 from treeformer._util.cores import usable_cores
+from treeformer._util.files import check_writable
 from treeformer.data.generate import generate
 from treeformer.errors import TreeformerError
 
 
-def main(argv: Sequence[str]) -> None:
+def run(argv: Sequence[str]) -> None:
     """Parse the arguments and write a folder of synthetic images."""
-    parser = argparse.ArgumentParser(prog="python -m treeformer.data", description=__doc__)
+    parser = OneLineParser(prog="python -m treeformer.data", description=__doc__)
     parser.add_argument("out", type=Path, help="folder to write")
     parser.add_argument("--preset", default="paper", help="kind of plant (default: paper)")
     parser.add_argument("--style", default="paper", help="paper or photo (default: paper)")
@@ -24,6 +25,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--jpeg", action="store_true", help="write JPEG files, which are smaller and faster to read")
     parser.add_argument("--workers", type=int, default=usable_cores(), help="processes (default: all cores)")
     arguments = parser.parse_args(argv)
+    check_writable(arguments.out)
     report = generate(
         arguments.out,
         preset=arguments.preset,
@@ -37,11 +39,16 @@ def main(argv: Sequence[str]) -> None:
     print(report)
 
 
-if __name__ == "__main__":
+def main(argv: Sequence[str]) -> None:
+    """Run the command. A mistake is one line on standard error and exit code 2."""
     try:
-        main(sys.argv[1:])
+        run(argv)
     except TreeformerError as error:
         print(f"treeformer: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

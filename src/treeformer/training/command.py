@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import NoReturn
 
+from treeformer._util.arguments import OneLineParser
 from treeformer.errors import TreeformerError
 
 Show = Callable[[int, int, dict[str, float]], None]
@@ -27,14 +27,6 @@ examples:
   treeformer train configs/paper-synthetic.yaml data.workers=8 --max-minutes 60 -o runs/drawings
   treeformer train configs/paper-synthetic.yaml -o runs/drawings --resume
 """
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """A parser that reports wrong arguments in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the message and exit with code 2."""
-        self.exit(2, f"treeformer: {message}. See {self.prog} --help\n")
 
 
 def parser(prog: str) -> argparse.ArgumentParser:
