@@ -14,7 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from tests.timeseries.series_factory import comb
-from treeformer import Series, Skeleton, TreeformerError, read, write
+from treeformer import Series, Skeleton, TreeformerError, write
 from treeformer.cli import app
 from treeformer.data.generate_series import generate_series
 from treeformer.timeseries.folder import DateFile, find_dates, times_of
@@ -293,49 +293,6 @@ def test_a_line_says_that_some_plants_have_no_kymograph(tmp_path, monkeypatch):
     assert len(list((tmp_path / "out" / "kymographs").iterdir())) == 1
 
 
-def test_dates_that_were_corrected_in_the_editor_are_used_and_kept(tmp_path):
-    images, out = tmp_path / "plate", tmp_path / "out"
-    images.mkdir()
-    for day in (1, 2):
-        write(Skeleton([(9, 9), (9, 20 * day)], [(0, 1)], root=0, image_size=(99, 99)), images / f"day{day}.json")
-    assert run(images, "-o", out, "--no-figures").exit_code == 0
-    corrected = read(out / "rsml" / "day2.rsml").replace(metadata={"editor": {"accepted": True}})
-    file = out / "rsml" / "day2.json"
-    write(corrected.replace(nodes=[(9, 9), (9, 70)]), file)
-    assert run(images, "-o", out, "--no-figures").exit_code == 0
-    assert read(out / "rsml" / "day2.rsml").length == pytest.approx(61)
-    kept = read(file)
-    assert kept.length == pytest.approx(61)
-    assert kept.metadata["editor"] == {"accepted": True}
-    assert [axis.id for axis in kept.axes] == ["1.1"]
-
-    before = file.read_bytes()
-    later = file.stat().st_mtime + 5
-    os.utime(images / "day2.json", (later, later))  # a newer skeleton beside the image
-    found = run(images, "-o", out, "--no-figures")
-    copy = file.with_name("day2.orig.json")
-    assert f"replaces a correction, which is kept as {copy}" in found.stderr.replace("\n", "")
-    assert found.exit_code == 0
-    assert read(file).length == pytest.approx(31)
-    assert copy.read_bytes() == before
-
-
-def test_a_newer_prediction_beside_the_image_does_not_replace_a_correction(tmp_path):
-    images, out = tmp_path / "plate", tmp_path / "out"
-    images.mkdir()
-    skeletons = [Skeleton([(9, 9), (9, 20 * day)], [(0, 1)], root=0, image_size=(99, 99)) for day in (1, 2)]
-    for day, skeleton in enumerate(skeletons, start=1):
-        write(skeleton.replace(edge_score=[0.9]), images / f"day{day}.json")
-    assert run(images, "-o", out, "--no-figures").exit_code == 0
-    file = out / "rsml" / "day2.json"
-    write(skeletons[1].replace(nodes=[(9, 9), (9, 70)], metadata={"editor": {}}), file)
-    later = file.stat().st_mtime + 5
-    os.utime(images / "day2.json", (later, later))
-    assert run(images, "-o", out, "--no-figures").exit_code == 0
-    assert read(file).length == pytest.approx(61)
-    assert not file.with_name("day2.orig.json").exists()
-
-
 @pytest.mark.parametrize("name", ["coco", "labelme"])
 def test_files_of_several_formats_beside_an_image_are_one_date(tmp_path, name):
     skeleton = Skeleton([(9, 9), (9, 20)], [(0, 1)], root=0, image_size=(99, 99))
@@ -346,14 +303,3 @@ def test_files_of_several_formats_beside_an_image_are_one_date(tmp_path, name):
     dates = find_dates(tmp_path)
     assert [date.name for date in dates] == ["day1", "day2"]
     assert [date.skeleton.name for date in dates] == ["day1.json", "day2.json"]
-
-
-def test_corrected_dates_are_not_predicted_again(tmp_path):
-    images, out = tmp_path / "plate", tmp_path / "out"
-    (out / "rsml").mkdir(parents=True)
-    images.mkdir()
-    Image.new("RGB", (32, 32)).save(images / "day1.png")
-    write(Skeleton([(9, 9)], [], root=0, metadata={"editor": {}}), out / "rsml" / "day1.json")
-    found = run(images, "-o", out, "--predict")
-    assert found.exit_code != 0
-    assert "day1.json: was corrected in the editor" in str(found.exception or found.stderr)

@@ -84,7 +84,7 @@ def series(
     )
     from treeformer.timeseries.folder import DateFile, find_dates, times_of
     from treeformer.timeseries.leftovers import remove_earlier
-    from treeformer.timeseries.output import MAX_KYMOGRAPHS, write_figures
+    from treeformer.timeseries.output import MAX_KYMOGRAPHS, skeletons_with_scale, write_figures
     from treeformer.timeseries.views import VIEWS, choose_views
 
     dates = find_dates(folder)
@@ -120,7 +120,7 @@ def series(
         for copy in keep_replaced(used, output):
             say(f"treeformer: a newer skeleton beside the image replaces a correction, which is kept as {copy}")
         written = result.write(output, px_per_mm=px_per_mm, names=[date.name for date in used], figures=False)
-        update_corrections(result.skeletons, [date.name for date in used], output)
+        update_corrections(skeletons_with_scale(result, px_per_mm), [date.name for date in used], output)
         _record_images(output, folder, used)
         for warning in result.warnings:
             say(f"treeformer: {warning}")

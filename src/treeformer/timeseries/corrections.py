@@ -6,13 +6,14 @@ The editor saves them beside the RSML files, or in the place of the predictions.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from treeformer import formats
 from treeformer._util.files import atomic_write
 from treeformer.errors import TreeformerError
+from treeformer.formats.rsml.reader import resolution_px_per_mm
 from treeformer.inference.provenance import is_uncorrected
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.provenance import is_from_editor
@@ -50,9 +51,9 @@ def keep_replaced(dates: Sequence[DateFile], results: Path) -> list[Path]:
     """
     kept = []
     for date in dates:
-        file = _file(results, date.name)
-        if date.skeleton is not None and not date.skeleton.is_relative_to(results) and _is_correction(file):
-            kept.append(_copy_of(file))
+        files = _files(results, date.name)
+        if date.skeleton is not None and date.skeleton not in files:
+            kept += [_copy_of(file) for file in files if _is_correction(file)]
     return kept
 
 
@@ -73,26 +74,38 @@ def check_nothing_is_corrected(dates: Sequence[DateFile], results: Path) -> None
 
 
 def update_corrections(skeletons: Sequence[Skeleton], names: Sequence[str], results: Path) -> None:
-    """Give the files of the editor the ids of a new run, because the editor opens them and not the RSML files.
+    """Give the files of the editor the ids and the scale of a new run, because it opens them and not the RSML files.
 
     Args:
-        skeletons: The skeletons of the series.
+        skeletons: The skeletons of the series, with their scale in the RSML metadata.
         names: Their names.
         results: The folder of the results.
     """
     for skeleton, name in zip(skeletons, names, strict=True):
         if _file(results, name).exists():
-            formats.write(skeleton, _file(results, name))
+            formats.write(_with_one_scale(skeleton), _file(results, name))
+
+
+def _with_one_scale(skeleton: Skeleton) -> Skeleton:
+    """Return a skeleton in which a scale that was set in the editor is that of the RSML metadata."""
+    editor, scale = skeleton.metadata.get("editor"), resolution_px_per_mm(skeleton)
+    if scale is None or not (isinstance(editor, Mapping) and editor.get("px_per_mm")):
+        return skeleton
+    return skeleton.replace(metadata={**skeleton.metadata, "editor": {**editor, "px_per_mm": scale}})
 
 
 def _file(results: Path, name: str) -> Path:
     return results / "rsml" / f"{name}.json"
 
 
+def _files(results: Path, name: str) -> tuple[Path, Path]:
+    """Return the two files in which the editor may have saved a date; they need not exist."""
+    return _file(results, name), prediction_file(results, name)
+
+
 def _correction(results: Path, name: str) -> Path | None:
     """Return the file of a date that the editor saved last, None if it saved none."""
-    files = [_file(results, name), prediction_file(results, name)]
-    return max(filter(_is_correction, files), key=lambda file: file.stat().st_mtime, default=None)
+    return max(filter(_is_correction, _files(results, name)), key=lambda file: file.stat().st_mtime, default=None)
 
 
 def _is_correction(file: Path) -> bool:

@@ -73,9 +73,8 @@ def write(
         raise TreeformerError(f"a series of {len(series)} dates needs as many images, not {len(images)}")
     written: list[str] = []
     with _one_line_errors(out):
-        for index, (name, skeleton) in enumerate(zip(names, series.skeletons, strict=True)):
-            resolution = None if scale is None else scale / series.registrations[index].transform.scale
-            write_skeleton(with_resolution(skeleton, resolution), out / "rsml" / f"{name}.rsml")
+        for name, skeleton in zip(names, skeletons_with_scale(series, px_per_mm), strict=True):
+            write_skeleton(skeleton, out / "rsml" / f"{name}.rsml")
             written.append(f"rsml/{name}.rsml")
         write_skeleton(with_resolution(series.combined(), scale), out / "combined" / "series.rsml")
         written.append("combined/series.rsml")
@@ -132,6 +131,23 @@ def _one_line_errors(out: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise TreeformerError(f"{error.filename or out}: cannot be written ({error.strerror or error})") from None
+
+
+def skeletons_with_scale(series: Series, px_per_mm: float | None) -> list[Skeleton]:
+    """Return the skeletons of all dates. Each states its own resolution if that of the reference date is known.
+
+    Args:
+        series: The series.
+        px_per_mm: Pixels per millimeter of the reference date; None for its RSML metadata.
+
+    Returns:
+        One skeleton per date, in the order of time.
+    """
+    scale = series_scale(series, px_per_mm)
+    return [
+        with_resolution(skeleton, None if scale is None else scale / registration.transform.scale)
+        for skeleton, registration in zip(series.skeletons, series.registrations, strict=True)
+    ]
 
 
 def with_resolution(skeleton: Skeleton, px_per_mm: float | None) -> Skeleton:

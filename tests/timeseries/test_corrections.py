@@ -1,0 +1,101 @@
+"""Dates that were corrected in the editor: a later `treeformer series` uses them, and never loses one."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from treeformer import Skeleton, read, write
+from treeformer.cli import app
+from treeformer.formats.rsml.reader import resolution_px_per_mm
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["series", *map(str, arguments)])
+
+
+def make_plate(folder):
+    folder.mkdir()
+    for day in (1, 2):
+        write(Skeleton([(9, 9), (9, 20 * day)], [(0, 1)], root=0, image_size=(99, 99)), folder / f"day{day}.json")
+    return folder
+
+
+def test_dates_that_were_corrected_in_the_editor_are_used_and_kept(tmp_path):
+    images, out = make_plate(tmp_path / "plate"), tmp_path / "out"
+    assert run(images, "-o", out, "--no-figures").exit_code == 0
+    corrected = read(out / "rsml" / "day2.rsml").replace(metadata={"editor": {"accepted": True}})
+    file = out / "rsml" / "day2.json"
+    write(corrected.replace(nodes=[(9, 9), (9, 70)]), file)
+    assert run(images, "-o", out, "--no-figures").exit_code == 0
+    assert read(out / "rsml" / "day2.rsml").length == pytest.approx(61)
+    kept = read(file)
+    assert kept.length == pytest.approx(61)
+    assert kept.metadata["editor"] == {"accepted": True}
+    assert [axis.id for axis in kept.axes] == ["1.1"]
+
+    before = file.read_bytes()
+    later = file.stat().st_mtime + 5
+    os.utime(images / "day2.json", (later, later))  # a newer skeleton beside the image
+    found = run(images, "-o", out, "--no-figures")
+    copy = file.with_name("day2.orig.json")
+    assert f"replaces a correction, which is kept as {copy}" in found.stderr.replace("\n", "")
+    assert found.exit_code == 0
+    assert read(file).length == pytest.approx(31)
+    assert copy.read_bytes() == before
+
+
+def test_a_newer_prediction_beside_the_image_does_not_replace_a_correction(tmp_path):
+    images, out = tmp_path / "plate", tmp_path / "out"
+    images.mkdir()
+    skeletons = [Skeleton([(9, 9), (9, 20 * day)], [(0, 1)], root=0, image_size=(99, 99)) for day in (1, 2)]
+    for day, skeleton in enumerate(skeletons, start=1):
+        write(skeleton.replace(edge_score=[0.9]), images / f"day{day}.json")
+    assert run(images, "-o", out, "--no-figures").exit_code == 0
+    file = out / "rsml" / "day2.json"
+    write(skeletons[1].replace(nodes=[(9, 9), (9, 70)], metadata={"editor": {}}), file)
+    later = file.stat().st_mtime + 5
+    os.utime(images / "day2.json", (later, later))
+    assert run(images, "-o", out, "--no-figures").exit_code == 0
+    assert read(file).length == pytest.approx(61)
+    assert not file.with_name("day2.orig.json").exists()
+
+
+def test_corrected_dates_are_not_predicted_again(tmp_path):
+    images, out = tmp_path / "plate", tmp_path / "out"
+    (out / "rsml").mkdir(parents=True)
+    images.mkdir()
+    Image.new("RGB", (32, 32)).save(images / "day1.png")
+    write(Skeleton([(9, 9)], [], root=0, metadata={"editor": {}}), out / "rsml" / "day1.json")
+    found = run(images, "-o", out, "--predict")
+    assert found.exit_code != 0
+    assert "day1.json: was corrected in the editor" in str(found.exception or found.stderr)
+
+
+def test_corrected_dates_get_the_scale_of_a_new_run(tmp_path):
+    images, out = make_plate(tmp_path / "plate"), tmp_path / "out"
+    assert run(images, "-o", out, "--no-figures", "--px-per-mm", 10).exit_code == 0
+    for day, editor in ((1, {}), (2, {"px_per_mm": 10})):  # the scale of the second date was set in the editor
+        date = read(out / "rsml" / f"day{day}.rsml")
+        write(date.replace(metadata={**date.metadata, "editor": editor}), out / "rsml" / f"day{day}.json")
+    assert run(images, "-o", out, "--no-figures", "--px-per-mm", 20).exit_code == 0
+    first, second = (read(out / "rsml" / f"day{day}.json") for day in (1, 2))
+    assert [resolution_px_per_mm(date) for date in (first, second)] == pytest.approx([20, 20])
+    assert [date.metadata["editor"].get("px_per_mm") for date in (first, second)] == [None, pytest.approx(20)]
+
+
+@pytest.mark.parametrize("place", ["rsml", "skeletons"])
+def test_a_correction_is_kept_if_the_images_are_in_the_folder_of_the_results(tmp_path, place):
+    images = make_plate(tmp_path / "plate")
+    correction = tmp_path / place / "day2.json"
+    write(Skeleton([(9, 9), (9, 70)], [(0, 1)], root=0, metadata={"editor": {}}), correction)
+    before = correction.read_bytes()
+    os.utime(correction, (5, 5))
+    found = run(images, "-o", tmp_path, "--no-figures")
+    copy = correction.with_name("day2.orig.json")
+    assert f"replaces a correction, which is kept as {copy}" in found.stderr.replace("\n", "")
+    assert copy.read_bytes() == before
+    assert read(tmp_path / "rsml" / "day2.rsml").length == pytest.approx(31)
