@@ -328,3 +328,24 @@ def test_plants_that_become_one_tree_are_a_warning():
     assert merging.warnings == ("plant 2: ends at time 4; it may have become a part of plant 1",)
     growing = [two_roots(*pair) if k < 4 else line((60, 20), (60, 20 + pair[0])) for k, pair in enumerate(lengths)]
     assert Series(enumerate(growing), register=False).warnings == ()
+
+
+def rows_of_roots(*roots: tuple[float, float]) -> Skeleton:
+    """Straight roots, given as (x, length)."""
+    nodes = [point for x, length in roots for point in ((x, 100.0), (x, 100.0 + length))]
+    edges = [(2 * k, 2 * k + 1) for k in range(len(roots))]
+    return Skeleton(nodes, edges, root=[first for first, _ in edges], image_size=(1000, 1000))
+
+
+@pytest.mark.parametrize("gap", [40, 100])
+def test_a_plant_that_ends_is_not_taken_for_a_neighbor_that_appears(gap):
+    """The tolerance is 15 px, and the plate does not move."""
+    before = [rows_of_roots((300, 100 + 50 * k), (800, 80 + 60 * k)) for k in range(3)]
+    after = [rows_of_roots((300 + gap, 60 + 50 * k), (800, 260 + 60 * k)) for k in range(3)]
+    series = Series(enumerate([*before, *after]), register=False)
+    assert sorted(track.dates.tolist() for track in series.tracks) == [[0, 1, 2], [0, 1, 2, 3, 4, 5], [3, 4, 5]]
+
+
+def test_a_plant_that_moves_on_its_plate_keeps_its_identity():
+    dates = [rows_of_roots((300 + 40 * (k > 2), 100 + 50 * k), (800, 80 + 60 * k)) for k in range(6)]
+    assert [track.dates.tolist() for track in Series(enumerate(dates)).tracks] == [[0, 1, 2, 3, 4, 5]] * 2

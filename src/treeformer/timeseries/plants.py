@@ -17,6 +17,10 @@ from treeformer.timeseries.similarity import Similarity, fit_similarity
 STILL = 0.1
 # A plant may move by this many tolerances in addition to its plate.
 PLANT_REACH = 4.0
+# A plant whose length falls below this share of what it was has not moved: another one stands there.
+LEAST_GROWTH = 0.7
+# Two plants with a mean distance of this many tolerances or more are different ones.
+APART = 2.5
 # No identity.
 NONE = -1
 
@@ -54,6 +58,7 @@ def match_plants(
     shift: list[dict[int, Similarity]] = [{} for _ in dates]
     templates: list[cKDTree] = []  # points of each plant, from the date that shows most of it
     template_seeds: list[FloatArray] = []
+    sizes: list[dict[int, int]] = []  # number of points of each plant by date
     order = [*range(reference, -1, -1), *range(reference + 1, len(dates))]
     cap = CAP * tolerance_px
     for date in order:
@@ -68,13 +73,14 @@ def match_plants(
                 apart = float(np.hypot(*offset))
                 if apart > 3 * PLANT_REACH * tolerance_px:
                     continue
-                # As it is, and with its seed on the seed.
-                distance = min(
-                    float(np.minimum(template.query(cloud + move)[0], cap).mean()) for move in (np.zeros(2), offset)
-                )
-                cost[i, j] = distance / tolerance_px + 0.25 * apart / tolerance_px
+                # As it is, and with its seed on the seed if the plant may have moved so far and did not shrink.
+                may_have_moved = apart <= PLANT_REACH * tolerance_px and not _shrinks(sizes[j], date, len(cloud))
+                moves = (np.zeros(2), offset) if may_have_moved else (np.zeros(2),)
+                distance = min(float(np.minimum(template.query(cloud + move)[0], cap).mean()) for move in moves)
+                if distance < APART * tolerance_px:
+                    cost[i, j] = distance / tolerance_px + 0.25 * apart / tolerance_px
         for i, j in assign(cost, 2 * MAX_COST):
-            identity[date][i] = j
+            identity[date][i], sizes[j][date] = j, len(clouds[i])
             move = _plant_motion(clouds[i], templates[j], seeds[date][i], template_seeds[j], tolerance_px)
             shift[date][j] = move
             if len(clouds[i]) > templates[j].n:
@@ -85,7 +91,21 @@ def match_plants(
                 shift[date][len(templates)] = Similarity()
                 templates.append(cKDTree(clouds[i]))
                 template_seeds.append(seeds[date][i])
+                sizes.append({date: len(clouds[i])})
     return PlantMatching(identity, shift, len(templates))
+
+
+def _shrinks(sizes: dict[int, int], date: int, size: int) -> bool:
+    """Return True if a plant of this size at a date would be much shorter than it was, compared with the nearest date.
+
+    Args:
+        sizes: Its number of points at other dates, at least one.
+        date: The date.
+        size: Its number of points at the date.
+    """
+    nearest = min(sizes, key=lambda other: abs(other - date))
+    earlier, later = (sizes[nearest], size) if nearest < date else (size, sizes[nearest])
+    return later < LEAST_GROWTH * earlier
 
 
 def _points_of_plant(paths: Paths, plant: int) -> BoolArray:
