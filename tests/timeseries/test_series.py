@@ -349,3 +349,28 @@ def test_a_plant_that_ends_is_not_taken_for_a_neighbor_that_appears(gap):
 def test_a_plant_that_moves_on_its_plate_keeps_its_identity():
     dates = [rows_of_roots((300 + 40 * (k > 2), 100 + 50 * k), (800, 80 + 60 * k)) for k in range(6)]
     assert [track.dates.tolist() for track in Series(enumerate(dates)).tracks] == [[0, 1, 2, 3, 4, 5]] * 2
+
+
+def test_the_lateral_of_a_plant_that_ends_is_not_continued_by_a_neighbor():
+    """The lateral of the right plant lies near the end of a lateral that the left plant makes later."""
+
+    def date(k: int) -> Skeleton:
+        left, right = 200.0, 300.0
+        nodes = [(left, 100.0), (left, 262.0), (left, 400.0 + 20 * k)]
+        edges, roots = [(0, 1), (1, 2)], [0]
+        if k < 3:
+            nodes += [(right, 100.0), (right, 250.0), (right, 400.0 + 20 * k), (right + 45, 250.0)]
+            edges += [(3, 4), (4, 5), (4, 6)]
+            roots.append(3)
+        else:
+            nodes.append((right + 45, 262.0))
+            edges.append((1, 3))
+        return Skeleton(nodes, edges, root=roots, image_size=(1000, 1000))
+
+    series = Series([(k, date(k)) for k in range(6)], register=False)
+    assert [(track.id, track.dates.tolist()) for track in series.tracks] == [
+        ("1.1", [0, 1, 2, 3, 4, 5]),
+        ("1.1.1", [3, 4, 5]),
+        ("2.1", [0, 1, 2]),
+        ("2.1.1", [0, 1, 2]),
+    ]
