@@ -14,7 +14,7 @@ from treeformer import Skeleton
 from treeformer.errors import TreeformerError
 from treeformer.inference.batch import plan
 from treeformer.inference.image_record import write_record
-from treeformer.teaching.annotated import looks_misplaced, survey
+from treeformer.teaching.annotated import find_skeletons, looks_misplaced, survey
 from treeformer.teaching.next_images import rank_folder
 from treeformer.teaching.plan import split_images
 
@@ -200,3 +200,12 @@ def test_a_missing_folder_and_one_without_images_are_errors(tmp_path):
         survey(tmp_path / "missing")
     with pytest.raises(TreeformerError, match="no image"):
         survey(tmp_path)
+
+
+def test_a_skeleton_that_names_its_image_is_not_used_for_another_image_of_this_name(tmp_path):
+    skeleton = draw_tree(tmp_path, "a", 0)
+    Image.new("RGB", (64, 64), "white").save(tmp_path / "a.jpg")
+    assert [file is not None for _, file in find_skeletons(tmp_path)] == [True, True]  # it states no name
+    treeformer.write(skeleton.replace(image_name="a.png"), tmp_path / "a.json")
+    found = {image.name: file for image, file in find_skeletons(tmp_path)}
+    assert found == {"a.jpg": None, "a.png": tmp_path / "a.json"}

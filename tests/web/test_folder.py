@@ -219,3 +219,35 @@ def test_names_that_are_no_unicode_are_left_out(tmp_path):
     except OSError:
         pytest.skip("this file system needs names in UTF-8")
     assert list(stems(Workspace(tmp_path, tmp_path))) == ["a.png"]
+
+
+@pytest.mark.parametrize("results", [".", "results"])
+def test_an_image_keeps_its_result_if_another_image_of_its_name_is_added(tmp_path, results):
+    """The results of a.png and a.jpg have the names a.png.json and a.jpg.json, but a.json is older than a.jpg."""
+    gradient(tmp_path / "a.png")
+    root = tmp_path / results
+    tree = Skeleton([(1, 1), (9, 9)], [(0, 1)], root=0, image_name="a.png", metadata={"editor": {"accepted": True}})
+    treeformer.write(tree, root / "a.json")
+    treeformer.write(tree, root / "a.rsml")
+    gradient(tmp_path / "a.jpg")
+    workspace = open_workspace(tmp_path, root)
+    entries = workspace.entries()
+    assert [entry.image for entry in entries] == ["a.jpg", "a.png"]
+    assert [summary.state for summary in workspace.summaries(entries)] == ["missing", "accepted"]
+    assert [entry.result.relative_to(root).as_posix() for entry in entries] == ["a.jpg.json", "a.json"]
+
+
+def test_a_skeleton_without_the_name_of_its_image_is_offered_to_all_images_of_its_name(tmp_path):
+    for name in ("a.png", "a.jpg"):
+        gradient(tmp_path / name)
+    treeformer.write(Skeleton([(1, 1), (9, 9)], [(0, 1)], root=0), tmp_path / "a.swc")
+    workspace = open_workspace(tmp_path)
+    assert [summary.state for summary in workspace.summaries(workspace.entries())] == ["edited", "edited"]
+
+
+def test_a_skeleton_beside_two_images_of_its_name_belongs_to_the_one_that_it_names(tmp_path):
+    for name in ("a.png", "a.jpg"):
+        gradient(tmp_path / "images" / name)
+    treeformer.write(Skeleton([(1, 1), (9, 9)], [(0, 1)], root=0, image_name="a.png"), tmp_path / "images" / "a.json")
+    workspace = open_workspace(tmp_path / "images", tmp_path / "results")
+    assert [summary.state for summary in workspace.summaries(workspace.entries())] == ["missing", "edited"]

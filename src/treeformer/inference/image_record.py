@@ -135,3 +135,15 @@ def _absolute(path: Path) -> Path:
 
 def _relative(path: Path, root: Path) -> str:
     return os.path.relpath(_absolute(path), root).replace(os.sep, "/")
+
+
+def belongs_to_another(image_name: str | None, image: Path) -> bool:
+    """Return True if a skeleton `a.json` states that it belongs to another image of this name, `a.png` beside `a.jpg`.
+
+    Args:
+        image_name: the name of the image that the skeleton states, None if it states none.
+        image: the image with which its file shares its name.
+    """
+    other = Path(image_name or "")
+    is_neighbor = other.name == image_name and other.stem == image.stem and other.name != image.name
+    return is_neighbor and image.with_name(other.name).is_file()

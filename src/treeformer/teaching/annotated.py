@@ -22,7 +22,7 @@ from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import CONFIG, WEIGHTS
 from treeformer.inference.auto_scale import measure_scale
 from treeformer.inference.batch import plan
-from treeformer.inference.image_record import read_record
+from treeformer.inference.image_record import belongs_to_another, read_record
 from treeformer.inference.provenance import is_uncorrected
 from treeformer.skeleton import Skeleton
 
@@ -205,14 +205,28 @@ def find_skeletons(folder: Path) -> list[tuple[Path, Path | None]]:
 
 
 def _skeleton_file(stem: Path, image: Path) -> Path | None:
-    """Return the preferred skeleton file of a stem. A file of another program does not hide the next one."""
+    """Return the preferred skeleton file of a stem. One of another program or image does not hide the next one."""
     suffixes = (*PREFERRED_SUFFIXES, *sorted(formats.SUFFIXES - set(PREFERRED_SUFFIXES)))
     stems = (stem, stem.with_name(stem.name + ANNOTATION_ENDING), image.with_suffix(""))
     candidates = (one.with_name(one.name + suffix) for suffix in suffixes for one in stems)
     files = [file for file in candidates if file.is_file()]
-    while len(files) > 1 and _is_of_another_program(files[0]):
+    plain = image.with_suffix("")
+    while files:
+        # The results of a.png and a.jpg are a.png.json and a.jpg.json, but a.json may be older than one of the images.
+        is_shared = stem != plain and files[0].with_suffix("") == plain
+        if not (is_shared and _is_of_another_image(files[0], image)) and (
+            len(files) == 1 or not _is_of_another_program(files[0])
+        ):
+            return files[0]
         del files[0]
-    return files[0] if files else None
+    return None
+
+
+def _is_of_another_image(file: Path, image: Path) -> bool:
+    try:
+        return belongs_to_another(formats.read(file).image_name, image)
+    except TreeformerError:
+        return False
 
 
 def _is_of_another_program(file: Path) -> bool:

@@ -20,7 +20,7 @@ from treeformer._util.images import IMAGE_SUFFIXES
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.formats.rsml.confidence import has_scores
 from treeformer.inference.batch import plan
-from treeformer.inference.image_record import read_record
+from treeformer.inference.image_record import belongs_to_another, read_record
 from treeformer.skeleton import Skeleton
 from treeformer.web.errors import RequestError
 from treeformer.web.security import check_inside
@@ -114,6 +114,7 @@ class Workspace:
         self._stems = dict(stems or {})
         self._entries: dict[str, Entry] = {}
         self._summaries: dict[Path, tuple[tuple[int, int], Summary]] = {}
+        self._image_names: dict[Path, tuple[tuple[int, int], str | None]] = {}
         self._failures: dict[str, str] = {}
         self._lock = threading.Lock()
         if not self.refresh():
@@ -157,7 +158,7 @@ class Workspace:
         for image, path, stem in planned:
             chosen = self._stems.get(image)
             if chosen is None or not _is_plain(chosen):
-                chosen, number = stem, 1
+                chosen, number = self._earlier_stem(path, stem) or stem, 1
                 while chosen in taken:  # a recorded result of another image
                     number += 1
                     chosen = f"{image}-{number}"
@@ -166,6 +167,36 @@ class Workspace:
         with self._lock:
             self._entries = entries
         return list(entries.values())
+
+    def _earlier_stem(self, path: Path, stem: str) -> str | None:
+        """Return the stem that the results of an image had before another image of its name was added.
+
+        Args:
+            path: the image, such as `a.png`.
+            stem: path of its results without suffix, relative to the results root: `a.png` if there is an `a.jpg`, too.
+
+        Returns:
+            `a` if `a.json` states that it belongs to `a.png`, otherwise None.
+        """
+        if PurePosixPath(stem).name != path.name:
+            return None
+        earlier = stem[: -len(path.suffix)]
+        file = self.results_root / f"{earlier}{RESULT_SUFFIX}"
+        try:
+            check_inside(self.results_root, file)
+            return earlier if self._image_name(file) == path.name else None
+        except RequestError:
+            return None
+
+    def _image_name(self, file: Path) -> str | None:
+        """Return the name of the image that a skeleton file states, None if it states none or cannot be read."""
+        try:
+            version = _version(file)
+            if self._image_names.get(file, (None, None))[0] != version:
+                self._image_names[file] = (version, formats.read(file).image_name)
+        except (OSError, TreeformerError):
+            return None
+        return self._image_names[file][1]
 
     def entries(self) -> list[Entry]:
         """Return the images that the last search found, in order."""
@@ -206,6 +237,9 @@ class Workspace:
                 path = stem.with_name(stem.name + suffix)
                 if path.name in present:
                     check_inside(root, path)
+                    is_shared = stem != entry.stem and entry.stem.name == entry.path.name  # by a.png and a.jpg
+                    if is_shared and belongs_to_another(self._image_name(path), entry.path):
+                        continue
                     if (summary := self._cached_summary(path)) is not MISSING:
                         return path, summary
         return None
@@ -252,8 +286,7 @@ class Workspace:
 
     def _cached_summary(self, path: Path) -> Summary:
         """Return the summary of a file, `MISSING` if it is not a skeleton."""
-        status = path.stat()
-        version = (status.st_mtime_ns, status.st_size)
+        version = _version(path)
         cached = self._summaries.get(path)
         if cached is not None and cached[0] == version:
             return cached[1]
@@ -282,6 +315,11 @@ class _Names:
             except OSError:
                 self._folders[folder] = frozenset()
         return self._folders[folder]
+
+
+def _version(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 def editor_data(skeleton: Skeleton) -> Mapping[str, Any] | None:
