@@ -29,6 +29,8 @@ OWN_FOLDER = ".treeformer"
 RESULT_SUFFIX, RSML_SUFFIX = ".json", ".rsml"
 # The result, and the formats that are imported if there is none, in this order.
 SUFFIXES = (RESULT_SUFFIX, RSML_SUFFIX, ".swc", ".graphml", ".geojson", ".xml")
+# Sources of what no person has checked; "imported" is from a file that names no model.
+UNCHECKED = ("predicted", "imported")
 
 
 @dataclass(frozen=True)
@@ -349,7 +351,7 @@ def _expected_errors(skeleton: Skeleton, editor: Mapping[str, Any] | None, state
     doubt: list[float] = [min(1.0, max(0.0, 1.0 - score)) for score in skeleton.edge_score.tolist()]
     sources = editor.get("edge_source") if editor is not None else None
     if isinstance(sources, list) and len(sources) == len(doubt):
-        doubt = [value for value, source in zip(doubt, sources, strict=True) if source == "predicted"]
+        doubt = [value for value, source in zip(doubt, sources, strict=True) if source in UNCHECKED]
     return round(math.fsum(doubt), 6)
 
 
