@@ -80,6 +80,11 @@ def test_any_names_give_times_or_one_line(names):
         (("a", "b"), "exif", "without an image there is no EXIF time"),
         (("a", "b"), None, "give a CSV file"),
         (("a", "b"), "missing.csv", "missing.csv: cannot be read"),
+        (
+            ("a", "b"),
+            "names",
+            "cannot be read as a table (No such file or directory); the times come from name, exif or",
+        ),
     ],
 )
 def test_missing_times_are_one_line(names, source, message):
@@ -135,6 +140,7 @@ def test_a_pipe_is_no_table(tmp_path):
     [
         ("name,time\na,1.5\nb.png,3\n", [1.5, 3]),
         ("\ufeffname;time\na;1.5\nb.png;3\n", [1.5, 3]),
+        ("name;time\na;1,5\nb;3\n", [1.5, 3]),
         ("\ufeffTime,Image\n2026-03-01,a\n2026-03-02T12:00,b\n", [datetime(2026, 3, 1), datetime(2026, 3, 2, 12)]),
     ],
 )
@@ -151,7 +157,7 @@ def test_times_in_a_table(tmp_path, table, times):
         ("", "needs the columns name and time"),
         ("name,time\n", "has no rows"),
         ("name,time\na,1\nb,nan\n", "the time of b, 'nan', is not a finite number"),
-        ("name,time\na,1\nb,2026-03-01\n", "all numbers or all dates"),
+        ("name,time\na,1\nb,2026-03-01\n", "times.csv: the time of a is a number and that of b a date"),
         ("name,time\na,1\na.png,5\nb,2\n", "a has two times, 1.0 and 5.0"),
         ("name,time\na,2026-03-01T00:00+02:00\nb,2026-03-01\n", "of a has a time zone and that of b has none"),
         ("name,time\na,1\n", "no time for b"),

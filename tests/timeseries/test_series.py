@@ -265,6 +265,17 @@ def test_a_date_that_cannot_be_registered_is_named():
     assert any("date 1: could not be registered" in warning for warning in series.warnings)
 
 
+def test_an_image_of_another_size_is_named_and_does_not_change_the_tolerance():
+    """The first image was scanned at twice the resolution."""
+    dates = [comb(60 + 30 * k, [(20, 12 + 9 * k), (45, 20 + 5 * k)]) for k in range(4)]
+    double = dates[0].transform([[2, 0, 0], [0, 2, 0]], image_size=(600, 600))
+    series = Series(enumerate([double, *dates[1:]]))
+    assert series.tolerance_px == pytest.approx(0.015 * 300)
+    line = "date 0: its image is 600 px long, that of the reference date 300 px; scale it like that"
+    assert series.warnings[0] == line
+    assert not any("px long" in warning for warning in series.warnings[1:])
+
+
 def test_an_axis_that_shrinks_is_named():
     series = Series([(0, line((50, 10), (50, 60))), (1, line((50, 10), (50, 110))), (2, line((50, 10), (50, 80)))])
     assert series.tracks[0].monotone_length.tolist() == pytest.approx([50, 85, 85], rel=0.005)
@@ -326,7 +337,8 @@ def test_plants_that_become_one_tree_are_a_warning():
     lengths = [(60 + 10 * k, 50 + 8 * k) for k in range(6)]
     merging = Series([(k, two_roots(*pair, joined=k >= 4)) for k, pair in enumerate(lengths)], register=False)
     assert merging.warnings == ("plant 2: ends at time 4; it may have become a part of plant 1",)
-    growing = [two_roots(*pair) if k < 4 else line((60, 20), (60, 20 + pair[0])) for k, pair in enumerate(lengths)]
+    left = [line((60, 20), (60, 20 + length)).replace(image_size=(300, 300)) for length, _ in lengths]
+    growing = [two_roots(*pair) if k < 4 else left[k] for k, pair in enumerate(lengths)]
     assert Series(enumerate(growing), register=False).warnings == ()
 
 

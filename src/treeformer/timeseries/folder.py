@@ -233,12 +233,14 @@ def _times_in_table(dates: Sequence[DateFile], path: Path) -> list[Time]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             header = file.readline()
             file.seek(0)
-            reader = csv.DictReader(file, delimiter=max(",;\t", key=header.count))
+            delimiter = max(",;\t", key=header.count)
+            reader = csv.DictReader(file, delimiter=delimiter)
             rows = [{_plain(key).lower(): _plain(value) for key, value in row.items()} for row in reader]
             columns = [_plain(name).lower() for name in reader.fieldnames or ()]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise TreeformerError(f"{path}: cannot be read as a table ({reason})") from None
+        hint = "" if path.suffix else "; the times come from name, exif or a CSV file"
+        raise TreeformerError(f"{path}: cannot be read as a table ({reason}){hint}") from None
     name_column = next((name for name in NAME_COLUMNS if name in columns), None)
     if name_column is None or TIME_COLUMN not in columns:
         raise TreeformerError(f"{path}: needs the columns name and time")
@@ -247,12 +249,18 @@ def _times_in_table(dates: Sequence[DateFile], path: Path) -> list[Time]:
     known: dict[str, Time] = {}
     for row in rows:
         name = _without_suffix(row[name_column])
-        time = _time_in(row[TIME_COLUMN], row[name_column], path)
+        text = row[TIME_COLUMN]
+        # Where numbers have a decimal comma, spreadsheets separate columns by semicolons.
+        time = _time_in(text if delimiter == "," else text.replace(",", "."), row[name_column], path)
         if known.setdefault(name, time) != time:
             raise TreeformerError(f"{path}: {name} has two times, {known[name]} and {time}")
     for date in dates:
         if date.name not in known:
             raise TreeformerError(f"{path}: no time for {date.name}")
+    numbers = [date.name for date in dates if isinstance(known[date.name], float)]
+    if 0 < len(numbers) < len(dates):
+        other = next(date.name for date in dates if date.name not in numbers)
+        raise TreeformerError(f"{path}: the time of {numbers[0]} is a number and that of {other} a date")
     return [known[date.name] for date in dates]
 
 

@@ -74,11 +74,14 @@ class Registration:
 
 
 def default_tolerance(skeletons: Sequence[Skeleton]) -> float:
-    """Return the tolerance in px for skeletons of one series: a share of their images' longer side."""
+    """Return the tolerance in px for skeletons of one series: a share of their images' longer side, or else extent.
+
+    One image of another size does not change it for all others, so the median counts. Plants grow: the largest counts.
+    """
     sides = [max(s.image_size) for s in skeletons if s.image_size is not None]
-    if not sides:
-        sides = [int(np.ptp(s.nodes, axis=0).max()) for s in skeletons if len(s)] or [0]
-    return max(MIN_TOLERANCE_PX, TOLERANCE_SHARE * max(sides))
+    extents = [float(np.ptp(s.nodes, axis=0).max()) for s in skeletons if len(s)]
+    side = float(np.median(sides)) if sides else max(extents, default=0.0)
+    return max(MIN_TOLERANCE_PX, TOLERANCE_SHARE * side)
 
 
 class Target:

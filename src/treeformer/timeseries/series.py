@@ -19,7 +19,7 @@ from treeformer.timeseries.merging import merged_plants
 from treeformer.timeseries.metrics import SHRINKAGE_SHARE, SHRINKAGE_TOLERANCES
 from treeformer.timeseries.paths import arc_length, axis_paths
 from treeformer.timeseries.plants import NONE
-from treeformer.timeseries.registration import Registration, default_tolerance, register_all
+from treeformer.timeseries.registration import MAX_SCALE, Registration, default_tolerance, register_all
 from treeformer.timeseries.similarity import Similarity
 from treeformer.timeseries.times import Time, check_distinct, times_in_days
 
@@ -268,6 +268,9 @@ class Series:
     def _find_problems(self, register: bool) -> Iterable[str]:
         for index, (skeleton, registration) in enumerate(zip(self.skeletons, self.registrations, strict=True)):
             name = skeleton.image_name or f"date {index}"
+            side, usual = (max(one.image_size or (0,)) for one in (skeleton, self.skeletons[self.reference]))
+            if min(side, usual) and max(side, usual) > MAX_SCALE * min(side, usual):
+                yield f"{name}: its image is {side} px long, that of the reference date {usual} px; scale it like that"
             if len(skeleton.edges) == 0:
                 yield f"{name}: no plant at time {self.times[index]:g}"
             elif not registration.succeeded and register:
