@@ -138,11 +138,14 @@ def _relative(path: Path, root: Path) -> str:
 
 
 def belongs_to_another(image_name: str | None, image: Path) -> bool:
-    """Return True if a skeleton `a.json` states that it belongs to another image of this name, `a.png` beside `a.jpg`.
+    """Check whether a skeleton `a.json` states that it belongs to another image of its name, `a.png` beside `a.jpg`.
 
     Args:
         image_name: the name of the image that the skeleton states, None if it states none.
         image: the image with which its file shares its name.
+
+    Returns:
+        True if it states another image that exists.
     """
     other = Path(image_name or "")
     is_neighbor = other.name == image_name and other.stem == image.stem and other.name != image.name
