@@ -209,3 +209,10 @@ def test_settings_of_a_model_for_the_web_page_are_refused(run, tmp_path, option)
     assert code == 2
     assert "--web writes the model as it is" in one_line(err)
     assert not (tmp_path / "page").exists()
+
+
+def test_an_unknown_choice_is_one_plain_line(run):
+    code, _, err = run("finetune", "photos", "-o", "mine", "--device", "tpu")
+    assert code == 2
+    expected = "treeformer: invalid value for '--device': 'tpu' is not one of 'auto', 'cpu', 'cuda'. See "
+    assert one_line(err).startswith(expected)

@@ -299,6 +299,16 @@ def test_a_line_says_that_some_plants_have_no_kymograph(tmp_path, monkeypatch):
     assert len(list((tmp_path / "out" / "kymographs").iterdir())) == 1
 
 
+def test_only_the_first_warnings_are_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr("treeformer.cli.series.MAX_WARNINGS", 1)
+    for day in range(4):
+        empty = Skeleton([], [], image_size=(300, 300), image_name=f"day{day}.png")
+        write(empty if day else comb(90, []), tmp_path / f"day{day}.json")
+    found = run(tmp_path, "-o", tmp_path / "out", "--no-figures")
+    assert found.stderr.count("no plant at time") == 1
+    assert "treeformer: and 2 more such lines; compare length and monotone_length" in found.stderr
+
+
 @pytest.mark.parametrize("name", ["coco", "labelme"])
 def test_files_of_several_formats_beside_an_image_are_one_date(tmp_path, name):
     skeleton = Skeleton([(9, 9), (9, 20)], [(0, 1)], root=0, image_size=(99, 99))

@@ -65,6 +65,7 @@ def main() -> None:
 def _usage(error: Exception) -> str:
     """Return one line that says what is wrong with the options or arguments."""
     message = error.format_message()  # type: ignore[attr-defined]  # a method of UsageError
+    message = message.replace(": Value error, ", ": ")  # words of a package that checks choices
     end = "" if message.endswith(("?", ".", ")")) else "."
     context = error.ctx  # type: ignore[attr-defined]  # an attribute of UsageError
     command = context.command_path if context else "treeformer"

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from treeformer.skeleton import Skeleton
     from treeformer.timeseries.folder import DateFile
 
+# Number of warnings that are shown. Those of dates and plants come before those of single axes.
+MAX_WARNINGS = 20
+
 
 @app.command(
     epilog=examples(
@@ -122,8 +125,10 @@ def series(
         written = result.write(output, px_per_mm=px_per_mm, names=[date.name for date in used], figures=False)
         update_corrections(skeletons_with_scale(result, px_per_mm), [date.name for date in used], output)
         _record_images(output, folder, used)
-        for warning in result.warnings:
+        for warning in result.warnings[:MAX_WARNINGS]:
             say(f"treeformer: {warning}")
+        if (others := len(result.warnings) - MAX_WARNINGS) > 0:
+            say(f"treeformer: and {others} more such lines; compare length and monotone_length in axes_over_time.csv")
         plants = len({track.plant for track in result.tracks})
         if figures:
             images = _readable_images(used, failures)
