@@ -101,3 +101,16 @@ def test_an_empty_prediction_has_no_uncertainty(y_shape):
     assert np.isnan(uncertainty(y_shape))
     with pytest.raises(TreeformerError, match="no such folder"):
         rank_folder("missing")
+
+
+def test_a_skeleton_that_training_cannot_use_is_named(tmp_path):
+    """The skeletons are those of a larger image."""
+    for name in ("a", "b"):
+        skeleton = draw_tree(tmp_path, name, 1)
+        treeformer.write(skeleton.replace(image_size=(128, 128)), tmp_path / f"{name}.json")
+    ranked, failures = rank_folder(tmp_path)
+    assert not ranked
+    assert failures[0] == "a.json: belongs to an image of 128×128 px, but a.png has 64×64 px"
+    found = CliRunner().invoke(app, ["next", str(tmp_path)])
+    assert "every image has a corrected skeleton" not in found.output
+    assert "0 images without corrections, 2 failed" in found.output

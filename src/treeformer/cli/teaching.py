@@ -136,5 +136,10 @@ def next_images(
         ranked, failures = rank_folder(folder, model=model, progress=show)
     for one in ranked[:count]:
         print(one.path)
-    done = f"{counted(len(ranked), 'image')} without corrections" if ranked else "every image has a corrected skeleton"
+    is_complete = not ranked and not failures
+    done = (
+        "every image has a corrected skeleton"
+        if is_complete
+        else f"{counted(len(ranked), 'image')} without corrections"
+    )
     finish(done, failures, total=len(ranked) + len(failures))

@@ -21,6 +21,7 @@ from treeformer import formats
 from treeformer._util.arrays import FloatArray
 from treeformer._util.images import open_image
 from treeformer._util.progress import ProgressCallback, no_progress
+from treeformer.data.datasets import fit_to_image
 from treeformer.errors import TreeformerError
 from treeformer.inference.predictor import Predictor
 from treeformer.inference.provenance import is_uncorrected
@@ -67,7 +68,7 @@ def rank_folder(
         progress: called with the number of examined images and the total.
 
     Returns:
-        The images, the one to annotate first at the beginning; and one line per image that cannot be read.
+        The images, the one to annotate first at the beginning; and one line per image that cannot be used.
 
     Raises:
         TreeformerError: if the folder does not exist, or has no image.
@@ -84,7 +85,10 @@ def rank_folder(
         try:
             image = open_image(path)
             skeleton = None if skeleton_file is None else formats.read(skeleton_file)
-            if skeleton is not None and not is_uncorrected(skeleton):
+            if skeleton is not None and skeleton_file is not None and not is_uncorrected(skeleton):
+                fit_to_image(
+                    skeleton, image.size, skeleton_file, path.name
+                )  # an error if training cannot use it
                 annotated.append(image_features(image))
             else:
                 if skeleton is None or skeleton.edge_score is None:
