@@ -99,3 +99,21 @@ def test_a_correction_is_kept_if_the_images_are_in_the_folder_of_the_results(tmp
     assert f"replaces a correction, which is kept as {copy}" in found.stderr.replace("\n", "")
     assert copy.read_bytes() == before
     assert read(tmp_path / "rsml" / "day2.rsml").length == pytest.approx(31)
+
+
+def test_a_correction_is_not_used_for_a_date_of_this_name_on_another_plate(tmp_path):
+    out = tmp_path / "out"
+    first, second = (make_plate(tmp_path / name) for name in ("plate1", "plate2"))
+    for folder in (first, second):
+        for day in (1, 2):
+            Image.new("RGB", (99, 99)).save(folder / f"day{day}.png")
+    assert run(first, "-o", out, "--no-figures").exit_code == 0
+    file = out / "rsml" / "day2.json"
+    write(Skeleton([(9, 9), (9, 70)], [(0, 1)], root=0, metadata={"editor": {}}), file)
+    before = file.read_bytes()
+    found = run(second, "-o", out, "--no-figures")
+    assert str(found.exception) == f"{file}: is a correction of a date in {first}: choose another output folder"
+    assert file.read_bytes() == before
+    first.rename(tmp_path / "moved")
+    assert run(tmp_path / "moved", "-o", out, "--no-figures").exit_code == 0
+    assert read(out / "rsml" / "day2.rsml").length == pytest.approx(61)

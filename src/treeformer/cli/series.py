@@ -81,6 +81,7 @@ def series(
     from treeformer.timeseries import Series
     from treeformer.timeseries.corrections import (
         check_nothing_is_corrected,
+        check_same_images,
         keep_replaced,
         update_corrections,
         with_corrections,
@@ -91,6 +92,7 @@ def series(
     from treeformer.timeseries.views import VIEWS, choose_views
 
     dates = find_dates(folder)
+    check_same_images(folder, dates, output)
     if predict:
         dates = [DateFile(date.name, date.image, None) for date in dates if date.image is not None]
         if not dates:

@@ -86,9 +86,7 @@ def rank_folder(
             image = open_image(path)
             skeleton = None if skeleton_file is None else formats.read(skeleton_file)
             if skeleton is not None and skeleton_file is not None and not is_uncorrected(skeleton):
-                fit_to_image(
-                    skeleton, image.size, skeleton_file, path.name
-                )  # an error if training cannot use it
+                fit_to_image(skeleton, image.size, skeleton_file, path.name)  # an error if training cannot use it
                 annotated.append(image_features(image))
             else:
                 if skeleton is None or skeleton.edge_score is None:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from treeformer import formats
 from treeformer._util.files import atomic_write
-from treeformer.errors import TreeformerError
+from treeformer.errors import FormatError, TreeformerError
 from treeformer.formats.rsml.reader import resolution_px_per_mm
+from treeformer.inference.image_record import read_record
 from treeformer.inference.provenance import is_uncorrected
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.provenance import is_from_editor
@@ -55,6 +56,32 @@ def keep_replaced(dates: Sequence[DateFile], results: Path) -> list[Path]:
         if date.skeleton is not None and date.skeleton not in files:
             kept += [_copy_of(file) for file in files if _is_correction(file)]
     return kept
+
+
+def check_same_images(folder: Path, dates: Sequence[DateFile], results: Path) -> None:
+    """Check that dates which were corrected in earlier results are those of the same folder of images.
+
+    Args:
+        folder: The folder of the dates.
+        dates: The dates.
+        results: The folder of the results, which records where its images are. They may have been moved since then.
+
+    Raises:
+        TreeformerError: If a correction belongs to a date of the same name in another folder.
+    """
+    try:
+        record = read_record(results)
+    except FormatError:
+        record = None
+    if record is None:
+        return
+    sources = [record.root / source for source in record.sources]
+    others = [source for source in sources if source.exists()]
+    if not others or any(source.samefile(folder) for source in others):
+        return
+    for date in dates:
+        if (file := _correction(results, date.name)) is not None:
+            raise TreeformerError(f"{file}: is a correction of a date in {others[0]}: choose another output folder")
 
 
 def check_nothing_is_corrected(dates: Sequence[DateFile], results: Path) -> None:
