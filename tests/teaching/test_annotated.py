@@ -209,3 +209,12 @@ def test_a_skeleton_that_names_its_image_is_not_used_for_another_image_of_this_n
     treeformer.write(skeleton.replace(image_name="a.png"), tmp_path / "a.json")
     found = {image.name: file for image, file in find_skeletons(tmp_path)}
     assert found == {"a.jpg": None, "a.png": tmp_path / "a.json"}
+    photos, results = tmp_path / "photos", tmp_path / "results"
+    photos.mkdir()
+    for name in ("a.jpg", "a.png"):
+        (tmp_path / name).rename(photos / name)
+    write_record(results, [photos], [])
+    results.mkdir(exist_ok=True)
+    (tmp_path / "a.json").rename(results / "a.json")  # the editor wrote it when there was one image
+    found = {image.name: file for image, file in find_skeletons(results)}
+    assert found == {"a.jpg": None, "a.png": results / "a.json"}

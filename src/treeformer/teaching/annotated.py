@@ -206,17 +206,16 @@ def find_skeletons(folder: Path) -> list[tuple[Path, Path | None]]:
 
 def _skeleton_file(stem: Path, image: Path) -> Path | None:
     """Return the preferred skeleton file of a stem. One of another program or image does not hide the next one."""
+    # The results of a.png and a.jpg are a.png.json and a.jpg.json, but a.json may be older than one of the images.
+    shared = [stem.with_name(image.stem)] if stem.name == image.name else []
+    shared = [one for one in (*shared, image.with_suffix("")) if one != stem]
     suffixes = (*PREFERRED_SUFFIXES, *sorted(formats.SUFFIXES - set(PREFERRED_SUFFIXES)))
-    stems = (stem, stem.with_name(stem.name + ANNOTATION_ENDING), image.with_suffix(""))
+    stems = dict.fromkeys((stem, stem.with_name(stem.name + ANNOTATION_ENDING), *shared))
     candidates = (one.with_name(one.name + suffix) for suffix in suffixes for one in stems)
     files = [file for file in candidates if file.is_file()]
-    plain = image.with_suffix("")
     while files:
-        # The results of a.png and a.jpg are a.png.json and a.jpg.json, but a.json may be older than one of the images.
-        is_shared = stem != plain and files[0].with_suffix("") == plain
-        if not (is_shared and _is_of_another_image(files[0], image)) and (
-            len(files) == 1 or not _is_of_another_program(files[0])
-        ):
+        is_foreign = files[0].with_suffix("") in shared and _is_of_another_image(files[0], image)
+        if not is_foreign and (len(files) == 1 or not _is_of_another_program(files[0])):
             return files[0]
         del files[0]
     return None
