@@ -205,7 +205,7 @@ def test_a_hostile_record_reaches_nothing_outside(tmp_path):
 def test_a_mistake_is_one_line(tmp_path, name):
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("no image")
-    with pytest.raises(FormatError, match=name if name != "notes.txt" else "image"):
+    with pytest.raises(FormatError, match=f"{name}: is not an image" if name == "notes.txt" else name):
         open_workspace(tmp_path / name)
     gradient(tmp_path / "images" / "a.png")
     with pytest.raises(FormatError, match="not a folder"):

@@ -379,6 +379,8 @@ def open_workspace(images: Path, results: Path | None = None) -> Workspace:
     """
     if not images.exists():
         raise FormatError(f"{images}: no such file or folder")
+    if images.is_file() and images.suffix.lower() not in IMAGE_SUFFIXES:
+        raise FormatError(f"{images}: is not an image; give the folder of the images, an image or a folder of results")
     record = read_record(images) if images.is_dir() else None
     if record is not None and results is None:
         if not record.root.is_dir():
