@@ -17,6 +17,7 @@ from tests.timeseries.series_factory import comb
 from treeformer import Series, Skeleton, TreeformerError, write
 from treeformer.cli import app
 from treeformer.data.generate_series import generate_series
+from treeformer.inference.batch import plan
 from treeformer.timeseries.folder import DateFile, find_dates, times_of
 
 
@@ -297,6 +298,16 @@ def test_a_line_says_that_some_plants_have_no_kymograph(tmp_path, monkeypatch):
     result = run(tmp_path, "-o", tmp_path / "out")
     assert "kymographs: only of the first 1 of 2 plants" in result.output
     assert len(list((tmp_path / "out" / "kymographs").iterdir())) == 1
+
+
+def test_the_figures_of_a_series_are_not_listed_as_images(tmp_path):
+    """The results are in a folder below the images, as many keep them."""
+    for day in (1, 2):
+        write(comb(40 + 20 * day, []), tmp_path / f"day{day}.json")
+        Image.new("RGB", (300, 300)).save(tmp_path / f"day{day}.png")
+    assert run(tmp_path, "-o", tmp_path / "results").exit_code == 0
+    assert (tmp_path / "results" / "lengths.png").is_file()
+    assert [job.image.name for job in plan([tmp_path], tmp_path / "predicted")] == ["day1.png", "day2.png"]
 
 
 def test_only_the_first_warnings_are_shown(tmp_path, monkeypatch):

@@ -28,6 +28,8 @@ from treeformer.skeleton import Skeleton
 if TYPE_CHECKING:
     import pandas as pd
 
+# The hidden file with which `treeformer series` marks its folder of results.
+SERIES_LIST = ".treeformer-series"  # no suffix, as the record of the images
 OVERLAY_ENDING = ".overlay.jpg"
 OVERLAY_LONGEST_PX = 2048
 OVERLAY_QUALITY = 90
@@ -166,15 +168,24 @@ def _folded(name: str) -> str:
 
 
 def _list_images(source: Path, output: Path) -> Iterator[Path]:
-    """Yield the image itself, or all images below a folder, sorted by name, without results and overlays."""
+    """Yield the image itself, or all images below a folder, sorted by name, without results, overlays and figures."""
     if not source.is_dir():
         if not source.exists():
             raise FormatError(f"{source}: no such file")
         yield source
         return
     found = False
+    is_series = {source: False}
+
+    def has_figures(folder: Path) -> bool:
+        """Return True for results of `treeformer series` below the source, as in plate7/results."""
+        if folder not in is_series:
+            is_series[folder] = (folder / SERIES_LIST).is_file() or has_figures(folder.parent)
+        return is_series[folder]
+
     for file in list_files(source, without=output):
-        if file.suffix.lower() in IMAGE_SUFFIXES and not file.name.endswith(OVERLAY_ENDING):
+        is_image = file.suffix.lower() in IMAGE_SUFFIXES and not file.name.endswith(OVERLAY_ENDING)
+        if is_image and not has_figures(file.parent):
             found = True
             yield file
     if not found:

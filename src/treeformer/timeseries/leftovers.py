@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from treeformer._util.files import atomic_write_bytes
+from treeformer.inference.batch import SERIES_LIST
 
-NAME = ".treeformer-series"  # no suffix, as the record of the images
 FOLDERS = ("rsml", "kymographs")
 
 
@@ -32,7 +32,7 @@ def remove_earlier(folder: Path, written: Iterable[str]) -> list[str]:
     """
     now = {name for name in written if _is_in_subfolder(name)}
     removed = []
-    for name, checksum in _earlier(folder / NAME).items():
+    for name, checksum in _earlier(folder / SERIES_LIST).items():
         path = folder / name
         if name in now or not _is_in_subfolder(name) or not path.is_file():
             continue
@@ -41,7 +41,7 @@ def remove_earlier(folder: Path, written: Iterable[str]) -> list[str]:
             path.unlink()
             removed.append(name)
     document = {name: _checksum(folder / name) for name in sorted(now)}
-    atomic_write_bytes(folder / NAME, json.dumps(document, indent=1).encode() + b"\n")
+    atomic_write_bytes(folder / SERIES_LIST, json.dumps(document, indent=1).encode() + b"\n")
     return removed
 
 
