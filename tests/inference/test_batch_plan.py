@@ -82,3 +82,14 @@ def test_images_on_two_drives_are_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(os.path, "commonpath", different_drives)
     with pytest.raises(TreeformerError, match=r"^the images are on several drives: "):
         plan([tmp_path / "a.jpg"], tmp_path / "out")
+
+
+def test_drawings_below_a_model_folder_are_not_listed(tmp_path):
+    for name in ("a.jpg", "mine/overlays/00-a.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert len(plan([tmp_path], tmp_path / "out")) == 2
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "mine" / name).touch()
+    assert [job.image.name for job in plan([tmp_path], tmp_path / "out")] == ["a.jpg"]
+    assert len(plan([tmp_path / "mine" / "overlays"], tmp_path / "out")) == 1

@@ -22,6 +22,7 @@ from treeformer._util.pools import batches, prefetch_map, process_pool
 from treeformer._util.progress import ProgressCallback
 from treeformer.draw import draw, low_confidence_edges
 from treeformer.errors import FormatError, TreeformerError
+from treeformer.hub.model_folder import CONFIG, WEIGHTS
 from treeformer.inference.predictor import Predictor
 from treeformer.skeleton import Skeleton
 
@@ -175,13 +176,14 @@ def _list_images(source: Path, output: Path) -> Iterator[Path]:
         yield source
         return
     found = False
-    is_series = {source: False}
+    known = {source: False}
 
     def has_figures(folder: Path) -> bool:
-        """Return True for results of `treeformer series` below the source, as in plate7/results."""
-        if folder not in is_series:
-            is_series[folder] = (folder / SERIES_LIST).is_file() or has_figures(folder.parent)
-        return is_series[folder]
+        """Return True for results of `treeformer series` and models below the source, as in plate7/results."""
+        if folder not in known:
+            is_model = (folder / WEIGHTS).is_file() and (folder / CONFIG).is_file()
+            known[folder] = is_model or (folder / SERIES_LIST).is_file() or has_figures(folder.parent)
+        return known[folder]
 
     for file in list_files(source, without=output):
         is_image = file.suffix.lower() in IMAGE_SUFFIXES and not file.name.endswith(OVERLAY_ENDING)

@@ -19,7 +19,6 @@ from treeformer._util.arrays import FloatArray, ImageArray
 from treeformer._util.images import open_image
 from treeformer.data.datasets import ANNOTATION_ENDING, fit_to_image
 from treeformer.errors import TreeformerError
-from treeformer.hub.model_folder import CONFIG, WEIGHTS
 from treeformer.inference.auto_scale import measure_scale
 from treeformer.inference.batch import plan
 from treeformer.inference.image_record import belongs_to_another, read_record
@@ -180,7 +179,7 @@ def survey(folder: str | os.PathLike[str], after_each: Callable[[], None] = lamb
 
 
 def find_skeletons(folder: Path) -> list[tuple[Path, Path | None]]:
-    """Find the images of a folder and the skeleton file of each. The drawings of model folders are no images.
+    """Find the images of a folder and the skeleton file of each.
 
     Args:
         folder: images with skeleton files beside them, or a folder of results with a record of its images.
@@ -200,7 +199,6 @@ def find_skeletons(folder: Path) -> list[tuple[Path, Path | None]]:
     return [
         (job.image, _skeleton_file(stems.get(job.image.resolve(), job.skeletons["json"].with_suffix("")), job.image))
         for job in plan(sources, folder, ("rsml",))
-        if not any(_is_model_folder(parent) for parent in job.image.parents[:2])
     ]
 
 
@@ -236,10 +234,6 @@ def _is_of_another_program(file: Path) -> bool:
     except TreeformerError:
         pass  # a damaged skeleton, which the caller reports
     return False
-
-
-def _is_model_folder(folder: Path) -> bool:
-    return (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file()
 
 
 def shown_name(path: Path, root: Path) -> str:
