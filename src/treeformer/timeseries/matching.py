@@ -254,11 +254,12 @@ class _Solver:
         return np.where(count > 0, total / np.maximum(count, 1), default)
 
     def costs_between(self, date: int, other: int) -> FloatArray:
-        """Return the cost of one identity for the axes of two dates, with the penalty for different plants."""
+        """Return the cost of one identity for the axes of two dates, with a penalty between plants if one has ended."""
         if (date, other) not in self._between:
             first, last = sorted((date, other))
             cost = identity_costs(self.dates[first], self.dates[last], self.tolerance)
-            cost += PLANT_WEIGHT * (self.plant[first][:, None] != self.plant[last][None])
+            has_ended = ~np.isin(self.plant[first], np.concatenate(self.plant[last:]))
+            cost += PLANT_WEIGHT * has_ended[:, None]
             cost = np.minimum(cost, 2 * MAX_COST)
             self._between[first, last], self._between[last, first] = cost, cost.T
         return self._between[date, other]
