@@ -140,9 +140,10 @@ def against_baselines(label: str, folder: Path = FOLDER, tables: Path = results.
 
 
 def _pair(figures: Mapping[str, Estimate]) -> str:
+    """Return both scores with their intervals, on two lines of one cell."""
     if "topo_paper_f1" not in figures:
         return "—"
-    return f"{figures['topo_paper_f1'].value:.3f} ({figures['topo_f1'].value:.3f})"
+    return f"{_interval(figures['topo_paper_f1'])}<br>({_interval(figures['topo_f1'])})"
 
 
 def _line(first: str, cells: Sequence[str]) -> str:

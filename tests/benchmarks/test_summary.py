@@ -67,6 +67,16 @@ def test_sets_without_a_measurement_are_dashes(tmp_path):
     assert table.count("| — |") == len(accuracy.KINDS) - 1 + 1  # the others, and the ceiling of vines
 
 
+def test_every_measured_score_has_its_interval():
+    table = accuracy.against_baselines(label())
+    interval = r"\d\.\d{3} \[\d\.\d{3}, \d\.\d{3}\]"
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if re.search(r"\d\.\d{3}", line)]
+    assert {row[0] for row in rows} >= {"two-stage", "GGT", "ours (SFS and spanning tree)"}
+    for title, *cells in rows:
+        for cell in cells[: len(accuracy.DOMAINS)]:
+            assert cell == "—" or re.fullmatch(rf"{interval}<br>\({interval}\)", cell), title
+
+
 def test_every_set_of_the_page_exists():
     assert set(accuracy.KINDS) <= set(SETS)
     assert {name for names in SHEETS.values() for name in names} <= set(accuracy.KINDS)
