@@ -25,6 +25,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
+    "breakable_names",
     "command_reference",
     "mathml",
     "repository_links",
@@ -70,6 +71,9 @@ html_css_files = ["site.css"]
 highlight_language = "text"
 html_show_sourcelink = False
 templates_path: list[str] = []
+
+# Without it, the theme writes an error to the console of the browser.
+html_context = {"default_mode": "auto"}
 
 ARRAY_TYPE = re.compile(r"numpy\.ndarray\[tuple\[(?:typing\.)?Any, \.\.\.\], numpy\.dtype\[numpy\.(\w+?)_?\]\]")
 

@@ -8,6 +8,7 @@ from typing import Any
 import typer.main
 
 MARK = "<!-- commands -->"
+OPTION = re.compile(r"(?<![\w-])(--[a-z][\w-]*)")
 
 
 def reference() -> str:
@@ -39,7 +40,7 @@ def describe(name: str, command: Any) -> list[str]:
         "",
         *("```text", f"{title} {usage}", "```", ""),
         *help_lines(f"{command.help or ''}\n\n{command.epilog or ''}"),
-        *("| argument or option | meaning |", "| --- | --- |"),
+        *(["| argument or option | meaning |", "| --- | --- |"] if rows else []),
         *(f"| {names} | {text} |" for names, text in rows),
         "",
     ]
@@ -60,7 +61,7 @@ def describe_training(title: str) -> list[str]:
     rows = []
     for action in arguments._actions:
         names = ", ".join(f"`{name}`" for name in action.option_strings or [action.metavar])
-        rows.append(f"| {names} | {action.help} |")
+        rows.append(f"| {names} | {quote_options(action.help or '')} |")
     usage = " ".join(arguments.format_usage().removeprefix("usage: ").split())
     return [
         f"## {title}",
@@ -85,6 +86,7 @@ def help_lines(text: str) -> list[str]:
     lines: list[str] = []
     for line in re.sub(r"\[/?bold\]|\x08", "", text).splitlines():
         is_command = line.strip().startswith("treeformer ")
+        line = line if is_command else quote_options(line)
         if is_command and lines[-1:] == ["```"]:
             lines[-1:] = [line.strip(), "```"]
         elif is_command:
@@ -114,7 +116,15 @@ def parameter_row(parameter: Any, context: Any) -> tuple[str, str] | None:
     default = parameter.get_default(context)
     if is_option and default not in (None, False, (), []) and not callable(default):
         text += f" Default: `{getattr(default, 'value', default)}`."
-    return ", ".join(f"`{name}`" for name in names), text.replace("|", "\\|").replace("*", "\\*")
+    text = quote_options(text).replace("|", "\\|").replace("*", "\\*")
+    return ", ".join(f"`{name}`" for name in names), text
+
+
+def quote_options(text: str) -> str:
+    """Put the options in a help text in backquotes; otherwise Sphinx makes dashes of their hyphens."""
+    outside_and_inside = text.split("`")
+    outside_and_inside[::2] = [OPTION.sub(r"`\1`", part) for part in outside_and_inside[::2]]
+    return "`".join(outside_and_inside)
 
 
 def argument_name(parameter: Any) -> str:

@@ -32,7 +32,7 @@ def block(translator: Any, node: nodes.math_block) -> None:
     Raises:
         SkipNode: Always, as docutils expects of a finished node.
     """
-    translator.body.append(f"<div style='margin: 1rem 0'>{convert(node.astext(), display='block')}</div>")
+    translator.body.append(f"<div class='formula' tabindex='0'>{convert(node.astext(), display='block')}</div>")
     raise nodes.SkipNode
 
 
