@@ -1,7 +1,7 @@
 """Measure synthetic images per second by preset and style, on one core and on all, and profile them.
 
 Run as: PYTHONPATH=src python benchmarks/synthetic.py [--count 60] [--processes 16] [--size 512] [--presets vine plate]
-or, for a contact sheet of all presets and styles: PYTHONPATH=src python benchmarks/synthetic.py --sheet sheet.jpg
+or, for a contact sheet of all presets and styles: PYTHONPATH=src python benchmarks/synthetic.py --sheet sheet.webp
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ def draw(options: argparse.Namespace) -> list[Path]:
     if options.figure == "maps":
         from benchmarks.figures.maps import maps
 
-        save_small(maps(models, options.data, index=options.images[0], scale=scale), out / "maps.png")
-        return [out / "maps.png"]
+        save_small(maps(models, options.data, index=options.images[0], scale=scale), out / "maps.webp")
+        return [out / "maps.webp"]
     from benchmarks.figures.panels import panel
 
     paths = []

@@ -1,10 +1,11 @@
-"""Arrange tiles in rows and columns with headings, and save them as a small PNG."""
+"""Arrange tiles in rows and columns with headings, and save them as a small file."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageDraw
 
@@ -17,6 +18,7 @@ GAP_PX = 4
 HEADING_PX = 18
 LINE_PX = 12
 LARGEST_FILE = 300_000
+LOSSLESS: dict[str, Any] = {"format": "WEBP", "lossless": True, "quality": 100, "method": 6}
 LINE_COLORS = (EDGE, NODE, KEYPOINT, ROOT, *EDGE_COLORS, *NODE_COLORS)
 Tile = Image.Image | str
 """An image, or a text shown instead of it."""
@@ -62,25 +64,26 @@ def _image(tile: Tile) -> Image.Image:
 
 
 def save_small(image: Image.Image, path: Path, largest: int = LARGEST_FILE) -> None:
-    """Write a PNG below a size limit, first with fewer colors, then with fewer pixels.
+    """Write an image below a size limit, first with fewer colors, then with fewer pixels.
 
     Args:
         image: the image.
-        path: the file to write.
+        path: the file to write, .png or .webp; tiles with photographs need half the bytes as lossless WebP.
         largest: size limit, bytes.
 
     Raises:
         TreeformerError: if the limit cannot be met.
     """
+    options = {"format": "PNG", "optimize": True} if path.suffix == ".png" else LOSSLESS
     for scale in (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3):
         size = (math.ceil(image.width * scale), math.ceil(image.height * scale))
         smaller = image if scale == 1.0 else image.resize(size, Image.Resampling.LANCZOS)
         for colors in (256, 128, 64):
             with atomic_write(path) as temporary:
-                _with_palette(smaller, colors).save(temporary, format="PNG", optimize=True)
+                _with_palette(smaller, colors).save(temporary, **options)
             if path.stat().st_size < largest:
                 return
-    raise TreeformerError(f"{path}: does not fit into a PNG of {largest} bytes")
+    raise TreeformerError(f"{path}: does not fit into {largest} bytes")
 
 
 def _with_palette(image: Image.Image, colors: int) -> Image.Image:

@@ -11,8 +11,10 @@ from benchmarks.protocol.measure import FOLDER, path_of, read
 from benchmarks.protocol.sets import QUICK, SETS
 from benchmarks.summary import accuracy, speed
 from benchmarks.summary.__main__ import PAGE, label, main
-from benchmarks.summary.gallery import SHEETS, pick
+from benchmarks.summary.gallery import MISSED, RIGHT, SHEETS, WRONG, judged, pick
+from PIL import Image
 
+from treeformer import Skeleton
 from treeformer.errors import TreeformerError
 from treeformer.metrics import summarize
 
@@ -88,6 +90,14 @@ def test_images_of_the_gallery_are_the_median_and_the_lowest():
     assert pick([0.9, 0.1, 0.5]) == (2, 1)
     assert pick([0.9, float("nan"), 0.5]) == (2, 1)
     assert pick([0.3]) == (0, 0)
+
+
+def test_right_wrong_and_missed_lines_have_their_colors():
+    image = Image.new("RGB", (125, 125), "white")
+    ground_truth = Skeleton([(20, 20), (20, 60), (20, 100)], [(0, 1), (1, 2)], image_size=(125, 125))
+    prediction = Skeleton([(20, 20), (20, 60), (100, 60)], [(0, 1), (1, 2)], image_size=(125, 125))
+    page = judged(image, prediction, ground_truth)
+    assert [page.getpixel(place) for place in ((20, 40), (60, 60), (20, 90))] == [RIGHT, WRONG, MISSED]
 
 
 def test_speeds_of_both_kinds_of_machines(tmp_path):
