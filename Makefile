@@ -7,7 +7,8 @@
 # make check-page build the static page, check the sizes of its files, test it in Chromium
 # make test-web   check, test and build the page, compare it with the committed one, test it in Chromium
 # make docs       build the documentation site into dist/docs, run its notebooks
-# make package    build sdist and wheel, install the wheel into an empty environment without torch, predict
+# make package    build sdist and wheel, install the wheel into an empty environment without torch, predict;
+#                 PACKAGES=FOLDER keeps the checked files
 # make test-all   what make test leaves out: both web pages, the documents with their notebooks, the package
 # make test-long  more examples per property test, tests marked long, cluster and kills with larger numbers
 # make fuzz       10,000 mutated files, images and model folders; not part of make test
@@ -95,7 +96,7 @@ docs: $(VENV)/.installed-docs $(if $(NODE),page)
 	@echo "open dist/docs/index.html"
 
 package: $(VENV)/.installed-dev
-	bash tools/check_package.sh $(BIN)
+	bash tools/check_package.sh $(BIN) $(PACKAGES)
 
 clean:
 	rm -rf $(VENV) demo dist build web/node_modules

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Build sdist and wheel, check their metadata, install the wheel into an empty environment without torch, and predict.
-# usage: bash tools/check_package.sh BIN     BIN: the folder of the python that has build and twine
+# usage: bash tools/check_package.sh BIN [FOLDER]
+#   BIN: the folder of the python that has build and twine
+#   FOLDER: where the two files are kept if all checks pass; by default they are removed
 set -euo pipefail
 bin=$(cd "$1" && pwd)
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -33,3 +35,7 @@ assert skeleton.is_forest and len(skeleton) > 10, skeleton
 print("without torch:", skeleton)
 PYTHON
 ls -l dist | awk 'NR > 1 {printf "%s %.1f MB\n", $NF, $5 / 1e6}'
+if [ -n "${2:-}" ]; then
+  mkdir -p "$root/$2"
+  cp dist/* "$root/$2"
+fi
