@@ -97,6 +97,19 @@ def test_every_page_is_reached_from_the_readme():
     assert set(PAGES) == reached
 
 
+def test_every_guide_ends_with_next_steps():
+    guides = [
+        (index.parent / f"{name}.md").resolve()
+        for index in (ROOT / "docs" / "how-to" / "index.md", ROOT / "docs" / "tutorials" / "index.md")
+        for name in index.read_text(encoding="utf-8").split(":hidden:\n")[1].split("```")[0].split()
+    ]
+    assert len(guides) > 15
+    for guide in (ROOT / "docs" / "get-started.md", *guides):
+        last = guide.read_text(encoding="utf-8").split("\n## ")[-1]
+        assert last.startswith("Next steps\n"), guide.name
+        assert len(LINK.findall(last)) >= 2, guide.name
+
+
 def test_the_map_shows_every_part_of_the_package_and_no_other():
     layout = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")[3]
     layout = layout.split("\nconfigs/")[0]
