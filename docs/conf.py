@@ -66,6 +66,7 @@ html_theme_options = {
 # These pages have no section of their own, and the box would be empty.
 html_sidebars: dict[str, list[str]] = {"get-started": [], "how-good-how-fast": []}
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css"]
 # Blocks without a language are commands and their output.
 highlight_language = "text"

@@ -100,7 +100,8 @@ def _set_row(kind: str, test_set: TestSet, path: Path, folder: Path) -> str:
 
 
 def _interval(estimate: Estimate) -> str:
-    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+    # A space that does not break keeps the brackets on one line of a narrow cell.
+    return f"{estimate.value:.3f} [{estimate.low:.3f},\u00a0{estimate.high:.3f}]"
 
 
 def against_baselines(label: str, folder: Path = FOLDER, tables: Path = results.FOLDER) -> str:

@@ -71,12 +71,27 @@ def test_sets_without_a_measurement_are_dashes(tmp_path):
 
 def test_every_measured_score_has_its_interval():
     table = accuracy.against_baselines(label())
-    interval = r"\d\.\d{3} \[\d\.\d{3}, \d\.\d{3}\]"
+    interval = r"\d\.\d{3} \[\d\.\d{3},\u00a0\d\.\d{3}\]"
     rows = [line.strip("| ").split(" | ") for line in table.splitlines() if re.search(r"\d\.\d{3}", line)]
     assert {row[0] for row in rows} >= {"two-stage", "GGT", "ours (SFS and spanning tree)"}
     for title, *cells in rows:
         for cell in cells[: len(accuracy.DOMAINS)]:
             assert cell == "—" or re.fullmatch(rf"{interval}<br>\({interval}\)", cell), title
+
+
+def test_ratios_to_the_released_code_are_those_of_their_tables():
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    sentence = text.split("Against the released code and the alternatives:")[1].split("## ")[0]
+    table = (PAGE.parent / "metrics.md").read_text(encoding="utf-8")
+    ratios = [
+        int(ratio)
+        for row in re.findall(r"^\| `\w+_paper(?:, full graph)?` .*", table, re.MULTILINE)
+        for ratio in row.split(" | ")[6].split(" / ")
+    ]
+    assert f"1/{min(ratios)} to 1/{max(ratios)}" in sentence
+    [row] = re.findall(r"^\| 205 .*", (PAGE.parent / "sfs.md").read_text(encoding="utf-8"), re.MULTILINE)
+    [ratio] = re.findall(r"\*\*(\d+)×\*\*", row)
+    assert f"1/{ratio} of the time of NetworkX" in sentence
 
 
 def test_every_set_of_the_page_exists():
