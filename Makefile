@@ -6,7 +6,7 @@
 # make page       build the static page, which predicts in the browser, into dist/page
 # make check-page build the static page, check the sizes of its files, test it in Chromium
 # make test-web   check, test and build the page, compare it with the committed one, test it in Chromium
-# make docs       build the documentation site into dist/docs, run its notebooks
+# make docs       build the documentation site into dist/docs, run its notebooks, check links and the width of pages
 # make package    build sdist and wheel, install the wheel into an empty environment without torch, predict;
 #                 PACKAGES=FOLDER keeps the checked files
 # make test-all   what make test leaves out: both web pages, the documents with their notebooks, the package
@@ -93,6 +93,7 @@ docs: $(VENV)/.installed-docs $(if $(NODE),page)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs dist/docs
 	@rm -rf dist/docs/demo
 	@if [ -n "$(NODE)" ]; then cp -r dist/page dist/docs/demo; else echo "no Node.js: the site has no /demo/" >&2; fi
+	$(BIN)/python tools/check_site.py dist/docs
 	@echo "open dist/docs/index.html"
 
 package: $(VENV)/.installed-dev
