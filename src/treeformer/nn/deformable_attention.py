@@ -255,7 +255,7 @@ class DeformableAttention(nn.Module):
         """Values of all cells, (S·B,heads,width/heads): the first level of all images, then the next."""
         cells = [level.cells.flatten(0, 1) for level in levels]
         values = cells[0].new_empty(sum(map(len, cells)), self.output.in_features)
-        for part, rows in zip(values.split([len(rows) for rows in cells]), cells, strict=True):
+        for part, rows in zip(torch.split(values, [len(rows) for rows in cells]), cells, strict=True):
             layer = self._value_layers()[str(rows.shape[-1])]
             weight, bias = layer.weight.to(values.dtype), layer.bias.to(values.dtype)
             torch.addmm(bias, rows.to(values.dtype), weight.t(), out=part)
