@@ -177,3 +177,21 @@ def test_every_image_is_used_and_small():
     images = set(IMAGES.iterdir())
     assert images <= used, "images of no page"
     assert {path for path in images if path.stat().st_size > MOST_BYTES} == set()
+
+
+@pytest.mark.slow
+def test_configurations_of_the_pages_are_accepted(tmp_path):
+    import yaml
+
+    from treeformer.training.config import load_config
+
+    found = [(page, code) for page in PAGES for code in blocks(page, "yaml")]
+    assert len(found) >= 3
+    complete = 0
+    for page, code in found:
+        content = yaml.safe_load(code)
+        if isinstance(content, dict) and "optimizer" in content:
+            (tmp_path / "plants.yaml").write_text(code)
+            assert load_config(tmp_path / "plants.yaml").name == content["name"], page.name
+            complete += 1
+    assert complete >= 1
