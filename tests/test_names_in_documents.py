@@ -191,7 +191,7 @@ def test_configurations_of_the_pages_are_accepted(tmp_path):
     for page, code in found:
         content = yaml.safe_load(code)
         if isinstance(content, dict) and "optimizer" in content:
-            (tmp_path / "plants.yaml").write_text(code)
+            (tmp_path / "plants.yaml").write_text(code, encoding="utf-8")
             assert load_config(tmp_path / "plants.yaml").name == content["name"], page.name
             complete += 1
     assert complete >= 1

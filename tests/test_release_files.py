@@ -22,6 +22,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
 def workflow(name: str) -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load((GITHUB / "workflows" / f"{name}.yml").read_text(encoding="utf-8"))
     return loaded
@@ -45,7 +49,7 @@ def test_every_target_that_is_named_exists():
     targets = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
     files = [*WORKFLOWS, ROOT / ".ci" / "run", GITHUB / "pull_request_template.md", ROOT / ".pre-commit-config.yaml"]
     files += sorted(ROOT.glob("*.md"))
-    named = {name for file in files for name in re.findall(r"(?:`|run: |^)make ([a-z-]+)", file.read_text(), re.M)}
+    named = {name for file in files for name in re.findall(r"(?:`|run: |^)make ([a-z-]+)", text_of(file), re.M)}
     assert len(named) > 5
     assert named <= targets
     assert set(re.search(r"^\.PHONY: (.*)", MAKEFILE, re.M)[1].split()) == targets - {"web/node_modules/"}
@@ -82,7 +86,7 @@ def test_only_checked_files_are_published_without_a_token():
     upload = next(one for one in publish["steps"] if "pypi-publish" in one.get("uses", ""))
     assert f"PACKAGES={upload['with']['packages-dir']}" in make
     assert "tools/check_package.sh $(BIN) $(PACKAGES)" in MAKEFILE
-    assert not re.search(r"secrets\.|password", (GITHUB / "workflows" / "release.yml").read_text())
+    assert not re.search(r"secrets\.|password", (GITHUB / "workflows" / "release.yml").read_text(encoding="utf-8"))
 
 
 def test_the_tag_is_compared_with_the_version():
@@ -126,8 +130,8 @@ def test_citation_and_changelog_have_the_version():
 
 def test_the_address_of_the_project_is_in_one_place():
     [address] = PROJECT["urls"].values()
-    [comment] = re.findall(r"# To be filled in.*\n\[project\.urls\]", (ROOT / "pyproject.toml").read_text())
+    [comment] = re.findall(r"# To be filled in.*\n\[project\.urls\]", text_of(ROOT / "pyproject.toml"))
     assert comment
     own = {ROOT / "pyproject.toml", Path(__file__)}
     pages = {*ROOT.glob("*"), *(ROOT / "docs").rglob("*.md"), *GITHUB.rglob("*.*")} - own
-    assert not [page.name for page in pages if page.is_file() and address in page.read_text(errors="ignore")]
+    assert not [page.name for page in pages if page.is_file() and address in text_of(page)]
