@@ -358,8 +358,9 @@ def test_a_plant_that_ends_is_not_taken_for_a_neighbor_that_appears(gap):
     assert sorted(track.dates.tolist() for track in series.tracks) == [[0, 1, 2], [0, 1, 2, 3, 4, 5], [3, 4, 5]]
 
 
-def test_a_plant_that_moves_on_its_plate_keeps_its_identity():
-    dates = [rows_of_roots((300 + 40 * (k > 2), 100 + 50 * k), (800, 80 + 60 * k)) for k in range(6)]
+@pytest.mark.parametrize("shift", [40, 100])
+def test_a_plant_that_moves_on_its_plate_keeps_its_identity(shift):
+    dates = [rows_of_roots((300 + shift * (k > 2), 100 + 50 * k), (800, 80 + 60 * k)) for k in range(6)]
     assert [track.dates.tolist() for track in Series(enumerate(dates)).tracks] == [[0, 1, 2, 3, 4, 5]] * 2
 
 

@@ -73,9 +73,8 @@ def match_plants(
                 apart = float(np.hypot(*offset))
                 if apart > 3 * PLANT_REACH * tolerance_px:
                     continue
-                # As it is, and with its seed on the seed if the plant may have moved so far and did not shrink.
-                may_have_moved = apart <= PLANT_REACH * tolerance_px and not _shrinks(sizes[j], date, len(cloud))
-                moves = (np.zeros(2), offset) if may_have_moved else (np.zeros(2),)
+                # As it is, and with its seed on the seed, unless it would shrink.
+                moves = (np.zeros(2),) if _shrinks(sizes[j], date, len(cloud)) else (np.zeros(2), offset)
                 distance = min(float(np.minimum(template.query(cloud + move)[0], cap).mean()) for move in moves)
                 if distance < APART * tolerance_px:
                     cost[i, j] = distance / tolerance_px + 0.25 * apart / tolerance_px
