@@ -19,7 +19,7 @@ in_one_folder = settings(
 )
 finite = st.floats(allow_nan=False, allow_infinity=False)
 pixels = st.floats(-MAX_PX, MAX_PX)
-characters = st.characters(exclude_characters="\n\r", exclude_categories=["Cs"])
+characters = st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"])
 comments = st.lists(st.text(characters, max_size=12), max_size=3)
 
 
