@@ -17,7 +17,7 @@ from tests.timeseries.series_factory import comb
 from treeformer import Series, Skeleton, TreeformerError, write
 from treeformer.cli import app
 from treeformer.data.generate_series import generate_series
-from treeformer.inference.batch import plan
+from treeformer.inference.batch import SERIES_LIST, plan
 from treeformer.timeseries.folder import DateFile, find_dates, times_of
 
 
@@ -308,6 +308,32 @@ def test_the_figures_of_a_series_are_not_listed_as_images(tmp_path):
     assert run(tmp_path, "-o", tmp_path / "results").exit_code == 0
     assert (tmp_path / "results" / "lengths.png").is_file()
     assert [job.image.name for job in plan([tmp_path], tmp_path / "predicted")] == ["day1.png", "day2.png"]
+
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("figure", ["kymograph", "animation"])
+def test_figures_of_an_interrupted_series_are_not_listed_as_images(tmp_path, monkeypatch, figure):
+    for day in (1, 2):
+        write(comb(40 + 20 * day, []), tmp_path / f"day{day}.json")
+        Image.new("RGB", (300, 300)).save(tmp_path / f"day{day}.png")
+    monkeypatch.setattr(f"treeformer.timeseries.figures.{figure}", interrupted)
+    assert run(tmp_path, "-o", tmp_path / "results").exit_code == 130
+    assert (tmp_path / "results" / "lengths.png").is_file()
+    assert [job.image.name for job in plan([tmp_path], tmp_path / "predicted")] == ["day1.png", "day2.png"]
+
+
+def test_an_interrupted_series_keeps_the_list_of_the_earlier_run(tmp_path, monkeypatch):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    for day in range(3):
+        write(comb(50 + 9 * day, []), folder / f"day{day}.json")
+    assert run(folder, "-o", out).exit_code == 0
+    before = (out / SERIES_LIST).read_bytes()
+    monkeypatch.setattr("treeformer.timeseries.figures.kymograph", interrupted)
+    assert run(folder, "-o", out).exit_code == 130
+    assert (out / SERIES_LIST).read_bytes() == before
 
 
 def test_only_the_first_warnings_are_shown(tmp_path, monkeypatch):

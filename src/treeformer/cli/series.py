@@ -87,7 +87,7 @@ def series(
         with_corrections,
     )
     from treeformer.timeseries.folder import DateFile, find_dates, times_of
-    from treeformer.timeseries.leftovers import remove_earlier
+    from treeformer.timeseries.leftovers import mark_results, remove_earlier
     from treeformer.timeseries.output import MAX_KYMOGRAPHS, skeletons_with_scale, write_figures
     from treeformer.timeseries.views import VIEWS, choose_views
 
@@ -136,6 +136,7 @@ def series(
             images = _readable_images(used, failures)
             if plants > MAX_KYMOGRAPHS:
                 say(f"kymographs: only of the first {MAX_KYMOGRAPHS} of {plants} plants")
+            mark_results(output)
             written += write_figures(result, output, px_per_mm=px_per_mm, images=images)
         remove_earlier(output, written)
         summary = f"{counted(len(result), 'date')}, {counted(plants, 'plant')}, {counted(len(result.tracks), 'axis')}"

@@ -17,6 +17,18 @@ from treeformer.inference.batch import SERIES_LIST
 FOLDERS = ("rsml", "kymographs")
 
 
+def mark_results(folder: Path) -> None:
+    """Mark a folder as results of a series before the first figure is written, so that no figure is listed as an image.
+
+    The list of an earlier run stays.
+
+    Raises:
+        OSError: If the mark cannot be written.
+    """
+    if not (folder / SERIES_LIST).is_file():
+        atomic_write_bytes(folder / SERIES_LIST, b"{}\n")
+
+
 def remove_earlier(folder: Path, written: Iterable[str]) -> list[str]:
     """Remove what an earlier run wrote to the subfolders `FOLDERS` and this one did not, and list this run's files.
 
