@@ -11,6 +11,7 @@ from PIL import Image
 import treeformer
 from tests.teaching.conftest import draw_tree
 from treeformer import Skeleton
+from treeformer.data.recipe import INCOMPLETE_NAME
 from treeformer.errors import TreeformerError
 from treeformer.inference.batch import plan
 from treeformer.inference.image_record import write_record
@@ -35,6 +36,20 @@ def test_takes_the_output_of_the_editor_as_it_is(tmp_path):
     (found,) = survey(tmp_path).images
     assert found.skeleton_file.name == "a.json"
     np.testing.assert_allclose(found.skeleton.nodes, skeleton.nodes, atol=0.01)
+
+
+@pytest.mark.parametrize("marked", ["", "generated", "prepared"])
+def test_a_folder_that_was_written_in_part_is_refused(tmp_path, marked):
+    """The mark of `treeformer prepare` lies above its splits."""
+    for folder in (".", "generated", "prepared/train"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        draw_tree(tmp_path / folder, "a", 1)
+    (tmp_path / marked / INCOMPLETE_NAME).touch()
+    for read in (survey, rank_folder):
+        with pytest.raises(TreeformerError, match=r"is incomplete, .* repeat the command, or remove .*\.incomplete"):
+            read(tmp_path)
+    (tmp_path / marked / INCOMPLETE_NAME).unlink()
+    assert len(survey(tmp_path).images) == 3
 
 
 def test_images_of_one_name_in_other_folders_are_other_plates(tmp_path):

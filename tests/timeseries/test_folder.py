@@ -17,6 +17,7 @@ from tests.timeseries.series_factory import comb
 from treeformer import Series, Skeleton, TreeformerError, write
 from treeformer.cli import app
 from treeformer.data.generate_series import generate_series
+from treeformer.data.recipe import INCOMPLETE_NAME
 from treeformer.inference.batch import SERIES_LIST, plan
 from treeformer.timeseries.folder import DateFile, find_dates, times_of
 
@@ -206,6 +207,18 @@ def test_the_command_on_generated_series(tmp_path):
     assert table["image"].str.startswith("day-").all()
     assert (out / "animation.webp").is_file()
     assert len(list((out / "rsml").iterdir())) == 4
+
+
+@pytest.mark.parametrize("place", [".", "000105"])
+def test_a_series_that_was_not_generated_to_the_end_is_refused(tmp_path, place):
+    for day in range(2):
+        write(comb(50 + 9 * day, []), tmp_path / "000105" / f"day-{day:03}.json")
+    (tmp_path / place / INCOMPLETE_NAME).touch()
+    error = run(tmp_path / "000105", "-o", tmp_path / "out").exception
+    assert isinstance(error, TreeformerError)
+    assert str(error).startswith(f"{tmp_path / '000105'}: is incomplete, because the command that wrote it was stopped")
+    assert str(tmp_path / place / INCOMPLETE_NAME) in str(error)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_keeps_going_if_a_file_is_damaged(tmp_path):

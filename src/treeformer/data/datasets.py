@@ -22,7 +22,7 @@ from treeformer._util.arrays import ImageArray
 from treeformer._util.files import atomic_write_bytes, is_backup
 from treeformer._util.image_output import encode_image
 from treeformer._util.images import IMAGE_SUFFIXES, open_image
-from treeformer.data.recipe import INCOMPLETE_NAME, is_incomplete
+from treeformer.data.recipe import check_complete
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 
@@ -184,7 +184,7 @@ class FolderDataset:
         self.split = split
         self.folder = _split_folder(self.path, split)
         if not allow_incomplete:
-            _check_complete(self.folder)
+            check_complete(self.folder, may_be_part=self.folder.absolute().name in SPLITS)
         self.pairs, self.skipped = find_pairs(self.folder, prefix=f"{split}/" if split else "")
         if not self.pairs:
             reason = f": {self.skipped[0].reason}" if self.skipped else ""
@@ -330,16 +330,6 @@ def _split_folder(path: Path, split: str | None) -> Path:
         available = f"it has {', '.join(splits)}" if splits else f"it has no folder {', '.join(SPLITS)}"
         raise TreeformerError(f"{path}: no split {split!r}: {available}")
     return path / split
-
-
-def _check_complete(folder: Path) -> None:
-    absolute = folder.absolute()
-    for place in (absolute, *([absolute.parent] if absolute.name in SPLITS else [])):
-        if is_incomplete(place):
-            raise TreeformerError(
-                f"{folder}: is incomplete, because the command that wrote it was stopped or failed: repeat the command,"
-                f" or remove {place / INCOMPLETE_NAME} to use the images that are there"
-            )
 
 
 def _is_image(path: Path) -> bool:

@@ -75,6 +75,25 @@ def is_incomplete(folder: Path) -> bool:
     return (folder / INCOMPLETE_NAME).is_file()
 
 
+def check_complete(folder: Path, *, may_be_part: bool = True) -> None:
+    """Check that a folder of images is not a part of a data set that has not been finished.
+
+    Args:
+        folder: the folder.
+        may_be_part: it may be a split or a series, which are marked in the folder above.
+
+    Raises:
+        TreeformerError: if the folder is being written, or the command that wrote it was stopped or failed.
+    """
+    absolute = folder.absolute()
+    for place in (absolute, *([absolute.parent] if may_be_part else [])):
+        if is_incomplete(place):
+            raise TreeformerError(
+                f"{folder}: is incomplete, because the command that wrote it was stopped or failed: repeat the command,"
+                f" or remove {place / INCOMPLETE_NAME} to use the images that are there"
+            )
+
+
 def claim(folder: Path, recipe: Mapping[str, Any], *, may_differ: Collection[str] = ()) -> dict[str, Any] | None:
     """Reserve a folder for a recipe: write `dataset.yaml` to a new or empty folder, or compare with the existing one.
 

@@ -18,6 +18,7 @@ from treeformer import formats
 from treeformer._util.arrays import FloatArray, ImageArray
 from treeformer._util.images import open_image
 from treeformer.data.datasets import ANNOTATION_ENDING, fit_to_image
+from treeformer.data.recipe import check_complete
 from treeformer.errors import TreeformerError
 from treeformer.inference.auto_scale import measure_scale
 from treeformer.inference.batch import plan
@@ -148,7 +149,7 @@ def survey(folder: str | os.PathLike[str], after_each: Callable[[], None] = lamb
         What was found. It may have no usable image.
 
     Raises:
-        TreeformerError: if the folder does not exist or has no image.
+        TreeformerError: if the folder does not exist, is incomplete, or has no image.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -188,7 +189,7 @@ def find_skeletons(folder: Path) -> list[tuple[Path, Path | None]]:
         Image and skeleton file, None if there is none. The order is that of the names.
 
     Raises:
-        TreeformerError: if there is no image, or the record of the folder is invalid.
+        TreeformerError: if there is no image, a folder of images is incomplete, or the record is invalid.
     """
     record = read_record(folder)
     if record is not None:
@@ -196,9 +197,12 @@ def find_skeletons(folder: Path) -> list[tuple[Path, Path | None]]:
         stems = {(record.root / image).resolve(): folder / stem for image, stem in record.stems.items()}
     else:
         sources, stems = [folder], {}
+    jobs = plan(sources, folder, ("rsml",))
+    for place in dict.fromkeys(job.image.parent for job in jobs):
+        check_complete(place)
     return [
         (job.image, _skeleton_file(stems.get(job.image.resolve(), job.skeletons["json"].with_suffix("")), job.image))
-        for job in plan(sources, folder, ("rsml",))
+        for job in jobs
     ]
 
 

@@ -71,7 +71,7 @@ def rank_folder(
         The images, the one to annotate first at the beginning; and one line per image that cannot be used.
 
     Raises:
-        TreeformerError: if the folder does not exist, or has no image.
+        TreeformerError: if the folder does not exist, is incomplete, or has no image.
     """
     root = Path(folder)
     if not root.is_dir():

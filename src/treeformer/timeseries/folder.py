@@ -75,14 +75,16 @@ def find_dates(folder: str | os.PathLike[str]) -> list[DateFile]:
         One entry per name, ordered by name. A skeleton in several formats is read from the first of `PREFERRED`.
 
     Raises:
-        TreeformerError: If the folder is missing or holds neither images nor skeletons.
+        TreeformerError: If the folder is missing, is incomplete, or holds neither images nor skeletons.
     """
+    from treeformer.data.recipe import check_complete
     from treeformer.formats import SUFFIXES, is_skeleton_file
     from treeformer.formats.convert import base_name
 
     root = Path(folder)
     if not root.is_dir():
         raise TreeformerError(f"{root}: is not a folder" if root.exists() else f"{root}: no such folder")
+    check_complete(root)
     files = sorted(file for file in root.iterdir() if file.is_file() and not file.name.startswith("."))
     images: dict[str, Path] = {}
     skeletons: dict[str, Path] = {}
