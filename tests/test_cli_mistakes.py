@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pandas as pd
 import pytest
+import typer.main
 from PIL import Image
 
 import treeformer
 from tests.messages import one_line
 from treeformer import Skeleton
+from treeformer.cli import app
 
 BOMB = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]><rsml>&b;</rsml>'
 OUTSIDE = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><rsml>&b;</rsml>'
@@ -162,7 +165,7 @@ def test_an_empty_skeleton_works_with_every_command(run, tmp_path):
         (("traits", "--unknown"), "no such option: --unknown"),
         (("trait",), "no such command 'trait'"),
         (("next",), "missing argument 'FOLDER'. See "),
-        (("train",), "the following arguments are required: CONFIG"),
+        (("train",), "the following arguments are required: CONFIG. See "),
         (("train", "a.yaml", "--devices", "many"), "argument --devices: invalid int value: 'many'. See "),
     ],
 )
@@ -171,6 +174,25 @@ def test_wrong_options_and_arguments_are_one_line(run, arguments, message):
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"treeformer: {message}")
     assert err.endswith(" --help\n")
+
+
+COMMANDS = {name: command.params for name, command in typer.main.get_command(app).commands.items()}
+NEEDING_ARGUMENTS = ["train", *(name for name, params in COMMANDS.items() if any(one.required for one in params))]
+
+
+@pytest.mark.parametrize("name", NEEDING_ARGUMENTS)
+def test_a_command_without_its_arguments_is_one_line(run, name):
+    code, out, err = run(name)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(rf"treeformer: .*(missing|required).* See .* {name} --help", one_line(err))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_unknown_option_is_one_line(run, name):
+    given = ("a.yaml",) if name == "train" else ()
+    code, out, err = run(name, *given, "--nonsense")
+    assert (code, out) == (2, "")
+    assert "--nonsense" in one_line(err)
 
 
 def test_without_arguments_the_help_is_printed_once(run):

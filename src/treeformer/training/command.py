@@ -39,7 +39,11 @@ def parser(prog: str) -> argparse.ArgumentParser:
     )
     arguments.add_argument("config", type=Path, metavar="CONFIG", help="YAML file, such as those in configs/")
     arguments.add_argument(
-        "overrides", nargs="*", metavar="KEY=VALUE", help="change values of the file, such as data.workers=8"
+        "overrides",
+        nargs="*",
+        default=[],  # otherwise a message lists them as required
+        metavar="KEY=VALUE",
+        help="change values of the file, such as data.workers=8",
     )
     arguments.add_argument(
         "-o", "--output", type=Path, metavar="FOLDER", help="folder for checkpoints and logs (default: runs/NAME)"
