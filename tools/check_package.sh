@@ -11,6 +11,7 @@ trap 'rm -rf "$work"' EXIT
 
 # Built from the files that git tracks, so that nothing else gets in.
 git -C "$root" archive --format=tar HEAD | tar -x -C "$work" --one-top-level=source
+"$bin/python" "$root/tools/absolute_links.py" "$work/source"
 "$bin/python" -m build --outdir "$work/dist" "$work/source" > "$work/build.log" 2>&1 \
   || { cat "$work/build.log" >&2; exit 1; }
 "$bin/python" -m twine check --strict "$work"/dist/*
