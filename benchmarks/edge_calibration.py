@@ -27,7 +27,7 @@ from benchmarks.protocol.sets import PUBLISHED_SIZE, TestSet
 
 import treeformer.decoding.postprocess as postprocess
 from treeformer.data import Sample
-from treeformer.data.datasets import Dataset
+from treeformer.data.sample import Dataset
 from treeformer.decoding.calibration import EdgeCalibration, calibrate, fit_calibration
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder, open_model, write_config

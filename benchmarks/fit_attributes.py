@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from treeformer import synthetic
 from treeformer.data.config import DataConfig, SourceConfig
-from treeformer.data.datasets import Sample
 from treeformer.data.mixture import EvalDataset, MixtureDataset
+from treeformer.data.sample import Sample
 from treeformer.errors import TreeformerError
 from treeformer.models import TreeFormer, from_pretrained
 from treeformer.nn.attributes import ATTRIBUTES, encode_radius

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from treeformer import Skeleton
 from treeformer._util.files import is_backup
 from treeformer.cli import app
-from treeformer.data.datasets import find_pairs
+from treeformer.data.folder_dataset import find_pairs
 from treeformer.formats import read, write
 from treeformer.metrics.report import folder_cases
 

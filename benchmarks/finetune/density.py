@@ -11,7 +11,9 @@ from benchmarks.finetune.domains import DATA
 
 from treeformer import synthetic
 from treeformer.data.augmentation import STRONG
-from treeformer.data.datasets import FolderDataset, OpenedSample, SyntheticDataset
+from treeformer.data.folder_dataset import FolderDataset
+from treeformer.data.sample import OpenedSample
+from treeformer.data.synthetic_dataset import SyntheticDataset
 from treeformer.data.view import Source, View, draw_cropped_view, draw_view
 from treeformer.synthetic import SPLITS
 

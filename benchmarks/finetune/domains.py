@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from treeformer import formats
-from treeformer.data.datasets import FolderDataset, SyntheticDataset, write_pair
+from treeformer.data.folder_dataset import FolderDataset, write_pair
 from treeformer.data.prepare import prepare
 from treeformer.data.prepare.barley_roots import plate_number
+from treeformer.data.synthetic_dataset import SyntheticDataset
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import topo
 from treeformer.synthetic import SPLITS

@@ -15,8 +15,8 @@ import numpy as np
 from treeformer._util.arrays import ImageArray
 from treeformer.data import FolderDataset, Sample, Skipped
 from treeformer.data.augmentation import move, warp
-from treeformer.data.datasets import Dataset
 from treeformer.data.prepare import prepare
+from treeformer.data.sample import Dataset
 from treeformer.errors import TreeformerError
 from treeformer.inference.evaluate import synthetic_set
 from treeformer.skeleton import Skeleton

@@ -15,7 +15,7 @@ from benchmarks.finetune.domains import domain_images
 from benchmarks.finetune.variants import BASE, FACTORS
 
 from treeformer import Skeleton, synthetic
-from treeformer.data.datasets import write_pair
+from treeformer.data.folder_dataset import write_pair
 from treeformer.hub.model_folder import open_model
 from treeformer.teaching import full_training
 from treeformer.teaching.annotated import AnnotatedImage

@@ -8,7 +8,7 @@ import pytest
 from treeformer import Skeleton, data
 from treeformer.data.cache import ImageCache
 from treeformer.data.config import DataConfig, SourceConfig
-from treeformer.data.datasets import write_pair
+from treeformer.data.folder_dataset import write_pair
 from treeformer.data.mixture import MixtureDataset
 
 

@@ -11,7 +11,7 @@ from treeformer import Skeleton, synthetic
 from treeformer._util.config import ConfigError
 from treeformer.data import Skipped
 from treeformer.data.config import DataConfig, SourceConfig
-from treeformer.data.datasets import write_pair
+from treeformer.data.folder_dataset import write_pair
 from treeformer.data.mixture import EvalDataset, MixtureDataset
 from treeformer.errors import TreeformerError
 

@@ -160,7 +160,7 @@ def test_a_full_disk_drops_no_image_silently(barley: Path, tmp_path: Path, monke
         write(skeleton, path, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("treeformer.data.datasets.formats.write", full)
+        patch.setattr("treeformer.data.folder_dataset.formats.write", full)
         with pytest.raises(TreeformerError, match=r"out: 404\.json: cannot be written \(No space left on device\)"):
             prepare("barley-roots", barley, tmp_path / "out", size=64)
     for folder, split in ((tmp_path / "out", "train"), (tmp_path / "out" / "train", None)):

@@ -10,7 +10,7 @@ import pytest
 
 from treeformer import Skeleton, TreeformerError
 from treeformer.data import check_splits
-from treeformer.data.datasets import write_pair
+from treeformer.data.folder_dataset import write_pair
 from treeformer.data.recipe import write_recipe
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 from treeformer import Skeleton, data
 from treeformer.data import augmentation as augment
 from treeformer.data.config import DataConfig, SourceConfig
-from treeformer.data.datasets import write_pair
+from treeformer.data.folder_dataset import write_pair
 from treeformer.data.mixture import EvalDataset, MixtureDataset
 from treeformer.data.torch_warp import warp
 from treeformer.data.view import into_frame

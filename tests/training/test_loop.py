@@ -180,7 +180,7 @@ def test_a_large_source_is_checked_at_regular_intervals(config_file, monkeypatch
         indices.append(index)
         return Skipped("a", "a: none")
 
-    monkeypatch.setattr("treeformer.data.datasets.SyntheticDataset.open", skip)
+    monkeypatch.setattr("treeformer.data.synthetic_dataset.SyntheticDataset.open", skip)
     source = SourceConfig(presets=("paper",), split="valid", count=1000)
     with pytest.raises(ConfigError, match="none of 50 images"):
         EvalDataset([source], load_config(config_file).data).check_sources()

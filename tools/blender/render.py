@@ -17,7 +17,7 @@ from plantscenes.layout import SCENES, plan, stream
 
 from treeformer import formats
 from treeformer._util.files import atomic_write_bytes
-from treeformer.data.datasets import has_pair
+from treeformer.data.folder_dataset import has_pair
 from treeformer.data.recipe import claim, write_recipe
 from treeformer.errors import TreeformerError
 

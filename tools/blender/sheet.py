@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from treeformer import formats
-from treeformer.data.datasets import find_pairs
+from treeformer.data.folder_dataset import find_pairs
 from treeformer.draw import draw
 
 

@@ -12,7 +12,7 @@ from treeformer.cli.common import ALL_CORES, Workers, app, counted, examples, fi
 from treeformer.errors import TreeformerError
 
 if TYPE_CHECKING:
-    from treeformer.data.datasets import Dataset
+    from treeformer.data.sample import Dataset
     from treeformer.metrics.report import Report
 
 DEFAULT_COUNT = 500  # images of a synthetic data set

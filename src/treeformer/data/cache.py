@@ -9,7 +9,8 @@ from __future__ import annotations
 from os import PathLike
 
 from treeformer._util.arrays import ImageArray
-from treeformer.data.datasets import FolderDataset, OpenedSample, Sample, Skipped
+from treeformer.data.folder_dataset import FolderDataset
+from treeformer.data.sample import OpenedSample, Sample, Skipped
 
 MAX_BYTES = 1 << 30
 """Default limit of cached pixels per process, bytes."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from treeformer import synthetic
 from treeformer._util.pools import check_workers
 from treeformer._util.progress import ProgressCallback, no_progress
-from treeformer.data.datasets import ImageSuffix, has_pair, write_pair
+from treeformer.data.folder_dataset import ImageSuffix, has_pair, write_pair
 from treeformer.data.recipe import being_written, claim, is_incomplete, write_recipe
 from treeformer.data.workers import for_each
 from treeformer.errors import TreeformerError

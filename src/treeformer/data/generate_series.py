@@ -8,7 +8,7 @@ from pathlib import Path
 
 from treeformer._util.pools import check_workers
 from treeformer._util.progress import ProgressCallback, no_progress
-from treeformer.data.datasets import has_pair, write_pair
+from treeformer.data.folder_dataset import has_pair, write_pair
 from treeformer.data.generate import GenerateReport
 from treeformer.data.recipe import being_written, claim, is_incomplete, write_recipe
 from treeformer.data.workers import for_each

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from treeformer._util.pools import ignore_signals as ignore_signals
-from treeformer.data.datasets import Sample, Skipped
 from treeformer.data.mixture import MixtureDataset
+from treeformer.data.sample import Sample, Skipped
 from treeformer.errors import TreeformerError
 from treeformer.nn.targets import Targets
 

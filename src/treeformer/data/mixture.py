@@ -19,7 +19,8 @@ from treeformer.data.augmentation import PRESETS as AUGMENTATIONS
 from treeformer.data.augmentation import Augmentation
 from treeformer.data.cache import CachedDataset, ImageCache
 from treeformer.data.config import DataConfig, SourceConfig
-from treeformer.data.datasets import Sample, Skipped, SyntheticDataset
+from treeformer.data.sample import Sample, Skipped
+from treeformer.data.synthetic_dataset import SyntheticDataset
 from treeformer.data.view import Source, View, draw_cropped_view, draw_view, too_dense
 from treeformer.errors import TreeformerError
 

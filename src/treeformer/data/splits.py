@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from treeformer.data.datasets import SPLITS, FolderDataset
+from treeformer.data.folder_dataset import SPLITS, FolderDataset
 from treeformer.data.recipe import RECIPE_NAME, read_recipe
 from treeformer.errors import TreeformerError
 

@@ -14,7 +14,8 @@ import numpy as np
 from treeformer._util.arrays import FloatArray
 from treeformer.data.augmentation import Augmentation, move, warp
 from treeformer.data.cache import CachedDataset
-from treeformer.data.datasets import OpenedSample, Sample, Skipped, SyntheticDataset
+from treeformer.data.sample import OpenedSample, Sample, Skipped
+from treeformer.data.synthetic_dataset import SyntheticDataset
 from treeformer.data.torch_warp import warp as torch_warp
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton

@@ -12,7 +12,7 @@ from treeformer._util.arrays import ImageArray
 from treeformer._util.pools import check_workers, prefetch_map, process_pool
 from treeformer._util.progress import ProgressCallback
 from treeformer.data import FolderDataset, Sample, SkipReport, SyntheticDataset
-from treeformer.data.datasets import Dataset
+from treeformer.data.sample import Dataset
 from treeformer.errors import TreeformerError
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics.report import Case, Report, evaluate_cases

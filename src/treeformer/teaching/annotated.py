@@ -17,7 +17,7 @@ import numpy as np
 from treeformer import formats
 from treeformer._util.arrays import FloatArray, ImageArray
 from treeformer._util.images import open_image
-from treeformer.data.datasets import ANNOTATION_ENDING, fit_to_image
+from treeformer.data.folder_dataset import ANNOTATION_ENDING, fit_to_image
 from treeformer.data.recipe import check_complete
 from treeformer.errors import TreeformerError
 from treeformer.inference.auto_scale import measure_scale

@@ -11,7 +11,7 @@ import torch
 
 from treeformer import formats
 from treeformer._util.arrays import ImageArray
-from treeformer.data.datasets import Sample
+from treeformer.data.sample import Sample
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder
 from treeformer.inference.predictor import Predictor

@@ -12,7 +12,7 @@ import numpy as np
 
 from treeformer._util.images import open_image
 from treeformer.data.augmentation import Augmentation, warp
-from treeformer.data.datasets import Sample
+from treeformer.data.sample import Sample
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 from treeformer.synthetic import make_image

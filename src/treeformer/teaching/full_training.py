@@ -12,7 +12,7 @@ import numpy as np
 
 from treeformer._util.images import open_image
 from treeformer.data.config import DataConfig, SourceConfig
-from treeformer.data.datasets import has_pair, write_pair
+from treeformer.data.folder_dataset import has_pair, write_pair
 from treeformer.hub.model_folder import ModelFolder
 from treeformer.teaching.annotated import AnnotatedImage
 from treeformer.teaching.crops import SYNTHETIC_PRESETS, CropSettings

@@ -21,7 +21,7 @@ from treeformer import formats
 from treeformer._util.arrays import FloatArray
 from treeformer._util.images import open_image
 from treeformer._util.progress import ProgressCallback, no_progress
-from treeformer.data.datasets import fit_to_image
+from treeformer.data.folder_dataset import fit_to_image
 from treeformer.errors import TreeformerError
 from treeformer.inference.predictor import Predictor
 from treeformer.inference.provenance import is_uncorrected

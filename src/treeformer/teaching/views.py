@@ -17,7 +17,7 @@ from treeformer import formats
 from treeformer._util.arrays import ImageArray
 from treeformer._util.images import open_image
 from treeformer.data.augmentation import move, warp
-from treeformer.data.datasets import has_pair, write_pair
+from treeformer.data.folder_dataset import has_pair, write_pair
 from treeformer.hub.model_folder import ModelFolder
 from treeformer.inference.engine import Engine, RawPrediction
 from treeformer.inference.predictor import Predictor

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from treeformer._util.arrays import FloatArray
-from treeformer.data.datasets import Skipped, find_pairs
+from treeformer.data.folder_dataset import find_pairs
 from treeformer.data.prepare.lines import JUNCTION_PX, Line, without
 from treeformer.data.prepare.public_set import Notes, PublicSet, SourceImage
+from treeformer.data.sample import Skipped
 
 # 426 and 426R show the same plate on two dates.
 PLATE = r"\d+"

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from treeformer.data.datasets import Skipped, find_pairs
+from treeformer.data.folder_dataset import find_pairs
 from treeformer.data.prepare.public_set import PublicSet, SourceImage
+from treeformer.data.sample import Skipped
 
 # Every tenth image is used for validation.
 VALIDATION_EVERY = 10

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treeformer.data.datasets import SPLITS, Skipped, find_pairs
+from treeformer.data.folder_dataset import SPLITS, find_pairs
 from treeformer.data.prepare.public_set import PublicSet, SourceImage
+from treeformer.data.sample import Skipped
 
 
 def find(source: Path) -> tuple[list[SourceImage], list[Skipped]]:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from treeformer.data.datasets import Skipped
 from treeformer.data.prepare.lines import Line
+from treeformer.data.sample import Skipped
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from treeformer._util.arrays import ImageArray
 from treeformer._util.files import atomic_write
 from treeformer._util.images import open_image
 from treeformer._util.progress import ProgressCallback
-from treeformer.data.datasets import SPLITS, fit_to_image, write_pair
+from treeformer.data.folder_dataset import SPLITS, fit_to_image, write_pair
 from treeformer.data.prepare.lines import lines_of, merge_overlaps, skeleton_of, snap, too_short, without
 from treeformer.data.prepare.public_set import Notes, PrepareReport, PublicSet, SourceImage
 from treeformer.data.recipe import being_written, claim

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treeformer.data.datasets import Skipped, find_pairs
+from treeformer.data.folder_dataset import find_pairs
 from treeformer.data.prepare.public_set import PublicSet, SourceImage
+from treeformer.data.sample import Skipped
 from treeformer.errors import TreeformerError
 
 TRAINING, TEST = "01-TrainAndValidationSet", "02-IndependentTestSet"

@@ -1,18 +1,10 @@
-"""Data sets: folders of images with a skeleton file next to each image, and synthetic images generated on the fly.
-
-Both have `len` and `load(index)`, which returns a `Sample`, or a `Skipped` with a one-line reason if the files are
-invalid. A `Skipped` is a value and not an exception, so that worker processes return it like any sample. The consumer
-collects it in a `SkipReport`. `dataset[index]` raises an error instead.
-"""
+"""A data set in a folder: images, each with a skeleton file next to it."""
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
@@ -23,12 +15,11 @@ from treeformer._util.files import atomic_write_bytes, is_backup
 from treeformer._util.image_output import encode_image
 from treeformer._util.images import IMAGE_SUFFIXES, open_image
 from treeformer.data.recipe import check_complete
+from treeformer.data.sample import OpenedSample, Sample, Skipped
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 
 SPLITS = ("train", "valid", "test")
-# Number of reasons that a report lists.
-MAX_REASONS = 20
 
 # Programs disagree by half a pixel about the origin of an image. Nodes this far outside are moved to the border.
 BORDER_TOLERANCE_PX = 1.0
@@ -39,123 +30,6 @@ ImageSuffix = Literal["png", "jpg"]
 """File types in which images are written."""
 # In the 3D2cut data set, the annotation of vine.jpeg is vine_annotation.json.
 ANNOTATION_ENDING = "_annotation"
-
-
-@dataclass(frozen=True)
-class Sample:
-    """An image with its skeleton.
-
-    Attributes:
-        image: (H,W,3) uint8 RGB.
-        skeleton: a forest inside the image, in px, with `image_size` set.
-        name: name of the image within its data set.
-    """
-
-    image: ImageArray
-    skeleton: Skeleton
-    name: str
-
-
-@dataclass(frozen=True)
-class OpenedSample:
-    """A sample whose image is read or rendered only on request.
-
-    Attributes:
-        skeleton: a forest inside the image, in px, with `image_size` set.
-        name: name of the image within its data set.
-        read_image: returns the image, (H,W,3) uint8 RGB. Raises TreeformerError if it does not fit the skeleton.
-    """
-
-    skeleton: Skeleton
-    name: str
-    read_image: Callable[[], ImageArray]
-
-    @classmethod
-    def of(cls, sample: Sample) -> OpenedSample:
-        """Return an opened sample that has its image already."""
-        return cls(sample.skeleton, sample.name, lambda: sample.image)
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """An image that cannot be used.
-
-    Attributes:
-        name: name of the image within its data set.
-        reason: one line that identifies the file and the problem.
-    """
-
-    name: str
-    reason: str
-
-
-class Dataset(Protocol):
-    """The interface of a data set."""
-
-    def __len__(self) -> int: ...
-
-    def load(self, index: int) -> Sample | Skipped:
-        """Return a sample, or the reason why it cannot be used."""
-        ...
-
-
-class SkipReport:
-    """The skipped images of a run, each counted once; `str` returns a summary.
-
-    Args:
-        skipped: images to start with.
-
-    Example:
-        >>> report = SkipReport([Skipped("a.png", "a.png: the image cannot be read")])
-        >>> report.add(Skipped("a.png", "a.png: the image cannot be read"))
-        >>> print(report)
-        1 image was skipped
-          a.png: the image cannot be read
-    """
-
-    def __init__(self, skipped: Iterable[Skipped] = ()) -> None:
-        self._reasons: dict[str, str] = {}
-        for entry in skipped:
-            self.add(entry)
-
-    def add(self, skipped: Skipped) -> None:
-        """Add an image. Adding it again has no effect."""
-        self._reasons.setdefault(skipped.name, skipped.reason)
-
-    def merge(self, other: SkipReport) -> None:
-        """Add all images of another report, for example from another process."""
-        for entry in other:
-            self.add(entry)
-
-    def __iter__(self) -> Iterator[Skipped]:
-        return iter(Skipped(name, reason) for name, reason in self._reasons.items())
-
-    def __len__(self) -> int:
-        return len(self._reasons)
-
-    def __str__(self) -> str:
-        heading = "1 image was skipped" if len(self) == 1 else f"{len(self)} images were skipped"
-        shown = [f"  {reason}" for reason in itertools.islice(self._reasons.values(), MAX_REASONS)]
-        rest = len(self) - len(shown)
-        return "\n".join([heading, *shown, *([f"  and {rest} more"] if rest else [])])
-
-
-def samples(dataset: Dataset, report: SkipReport | None = None) -> Iterator[Sample]:
-    """Iterate over the usable samples of a data set.
-
-    Args:
-        dataset: the data set.
-        report: receives the skipped images; None ignores them.
-
-    Yields:
-        The samples, in order.
-    """
-    for index in range(len(dataset)):
-        loaded = dataset.load(index)
-        if isinstance(loaded, Sample):
-            yield loaded
-        elif report is not None:
-            report.add(loaded)
 
 
 class FolderDataset:
@@ -372,56 +246,3 @@ def find_pairs(folder: Path, prefix: str = "") -> tuple[list[tuple[Path, Path]],
                 file, reason = image, f"ambiguous: both {several[0].name} and {several[1].name} have the same name"
         skipped.append(Skipped(prefix + file.name, f"{file}: {reason}"))
     return pairs, skipped
-
-
-@dataclass(frozen=True)
-class SyntheticDataset:
-    """Synthetic images, generated from their seeds when they are loaded.
-
-    Consecutive seeds cycle through the presets, then through the styles.
-
-    Attributes:
-        seeds: one seed per image; `treeformer.synthetic.SPLITS` has the ranges for training, validation and test.
-        presets: names of plant presets.
-        styles: names of image styles.
-        size: (width, height), px.
-
-    Raises:
-        TreeformerError: if there is no seed, no preset or no style.
-
-    Example:
-        >>> dataset = SyntheticDataset(range(4), presets=("paper", "vine"), size=(64, 64))
-        >>> len(dataset), dataset[3].name
-        (4, 'vine-paper-3')
-    """
-
-    seeds: range
-    presets: tuple[str, ...] = ("paper",)
-    styles: tuple[str, ...] = ("paper",)
-    size: tuple[int, int] = (512, 512)
-
-    def __post_init__(self) -> None:
-        if not (self.seeds and self.presets and self.styles):
-            raise TreeformerError("a synthetic data set needs seeds, a preset and a style")
-
-    def __len__(self) -> int:
-        return len(self.seeds)
-
-    def __getitem__(self, index: int) -> Sample:
-        opened = self.open(index)
-        return Sample(opened.read_image(), opened.skeleton, opened.name)
-
-    def load(self, index: int) -> Sample | Skipped:
-        """Return a sample. Synthetic images are never skipped."""
-        return self[index]
-
-    def open(self, index: int) -> OpenedSample:
-        """Return a sample whose image is rendered on request. Growing a plant takes a fraction of the time."""
-        from treeformer import synthetic
-
-        seed = self.seeds[index]
-        cycle, position = divmod(seed, len(self.presets))
-        preset, style = self.presets[position], self.styles[cycle % len(self.styles)]
-        grown = synthetic.generate(preset, seed, size=self.size)
-        skeleton = grown.replace(radius=synthetic.drawn_radius(grown, style))
-        return OpenedSample(skeleton, f"{preset}-{style}-{seed}", lambda: synthetic.render(grown, style, seed))

@@ -1,4 +1,4 @@
-"""Data sets: samples are read as they were written, and invalid ones are reported, skipped and counted."""
+"""Folders as data sets: samples are read as they were written, and invalid ones are reported, skipped and counted."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from PIL import Image
 
 from tests.strategies import examples
 from treeformer import Skeleton, TreeformerError, formats
-from treeformer.data import FolderDataset, Sample, Skipped, SkipReport, SyntheticDataset, samples
-from treeformer.data.datasets import has_pair, write_pair
-from treeformer.synthetic import make_image
+from treeformer.data import FolderDataset, Sample, Skipped, SkipReport, samples
+from treeformer.data.folder_dataset import has_pair, write_pair
 
 
 def add_pair(
@@ -184,46 +183,6 @@ def test_images_skipped_by_workers_are_counted_once(tmp_path: Path, comb: Skelet
     assert sorted(good) == ["a.png", "a.png", "c.png", "c.png", "d.png", "d.png"]
     assert str(report).splitlines()[0] == "1 image was skipped"
     assert "b.png" in str(report)
-
-
-def test_reports_merge() -> None:
-    first = SkipReport([Skipped("a", "a: broken"), Skipped("b", "b: broken")])
-    first.merge(SkipReport([Skipped("b", "b: broken"), Skipped("c", "c: broken")]))
-    assert str(first) == "3 images were skipped\n  a: broken\n  b: broken\n  c: broken"
-
-
-def test_a_report_of_thousands_stays_short() -> None:
-    lines = str(SkipReport(Skipped(str(k), f"{k}: broken") for k in range(3000))).splitlines()
-    assert lines[0] == "3000 images were skipped"
-    assert lines[-1] == "  and 2980 more"
-    assert len(lines) == 22
-
-
-def test_synthetic_images_are_determined_by_their_seeds() -> None:
-    dataset = SyntheticDataset(range(10, 16), presets=("paper", "taproot", "vine"), styles=("paper",), size=(96, 80))
-    assert len(dataset) == 6
-    copy = pickle.loads(pickle.dumps(dataset))
-    for index, preset in ((0, "taproot"), (1, "vine"), (2, "paper")):
-        sample = dataset.load(index)
-        image, skeleton = make_image(preset, "paper", 10 + index, (96, 80))
-        assert sample.name == f"{preset}-paper-{10 + index}"
-        assert np.array_equal(sample.image, image)
-        assert sample.skeleton == skeleton == copy[index].skeleton
-    with pytest.raises(IndexError):
-        dataset[6]
-
-
-@pytest.mark.slow
-def test_all_combinations_of_presets_and_styles() -> None:
-    presets, styles = ("paper", "taproot", "vine"), ("paper", "photo")
-    dataset = SyntheticDataset(range(24), presets, styles, (64, 64))
-    combinations = {tuple(dataset[index].name.split("-")[:2]) for index in range(6)}
-    assert combinations == {(preset, style) for preset in presets for style in styles}
-
-
-def test_a_synthetic_set_needs_seeds() -> None:
-    with pytest.raises(TreeformerError, match="needs seeds"):
-        SyntheticDataset(range(0))
 
 
 def test_public_data_sets_are_read_as_published(real_data) -> None:
