@@ -7,6 +7,7 @@ PYTHONPATH=src python -m benchmarks.finetune curve --domain barley-roots --model
 PYTHONPATH=src python -m benchmarks.finetune curve --model VERSION6 --images 10 --device cpu -o curve-cpu.csv
 PYTHONPATH=src python -m benchmarks.finetune factors --domain orchard-row --model VERSION6 -o factors.csv
 PYTHONPATH=src python -m benchmarks.finetune gpu-factors --model VERSION6 --parallel 8 -o gpu-factors.csv
+PYTHONPATH=src python -m benchmarks.finetune self-training --model VERSION6 --parallel 3 -o self-training.csv
 PYTHONPATH=src python -m benchmarks.finetune show factors.csv
 PYTHONPATH=src python -m benchmarks.finetune choice --domain barley-roots --model FREE
 PYTHONPATH=src python -m benchmarks.finetune folds --set osr-roots --model FREE --folds 4 -o folds.csv
@@ -23,6 +24,8 @@ those that `treeformer next` names among the first --pool. Steps and rates are f
 measured.
 `gpu-factors` varies one factor at a time of the mode for a GPU, which trains the whole network, and measures several
 node thresholds. There is no validation either.
+`self-training` trains on ten images in the mode for a GPU, predicts views of --others images, and trains again on the
+ten and on those images whose views agree, from the first weights and from the start model. There is no validation.
 `choice` asks whether `treeformer next` names the images on which the model is worst: the rank correlation of expected
 and true wrong edges over test images, and the F1 of the first third of the ranking against that of all images.
 `folds` is a cross-validation over all images of a public set: each fold is measured with a model that `treeformer
@@ -39,21 +42,33 @@ the split `train`, test images of the split `test`. Training images of barley ar
 test images are those of the splits `valid` and `test`, which have other plates. The default model has been trained on
 barley images of the split `train`, so a start model without them is needed.
 
-`curve`, `factors` and `gpu-factors` append to a table, and skip what is already there, so that an interrupted call can
-be repeated. Images and features stay in --cache.
+`curve`, `factors`, `gpu-factors` and `self-training` append to a table, and skip what is already there, so that an
+interrupted call can be repeated. Images and features stay in --cache.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from benchmarks.finetune import choice, course, curve, density, export, factors, folds, gpu_factors, table
+from benchmarks.finetune import (
+    choice,
+    course,
+    curve,
+    density,
+    export,
+    factors,
+    folds,
+    gpu_factors,
+    self_training,
+    table,
+)
 
 # Name, arguments, program.
 COMMANDS = (
     ("curve", curve.arguments, curve.main),
     ("factors", factors.arguments, factors.main),
     ("gpu-factors", gpu_factors.arguments, gpu_factors.main),
+    ("self-training", self_training.arguments, self_training.main),
     ("show", table.arguments, table.main),
     ("choice", choice.arguments, choice.main),
     ("folds", folds.arguments, folds.main),

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from benchmarks.finetune import curve, folds, gpu_factors, table
+from benchmarks.finetune import curve, folds, gpu_factors, self_training, table
 from benchmarks.finetune.__main__ import main
 from benchmarks.finetune.density import density
 from benchmarks.finetune.domains import domain_images
@@ -99,6 +99,19 @@ def test_a_factor_is_trained_and_its_weights_are_averaged(tmp_path, monkeypatch)
     assert any(not value.equal(before[name]) for name, value in whole.items())
     for name, value in half.items():
         np.testing.assert_allclose(value, (whole[name] + before[name]) / 2, atol=1e-6)
+
+
+def test_self_training_is_summarized_per_stage_and_split():
+    figures = {"topo_precision": "0.5", "topo_recall": "0.25", "topo_paper_f1": "0.75", "length_error": "0"}
+    rows = [
+        {"stage": stage, "split": split, "choice": choice, "topo_f1": f1, **figures}
+        for stage, choice, f1 in (("first", "0", "0.5"), ("first", "1", "0.7"), ("second, from the first", "0", "0.8"))
+        for split in self_training.SPLITS
+    ]
+    lines = self_training.summary(rows)
+    assert lines[2] == "| first | 2 |" + " 0.750 / 0.600 | 0.500 | 0.250 |" * 2
+    assert lines[3] == "| second, from the first | 1 |" + " 0.750 / 0.800 | 0.500 | 0.250 |" * 2
+    assert len(lines) == 4
 
 
 def test_the_table_is_shown_as_markdown(capsys, monkeypatch, tmp_path):

@@ -292,6 +292,7 @@ def test_another_split_begins_a_new_run(drawings, start_model, tmp_path, monkeyp
         (["FOLDER", "-o", "FOLDER"], "already exists"),
         (["FOLDER", "-o", "out", "--max-minutes", "-1"], "must be positive"),
         (["FOLDER", "-o", "out", "--device", "cuda"], "no GPU"),
+        (["FOLDER", "-o", "out", "--unannotated"], "--unannotated needs a GPU"),
         (["FOLDER", "-o", "out", "--model", "missing"], "no such folder"),
     ],
 )

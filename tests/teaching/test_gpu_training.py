@@ -41,6 +41,30 @@ def test_the_mode_for_a_gpu_rehearsed_on_the_cpu(drawings, start_model, tmp_path
     assert best.exists()
 
 
+def test_pseudo_labels_are_a_source_of_their_own_in_a_longer_training(start_model, tmp_path):
+    def config(**options):
+        return full_training.training_config(
+            open_model(start_model),
+            tmp_path / "own",
+            64,
+            CropSettings(SIDE, 24),
+            learning_rate=1e-3,
+            workers=0,
+            bf16=False,
+            **options,
+        )
+
+    plain, both = config(), config(pseudo=tmp_path / "labeled")
+    weights = [
+        {str(path): sum(source.weight for source in one.data.train if source.path == str(path)) for path in paths}
+        for one, paths in ((plain, [tmp_path / "own"]), (both, [tmp_path / "own", tmp_path / "labeled"]))
+    ]
+    assert sum(weights[1].values()) == pytest.approx(sum(weights[0].values()))
+    assert weights[1][str(tmp_path / "own")] == pytest.approx(0.4 * weights[0][str(tmp_path / "own")])
+    assert both.steps > plain.steps
+    assert both.validate_every == both.steps, "the last weights are measured only"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU takes larger batches")
 def test_a_whole_run_in_the_mode_for_a_gpu(drawings, start_model, tmp_path, monkeypatch, improving):

@@ -41,6 +41,7 @@ class ProgressChoice(StrEnum):
         "treeformer finetune photos/ -o models/my-plants",
         "treeformer finetune photos/ -o models/my-plants --max-minutes 60",
         "treeformer finetune photos/ -o models/second --model models/first",
+        "treeformer finetune photos/ -o models/my-plants --unannotated",
     )
 )
 def finetune(
@@ -62,6 +63,13 @@ def finetune(
         typer.Option(help="Model to start from: default, small, a model folder, or a name on the Hugging Face hub."),
     ] = "default",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split, the crops and their order.")] = 0,
+    unannotated: Annotated[
+        bool,
+        typer.Option(
+            "--unannotated",
+            help="Learn from images without corrected skeletons, too, where views of them agree. Needs a GPU.",
+        ),
+    ] = False,
     device: Annotated[DeviceChoice, typer.Option(help="auto is a GPU if there is one.")] = DeviceChoice.auto,
     progress: Annotated[
         ProgressChoice, typer.Option(help="json prints one JSON object per line on standard output.")
@@ -84,6 +92,7 @@ def finetune(
                 max_minutes=max_minutes,
                 device=device.value,
                 seed=seed,
+                unannotated=unannotated,
                 listen=listen,
                 should_stop=should_stop,
                 began=began,

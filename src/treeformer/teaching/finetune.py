@@ -36,7 +36,7 @@ from treeformer.models.quantize import calibration_images
 from treeformer.models.treeformer import TreeFormer
 from treeformer.skeleton import Skeleton
 from treeformer.teaching import measuring, plan, result, views, work_folder
-from treeformer.teaching.annotated import Survey, survey
+from treeformer.teaching.annotated import Survey, shown_name, survey
 from treeformer.teaching.cpu_training import train_on_cpu
 from treeformer.teaching.crops import CropSettings, make_crop
 from treeformer.teaching.ending import EndingTime, int8_loss, rehearse_export
@@ -85,6 +85,7 @@ def finetune(
     max_minutes: float | None = None,
     device: Device = "auto",
     seed: int = 0,
+    unannotated: bool = False,
     listen: Listener = ignore,
     should_stop: Stop = never,
     began: float | None = None,
@@ -108,6 +109,8 @@ def finetune(
         max_minutes: time limit of the whole run, minutes; by default 15 on a CPU and 5 on a GPU.
         device: "cpu", "cuda", or "auto": CUDA if there is a GPU.
         seed: seed of the split, the crops and their order.
+        unannotated: learn from images without corrected skeletons, too: from the trees on which several views of them
+            agree after a first training. Needs a GPU.
         listen: receives progress.
         should_stop: asked between images and steps. The run stops if it returns True.
         began: value of `time.monotonic` from which the time limit counts, s. None is now.
@@ -128,13 +131,15 @@ def finetune(
         if importlib.util.find_spec(package) is None:
             raise TreeformerError(f"fine-tuning needs {package}: pip install 'treeformer[train,export]'")
     on_gpu = _choose_device(device) == "cuda"
+    if unannotated and not on_gpu:
+        raise TreeformerError("--unannotated needs a GPU: such images help only if the whole network is trained")
     seconds = 60 * (max_minutes or (GPU_MINUTES if on_gpu else CPU_MINUTES))
     run = Run(target, work_folder.work_folder_of(target), seed, seconds, listen, should_stop)
     run = run if began is None else replace(run, began=began)
     with work_folder.without_empty_parents(target), sole_lock(work_folder.lock_file_of(target)) as is_ours:
         if not is_ours:
             raise TreeformerError(f"{target}: another run is writing this model; wait for it, or choose another name")
-        return _Steps(run, on_gpu).run_all(folder, open_model(start))
+        return _Steps(run, on_gpu, unannotated).run_all(folder, open_model(start))
 
 
 def _choose_device(device: Device) -> str:
@@ -148,8 +153,8 @@ def _choose_device(device: Device) -> str:
 class _Steps:
     """The steps of one run, in the order in which `run_all` calls them."""
 
-    def __init__(self, run: Run, on_gpu: bool) -> None:
-        self.run, self.on_gpu = run, on_gpu
+    def __init__(self, run: Run, on_gpu: bool, unannotated: bool) -> None:
+        self.run, self.on_gpu, self.unannotated = run, on_gpu, unannotated
         # The plan of a work folder that this run has begun, until training starts. On a CPU the schedule ends it.
         self._new_plan: dict[str, Any] | None = None
 
@@ -167,8 +172,17 @@ class _Steps:
         for line in found.lines():
             run.say("survey", line)
         split = plan.split_images(found, run.seed)
+        others = (*found.without_skeleton, *found.uncorrected) if self.unannotated else ()
+        if self.unannotated and not others:
+            raise TreeformerError(f"{found.folder}: every image has a corrected skeleton; there is none to label")
         self._say_split(split)
-        options = {"seed": run.seed, "gpu": self.on_gpu, "valid": sorted(image.name for image in split.valid)}
+        options: dict[str, Any] = {
+            "seed": run.seed,
+            "gpu": self.on_gpu,
+            "valid": sorted(image.name for image in split.valid),
+        }
+        if self.unannotated:
+            options["unannotated"] = [shown_name(path, found.folder) for path in others]
         key = work_folder.fingerprint(found.images, start, options)
         _, stored = work_folder.open_work_folder(run.output, key)
         if stored:
@@ -212,6 +226,8 @@ class _Steps:
             ending=untimed,
             judged=judged,
             groups=groups,
+            unannotated=others,
+            root=found.folder,
         )
         task = replace(task, ending=untimed._replace(export=self._rehearse(task)))
         if self.on_gpu:
@@ -323,6 +339,7 @@ class _Steps:
             start=task.start,
             kept_start=kept,
             settings=[
+                *([] if kept or not task.unannotated else [("images with pseudo-labels", str(trained.labeled))]),
                 (
                     "trained parts",
                     "none" if kept else "all" if self.on_gpu else "all but the first stages of the backbone",

@@ -26,6 +26,9 @@ STEPS = 150
 # Peak learning rate of the whole network.
 LEARNING_RATE = 2e-4
 VALIDATE_EVERY = 15
+# With pseudo-labels there are more images, and so many times as many steps. So much of the images are annotated ones.
+LONGER_WITH_PSEUDO = 2
+ANNOTATED_SHARE = 0.4
 # Validations without improvement after which training stops.
 PATIENCE = 5
 WARMUP_STEPS = 50
@@ -60,7 +63,15 @@ def write_scaled(images: Sequence[AnnotatedImage], working_px: Sequence[int], fo
 
 
 def training_config(
-    start: ModelFolder, data: Path, tokens: int, crops: CropSettings, *, learning_rate: float, workers: int, bf16: bool
+    start: ModelFolder,
+    data: Path,
+    tokens: int,
+    crops: CropSettings,
+    *,
+    learning_rate: float,
+    workers: int,
+    bf16: bool,
+    pseudo: Path | None = None,
 ) -> TrainingConfig:
     """Return the configuration of the run.
 
@@ -72,6 +83,8 @@ def training_config(
         learning_rate: peak learning rate.
         workers: processes that load images.
         bf16: train in bfloat16.
+        pseudo: folder with images that have pseudo-labels. With them there are more steps, and the last weights are
+            validated only: few validation images would choose among them by chance.
 
     Returns:
         The configuration.
@@ -80,10 +93,16 @@ def training_config(
     plain = SourceConfig(
         split="", grid_px=crops.grid_px, spacing_px=0.0 if crops.grid_px else crops.spacing_px, path=str(data)
     )
-    train = [
-        replace(plain, weight=own, dense_weight=own, augmentation="strong", zoom=ZOOM),
-        replace(plain, weight=own / 4),  # whole images, as in a first pass
-    ]
+    shares = {data: 1.0} if pseudo is None else {data: ANNOTATED_SHARE, pseudo: 1 - ANNOTATED_SHARE}
+    train = []
+    for path, share in shares.items():
+        weight = own * share
+        train += [
+            replace(plain, path=str(path), weight=weight, dense_weight=weight, augmentation="strong", zoom=ZOOM),
+            replace(plain, path=str(path), weight=weight / 4),  # whole images, as in a first pass
+        ]
+    steps = STEPS if pseudo is None else LONGER_WITH_PSEUDO * STEPS
+    validate_every = VALIDATE_EVERY if pseudo is None else steps
     if crops.synthetic_every:
         train.append(replace(plain, path="", split="train", presets=SYNTHETIC_PRESETS, styles=("photo",)))
     ordinary = min(tokens, int(start.config.settings.get("tokens", tokens)))
@@ -105,10 +124,10 @@ def training_config(
         ),
         optimizer=OptimizerConfig(learning_rate=learning_rate, warmup_steps=WARMUP_STEPS, ema_decay=0.99),
         batch_size=BATCH_SIZE,
-        steps=STEPS,
-        validate_every=VALIDATE_EVERY,
+        steps=steps,
+        validate_every=validate_every,
         patience_epochs=PATIENCE,
-        epoch_images=VALIDATE_EVERY * BATCH_SIZE,
+        epoch_images=validate_every * BATCH_SIZE,
         precision="bf16" if bf16 else "32",
         seed=crops.seed,
     )

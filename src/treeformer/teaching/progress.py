@@ -13,7 +13,7 @@ class Report:
     """One report.
 
     Attributes:
-        stage: "survey", "plan", "features", "training", "validation", "export" or "done".
+        stage: "survey", "plan", "labels", "features", "training", "validation", "export" or "done".
         message: one line for people. Empty if there is nothing new to say.
         done: finished items of the stage.
         total: all items of the stage, 0 if unknown.

@@ -104,6 +104,8 @@ class Task:
         judged: images that choose the node threshold and judge the 8-bit graph: four views of every validation image
             and some training images. Without validation, views of a training image.
         groups: number of the annotation of each of them.
+        unannotated: images without corrected skeletons that are labeled by the trained network, to train it again.
+        root: the folder of the images.
     """
 
     network: TreeFormer
@@ -116,6 +118,8 @@ class Task:
     ending: EndingTime
     judged: Sequence[AnnotatedImage]
     groups: Sequence[int]
+    unannotated: Sequence[Path]
+    root: Path
 
 
 class Trained(NamedTuple):
@@ -127,6 +131,7 @@ class Trained(NamedTuple):
         calibration: calibration of its edge scores.
         node_threshold: its node threshold, None for that of the start model.
         judged: its trees of the images in `Task.judged`.
+        labeled: number of images with pseudo-labels that it was trained on.
     """
 
     network: TreeFormer | None
@@ -134,3 +139,4 @@ class Trained(NamedTuple):
     calibration: EdgeCalibration | None = None
     node_threshold: float | None = None
     judged: Sequence[Skeleton] = ()
+    labeled: int = 0

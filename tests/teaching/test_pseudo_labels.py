@@ -1,0 +1,157 @@
+"""Pseudo-labels: the tree on which the views of an image agree, and the images on which they do."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import treeformer
+from tests.teaching.conftest import draw_tree
+from treeformer import Skeleton
+from treeformer._util.images import open_image
+from treeformer.errors import TreeformerError
+from treeformer.hub.model_folder import open_model
+from treeformer.metrics import topo
+from treeformer.teaching import finetune, pseudo_labels, top_training
+from treeformer.teaching.progress import Report
+
+
+class LineFinder:
+    """A predictor that returns the way along the dark pixels of a drawing, from the bottom to the top.
+
+    Args:
+        wrong: numbers of the calls in which it returns a line across the image instead.
+    """
+
+    def __init__(self, wrong=()):
+        self.wrong, self.calls = wrong, itertools.count()
+
+    def predict(self, pixels):
+        pixels = np.asarray(pixels)
+        size = (pixels.shape[1], pixels.shape[0])
+        if next(self.calls) in self.wrong:
+            return Skeleton([(2, 5), (60, 9)], [(0, 1)], image_size=size)
+        dark = pixels.min(axis=2) < 128
+        if not dark.any():
+            return Skeleton([], [], image_size=size)
+        rows = np.flatnonzero(dark.any(axis=1))
+        nodes = [(np.flatnonzero(dark[row]).mean() + 0.5, row + 0.5) for row in rows[::4]]
+        return Skeleton(nodes, [(k, k + 1) for k in range(len(nodes) - 1)], image_size=size)
+
+
+def slanted_line() -> np.ndarray:
+    pixels = np.full((64, 64, 3), 255, np.uint8)
+    for row in range(12, 56):
+        pixels[row, row // 2 + 10 : row // 2 + 13] = 0
+    return pixels
+
+
+@pytest.mark.parametrize("wrong", [(), (0,), (1, 4)])
+def test_the_label_is_the_tree_of_most_views_in_px_of_the_image(wrong):
+    tree, agreement = pseudo_labels.label(LineFinder(wrong), slanted_line())
+    line = Skeleton([(17.5, 12), (39, 55)], [(0, 1)], image_size=(64, 64))
+    assert topo(tree, line, unit_px=1.0).f1 > 0.9
+    assert tree.image_size == (64, 64)
+    count = 2 * len(pseudo_labels.WINDOWS)
+    pairs = count * (count - 1) / 2
+    same = (count - len(wrong)) * (count - len(wrong) - 1) / 2
+    assert agreement == pytest.approx(same / pairs, abs=0.1), "a false line agrees with nothing"
+
+
+def test_images_without_agreement_or_plant_are_left_out(tmp_path):
+    root, folder = tmp_path / "photos", tmp_path / "labels"
+    root.mkdir()
+    folder.mkdir()
+    Image.fromarray(slanted_line()).save(root / "good.png")
+    Image.fromarray(slanted_line()).save(root / "doubtful.png")
+    Image.new("RGB", (64, 64), "white").save(root / "empty.png")
+    (root / "damaged.png").write_bytes(b"no image")
+    images = [root / f"{name}.png" for name in ("doubtful", "good", "empty", "damaged")]
+    known: dict[str, float] = {}
+    finder = LineFinder(wrong=(0, 2, 4))
+    pseudo_labels.label_images(finder, images, root, folder, known, lambda count: False)
+    assert known["good.png"] > known["doubtful.png"] > 0
+    assert known["empty.png"] == known["damaged.png"] == 0
+    found = pseudo_labels.agreed(images, root, folder, known, share=0.25)
+    assert [image.name for image in found] == ["good.png"]
+    assert found[0].size == (64, 64)
+    assert [image.name for image in pseudo_labels.agreed(images, root, folder, known, 1.0)] == [
+        "good.png",
+        "doubtful.png",
+    ]
+
+    # What is known is not predicted again, and the caller may leave out the rest.
+    pseudo_labels.label_images(LineFinder(), images, root, folder, known, lambda count: False)
+    assert next(finder.calls) == 18
+    few: dict[str, float] = {}
+    pseudo_labels.label_images(LineFinder(), images, root, folder, few, lambda count: count == 1)
+    assert list(few) == ["doubtful.png"]
+
+
+@pytest.mark.usefixtures("one_thread", "short_runs")
+def test_a_folder_without_other_images_or_a_machine_without_gpu_is_refused(
+    drawings, start_model, tmp_path, monkeypatch
+):
+    options = {"start": start_model, "unannotated": True}
+    with pytest.raises(TreeformerError, match="needs a GPU"):
+        finetune.finetune(drawings, tmp_path / "mine", device="cpu", **options)
+    monkeypatch.setattr(finetune, "_choose_device", lambda _device: "cuda")
+    with pytest.raises(TreeformerError, match="every image has a corrected skeleton"):
+        finetune.finetune(drawings, tmp_path / "mine", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread", "short_runs", "improving")
+@pytest.mark.parametrize("helps", [True, False])
+def test_a_stopped_run_with_pseudo_labels_continues(helps, drawings, start_model, tmp_path, monkeypatch):
+    from treeformer.teaching import full_training
+
+    for name, value in {"STEPS": 2, "VALIDATE_EVERY": 1, "BATCH_SIZE": 2, "DENSE_BATCH_SIZE": 2}.items():
+        monkeypatch.setattr(full_training, name, value)
+    monkeypatch.setattr(full_training, "SYNTHETIC_PRESETS", ("seedling",))
+    monkeypatch.setattr(finetune, "_choose_device", lambda _device: "cuda")  # the mode for a GPU runs on the CPU
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(3):
+        (photos / f"plant{number}.png").write_bytes((drawings / f"plant{number}.png").read_bytes())
+        (photos / f"plant{number}.json").write_bytes((drawings / f"plant{number}.json").read_bytes())
+    known = {}  # by the pixels
+    for number in range(4):
+        tree = draw_tree(photos, f"new{number}", 100 + number)
+        (photos / f"new{number}.json").unlink()
+        known[np.asarray(open_image(photos / f"new{number}.png")).tobytes()] = tree, 0.6 + 0.1 * number
+    labeled = []
+
+    def label(_predictor, pixels):
+        labeled.append(pixels)
+        return known[pixels.tobytes()]
+
+    monkeypatch.setattr(pseudo_labels, "label", label)
+    reports: list[Report] = []
+    output, options = tmp_path / "mine", {"start": start_model, "unannotated": True}
+    if not helps:
+        monkeypatch.setattr(top_training, "TOLERANCE", -1.0)
+    with pytest.raises(KeyboardInterrupt):
+        finetune.finetune(photos, output, listen=reports.append, should_stop=lambda: len(labeled) == 2, **options)
+    assert len(labeled) == 2
+    outcome = finetune.finetune(photos, output, listen=reports.append, **options)
+    assert len(labeled) == 4, "the first two labels are kept"
+    lines = [report.message for report in reports if report.stage == "labels" and report.message]
+    assert lines == [
+        "pseudo-labels: 2 of 4 images without corrected skeletons, on which views agree with F1 0.80 or more"
+    ]
+    assert not outcome.kept_start
+    assert f"| images with pseudo-labels | {2 if helps else 0} |" in open_model(output).card
+    assert any("did not help" in report.message for report in reports) != helps
+    assert not (tmp_path / ".mine-finetune").exists()
+
+
+def test_labels_have_no_scores(tmp_path):
+    tree, _ = pseudo_labels.label(LineFinder(), slanted_line())
+    assert tree.node_score is None
+    treeformer.write(tree, tmp_path / "label.json")
+    assert len(treeformer.read(tmp_path / "label.json")) == len(tree)
