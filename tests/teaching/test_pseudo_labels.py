@@ -2,63 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from PIL import Image
 
 import treeformer
+from tests.inference.fake_engine import predictor
+from tests.inference.test_views import LineFinder, slanted_line
 from tests.teaching.conftest import draw_tree
-from treeformer import Skeleton
 from treeformer._util.images import open_image
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import open_model
-from treeformer.metrics import topo
 from treeformer.teaching import finetune, pseudo_labels, top_training
 from treeformer.teaching.progress import Report
-
-
-class LineFinder:
-    """A predictor that returns the way along the dark pixels of a drawing, from the bottom to the top.
-
-    Args:
-        wrong: numbers of the calls in which it returns a line across the image instead.
-    """
-
-    def __init__(self, wrong=()):
-        self.wrong, self.calls = wrong, itertools.count()
-
-    def predict(self, pixels):
-        pixels = np.asarray(pixels)
-        size = (pixels.shape[1], pixels.shape[0])
-        if next(self.calls) in self.wrong:
-            return Skeleton([(2, 5), (60, 9)], [(0, 1)], image_size=size)
-        dark = pixels.min(axis=2) < 128
-        if not dark.any():
-            return Skeleton([], [], image_size=size)
-        rows = np.flatnonzero(dark.any(axis=1))
-        nodes = [(np.flatnonzero(dark[row]).mean() + 0.5, row + 0.5) for row in rows[::4]]
-        return Skeleton(nodes, [(k, k + 1) for k in range(len(nodes) - 1)], image_size=size)
-
-
-def slanted_line() -> np.ndarray:
-    pixels = np.full((64, 64, 3), 255, np.uint8)
-    for row in range(12, 56):
-        pixels[row, row // 2 + 10 : row // 2 + 13] = 0
-    return pixels
-
-
-@pytest.mark.parametrize("wrong", [(), (0,), (1, 4)])
-def test_the_label_is_the_tree_of_most_views_in_px_of_the_image(wrong):
-    tree, agreement = pseudo_labels.label(LineFinder(wrong), slanted_line())
-    line = Skeleton([(17.5, 12), (39, 55)], [(0, 1)], image_size=(64, 64))
-    assert topo(tree, line, unit_px=1.0).f1 > 0.9
-    assert tree.image_size == (64, 64)
-    count = 2 * len(pseudo_labels.WINDOWS)
-    pairs = count * (count - 1) / 2
-    same = (count - len(wrong)) * (count - len(wrong) - 1) / 2
-    assert agreement == pytest.approx(same / pairs, abs=0.1), "a false line agrees with nothing"
 
 
 def test_images_without_agreement_or_plant_are_left_out(tmp_path):
@@ -72,7 +28,7 @@ def test_images_without_agreement_or_plant_are_left_out(tmp_path):
     images = [root / f"{name}.png" for name in ("doubtful", "good", "empty", "damaged")]
     known: dict[str, float] = {}
     finder = LineFinder(wrong=(0, 2, 4))
-    pseudo_labels.label_images(finder, images, root, folder, known, lambda count: False)
+    pseudo_labels.label_images(predictor(finder), images, root, folder, known, lambda count: False)
     assert known["good.png"] > known["doubtful.png"] > 0
     assert known["empty.png"] == known["damaged.png"] == 0
     found = pseudo_labels.agreed(images, root, folder, known, share=0.25)
@@ -84,10 +40,10 @@ def test_images_without_agreement_or_plant_are_left_out(tmp_path):
     ]
 
     # What is known is not predicted again, and the caller may leave out the rest.
-    pseudo_labels.label_images(LineFinder(), images, root, folder, known, lambda count: False)
-    assert next(finder.calls) == 18
+    pseudo_labels.label_images(predictor(LineFinder()), images, root, folder, known, lambda count: False)
+    assert finder.calls == 18
     few: dict[str, float] = {}
-    pseudo_labels.label_images(LineFinder(), images, root, folder, few, lambda count: count == 1)
+    pseudo_labels.label_images(predictor(LineFinder()), images, root, folder, few, lambda count: count == 1)
     assert list(few) == ["doubtful.png"]
 
 
@@ -151,7 +107,7 @@ def test_a_stopped_run_with_pseudo_labels_continues(helps, drawings, start_model
 
 
 def test_labels_have_no_scores(tmp_path):
-    tree, _ = pseudo_labels.label(LineFinder(), slanted_line())
+    tree, _ = pseudo_labels.label(predictor(LineFinder()), slanted_line())
     assert tree.node_score is None
     treeformer.write(tree, tmp_path / "label.json")
     assert len(treeformer.read(tmp_path / "label.json")) == len(tree)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -62,6 +62,9 @@ def evaluate(
         int | None, typer.Option(help="Number of images of the synthetic data set.  [default: 500]")
     ] = None,
     single_plant: Annotated[bool, typer.Option("--single-plant", help="Predict one tree per image.")] = False,
+    views: Annotated[
+        int, typer.Option(min=1, max=6, help="Views of each image, as `treeformer predict` has them.")
+    ] = 1,
     workers: Workers = ALL_CORES,
 ) -> None:
     """Compare skeletons, or a model, with the ground truth: SMD, TOPO, nodes, edges, tree rate; 95 % intervals."""
@@ -80,10 +83,18 @@ def evaluate(
                 "--images and --image-size are for two folders: with --model, the data set has images"
             )
         report, remarks = _evaluate_model(
-            model, prediction, ground_truth, split, synthetic, count, single_plant, radius, workers
+            model,
+            prediction,
+            ground_truth,
+            split,
+            synthetic,
+            count,
+            {"single_plant": single_plant, "views": views},
+            radius,
+            workers,
         )
-    elif split is not None or synthetic is not None or single_plant:
-        raise TreeformerError("--split, --synthetic and --single-plant need a model: --model is missing")
+    elif split is not None or synthetic is not None or single_plant or views > 1:
+        raise TreeformerError("--split, --synthetic, --single-plant and --views need a model: --model is missing")
     elif prediction is None or ground_truth is None:
         raise TreeformerError("evaluate needs two folders, PRED and GROUND_TRUTH, or --model and a data set")
     elif prediction.is_file() or ground_truth.is_file():
@@ -125,7 +136,7 @@ def _evaluate_model(
     split: str | None,
     synthetic: str | None,
     count: int | None,
-    single_plant: bool,
+    options: Mapping[str, Any],
     radius: float | None,
     workers: int,
 ) -> tuple[Report, list[str]]:
@@ -146,6 +157,6 @@ def _evaluate_model(
     predictor = Predictor(model)
     with progress("predicting") as show:
         report, skipped = evaluate_model(
-            predictor, dataset, radius_px=radius, workers=workers, progress=show, single_plant=single_plant
+            predictor, dataset, radius_px=radius, workers=workers, progress=show, **options
         )
     return report, [f"{item.reason}; left out" for item in skipped]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -42,6 +42,7 @@ class PrecisionChoice(StrEnum):
         "treeformer predict plant.jpg -o results",
         "treeformer predict photos/ -o results --format rsml --overlay --traits results/traits.csv --px-per-mm 11.8",
         "treeformer predict scan.tif -o results --working-size full --single-plant",
+        "treeformer predict photos/ -o results --views 6",
         "treeformer predict photos/ -o results --resume",
     )
 )
@@ -82,6 +83,15 @@ def predict(
         float | None,
         typer.Option(help="Minimum confidence of nodes and edges. By default the model's threshold for nodes."),
     ] = None,
+    views: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=6,
+            help="Predict so many views of each image (mirrored, shifted) and keep the tree that agrees best: "
+            "better, and as many times slower.",
+        ),
+    ] = 1,
     engine: Annotated[
         EngineChoice, typer.Option(help="What runs the network. auto is torch if it sees a GPU.")
     ] = EngineChoice.auto,
@@ -127,6 +137,7 @@ def predict(
         "working_size": parse_working_size(working_size),
         "single_plant": single_plant,
         "min_confidence": min_confidence,
+        "views": views,
     }
     jobs = plan(sources, output, formats or (), overlay)
     if resume:
@@ -160,6 +171,8 @@ def predict(
         say(f"treeformer: {image}: no plant was found, the skeleton is empty")
     if report.doubtful:
         say(f"treeformer: {_doubtful_line(report.doubtful)}")
+    if report.agreement:
+        say(f"treeformer: {_agreement_line(report.agreement)}")
     done = f"{counted(report.predicted, 'image')} predicted in {output}"
     if len(to_do) < len(jobs):
         done += f", {len(jobs) - len(to_do)} skipped"
@@ -202,6 +215,13 @@ def _doubtful_line(images: Sequence[Path]) -> str:
         f"confidence (dashed in overlays, low_confidence_length_fraction in traits): "
         f"{_listed(images)}"
     )
+
+
+def _agreement_line(agreement: Mapping[Path, float]) -> str:
+    """Return one line about the images on whose views the model agrees least with itself."""
+    least = sorted(agreement, key=lambda image: agreement[image])[:MAX_LISTED]
+    shown = ", ".join(f"{image.name} {agreement[image]:.2f}" for image in least)
+    return f"least agreement of the views, where errors are likeliest: {shown}"
 
 
 def _listed(images: Sequence[Path]) -> str:

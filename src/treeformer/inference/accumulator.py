@@ -20,6 +20,7 @@ from treeformer.inference.auto_scale import MIN_BASE_SCORE, choose_working_size,
 from treeformer.inference.engine import RawPrediction
 from treeformer.inference.options import PredictionOptions
 from treeformer.inference.tiles import Tile, TileGraph
+from treeformer.inference.views import View
 from treeformer.skeleton import Skeleton
 
 # Tiles whose edge costs are kept in full, at most 256 kB each. Beyond that, tiles are reduced to sparse graphs.
@@ -53,7 +54,7 @@ class TileAccumulator:
     image_name: str | None
     graphs: list[TileGraph] = field(default_factory=list)
     pending: list[tuple[FloatArray, ...]] = field(default_factory=list)
-    source: ImageSource | None = None
+    source: ImageSource | View | None = None
     is_noise: bool = False
     first_pass: TileAccumulator | None = None
     result: Skeleton | None = None

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +24,7 @@ from treeformer.draw import draw, low_confidence_edges
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.hub.model_folder import CONFIG, WEIGHTS
 from treeformer.inference.predictor import Predictor
+from treeformer.inference.views import view_agreement
 from treeformer.skeleton import Skeleton
 
 if TYPE_CHECKING:
@@ -49,11 +50,13 @@ class Outcome(NamedTuple):
         is_empty: True if its skeleton has no node.
         is_doubtful: True if more than `DOUBTFUL_FRACTION` of its length lies in edges of low confidence.
         failure: the error message if the image failed, None otherwise.
+        agreement: agreement of the views of the image, None if there was one view only.
     """
 
     is_empty: bool
     is_doubtful: bool
     failure: str | None
+    agreement: float | None
 
 
 @dataclass(frozen=True)
@@ -203,12 +206,14 @@ class BatchReport:
         empty: images without a plant.
         failures: one line per image that failed.
         doubtful: images with more than `DOUBTFUL_FRACTION` of their length in edges of low confidence.
+        agreement: agreement of the views of each image, if there were several.
     """
 
     predicted: int
     empty: tuple[Path, ...]
     failures: tuple[str, ...]
     doubtful: tuple[Path, ...] = ()
+    agreement: Mapping[Path, float] = field(default_factory=dict)
 
 
 def predict_files(
@@ -239,6 +244,7 @@ def predict_files(
     empty: list[Path] = []
     doubtful: list[Path] = []
     failures: list[str] = []
+    agreement: dict[Path, float] = {}
     images = [job.image for job in jobs]
     with closing(predictor.predict_many(images, workers=workers, processes=processes, **options)) as results:
         outcomes = _write_results(zip(jobs, results, strict=True), workers if processes else 0)
@@ -247,11 +253,13 @@ def predict_files(
                 empty.append(job.image)
             if outcome.is_doubtful:
                 doubtful.append(job.image)
+            if outcome.agreement is not None:
+                agreement[job.image] = outcome.agreement
             if outcome.failure is not None:
                 failures.append(outcome.failure)
             if progress is not None:
                 progress(done, len(jobs))
-    return BatchReport(len(jobs) - len(failures), tuple(empty), tuple(failures), tuple(doubtful))
+    return BatchReport(len(jobs) - len(failures), tuple(empty), tuple(failures), tuple(doubtful), agreement)
 
 
 def _write_results(predicted: Iterable[tuple[ImageJob, Result]], writers: int) -> Iterator[Outcome]:
@@ -272,6 +280,7 @@ def _write(predicted: tuple[ImageJob, Result]) -> Outcome:
     job, result = predicted
     is_empty = isinstance(result, Skeleton) and len(result) == 0
     is_doubtful = isinstance(result, Skeleton) and low_confidence_fraction(result) > DOUBTFUL_FRACTION
+    agreement = view_agreement(result) if isinstance(result, Skeleton) else None
     failure = None
     try:
         if isinstance(result, TreeformerError):
@@ -279,7 +288,7 @@ def _write(predicted: tuple[ImageJob, Result]) -> Outcome:
         job.write(result)
     except TreeformerError as error:
         failure = f"{job.image}: {str(error).removeprefix(f'{job.image}: ')}"
-    return Outcome(is_empty, is_doubtful, failure)
+    return Outcome(is_empty, is_doubtful, failure, agreement)
 
 
 def low_confidence_fraction(skeleton: Skeleton) -> float:

@@ -29,6 +29,7 @@ class PredictionOptions:
         min_confidence: minimum confidence of nodes and edges, in [0, 1]. None uses the model's node threshold and
             keeps all edges.
         engine_name: what runs the network, for the metadata.
+        views: number of views, see `treeformer.inference.views`, for the metadata.
 
     Attributes:
         working_px: length that longer images are reduced to, px. None reduces no image.
@@ -57,6 +58,7 @@ class PredictionOptions:
         single_plant: bool,
         min_confidence: float | None,
         engine_name: str = "",
+        views: int = 1,
     ) -> None:
         settings = model.config
         if working_size not in (None, "full", "auto"):
@@ -90,6 +92,7 @@ class PredictionOptions:
             "root_threshold": self.root_threshold,
             "edge_threshold": self.edge_threshold,
             "single_plant": single_plant,
+            **({"views": views} if views > 1 else {}),
         }
         self.metadata = prediction_metadata(model, self._record)
 

@@ -29,6 +29,7 @@ from treeformer.inference.open_engine import EngineName, open_engine
 from treeformer.inference.options import PredictionOptions, WorkingSize
 from treeformer.inference.prepare import PreparedImage, prepare, prepare_second_pass, try_prepare
 from treeformer.inference.stream import PredictionStream
+from treeformer.inference.views import View, check_views, choose, views_of
 from treeformer.inference.workers import image_workers
 from treeformer.skeleton import Skeleton
 
@@ -77,6 +78,7 @@ class Predictor:
         working_size: WorkingSize = None,
         single_plant: bool = False,
         min_confidence: float | None = None,
+        views: int = 1,
         progress: ProgressCallback | None = None,
     ) -> Skeleton:
         """Predict the skeleton of one image. Warn if no plant is found.
@@ -89,6 +91,8 @@ class Predictor:
             single_plant: join everything into one tree. By default the model decides how many plants there are.
             min_confidence: minimum confidence of nodes, instead of the model's threshold, in [0, 1]. Edges below it
                 are cut, too, and the parts that are cut off become trees of their own.
+            views: number of views of the image that are predicted, up to 6: itself, mirrored, and shifted windows. The
+                tree that agrees best with the others is returned. This takes as many times as long.
             progress: called with the number of finished tiles and the total. An error that it raises ends the
                 prediction.
 
@@ -99,7 +103,21 @@ class Predictor:
         Raises:
             TreeformerError: if the image cannot be read or an option is invalid.
         """
-        options = self._options(working_size, single_plant, min_confidence)
+        options = self._options(working_size, single_plant, min_confidence, views)
+        trees = []
+        for number, source in enumerate(views_of(image, views)):
+            part = progress
+            if progress is not None and views > 1:
+                part = functools.partial(_part_of_progress, progress, number, views)
+            trees.append(self._predict_one(source, options, part))
+        skeleton = trees[0] if views == 1 else choose(trees)
+        if len(skeleton) == 0:
+            warnings.warn(f"{skeleton.image_name or 'the image'}: no plant was found", stacklevel=2)
+        return skeleton
+
+    def _predict_one(
+        self, image: ImageSource | View, options: PredictionOptions, progress: ProgressCallback | None
+    ) -> Skeleton:
         prepared: PreparedImage | None = prepare(image, options, self.engine.input_size)
         done = total = 0
         while prepared is not None:
@@ -112,10 +130,7 @@ class Predictor:
                 if progress is not None:
                     progress(done, total)
             prepared = prepare_second_pass(accumulator, self.engine.input_size)
-        skeleton = accumulator.skeleton()
-        if len(skeleton) == 0:
-            warnings.warn(f"{skeleton.image_name or 'the image'}: no plant was found", stacklevel=2)
-        return skeleton
+        return accumulator.skeleton()
 
     def predict_many(
         self,
@@ -124,6 +139,7 @@ class Predictor:
         working_size: WorkingSize = None,
         single_plant: bool = False,
         min_confidence: float | None = None,
+        views: int = 1,
         batch: int | None = None,
         workers: int = 2,
         processes: bool = False,
@@ -139,11 +155,13 @@ class Predictor:
             working_size: as for `predict`.
             single_plant: as for `predict`.
             min_confidence: as for `predict`.
+            views: as for `predict`.
             batch: number of tiles predicted at once. None uses 1 with ONNX Runtime, 64 with torch, and
                 128 on a GPU of 12 GiB or more.
             workers: number of threads that read images ahead. 0 reads each image when it is needed.
             processes: use processes instead of threads, which also decode the skeletons. Worthwhile for many files
-                and a fast GPU. The calling script needs `if __name__ == "__main__":`.
+                and a fast GPU. The calling script needs `if __name__ == "__main__":`. Several views of an image are
+                always prepared in threads.
 
         Yields:
             One skeleton per image, or the error if the image cannot be read.
@@ -153,10 +171,10 @@ class Predictor:
         """
         check_workers(workers)
         _reject_single_image(images)
-        options = self._options(working_size, single_plant, min_confidence)
+        options = self._options(working_size, single_plant, min_confidence, views)
         batch_size, side = self._batch_size(batch), self.engine.input_size
         with ExitStack() as stack:
-            if processes and workers:
+            if processes and workers and views == 1:
                 pool = stack.enter_context(image_workers(workers, options, side, batch_size))
                 is_readable = stack.enter_context(readable_memory(self.engine, pool.inputs))
                 runner = stack.enter_context(thread_pool(1))
@@ -164,21 +182,25 @@ class Predictor:
                 yield from stream.results(pool.prepare(images))
             else:
                 runner = stack.enter_context(thread_pool(1))
+                sources = (source for image in images for source in views_of(image, views))
                 prepare_one = functools.partial(try_prepare, options=options, side=side)
-                prepared: Iterator[PreparedImage | TreeformerError] = map(prepare_one, images)
+                prepared: Iterator[PreparedImage | TreeformerError] = map(prepare_one, sources)
                 if workers:
                     readers = stack.enter_context(thread_pool(workers))
-                    prepared = prefetch_map(readers, prepare_one, images, 2 * batch_size + workers)
-                yield from PredictionStream(self.engine, batch_size, runner).results(prepared)
+                    prepared = prefetch_map(readers, prepare_one, sources, 2 * batch_size + workers)
+                results = PredictionStream(self.engine, batch_size, runner).results(prepared)
+                yield from results if views == 1 else _chosen(results, views)
 
     def _options(
-        self, working_size: WorkingSize, single_plant: bool, min_confidence: float | None
+        self, working_size: WorkingSize, single_plant: bool, min_confidence: float | None, views: int
     ) -> PredictionOptions:
         """Return the options. The frames of a camera share them."""
-        key = repr((working_size, single_plant, min_confidence, self.engine.name))
+        key = repr((working_size, single_plant, min_confidence, self.engine.name, views))
         options = self._known_options.get(key)
         if options is None:
-            options = PredictionOptions(self.model, working_size, single_plant, min_confidence, self.engine.name)
+            check_views(views)
+            engine = self.engine.name
+            options = PredictionOptions(self.model, working_size, single_plant, min_confidence, engine, views)
             self._known_options = {key: options}
         return options
 
@@ -186,6 +208,20 @@ class Predictor:
         if batch is not None and (not isinstance(batch, int) or batch < 1):
             raise TreeformerError(f"batch must be an integer of at least 1, not {batch!r}")
         return batch or self.engine.preferred_batch
+
+
+def _chosen(
+    results: Iterator[Skeleton | TreeformerError], views: int
+) -> Generator[Skeleton | TreeformerError, None, None]:
+    """Yield the tree on which the views of an image agree, or the error of the image."""
+    for found in batches(results, views):
+        errors = [one for one in found if isinstance(one, TreeformerError)]
+        yield errors[0] if errors else choose([one for one in found if isinstance(one, Skeleton)])
+
+
+def _part_of_progress(progress: ProgressCallback, number: int, views: int, done: int, total: int) -> None:
+    """Report the tiles of one view as a part of those of all views."""
+    progress(number * total + done, views * total)
 
 
 def _reject_single_image(images: object) -> None:
@@ -251,6 +287,7 @@ def predict(
     working_size: WorkingSize = None,
     single_plant: bool = False,
     min_confidence: float | None = None,
+    views: int = 1,
 ) -> Skeleton:
     """Predict the skeleton of one image with the default model.
 
@@ -260,6 +297,7 @@ def predict(
             image. None is "auto" if the model has a rule for it, as the shipped models have.
         single_plant: join everything into one tree. By default the model decides how many plants there are.
         min_confidence: minimum confidence of nodes and edges, in [0, 1]; see `Predictor.predict`.
+        views: number of views of the image that are predicted; see `Predictor.predict`.
 
     Returns:
         A tree, or a forest with one root per plant, in px of the upright original image.
@@ -272,5 +310,5 @@ def predict(
         True
     """
     return load_model().predict(
-        image, working_size=working_size, single_plant=single_plant, min_confidence=min_confidence
+        image, working_size=working_size, single_plant=single_plant, min_confidence=min_confidence, views=views
     )

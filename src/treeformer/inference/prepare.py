@@ -15,6 +15,7 @@ from treeformer.inference import tiles
 from treeformer.inference.accumulator import TileAccumulator
 from treeformer.inference.auto_scale import is_noise
 from treeformer.inference.options import PredictionOptions
+from treeformer.inference.views import View
 
 
 @dataclass
@@ -47,11 +48,13 @@ class TooLargeError(Exception):
     """The image has more pixels than the caller accepts. None of its pixels has been read."""
 
 
-def prepare(image: ImageSource, options: PredictionOptions, side: int, max_pixels: float = math.inf) -> PreparedImage:
+def prepare(
+    image: ImageSource | View, options: PredictionOptions, side: int, max_pixels: float = math.inf
+) -> PreparedImage:
     """Open an image at its working size and plan its tiles.
 
     Args:
-        image: a path, a Pillow image or an array; see `Predictor.predict`.
+        image: a path, a Pillow image or an array, see `Predictor.predict`; or a view of an image.
         options: the caller's options.
         side: side of the engine's input, px.
         max_pixels: largest accepted number of pixels at the working size.
@@ -71,7 +74,7 @@ def prepare(image: ImageSource, options: PredictionOptions, side: int, max_pixel
             raise TooLargeError
         return factor
 
-    opened = open_lazy(image, scale)
+    opened = open_lazy(image.open() if isinstance(image, View) else image, scale)
     name = Path(image).name if isinstance(image, str | os.PathLike) else None
     grid = tiles.tile_grid(opened.size, side, options.tile_step)
     accumulator = TileAccumulator(options, opened.original_size, opened.size, grid, name)
@@ -107,7 +110,7 @@ def prepare_second_pass(first: TileAccumulator, side: int) -> PreparedImage | No
 
 
 def try_prepare(
-    image: ImageSource, options: PredictionOptions, side: int, max_pixels: float = math.inf
+    image: ImageSource | View, options: PredictionOptions, side: int, max_pixels: float = math.inf
 ) -> PreparedImage | TreeformerError:
     """Call `prepare`, but return the error if the image cannot be read.
 

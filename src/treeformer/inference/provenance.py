@@ -69,9 +69,9 @@ def is_predicted_with(skeleton: Skeleton, record: Mapping[str, Any], ignore: Col
         True if the skeleton was predicted with this model and these settings.
     """
     found = skeleton.metadata.get("prediction")
-    return isinstance(found, Mapping) and all(
-        key in found and found[key] == value for key, value in record.items() if key not in ignore
-    )
+    if not isinstance(found, Mapping) or found.get("views", 1) != record.get("views", 1):  # not recorded if it is 1
+        return False
+    return all(key in found and found[key] == value for key, value in record.items() if key not in ignore)
 
 
 def is_uncorrected(skeleton: Skeleton) -> bool:

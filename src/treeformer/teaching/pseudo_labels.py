@@ -16,21 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeformer import formats
-from treeformer._util.arrays import FloatArray, ImageArray
+from treeformer._util.arrays import ImageArray
 from treeformer._util.images import open_image
-from treeformer.data.augmentation import warp
 from treeformer.errors import TreeformerError
 from treeformer.inference.predictor import Predictor
-from treeformer.metrics import topo
+from treeformer.inference.views import MAX_VIEWS, view_agreement
 from treeformer.skeleton import Skeleton
 from treeformer.teaching.annotated import AnnotatedImage, shown_name
 
-# (scale, shift right, shift down) of the windows that are predicted, each also mirrored. Shifts are fractions of the
-# image, so that the network's grid and the borders of tiles lie elsewhere on the plant.
-WINDOWS = ((1.0, 0.0, 0.0), (0.92, 0.02, 0.05), (1.0, -0.035, -0.025))
 # Share of the images that are used: those whose views agree best.
 SHARE = 0.5
 MAX_IMAGES = 100
@@ -46,21 +41,10 @@ def label(predictor: Predictor, pixels: ImageArray) -> tuple[Skeleton, float]:
     Returns:
         The tree, px of the image, and the mean TOPO F1 between the trees of two views.
     """
-    height, width = pixels.shape[:2]
-    trees = []
-    for affine in _affines(width, height):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nothing found is a tree as well
-            tree = predictor.predict(warp(pixels, affine[:2], (width, height)))
-        trees.append(tree.transform(np.linalg.inv(affine)[:2], image_size=(width, height)))
-    f1 = np.eye(len(trees))
-    for i in range(len(trees)):
-        for j in range(i):
-            f1[i, j] = f1[j, i] = topo(trees[i], trees[j]).f1
-    agreement = (f1.sum(axis=1) - 1) / (len(trees) - 1)
-    tree = trees[int(agreement.argmax())]
-    inside = np.clip(tree.nodes, 0, (width, height))
-    return tree.replace(nodes=inside, node_score=None, edge_score=None), float(agreement.mean())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nothing found is a tree as well
+        tree = predictor.predict(pixels, views=MAX_VIEWS)
+    return tree.replace(node_score=None, edge_score=None), view_agreement(tree) or 0.0
 
 
 def label_images(
@@ -126,13 +110,3 @@ def agreed(
 def _label_file(folder: Path, name: str) -> Path:
     """Return the file of a label. Names of images in sub-folders have slashes."""
     return folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.json"
-
-
-def _affines(width: int, height: int) -> list[NDArray[np.float64]]:
-    """Return the (3,3) matrices that move an image to its views."""
-    result: list[FloatArray] = []
-    for scale, right, down in WINDOWS:
-        window = np.array([[scale, 0, right * width], [0, scale, down * height], [0, 0, 1]])
-        mirror = np.array([[-1.0, 0, width], [0, 1, 0], [0, 0, 1]])
-        result += [window, mirror @ window]
-    return result
