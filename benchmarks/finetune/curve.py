@@ -58,6 +58,7 @@ class Job:
         steps: optimizer steps of the schedule on a GPU.
         rate: peak learning rate on a GPU.
         patient: do not stop on a GPU if validation no longer improves.
+        unannotated: number of further images without annotation that are used.
     """
 
     domain: str
@@ -68,6 +69,7 @@ class Job:
     steps: int = full_training.STEPS
     rate: float = full_training.LEARNING_RATE
     patient: bool = False
+    unannotated: int = 0
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -91,17 +93,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=[full_training.LEARNING_RATE])
     parser.add_argument("--patient", action="store_true", help="do not stop if validation no longer improves")
     parser.add_argument("--max-minutes", type=float, help="time limit of each run")
+    parser.add_argument(
+        "--unannotated", type=int, nargs="+", default=[0], help="further images without annotation, on a GPU"
+    )
 
 
 def main(args: argparse.Namespace) -> None:
     """Measure the start model and the reference, run the jobs that the table lacks, and print a summary."""
-    combinations = itertools.product(args.images, range(args.choices), args.order, args.steps, args.rates)
+    combinations = itertools.product(
+        args.images, range(args.choices), args.order, args.steps, args.rates, args.unannotated
+    )
     jobs = [
-        Job(args.domain, args.model, images, choice, order, steps, rate, args.patient)
-        for images, choice, order, steps, rate in combinations
+        Job(args.domain, args.model, images, choice, order, steps, rate, args.patient, unannotated)
+        for images, choice, order, steps, rate, unannotated in combinations
     ]
     domain_images(args.domain, args.split, args.count, args.cache, args.side)  # written once, not by every process
-    domain_images(args.domain, "train", TRAINING_IMAGES, args.cache, args.side)
+    domain_images(args.domain, "train", TRAINING_IMAGES + max(args.unannotated), args.cache, args.side)
     done = {job_key(row) for row in table.read_rows(args.output)}
     with ProcessPoolExecutor(
         args.parallel, multiprocessing.get_context("spawn"), take_cores, (args.parallel,)
@@ -131,14 +138,16 @@ def summary(rows: Sequence[dict[str, str]], domain: str, model: str, reference: 
     """
     rows = [row for row in rows if row["domain"] == domain and row["topo_f1"]]
     known = {row["model"]: row for row in rows if row["images"] == "0"}
-    yield "| images | order | runs | F1, mean | range | share of the gap |"
-    yield "|" + " --- |" * 6
+    yield "| images | others | order | runs | F1, mean | range | share of the gap |"
+    yield "|" + " --- |" * 7
     for name, label in ((model, "start model"), (reference, "trained on all images")):
         if name in known:
-            yield f"| {label} | | | {' / '.join(known[name][measure] for measure in GAINS)} | | |"
-    groups = sorted({(int(row["images"]), row["order"]) for row in rows if row["model"] == model} - {(0, "random")})
-    for images, order in groups:
-        group = [r for r in rows if (r["model"], r["images"], r["order"]) == (model, str(images), order)]
+            yield f"| {label} | | | | {' / '.join(known[name][measure] for measure in GAINS)} | | |"
+    own = [row for row in rows if row["model"] == model and row["images"] != "0"]
+    groups = sorted({(int(row["images"]), int(row["unannotated"]), row["order"]) for row in own})
+    for images, others, order in groups:
+        key = (str(images), str(others), order)
+        group = [row for row in own if (row["images"], row["unannotated"], row["order"]) == key]
         values = [[float(row[measure]) for row in group] for measure in GAINS]
         means = " / ".join(f"{np.mean(column):.3f}" for column in values)
         ranges = " / ".join(f"{min(column):.3f} to {max(column):.3f}" for column in values)
@@ -147,7 +156,7 @@ def summary(rows: Sequence[dict[str, str]], domain: str, model: str, reference: 
             gaps = [float(known[reference][measure]) - float(known[model][measure]) for measure in GAINS]
             gains = [np.mean([float(row[f"{measure}_gain"]) for row in group]) for measure in GAINS]
             shares = " / ".join(f"{gain / gap:.0%}" if gap > 0 else "-" for gain, gap in zip(gains, gaps, strict=True))
-        yield f"| {images} | {order} | {len(group)} | {means} | {ranges} | {shares} |"
+        yield f"| {images} | {others} | {order} | {len(group)} | {means} | {ranges} | {shares} |"
 
 
 def chosen_images(pool: Sequence[AnnotatedImage], job: Job, size: int) -> list[AnnotatedImage]:
@@ -164,6 +173,12 @@ def chosen_images(pool: Sequence[AnnotatedImage], job: Job, size: int) -> list[A
         predictions = predict_images(Predictor(job.model), images)
         images = [images[index] for index, _ in ranked(predictions, images)]
     return images[: job.images]
+
+
+def others_than(chosen: Sequence[AnnotatedImage], pool: Sequence[AnnotatedImage], count: int) -> list[AnnotatedImage]:
+    """Return the first images of a pool that are not among the chosen ones."""
+    names = {image.name for image in chosen}
+    return [image for image in pool if image.name not in names][:count]
 
 
 def copy_images(images: Sequence[AnnotatedImage], cache: Path, name: str) -> tuple[Path, Path]:
@@ -208,11 +223,21 @@ def _run(args: argparse.Namespace, job: Job, start: Rows) -> dict[str, object]:
     full_training.VALIDATE_EVERY = max(1, job.steps // 10)
     if job.patient:
         full_training.PATIENCE = 1000
-    pool = domain_images(job.domain, "train", TRAINING_IMAGES, args.cache, args.side)
-    folder, output = copy_images(chosen_images(pool, job, args.pool), args.cache, "-".join(job.key))
+    pool = domain_images(job.domain, "train", TRAINING_IMAGES + job.unannotated, args.cache, args.side)
+    chosen = chosen_images(pool[:TRAINING_IMAGES], job, args.pool)
+    folder, output = copy_images(chosen, args.cache, "-".join(job.key))
+    for image in others_than(chosen, pool, job.unannotated):
+        shutil.copy(image.path, folder)
     began = time.monotonic()
     try:
-        outcome = finetune(folder, output, start=job.model, max_minutes=args.max_minutes, device=args.device)
+        outcome = finetune(
+            folder,
+            output,
+            start=job.model,
+            max_minutes=args.max_minutes,
+            device=args.device,
+            unannotated=job.unannotated > 0,
+        )
     except TreeformerError as error:
         return {**asdict(job), "threshold": str(error)}
     minutes = (time.monotonic() - began) / 60

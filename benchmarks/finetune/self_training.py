@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks.finetune import domains, table
-from benchmarks.finetune.curve import MEASURES, TRAINING_IMAGES, Job, chosen_images, results, take_cores
+from benchmarks.finetune.curve import MEASURES, TRAINING_IMAGES, Job, chosen_images, others_than, results, take_cores
 from benchmarks.finetune.domains import domain_images
 from benchmarks.finetune.gpu_factors import TRAINED
 
@@ -85,8 +85,7 @@ def _rows(args: argparse.Namespace, choice: int) -> list[dict[str, Any]]:
     start = open_model(args.model)
     everything = domain_images(args.domain, "train", TRAINING_IMAGES + args.others, args.cache, args.side)
     chosen = chosen_images(everything[:TRAINING_IMAGES], Job(args.domain, args.model, images=10, choice=choice), 30)
-    names = {image.name for image in chosen}
-    others = [image for image in everything if image.name not in names][: args.others]
+    others = others_than(chosen, everything, args.others)
     work = args.cache / f"self-training-{args.domain}-{choice}"
     shutil.rmtree(work, ignore_errors=True)
     rows: list[dict[str, Any]] = []

@@ -165,11 +165,17 @@ def test_the_curve_is_summarized_as_shares_of_the_gap(tmp_path):
         row = vars(curve.Job("vineyard", "start", images=10, choice=choice))
         row = {**row, "topo_paper_f1": 0.6, "topo_f1": 0.5 + gain, "topo_paper_f1_gain": 0, "topo_f1_gain": gain}
         table.append(path, row, curve.COLUMNS)
+    row = vars(curve.Job("vineyard", "start", images=10, unannotated=100))
+    row = {**row, "topo_paper_f1": 0.7, "topo_f1": 0.8, "topo_paper_f1_gain": 0.1, "topo_f1_gain": 0.3}
+    table.append(path, row, curve.COLUMNS)
     rows = table.read_rows(path)
-    assert curve.job_key(rows[-1]) == curve.Job("vineyard", "start", images=10, choice=1).key
+    assert curve.job_key(rows[-2]) == curve.Job("vineyard", "start", images=10, choice=1).key
     lines = list(curve.summary(rows, "vineyard", "start", "full"))
-    assert lines[2:4] == ["| start model | | | 0.6 / 0.5 | | |", "| trained on all images | | | 0.8 / 0.9 | | |"]
-    assert lines[4:] == ["| 10 | random | 2 | 0.600 / 0.700 | 0.600 to 0.600 / 0.600 to 0.800 | 0% / 50% |"]
+    assert lines[2:4] == ["| start model | | | | 0.6 / 0.5 | | |", "| trained on all images | | | | 0.8 / 0.9 | | |"]
+    assert lines[4:] == [
+        "| 10 | 0 | random | 2 | 0.600 / 0.700 | 0.600 to 0.600 / 0.600 to 0.800 | 0% / 50% |",
+        "| 10 | 100 | random | 1 | 0.700 / 0.800 | 0.700 to 0.700 / 0.800 to 0.800 | 50% / 75% |",
+    ]
 
 
 @pytest.mark.parametrize(("count", "number"), [(20, 4), (7, 3), (3, 3)])
