@@ -344,7 +344,8 @@ def test_the_small_model_is_found_as_soon_as_it_is_in_the_package(folder, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["nothing", "no/such/folder", "/nowhere/at/all", "../x", "./x", "a/", "/b"])
-def test_a_missing_folder_is_not_searched_on_the_hub(name, monkeypatch):
+def test_a_missing_folder_is_not_searched_on_the_hub(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # another folder may have a neighbor of this name
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ModelFolderError, match=r"no such folder$"):
         open_model(name)

@@ -156,7 +156,7 @@ def test_the_time_limit_holds_for_the_whole_run(
     run = Run(
         output, work_folder.work_folder_of(output), 0, 60.0 * minutes, reports.append, never, clock, began=clock.now - 9
     )
-    outcome = finetune._Steps(run, False).run_all(drawings, open_model(start_model))
+    outcome = finetune._Steps(run, False, False).run_all(drawings, open_model(start_model))
     assert not outcome.kept_start
     assert clock.parts["step_gradient"] > 4
     assert 0.7 * run.seconds < run.elapsed <= run.seconds
