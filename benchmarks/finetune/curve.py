@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -205,6 +205,20 @@ def results(running: Sequence[Future[Row]]) -> Iterator[Row]:
             yield done.result()
         except Exception as error:  # the other runs go on
             print(f"a run failed: {error}", flush=True)
+
+
+def append_rows(
+    args: argparse.Namespace,
+    columns: Sequence[str],
+    work: Callable[..., list[dict[str, object]]],
+    jobs: Sequence[tuple[object, ...]],
+) -> None:
+    """Run jobs in --parallel processes and append the rows of each to the table as it ends."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(args.parallel, context, take_cores, (args.parallel,)) as processes:
+        for rows in results([processes.submit(work, args, *job) for job in jobs]):
+            for row in rows:
+                table.append(args.output, row, columns)
 
 
 def take_cores(parallel: int) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import multiprocessing
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks.finetune import domains, table
-from benchmarks.finetune.curve import MEASURES, TRAINING_IMAGES, Job, chosen_images, results, take_cores
+from benchmarks.finetune.curve import MEASURES, TRAINING_IMAGES, Job, append_rows, chosen_images
 from benchmarks.finetune.domains import domain_images
 
 from treeformer._util.cores import usable_cores
@@ -29,7 +27,7 @@ from treeformer.models.export import load_trained, load_weights, with_tokens
 from treeformer.models.treeformer import TreeFormer
 from treeformer.teaching import full_training, measuring, plan, views
 from treeformer.teaching.annotated import AnnotatedImage
-from treeformer.teaching.crops import SYNTHETIC_PRESETS, CropSettings
+from treeformer.teaching.crops import SYNTHETIC_PRESETS
 from treeformer.teaching.progress import ignore, never
 from treeformer.training.config import TrainingConfig
 
@@ -162,15 +160,7 @@ def main(args: argparse.Namespace) -> None:
     domain_images(args.domain, "train", TRAINING_IMAGES, args.cache, args.side)
     done = {(row["variant"], row["choice"]) for row in table.read_rows(args.output)}
     jobs = [("start model", 0), *((name, choice) for choice in range(args.choices) for name in args.variants)]
-    with ProcessPoolExecutor(
-        args.parallel, multiprocessing.get_context("spawn"), take_cores, (args.parallel,)
-    ) as processes:
-        running = [
-            processes.submit(_rows, args, name, choice) for name, choice in jobs if (name, str(choice)) not in done
-        ]
-        for rows in results(running):
-            for row in rows:
-                table.append(args.output, row, COLUMNS)
+    append_rows(args, COLUMNS, _rows, [(name, choice) for name, choice in jobs if (name, str(choice)) not in done])
     print("\n".join(summary(table.read_rows(args.output))))
 
 
@@ -199,7 +189,7 @@ def _rows(args: argparse.Namespace, name: str, choice: int) -> list[dict[str, ob
         folder = args.cache / f"{args.domain}-{name.replace(' ', '-').replace('/', 'by')}-{choice}"
         network = trained(FACTORS[name], open_model(args.model), chosen, folder, args.side)
     seconds = time.monotonic() - began
-    figures = measure(network, open_model(args.model), args)
+    figures = measure(network, open_model(args.model), args, args.split)
     base = {"domain": args.domain, "model": args.model, "variant": name, "choice": choice, "seconds": f"{seconds:.0f}"}
     return [
         {**base, "threshold": threshold, **{key: f"{value:.4f}" for key, value in row.items()}}
@@ -213,8 +203,7 @@ def trained(variant: Variant, start: ModelFolder, chosen: list[AnnotatedImage], 
     images = chosen[: variant.images]
     network = load_weights(start)
     sizes = plan.working_sizes(images, start.config)
-    grid = float(start.config.settings["grid_px"])  # type: ignore[arg-type]  # settings hold any JSON value
-    crops = CropSettings(side, plan.MAX_TOKENS, grid_px=grid, synthetic_every=plan.SYNTHETIC_EVERY)
+    crops = replace(plan.crop_settings(start.config), side=side)
     tokens = plan.choose_tokens(images, sizes, crops, network.config.tokens)
     crops = replace(crops, max_nodes=tokens - 8)
     full_training.write_scaled(images, sizes, folder / "images", side)
@@ -231,17 +220,7 @@ def trained(variant: Variant, start: ModelFolder, chosen: list[AnnotatedImage], 
             bf16=device == "cuda",
         )
         config = variant.change(config)
-        config = replace(config, validate_every=config.steps)
-        best, _ = full_training.train_whole(
-            config,
-            folder / f"run-{seed}",
-            minutes=60,
-            device=device,
-            measure=lambda model: {"topo_f1": 0.0},
-            listen=ignore,
-            should_stop=never,
-        )
-        assert best is not None
+        best = train_to_the_end(config, folder / f"run-{seed}")
         weights.append({key: np.asarray(value, np.float32) for key, value in safetensors.read(best).items()})
     result = load_trained(best)
     before = network.state_dict()
@@ -255,16 +234,41 @@ def trained(variant: Variant, start: ModelFolder, chosen: list[AnnotatedImage], 
     return with_tokens(result, tokens) if tokens != result.config.tokens else result
 
 
-def measure(network: TreeFormer, start: ModelFolder, args: argparse.Namespace) -> dict[float, dict[str, float]]:
-    """Return the figures of a network at each node threshold."""
-    images = domain_images(args.domain, args.split, args.count, args.cache, args.side)
+def train_to_the_end(config: TrainingConfig, folder: Path) -> Path:
+    """Train without validation, and return the file of the weights."""
+    weights, _ = full_training.train_whole(
+        replace(config, validate_every=config.steps),
+        folder,
+        minutes=60,
+        device="cuda" if torch.cuda.is_available() else "cpu",
+        measure=lambda model: {"topo_f1": 0.0},
+        listen=ignore,
+        should_stop=never,
+    )
+    assert weights is not None
+    return weights
+
+
+def live(network: TreeFormer, start: ModelFolder) -> tuple[views.RememberingEngine, ModelFolder]:
+    """Return a network as an engine, and the settings of the start model for it."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    settings = replace(start.config, settings=dataclasses.asdict(network.config))
-    folder = ModelFolder(start.path, settings, start.hashes)
-    engine = views.RememberingEngine(measuring.LiveEngine(network.to(device), folder, device=device))
+    folder = ModelFolder(start.path, replace(start.config, settings=dataclasses.asdict(network.config)), start.hashes)
+    return views.RememberingEngine(measuring.LiveEngine(network.to(device), folder, device=device)), folder
+
+
+def measure(
+    network: TreeFormer,
+    start: ModelFolder,
+    args: argparse.Namespace,
+    split: str,
+    thresholds: tuple[float, ...] = THRESHOLDS,
+) -> dict[float, dict[str, float]]:
+    """Return the figures of a network at each node threshold, on images of a split."""
+    images = domain_images(args.domain, split, args.count, args.cache, args.side)
+    engine, folder = live(network, start)
     figures = {}
-    for threshold in THRESHOLDS:
-        changed = ModelFolder(start.path, replace(settings, node_threshold=threshold), start.hashes)
+    for threshold in thresholds:
+        changed = ModelFolder(start.path, replace(folder.config, node_threshold=threshold), start.hashes)
         trees = measuring.predict_images(Predictor(changed, engine=engine), images)
         cases = [Case(image.name, tree, image.skeleton, None) for image, tree in zip(images, trees, strict=True)]
         report = evaluate_cases(cases, workers=1).summary

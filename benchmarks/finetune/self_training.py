@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import multiprocessing
 import shutil
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,21 +12,18 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks.finetune import domains, table
-from benchmarks.finetune.curve import MEASURES, TRAINING_IMAGES, Job, chosen_images, others_than, results, take_cores
+from benchmarks.finetune.curve import MEASURES, TRAINING_IMAGES, Job, append_rows, chosen_images, others_than
 from benchmarks.finetune.domains import domain_images
-from benchmarks.finetune.gpu_factors import TRAINED
+from benchmarks.finetune.gpu_factors import TRAINED, live, measure, train_to_the_end
 
 from treeformer._util.cores import usable_cores
 from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import topo
-from treeformer.metrics.report import Case, evaluate_cases
 from treeformer.models.export import load_trained, load_weights
 from treeformer.models.treeformer import TreeFormer
-from treeformer.teaching import full_training, measuring, plan, pseudo_labels, views
+from treeformer.teaching import full_training, plan, pseudo_labels
 from treeformer.teaching.annotated import AnnotatedImage
-from treeformer.teaching.crops import CropSettings
-from treeformer.teaching.progress import ignore, never
 
 SPLITS = ("valid", "test")
 STAGES = ("start model", "first", "second, from the first", "second, from the start model")
@@ -52,13 +46,7 @@ def main(args: argparse.Namespace) -> None:
         domain_images(args.domain, split, args.count, args.cache, args.side)
     domain_images(args.domain, "train", TRAINING_IMAGES + args.others, args.cache, args.side)
     done = {row["choice"] for row in table.read_rows(args.output)}
-    with ProcessPoolExecutor(
-        args.parallel, multiprocessing.get_context("spawn"), take_cores, (args.parallel,)
-    ) as processes:
-        running = [processes.submit(_rows, args, choice) for choice in args.choices if str(choice) not in done]
-        for rows in results(running):
-            for row in rows:
-                table.append(args.output, row, COLUMNS)
+    append_rows(args, COLUMNS, _rows, [(choice,) for choice in args.choices if str(choice) not in done])
     print("\n".join(summary(table.read_rows(args.output))))
 
 
@@ -95,7 +83,8 @@ def _rows(args: argparse.Namespace, choice: int) -> list[dict[str, Any]]:
         seconds = time.monotonic() - began
         for split in SPLITS:
             row = {**known, "stage": stage, "split": split, "seconds": f"{seconds:.0f}"}
-            rows.append(row | {key: f"{value:.4f}" for key, value in _measure(network, start, args, split).items()})
+            (figures,) = measure(network, start, args, split, (start.config.node_threshold,)).values()
+            rows.append(row | {key: f"{value:.4f}" for key, value in figures.items()})
             print(*rows[-1].values(), flush=True)
 
     began = time.monotonic()
@@ -131,8 +120,7 @@ def _train(
     side: int,
 ) -> Path:
     """Train as `treeformer finetune` does on a GPU, to the end of the schedule. Return the file of the weights."""
-    grid = float(start.config.settings["grid_px"])  # type: ignore[arg-type]  # settings hold any JSON value
-    crops = CropSettings(side, plan.MAX_TOKENS, grid_px=grid, synthetic_every=plan.SYNTHETIC_EVERY)
+    crops = replace(plan.crop_settings(start.config), side=side)
     sizes = plan.working_sizes(images, start.config)
     tokens = plan.choose_tokens(images, sizes, crops, load_weights(start).config.tokens)
     full_training.write_scaled(images, sizes, folder / "images", side)
@@ -149,29 +137,12 @@ def _train(
         bf16=device == "cuda",
         pseudo=folder / "labeled" if labeled else None,
     )
-    config = replace(config, start_from=beginning, validate_every=config.steps)
-    best, _ = full_training.train_whole(
-        config,
-        folder / "run",
-        minutes=60,
-        device=device,
-        measure=lambda model: {"topo_f1": 0.0},
-        listen=ignore,
-        should_stop=never,
-    )
-    assert best is not None
-    return best
-
-
-def _engine(network: TreeFormer, start: ModelFolder) -> tuple[views.RememberingEngine, ModelFolder]:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    folder = ModelFolder(start.path, replace(start.config, settings=dataclasses.asdict(network.config)), start.hashes)
-    return views.RememberingEngine(measuring.LiveEngine(network.to(device), folder, device=device)), folder
+    return train_to_the_end(replace(config, start_from=beginning), folder / "run")
 
 
 def _label(network: TreeFormer, start: ModelFolder, others: list[AnnotatedImage], folder: Path) -> list[AnnotatedImage]:
     """Return the images on which views agree, with their labels."""
-    engine, settings = _engine(network, start)
+    engine, settings = live(network, start)
     folder.mkdir(parents=True)
     paths = [image.path for image in others]
     root = paths[0].parent
@@ -179,12 +150,3 @@ def _label(network: TreeFormer, start: ModelFolder, others: list[AnnotatedImage]
     predictor = Predictor(settings, engine=engine)
     pseudo_labels.label_images(predictor, paths, root, folder, agreement, lambda count: False)
     return pseudo_labels.agreed(paths, root, folder, agreement)
-
-
-def _measure(network: TreeFormer, start: ModelFolder, args: argparse.Namespace, split: str) -> dict[str, float]:
-    images = domain_images(args.domain, split, args.count, args.cache, args.side)
-    engine, settings = _engine(network, start)
-    trees = measuring.predict_images(Predictor(settings, engine=engine), images)
-    cases = [Case(image.name, tree, image.skeleton, None) for image, tree in zip(images, trees, strict=True)]
-    report = evaluate_cases(cases, workers=1).summary
-    return {name: report[name].value for name in (*MEASURES, "topo_precision", "topo_recall")}

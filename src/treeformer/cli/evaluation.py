@@ -63,7 +63,7 @@ def evaluate(
     ] = None,
     single_plant: Annotated[bool, typer.Option("--single-plant", help="Predict one tree per image.")] = False,
     views: Annotated[
-        int, typer.Option(min=1, max=6, help="Views of each image, as `treeformer predict` has them.")
+        int, typer.Option(min=1, max=6, help="Number of views of each image, as in `treeformer predict`.")
     ] = 1,
     workers: Workers = ALL_CORES,
 ) -> None:

@@ -88,8 +88,8 @@ def predict(
         typer.Option(
             min=1,
             max=6,
-            help="Predict so many views of each image (mirrored, shifted) and keep the tree that agrees best: "
-            "better, and as many times slower.",
+            help="Number of views of each image to predict (mirrored, shifted). The tree that agrees best with the "
+            "others is kept: better, but slower by this factor.",
         ),
     ] = 1,
     engine: Annotated[

@@ -92,7 +92,7 @@ class Predictor:
             min_confidence: minimum confidence of nodes, instead of the model's threshold, in [0, 1]. Edges below it
                 are cut, too, and the parts that are cut off become trees of their own.
             views: number of views of the image that are predicted, up to 6: itself, mirrored, and shifted windows. The
-                tree that agrees best with the others is returned. This takes as many times as long.
+                tree that agrees best with the others is returned. The time grows by this factor.
             progress: called with the number of finished tiles and the total. An error that it raises ends the
                 prediction.
 

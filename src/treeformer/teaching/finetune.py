@@ -195,7 +195,7 @@ class _Steps:
             run.say("plan", f"an interrupted run with other images or options is kept in {other.name}")
         settings = _with_scale(start.config, stored)
         working_px = [stored["working_px"] or size for size in plan.working_sizes(split.train, settings)]
-        crops = _crop_settings(settings, run.seed)
+        crops = plan.crop_settings(settings, run.seed)
         network = load_weights(start)
         tokens = self._choose_tokens(network, split, settings, crops, stored["working_px"])
         network = with_tokens(network, tokens) if tokens != network.config.tokens else network
@@ -404,14 +404,3 @@ def _with_scale(settings: ModelSettings, stored: dict[str, Any]) -> ModelSetting
     """Return settings with a fixed working size, if one was chosen."""
     size = stored["working_px"]
     return replace(settings, working_size=size, scale_rule=None) if size else settings
-
-
-def _crop_settings(settings: ModelSettings, seed: int) -> CropSettings:
-    grid = settings.settings.get("grid_px", 0.0)
-    return CropSettings(
-        settings.input_size,
-        max_nodes=plan.MAX_TOKENS,
-        grid_px=float(grid) if isinstance(grid, int | float) else 0.0,
-        synthetic_every=plan.SYNTHETIC_EVERY,
-        seed=seed,
-    )

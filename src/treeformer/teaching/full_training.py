@@ -26,8 +26,9 @@ STEPS = 150
 # Peak learning rate of the whole network.
 LEARNING_RATE = 2e-4
 VALIDATE_EVERY = 15
-# With pseudo-labels there are more images, and so many times as many steps. So much of the images are annotated ones.
+# With pseudo-labels there are more images and, by this factor, more steps.
 LONGER_WITH_PSEUDO = 2
+# Share of the annotated images among these and those with pseudo-labels.
 ANNOTATED_SHARE = 0.4
 # Validations without improvement after which training stops.
 PATIENCE = 5
@@ -83,8 +84,8 @@ def training_config(
         learning_rate: peak learning rate.
         workers: processes that load images.
         bf16: train in bfloat16.
-        pseudo: folder with images that have pseudo-labels. With them there are more steps, and the last weights are
-            validated only: few validation images would choose among them by chance.
+        pseudo: folder with images that have pseudo-labels. With them there are more steps, and only the
+            last weights are validated: a few validation images would choose others by chance.
 
     Returns:
         The configuration.

@@ -16,8 +16,8 @@ from treeformer.inference.predictor import Predictor
 from treeformer.models.export import load_trained, with_tokens
 from treeformer.models.treeformer import TreeFormer
 from treeformer.teaching import full_training, measuring, plan, top_training, views, work_folder
+from treeformer.teaching.labeling import label_unannotated
 from treeformer.teaching.run import Run, Task, Trained
-from treeformer.teaching.self_training import label_unannotated
 from treeformer.training import loop
 from treeformer.training.validation import changed_settings
 

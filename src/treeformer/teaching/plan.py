@@ -158,6 +158,26 @@ def working_sizes(images: Sequence[AnnotatedImage], settings: ModelSettings) -> 
     return sizes
 
 
+def crop_settings(settings: ModelSettings, seed: int = 0) -> CropSettings:
+    """Return what the crops of a run are like, before the number of tokens is chosen.
+
+    Args:
+        settings: the model.
+        seed: seed of all crops.
+
+    Returns:
+        The settings, with the nodes of curves where the model places them.
+    """
+    grid = settings.settings.get("grid_px", 0.0)
+    return CropSettings(
+        settings.input_size,
+        max_nodes=MAX_TOKENS,
+        grid_px=float(grid) if isinstance(grid, int | float) else 0.0,
+        synthetic_every=SYNTHETIC_EVERY,
+        seed=seed,
+    )
+
+
 def choose_tokens(
     images: Sequence[AnnotatedImage], working_px: Sequence[int], crops: CropSettings, start_tokens: int
 ) -> int:
