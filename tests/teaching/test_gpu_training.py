@@ -54,7 +54,7 @@ def test_pseudo_labels_are_a_source_of_their_own_in_a_longer_training(start_mode
             **options,
         )
 
-    plain, both = config(), config(pseudo=tmp_path / "labeled")
+    plain, both = config(), config(pseudo=tmp_path / "labeled", validated_once=True)
     weights = [
         {str(path): sum(source.weight for source in one.data.train if source.path == str(path)) for path in paths}
         for one, paths in ((plain, [tmp_path / "own"]), (both, [tmp_path / "own", tmp_path / "labeled"]))
@@ -62,6 +62,7 @@ def test_pseudo_labels_are_a_source_of_their_own_in_a_longer_training(start_mode
     assert sum(weights[1].values()) == pytest.approx(sum(weights[0].values()))
     assert weights[1][str(tmp_path / "own")] == pytest.approx(0.4 * weights[0][str(tmp_path / "own")])
     assert both.steps > plain.steps
+    assert plain.validate_every < plain.steps
     assert both.validate_every == both.steps, "the last weights are measured only"
 
 

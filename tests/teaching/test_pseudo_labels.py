@@ -13,7 +13,7 @@ from tests.teaching.conftest import draw_tree
 from treeformer._util.images import open_image
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import open_model
-from treeformer.teaching import finetune, pseudo_labels, top_training
+from treeformer.teaching import finetune, pseudo_labels
 from treeformer.teaching.progress import Report
 
 
@@ -64,7 +64,7 @@ def test_a_folder_without_other_images_or_a_machine_without_gpu_is_refused(
 @pytest.mark.usefixtures("one_thread", "short_runs", "improving")
 @pytest.mark.parametrize("helps", [True, False])
 def test_a_stopped_run_with_pseudo_labels_continues(helps, drawings, start_model, tmp_path, monkeypatch):
-    from treeformer.teaching import full_training
+    from treeformer.teaching import full_training, gpu_training
 
     for name, value in {"STEPS": 2, "VALIDATE_EVERY": 1, "BATCH_SIZE": 2, "DENSE_BATCH_SIZE": 2}.items():
         monkeypatch.setattr(full_training, name, value)
@@ -90,7 +90,7 @@ def test_a_stopped_run_with_pseudo_labels_continues(helps, drawings, start_model
     reports: list[Report] = []
     output, options = tmp_path / "mine", {"start": start_model, "unannotated": True}
     if not helps:
-        monkeypatch.setattr(top_training, "TOLERANCE", -1.0)
+        monkeypatch.setattr(gpu_training, "IMAGE_NOISE", -10.0)
     with pytest.raises(KeyboardInterrupt):
         finetune.finetune(photos, output, listen=reports.append, should_stop=lambda: len(labeled) == 2, **options)
     assert len(labeled) == 2

@@ -73,6 +73,7 @@ def training_config(
     workers: int,
     bf16: bool,
     pseudo: Path | None = None,
+    validated_once: bool = False,
 ) -> TrainingConfig:
     """Return the configuration of the run.
 
@@ -84,8 +85,8 @@ def training_config(
         learning_rate: peak learning rate.
         workers: processes that load images.
         bf16: train in bfloat16.
-        pseudo: folder with images that have pseudo-labels. With them there are more steps, and only the
-            last weights are validated: a few validation images would choose others by chance.
+        pseudo: folder with images that have pseudo-labels. With them there are more steps.
+        validated_once: validate the last weights only. A few validation images choose others by chance.
 
     Returns:
         The configuration.
@@ -103,7 +104,7 @@ def training_config(
             replace(plain, path=str(path), weight=weight / 4),  # whole images, as in a first pass
         ]
     steps = STEPS if pseudo is None else LONGER_WITH_PSEUDO * STEPS
-    validate_every = VALIDATE_EVERY if pseudo is None else steps
+    validate_every = steps if validated_once else VALIDATE_EVERY
     if crops.synthetic_every:
         train.append(replace(plain, path="", split="train", presets=SYNTHETIC_PRESETS, styles=("photo",)))
     ordinary = min(tokens, int(start.config.settings.get("tokens", tokens)))
