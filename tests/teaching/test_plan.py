@@ -14,7 +14,7 @@ from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelSettings, ScaleRule
 from treeformer.teaching import plan
 from treeformer.teaching.annotated import survey
-from treeformer.teaching.crops import CropSettings, make_crop, most_nodes_per_input, with_target_nodes
+from treeformer.teaching.crops import CropSettings, make_crop, most_nodes_per_input, shows_whole_image, with_target_nodes
 
 SETTINGS = ModelSettings("TreeFormer", {}, input_size=64, working_size=64)
 
@@ -180,6 +180,14 @@ def test_crops_are_repeatable_have_few_nodes_and_cycle_through_the_images(drawin
     assert len(make_crop(3, images, sizes, few).skeleton) <= 5  # the synthetic plant has more nodes
     with pytest.raises(TreeformerError, match="smallest window"):
         make_crop(0, images, sizes, CropSettings(64, max_nodes=1, grid_px=8.0))
+
+
+@pytest.mark.parametrize("images", [1, 3, 8, 100])
+def test_one_crop_in_five_shows_its_whole_image(images):
+    whole = [shows_whole_image(own, images) for own in range(5 * images)]
+    assert all(sum(whole[index::images]) == 1 for index in range(images))
+    # With more images than crops, too.
+    assert sum(whole[:30]) <= 0.2 * len(whole[:30]) + 1
 
 
 def test_the_nodes_of_a_crop_lie_on_the_drawn_lines(drawings):

@@ -92,7 +92,7 @@ def make_crop(
     height, width = pixels.shape[:2]
     factor = width / chosen.size[0]
     skeleton = chosen.skeleton.transform([[factor, 0, 0], [0, factor, 0]], image_size=(width, height))
-    whole = own // len(images) % round(1 / WHOLE_SHARE) == 0
+    whole = shows_whole_image(own, len(images))
     base = (settings.side if whole else longest) / max(width, height)
     for zoom in ZOOMS:
         low, high = (0.9, 1.0) if whole else CHANGES.scale
@@ -103,6 +103,19 @@ def make_crop(
         if len(moved) <= settings.max_nodes:
             return Sample(changes.relight(warp(pixels, affine, frame), rng), moved, chosen.name)
     raise TreeformerError(f"{chosen.path}: more than {settings.max_nodes} nodes in its smallest window")
+
+
+def shows_whole_image(own: int, count: int) -> bool:
+    """Return True if a crop of an own image shows all of it.
+
+    Each image is shown whole in one round in five, and not all images in the same round: a run with more images than
+    crops would see nothing but whole images.
+
+    Args:
+        own: number of the crop among those of own images, from 0.
+        count: number of images, through which the crops cycle.
+    """
+    return sum(divmod(own, count)) % round(1 / WHOLE_SHARE) == 0
 
 
 def with_target_nodes(skeleton: Skeleton, settings: CropSettings) -> Skeleton:
