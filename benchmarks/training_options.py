@@ -2,7 +2,7 @@
 
 PYTHONPATH=src python benchmarks/training_options.py resnet50.safetensors --minutes 4 -o runs/options
 
-For a machine with one GPU and 16 cores, about 15 minutes. Renders plants into data/rendered, trains the configurations
+For a machine with one GPU and 16 cores, about 20 minutes. Renders plants into data/rendered, trains the configurations
 one after the other with configs/default.yaml, and prints a table. Meanwhile, each network is compiled once, so that the
 runs find its code. Only runs that have not ended are started by a second call. data/osr-roots has to be prepared, and
 the validation images of data/barley-roots; barley and renders with Blender are not trained on.

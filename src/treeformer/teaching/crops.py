@@ -106,7 +106,7 @@ def make_crop(
 
 
 def shows_whole_image(own: int, count: int) -> bool:
-    """Return True if a crop of an own image shows all of it.
+    """Decide whether a crop of an own image shows all of it.
 
     Each image is shown whole in one round in five, and not all images in the same round: a run with more images than
     crops would see nothing but whole images.
@@ -114,6 +114,9 @@ def shows_whole_image(own: int, count: int) -> bool:
     Args:
         own: number of the crop among those of own images, from 0.
         count: number of images, through which the crops cycle.
+
+    Returns:
+        True if it does.
     """
     return sum(divmod(own, count)) % round(1 / WHOLE_SHARE) == 0
 
