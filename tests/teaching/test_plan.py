@@ -14,7 +14,13 @@ from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelSettings, ScaleRule
 from treeformer.teaching import plan
 from treeformer.teaching.annotated import survey
-from treeformer.teaching.crops import CropSettings, make_crop, most_nodes_per_input, shows_whole_image, with_target_nodes
+from treeformer.teaching.crops import (
+    CropSettings,
+    make_crop,
+    most_nodes_per_input,
+    shows_whole_image,
+    with_target_nodes,
+)
 
 SETTINGS = ModelSettings("TreeFormer", {}, input_size=64, working_size=64)
 
