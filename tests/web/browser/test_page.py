@@ -242,3 +242,13 @@ def test_outline_with_drag_and_keys(server, open_editor):
     page.locator(f'[data-row="{target}"]').click()
     assert set(editor.js("[...c.state.selection]")) == set(heads[target])
     editor.press("Control+z")
+
+
+def test_on_a_phone_the_list_is_closed_at_first(server, open_editor):
+    editor = open_editor(server.address, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = editor.page
+    assert page.locator("[data-image]").count() == 0
+    page.get_by_role("button", name="List of images").tap()
+    page.locator('[data-image="b.png"]').tap()
+    editor.wait("c.image === 'b.png' && c.ready")
+    assert page.locator("[data-image]").count() == 0
