@@ -95,10 +95,10 @@ def results(output: str | Path, **options) -> dict[str, dict]:
     return by_path
 
 
-def plain_results(source: Path, output: Path, model: Predictor) -> dict[str, bytes]:
+def plain_results(source: Path, output: Path, model: Predictor, **options) -> dict[str, bytes]:
     """Predict a folder as `treeformer predict` does. Return the JSON files by the path of the image."""
     jobs = plan_files([source], output)
-    predict_files(jobs, model, workers=0)
+    predict_files(jobs, model, workers=0, **options)
     return {str(job.image.absolute()): job.skeletons["json"].read_bytes() for job in jobs if job.is_done()}
 
 

@@ -82,6 +82,10 @@ def predict_cluster(
         float | None,
         typer.Option(help="Minimum confidence of nodes and edges. By default the model's threshold for nodes."),
     ] = None,
+    views: Annotated[
+        int,
+        typer.Option(min=1, max=6, help="Number of views of each image to predict, as in `treeformer predict`."),
+    ] = 1,
     engine: Annotated[
         EngineChoice, typer.Option(help="What runs the network. auto is torch if it sees a GPU.")
     ] = EngineChoice.auto,
@@ -112,6 +116,7 @@ def predict_cluster(
         working_size=parse_working_size(working_size),
         single_plant=single_plant,
         min_confidence=min_confidence,
+        views=views,
         traits=traits,
         px_per_mm=px_per_mm,
         formats=tuple(formats or ()),

@@ -57,6 +57,7 @@ def test_plan_shards_and_collect(run, images, out, tmp_path, fake_model):
         ((".", "--plan-only", "--px-per-mm", "inf"), "px_per_mm"),
         ((".", "--plan-only", "--working-size", "1_024"), "--working-size must be a number"),
         ((".", "--shard", "1/1", "--min-confidence", "7"), "confidence"),
+        ((".", "--shard", "1/1", "--views", "7"), "--views"),
     ],
 )
 def test_a_mistake_is_one_line(run, images, monkeypatch, fake_model, arguments, message):

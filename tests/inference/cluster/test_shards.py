@@ -46,6 +46,44 @@ def test_results_are_those_of_predict(images, out, tmp_path):
     assert all(row["error"] is None for row in rows.values())
 
 
+@pytest.mark.slow
+def test_several_views_as_in_predict(images, out, tmp_path):
+    job = Job(model="fake", traits=False, views=3)
+    make_plan(out, images, job=job)
+    run_shard(out, job=job)
+    plain = plain_results(images, tmp_path / "plain", fake_predictor(), views=3)
+    assert {path: row["skeleton"] for path, row in results(out).items()} == plain
+    assert all(b'"views"' in skeleton for skeleton in plain.values())
+    with pytest.raises(TreeformerError, match="holds a run with views 3, not 1"):
+        make_plan(out)
+
+
+def test_views_that_fail_as_a_stream_are_predicted_image_by_image(images, out):
+    def breaks_in_a_stream(job, threads):
+        model = fake_predictor()
+        predict_many = model.predict_many
+
+        def break_streams(paths, **options):
+            paths = list(paths)
+            if len(paths) > 1:
+                raise MemoryError
+            yield from predict_many(paths, **options)
+
+        model.predict_many = break_streams
+        return model
+
+    job = Job(model="fake", traits=False, views=2)
+    make_plan(out, images, job=job)
+    run_shard(out, job=job, make_predictor=breaks_in_a_stream)
+    assert all(b'"views"' in row["skeleton"] for row in results(out).values())
+
+
+def test_a_number_of_views_out_of_range_is_refused_at_once(images, out):
+    with pytest.raises(TreeformerError, match="number of views"):
+        make_plan(out, images, job=Job(model="fake", views=7))
+    assert not out.exists()
+
+
 def test_tar_members_and_lists_give_the_same_skeletons(images, out, tmp_path):
     files = sorted(images.glob("*.png"))
     make_plan(out, make_tar(tmp_path / "s.tar", files[:5]), *files[5:])

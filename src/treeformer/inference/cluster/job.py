@@ -31,6 +31,7 @@ class Job:
         working_size: length to which longer images are reduced, px; see `Predictor.predict`.
         single_plant: join everything into one tree.
         min_confidence: minimum confidence of nodes and edges.
+        views: number of views of each image; see `Predictor.predict`.
         traits: measure compact traits.
         px_per_mm: resolution for the traits, pixels per millimeter.
         formats: names of formats to write as files, in addition to the Parquet rows.
@@ -43,6 +44,7 @@ class Job:
     working_size: WorkingSize = None
     single_plant: bool = False
     min_confidence: float | None = None
+    views: int = 1
     traits: bool = True
     px_per_mm: float | None = None
     formats: tuple[str, ...] = ()

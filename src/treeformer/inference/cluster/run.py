@@ -20,6 +20,7 @@ from treeformer.inference.cluster.sources import list_images
 from treeformer.inference.cluster.storage import Folder
 from treeformer.inference.cluster.worker import PredictorMaker, TaskRunner, load_predictor
 from treeformer.inference.options import PredictionOptions
+from treeformer.inference.views import check_views
 from treeformer.traits import check_px_per_mm
 
 
@@ -66,6 +67,7 @@ def plan(
         model = open_model(job.model)
         PredictionOptions(model, job.working_size, job.single_plant, job.min_confidence)  # checks the values
         model_hash = provenance.model_hash(model)
+    check_views(job.views)
     format_endings(job.formats)
     check_px_per_mm(job.px_per_mm)
     if not sources:

@@ -103,6 +103,12 @@ class TaskRunner:
             raise TreeformerError(f"{job.model}: this node has another model (hash {found}) than the run ({expected})")
         self.make_row = RowMaker(job, found, folder)
         self.reader = ManifestReader(folder)
+        self.options: dict[str, Any] = {
+            "working_size": job.working_size,
+            "single_plant": job.single_plant,
+            "min_confidence": job.min_confidence,
+            "views": job.views,
+        }
 
     def run(self, tasks: Iterable[Task]) -> Iterator[TaskReport]:
         """Predict tasks, as one stream of images, and write their part files.
@@ -155,17 +161,10 @@ class TaskRunner:
                 if image.local is not None:
                     yield image.local
 
-        options: dict[str, Any] = {
-            "working_size": self.job.working_size,
-            "single_plant": self.job.single_plant,
-            "min_confidence": self.job.min_confidence,
-            "batch": self.batch,
-            "workers": self.workers,
-            "processes": processes,
-        }
+        loading = {"batch": self.batch, "workers": self.workers, "processes": processes}
         with (
             thread_pool(PARALLEL_DOWNLOADS) as pool,
-            closing(self.predictor.predict_many(local_paths(), **options)) as results,
+            closing(self.predictor.predict_many(local_paths(), **self.options, **loading)) as results,
         ):
             while True:
                 try:
@@ -187,8 +186,7 @@ class TaskRunner:
             for image in (_fetch(temporary, row) for row in self.reader.images(task)):
                 result: Skeleton | TreeformerError | str = image.error or ""
                 if image.local is not None:
-                    options = (self.job.working_size, self.job.single_plant, self.job.min_confidence)
-                    result = _try_predict(self.predictor, image.local, *options)
+                    result = _try_predict(self.predictor, image.local, self.options)
                 rows.append(self.make_row(image, result))
         return self._write(task, rows)
 
@@ -204,10 +202,7 @@ def _make_row(make_row: RowMaker, pair: Pair) -> dict[str, Any]:
     return make_row(*pair)
 
 
-def _try_predict(
-    predictor: Predictor, path: str, working_size: Any, single_plant: bool, min_confidence: float | None
-) -> Skeleton | TreeformerError | str:
-    options = {"working_size": working_size, "single_plant": single_plant, "min_confidence": min_confidence}
+def _try_predict(predictor: Predictor, path: str, options: dict[str, Any]) -> Skeleton | TreeformerError | str:
     try:
         return next(predictor.predict_many([path], workers=0, **options))
     except Exception as error:
