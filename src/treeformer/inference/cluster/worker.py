@@ -161,7 +161,7 @@ class TaskRunner:
                 if image.local is not None:
                     yield image.local
 
-        loading = {"batch": self.batch, "workers": self.workers, "processes": processes}
+        loading: dict[str, Any] = {"batch": self.batch, "workers": self.workers, "processes": processes}
         with (
             thread_pool(PARALLEL_DOWNLOADS) as pool,
             closing(self.predictor.predict_many(local_paths(), **self.options, **loading)) as results,
