@@ -310,6 +310,15 @@ def test_predict_one_image_returns_the_skeleton_and_saves_only_the_first(client,
     assert (folder / "results" / "a.json").read_bytes() == before
 
 
+def test_several_views_are_predicted_if_requested(client):
+    assert client.get("/api/session").json()["max_views"] == 6
+    for request in ({"views": 3}, {"views": 3, "region": [0, 0, 64, 64]}):
+        key = client.post("/api/predict", json={"image": "a.png"} | request).json()["job"]
+        job = finished(client, key)
+        assert job["state"] == "done"
+        assert job["document"]["metadata"]["prediction"]["views"] == 3
+
+
 @pytest.mark.slow
 def test_the_progress_of_one_image_is_in_tiles(client):
     key = client.post("/api/predict", json={"image": "b.jpg", "working_size": "full"}).json()["job"]
@@ -332,11 +341,11 @@ def test_the_prediction_of_a_region_is_in_px_of_the_image_and_not_saved(client, 
     [
         {"working_size": 0}, {"working_size": "half"}, {"working_size": True}, {"working_size": 1.5},
         {"region": [0, 0, 5]}, {"region": [0, 0, 2, 2]}, {"region": [0, 0, "x", 9]}, {"region": [1e9, 0, 2e9, 9]},
-        {"image": "no.png"}, {"image": 5},
+        {"image": "no.png"}, {"image": 5}, {"views": 0}, {"views": 7}, {"views": "2"}, {"views": None},
     ],
 )  # fmt: skip
 def test_an_invalid_prediction_is_refused(client, change):
-    assert client.post("/api/predict", json={"image": "a.png"} | change).status_code in (400, 404)
+    assert client.post("/api/predict", json={"image": "a.png"} | change).status_code in (400, 404, 422)
     assert client.get("/api/jobs").json() == {"jobs": []}
 
 

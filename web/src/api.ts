@@ -22,6 +22,8 @@ export interface SessionInfo {
   results_root: string;
   model: ModelInfo | null;
   low_confidence_threshold: number;
+  /** Largest number of views of an image that a prediction may use; missing if a backend predicts one view only. */
+  max_views?: number;
 }
 
 export interface ImageEntry {
@@ -170,8 +172,8 @@ export interface Backend {
   saveDraft(request: DraftRequest): Promise<void>;
   /** Delete the draft of a window; with `time`, only if it is still the one of that time. */
   deleteDraft(image: string, window: string, time?: number): Promise<void>;
-  /** Start a prediction; null if this backend cannot predict. */
-  predict(image: string, workingSize: WorkingSize, region: Region | null): Promise<string>;
+  /** Start a prediction of several views (at most `max_views`) and return its job. */
+  predict(image: string, workingSize: WorkingSize, region: Region | null, views?: number): Promise<string>;
   predictMissing(): Promise<string>;
   /** Predict all images again that nobody has corrected; missing if a backend cannot train. */
   predictAgain?(): Promise<string>;
@@ -284,8 +286,8 @@ export class HttpBackend implements Backend {
     await this.request("DELETE", "/api/draft", { image, window, time });
   }
 
-  async predict(image: string, workingSize: WorkingSize, region: Region | null): Promise<string> {
-    const body = { image, working_size: workingSize, region };
+  async predict(image: string, workingSize: WorkingSize, region: Region | null, views = 1): Promise<string> {
+    const body = { image, working_size: workingSize, region, views };
     return (await this.json<{ job: string }>("POST", "/api/predict", {}, body)).job;
   }
 

@@ -26,6 +26,7 @@ from starlette.routing import Route
 
 import treeformer
 from treeformer.errors import TreeformerError
+from treeformer.inference.views import MAX_VIEWS, check_views
 from treeformer.web import series, tables
 from treeformer.web.documents import checked_revision, checked_skeleton
 from treeformer.web.errors import RequestError
@@ -143,6 +144,7 @@ def _session(services: Services, _request: Request, _body: Body) -> Response:
             "results_root": str(services.workspace.results_root),
             "model": services.predictions.model_info(),
             "low_confidence_threshold": services.predictions.low_confidence_threshold(),
+            "max_views": MAX_VIEWS,
         }
     )
 
@@ -245,7 +247,9 @@ def _predict(services: Services, _request: Request, body: Body) -> Response:
     size = body.get("working_size")
     if not (size in (None, "full", "auto") or (type(size) is int and 1 <= size <= LARGEST_WORKING_SIZE)):
         raise RequestError('working_size must be a number of pixels, "full", "auto" or null.')
-    job = services.predictions.predict(entry, size, _region(body.get("region")))
+    views = body.get("views", 1)
+    check_views(views)
+    job = services.predictions.predict(entry, size, _region(body.get("region")), views)
     return json_response({"job": job}, 202)
 
 

@@ -47,6 +47,7 @@ class Job:
         again: with `entries` None, also those whose prediction nobody has corrected.
         working_size: as for `Predictor.predict`.
         region: left, top, right, bottom, px of the full image; the result is then only returned.
+        views: number of views, as for `Predictor.predict`.
         state: waiting, running, done, failed or cancelled.
         image: the image that is being predicted, or was last.
         done: number of finished images, or of tiles if the job has one image.
@@ -59,6 +60,7 @@ class Job:
     entries: list[Entry] | None
     working_size: int | str | None = None
     region: Region | None = None
+    views: int = 1
     again: bool = False
     state: State = "waiting"
     image: str | None = None
@@ -123,13 +125,16 @@ class Predictions:
                 return None
         return self._folder
 
-    def predict(self, entry: Entry, working_size: int | str | None = None, region: Region | None = None) -> str:
+    def predict(
+        self, entry: Entry, working_size: int | str | None = None, region: Region | None = None, views: int = 1
+    ) -> str:
         """Add a job for one image. Its result is saved only if the image has none.
 
         Args:
             entry: the image.
             working_size: as for `Predictor.predict`.
             region: left, top, right, bottom, px of the full image; None predicts the whole image.
+            views: number of views, as for `Predictor.predict`.
 
         Returns:
             The name of the job.
@@ -143,7 +148,7 @@ class Predictions:
             region = (max(0, left), max(0, top), min(size["width"], right), min(size["height"], bottom))
             if min(region[2] - region[0], region[3] - region[1]) < SHORTEST_REGION_PX:
                 raise RequestError(f"The region must have at least {SHORTEST_REGION_PX} px on each side.")
-        return self._add(Job(secrets.token_hex(8), [entry], working_size, region, image=entry.image, total=1))
+        return self._add(Job(secrets.token_hex(8), [entry], working_size, region, views, image=entry.image, total=1))
 
     def predict_missing(self) -> str:
         """Add a job for all images without a result. Return its name."""
@@ -264,7 +269,7 @@ class Predictions:
             if job.entries is not None:
                 job.done, job.total = done, total
 
-        options: dict[str, Any] = {"working_size": job.working_size, "progress": progress}
+        options: dict[str, Any] = {"working_size": job.working_size, "views": job.views, "progress": progress}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an image without a plant is a result
             if job.region is None:

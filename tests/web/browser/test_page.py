@@ -152,8 +152,10 @@ def test_predict_again_and_in_a_region(server, open_editor, images):
     before = (images.parent / "results" / "b.json").read_bytes()
     editor.page.get_by_role("button", name="Predict…").click()
     editor.page.get_by_label("Longer side").select_option("512")
+    editor.page.get_by_label("Predict 6 views").check()
     editor.page.get_by_role("button", name="Predict", exact=True).click()
     editor.wait("c.predictions.running === null && c.state.undoAnnotation.includes('Predict')", timeout_s=600)
+    assert editor.document["metadata"]["prediction"]["views"] == 6
     assert (images.parent / "results" / "b.json").read_bytes() == before, "only a save writes"
     editor.press("Control+z")
     assert len(editor.nodes) == 7

@@ -305,6 +305,11 @@ export class EditorController {
     return this.around.session()?.low_confidence_threshold ?? DEFAULT_LOW_CONFIDENCE;
   }
 
+  /** Largest number of views that a prediction may use. */
+  get maxViews(): number {
+    return this.around.session()?.max_views ?? 1;
+  }
+
   private marks(state: EditorState): Marks {
     const { axes } = this.around.settings();
     return marksOf(state, { offered: this.offers.offered, cursor: this.pointing.keyCursor, labels: axes });

@@ -30,9 +30,9 @@ export class Predictions {
   ) {}
 
   /** Predict the image, or a region of it, as one step of the history. */
-  async predict(size: WorkingSize, region: Region | null): Promise<void> {
+  async predict(size: WorkingSize, region: Region | null, views = 1): Promise<void> {
     try {
-      const job = await this.backend.predict(this.session.image, size, region);
+      const job = await this.backend.predict(this.session.image, size, region, views);
       this.running = job;
       this.hooks.job();
       const done = await this.finished(job);

@@ -21,10 +21,10 @@ describe("HttpBackend", () => {
 
   it("sends JSON", async () => {
     const { api, calls } = backend(202, { job: "j" });
-    expect(await api.predict("a.jpg", 512, [1, 2, 3, 4])).toBe("j");
+    expect(await api.predict("a.jpg", 512, [1, 2, 3, 4], 6)).toBe("j");
     const [url, init] = calls[0]!;
     expect([url, init.method]).toEqual(["/api/predict", "POST"]);
-    expect(JSON.parse(String(init.body))).toEqual({ image: "a.jpg", working_size: 512, region: [1, 2, 3, 4] });
+    expect(JSON.parse(String(init.body))).toEqual({ image: "a.jpg", working_size: 512, region: [1, 2, 3, 4], views: 6 });
   });
 
   it("passes on the sentence of the server", async () => {
