@@ -8,7 +8,7 @@ import re
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -244,7 +244,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise TreeformerError(f"{path}: cannot be written to ({error.strerror or error})") from None
 
 
-def list_files(folder: Path, without: Path | None = None) -> Iterator[Path]:
+def list_files(folder: Path, without: Path | None = None, marks: Collection[frozenset[str]] = ()) -> Iterator[Path]:
     """List the files in a folder and its subfolders at any depth, ordered by name, those of a folder first.
 
     Names that begin with a dot are ignored.
@@ -252,6 +252,7 @@ def list_files(folder: Path, without: Path | None = None) -> Iterator[Path]:
     Args:
         folder: the folder.
         without: a subfolder to leave out.
+        marks: sets of file names, which may begin with a dot. A subfolder that has all files of a set is left out.
 
     Yields:
         The files.
@@ -261,6 +262,9 @@ def list_files(folder: Path, without: Path | None = None) -> Iterator[Path]:
     """
     for name, folders, files in os.walk(folder, onerror=_raise_unreadable):
         parent = Path(name)
+        if parent != folder and any(mark.issubset(files) for mark in marks):
+            folders.clear()
+            continue
         visible = sorted(child for child in folders if not child.startswith("."))
         folders[:] = [
             child for child in visible if without is None or (parent / child).absolute() != without.absolute()
