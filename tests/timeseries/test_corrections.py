@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from treeformer import Skeleton, read, write
+from treeformer import Series, Skeleton, read, write
 from treeformer.cli import app
 from treeformer.formats.rsml.reader import resolution_px_per_mm
 
@@ -117,3 +118,66 @@ def test_a_correction_is_not_used_for_a_date_of_this_name_on_another_plate(tmp_p
     first.rename(tmp_path / "moved")
     assert run(tmp_path / "moved", "-o", out, "--no-figures").exit_code == 0
     assert read(out / "rsml" / "day2.rsml").length == pytest.approx(61)
+
+
+def correction(length, **editor):
+    return Skeleton([(9, 9), (9, 9 + length)], [(0, 1)], root=0, image_size=(99, 99), metadata={"editor": editor})
+
+
+@pytest.fixture
+def during_the_run(monkeypatch):
+    """Return a function that lets a person do something while the next run works."""
+
+    def call(action):
+        def working(*arguments, **options):
+            action()
+            return Series(*arguments, **options)
+
+        monkeypatch.setattr("treeformer.timeseries.Series", working)
+
+    return call
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_correction_that_is_saved_during_a_run_is_used_by_the_next_one(tmp_path, during_the_run, is_first):
+    images, out = make_plate(tmp_path / "plate"), tmp_path / "out"
+    file = out / "rsml" / "day2.json"
+    if not is_first:
+        write(correction(40), file)
+    during_the_run(lambda: write(correction(61, accepted=True), file))
+    found = run(images, "-o", out, "--no-figures")
+    assert f"{file} was saved during this run: run the command again to use it" in found.stderr.replace("\n", "")
+    assert read(out / "rsml" / "day2.rsml").length == pytest.approx(31 if is_first else 40)
+    assert (read(file).length, read(file).metadata["editor"]) == (61, {"accepted": True})
+    during_the_run(lambda: None)
+    assert "was saved during this run" not in run(images, "-o", out, "--no-figures").stderr
+    assert read(out / "rsml" / "day2.rsml").length == pytest.approx(61)
+    assert sorted(path.name for path in file.parent.glob("*.json")) == ["day2.json"]
+
+
+@pytest.mark.parametrize("place", ["plate", "out/skeletons"])
+def test_what_is_saved_elsewhere_during_a_run_is_newer_than_what_the_run_writes(tmp_path, during_the_run, place):
+    images, out = make_plate(tmp_path / "plate"), tmp_path / "out"
+    file = out / "rsml" / "day2.json"
+    write(correction(40), file)
+    during_the_run(lambda: write(correction(61), tmp_path / place / "day2.json"))
+    assert run(images, "-o", out, "--no-figures").exit_code == 0
+    assert read(file).length == pytest.approx(40)
+    during_the_run(lambda: None)
+    found = run(images, "-o", out, "--no-figures")
+    assert read(file).length == pytest.approx(61)
+    copy = file.with_name("day2.orig.json")
+    assert f"a newer skeleton replaces a correction, which is kept as {copy}" in found.stderr.replace("\n", "")
+    assert read(copy).length == pytest.approx(40)
+
+
+def test_rsml_that_the_editor_saved_is_not_kept_as_a_file_of_another_program(tmp_path):
+    images, out = make_plate(tmp_path / "plate"), tmp_path / "out"
+    assert run(images, "-o", out, "--no-figures").exit_code == 0
+    file = out / "rsml" / "day2.rsml"
+    write(correction(61), file)
+    written = {"rsml": hashlib.sha256(file.read_bytes()).hexdigest()}
+    write(correction(61, written=written), file.with_suffix(".json"))
+    assert "kept as" not in run(images, "-o", out, "--no-figures").stderr
+    assert read(file).length == pytest.approx(61)
+    assert sorted(path.name for path in file.parent.iterdir()) == ["day1.rsml", "day2.json", "day2.rsml"]

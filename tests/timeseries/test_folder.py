@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import datetime
 
@@ -343,10 +344,26 @@ def test_an_interrupted_series_keeps_the_list_of_the_earlier_run(tmp_path, monke
     for day in range(3):
         write(comb(50 + 9 * day, []), folder / f"day{day}.json")
     assert run(folder, "-o", out).exit_code == 0
-    before = (out / SERIES_LIST).read_bytes()
+    before = json.loads((out / SERIES_LIST).read_bytes())
     monkeypatch.setattr("treeformer.timeseries.figures.kymograph", interrupted)
     assert run(folder, "-o", out).exit_code == 130
-    assert (out / SERIES_LIST).read_bytes() == before
+    after = json.loads((out / SERIES_LIST).read_bytes())
+    assert before.keys() == after.keys() == {"kymographs/1.1.png", *(f"rsml/day{day}.rsml" for day in range(3))}
+    assert after["kymographs/1.1.png"] == before["kymographs/1.1.png"]
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "{", '{"rsml/day0.rsml": 1, "rsml/\\u0000": ["a"], "../in/day1.json": ["a"]}']
+)
+def test_a_damaged_list_of_files_is_replaced(tmp_path, content):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    for day in range(2):
+        write(comb(50 + 9 * day, []), folder / f"day{day}.json")
+    out.mkdir()
+    (out / SERIES_LIST).write_text(content)
+    assert run(folder, "-o", out, "--no-figures").exit_code == 0
+    assert json.loads((out / SERIES_LIST).read_bytes()).keys() == {"rsml/day0.rsml", "rsml/day1.rsml"}
+    assert (folder / "day1.json").is_file()
 
 
 def test_only_the_first_warnings_are_shown(tmp_path, monkeypatch):

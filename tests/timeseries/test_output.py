@@ -13,6 +13,7 @@ from PIL import Image
 from tests.timeseries.series_factory import comb
 from treeformer import Series, Skeleton, TreeformerError, read
 from treeformer.formats.rsml.reader import resolution_px_per_mm
+from treeformer.inference.batch import SERIES_LIST
 from treeformer.timeseries import figures
 
 
@@ -27,7 +28,7 @@ def test_files(series, tmp_path):
     images = [np.full((300, 300, 3), 40 * k, dtype=np.uint8) for k in range(4)]
     written = series.write(tmp_path / "out", px_per_mm=5, images=images, names=["a", "b", "c", "d"])
     found = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.*"))
-    assert sorted(written) == found
+    assert sorted([SERIES_LIST, *written]) == found
     last = read(tmp_path / "out" / "rsml" / "d.rsml")
     assert [axis.id for axis in last.axes] == ["1.1", "1.1.1"]
     assert last.metadata["rsml"]["time-sequence"] == {"label": "series", "index": 3, "unified": True}

@@ -183,6 +183,16 @@ def test_an_image_that_changes_while_it_is_predicted_is_predicted_again(plate, t
     assert work.finished("day0", plate / "day0.png") is None
 
 
+def test_a_correction_that_is_saved_while_dates_are_predicted_is_kept(plate, tmp_path):
+    names = ["day1", "day2"]
+    results = work_of(tmp_path).predict(names, [plate / f"{name}.png" for name in names])
+    next(results)
+    corrected = Skeleton([(9, 9), (9, 70)], [(0, 1)], root=0, metadata={"editor": {}})
+    write(corrected, prediction_file(tmp_path, "day2"))
+    assert len(next(results)[0]) == 4
+    assert len(read(prediction_file(tmp_path, "day2"))) == 2
+
+
 def test_an_unreadable_image_is_an_error_of_its_date(plate, tmp_path):
     (plate / "day0.png").write_bytes(b"no image")
     (plate / "day1.png").unlink()

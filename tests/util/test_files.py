@@ -18,6 +18,7 @@ from treeformer._util.files import (
     TEMPORARY_NAME,
     atomic_write,
     atomic_write_bytes,
+    before_each_write,
     check_is_regular_file,
     check_writable,
     remove_leftovers,
@@ -46,6 +47,24 @@ def test_a_failure_leaves_nothing_behind(tmp_path):
         raise KeyboardInterrupt
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_function_sees_each_file_before_it_is_renamed(tmp_path):
+    target, seen = tmp_path / "a.txt", []
+    target.write_text("old")
+
+    def observe(*paths):
+        seen.append([path.read_text() for path in paths])
+        if len(seen) == 2:
+            raise OSError(errno.ENOSPC, "full", str(tmp_path / "list"))
+
+    with before_each_write(observe):
+        atomic_write_bytes(target, b"new")
+        with pytest.raises(OSError, match="list"):
+            atomic_write_bytes(target, b"newer")
+    assert list(tmp_path.iterdir()) == [target]
+    atomic_write_bytes(target, b"last")
+    assert seen == [["new", "old"], ["newer", "new"]]
 
 
 def test_an_error_names_the_target_file(tmp_path):

@@ -8,8 +8,9 @@ import re
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -31,6 +32,8 @@ IS_WINDOWS = os.name == "nt"
 REPLACE_S, RETRY_S = 2.0, 0.05
 # Names of the temporary files that this process is writing.
 _in_use: set[str] = set()
+# What `before_each_write` calls.
+_observer: ContextVar[Callable[[Path, Path], None] | None] = ContextVar("_observer", default=None)
 
 
 @contextmanager
@@ -67,6 +70,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield temporary
         _flush_to_disk(temporary)
+        if (observe := _observer.get()) is not None:
+            observe(temporary, target)
         _replace(temporary, target)
     except BaseException as error:
         with suppress(OSError):
@@ -78,6 +83,21 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
     finally:
         _in_use.discard(temporary.name)
+
+
+@contextmanager
+def before_each_write(observe: Callable[[Path, Path], None]) -> Iterator[None]:
+    """Within the block, let `atomic_write` call a function before it renames a complete temporary file.
+
+    Args:
+        observe: function of the temporary file and the target. If it raises an error, the target stays as it was.
+            Writes of other threads are not observed.
+    """
+    token = _observer.set(observe)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
 
 
 @contextmanager
@@ -244,7 +264,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise TreeformerError(f"{path}: cannot be written to ({error.strerror or error})") from None
 
 
-def list_files(folder: Path, without: Path | None = None) -> Iterator[Path]:
+def list_files(folder: Path, without: Path | None = None, marks: Collection[frozenset[str]] = ()) -> Iterator[Path]:
     """List the files in a folder and its subfolders at any depth, ordered by name, those of a folder first.
 
     Names that begin with a dot are ignored.
@@ -252,6 +272,7 @@ def list_files(folder: Path, without: Path | None = None) -> Iterator[Path]:
     Args:
         folder: the folder.
         without: a subfolder to leave out.
+        marks: sets of file names, which may begin with a dot. A subfolder that has all files of a set is left out.
 
     Yields:
         The files.
@@ -261,6 +282,9 @@ def list_files(folder: Path, without: Path | None = None) -> Iterator[Path]:
     """
     for name, folders, files in os.walk(folder, onerror=_raise_unreadable):
         parent = Path(name)
+        if parent != folder and any(mark.issubset(files) for mark in marks):
+            folders.clear()
+            continue
         visible = sorted(child for child in folders if not child.startswith("."))
         folders[:] = [
             child for child in visible if without is None or (parent / child).absolute() != without.absolute()

@@ -82,17 +82,20 @@ def series(
     from treeformer.timeseries.corrections import (
         check_nothing_is_corrected,
         check_same_images,
+        found_files,
+        keep_changed_rsml,
         keep_replaced,
         update_corrections,
         with_corrections,
     )
     from treeformer.timeseries.folder import DateFile, find_dates, times_of
-    from treeformer.timeseries.leftovers import mark_results, remove_earlier
+    from treeformer.timeseries.leftovers import remove_earlier
     from treeformer.timeseries.output import MAX_KYMOGRAPHS, skeletons_with_scale, write_figures
     from treeformer.timeseries.views import VIEWS, choose_views
 
     dates = find_dates(folder)
     check_same_images(folder, dates, output)
+    before = found_files(dates, output)
     if predict:
         dates = [DateFile(date.name, date.image, None) for date in dates if date.image is not None]
         if not dates:
@@ -122,10 +125,14 @@ def series(
         pairs = [(moments[k], skeleton) for k, skeleton in zip(order, chosen, strict=True)]
         result = Series(pairs, register=register, tolerance_px=tolerance, label=folder.resolve().name)
         used = [dates[k] for k in order]
-        for copy in keep_replaced(used, output):
-            say(f"treeformer: a newer skeleton beside the image replaces a correction, which is kept as {copy}")
-        written = result.write(output, px_per_mm=px_per_mm, names=[date.name for date in used], figures=False)
-        update_corrections(skeletons_with_scale(result, px_per_mm), [date.name for date in used], output)
+        for copy in keep_replaced(used, output, before):
+            say(f"treeformer: a newer skeleton replaces a correction, which is kept as {copy}")
+        for copy in keep_changed_rsml(used, output):
+            say(f"treeformer: an RSML file that the editor did not change is replaced, and kept as {copy}")
+        names = [date.name for date in used]
+        written = result.write(output, px_per_mm=px_per_mm, names=names, figures=False)
+        for file in update_corrections(skeletons_with_scale(result, px_per_mm), names, output, before):
+            say(f"treeformer: {file} was saved during this run: run the command again to use it")
         _record_images(output, folder, used)
         for warning in result.warnings[:MAX_WARNINGS]:
             say(f"treeformer: {warning}")
@@ -136,7 +143,6 @@ def series(
             images = _readable_images(used, failures)
             if plants > MAX_KYMOGRAPHS:
                 say(f"kymographs: only of the first {MAX_KYMOGRAPHS} of {plants} plants")
-            mark_results(output)
             written += write_figures(result, output, px_per_mm=px_per_mm, images=images)
         remove_earlier(output, written)
         summary = f"{counted(len(result), 'date')}, {counted(plants, 'plant')}, {counted(len(result.tracks), 'axis')}"

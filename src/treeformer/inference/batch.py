@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 # The hidden file with which `treeformer series` marks its folder of results.
 SERIES_LIST = ".treeformer-series"  # no suffix, as the record of the images
+# The files that mark a subfolder whose images are no input: results of `treeformer series`, as in plate7/results, and
+# models.
+OUTPUT_MARKS = (frozenset({SERIES_LIST}), frozenset({WEIGHTS, CONFIG}))
 OVERLAY_ENDING = ".overlay.jpg"
 OVERLAY_LONGEST_PX = 2048
 OVERLAY_QUALITY = 90
@@ -179,18 +182,8 @@ def _list_images(source: Path, output: Path) -> Iterator[Path]:
         yield source
         return
     found = False
-    known = {source: False}
-
-    def has_figures(folder: Path) -> bool:
-        """Return True for results of `treeformer series` and models below the source, as in plate7/results."""
-        if folder not in known:
-            is_model = (folder / WEIGHTS).is_file() and (folder / CONFIG).is_file()
-            known[folder] = is_model or (folder / SERIES_LIST).is_file() or has_figures(folder.parent)
-        return known[folder]
-
-    for file in list_files(source, without=output):
-        is_image = file.suffix.lower() in IMAGE_SUFFIXES and not file.name.endswith(OVERLAY_ENDING)
-        if is_image and not has_figures(file.parent):
+    for file in list_files(source, without=output, marks=OUTPUT_MARKS):
+        if file.suffix.lower() in IMAGE_SUFFIXES and not file.name.endswith(OVERLAY_ENDING):
             found = True
             yield file
     if not found:

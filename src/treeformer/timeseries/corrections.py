@@ -5,21 +5,56 @@ The editor saves them beside the RSML files, or in the place of the predictions.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import os
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from treeformer import formats
-from treeformer._util.files import atomic_write
+from treeformer._util.files import atomic_write, before_each_write
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.formats.rsml.reader import resolution_px_per_mm
 from treeformer.inference.image_record import read_record
 from treeformer.inference.provenance import is_uncorrected
 from treeformer.skeleton import Skeleton
-from treeformer.skeleton.provenance import is_from_editor
 from treeformer.timeseries.folder import DateFile
-from treeformer.timeseries.predictions import prediction_file
+from treeformer.timeseries.leftovers import changed_files
+from treeformer.timeseries.predictions import is_correction, prediction_file
+
+
+@dataclass(frozen=True)
+class FoundFiles:
+    """The files of earlier results in which the editor saves dates, as a run found them when it began.
+
+    Attributes:
+        checksums: Their checksums.
+        time_ns: The time at which the run began, ns since 1970.
+    """
+
+    checksums: Mapping[Path, str]
+    time_ns: int
+
+    def is_unchanged(self, file: Path) -> bool:
+        """Return True if nobody has saved or removed a file since then."""
+        return self.checksums.get(file) == _checksum(file)
+
+
+def found_files(dates: Sequence[DateFile], results: Path) -> FoundFiles:
+    """Record what the editor has saved, before the dates are read.
+
+    Args:
+        dates: The dates.
+        results: The folder of the results.
+
+    Returns:
+        The checksums of the files, and the time.
+    """
+    time_ns = time.time_ns()
+    files = (file for date in dates for file in _files(results, date.name))
+    return FoundFiles({file: checksum for file in files if (checksum := _checksum(file)) is not None}, time_ns)
 
 
 def with_corrections(dates: Sequence[DateFile], results: Path) -> list[DateFile]:
@@ -40,22 +75,40 @@ def with_corrections(dates: Sequence[DateFile], results: Path) -> list[DateFile]
     return found
 
 
-def keep_replaced(dates: Sequence[DateFile], results: Path) -> list[Path]:
-    """Copy the corrections that newer skeletons beside the images replace, before new results are written.
+def keep_replaced(dates: Sequence[DateFile], results: Path, found: FoundFiles) -> list[Path]:
+    """Copy the corrections that newer skeletons replace, before new results are written.
 
     Args:
         dates: The dates, as `with_corrections` returns them.
         results: The folder of the results.
+        found: The files when the run began. What was saved since then is not replaced.
 
     Returns:
         The copies, `NAME.orig.json` beside the correction.
     """
     kept = []
     for date in dates:
-        files = _files(results, date.name)
-        if date.skeleton is not None and date.skeleton not in files:
-            kept += [_copy_of(file) for file in files if _is_correction(file)]
+        if date.skeleton is None:
+            continue
+        # If one of the files is used, only the first is written.
+        first, second = _files(results, date.name)
+        replaced = {first} - {date.skeleton} if date.skeleton in (first, second) else {first, second}
+        kept += [_copy_of(file) for file in sorted(replaced) if found.is_unchanged(file) and is_correction(file)]
     return kept
+
+
+def keep_changed_rsml(dates: Sequence[DateFile], results: Path) -> list[Path]:
+    """Copy the RSML files that another program than the editor has changed, before new results are written.
+
+    Args:
+        dates: The dates.
+        results: The folder of the results.
+
+    Returns:
+        The copies, `NAME.orig.rsml` beside the file.
+    """
+    names = [f"rsml/{date.name}.rsml" for date in dates]
+    return [_copy_of(file) for file in changed_files(results, names) if not _is_rsml_of_editor(file)]
 
 
 def check_same_images(folder: Path, dates: Sequence[DateFile], results: Path) -> None:
@@ -100,17 +153,31 @@ def check_nothing_is_corrected(dates: Sequence[DateFile], results: Path) -> None
             raise TreeformerError(f"{file}: was corrected in the editor: choose another output folder")
 
 
-def update_corrections(skeletons: Sequence[Skeleton], names: Sequence[str], results: Path) -> None:
+def update_corrections(
+    skeletons: Sequence[Skeleton], names: Sequence[str], results: Path, found: FoundFiles
+) -> list[Path]:
     """Give the files of the editor the ids and the scale of a new run, because it opens them and not the RSML files.
+
+    A file gets the time at which the run began, so that what a person saves in the meantime is newer.
 
     Args:
         skeletons: The skeletons of the series, with their scale in the RSML metadata.
         names: Their names.
         results: The folder of the results.
+        found: The files when the run began.
+
+    Returns:
+        The files that were saved since then, which stay as they are.
     """
+    saved = []
     for skeleton, name in zip(skeletons, names, strict=True):
-        if _file(results, name).exists():
-            formats.write(_with_one_scale(skeleton), _file(results, name))
+        file = _file(results, name)
+        if not found.is_unchanged(file):
+            saved.append(file)
+        elif file.exists():
+            with before_each_write(lambda temporary, _: os.utime(temporary, ns=(found.time_ns, found.time_ns))):
+                formats.write(_with_one_scale(skeleton), file)
+    return [file for file in saved if file.exists()]
 
 
 def _with_one_scale(skeleton: Skeleton) -> Skeleton:
@@ -132,14 +199,25 @@ def _files(results: Path, name: str) -> tuple[Path, Path]:
 
 def _correction(results: Path, name: str) -> Path | None:
     """Return the file of a date that the editor saved last, None if it saved none."""
-    return max(filter(_is_correction, _files(results, name)), key=lambda file: file.stat().st_mtime, default=None)
+    return max(filter(is_correction, _files(results, name)), key=lambda file: file.stat().st_mtime, default=None)
 
 
-def _is_correction(file: Path) -> bool:
+def _is_rsml_of_editor(file: Path) -> bool:
+    """Return True for an RSML file that the editor wrote together with its JSON file, and nobody has changed since."""
     try:
-        return file.is_file() and is_from_editor(formats.read(file))
+        editor = formats.read(file.with_suffix(".json")).metadata.get("editor")
     except TreeformerError:
         return False
+    written = editor.get("written") if isinstance(editor, Mapping) else None
+    return isinstance(written, Mapping) and written.get("rsml") == _checksum(file)
+
+
+def _checksum(file: Path) -> str | None:
+    """Return the checksum of a file, None if there is none."""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return None
 
 
 def _replaces(beside: Path, correction: Path) -> bool:

@@ -1,32 +1,64 @@
-"""Remove the files of an earlier run from a folder of results, such as the dates of images that were renamed.
+"""Know the files that runs wrote to a folder of results, and remove those of earlier runs, such as of renamed images.
 
-A hidden file in the folder lists the files that a run wrote, with their checksums. A file that anybody has changed
-since, such as the editor, is not removed.
+A hidden file in the folder lists the files of the subfolders `FOLDERS` with their checksums. A file that anybody has
+changed since, such as the editor, is not removed.
+
+Each checksum is listed before its file gets its name. A run that is killed therefore leaves no file that a later run
+takes for one that a person has changed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from treeformer._util.files import atomic_write_bytes
+from treeformer._util.files import atomic_write_bytes, before_each_write
 from treeformer.inference.batch import SERIES_LIST
 
 FOLDERS = ("rsml", "kymographs")
 
 
-def mark_results(folder: Path) -> None:
-    """Mark a folder as results of a series before the first figure is written, so that no figure is listed as an image.
+@contextmanager
+def listed_writes(folder: Path) -> Iterator[None]:
+    """Within the block, list each file of the subfolders `FOLDERS` before it is written; see the module.
 
-    The list of an earlier run stays.
+    The list marks the folder as results of a series, so that no figure is listed as an image.
+
+    Args:
+        folder: The folder of the results. The files are written below this path.
 
     Raises:
-        OSError: If the mark cannot be written.
+        OSError: If the list cannot be written.
     """
-    if not (folder / SERIES_LIST).is_file():
-        atomic_write_bytes(folder / SERIES_LIST, b"{}\n")
+    checksums = _listed(folder)
+
+    def enter(temporary: Path, target: Path) -> None:
+        name = f"{target.parent.name}/{target.name}"
+        if target != folder / name or not _is_in_subfolder(name):
+            return
+        # The run may be killed before the file gets its name: its present checksum stays, unless a person changed it.
+        checksums[name] = [*_known(checksums, folder, name), _checksum(temporary)]
+        _write_list(folder, checksums)
+
+    with before_each_write(enter):
+        yield
+
+
+def changed_files(folder: Path, names: Iterable[str]) -> list[Path]:
+    """Find the files that are not as a run wrote them.
+
+    Args:
+        folder: The folder of the results.
+        names: Names of files, relative to the folder, with forward slashes. They need not exist.
+
+    Returns:
+        The files that exist, and that a person has changed or made.
+    """
+    checksums = _listed(folder)
+    return [folder / name for name in names if (folder / name).is_file() and not _known(checksums, folder, name)]
 
 
 def remove_earlier(folder: Path, written: Iterable[str]) -> list[str]:
@@ -34,7 +66,8 @@ def remove_earlier(folder: Path, written: Iterable[str]) -> list[str]:
 
     Args:
         folder: The folder of the results.
-        written: The names of the files that this run wrote, relative to the folder, with forward slashes.
+        written: The names of the files that this run wrote within `listed_writes`, relative to the folder, with
+            forward slashes.
 
     Returns:
         The names of the removed files.
@@ -43,26 +76,41 @@ def remove_earlier(folder: Path, written: Iterable[str]) -> list[str]:
         OSError: If a file cannot be removed or the list cannot be written.
     """
     now = {name for name in written if _is_in_subfolder(name)}
+    checksums = _listed(folder)
     removed = []
-    for name, checksum in _earlier(folder / SERIES_LIST).items():
+    for name in checksums.keys() - now:
         path = folder / name
-        if name in now or not _is_in_subfolder(name) or not path.is_file():
-            continue
         # The editor writes JSON beside RSML.
-        if _checksum(path) == checksum and not path.with_suffix(".json").exists():
+        if _is_in_subfolder(name) and _known(checksums, folder, name) and not path.with_suffix(".json").exists():
             path.unlink()
             removed.append(name)
-    document = {name: _checksum(folder / name) for name in sorted(now)}
-    atomic_write_bytes(folder / SERIES_LIST, json.dumps(document, indent=1).encode() + b"\n")
-    return removed
+    _write_list(folder, {name: checksums.get(name, [])[-1:] for name in now})
+    return sorted(removed)
 
 
-def _earlier(path: Path) -> dict[str, str]:
+def _listed(folder: Path) -> dict[str, list[str]]:
+    """Return the checksums of the files by name, the newest last. A list that cannot be read is empty."""
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads((folder / SERIES_LIST).read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return document if isinstance(document, dict) else {}
+    if not isinstance(document, dict):
+        return {}
+    # Former lists have one checksum per file.
+    lists = {name: [found] if isinstance(found, str) else found for name, found in document.items()}
+    return {name: found for name, found in lists.items() if isinstance(found, list)}
+
+
+def _write_list(folder: Path, checksums: Mapping[str, Sequence[str]]) -> None:
+    atomic_write_bytes(folder / SERIES_LIST, json.dumps(checksums, indent=1, sort_keys=True).encode() + b"\n")
+
+
+def _known(checksums: Mapping[str, Sequence[str]], folder: Path, name: str) -> list[str]:
+    """Return the checksum of a file if a run wrote it as it is now, nothing otherwise."""
+    path = folder / name
+    if "\0" in name or name not in checksums or not path.is_file():
+        return []
+    return [checksum] if (checksum := _checksum(path)) in checksums[name] else []
 
 
 def _is_in_subfolder(name: str) -> bool:

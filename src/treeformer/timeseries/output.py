@@ -28,6 +28,7 @@ from treeformer.errors import TreeformerError
 from treeformer.formats import write as write_skeleton
 from treeformer.skeleton import Skeleton
 from treeformer.timeseries import figures as drawing
+from treeformer.timeseries.leftovers import listed_writes
 from treeformer.timeseries.tables import series_scale
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def write(
     if images is not None and len(images) != len(series):
         raise TreeformerError(f"a series of {len(series)} dates needs as many images, not {len(images)}")
     written: list[str] = []
-    with _one_line_errors(out):
+    with _one_line_errors(out), listed_writes(out):
         for name, skeleton in zip(names, skeletons_with_scale(series, px_per_mm), strict=True):
             write_skeleton(skeleton, out / "rsml" / f"{name}.rsml")
             written.append(f"rsml/{name}.rsml")
@@ -115,7 +116,7 @@ def write_figures(
     """
     out = Path(folder)
     scale = series_scale(series, px_per_mm)
-    with _one_line_errors(out):
+    with _one_line_errors(out), listed_writes(out):
         write_image(drawing.length_curves(series, scale), out / "lengths.png")
         written = ["lengths.png"]
         for track in drawing.longest_axes(series)[:MAX_KYMOGRAPHS]:

@@ -20,6 +20,7 @@ from treeformer.hub.model_folder import sha256
 from treeformer.inference.options import PredictionOptions
 from treeformer.inference.provenance import is_predicted_with, model_hash
 from treeformer.skeleton import Skeleton
+from treeformer.skeleton.provenance import is_from_editor
 from treeformer.timeseries.views import VIEWS, from_view, view_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,14 @@ def prediction_file(results: Path, name: str, view: int = 0) -> Path:
     if view == 0:
         return results / "skeletons" / f"{name}.json"
     return results / ".views" / f"{name}.{view}.json"  # hidden, because only a later run needs it
+
+
+def is_correction(file: Path) -> bool:
+    """Return True if the editor has saved a file."""
+    try:
+        return file.is_file() and is_from_editor(formats.read(file))
+    except TreeformerError:
+        return False
 
 
 class DatePredictor:
@@ -79,6 +88,8 @@ class DatePredictor:
     ) -> Generator[list[Skeleton] | TreeformerError, None, None]:
         """Predict dates, and write the predictions of each before the next one is awaited.
 
+        A file that the editor has saved in the meantime stays: a later run uses it.
+
         Args:
             names: The names of the dates.
             images: Their images.
@@ -107,7 +118,9 @@ class DatePredictor:
                 skeletons = [one for one in found if isinstance(one, Skeleton)]
                 for view in self._views:
                     skeletons[view] = self._recorded(skeletons[view], skeletons[0], checksums[k], view)
-                    formats.write(skeletons[view], prediction_file(self._results, name, view))
+                    file = prediction_file(self._results, name, view)
+                    if not is_correction(file):
+                        formats.write(skeletons[view], file)
                 yield skeletons
 
     def _other_views(self, image: Path) -> Iterator[Path | ImageArray]:

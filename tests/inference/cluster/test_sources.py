@@ -26,6 +26,8 @@ from tests.inference.cluster_runs import (
     make_tar,
 )
 from treeformer import FormatError, TreeformerError
+from treeformer.hub.model_folder import CONFIG, WEIGHTS
+from treeformer.inference.batch import SERIES_LIST, plan
 from treeformer.inference.cluster import manifest, storage
 from treeformer.inference.cluster.job import Job, hash_settings
 from treeformer.inference.cluster.manifest import ManifestReader, read_manifests
@@ -38,12 +40,29 @@ def test_a_folder_lists_the_images_that_predict_would(images, out):
     (images / ".hidden.png").write_bytes(b"")
     (images / "a.overlay.jpg").write_bytes(b"")
     found = list(list_images([str(images)]))
-    from treeformer.inference.batch import plan
-
     assert [entry.path for entry in found] == [str(job.image) for job in plan([images], out)]
     for entry in found:
         status = Path(entry.path).stat()
         assert entry[1:] == (status.st_size, status.st_mtime_ns, -1)
+
+
+def test_figures_of_a_series_and_of_a_model_are_not_listed(images, out):
+    expected = list(list_images([str(images)]))
+    results, model = images / "plate 7" / "results", images / "model"
+    for file in (
+        results / SERIES_LIST,
+        results / "lengths.png",
+        results / "kymographs" / "1.1.png",
+        model / WEIGHTS,
+        model / CONFIG,
+        model / "accuracy.png",
+    ):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"")
+    assert list(list_images([str(images)])) == expected
+    assert [str(job.image) for job in plan([images], out)] == [entry.path for entry in expected]
+    # A folder that is given by name is searched.
+    assert [entry.name for entry in list_images([str(results)])] == ["lengths.png", "1.1.png"]
 
 
 def test_lists_and_tables_name_the_same_images(images, tmp_path):

@@ -21,6 +21,7 @@ from pyarrow import fs
 
 from tests.inference.cluster_runs import fake_predictor, make_plan, plain_results, results, run_shard, write_images
 from treeformer import FormatError
+from treeformer.inference.batch import SERIES_LIST
 from treeformer.inference.cluster import storage
 from treeformer.inference.cluster.job import Job
 from treeformer.inference.cluster.sources import list_images
@@ -96,6 +97,17 @@ def test_images_and_results_in_object_storage(bucket, uploaded, tmp_path):
     assert b"<rsml" in storage.read_bytes(f"{stem}.rsml")
     assert storage.read_bytes(f"{stem}.overlay.jpg")[:2] == b"\xff\xd8"
     assert len(pd.read_csv(io.BytesIO(storage.read_bytes(f"{output}/traits.csv")))) == 8
+
+
+def test_figures_of_a_series_are_not_listed_in_object_storage(bucket, uploaded):
+    _, source = uploaded
+    expected = list(list_images([source]))
+    results = f"{source.removeprefix('s3://')}/plate 7/results"
+    for name in (SERIES_LIST, "lengths.png", "kymographs/1.1.png"):
+        with bucket.open_output_stream(f"{results}/{name}") as stream:
+            stream.write(b"figure")
+    assert list(list_images([source])) == expected
+    assert [entry.name for entry in list_images([f"s3://{results}"])] == ["1.1.png", "lengths.png"]
 
 
 @pytest.mark.slow

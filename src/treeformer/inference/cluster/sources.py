@@ -16,7 +16,7 @@ from pyarrow import csv, parquet
 from treeformer._util.images import IMAGE_SUFFIXES
 from treeformer._util.pools import batches
 from treeformer.errors import FormatError
-from treeformer.inference.batch import OVERLAY_ENDING
+from treeformer.inference.batch import OUTPUT_MARKS, OVERLAY_ENDING
 from treeformer.inference.cluster import storage
 from treeformer.inference.cluster.storage import FileEntry
 
@@ -87,7 +87,7 @@ def _expand(source: str, without: str | None) -> Iterator[ImageEntry]:
     elif suffix == ".csv":
         yield from _from_csv(source)
     elif storage.is_folder(source):
-        for entry in storage.list_folder(source, without):
+        for entry in storage.list_folder(source, without, OUTPUT_MARKS):
             if _suffix(entry.path) == TAR_SUFFIX:
                 yield from _from_tar(entry)
             elif _is_image(entry.path):

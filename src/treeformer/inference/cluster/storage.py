@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,12 +122,13 @@ def open_file(path: str) -> Any:
         return system.open_input_file(inner)
 
 
-def list_folder(folder: str, without: str | None = None) -> Iterator[FileEntry]:
+def list_folder(folder: str, without: str | None = None, marks: Collection[frozenset[str]] = ()) -> Iterator[FileEntry]:
     """List the files in a folder and its subfolders, sorted by name. Names that begin with a dot are ignored.
 
     Args:
         folder: the folder.
         without: a subfolder to leave out.
+        marks: sets of file names, which may begin with a dot. A subfolder that has all files of a set is left out.
 
     Yields:
         The files. A file that is removed meanwhile has a size of -1.
@@ -137,7 +138,7 @@ def list_folder(folder: str, without: str | None = None) -> Iterator[FileEntry]:
     """
     if not is_remote(folder):
         excluded = None if without is None or is_remote(without) else Path(without)
-        for file in list_files(Path(folder), without=excluded):
+        for file in list_files(Path(folder), without=excluded, marks=marks):
             yield _local_entry(str(file))
         return
     with _one_line_errors(folder, "read"):
@@ -145,11 +146,33 @@ def list_folder(folder: str, without: str | None = None) -> Iterator[FileEntry]:
         found = system.get_file_info(fs.FileSelector(inner, recursive=True))
     scheme = folder.partition("://")[0]
     prefix, excluded_prefix = inner.rstrip("/") + "/", f"{without}/" if without else None
+    is_left_out = _marked_folders((str(info.path) for info in found), inner.rstrip("/"), marks)
     for info in sorted(found, key=lambda info: str(info.path)):
         path = f"{scheme}://{info.path.removeprefix('/')}" if scheme in BUCKETS else f"{scheme}://{info.path}"
         hidden = any(part.startswith(".") for part in info.path.removeprefix(prefix).split("/"))
-        if info.type == fs.FileType.File and not hidden and not (excluded_prefix and path.startswith(excluded_prefix)):
+        if info.type != fs.FileType.File or hidden or (excluded_prefix and path.startswith(excluded_prefix)):
+            continue
+        if not is_left_out(info.path.rpartition("/")[0]):
             yield FileEntry(path, info.size, info.mtime_ns or 0)
+
+
+def _marked_folders(paths: Iterable[str], root: str, marks: Collection[frozenset[str]]) -> Callable[[str], bool]:
+    """Return a function that is True for the folders below a root that are marked, or lie in one; see `list_folder`."""
+    names: dict[str, set[str]] = {}
+    of_marks = frozenset[str]().union(*marks)
+    for path in paths:
+        parent, _, name = path.rpartition("/")
+        if name in of_marks:
+            names.setdefault(parent, set()).add(name)
+    marked = {parent for parent, found in names.items() if any(mark <= found for mark in marks)}
+    known = {root: False, "": False}
+
+    def is_marked(folder: str) -> bool:
+        if folder not in known:
+            known[folder] = folder in marked or is_marked(folder.rpartition("/")[0])
+        return known[folder]
+
+    return is_marked
 
 
 def entries(paths: list[str]) -> list[FileEntry]:
