@@ -14,6 +14,7 @@ from treeformer._util.images import open_image
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import open_model
 from treeformer.teaching import finetune, pseudo_labels
+from treeformer.teaching.annotated import survey
 from treeformer.teaching.progress import Report
 
 
@@ -100,10 +101,30 @@ def test_a_stopped_run_with_pseudo_labels_continues(helps, drawings, start_model
     assert lines == [
         "pseudo-labels: 2 of 4 images without corrected skeletons, on which views agree with F1 0.80 or more"
     ]
+    said = [report.message for report in reports if report.stage == "survey"]
+    assert said[-1] == "at most 100 images are predicted for pseudo-labels; the 50% whose views agree best are used"
+    assert not any("not used" in line for line in said)
     assert not outcome.kept_start
     assert f"| images with pseudo-labels | {2 if helps else 0} |" in open_model(output).card
     assert any("did not help" in report.message for report in reports) != helps
     assert not (tmp_path / ".mine-finetune").exists()
+
+
+def test_the_survey_says_what_other_images_are_used_for(tmp_path):
+    draw_tree(tmp_path, "annotated", 1)
+    tree = draw_tree(tmp_path, "predicted", 2)
+    treeformer.write(tree.replace(edge_score=np.ones(len(tree.edges))), tmp_path / "predicted.json")
+    draw_tree(tmp_path, "new", 3)
+    (tmp_path / "new.json").unlink()
+    found = survey(tmp_path)
+    assert found.lines()[-2:] == [
+        "1 image with a prediction that nobody has corrected, not used: predicted.png",
+        "1 image without a skeleton, not used: new.png",
+    ]
+    assert found.lines(pseudo_labels=True)[-2:] == [
+        "1 image with a prediction that nobody has corrected, used for pseudo-labels: predicted.png",
+        "1 image without a skeleton, used for pseudo-labels: new.png",
+    ]
 
 
 def test_labels_have_no_scores(tmp_path):

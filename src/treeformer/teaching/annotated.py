@@ -92,8 +92,17 @@ class Survey:
     without_skeleton: tuple[Path, ...] = ()
     misplaced: tuple[str, ...] = ()
 
-    def lines(self) -> list[str]:
-        """Return the report for people: what was found, and what cannot be used and why."""
+    def lines(self, *, pseudo_labels: bool = False) -> list[str]:
+        """Return the report for people: what was found, and what cannot be used and why.
+
+        Args:
+            pseudo_labels: whether images without corrected skeletons are used for pseudo-labels. Otherwise they are not
+                used.
+
+        Returns:
+            One line per finding.
+        """
+        use = "used for pseudo-labels" if pseudo_labels else "not used"
         nodes = sum(len(image.skeleton) for image in self.images)
         plants = sum(image.plants for image in self.images)
         found = [
@@ -126,11 +135,11 @@ class Survey:
         if self.uncorrected:
             names = [shown_name(path, self.folder) for path in self.uncorrected]
             found.append(
-                f"{_count(len(names), 'image')} with a prediction that nobody has corrected, not used: {_listed(names)}"
+                f"{_count(len(names), 'image')} with a prediction that nobody has corrected, {use}: {_listed(names)}"
             )
         if self.without_skeleton:
             names = [shown_name(path, self.folder) for path in self.without_skeleton]
-            found.append(f"{_count(len(names), 'image')} without a skeleton, not used: {_listed(names)}")
+            found.append(f"{_count(len(names), 'image')} without a skeleton, {use}: {_listed(names)}")
         return (
             found
             + [f"not used: {reason}" for reason in self.unusable[:MAX_LISTED]]

@@ -35,7 +35,7 @@ from treeformer.models.export import load_weights, save_pretrained, sizes_and_th
 from treeformer.models.quantize import calibration_images
 from treeformer.models.treeformer import TreeFormer
 from treeformer.skeleton import Skeleton
-from treeformer.teaching import measuring, plan, result, views, work_folder
+from treeformer.teaching import measuring, plan, pseudo_labels, result, views, work_folder
 from treeformer.teaching.annotated import Survey, shown_name, survey
 from treeformer.teaching.cpu_training import train_on_cpu
 from treeformer.teaching.crops import CropSettings, make_crop
@@ -169,10 +169,12 @@ class _Steps:
     def _run_all(self, folder: str | os.PathLike[str], start: ModelFolder) -> Outcome:
         run = self.run
         found = survey(folder, run.check_stop)
-        for line in found.lines():
+        for line in found.lines(pseudo_labels=self.unannotated):
             run.say("survey", line)
-        split = plan.split_images(found, run.seed)
         others = (*found.without_skeleton, *found.uncorrected) if self.unannotated else ()
+        if others:
+            run.say("survey", pseudo_labels.LIMITS)
+        split = plan.split_images(found, run.seed)
         if self.unannotated and not others:
             raise TreeformerError(f"{found.folder}: every image has a corrected skeleton; there is none to label")
         self._say_split(split)

@@ -29,6 +29,8 @@ from treeformer.teaching.annotated import AnnotatedImage, shown_name
 # Share of the images that are used: those whose views agree best.
 SHARE = 0.5
 MAX_IMAGES = 100
+# What people are told before the training.
+LIMITS = f"at most {MAX_IMAGES} images are predicted for pseudo-labels; the {SHARE:.0%} whose views agree best are used"
 
 
 def label(predictor: Predictor, pixels: ImageArray) -> tuple[Skeleton, float]:
