@@ -76,10 +76,11 @@ def test_a_stopped_run_with_pseudo_labels_continues(helps, drawings, start_model
     for number in range(3):
         (photos / f"plant{number}.png").write_bytes((drawings / f"plant{number}.png").read_bytes())
         (photos / f"plant{number}.json").write_bytes((drawings / f"plant{number}.json").read_bytes())
-    known = {}  # by the pixels
+    known, predictions = {}, {}  # by the pixels; by the file
     for number in range(4):
         tree = draw_tree(photos, f"new{number}", 100 + number)
         (photos / f"new{number}.json").unlink()
+        predictions[photos / f"new{number}.json"] = tree.replace(edge_score=np.ones(len(tree.edges)))
         known[np.asarray(open_image(photos / f"new{number}.png")).tobytes()] = tree, 0.6 + 0.1 * number
     labeled = []
 
@@ -95,6 +96,8 @@ def test_a_stopped_run_with_pseudo_labels_continues(helps, drawings, start_model
     with pytest.raises(KeyboardInterrupt):
         finetune.finetune(photos, output, listen=reports.append, should_stop=lambda: len(labeled) == 2, **options)
     assert len(labeled) == 2
+    for file, tree in list(predictions.items())[:2]:  # the run also continues if some images have a prediction by now
+        treeformer.write(tree, file)
     outcome = finetune.finetune(photos, output, listen=reports.append, **options)
     assert len(labeled) == 4, "the first two labels are kept"
     lines = [report.message for report in reports if report.stage == "labels" and report.message]

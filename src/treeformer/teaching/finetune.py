@@ -171,7 +171,8 @@ class _Steps:
         found = survey(folder, run.check_stop)
         for line in found.lines(pseudo_labels=self.unannotated):
             run.say("survey", line)
-        others = (*found.without_skeleton, *found.uncorrected) if self.unannotated else ()
+        # Sorted, so that a run also continues if some of them have been predicted in the meantime.
+        others = sorted((*found.without_skeleton, *found.uncorrected)) if self.unannotated else []
         if others:
             run.say("survey", pseudo_labels.LIMITS)
         split = plan.split_images(found, run.seed)
