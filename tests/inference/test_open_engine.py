@@ -31,26 +31,26 @@ def set_system(monkeypatch: pytest.MonkeyPatch, *devices: Path, driver: str = "l
 @LINUX
 def test_torch_is_not_asked_without_device_and_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_system(monkeypatch, tmp_path / "missing")
-    assert not open_engine._torch_sees_gpu()
+    assert not open_engine.torch_sees_gpu()
 
 
 @LINUX
 def test_a_device_file_or_a_driver_is_enough_to_ask_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_system(monkeypatch, tmp_path)
-    assert open_engine._torch_sees_gpu()
+    assert open_engine.torch_sees_gpu()
     set_system(monkeypatch, driver="libc.so.6")
-    assert open_engine._torch_sees_gpu()
+    assert open_engine.torch_sees_gpu()
 
 
 def test_other_systems_always_ask_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     set_system(monkeypatch)
     monkeypatch.setattr(sys, "platform", "win32")
-    assert open_engine._torch_sees_gpu()
+    assert open_engine.torch_sees_gpu()
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert not open_engine._torch_sees_gpu()
+    assert not open_engine.torch_sees_gpu()
 
 
 def test_torch_is_not_imported_on_a_mac(monkeypatch):
     """Its import takes seconds, and torch has no CUDA there."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert not open_engine._torch_sees_gpu()
+    assert not open_engine.torch_sees_gpu()

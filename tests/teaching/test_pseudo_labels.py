@@ -13,7 +13,7 @@ from tests.teaching.conftest import draw_tree
 from treeformer._util.images import open_image
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import open_model
-from treeformer.teaching import finetune, pseudo_labels
+from treeformer.teaching import finetune, pseudo_labels, work_folder
 from treeformer.teaching.annotated import survey
 from treeformer.teaching.progress import Report
 
@@ -96,6 +96,7 @@ def test_a_stopped_run_with_pseudo_labels_continues(helps, drawings, start_model
     with pytest.raises(KeyboardInterrupt):
         finetune.finetune(photos, output, listen=reports.append, should_stop=lambda: len(labeled) == 2, **options)
     assert len(labeled) == 2
+    assert work_folder.read_plan(work_folder.work_folder_of(output))["unannotated"] is True
     for file, tree in list(predictions.items())[:2]:  # the run also continues if some images have a prediction by now
         treeformer.write(tree, file)
     outcome = finetune.finetune(photos, output, listen=reports.append, **options)
@@ -104,6 +105,9 @@ def test_a_stopped_run_with_pseudo_labels_continues(helps, drawings, start_model
     assert lines == [
         "pseudo-labels: 2 of 4 images without corrected skeletons, on which views agree with F1 0.80 or more"
     ]
+    counts = [report.figures["pseudo_labels"] for report in reports if "pseudo_labels" in report.figures]
+    assert counts == [2, 2 if helps else 0]
+    assert reports[-1].stage == "done"
     said = [report.message for report in reports if report.stage == "survey"]
     assert said[-1] == "at most 100 images are predicted for pseudo-labels; the 50% whose views agree best are used"
     assert not any("not used" in line for line in said)

@@ -89,6 +89,7 @@ def make_client() -> Iterator[Callable[..., TestClient]]:
             workspace,
             load=options.pop("load", lambda _: predictor(line_engine())),
             train=options.pop("train", ("no-such-program",)),
+            has_gpu=options.pop("has_gpu", lambda: False),
             **({"static": static} if static else {}),
         )
         app = create_app(services, token=TOKEN, port=PORT, **options)

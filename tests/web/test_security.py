@@ -23,8 +23,8 @@ REQUESTS = [
     ("GET", "/api/skeleton?image=a.png"), ("PUT", "/api/skeleton"), ("GET", "/api/draft?image=a.png&window=w"),
     ("PUT", "/api/draft"), ("DELETE", "/api/draft?image=a.png&window=w"), ("POST", "/api/predict"),
     ("POST", "/api/predict-missing"), ("POST", "/api/predict-again"), ("GET", "/api/next"), ("GET", "/api/training"),
-    ("POST", "/api/training"), ("DELETE", "/api/training"), ("GET", "/api/jobs"), ("DELETE", "/api/jobs?job=x"),
-    ("POST", "/api/traits"), ("GET", "/api/traits.csv"),
+    ("POST", "/api/training"), ("DELETE", "/api/training"), ("GET", "/api/gpu"), ("GET", "/api/jobs"),
+    ("DELETE", "/api/jobs?job=x"), ("POST", "/api/traits"), ("GET", "/api/traits.csv"),
 ]  # fmt: skip
 
 

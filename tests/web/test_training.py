@@ -17,6 +17,7 @@ from treeformer.inference.batch import plan
 from treeformer.inference.image_record import read_record, write_record
 from treeformer.teaching.annotated import find_skeletons
 from treeformer.teaching.next_images import rank_folder
+from treeformer.teaching.work_folder import work_folder_of, write_plan
 from treeformer.web import training
 from treeformer.web.folder import Workspace, open_workspace
 
@@ -54,9 +55,9 @@ def models() -> list[str]:
 
 @pytest.fixture
 def trainer(workspace, make_client, models):
-    def make(end: str = "succeed", command: tuple[str, ...] | None = None):
+    def make(end: str = "succeed", command: tuple[str, ...] | None = None, **options):
         load = lambda model: (models.append(model), predictor(line_engine()))[1]  # noqa: E731
-        return make_client(workspace, train=command or stub(end), load=load)
+        return make_client(workspace, train=command or stub(end), load=load, **options)
 
     return make
 
@@ -210,6 +211,51 @@ def test_what_goes_wrong_is_one_line(trainer, folder, monkeypatch):
     assert "treeformer[train,export]" in answer.json()["error"]
 
 
+def test_images_without_corrections_are_learned_from_on_request(trainer, folder):
+    client = trainer(has_gpu=lambda: True)
+    assert client.get("/api/gpu").json() == {"gpu": True}
+    saved(client, "a.png")
+    assert client.post("/api/training", json={"unannotated": True}).status_code == 202
+    end = ended(client)
+    assert (end["state"], end["unannotated"], end["pseudo_labels"]) == ("done", True, 1)
+    assert end["lines"][2] == "pseudo-labels: 1 of 2 images"
+    assert json.loads((Path(end["folder"]) / "arguments.json").read_text())[-1] == "--unannotated"
+    # The choice is kept when the page asks to train again, and can be changed.
+    assert client.delete("/api/training").json()["unannotated"] is True
+    client.post("/api/training", json={"unannotated": False})
+    end = ended(client)
+    assert (end["state"], end["unannotated"], end["pseudo_labels"]) == ("done", False, None)
+    assert "--unannotated" not in (Path(end["folder"]) / "arguments.json").read_text()
+
+
+def test_learning_from_other_images_is_refused_without_a_gpu_or_such_images(trainer):
+    with_gpu, without = trainer("wait", has_gpu=lambda: True), trainer("wait")
+    assert without.get("/api/gpu").json() == {"gpu": False}
+    saved(without, "a.png")
+    for value in (1, "true", None, [True]):
+        answer = without.post("/api/training", json={"unannotated": value})
+        assert (answer.status_code, answer.json()["error"]) == (400, "unannotated must be true or false.")
+    answer = without.post("/api/training", json={"unannotated": True})
+    assert answer.status_code == 409
+    assert answer.json()["error"] == "Learning from images without corrections needs a GPU, and torch sees none."
+    for image in ("b.jpg", "sub/ä c.png"):
+        saved(without, image)
+    answer = with_gpu.post("/api/training", json={"unannotated": True})
+    assert answer.status_code == 409
+    assert answer.json()["error"] == "Every image is corrected: there is none without corrections to learn from."
+    assert [status(client)["state"] for client in (with_gpu, without)] == ["idle", "idle"]
+
+
+@pytest.mark.parametrize("unannotated", [True, False])
+def test_an_editor_that_is_started_again_knows_what_was_interrupted(trainer, folder, unannotated):
+    work = work_folder_of(folder / "results" / ".treeformer" / "models" / "trained-2")
+    (work.parent / "trained-1").mkdir(parents=True)
+    work.mkdir()
+    assert status(trainer())["unannotated"] is False
+    write_plan(work, {"fingerprint": "0", "unannotated": unannotated})
+    assert status(trainer())["unannotated"] is unannotated
+
+
 def test_the_process_finds_images_and_corrections_in_either_place(trainer, folder, make_client):
     client = trainer()
     saved(client, "a.png")
@@ -230,11 +276,13 @@ def test_the_process_finds_images_and_corrections_in_either_place(trainer, folde
 def trained_on(make_client):
     """Return a function that opens paths as `treeformer edit` does, starts to train, and lists what is trained on."""
 
-    def make(images: Path, *corrected: str, results: Path | None = None) -> dict[str, Path | None]:
-        client = make_client(open_workspace(images, results), train=stub("wait"))
+    def make(
+        images: Path, *corrected: str, results: Path | None = None, unannotated: bool = False
+    ) -> dict[str, Path | None]:
+        client = make_client(open_workspace(images, results), train=stub("wait"), has_gpu=lambda: True)
         for image in corrected:
             saved(client, image)
-        assert client.post("/api/training", json={}).status_code == 202
+        assert client.post("/api/training", json={"unannotated": unannotated}).status_code == 202
         folder = Path(client.services.training._process.args[len(stub("wait"))])
         found = {path.name: file and file.resolve() for path, file in find_skeletons(folder)}
         recipes = [(one / "dataset.yaml").exists() for one in (folder, client.services.workspace.results_root)]
@@ -274,6 +322,16 @@ def test_the_record_of_the_results_is_not_widened(trained_on, tmp_path):
     sources[1].unlink()  # what is listed still is trained on
     assert trained_on(results) == {"p0.png": results / "p0.json"}
     assert read_record(results) == before
+
+
+def test_images_without_corrections_that_the_record_lacks_are_found_if_they_are_asked_for(trained_on, tmp_path):
+    photos, results = tmp_path / "photos", tmp_path / "results"
+    sources = [gradient(photos / name) for name in ("p0.png", "p1.png")]
+    results.mkdir()
+    write_record(results, sources[:1], plan(sources[:1], results))
+    found = {"p0.png": results / "p0.json"}
+    assert trained_on(photos, "p0.png", results=results) == found
+    assert trained_on(photos, results=results, unannotated=True) == found | {"p1.png": None}
 
 
 def test_images_behind_a_symbolic_link_are_recorded_once(trained_on, tmp_path):

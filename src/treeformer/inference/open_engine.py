@@ -47,7 +47,7 @@ def open_engine(
         raise TreeformerError(f"engine must be auto, onnx or torch, not {engine!r}")
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise TreeformerError(f"threads must be an integer of at least 1, not {threads!r}")
-    if engine == "onnx" or (engine == "auto" and not _torch_sees_gpu()):
+    if engine == "onnx" or (engine == "auto" and not torch_sees_gpu()):
         return OnnxEngine(folder, threads, precision)
     try:
         from treeformer.inference.torch_engine import TorchEngine
@@ -57,7 +57,8 @@ def open_engine(
     return torch_engine
 
 
-def _torch_sees_gpu() -> bool:
+def torch_sees_gpu() -> bool:
+    """Return True if torch is installed and sees a GPU. torch is imported only if there may be one."""
     if not _may_have_gpu() or importlib.util.find_spec("torch") is None:
         return False
     import torch

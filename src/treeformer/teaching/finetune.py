@@ -99,7 +99,8 @@ def finetune(
     Other programs run this function in a child process, because it uses all cores and takes minutes:
     `treeformer finetune FOLDER -o MODEL --progress json` prints one JSON object per line on standard output, see
     `treeformer.teaching.progress.Report`. The last one has the stage "done" and the figures `before_topo_f1` and
-    `after_topo_f1`. SIGINT or SIGTERM stop the process with exit code 130, and the same command continues. Exit code 2
+    `after_topo_f1`; with `unannotated`, also `pseudo_labels`, the number of images with pseudo-labels that the model
+    was trained on. SIGINT or SIGTERM stop the process with exit code 130, and the same command continues. Exit code 2
     means a mistake, explained in one line on standard error.
 
     Args:
@@ -192,7 +193,7 @@ class _Steps:
             run.say("plan", "an interrupted run with the same images continues")
         else:
             self._new_plan = stored
-            stored |= {"fingerprint": key, **self._choose_scale(start, split)}
+            stored |= {"fingerprint": key, "unannotated": self.unannotated, **self._choose_scale(start, split)}
             work_folder.write_plan(run.work, stored)
         for other in work_folder.other_runs(run.output):
             run.say("plan", f"an interrupted run with other images or options is kept in {other.name}")
@@ -364,6 +365,8 @@ class _Steps:
             shutil.rmtree(work, ignore_errors=True)
         final = dict(comparison.after)
         figures = {"before_topo_f1": before["topo_f1"], "after_topo_f1": final["topo_f1"]}
+        if task.unannotated:
+            figures["pseudo_labels"] = 0 if kept else trained.labeled
         where = "training" if not split.valid else "validation"
         end = f"{self.run.output}: F1 {before['topo_f1']:.3f} before, {final['topo_f1']:.3f} after on {where} images"
         if kept:

@@ -58,5 +58,5 @@ def label_unannotated(
     text = f"pseudo-labels: {len(labeled)} of {len(agreement)} images without corrected skeletons"
     if labeled:
         text += f", on which views agree with F1 {min(agreement[image.name] for image in labeled):.2f} or more"
-    run.say("labels", text)
+    run.say("labels", text, {"pseudo_labels": len(labeled)})
     return labeled

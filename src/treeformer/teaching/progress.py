@@ -18,7 +18,7 @@ class Report:
         done: finished items of the stage.
         total: all items of the stage, 0 if unknown.
         seconds_left: estimated time to the end of the whole run, s. None if unknown.
-        figures: validation figures or losses by name.
+        figures: validation figures or losses by name; `pseudo_labels` is the number of images with pseudo-labels.
     """
 
     stage: str

@@ -91,7 +91,7 @@ def open_work_folder(output: Path, key: str) -> tuple[Path, dict[str, Any]]:
         The folder, and the plan that an interrupted run has left there, empty if there is none.
     """
     folder = work_folder_of(output)
-    plan = _read_plan(folder)
+    plan = read_plan(folder)
     if plan.get("fingerprint") != key:
         if plan:
             aside = _aside(folder, str(plan.get("fingerprint")))
@@ -101,7 +101,7 @@ def open_work_folder(output: Path, key: str) -> tuple[Path, dict[str, Any]]:
             shutil.rmtree(folder)
         if _aside(folder, key).exists():
             _aside(folder, key).rename(folder)
-        plan = _read_plan(folder)
+        plan = read_plan(folder)
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
     return folder, plan
@@ -118,8 +118,8 @@ def _aside(folder: Path, key: str) -> Path:
     return folder.with_name(f"{folder.name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}")
 
 
-def _read_plan(folder: Path) -> dict[str, Any]:
-    """Return the plan in a work folder, empty if there is none that can be read."""
+def read_plan(folder: Path) -> dict[str, Any]:
+    """Return the plan in a work folder, empty if there is none that can be read. `unannotated` is an option of it."""
     try:
         plan = json.loads((folder / PLAN).read_text(encoding="utf-8"))
     except (OSError, ValueError):

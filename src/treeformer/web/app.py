@@ -26,6 +26,7 @@ from starlette.routing import Route
 
 import treeformer
 from treeformer.errors import TreeformerError
+from treeformer.inference.open_engine import torch_sees_gpu
 from treeformer.inference.views import MAX_VIEWS, check_views
 from treeformer.web import series, tables
 from treeformer.web.documents import checked_revision, checked_skeleton
@@ -88,14 +89,15 @@ class Services:
         Args:
             workspace: the images and their results.
             model: "default", "small", a model folder, or a name on the Hugging Face hub.
-            **options: `load` as for `Predictions`, `train` for the command of `Training`, `static`.
+            **options: `load` as for `Predictions`, `train` and `has_gpu` for `Training`, `static`.
 
         Returns:
             The services.
         """
         store, pyramids = Store(workspace), Pyramids(workspace)
         predictions = Predictions(workspace, store, pyramids, model, options.pop("load", None))
-        training = Training(workspace, predictions, options.pop("train", COMMAND))
+        has_gpu = options.pop("has_gpu", torch_sees_gpu)
+        training = Training(workspace, predictions, options.pop("train", COMMAND), has_gpu)
         return cls(workspace, store, pyramids, predictions, training, Ranking(workspace, pyramids), **options)
 
 
@@ -270,9 +272,15 @@ def _training(services: Services, _request: Request, _body: Body) -> Response:
 
 
 def _start_training(services: Services, _request: Request, body: Body) -> Response:
-    minutes = body.get("max_minutes")
-    services.training.start(None if minutes is None else _number(minutes, "max_minutes"))
+    minutes, unannotated = body.get("max_minutes"), body.get("unannotated", False)
+    if type(unannotated) is not bool:
+        raise RequestError("unannotated must be true or false.")
+    services.training.start(None if minutes is None else _number(minutes, "max_minutes"), unannotated=unannotated)
     return json_response(services.training.status(), 202)
+
+
+def _gpu(services: Services, _request: Request, _body: Body) -> Response:
+    return json_response({"gpu": services.training.has_gpu()})
 
 
 def _stop_training(services: Services, _request: Request, _body: Body) -> Response:
@@ -338,6 +346,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("/api/training", "GET", _training),
     ("/api/training", "POST", _start_training),
     ("/api/training", "DELETE", _stop_training),
+    ("/api/gpu", "GET", _gpu),
     ("/api/jobs", "GET", _jobs),
     ("/api/jobs", "DELETE", _cancel_job),
     ("/api/traits", "POST", _traits),

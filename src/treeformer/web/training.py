@@ -9,6 +9,7 @@ Results are not touched: to predict again with the new model is another request.
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import math
 import os
@@ -28,6 +29,8 @@ from treeformer.data.recipe import RECIPE_NAME
 from treeformer.errors import TreeformerError
 from treeformer.inference.batch import ImageJob
 from treeformer.inference.image_record import write_record
+from treeformer.inference.open_engine import torch_sees_gpu
+from treeformer.teaching import work_folder
 from treeformer.teaching.annotated import find_skeletons
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
@@ -38,7 +41,7 @@ State = Literal["idle", "running", "done", "failed", "cancelled"]
 MODELS = "models"
 NEEDED = ("torch", "lightning", "onnx", "onnxscript")
 COMMAND = (sys.executable, "-m", "treeformer", "finetune")
-CORRECTED = ("edited", "accepted")
+CORRECTED, UNCORRECTED = ("edited", "accepted"), ("predicted", "missing")
 # Below the priority of the editor, so that one can go on correcting.
 NICE = 10
 # How long a process may take to end after it was asked to, s.
@@ -72,6 +75,10 @@ class Status:
         after: F1 of the new model, None before it is complete.
         model: name of the new model, None before it is complete.
         folder: its path.
+        unannotated: whether images without corrections are learned from, too. Before a training, whether the one that
+            was interrupted did: only then it is continued.
+        pseudo_labels: number of these images that got pseudo-labels; at the end, with which the new model was trained.
+            None if unknown.
     """
 
     state: State = "idle"
@@ -84,6 +91,8 @@ class Status:
     after: float | None = None
     model: str | None = None
     folder: str | None = None
+    unannotated: bool = False
+    pseudo_labels: int | None = None
 
     def say(self, line: str) -> None:
         """Add a line."""
@@ -100,12 +109,19 @@ class Training:
         workspace: the images and their results.
         predictions: gets the new model.
         command: the program, without its arguments.
+        has_gpu: returns True if the program will find a GPU. It may take seconds.
     """
 
-    def __init__(self, workspace: Workspace, predictions: Predictions, command: Sequence[str] = COMMAND) -> None:
-        self.workspace, self.predictions, self.command = workspace, predictions, tuple(command)
+    def __init__(
+        self,
+        workspace: Workspace,
+        predictions: Predictions,
+        command: Sequence[str] = COMMAND,
+        has_gpu: Callable[[], bool] = torch_sees_gpu,
+    ) -> None:
+        self.workspace, self.predictions, self.command, self.has_gpu = workspace, predictions, tuple(command), has_gpu
         self._start_model = predictions.model
-        self._status = Status()
+        self._status = Status(unannotated=self._was_unannotated())
         self._process: subprocess.Popen[str] | None = None
         self._cancelled = False
         self._thread: threading.Thread | None = None
@@ -117,14 +133,16 @@ class Training:
         with self._lock:
             return {**vars(self._status), "missing_packages": missing}
 
-    def start(self, max_minutes: float | None = None) -> None:
+    def start(self, max_minutes: float | None = None, *, unannotated: bool = False) -> None:
         """Begin to train.
 
         Args:
             max_minutes: time limit, minutes; None uses that of `treeformer finetune`.
+            unannotated: learn from images without corrections, too. Needs a GPU.
 
         Raises:
-            RequestError: if a training is running, a package is missing, or nothing was corrected yet.
+            RequestError: if a training is running, a package is missing, nothing was corrected yet, or there is no GPU
+                or no image without corrections to learn from.
         """
         if max_minutes is not None and not 0 < max_minutes <= MAX_MINUTES:
             raise RequestError("The time limit must be a positive number of minutes.")
@@ -135,17 +153,24 @@ class Training:
         corrected = [entry for entry, one in zip(entries, summaries, strict=True) if one.state in CORRECTED]
         if not corrected:
             raise RequestError("Correct and save at least one image first.", 409)
+        others = [entry for entry, one in zip(entries, summaries, strict=True) if one.state in UNCORRECTED]
+        if unannotated and not others:
+            raise RequestError("Every image is corrected: there is none without corrections to learn from.", 409)
+        if unannotated and not self.has_gpu():
+            raise RequestError("Learning from images without corrections needs a GPU, and torch sees none.", 409)
+        needed = [*corrected, *others] if unannotated else corrected
         with self._lock:
             if self._status.state == "running":
                 raise RequestError("A training is running already.", 409)
             target, lock = self._new_folder()
             try:
-                process = self._begin(entries, corrected, target, max_minutes)
+                process = self._begin(entries, needed, target, max_minutes, unannotated)
             except BaseException:
                 os.close(lock)
                 raise
             _lower_priority(process.pid)
-            self._process, self._cancelled, self._status = process, False, Status("running", "survey")
+            self._process, self._cancelled = process, False
+            self._status = Status("running", "survey", unannotated=unannotated)
             self._thread = threading.Thread(
                 target=self._follow, args=(process, target, lock), name="treeformer-training", daemon=True
             )
@@ -156,7 +181,7 @@ class Training:
         with self._lock:
             process = self._process
             if process is None:
-                self._status = Status()
+                self._status = Status(unannotated=self._status.unannotated)
                 return
             self._cancelled = True
         _interrupt(process)
@@ -203,7 +228,16 @@ class Training:
                 os.close(lock)
             number += 1
 
-    def _folder_of_images(self, entries: Sequence[Entry], corrected: Sequence[Entry], other: Path) -> Path:
+    def _was_unannotated(self) -> bool:
+        """Return True if a training was interrupted that learns from images without corrections, too."""
+        with suppress(RequestError):  # a folder that leads out of the results root
+            root = self.workspace.own_folder(MODELS)
+            names = (root / f"trained-{number}" for number in itertools.count(1))
+            target = next(path for path in names if not path.exists())
+            return work_folder.read_plan(work_folder.work_folder_of(target)).get("unannotated") is True
+        return False
+
+    def _folder_of_images(self, entries: Sequence[Entry], needed: Sequence[Entry], other: Path) -> Path:
         """Return a folder in which the process finds the images of the list, and no others.
 
         This is the results root, if possible: the process reads the rule for plates there, and its report names the
@@ -211,14 +245,14 @@ class Training:
 
         Args:
             entries: the images of the list.
-            corrected: those that are trained on.
+            needed: those that are trained on.
             other: the folder to return if the results root has other images. It is created, with a record.
         """
         root = self.workspace.results_root
-        if _has_only(root, entries, corrected):
+        if _has_only(root, entries, needed):
             return root
         self._record(entries)
-        if _has_only(root, entries, corrected):
+        if _has_only(root, entries, needed):
             return root
         shutil.rmtree(other, ignore_errors=True)  # a record is added to an older one
         other.mkdir()
@@ -236,13 +270,20 @@ class Training:
             write_record(workspace.results_root, workspace.sources(), _jobs(entries))
 
     def _begin(
-        self, entries: Sequence[Entry], corrected: Sequence[Entry], target: Path, max_minutes: float | None
+        self,
+        entries: Sequence[Entry],
+        needed: Sequence[Entry],
+        target: Path,
+        max_minutes: float | None,
+        unannotated: bool,
     ) -> subprocess.Popen[str]:
         """Start the process."""
-        images = self._folder_of_images(entries, corrected, _images_folder(target))
+        images = self._folder_of_images(entries, needed, _images_folder(target))
         arguments = [str(images), "-o", str(target), "--progress", "json", "--model", self._start_model]
         if max_minutes is not None:
             arguments += ["--max-minutes", f"{max_minutes:g}"]
+        if unannotated:
+            arguments.append("--unannotated")
         try:
             return subprocess.Popen(
                 [*self.command, *arguments],
@@ -303,6 +344,8 @@ class Training:
                     status.before = before
                 if (after := _number(figures.get("after_topo_f1"))) is not None:
                     status.after = after
+                if (labels := _number(figures.get("pseudo_labels"))) is not None:
+                    status.pseudo_labels = int(labels)
 
 
 def _images_folder(target: Path) -> Path:
@@ -314,13 +357,13 @@ def _jobs(entries: Sequence[Entry]) -> list[ImageJob]:
     return [ImageJob(entry.path, {"json": entry.result}, None) for entry in entries]
 
 
-def _has_only(folder: Path, entries: Sequence[Entry], corrected: Sequence[Entry]) -> bool:
-    """Return True if `treeformer finetune` finds all corrected images in a folder, and only images of the list."""
+def _has_only(folder: Path, entries: Sequence[Entry], needed: Sequence[Entry]) -> bool:
+    """Return True if `treeformer finetune` finds all images that are trained on, and only images of the list."""
     try:
         found = {path.resolve() for path, _ in find_skeletons(folder)}
     except TreeformerError:  # no image, or one that is recorded was deleted
         return False
-    return {entry.path.resolve() for entry in corrected} <= found <= {entry.path.resolve() for entry in entries}
+    return {entry.path.resolve() for entry in needed} <= found <= {entry.path.resolve() for entry in entries}
 
 
 def _number(value: object) -> float | None:
