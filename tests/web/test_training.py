@@ -242,7 +242,7 @@ def test_learning_from_other_images_is_refused_without_a_gpu_or_such_images(trai
         saved(without, image)
     answer = with_gpu.post("/api/training", json={"unannotated": True})
     assert answer.status_code == 409
-    assert answer.json()["error"] == "Every image is corrected: there is none without corrections to learn from."
+    assert answer.json()["error"] == "There is no image without corrections to learn from."
     assert [status(client)["state"] for client in (with_gpu, without)] == ["idle", "idle"]
 
 

@@ -56,6 +56,10 @@ export interface TrainingInfo {
   model: string | null;
   folder: string | null;
   missing_packages: string[];
+  /** Whether images without corrections are learned from, too. Before a training: whether an interrupted one did. */
+  unannotated: boolean;
+  /** Images without corrections that got pseudo-labels; at the end, those that the new model was trained on. */
+  pseudo_labels: number | null;
 }
 
 /** One image of a time series. */
@@ -180,7 +184,10 @@ export interface Backend {
   /** The images without corrections, the one from which a model would learn most first. */
   next?(): Promise<string[]>;
   training?(): Promise<TrainingInfo>;
-  startTraining?(maxMinutes: number | null): Promise<TrainingInfo>;
+  /** Whether a training would run on a GPU. The first answer may take seconds. */
+  hasGpu?(): Promise<boolean>;
+  /** With `unannotated`, images without corrections are learned from, too, which needs a GPU. */
+  startTraining?(maxMinutes: number | null, unannotated: boolean): Promise<TrainingInfo>;
   /** Cancel the training that is running; otherwise forget the last one. */
   stopTraining?(): Promise<TrainingInfo>;
   jobs(): Promise<JobInfo[]>;
@@ -307,8 +314,12 @@ export class HttpBackend implements Backend {
     return this.json("GET", "/api/training");
   }
 
-  startTraining(maxMinutes: number | null): Promise<TrainingInfo> {
-    return this.json("POST", "/api/training", {}, { max_minutes: maxMinutes });
+  async hasGpu(): Promise<boolean> {
+    return (await this.json<{ gpu: boolean }>("GET", "/api/gpu")).gpu;
+  }
+
+  startTraining(maxMinutes: number | null, unannotated: boolean): Promise<TrainingInfo> {
+    return this.json("POST", "/api/training", {}, { max_minutes: maxMinutes, unannotated });
   }
 
   stopTraining(): Promise<TrainingInfo> {

@@ -155,7 +155,7 @@ class Training:
             raise RequestError("Correct and save at least one image first.", 409)
         others = [entry for entry, one in zip(entries, summaries, strict=True) if one.state in UNCORRECTED]
         if unannotated and not others:
-            raise RequestError("Every image is corrected: there is none without corrections to learn from.", 409)
+            raise RequestError("There is no image without corrections to learn from.", 409)
         if unannotated and not self.has_gpu():
             raise RequestError("Learning from images without corrections needs a GPU, and torch sees none.", 409)
         needed = [*corrected, *others] if unannotated else corrected

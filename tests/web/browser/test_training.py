@@ -26,6 +26,7 @@ def served(tmp_path):
         Workspace(tmp_path / "images", tmp_path / "images"),
         load=lambda _: predictor(line_engine()),
         train=stub("wait"),
+        has_gpu=lambda: True,
     )
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -56,6 +57,8 @@ def test_train_reload_cancel_train_again_and_predict_the_rest(served, open_edito
     accepted = entries["a.png"].result.read_bytes()
 
     page.get_by_role("button", name="Train…").click()
+    page.get_by_label("Learn from images without corrections, too").check()
+    assert page.get_by_text("The new model predicts the 2 images without corrections").count() == 1
     page.get_by_role("button", name="Train", exact=True).click()
     page.get_by_role("log").get_by_text("waiting").wait_for()
     page.reload()
@@ -67,9 +70,11 @@ def test_train_reload_cancel_train_again_and_predict_the_rest(served, open_edito
 
     services.training.command = stub("succeed")
     page.get_by_role("button", name="Details…").click()
+    assert page.get_by_label("Learn from images without corrections, too").is_checked(), "the same run continues"
     page.get_by_role("button", name="Train", exact=True).click()
     page.locator('[data-training="done"]').wait_for()
     assert page.get_by_text("F1 0.50 before, 0.75 after.").count() >= 1
+    assert page.get_by_text("The model has learned from 1 image without corrections, too.").count() == 1
     page.get_by_role("button", name="Close", exact=True).last.click()
     shown = editor.js("c.image")
     assert shown in ("b.png", "c.png")

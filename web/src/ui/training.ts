@@ -5,12 +5,16 @@ import type { ImageEntry, TrainingInfo } from "../api";
 const STAGES: Record<string, string> = {
   survey: "Reading the corrections",
   plan: "Planning",
+  labels: "Labeling images without corrections",
   features: "Preparing crops",
   training: "Training",
   validation: "Validating",
   export: "Writing the model",
   done: "Finishing",
 };
+
+/** At most so many images get pseudo-labels, as in `treeformer.teaching.pseudo_labels`. */
+const MAX_LABELED = 100;
 
 /** Images that a person has corrected: they are trained on. */
 export function corrected(entries: readonly ImageEntry[]): number {
@@ -20,6 +24,34 @@ export function corrected(entries: readonly ImageEntry[]): number {
 /** Images that would be predicted again: no person has saved them or begun to correct them. */
 export function uncorrected(entries: readonly ImageEntry[]): number {
   return entries.filter((e) => (e.state === "missing" || e.state === "predicted") && !e.has_draft).length;
+}
+
+/** Images that no person has saved. They can get pseudo-labels, even if someone has begun to correct them. */
+export function unlabeled(entries: readonly ImageEntry[]): number {
+  return entries.filter((e) => e.state === "missing" || e.state === "predicted").length;
+}
+
+/**
+ * What learning from images without corrections does, or why it is not offered.
+ *
+ * `gpu` is null while nobody knows whether there is one; `count` is the number of these images.
+ */
+export function unlabeledHint(gpu: boolean | null, count: number): string {
+  if (gpu === null) return "Looking for a GPU…";
+  if (!gpu) return "This needs a GPU, and PyTorch sees none on this computer.";
+  if (count === 0) return "There is no image without corrections.";
+  const which = count === 1 ? "the image" : count > MAX_LABELED ? `at most ${MAX_LABELED} of the ${count} images` : `the ${count} images`;
+  return `The new model predicts ${which} without corrections, and learns from the half on which several views agree best.`;
+}
+
+/** One sentence about the images with pseudo-labels; empty if there is nothing to say. */
+export function pseudoLabels(training: Pick<TrainingInfo, "state" | "before" | "after" | "pseudo_labels">): string {
+  const { state, pseudo_labels: count } = training;
+  if (count === null || (state !== "running" && !isNewModel(training))) return "";
+  const images = `${count} image${count === 1 ? "" : "s"} without corrections`;
+  if (state === "running") return `${images} got pseudo-labels.`;
+  if (count === 0) return "Images without corrections did not help, so the model learned from the corrected ones only.";
+  return `The model has learned from ${images}, too.`;
 }
 
 /** The stage of a training in words. */

@@ -27,6 +27,14 @@ describe("HttpBackend", () => {
     expect(JSON.parse(String(init.body))).toEqual({ image: "a.jpg", working_size: 512, region: [1, 2, 3, 4], views: 6 });
   });
 
+  it("asks for a GPU and for a training on images without corrections", async () => {
+    const { api, calls } = backend(200, { gpu: true });
+    expect(await api.hasGpu()).toBe(true);
+    await api.startTraining(5, true);
+    expect(calls.map(([url, init]) => [url, init.method])).toEqual([["/api/gpu", "GET"], ["/api/training", "POST"]]);
+    expect(JSON.parse(String(calls[1]![1].body))).toEqual({ max_minutes: 5, unannotated: true });
+  });
+
   it("passes on the sentence of the server", async () => {
     const { api } = backend(404, { error: "There is no such image in the folder." });
     await expect(api.skeleton("x")).rejects.toThrow("There is no such image in the folder.");

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ImageEntry, TrainingInfo } from "../../src/api";
 import { neighbor, nextOpen, sortedEntries } from "../../src/ui/folder";
-import { corrected, isNewModel, outcome, timeLeft, uncorrected } from "../../src/ui/training";
+import { corrected, isNewModel, outcome, pseudoLabels, timeLeft, uncorrected, unlabeled, unlabeledHint } from "../../src/ui/training";
 import { scaleBar } from "../../src/ui/scalebar";
 import { DEFAULT_SETTINGS, filterOf, loadSettings, NO_ADJUSTMENTS } from "../../src/ui/settings";
 import { formatted, transposed } from "../../src/ui/traits";
@@ -119,11 +119,32 @@ describe("training", () => {
   const info: TrainingInfo = {
     state: "done", stage: "done", lines: ["first", "last"], done: 1, total: 1, seconds_left: null,
     before: 0.5, after: 0.75, model: "trained-1", folder: "/r/trained-1", missing_packages: [],
+    unannotated: true, pseudo_labels: null,
   };
 
-  it("counts what is trained on and what is predicted again", () => {
+  it("counts what is trained on, what is predicted again and what can get pseudo-labels", () => {
     expect(corrected(entries)).toBe(2);
     expect(uncorrected(entries)).toBe(2);
+    expect(unlabeled(entries)).toBe(3);
+  });
+
+  it("says why images without corrections cannot be learned from, or how many are", () => {
+    expect(unlabeledHint(null, 3)).toContain("Looking for a GPU");
+    expect(unlabeledHint(false, 3)).toContain("needs a GPU");
+    expect(unlabeledHint(true, 0)).toBe("There is no image without corrections.");
+    expect(unlabeledHint(true, 1)).toContain("predicts the image without corrections,");
+    expect(unlabeledHint(true, 100)).toContain("predicts the 100 images without corrections,");
+    expect(unlabeledHint(true, 101)).toContain("predicts at most 100 of the 101 images without corrections,");
+  });
+
+  it("says how many images got pseudo-labels", () => {
+    const running = { ...info, state: "running" as const, after: null };
+    expect(pseudoLabels(running)).toBe("");
+    expect(pseudoLabels({ ...running, pseudo_labels: 1 })).toBe("1 image without corrections got pseudo-labels.");
+    expect(pseudoLabels({ ...info, pseudo_labels: 50 })).toBe("The model has learned from 50 images without corrections, too.");
+    expect(pseudoLabels({ ...info, pseudo_labels: 0 })).toContain("did not help");
+    expect(pseudoLabels({ ...info, pseudo_labels: 0, after: 0.5 })).toBe("");
+    expect(pseudoLabels({ ...info, pseudo_labels: 50, state: "cancelled" })).toBe("");
   });
 
   it("says how it ended in one sentence", () => {
