@@ -260,6 +260,19 @@ def test_one_part_of_a_severed_axis_keeps_the_id():
     assert cut.nodes[cut.axes[[a.id for a in cut.axes].index("bow")].nodes[0]].tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("change", [lambda s: s.resample(8), lambda s: s.contract(), lambda s: s.crop(0, 0, 99, 99)])
+def test_a_lateral_that_begins_with_its_parent_stays_a_lateral(change):
+    """The lateral and the main root share their first node, as RSML files may say."""
+    axes = [Axis((0, 1, 2), id="main"), Axis((0, 3), id="lateral", parent=0), Axis((0, 4), id="finer", parent=1)]
+    nodes = [(50, 5), (50, 40), (50, 80), (56, 8), (44, 8)]
+    for order in ([0, 0, 1, 2], [1, 2, 0, 0], [2, 1, 0, 0]):
+        edges = {0: [(0, 1), (1, 2)], 1: [(0, 3)], 2: [(0, 4)]}
+        listed = [edges[axis].pop(0) for axis in order]
+        changed = change(Skeleton(nodes, listed, root=0, axes=axes, edge_axis=order))
+        parent_of = {axis.id: None if axis.parent is None else changed.axes[axis.parent].id for axis in changed.axes}
+        assert parent_of == {"main": None, "lateral": "main", "finer": "lateral"}
+
+
 def test_transform_scales_radii_and_diameters(with_axes):
     moved = with_axes.replace(radius=[1.0] * 6).transform([[0, 2, 1], [2, 0, 0]], image_size=(90, 90))
     assert moved.nodes[5].tolist() == [21, 60]

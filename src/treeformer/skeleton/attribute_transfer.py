@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 from treeformer.errors import SkeletonError
-from treeformer.skeleton.axes import Axis, with_scaled_diameter
+from treeformer.skeleton.axes import Axis, axis_orders, with_scaled_diameter
 from treeformer.skeleton.clipping import clip, inside
 from treeformer.skeleton.connectivity import components
 from treeformer.skeleton.resampling import Resampling
@@ -247,9 +247,10 @@ def _carry_over_axes(
     parent_of, edge_to_parent = traversal.parents.tolist(), traversal.edge.tolist()
     old_axis_of = old_axis_of_edge.tolist()
     axis_of = [-1] * len(old_axis_of)
+    old_order = axis_orders(old_axes)
     lines: list[list[int]] = []
     old_axis: list[int] = []
-    parent: list[int | None] = []
+    base_axis: list[int] = []  # the axis that reaches the base of each axis from above, -1 for none
     axes_from_node: list[list[int]] = [[] for _ in traversal.order]
     for node in traversal.order:
         above = parent_of[node]
@@ -264,13 +265,20 @@ def _carry_over_axes(
         axis_of[edge] = len(lines)
         lines.append([above, node])
         old_axis.append(old_axis_of[edge])
-        candidates = axes_from_node[above]
-        if previous >= 0 and axis_of[previous] >= 0:
-            candidates = [axis_of[previous], *candidates]
-        old_parent = old_axes[old_axis_of[edge]].parent
-        default = candidates[0] if candidates else None
-        parent.append(next((axis for axis in candidates if old_axis[axis] == old_parent), default))
+        base_axis.append(axis_of[previous] if previous >= 0 else -1)
         axes_from_node[above].append(axis_of[edge])
+
+    def parent(axis: int) -> int | None:
+        """Return the axis at the base that was the parent, otherwise the one from above or one of lower order there."""
+        old = old_axis[axis]
+        if old_axes[old].parent is None:
+            return None
+        candidates = [other for other in axes_from_node[lines[axis][0]] if old_order[old_axis[other]] < old_order[old]]
+        if base_axis[axis] >= 0:
+            candidates = [base_axis[axis], *candidates]
+        default = candidates[0] if candidates else None
+        return next((other for other in candidates if old_axis[other] == old_axes[old].parent), default)
+
     first_part: dict[int, int] = {}
     for axis, old in enumerate(old_axis):
         first_part.setdefault(old, axis)
@@ -280,7 +288,7 @@ def _carry_over_axes(
             old_axes[old],
             nodes=tuple(line),
             plant=plant_of[line[0]],
-            parent=parent[axis] if old_axes[old].parent is not None else None,
+            parent=parent(axis),
             id=old_axes[old].id if first_part[old] == axis else "",
             functions=(),
         )
