@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import treeformer
 from tests.growth import assert_less_than_quadratic
 from tests.strategies import forests, graphs
 from treeformer import Axis, AxisFunction, Plant, Skeleton, SkeletonError
@@ -301,6 +302,18 @@ def test_a_plant_keeps_its_record_and_axes():
     assert first.edge_axis.tolist() == [0, 1]
     with pytest.raises(SkeletonError, match="edge 0 joins two plants"):
         _ = forest.replace(plant=[0, 1, 0, 0, 0]).plants
+
+
+def test_plants_keep_their_axes_when_a_rotation_renumbers_them(tmp_path):
+    forest = Skeleton([(0, 0), (0, 9), (50, 0), (50, 5)], [(0, 1), (2, 3)], root=[0, 2]).infer_axes(0)
+    turned = forest.transform([[-1, 0, 100], [0, -1, 100]])
+    assert turned.plant_of_node.tolist() == [1, 1, 0, 0]
+    for plant, length in zip(turned.plants, (5, 9), strict=True):
+        assert plant.length == length
+        assert [axis.nodes for axis in plant.axes] == [(0, 1)]
+        assert plant.edge_axis.tolist() == [0]
+    treeformer.write(turned, tmp_path / "a.rsml")
+    assert [plant.length for plant in treeformer.read(tmp_path / "a.rsml").plants] == [5, 9]
 
 
 @given(forests())

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 from treeformer.errors import SkeletonError
-from treeformer.skeleton.axes import Axis, axis_orders, with_scaled_diameter
+from treeformer.skeleton.axes import Axis, axis_orders, plants_of_axes, with_scaled_diameter
 from treeformer.skeleton.clipping import clip, inside
 from treeformer.skeleton.connectivity import components
 from treeformer.skeleton.resampling import Resampling
@@ -172,7 +172,7 @@ def split_plants(forest: Skeleton) -> tuple[Skeleton, ...]:
     across = np.flatnonzero(plant_of_edge != forest.plant_of_node[forest.edges[:, 1]])
     if len(across):
         raise SkeletonError(f"edge {across[0]} joins two plants")
-    plant_of_axis = np.asarray([axis.plant for axis in forest.axes] if forest.has_explicit_axes else [], dtype=np.intp)
+    plant_of_axis = plants_of_axes(forest.axes if forest.has_explicit_axes else (), forest.plant_of_node)
     edges, roots, axes = (_group(g) for g in (plant_of_edge, forest.plant_of_node[forest.roots], plant_of_axis))
     new_index = np.full(len(forest), -1, dtype=np.intp)
     none = np.zeros(0, dtype=np.intp)

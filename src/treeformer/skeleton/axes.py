@@ -152,6 +152,22 @@ def axis_orders(axes: Sequence[Axis]) -> list[int]:
     return orders
 
 
+def plants_of_axes(axes: Sequence[Axis], plant_of_node: IntArray) -> IntArray:
+    """Return the plant of each axis, (A,): that of its first node, or the recorded one if it has no nodes.
+
+    The recorded plant may be out of date: plants that no file states are numbered from left to right.
+
+    Args:
+        axes: the axes.
+        plant_of_node: (N,) plant of each node.
+
+    Returns:
+        The plants.
+    """
+    plant = plant_of_node.tolist()
+    return np.asarray([plant[axis.nodes[0]] if axis.nodes else axis.plant for axis in axes], dtype=np.intp)
+
+
 def check_axes(axes: tuple[Axis, ...] | None, edge_axis: IntArray | None, count: int) -> None:
     """Check that `axes` and `edge_axis` are given together and refer only to existing axes and nodes.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.skeleton import Skeleton
+from treeformer.skeleton.axes import plants_of_axes
 from treeformer.traits.lines import Lines, angle_between, angle_from_gravity
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def axis_table(skeleton: Skeleton) -> pd.DataFrame:
     parent = np.asarray([-1 if axis.parent is None else axis.parent for axis in axes], dtype=np.intp)
     return pd.DataFrame(
         {
-            "plant": _plant_of_axis(skeleton),
+            "plant": plants_of_axes(axes, skeleton.plant_of_node),
             "axis": np.arange(len(axes)),
             "axis_id": pd.Series([axis.id for axis in axes], dtype=str),
             "axis_label": pd.Series([axis.label for axis in axes], dtype=str),
@@ -40,12 +41,6 @@ def axis_table(skeleton: Skeleton) -> pd.DataFrame:
             "lateral_count": np.bincount(parent[parent >= 0], minlength=len(axes)),
         }
     )
-
-
-def _plant_of_axis(skeleton: Skeleton) -> IntArray:
-    """Return the plant of each axis's first node, (A,). An axis without nodes keeps its recorded plant."""
-    plant = skeleton.plant_of_node.tolist()
-    return np.asarray([plant[a.nodes[0]] if a.nodes else a.plant for a in skeleton.axes], dtype=np.intp)
 
 
 def _direction_of_parent(skeleton: Skeleton, parent: IntArray) -> FloatArray:

@@ -46,6 +46,7 @@ from treeformer.formats.rsml.preserved import (
 )
 from treeformer.formats.xml import MAX_DEPTH, attribute, content
 from treeformer.skeleton import Axis, AxisFunction, Plant, Skeleton
+from treeformer.skeleton.axes import plants_of_axes
 
 PRIMARY_ROOT = "PO:0020127"
 LATERAL_ROOT = "PO:0020121"
@@ -134,9 +135,10 @@ class _Writer:
         lines = ['<?xml version="1.0" encoding="UTF-8"?>', start]
         lines += _indented(1, metadata_lines(self.skeleton, self.file_stem, self.dialect))
         lines.append("  <scene>")
+        plant_of_axis = plants_of_axes(self.skeleton.axes, self.skeleton.plant_of_node).tolist()
         axes_of: dict[int, list[int]] = {}
         for number in self.laterals[None]:
-            axes_of.setdefault(self.skeleton.axes[number].plant, []).append(number)
+            axes_of.setdefault(plant_of_axis[number], []).append(number)
         records = [record for record in _unknown(self.skeleton.metadata) if record["of"] in FILE_ELEMENTS]
         kept = self._without_invalid(records)
         for plant, axes in sorted(axes_of.items()):
