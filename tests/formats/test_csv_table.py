@@ -58,7 +58,7 @@ def test_axes_are_read_with_their_parents(tmp_path: Path, comb: Skeleton):
 
 
 def read_text(tmp_path: Path, text: str) -> Skeleton:
-    (tmp_path / "t.csv").write_text(text, encoding="utf-8")
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8", newline="")
     return csv_table.read(tmp_path / "t.csv")
 
 
@@ -69,6 +69,7 @@ def read_text(tmp_path: Path, text: str) -> Skeleton:
         "X ; Y;parent;color\n0;0;;green\n\n1;1;0;\n2;2;1.0\n",
         "parent\tnode\ty\tx\ntwo\tthree\t2\t2\n\tone\t0\t0\none\ttwo\t1\t1\n",
         '\ufeff"x","y","parent"\r\n"0","0",""\r\n"1","1","0"\r\n"2","2","1"\r\n',
+        "x;y;parent\r0;0;\r1;1;0\r2;2;1\r",  # Excel's "CSV (Macintosh)"
     ],
 )
 def test_tables_of_other_programs(tmp_path: Path, text: str):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import treeformer
 from tests.strategies import examples, forests
 from treeformer import FormatError, Skeleton
 from treeformer.formats import native_json, swc
@@ -104,6 +105,15 @@ def test_rows_in_any_order_any_indices_extra_columns_and_tabs(tmp_path: Path):
     ]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_may_end_as_on_any_system(tmp_path: Path, end: str):
+    lines = ["# Neurolucida", "1 3 0 0 0 1 -1", "2 3 5 5 0 1 1", "3 3 5 9 0 1 2", ""]
+    (tmp_path / "a.swc").write_bytes(end.join(lines).encode())
+    skeleton = treeformer.read(tmp_path / "a.swc")
+    assert skeleton.nodes.tolist() == [[0, 0], [5, 5], [5, 9]]
+    assert skeleton.metadata["swc"]["comments"] == [" Neurolucida"]
+
+
 def test_types_and_heights_are_written_back_only_for_the_same_nodes(tmp_path: Path):
     skeleton = read_text(tmp_path, "1 3 0 0 7.5 1 -1\n2 3 10 0 8.5 1 1\n")
     swc.write(skeleton.replace(radius=[2, 2]), tmp_path / "same.swc")
@@ -112,7 +122,7 @@ def test_types_and_heights_are_written_back_only_for_the_same_nodes(tmp_path: Pa
     assert {tuple(row[1::3]) for row in rows((tmp_path / "other.swc").read_text())} == {(0, 0)}
 
 
-@pytest.mark.parametrize("kept", [5, {"comments": 3, "type": "x"}, {"comments": ["a\n1 0 0 0 0 0 -1"], "z": [None]}])
+@pytest.mark.parametrize("kept", [5, {"comments": 3, "type": "x"}, {"comments": ["a\n1 0 0\r0 0 -1"], "z": [None]}])
 def test_invalid_metadata_is_ignored(tmp_path: Path, kept: object):
     skeleton = Skeleton([(1, 2)], [], root=0, metadata={"swc": kept})
     swc.write(skeleton, tmp_path / "a.swc")

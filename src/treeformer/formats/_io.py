@@ -20,7 +20,7 @@ from treeformer.errors import FormatError, SkeletonError
 HEAD_BYTES = 1 << 14
 
 # Lines of tables and SWC files are far shorter. A longer line is rejected before it is read completely.
-MAX_LINE_BYTES = 1 << 16
+MAX_LINE_LENGTH = 1 << 16
 
 # JSON is read into memory at once. The largest public annotation files have a quarter of this size.
 MAX_JSON_BYTES = 1 << 30
@@ -92,25 +92,25 @@ def write_text(path: Path, text: str) -> None:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Iterate over the lines of a text file.
+    """Iterate over the lines of a text file. They end in a line feed, a carriage return, or both.
 
     Yields:
         The line number, from 1, and the line without its line ending.
 
     Raises:
-        FormatError: If the file cannot be read or a line is longer than `MAX_LINE_BYTES` or contains a zero byte.
+        FormatError: If the file cannot be read or a line is longer than `MAX_LINE_LENGTH` or contains a zero byte.
     """
-    with reading(path), path.open("rb") as file:
+    with reading(path), path.open(encoding="utf-8", errors="surrogateescape") as file:
         number = 0
-        while line := file.readline(MAX_LINE_BYTES):
+        while line := file.readline(MAX_LINE_LENGTH):
             number += 1
-            if len(line) == MAX_LINE_BYTES:
-                raise FormatError(f"{path.name}: line {number} is longer than {MAX_LINE_BYTES} bytes")
-            if b"\0" in line:  # the tail of a file after a power failure, or UTF-16
+            if len(line) == MAX_LINE_LENGTH:
+                raise FormatError(f"{path.name}: line {number} is longer than {MAX_LINE_LENGTH} characters")
+            if "\0" in line:  # the tail of a file after a power failure, or UTF-16
                 raise FormatError(f"{path.name}: line {number} contains a zero byte: not a text file in UTF-8")
             if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            yield number, line.decode("utf-8", "surrogateescape").rstrip("\r\n")
+                line = line.removeprefix("\ufeff")
+            yield number, line.removesuffix("\n")
 
 
 def begins_json_object(head: bytes) -> bool:

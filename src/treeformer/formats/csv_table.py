@@ -28,8 +28,8 @@ REQUIRED = ("x", "y", "parent")
 
 def looks_like(head: bytes) -> bool:
     """Return True if the first line contains all required columns."""
-    first = head.decode("utf-8-sig", "replace").partition("\n")[0]
-    return set(REQUIRED) <= set(_columns(first))
+    first = head.decode("utf-8-sig", "replace").splitlines()[:1]
+    return bool(first) and set(REQUIRED) <= set(_columns(first[0]))
 
 
 def _delimiter(header: str) -> str:

@@ -27,6 +27,7 @@ HEADER = " index type x y z radius parent"
 COLUMNS = HEADER.split()
 INTEGER_COLUMNS = ("index", "type", "parent")
 UNKNOWN_RADIUS = -1.0
+LINE_END = re.compile("\r\n?|\n")
 # A zero byte makes a file binary. UTF-8 has no surrogates, except those that stand for undecodable bytes.
 UNWRITABLE = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
 
@@ -170,7 +171,7 @@ def _kept_values(skeleton: Skeleton) -> tuple[list[str], list[int], list[float]]
     comments = kept.get("comments", [HEADER])
     if not isinstance(comments, list):
         comments = [HEADER]
-    lines = [line for comment in comments for line in UNWRITABLE.sub("\ufffd", str(comment)).split("\n")]
+    lines = [line for comment in comments for line in LINE_END.split(UNWRITABLE.sub("\ufffd", str(comment)))]
     same_nodes = kept.get("nodes") == _digest(skeleton.nodes)
 
     def column(key: str) -> list[float]:
