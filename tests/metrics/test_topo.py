@@ -14,7 +14,7 @@ from tests.metrics.test_smd import curves_of, length_of, point_at
 from tests.metrics.trees import SIZE, faulty_pairs, jittered, random_tree, renumbered, subdivided, without_subtree
 from tests.strategies import examples, graphs
 from treeformer import Skeleton, SkeletonError
-from treeformer.metrics import topo
+from treeformer.metrics import Scores, topo
 
 STEP, SPACING, RADIUS, REACH = 5.55555, 55.5555, 11.1111, 166.6665
 
@@ -184,6 +184,13 @@ def test_cutting_a_curve_into_branches_does_not_matter():
     with_twigs = Skeleton(axis + twigs, edges + [(k + 1, 26 + k) for k in range(24)], image_size=SIZE)
     without = Skeleton(axis, edges, image_size=SIZE)
     assert topo(without, with_twigs).precision > 0.97
+
+
+def test_branch_points_at_one_place_are_one_place():
+    crossing = [(100, 100), (200, 100), (300, 100), (200, 200), (200, 0)], [(0, 1), (1, 2), (1, 3), (1, 4)]
+    two_points = [*crossing[0], (200, 100)], [(0, 1), (1, 5), (5, 2), (1, 3), (5, 4)]
+    assert topo(two_points, crossing, image_size=(512, 512)) == Scores(1.0, 1.0)
+    assert topo(crossing, two_points, image_size=(512, 512)) == Scores(1.0, 1.0)
 
 
 def test_one_branch_does_not_cover_two():

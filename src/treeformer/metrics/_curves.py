@@ -26,8 +26,8 @@ LARGEST_TABLE = 5000
 class Curves:
     """All branches between nodes of degree ≠ 2, concatenated. A ring is one branch.
 
-    Branches of length 0 are omitted, and so are branches too short to change the cumulative length `arc`. All lengths
-    have the unit of the nodes.
+    Branches of length 0 are omitted, and so are branches too short to change the cumulative length `arc`: their ends
+    are one node. All lengths have the unit of the nodes.
 
     Attributes:
         points: (P,2) points of all branches.
@@ -78,8 +78,9 @@ class Curves:
         step = _step_lengths(points)
         step[last[:-1]] = 0.0
         arc = _cumulative(step, len(points))
-        end_nodes = np.stack([branches.nodes[branches.first[kept]], branches.nodes[branches.last[kept]]], axis=1)
-        distinct, ends = np.unique(end_nodes, return_inverse=True)
+        end_nodes = np.stack([branches.nodes[branches.first], branches.nodes[branches.last]], axis=1)
+        joined = components(end_nodes[~kept], len(nodes))
+        distinct, ends = np.unique(joined[end_nodes[kept]], return_inverse=True)
         return cls(points, first, last, arc, ends.reshape(-1, 2), len(distinct))
 
     def __len__(self) -> int:
