@@ -42,6 +42,13 @@ def test_they_are_restored_exactly(plant):
     assert Skeleton.from_networkx(moved).axes == plant.axes
 
 
+def test_they_may_be_given_as_text(plant):
+    graph = plant.to_networkx()
+    for *_, data in graph.edges(data=True):
+        data["axis"] = str(data["axis"])
+    assert Skeleton.from_networkx(graph) == plant
+
+
 def test_all_attributes_are_scalars(plant):
     graph = plant.to_networkx()
     data = [graph.graph, *(d for _, d in graph.nodes(data=True)), *(d for *_, d in graph.edges(data=True))]

@@ -86,6 +86,8 @@ def from_networkx(graph: nx.Graph[Any], attributes: Mapping[str, Any]) -> Skelet
 def _with_axes(skeleton: Skeleton, graph: nx.Graph[Any]) -> Skeleton:
     """Return the skeleton with the axes of the graph, or raise an error if they are missing or invalid."""
     edge_axis = [data["axis"] for _, _, data in graph.edges(data=True)]
+    # Some programs declare all attributes of GraphML as strings.
+    edge_axis = [int(axis) if isinstance(axis, str) else axis for axis in edge_axis]
     document = json.loads(graph.graph["axes"])
     axes = [_axis(record) for record in document["records"]]
     if document["digest"] == _digest(graph):
