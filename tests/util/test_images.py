@@ -86,6 +86,7 @@ def test_every_orientation_gives_the_upright_image_once(tmp_path, name, orientat
         8: pixels.swapaxes(0, 1)[::-1],
     }[orientation]
     assert np.array_equal(open_image(tmp_path / name), upright)
+    assert np.array_equal(open_lazy(open_image(tmp_path / name)).whole(), upright)
     assert np.array_equal(module.open_level(tmp_path / name, 0).whole(), upright)
     assert module.upright_size(tmp_path / name) == (upright.shape[1], upright.shape[0])
     assert open_lazy(tmp_path / name, lambda _: 0.5).original_size == (upright.shape[1], upright.shape[0])

@@ -41,6 +41,8 @@ BIT_DEPTHS = (8, 10, 12, 14, 16)
 UNREADABLE = (OSError, ValueError, SyntaxError, EOFError)
 
 ORIENTATION_TAG = 0x0112
+# Entries of `Image.info` in which Pillow looks for the orientation.
+WITH_ORIENTATION = ("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp")
 # The operation that makes an image upright, by its EXIF orientation.
 TIFF_SIZE_TAGS = (256, 257)  # width and height
 UPRIGHT = {
@@ -292,7 +294,15 @@ def _scaled(image: Image.Image, scale: Callable[[tuple[int, int]], float], is_fi
         box = (0.0, 0.0, min(stored[0] / side, image.width), min(stored[1] / side, image.height))
         image = _as_rgb(image, value_range).resize(target, Image.Resampling.LANCZOS, box=box)
         value_range = None
-    return LazyImage(original, image if turn is None else image.transpose(turn), value_range)
+    return LazyImage(original, image if turn is None else _turned(image, turn), value_range)
+
+
+def _turned(image: Image.Image, turn: Image.Transpose) -> Image.Image:
+    """Return an upright image without the metadata that say how to turn it: it may be opened once more."""
+    upright = image.transpose(turn)
+    for name in WITH_ORIENTATION:
+        upright.info.pop(name, None)
+    return upright
 
 
 def _reduced(image: Image.Image, value_range: tuple[float, float] | None, block: int) -> Image.Image:
