@@ -211,6 +211,18 @@ class TestPlot:
             treeformer.plot(cross)
 
 
+def test_an_image_is_drawn_as_it_is_predicted(tmp_path):
+    """Images with 16 bits have the brightness of the file, and photos are upright."""
+    skeleton = Skeleton([(2, 2), (8, 2)], [(0, 1)], image_size=(40, 20))
+    gray = Image.fromarray(np.full((20, 40), 40_000, np.uint16))
+    assert pixel(draw(gray, skeleton), 30, 15) == (156, 156, 156)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (20, 40)).save(tmp_path / "a.jpg", exif=exif)
+    with Image.open(tmp_path / "a.jpg") as photo:
+        assert draw(photo, skeleton).size == draw_comparison(photo, skeleton, skeleton).size == (40, 20)
+
+
 @pytest.mark.parametrize("image", ["plant.png", np.zeros((10, 10, 3), np.uint8)])
 def test_only_a_pillow_image_can_be_drawn_on(image):
     with pytest.raises(TreeformerError, match="the image to draw on must be a Pillow image, not "):

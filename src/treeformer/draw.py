@@ -63,7 +63,7 @@ def draw(image: Image.Image | None, skeleton: Skeleton) -> Image.Image:
     image are clipped.
 
     Args:
-        image: the image, or a thumbnail of it; None for a white background.
+        image: the image, or a thumbnail of it, drawn upright; None for a white background.
         skeleton: the skeleton.
 
     Returns:
@@ -114,7 +114,7 @@ def draw_comparison(image: Image.Image | None, prediction: Skeleton, ground_trut
     (ground truth), green where they agree.
 
     Args:
-        image: the image, or a thumbnail of it; None for a white background.
+        image: the image, or a thumbnail of it, drawn upright; None for a white background.
         prediction: the predicted skeleton.
         ground_truth: the ground truth.
 
@@ -193,7 +193,7 @@ def _unit(color: Color) -> tuple[float, float, float]:
 
 def _canvas(image: Image.Image | None, skeleton: Skeleton) -> Image.Image:
     if isinstance(image, Image.Image):
-        return image.convert("RGB")
+        return open_lazy(image).whole()  # as `predict` sees it: upright, and with 16 bits in the range of 8
     if image is not None:
         raise TreeformerError(f"the image to draw on must be a Pillow image, not {type(image).__name__}")
     if skeleton.image_size is not None:
