@@ -497,6 +497,9 @@ class Skeleton:
     def transform(self, affine: ArrayLike, *, image_size: tuple[int, int] | None = None) -> Skeleton:
         """Move the skeleton by an affine map; radii and `diameter` functions are scaled by √|det|.
 
+        Metadata are kept, also the resolution of an RSML file. If the map changes the scale, pass `px_per_mm` to
+        `measure`.
+
         Args:
             affine: (2,3) or (3,3) matrix that acts on (x, y, 1).
             image_size: (width, height) px of the image that the map leads to.
