@@ -69,6 +69,8 @@ def read_text(tmp_path: Path, text: str) -> Skeleton:
         "X ; Y;parent;color\n0;0;;green\n\n1;1;0;\n2;2;1.0\n",
         "parent\tnode\ty\tx\ntwo\tthree\t2\t2\n\tone\t0\t0\none\ttwo\t1\t1\n",
         '\ufeff"x","y","parent"\r\n"0","0",""\r\n"1","1","0"\r\n"2","2","1"\r\n',
+        '"note, free",x,y,parent\n"a, b",0,0,\n,1,1,0\nc,2,2,1\n',
+        '"a,b,c,d,e";x;y;parent\n;0;0;\n;1;1;0\n;2;2;1\n',
         "x;y;parent\r0;0;\r1;1;0\r2;2;1\r",  # Excel's "CSV (Macintosh)"
     ],
 )
@@ -83,6 +85,7 @@ def test_tables_of_other_programs(tmp_path: Path, text: str):
     ("text", "message"),
     [
         ("x,y\n0,0\n", r"has no column 'parent' \(its first line is 'x,y'\)"),
+        ("x,y,parent,x\n0,0,-1,5\n", r"has several columns 'x' \(its first line is 'x,y,parent,x'\)"),
         ("x,y,parent\n0,zero,-1\n", "line 2: y is 'zero', not a number"),
         ("x,y,parent\n0,,-1\n", "line 2: y is '', not a number"),
         ("x,y,parent\n0,nan,-1\n", "line 2: y is 'nan', not a number"),
@@ -101,6 +104,11 @@ def test_errors_identify_the_line(tmp_path: Path, text: str, message: str):
     with pytest.raises(FormatError, match=rf"^t\.csv: {message}") as caught:
         read_text(tmp_path, text)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("head", [b"", b"\n", b"\0x,y,parent", b"x" * 200_000, b'"', b"x,y\n0,0"])
+def test_other_files_do_not_look_like_a_table(head: bytes):
+    assert not csv_table.looks_like(head)
 
 
 def test_a_cycle_cannot_be_written(tmp_path: Path, ring: Skeleton):

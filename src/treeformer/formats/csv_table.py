@@ -34,11 +34,18 @@ def looks_like(head: bytes) -> bool:
 
 def _delimiter(header: str) -> str:
     """Return the delimiter that splits the header into most columns: comma, semicolon or tab."""
-    return max(",;\t", key=header.count)
+    return max(",;\t", key=lambda delimiter: len(_cells(header, delimiter)))
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:  # a zero byte or a cell of more than 128 KiB: no table
+        return []
 
 
 def _columns(header: str) -> list[str]:
-    return [name.strip().strip('"').lower() for name in header.split(_delimiter(header))]
+    return [name.strip().strip('"').lower() for name in _cells(header, _delimiter(header))]
 
 
 def read(path: Path) -> Skeleton:
@@ -50,6 +57,8 @@ def read(path: Path) -> Skeleton:
         for name in REQUIRED:
             if name not in columns:
                 raise FormatError(f"{path.name}: has no column {name!r} (its first line is {short_repr(header)})")
+            if columns.count(name) > 1:
+                raise FormatError(f"{path.name}: has several columns {name!r} (its first line is {short_repr(header)})")
         try:
             rows = list(_rows(lines, columns, _delimiter(header), path))
         except csv.Error as error:
