@@ -74,6 +74,17 @@ def test_formats_overlays_and_traits(run, photos, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_scale_is_stored_for_the_editor_and_for_other_programs(run, photos, tmp_path):
+    code, _, err = run("predict", photos / "a.png", "-o", tmp_path, "--format", "rsml", "--px-per-mm", 11.8)
+    assert code == 0, err
+    for name in ("a.json", "a.rsml"):
+        table = treeformer.measure(treeformer.read(tmp_path / name))
+        assert table["unit"].tolist() == ["mm"]
+        assert table["total_length"].tolist() == pytest.approx([TREE.length / 11.8], rel=1e-3)
+    assert "<resolution>11.8</resolution>" in (tmp_path / "a.rsml").read_text()
+
+
+@pytest.mark.slow
 def test_results_beside_the_images_are_not_predicted_again(run, photos):
     for _ in range(2):
         code, _, err = run("predict", photos, "-o", photos, "--overlay")
@@ -137,7 +148,7 @@ def test_resume_does_what_is_missing_and_measures_all(run, photos, tmp_path):
         (("a.png", "--min-confidence", "7"), "confidence"),
         (("a.png", "--traits", "traits.txt"), "traits.txt"),
         (("a.png", "--traits", "t.csv", "--px-per-mm", "0"), "px_per_mm"),
-        (("a.png", "--px-per-mm", "11.8"), "--traits is missing"),
+        (("a.png", "--px-per-mm", "nan"), "px_per_mm"),
         (("a.png", "--batch", "0"), "batch"),
         (("a.png", "--traits", "notes.txt/t.csv"), "notes.txt: cannot be written to"),
     ],

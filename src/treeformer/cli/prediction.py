@@ -65,7 +65,8 @@ def predict(
         Path | None, typer.Option(help="CSV file for the traits of all images, one row per plant.")
     ] = None,
     px_per_mm: Annotated[
-        float | None, typer.Option(help="Resolution of the images for the traits, pixels per millimeter.")
+        float | None,
+        typer.Option(help="Resolution of the images, pixels per millimeter, for the traits; stored in JSON and RSML."),
     ] = None,
     model: Annotated[
         str, typer.Option(help="default, small, a model folder, or a name on the Hugging Face hub.")
@@ -129,9 +130,10 @@ def predict(
     if traits is not None:
         check_table(traits)
         check_writable(traits.parent)
-        traits_of([], px_per_mm=px_per_mm)  # checks px_per_mm
-    elif px_per_mm is not None:
-        raise TreeformerError("--px-per-mm needs a table of traits: --traits is missing")
+    if px_per_mm is not None:
+        from treeformer.traits import check_px_per_mm
+
+        check_px_per_mm(px_per_mm)
     check_writable(output)
     options: dict[str, Any] = {
         "working_size": parse_working_size(working_size),
@@ -139,7 +141,7 @@ def predict(
         "min_confidence": min_confidence,
         "views": views,
     }
-    jobs = plan(sources, output, formats or (), overlay)
+    jobs = plan(sources, output, formats or (), overlay, px_per_mm)
     if resume:
         remove_leftovers(output)
     to_do = [job for job in jobs if not (resume and job.is_done())]

@@ -22,6 +22,7 @@ from treeformer._util.pools import batches, prefetch_map, process_pool
 from treeformer._util.progress import ProgressCallback
 from treeformer.draw import draw, low_confidence_edges
 from treeformer.errors import FormatError, TreeformerError
+from treeformer.formats.rsml.metadata import with_resolution
 from treeformer.hub.model_folder import CONFIG, WEIGHTS
 from treeformer.inference.predictor import Predictor
 from treeformer.inference.views import view_agreement
@@ -70,11 +71,13 @@ class ImageJob:
         image: the image file.
         skeletons: one file per format, by format name. The first is "json", the native format.
         overlay: file of the skeleton drawn over the image, None if it is not requested.
+        px_per_mm: resolution that the skeleton files state, pixels per millimeter; None if it is unknown.
     """
 
     image: Path
     skeletons: dict[str, Path]
     overlay: Path | None
+    px_per_mm: float | None = None
 
     def is_done(self) -> bool:
         """Return True if all files exist."""
@@ -85,6 +88,8 @@ class ImageJob:
     def write(self, skeleton: Skeleton) -> None:
         """Write every file atomically. If some cannot be written, write the others and then raise `FormatError`."""
         errors = []
+        if self.px_per_mm is not None:
+            skeleton = with_resolution(skeleton, self.px_per_mm)
         for name, path in self.skeletons.items():
             try:
                 formats.write(skeleton, path, format=name)
@@ -101,7 +106,11 @@ class ImageJob:
 
 
 def plan(
-    sources: Sequence[Path], output: Path, other_formats: Sequence[str] = (), overlay: bool = False
+    sources: Sequence[Path],
+    output: Path,
+    other_formats: Sequence[str] = (),
+    overlay: bool = False,
+    px_per_mm: float | None = None,
 ) -> list[ImageJob]:
     """Choose the result files of all images.
 
@@ -115,6 +124,7 @@ def plan(
         output: folder for the results.
         other_formats: names of formats to write in addition to JSON; see `treeformer.formats.FORMATS`.
         overlay: also draw each skeleton over its image.
+        px_per_mm: resolution of the images, pixels per millimeter; None if it is unknown.
 
     Returns:
         One job per image.
@@ -142,6 +152,7 @@ def plan(
             image,
             {format_: Path(stem + suffix) for format_, suffix in suffixes.items()},
             Path(stem + OVERLAY_ENDING) if overlay else None,
+            px_per_mm,
         )
         for image, stem in zip(images.values(), stems, strict=True)
     ]

@@ -109,6 +109,23 @@ def resolution_px_per_mm(skeleton: Skeleton) -> float | None:
     return per_mm if PLAUSIBLE_PX_PER_MM[0] <= per_mm <= PLAUSIBLE_PX_PER_MM[1] else None
 
 
+def with_resolution(skeleton: Skeleton, px_per_mm: float) -> Skeleton:
+    """Return a skeleton that states its resolution, as RSML and native JSON store it.
+
+    Args:
+        skeleton: The skeleton.
+        px_per_mm: Pixels per millimeter.
+
+    Returns:
+        The skeleton.
+
+    >>> resolution_px_per_mm(with_resolution(Skeleton([], []), 11.8))
+    11.8
+    """
+    rsml = {**rsml_values(skeleton.metadata), "unit": "mm", "resolution": decimal_text(float(px_per_mm))}
+    return skeleton.replace(metadata={**skeleton.metadata, "rsml": rsml})
+
+
 def iso_date(text: str) -> str | None:
     """Return a date and time in ISO format, None if the text is not a date.
 
