@@ -232,11 +232,11 @@ def test_a_single_file_that_fails(tmp_path: Path):
     ("source", "target", "options", "message"),
     [
         ("missing.swc", "a.json", {}, "missing.swc: cannot be read"),
-        ("a.swc", "a.json", {"to": "dwg"}, "unknown format 'dwg'"),
+        ("a.swc", "a.json", {"to": "dwg"}, "unknown format 'dwg', .* csv$"),
         ("a.swc", "a.json", {"from_": "dwg"}, "unknown format 'dwg'"),
         ("a.swc", "a.json", {"to": "branch-trees"}, "format 'branch-trees' is read-only"),
         ("a.swc", "a.txt", {}, r"a.txt: unknown suffix '\.txt'"),
-        ("a.swc", "out", {}, "a target folder requires a target format: one of json, rsml"),
+        ("a.swc", "out", {}, r"a target folder requires a target format \(--format\): one of json, rsml"),
         (".", "out", {}, "a target folder requires a target format"),
     ],
 )

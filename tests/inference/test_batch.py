@@ -170,6 +170,14 @@ def test_an_output_that_is_a_file_is_one_line_before_the_work(run, photos, monke
     assert one_line(err).startswith("treeformer: notes.txt: cannot be written to")
 
 
+@pytest.mark.parametrize("name", ["a.rsml", "a.json", "a.PNG"])
+def test_an_output_with_the_name_of_a_file_is_one_line(run, photos, tmp_path, name):
+    code, _, err = run("predict", photos / "a.png", "-o", tmp_path / "out" / name)
+    assert code == 2
+    assert one_line(err).endswith("--output is a folder; --format and --overlay choose the files in it")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.slow
 def test_an_image_without_a_plant_is_no_failure_in_any_format(run, photos, tmp_path):
     Image.new("RGB", (128, 128), "white").save(photos / "blank.png")

@@ -114,6 +114,8 @@ def predict(
 ) -> None:
     """Predict the skeletons of images: JSON files, and optionally other formats, overlays and a table of traits."""
     from treeformer._util.files import check_writable, remove_leftovers, write_table
+    from treeformer._util.images import IMAGE_SUFFIXES
+    from treeformer.formats import SUFFIXES
     from treeformer.hub.model_folder import open_model
     from treeformer.inference.batch import BatchReport, plan, predict_files, traits_of
     from treeformer.inference.earlier_results import (
@@ -134,6 +136,8 @@ def predict(
         from treeformer.traits import check_px_per_mm
 
         check_px_per_mm(px_per_mm)
+    if not output.is_dir() and output.suffix.lower() in SUFFIXES | IMAGE_SUFFIXES:
+        raise TreeformerError(f"{output}: --output is a folder; --format and --overlay choose the files in it")
     check_writable(output)
     options: dict[str, Any] = {
         "working_size": parse_working_size(working_size),

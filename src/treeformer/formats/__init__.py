@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -306,22 +306,33 @@ def format_for_writing(path: Path, name: str | None = None) -> Format:
     Raises:
         FormatError: If the format or the suffix is unknown, or if the format is read-only.
     """
+    writable = [entry for entry in _ALL if entry.write is not None]
     if name is not None:
-        entry = find_format(name)
+        entry = find_format(name, [entry.name for entry in writable])
         if entry.write is None:
             raise FormatError(f"format {name!r} is read-only")
         return entry
-    writable = [entry for entry in _ALL if entry.write is not None]
     for entry in writable:
         if path.suffix.lower() == entry.suffixes[0]:
             return entry
     raise FormatError(f"{path.name}: {_unknown_suffix(path, writable)}")
 
 
-def find_format(name: str) -> Format:
-    """Return the format of that name. Raise FormatError, with a list of all names, if it is unknown."""
+def find_format(name: str, choices: Iterable[str] = FORMATS) -> Format:
+    """Return a format.
+
+    Args:
+        name: The name of the format.
+        choices: The names that the message of an error lists.
+
+    Returns:
+        The format.
+
+    Raises:
+        FormatError: If the format is unknown.
+    """
     if name not in FORMATS:
-        raise FormatError(f"unknown format {name!r}, choose one of {', '.join(FORMATS)}")
+        raise FormatError(f"unknown format {name!r}, choose one of {', '.join(choices)}")
     return FORMATS[name]
 
 

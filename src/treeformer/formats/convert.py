@@ -110,7 +110,7 @@ def convert(
 def _format_of_folder(to: str | None) -> Format:
     if to is None:
         names = ", ".join(name for name, entry in FORMATS.items() if entry.write is not None)
-        raise FormatError(f"a target folder requires a target format: one of {names}")
+        raise FormatError(f"a target folder requires a target format (--format): one of {names}")
     return format_for_writing(Path(), to)
 
 
