@@ -4,7 +4,7 @@ python examples/camera_stream.py photos/            # a folder in place of a cam
 python examples/camera_stream.py --camera 0         # needs opencv-python
 
 For every frame that is used, one line with the number of plants, the first cut point and the age of the frame. At the
-end, the counts and the latency percentiles. docs/robot.md explains the choices.
+end, also after Ctrl-C, the counts and the latency percentiles. docs/robot.md explains the choices.
 """
 
 from __future__ import annotations
@@ -134,6 +134,7 @@ def run(
     use: Callable[[treeformer.Skeleton, float], None],
     max_age_s: float = MAX_AGE_S,
     clock: Callable[[], float] = time.monotonic,
+    report: StreamReport | None = None,
 ) -> StreamReport:
     """Predict the newest frame again and again until the camera ends.
 
@@ -143,14 +144,16 @@ def run(
         use: called with the skeleton and its age, s.
         max_age_s: greatest age of a frame that is predicted, and of a skeleton that is used, s.
         clock: returns the present time, s.
+        report: filled while the stream runs, so that it is there after Ctrl-C. By default a new one.
 
     Returns:
-        The counts and the latencies.
+        The report: the counts and the latencies.
 
     Raises:
         Exception: whatever the camera raises, after the frames before it.
     """
-    newest, report, errors = NewestFrame(), StreamReport(), []
+    newest, errors = NewestFrame(), []
+    report = StreamReport() if report is None else report
 
     def read() -> None:
         try:
@@ -164,6 +167,7 @@ def run(
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     while (taken := newest.take()) is not None:
+        report.replaced = newest.replaced
         frame, captured = taken
         if clock() - captured > max_age_s:
             report.late += 1
@@ -285,7 +289,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             warnings.filterwarnings("ignore", message=".*no plant was found")
             # The first prediction takes longer. It also finds wrong options, which would make every frame fail.
             predict(BLANK_FRAME)
-        print(run(camera, predict, show, options.max_age))
+        report = StreamReport()
+        try:
+            run(camera, predict, show, options.max_age, report=report)
+        finally:  # also after Ctrl-C, the only end of a camera
+            print(report)
     except treeformer.TreeformerError as error:
         parser.error(str(error))
     except KeyboardInterrupt:

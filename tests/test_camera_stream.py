@@ -177,6 +177,18 @@ def test_the_stream_of_a_folder(folder, fake_model, recwarn, capsys):
     assert not [warning for warning in recwarn if "no plant was found" in str(warning.message)]
 
 
+def test_the_report_is_printed_after_ctrl_c(folder, fake_model, monkeypatch, capsys):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stream, "cut_points", stopped)
+    monkeypatch.setattr(stream, "folder_camera", lambda *_: iter([(np.zeros((32, 32, 3), np.uint8), 0.0)]))
+    with pytest.raises(SystemExit) as exit_:
+        stream.main([str(folder / "photos"), "--max-age", "inf"])
+    assert exit_.value.code == 130
+    assert capsys.readouterr().out.startswith("1 used, 0 replaced, 0 late, 0 failed; latency p50 ")
+
+
 def test_the_report_states_percentiles():
     report = stream.StreamReport(3, 2, 1, [k / 1000 for k in range(1, 101)])
     p50, p95, p99 = np.percentile(range(1, 101), (50, 95, 99))
