@@ -180,6 +180,12 @@ COMMANDS = {name: command.params for name, command in typer.main.get_command(app
 NEEDING_ARGUMENTS = ["train", *(name for name, params in COMMANDS.items() if any(one.required for one in params))]
 
 
+def test_arguments_are_named_in_capitals():
+    arguments = [one for params in COMMANDS.values() for one in params if one.param_type_name == "argument"]
+    assert len(arguments) > 10
+    assert [one.name for one in arguments if not (one.metavar or "").isupper()] == []
+
+
 @pytest.mark.parametrize("name", NEEDING_ARGUMENTS)
 def test_a_command_without_its_arguments_is_one_line(run, name):
     code, out, err = run(name)

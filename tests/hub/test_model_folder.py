@@ -343,7 +343,13 @@ def test_the_small_model_is_found_as_soon_as_it_is_in_the_package(folder, tmp_pa
     assert open_model("small").config == SETTINGS, "a folder of that name is used if the package has none"
 
 
-@pytest.mark.parametrize("name", ["nothing", "no/such/folder", "/nowhere/at/all", "../x", "./x", "a/", "/b"])
+def test_a_mistyped_name_lists_the_models_of_the_package(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelFolderError, match=r"^smal: no such folder, and no model .*: these are default and small$"):
+        open_model("smal")
+
+
+@pytest.mark.parametrize("name", ["no/such/folder", "/nowhere/at/all", "../x", "./x", "a/", "/b"])
 def test_a_missing_folder_is_not_searched_on_the_hub(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # another folder may have a neighbor of this name
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)

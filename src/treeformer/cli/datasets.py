@@ -19,7 +19,7 @@ from treeformer.errors import TreeformerError
     )
 )
 def generate(
-    out: Annotated[Path, typer.Argument(help="Folder to write.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
     preset: Annotated[
         str,
         typer.Option(

@@ -31,7 +31,8 @@ def export(
     model: Annotated[
         Path,
         typer.Argument(
-            help="best.safetensors of a run (model default, small, paper or tiny), a model folder, or a name."
+            metavar="MODEL",
+            help="best.safetensors of a run (model default, small, paper or tiny), a model folder, or a name.",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
@@ -127,7 +128,9 @@ def _or_unknown(threshold: float | None) -> str:
 
 @app.command(epilog=examples("treeformer info default", "treeformer info drawings"))
 def info(
-    model: Annotated[str, typer.Argument(help="default, small, a model folder, or a name on the Hugging Face hub.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="default, small, a model folder, or a name on the Hugging Face hub.")
+    ],
 ) -> None:
     """Show a model: architecture, size, thresholds, hashes, and the beginning of its card."""
     from treeformer.hub import safetensors

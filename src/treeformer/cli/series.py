@@ -31,7 +31,9 @@ MAX_WARNINGS = 20
     )
 )
 def series(
-    folder: Annotated[Path, typer.Argument(help="Folder of images of one plate, or of their skeleton files.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder of images of one plate, or of their skeleton files.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")],
     times: Annotated[
         str | None,

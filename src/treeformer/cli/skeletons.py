@@ -100,7 +100,12 @@ def formats() -> None:
 )
 def traits(
     files: Annotated[
-        list[Path], typer.Argument(readable=False, help="Skeleton files, or folders, which are searched recursively.")
+        list[Path],
+        typer.Argument(
+            metavar="FILES_OR_FOLDERS",
+            readable=False,
+            help="Skeleton files, or folders, which are searched recursively.",
+        ),
     ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="CSV file to write. By default the table is printed.")
@@ -216,8 +221,10 @@ def skeleton_files(paths: Sequence[Path], exclude: Path | None = None) -> list[P
     )
 )
 def draw(
-    image: Annotated[Path, typer.Argument(help="Image.")],
-    skeleton: Annotated[Path, typer.Argument(help="Skeleton of the image, in any format of `treeformer formats`.")],
+    image: Annotated[Path, typer.Argument(metavar="IMAGE", help="Image.")],
+    skeleton: Annotated[
+        Path, typer.Argument(metavar="SKELETON", help="Skeleton of the image, in any format of `treeformer formats`.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Image to write.")],
     compare: Annotated[
         Path | None,

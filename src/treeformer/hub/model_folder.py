@@ -337,7 +337,9 @@ def _find(name: str | os.PathLike[str]) -> Path:
     if text == SMALL:
         raise ModelFolderError("this version of treeformer has no small model: use default, or give a model folder")
     if not HUB_NAME.fullmatch(text):
-        raise ModelFolderError(f"{shown}: no such folder")
+        is_path = "/" in text or os.sep in text
+        hint = "" if is_path else f", and no model of the package: these are {DEFAULT} and {SMALL}"
+        raise ModelFolderError(f"{shown}: no such folder{hint}")
     return _download(text)
 
 
