@@ -364,6 +364,14 @@ class TestExport:
         assert rest == {"card": "# Card", "int8": True, "input_size": 96}
         assert folder == tmp_path / "out"
 
+    @pytest.mark.parametrize(("stated", "side"), [("128", 128), ("500", 512), ("", None), ("wide", None)])
+    def test_trained_weights_get_the_image_size_of_their_run(self, saved, trained, tmp_path, stated, side):
+        arrays, (_, metadata) = safetensors.read(trained), safetensors.read_header(trained)
+        safetensors.write(trained, arrays, metadata | {"image_size": stated})
+        export_model(trained, tmp_path / "out", settings={"working_size": 96})
+        [(_, _, rest)] = saved
+        assert rest == {"card": None, "int8": True, "working_size": 96} | ({"input_size": side} if side else {})
+
     def test_a_model_is_found_by_its_name(self, saved, tmp_path):
         export_model(Path("small"), tmp_path, settings={"min_peak_heat": 0.1}, int8=False)
         [(network, _, rest)] = saved
@@ -400,7 +408,7 @@ class TestExport:
         kept = kept_settings(settings) if start == "the folder" else {}
         assert calls == [{"card": None, "int8": True, **kept, "root_threshold": 0.7}]
         [line] = result.stderr.splitlines()
-        expected = f"sizes and thresholds as in {name}" if kept else f"default sizes and thresholds: {name} is missing"
+        expected = f"sizes and thresholds as in {name}" if kept else f"default thresholds: {name} is missing"
         assert expected in line
 
     @pytest.mark.parametrize("config", [TwoStageConfig(), TwoStageConfig.hourglass(), GGTConfig()])
@@ -409,7 +417,7 @@ class TestExport:
         safetensors.write(path, {"weight": np.zeros(3)}, {"config": json.dumps(asdict(config))})
         result = CliRunner().invoke(app, ["export", str(path), "-o", str(tmp_path / "out")])
         assert isinstance(result.exception, ModelFolderError)
-        message = "weights of a baseline; only TreeFormers (default, paper, tiny) can be exported"
+        message = "weights of a baseline; only TreeFormers (default, small, paper, tiny) can be exported"
         assert str(result.exception) == f"{path}: {message}"
         assert not saved
 

@@ -236,7 +236,9 @@ def test_the_best_weights_state_the_model_folder_they_started_from(config_file, 
         out = tmp_path / str(number)
         config = load_config(config_file, ["steps=1", f"start_from={name!r}"])
         train(config, out, accelerator="cpu", measure=lambda _model: {"edge_f1": 0.5})
-        assert safetensors.read_header(out / "best.safetensors")[1].get("start_from") == expected
+        metadata = safetensors.read_header(out / "best.safetensors")[1]
+        assert metadata.get("start_from") == expected
+        assert metadata["image_size"] == str(config.data.image_size)
 
 
 @pytest.mark.slow

@@ -106,9 +106,12 @@ def export(
     )
     size = sum((folder.path / file).stat().st_size for file in folder.hashes)
     name, start = find_start_model(model) if model.is_file() else ("", None)
+    side = f"{folder.config.input_size} px"
     taken_over = f", sizes and thresholds as in {name} unless given by an option"
-    not_found = f", default sizes and thresholds: {name} is missing or of another architecture"
-    say(f"{folder.path}: {size / 1e6:.1f} MB" + (taken_over if start else not_found if name else ""))
+    not_found = f", input {side}, default thresholds: {name} is missing or of another architecture"
+    from_scratch = f", input {side}, default thresholds unless given by an option"
+    remark = taken_over if start else not_found if name else from_scratch if model.is_file() else ""
+    say(f"{folder.path}: {size / 1e6:.1f} MB{remark}")
 
 
 def _working_size(config: ModelSettings) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 from treeformer.hub.model_folder import (
     CARD,
+    INPUT_STRIDE,
     WEIGHTS,
     ModelFolder,
     ModelFolderError,
@@ -88,7 +90,8 @@ def export_model(
 ) -> ModelFolder:
     """Write a model folder from trained weights, or from another model folder with its settings and card.
 
-    Weights that were fine-tuned from a model folder keep its sizes and thresholds, see `find_start_model`.
+    Weights that were fine-tuned from a model folder keep its sizes and thresholds, see `find_start_model`. Others
+    get the image size of their run.
 
     Args:
         source: The best.safetensors of a training run, a model folder, or the name of a model as in `open_model`.
@@ -112,7 +115,7 @@ def export_model(
     else:
         model = load_trained(source)
         _, start = find_start_model(source)
-        settings = (sizes_and_thresholds(start) if start else {}) | settings
+        settings = (sizes_and_thresholds(start) if start else _sizes_of_run(source)) | settings
     if card is not None:
         try:
             text = card.read_text(encoding="utf-8")
@@ -144,6 +147,19 @@ def find_start_model(path: Path) -> tuple[str, ModelFolder | None]:
     missing = trained.keys() - weights.keys()
     fits = trained == {key: entry.shape for key, entry in weights.items()} | {key: trained[key] for key in missing}
     return name, folder if fits and all(key.startswith(TreeFormer.new_parts) for key in missing) else None
+
+
+def _sizes_of_run(path: Path) -> dict[str, int]:
+    """Return input and working size as the image size of the run of a best.safetensors; none if it states no size.
+
+    The input size is the next multiple of `INPUT_STRIDE`.
+    """
+    _, metadata = safetensors.read_header(path)
+    text = metadata.get("image_size", "")
+    if not re.fullmatch("[1-9][0-9]{0,4}", text):
+        return {}
+    side = -(-int(text) // INPUT_STRIDE) * INPUT_STRIDE
+    return {"input_size": side, "working_size": side}
 
 
 def sizes_and_thresholds(folder: ModelFolder) -> dict[str, Any]:
@@ -221,7 +237,7 @@ def _check_kind(settings: dict[str, Any], path: Path) -> None:
     names = {field.name for field in fields(TreeFormerConfig)}
     if not settings.keys() <= names and len(settings.keys() & names) < len(names) / 2:
         raise ModelFolderError(
-            f"{path}: weights of a baseline; only TreeFormers (default, paper, tiny) can be exported"
+            f"{path}: weights of a baseline; only TreeFormers (default, small, paper, tiny) can be exported"
         )
 
 

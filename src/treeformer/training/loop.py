@@ -393,6 +393,7 @@ class TrainingRun:
             if score > self.state.best_score:
                 self.state.best_score, self.state.best_step = score, self.state.step
                 metadata = {"config": json.dumps(asdict(self.model.config)), "step": str(self.state.step)}
+                metadata["image_size"] = str(self.config.data.image_size)  # the input size of the exported model
                 if folder := model_folder_of(self.config.start_from):
                     metadata["start_from"] = folder  # export takes over its sizes and thresholds
                 checkpoint.write_tensors(self.out / BEST, self.average, metadata)
