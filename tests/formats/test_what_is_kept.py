@@ -13,7 +13,7 @@ from treeformer import Skeleton
 from treeformer.formats import FORMATS
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
-COLUMNS = ("nodes, edges", "roots", "radii", "scores", "axes", "plants", "metadata")
+COLUMNS = ("nodes, edges", "roots", "radii", "scores", "axes", "plants", "image", "metadata")
 
 
 def documented() -> dict[str, dict[str, str]]:
@@ -64,5 +64,7 @@ def test_the_table_says_what_is_kept(name, tmp_path):
         "plants": again.plant is not None and again.plant_of_node[place].tolist() == skeleton.plant.tolist(),
         "metadata": again.metadata.get("note") == 1,
     }
-    kept = {column: said[column] in ("yes", "as `diameter`") for column in COLUMNS}
+    kept = {column: said[column] in ("yes", "as `diameter`") for column in COLUMNS if column != "image"}
     assert found == kept
+    image = {"name": again.image_name == skeleton.image_name, "size": again.image_size == skeleton.image_size}
+    assert (", ".join(part for part, is_kept in image.items() if is_kept) or "no") == said["image"]
