@@ -95,9 +95,11 @@ def results(output: str | Path, **options) -> dict[str, dict]:
     return by_path
 
 
-def plain_results(source: Path, output: Path, model: Predictor, **options) -> dict[str, bytes]:
+def plain_results(
+    source: Path, output: Path, model: Predictor, px_per_mm: float | None = None, **options
+) -> dict[str, bytes]:
     """Predict a folder as `treeformer predict` does. Return the JSON files by the path of the image."""
-    jobs = plan_files([source], output)
+    jobs = plan_files([source], output, px_per_mm=px_per_mm)
     predict_files(jobs, model, workers=0, **options)
     return {str(job.image.absolute()): job.skeletons["json"].read_bytes() for job in jobs if job.is_done()}
 

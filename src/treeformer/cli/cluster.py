@@ -65,7 +65,10 @@ def predict_cluster(
     overlay: Annotated[bool, typer.Option("--overlay", help="Also draw each skeleton over its image.")] = False,
     traits: Annotated[bool, typer.Option("--traits/--no-traits", help="Measure compact traits.")] = True,
     px_per_mm: Annotated[
-        float | None, typer.Option(help="Resolution of the images for the traits, pixels per millimeter.")
+        float | None,
+        typer.Option(
+            help="Resolution of the images, pixels per millimeter, for the traits; stored with the skeletons."
+        ),
     ] = None,
     model: Annotated[
         str, typer.Option(help="default, small, a model folder, or a name on the Hugging Face hub.")

@@ -239,7 +239,8 @@ def make_schedule(
     if crops < MIN_CROPS:
         needed = spent + seconds - free + MIN_CROPS * per_crop
         raise TreeformerError(
-            f"the time limit is too short: this machine needs at least {math.ceil(needed / 60)} minutes (--max-minutes)"
+            f"the time limit is too short: this machine, with what else it does now, needs at least "
+            f"{math.ceil(needed / 60)} minutes (--max-minutes)"
         )
     most = MAX_IMAGE_STEPS if validated else MAX_IMAGE_STEPS_ALONE
     image_steps = min(max(int((free - crops * speed.features) / speed.image_step), MIN_IMAGE_STEPS), most)

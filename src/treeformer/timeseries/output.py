@@ -26,6 +26,7 @@ from treeformer._util.files import atomic_write_bytes, write_table
 from treeformer._util.image_output import write_image
 from treeformer.errors import TreeformerError
 from treeformer.formats import write as write_skeleton
+from treeformer.formats.rsml.metadata import with_resolution
 from treeformer.skeleton import Skeleton
 from treeformer.timeseries import figures as drawing
 from treeformer.timeseries.leftovers import listed_writes
@@ -77,7 +78,8 @@ def write(
         for name, skeleton in zip(names, skeletons_with_scale(series, px_per_mm), strict=True):
             write_skeleton(skeleton, out / "rsml" / f"{name}.rsml")
             written.append(f"rsml/{name}.rsml")
-        write_skeleton(with_resolution(series.combined(), scale), out / "combined" / "series.rsml")
+        combined = series.combined() if scale is None else with_resolution(series.combined(), scale)
+        write_skeleton(combined, out / "combined" / "series.rsml")
         written.append("combined/series.rsml")
         tables = {
             "axes_over_time.csv": series.axes_over_time(px_per_mm=px_per_mm),
@@ -146,25 +148,9 @@ def skeletons_with_scale(series: Series, px_per_mm: float | None) -> list[Skelet
     """
     scale = series_scale(series, px_per_mm)
     return [
-        with_resolution(skeleton, None if scale is None else scale / registration.transform.scale)
+        skeleton if scale is None else with_resolution(skeleton, scale / registration.transform.scale)
         for skeleton, registration in zip(series.skeletons, series.registrations, strict=True)
     ]
-
-
-def with_resolution(skeleton: Skeleton, px_per_mm: float | None) -> Skeleton:
-    """Return a skeleton whose RSML metadata state its resolution.
-
-    Args:
-        skeleton: The skeleton.
-        px_per_mm: Pixels per millimeter; None changes nothing.
-
-    Returns:
-        The skeleton.
-    """
-    if px_per_mm is None:
-        return skeleton
-    rsml = {**(skeleton.metadata.get("rsml") or {}), "unit": "mm", "resolution": f"{px_per_mm:.8g}"}
-    return skeleton.replace(metadata={**skeleton.metadata, "rsml": rsml})
 
 
 def registration_table(series: Series, names: Sequence[str]) -> pd.DataFrame:

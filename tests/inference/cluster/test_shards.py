@@ -47,6 +47,16 @@ def test_results_are_those_of_predict(images, out, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_resolution_is_stored_as_in_predict(images, out, tmp_path):
+    job = Job(model="fake", px_per_mm=11.8)
+    make_plan(out, images, job=job)
+    run_shard(out, job=job)
+    plain = plain_results(images, tmp_path / "plain", fake_predictor(), px_per_mm=11.8)
+    assert {path: row["skeleton"] for path, row in results(out).items()} == plain
+    assert all(b'"11.8"' in skeleton for skeleton in plain.values())
+
+
+@pytest.mark.slow
 def test_several_views_as_in_predict(images, out, tmp_path):
     job = Job(model="fake", traits=False, views=3)
     make_plan(out, images, job=job)

@@ -17,6 +17,7 @@ from treeformer._util.images import open_image
 from treeformer.draw import draw
 from treeformer.errors import TreeformerError
 from treeformer.formats import native_json
+from treeformer.formats.rsml.metadata import with_resolution
 from treeformer.inference.batch import OVERLAY_ENDING, OVERLAY_LONGEST_PX, OVERLAY_QUALITY
 from treeformer.inference.cluster.job import Job
 from treeformer.inference.cluster.sources import ImageEntry
@@ -111,6 +112,8 @@ class RowMaker:
         try:
             if not isinstance(result, Skeleton):
                 raise TreeformerError(str(result).removeprefix(f"{image.local}: "))
+            if self.job.px_per_mm is not None:
+                result = with_resolution(result, self.job.px_per_mm)
             made: dict[str, Any] = {
                 "skeleton": native_json.to_text(result, Path(image.entry.name)).encode("utf-8", "surrogateescape")
             }
