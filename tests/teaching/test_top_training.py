@@ -140,6 +140,29 @@ def test_an_interrupted_run_ends_with_the_same_weights(start_model, crops, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("interrupted", [2, 3])
+def test_a_run_that_is_stopped_while_validating_validates_the_same_weights_again(
+    start_model, crops, tmp_path, interrupted
+):
+    def validating(scores, calls):
+        def validate():
+            calls.append(len(calls) + 1)
+            if not scores:
+                raise KeyboardInterrupt
+            return {"topo_f1": scores.pop(0)}
+
+        return validate
+
+    calls: list[int] = []
+    scores = [0.3, 0.4, 0.5]
+    with pytest.raises(KeyboardInterrupt):
+        run(start_model, crops, tmp_path, validate=validating(scores[: interrupted - 1], calls))
+    _, state = run(start_model, crops, tmp_path, validate=validating(scores[interrupted - 1 :], calls))
+    assert len(calls) == 4, "every validation was completed once"
+    assert (state.step, state.best_step, state.best_score) == (6, 6, 0.5)
+
+
+@pytest.mark.slow
 def test_the_best_weights_are_kept_and_the_start_if_none_is_better(start_model, crops, tmp_path):
     start = from_pretrained(start_model)
     separate_backbone(start)

@@ -122,6 +122,12 @@ def train_top(
     def save() -> None:
         checkpoint.save(folder / CHECKPOINT, model, average, optimizer, state, schedule)
 
+    def validate_and_save() -> None:
+        _validate(model, average, state, validate, folder, listen, schedule)
+        save()
+
+    if state.step > state.validated_step and _is_validation_due(state, schedule):  # the run ended while validating
+        validate_and_save()
     threads = Workers(min(workers, schedule.batch_size))
     replicas = Replicas(model, threads)
     while state.step < schedule.steps and not _out_of_patience(state, schedule):
@@ -148,10 +154,9 @@ def train_top(
         left = (schedule.steps - state.step) * state.training_seconds / state.step + rest_seconds
         listen(Report("training", "", state.step, schedule.steps, left, {"loss": loss}))
         ends = is_late()
-        if ends or state.step % schedule.validate_every == 0 or state.step == schedule.steps:
+        if ends or _is_validation_due(state, schedule):
             save()
-            _validate(model, average, state, validate, folder, listen, schedule)
-            save()
+            validate_and_save()
             last_saved = time.monotonic()
             if ends:
                 break
@@ -238,6 +243,10 @@ def _validate(
         checkpoint.write_tensors(folder / BEST, average, {"step": str(state.step)})
     text = f"step {state.step} of {schedule.steps}: validation F1 {score:.3f}, best {state.best_score:.3f}"
     listen(Report("validation", text, state.step, schedule.steps, None, figures))
+
+
+def _is_validation_due(state: checkpoint.RunState, schedule: Schedule) -> bool:
+    return state.step % schedule.validate_every == 0 or state.step == schedule.steps
 
 
 def _out_of_patience(state: checkpoint.RunState, schedule: Schedule) -> bool:
