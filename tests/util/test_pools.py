@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -94,3 +95,27 @@ def test_starting_processes_print_nothing_on_ctrl_c(tmp_path, delay_s):
         process.kill()
     assert errors.strip().endswith("KeyboardInterrupt")
     assert errors.count("Traceback") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL and SIGTERM")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_processes_end_with_the_one_that_started_them(tmp_path, number):
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import time\n"
+        "from treeformer._util.pools import process_pool\n"
+        "if __name__ == '__main__':\n"
+        "    with process_pool(2) as pool:\n"
+        "        list(pool.map(abs, range(2)))\n"
+        "        print('started', flush=True)\n"
+        "        time.sleep(600)\n"
+    )
+    process = subprocess.Popen([sys.executable, script], start_new_session=True, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(number)
+        process.communicate(timeout=600)  # returns when no process has its standard output open
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
