@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 import subprocess
 from dataclasses import replace
@@ -76,7 +77,8 @@ def test_the_output_files_and_figures(config_file, tmp_path):
 
 @pytest.mark.slow
 def test_a_validation_between_two_reports_does_not_change_the_mean_loss(config_file, tmp_path, monkeypatch):
-    monkeypatch.setattr("treeformer.training.loop.TrainingRun._step", lambda *_: {"loss": torch.ones(())})
+    figures = {"loss": torch.ones(()), "gradient_norm": torch.ones(())}
+    monkeypatch.setattr("treeformer.training.loop.TrainingRun._step", lambda *_: figures)
     config = load_config(config_file, [f"steps={2 * LOG_EVERY}", f"validate_every={LOG_EVERY // 2 + 1}"])
     train(config, tmp_path / "out", accelerator="cpu", measure=lambda model: {"edge_f1": 0.5})
     assert losses(tmp_path / "out") == {LOG_EVERY: 1.0, 2 * LOG_EVERY: 1.0}
@@ -113,6 +115,26 @@ def test_a_loss_that_is_not_a_number_ends_the_run(config_file, tmp_path):
     settings = ["optimizer.learning_rate=1.0e+30", "optimizer.warmup_steps=0", "steps=40", "validate_every=1000"]
     with pytest.raises(TreeformerError, match="not a number"):
         train(load_config(config_file, settings), tmp_path / "out", accelerator="cpu")
+
+
+@pytest.mark.slow
+def test_a_single_loss_that_is_not_a_number_changes_nothing(config_file, tmp_path, monkeypatch):
+    calls = []
+
+    def spy(model, output, targets, node_count, loss=TreeFormer.loss):
+        calls.append(model)
+        return {
+            name: value * (math.nan if len(calls) == 5 else 1)
+            for name, value in loss(model, output, targets, node_count).items()
+        }
+
+    monkeypatch.setattr(TreeFormer, "loss", spy)
+    config = replace(load_config(config_file), steps=LOG_EVERY, validate_every=LOG_EVERY)
+    measured = {"edge_f1": 0.5, "images": 1.0}
+    state = train(config, tmp_path / "out", accelerator="cpu", measure=lambda _model: measured)
+    assert state.step == len(calls) == LOG_EVERY
+    weights = safetensors.read(tmp_path / "out" / "checkpoint.safetensors")
+    assert all(np.isfinite(array).all() for array in weights.values())
 
 
 @pytest.mark.slow
@@ -286,7 +308,7 @@ def test_training_minutes_exclude_warm_up_validation_and_writing(config_file, tm
     def slow_step(*_arguments):
         clock[0] += 100.0 if len(steps) < WARM_UP_STEPS else 3.0
         steps.append(clock[0])
-        return {"loss": torch.zeros(())}
+        return {"loss": torch.zeros(()), "gradient_norm": torch.zeros(())}
 
     def slow_measure(model):
         clock[0] += 1000.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -16,24 +18,31 @@ def clock(monkeypatch):
     return now
 
 
+def figures(loss, norm=1.0):
+    return {"loss": torch.tensor(loss), "gradient_norm": torch.tensor(norm)}
+
+
 def test_a_validation_restarts_the_clock_but_not_the_means(clock):
-    meter, batches = StepMeter(0), TimedBatches(iter(()))
-    meter.add({"loss": torch.tensor(1.0)}, images=4)
+    meter, batches = StepMeter(), TimedBatches(iter(()))
+    meter.add(figures(1.0), images=4)
     clock[0] += 1000.0
-    meter.restart_clock(1)
-    meter.add({"loss": torch.tensor(3.0)}, images=4)
+    meter.restart_clock()
+    meter.add(figures(3.0), images=4)
     clock[0] += 2.0
-    assert meter.report(2, batches) == {"loss": 2.0, "images_per_s": 2.0, "waiting_for_images": 0.0}
-    meter.add({"loss": torch.tensor(5.0)}, images=4)
+    one = {"gradient_norm": 1.0, "waiting_for_images": 0.0}
+    assert meter.report(batches) == {"loss": 2.0, "images_per_s": 2.0, **one}
+    meter.add(figures(5.0), images=4)
     clock[0] += 1.0
-    assert meter.report(3, batches) == {"loss": 5.0, "images_per_s": 4.0, "waiting_for_images": 0.0}
+    assert meter.report(batches) == {"loss": 5.0, "images_per_s": 4.0, **one}
 
 
-def test_steps_in_a_row_without_a_finite_loss_are_counted(clock):
-    meter, batches, counts = StepMeter(10), TimedBatches(iter(())), []
-    for step, loss in ((12, float("nan")), (15, float("inf")), (16, 1.0), (20, float("nan"))):
-        meter.add({"loss": torch.tensor(loss)}, images=1)
+@pytest.mark.parametrize("bad", [(math.nan, 1.0), (math.inf, 1.0), (1.0, math.nan), (1.0, math.inf)])
+def test_steps_in_a_row_without_a_finite_loss_or_gradient_are_counted(clock, bad):
+    meter, batches, counts = StepMeter(), TimedBatches(iter(())), []
+    for steps in ([(1.0, 1.0), bad, bad], 3 * [bad], [bad, (1.0, 1.0)], [*(3 * [bad]), (1.0, 1.0), bad]):
+        for loss, norm in steps:
+            meter.add(figures(loss, norm), images=1)
         clock[0] += 1.0
-        meter.report(step, batches)
+        meter.report(batches)
         counts.append(meter.bad_steps)
-    assert counts == [2, 5, 0, 4]
+    assert counts == [2, 5, 0, 1]

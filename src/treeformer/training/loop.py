@@ -257,7 +257,7 @@ class TrainingRun:
     def _train(self, step_module: Any, loader: DataLoader[Batch]) -> None:
         config, state = self.config, self.state
         began, before = time.monotonic(), state.seconds
-        last_checkpoint, meter = began, StepMeter(state.step)
+        last_checkpoint, meter = began, StepMeter()
         step_began, warm_from = began, state.step + WARM_UP_STEPS
         shapes: set[torch.Size] = set()  # of batches so far in this call
         arriving = TimedBatches(on_device(strip_worker_tracebacks(loader), self.fabric.device))
@@ -279,7 +279,7 @@ class TrainingRun:
             done = self._done()
             pausing = self._agree(self.signals.received or now - began > self.limit_s)
             if state.step % LOG_EVERY == 0 or done or pausing:
-                self._report(meter.report(state.step, arriving))
+                self._report(meter.report(arriving))
                 if meter.bad_steps >= MAX_BAD_STEPS:
                     raise TrainingError(
                         f"the loss is not a number since step {state.step - meter.bad_steps}; "
@@ -292,7 +292,7 @@ class TrainingRun:
                 if validating:  # save before, so that a failure loses nothing, and again with the result
                     self._validate()
                     self._save()
-                    meter.restart_clock(state.step)
+                    meter.restart_clock()
                 last_checkpoint = step_began = time.monotonic()
             if pausing or self._finished(done):
                 break

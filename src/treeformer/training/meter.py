@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
 
+import torch
 from torch import Tensor
 
 from treeformer.data.loader import TimedBatches
@@ -15,40 +15,39 @@ class StepMeter:
 
     A validation restarts the clock, but not the averages.
 
-    Args:
-        step: number of steps so far.
-
     Attributes:
-        bad_steps: number of steps in a row, up to the last report, whose mean loss is not finite.
+        bad_steps: number of steps in a row, up to the last report, whose loss or gradient is not finite.
     """
 
-    def __init__(self, step: int) -> None:
+    def __init__(self) -> None:
         self.bad_steps = 0
+        self._bad_steps: Tensor | float = 0.0  # up to the last step, on the device of the figures
         self._sums: dict[str, Tensor] = {}
         self._count = 0  # number of steps in `_sums`
-        self.restart_clock(step)
+        self.restart_clock()
 
-    def restart_clock(self, step: int) -> None:
+    def restart_clock(self) -> None:
         """Measure the speed from now on."""
-        self._began, self._first_step, self._images = time.monotonic(), step, 0
+        self._began, self._images = time.monotonic(), 0
 
     def add(self, figures: dict[str, Tensor], images: int) -> None:
         """Add one step.
 
         Args:
-            figures: scalars by name. They stay on their device until the next report.
+            figures: scalars by name, with `loss` and `gradient_norm`. They stay on their device until the next report.
             images: number of images of the step, in all processes.
         """
         for name, value in figures.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
+        is_bad = 1 - torch.isfinite(figures["loss"] + figures["gradient_norm"]).float()
+        self._bad_steps = (self._bad_steps + 1) * is_bad
         self._count += 1
         self._images += images
 
-    def report(self, step: int, batches: TimedBatches) -> dict[str, float]:
+    def report(self, batches: TimedBatches) -> dict[str, float]:
         """Return the figures since the last report, and begin anew.
 
         Args:
-            step: number of steps so far.
             batches: the batches, which know how long they were waited for.
 
         Returns:
@@ -58,7 +57,7 @@ class StepMeter:
         means = {name: float(value) / self._count for name, value in self._sums.items()}
         means["images_per_s"] = self._images / (now - self._began)
         means["waiting_for_images"] = batches.share_since(self._began)
-        self.bad_steps = 0 if math.isfinite(means["loss"]) else self.bad_steps + step - self._first_step
+        self.bad_steps = int(self._bad_steps)
         self._sums, self._count = {}, 0
-        self._began, self._first_step, self._images = now, step, 0
+        self._began, self._images = now, 0
         return means
