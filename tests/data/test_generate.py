@@ -172,6 +172,9 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "set" / "dataset.yaml").write_text("[1, 2")
     with pytest.raises(TreeformerError, match=r"dataset\.yaml: not YAML"):
         generate(tmp_path / "set", count=1, size=SIZE)
+    (tmp_path / "set" / "dataset.yaml").write_text("date: 2024-02-30")
+    with pytest.raises(TreeformerError, match=r"dataset\.yaml: not YAML: day is out of range"):
+        generate(tmp_path / "set", count=1, size=SIZE)
     (tmp_path / "set" / "dataset.yaml").write_text("- 1")
     with pytest.raises(TreeformerError, match=r"dataset\.yaml: not a mapping"):
         generate(tmp_path / "set", count=1, size=SIZE)

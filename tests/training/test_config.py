@@ -112,6 +112,8 @@ def test_text_in_an_optional_float_field_is_a_number():
         ("data: {train: [{wait: 1}]}", r"train\[0\]: unknown key 'wait'"),
         ("- 1", "must be a table"),
         ("a: [", r"not YAML \(line 1\)"),
+        ("a: \0", r"not YAML \(unacceptable character"),
+        ("name: 2024-02-30", r"not YAML \(day is out of range for month\)"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path, text, message):
@@ -125,7 +127,9 @@ def test_no_checkpoints_and_no_clipping_are_infinite(tmp_path):
     assert config.checkpoint_minutes == config.optimizer.clip_norm == float("inf")
 
 
-@pytest.mark.parametrize(("override", "message"), [("steps", "key=value"), ("steps.x=1", "not a group")])
+@pytest.mark.parametrize(
+    ("override", "message"), [("steps", "key=value"), ("steps.x=1", "not a group"), ("name=2024-02-30", "not YAML")]
+)
 def test_a_wrong_override_is_one_line(tmp_path, override, message):
     with pytest.raises(ConfigError, match=message):
         load_config(write(tmp_path, "steps: 5"), [override])

@@ -19,6 +19,20 @@ class ConfigError(TreeformerError):
     """A configuration has an unknown key or an invalid value."""
 
 
+def parse_yaml(text: str) -> Any:
+    """Parse a YAML document.
+
+    Raises:
+        yaml.YAMLError: if it is invalid. PyYAML itself has other errors for a date such as 2024-02-30.
+    """
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise yaml.YAMLError(str(error)) from None
+
+
 def build(kind: type[T], table: Any, where: str) -> T:
     """Build a dataclass from nested tables. Unknown keys and wrong types are errors.
 

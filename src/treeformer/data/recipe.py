@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from treeformer._util.config import parse_yaml
 from treeformer._util.files import atomic_write, atomic_write_bytes
 from treeformer._util.locks import sole_lock
 from treeformer.errors import TreeformerError
@@ -30,7 +31,7 @@ def read_recipe(folder: Path) -> dict[str, Any] | None:
 
     path = folder / RECIPE_NAME
     try:
-        recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
+        recipe = parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from treeformer._util.config import ConfigError, build
+from treeformer._util.config import ConfigError, build, parse_yaml
 from treeformer._util.text import short_repr
 from treeformer.data.config import DataConfig
 
@@ -165,7 +165,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
         if not equals:
             raise ConfigError(f"{override}: an override is written key=value")
         try:
-            value = yaml.safe_load(text)
+            value = parse_yaml(text)
         except yaml.YAMLError:
             raise ConfigError(f"{override}: the value is not YAML") from None
         _set(table, key.split("."), value, override)
@@ -197,14 +197,15 @@ def _read(path: Path, depth: int = 0) -> dict[str, Any]:
     import yaml
 
     try:
-        table = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        table = parse_yaml(path.read_text(encoding="utf-8")) or {}
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error})") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise ConfigError(f"{path}: not YAML" + (f" (line {mark.line + 1})" if mark else "")) from None
+        place = f"line {mark.line + 1}" if mark else str(error).partition("\n")[0]
+        raise ConfigError(f"{path}: not YAML ({place})") from None
     if not isinstance(table, dict):
         raise ConfigError(f"{path}: must be a table of keys and values")
     base = table.pop("base", "")
