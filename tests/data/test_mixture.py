@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -128,6 +131,16 @@ def test_dense_batches_need_a_source(tmp_path):
     stream = MixtureDataset([ORCHARD], DataConfig(image_size=SIDE), 0)
     with pytest.raises(TreeformerError, match="not configured"):
         stream.draw(0, dense=True)
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, math.nan, math.inf])
+def test_weights_of_sources_are_positive_and_finite(weight):
+    with pytest.raises(ConfigError, match="weight of a source must be positive"):
+        MixtureDataset([replace(ORCHARD, weight=weight), ORCHARD], DataConfig(image_size=SIDE), 0)
+    if weight != 0:
+        dense = [replace(ORCHARD, dense_weight=weight), replace(ORCHARD, dense_weight=1.0)]
+        with pytest.raises(ConfigError, match="positive dense_weight"):
+            MixtureDataset(dense, DataConfig(image_size=SIDE, dense_every=4), 0)
 
 
 def test_validation_keeps_dense_images_if_there_are_dense_batches(rendered):

@@ -63,13 +63,13 @@ class MixtureDataset:
         cache = ImageCache()
         self.sources = [open_source(source, self.size, cache) for source in sources]
         weights = np.asarray([source.weight for source in self.sources])
-        if not (weights > 0).all():
-            raise ConfigError("data: the weight of a source must be positive")
+        if not ((weights > 0) & (weights < np.inf)).all():
+            raise ConfigError("data: the weight of a source must be positive and finite")
         self.cumulative_weights: FloatArray = np.cumsum(weights / weights.sum())
         self.cumulative_dense_weights: FloatArray | None = None
         if config.dense_every:
             weights = np.asarray([source.dense_weight for source in self.sources])
-            if not ((weights >= 0).all() and weights.sum() > 0):
+            if not ((weights >= 0).all() and 0 < weights.sum() < np.inf):
                 raise ConfigError("data: dense batches need a source with a positive dense_weight, and none below 0")
             self.cumulative_dense_weights = np.cumsum(weights / weights.sum())
 
