@@ -312,6 +312,9 @@ def test_invalid_arguments_give_one_line_errors(folder, model, images, tmp_path)
     coarse = TreeFormer(TreeFormerConfig.tiny(backbone_blocks=(1, 1, 1, 1)))
     with pytest.raises(ModelFolderError, match="input_size 96 is not a multiple of 64"):
         save_pretrained(coarse, tmp_path, input_size=96)
+    dense = TreeFormer(TreeFormerConfig.tiny(tokens=257))
+    with pytest.raises(ModelFolderError, match="257 tokens are more than the 256 cells of the heat map of 32 px"):
+        save_pretrained(dense, tmp_path, input_size=32)
     with pytest.raises(TypeError):
         save_pretrained(model, tmp_path, color="green")
     assert list(tmp_path.iterdir()) == []

@@ -70,6 +70,11 @@ def save_pretrained(
         raise ModelFolderError(f"input_size {chosen.input_size} is not a multiple of {model.strides[-1]}")
     if model.config.tokens < MIN_TOKENS:
         raise ModelFolderError(f"tokens must be at least {MIN_TOKENS}, not {model.config.tokens}")
+    cells = (chosen.input_size // model.heat_stride) ** 2
+    if model.has_variable_tokens and model.config.tokens > cells:
+        raise ModelFolderError(
+            f"{model.config.tokens} tokens are more than the {cells} cells of the heat map of {chosen.input_size} px"
+        )
     path = Path(folder)
     write_weights(path / WEIGHTS, model)
     write_graphs(path, model, chosen, int8=int8, images=images, like=like)
