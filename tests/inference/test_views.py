@@ -130,6 +130,19 @@ def test_the_record_says_how_many_views_there_were():
     assert is_predicted_with(six, six.metadata["prediction"])
 
 
+def test_the_record_is_that_of_the_view_whose_tree_is_kept():
+    false = Skeleton([(1, 1), (60, 3)], [(0, 1)], image_size=(64, 64), metadata={"prediction": {"size": 64}})
+    mirrored = LINE.transform(views._to_view(1, 64, 64)[:2], image_size=(64, 64))
+    shifted = LINE.transform(views._to_view(2, 64, 64)[:2], image_size=(64, 64))
+    found = [
+        view.replace(metadata={"prediction": {"size": 128}, "rsml": {"software": "b"}}) for view in (mirrored, shifted)
+    ]
+    chosen = views.choose([false.replace(image_name="line.png"), *found])
+    assert chosen.image_name == "line.png"
+    assert chosen.metadata["prediction"]["size"] == 128
+    assert chosen.metadata["rsml"] == {"software": "b"}
+
+
 def test_progress_covers_all_views():
     seen = []
     predictor(LineFinder()).predict(slanted_line(), views=3, progress=lambda done, total: seen.append((done, total)))

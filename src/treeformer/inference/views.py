@@ -95,13 +95,14 @@ def choose(trees: Sequence[Skeleton]) -> Skeleton:
             f1[i, j] = f1[j, i] = topo(moved[i], moved[j]).f1
     agreement = (f1.sum(axis=1) - 1) / (len(moved) - 1)
     chosen = moved[int(agreement.argmax())]
-    record = {**first.metadata.get("prediction", {}), "view_agreement": round(float(agreement.mean()), 4)}
+    # The working size is chosen per view.
+    record = {**chosen.metadata.get("prediction", {}), "view_agreement": round(float(agreement.mean()), 4)}
     chosen = chosen.replace(
         nodes=np.clip(chosen.nodes, 0, (width, height)).round(PLACE_DIGITS),
         radius=None if chosen.radius is None else chosen.radius.round(PLACE_DIGITS),
         plant=None,  # a mirrored view numbers plants and axes from right to left
         image_name=first.image_name,
-        metadata={**first.metadata, "prediction": record},
+        metadata={**chosen.metadata, "prediction": record},
     )
     return with_plants_and_axes(chosen)
 
