@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from PIL import Image, ImageFile
@@ -29,6 +31,19 @@ def test_sixteen_bits_are_scaled_to_eight(tmp_path):
     assert np.array_equal(np.asarray(open_image(tmp_path / "a.png"))[..., 0], GRAY)
     Image.fromarray(GRAY.astype(np.float32)).save(tmp_path / "a.tif")
     assert np.asarray(open_image(tmp_path / "a.tif")).max() == 255
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "P"])
+def test_threads_may_share_a_pillow_image_whose_file_has_not_been_read(tmp_path, mode):
+    """As several views of an image do."""
+    pixels = np.random.default_rng(0).integers(0, 256, (500, 500, 3), dtype=np.uint8)
+    Image.fromarray(pixels).convert(mode).save(tmp_path / "a.png", compress_level=1)
+    expected = np.asarray(open_image(tmp_path / "a.png"))
+    for _ in range(5):
+        image = Image.open(tmp_path / "a.png")
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda source: np.asarray(open_lazy(source).whole()), [image] * 8))
+        assert all((one == expected).all() for one in found)
 
 
 @pytest.mark.parametrize("bits", [8, 10, 12, 14, 16])

@@ -72,6 +72,8 @@ class _PillowLimit:
 
 
 _pillow_limit = _PillowLimit()
+# Threads must not read the file of one Pillow image at the same time. Different images rarely share a lock.
+_reading = tuple(threading.Lock() for _ in range(64))
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,9 @@ def open_lazy(source: ImageSource, scale: Callable[[tuple[int, int]], float] = l
         return _scaled(_from_array(source), scale)
     if isinstance(source, Image.Image):
         try:
+            with _reading[id(source) // 64 % len(_reading)]:
+                _turn(source)
+                source.load()
             return _scaled(source, scale)
         except UNREADABLE as error:  # Pillow reads the pixels of a file only when they are needed
             raise TreeformerError(f"the image cannot be read: {error_reason(error)}") from None
