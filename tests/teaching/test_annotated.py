@@ -54,10 +54,10 @@ def test_a_folder_that_was_written_in_part_is_refused(tmp_path, marked):
 
 def test_images_of_one_name_in_other_folders_are_other_plates(tmp_path):
     photos, results = tmp_path / "photos", tmp_path / "results"
-    for plant in ("a", "b", "c", "d", "e"):
+    for seed, plant in enumerate(("a", "b", "c", "d", "e")):
         (photos / plant).mkdir(parents=True)
         (results / plant).mkdir(parents=True)
-        skeleton = draw_tree(photos / plant, "scan", 1)
+        skeleton = draw_tree(photos / plant, "scan", seed)
         (photos / plant / "scan.json").unlink()
         treeformer.write(skeleton, results / plant / "scan.json")
     write_record(results, [photos], plan([photos], results))

@@ -93,14 +93,15 @@ def check_leaks(images: Mapping[str, Iterable[Path]], plate: Callable[[str], str
                 raise TreeformerError(
                     f"the splits leak: {image} ({split}) shows the same plate {name!r} as {other} ({other_split})"
                 )
-            other_split, other = by_content.setdefault(_content_hash(image), (split, image))
+            other_split, other = by_content.setdefault(content_hash(image), (split, image))
             if other_split != split:
                 raise TreeformerError(
                     f"the splits leak: {image} ({split}) is the same image as {other} ({other_split})"
                 )
 
 
-def _content_hash(path: Path) -> bytes:
+def content_hash(path: Path) -> bytes:
+    """Return the SHA-256 of a file. Raise TreeformerError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treeformer.data.recipe import RECIPE_NAME, read_recipe
-from treeformer.data.splits import plate_rule
+from treeformer.data.splits import content_hash, plate_rule
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelSettings, ScaleRule
 from treeformer.inference.auto_scale import choose_working_size
@@ -93,7 +93,8 @@ def split_images(survey: Survey, seed: int) -> Split:
     """Divide the images into training and validation by plate.
 
     Images show the same plate if their names agree in the part that the pattern `plate` in the folder's dataset.yaml
-    matches, also in different sub-folders. Without a pattern, every image is its own plate.
+    matches, also in different sub-folders. Without a pattern, every image is its own plate. A copy of an image is on
+    the plate of the image, whatever its name.
 
     Args:
         survey: the images.
@@ -113,8 +114,10 @@ def split_images(survey: Survey, seed: int) -> Split:
     rule = (read_recipe(survey.folder) or {}).get("plate")
     plate = plate_rule(rule, survey.folder / RECIPE_NAME)
     plates: dict[str, list[AnnotatedImage]] = {}
+    plate_of: dict[bytes, str] = {}
     for image in survey.images:
-        plates.setdefault(image.name if rule is None else plate(image.path.stem), []).append(image)
+        name = image.name if rule is None else plate(image.path.stem)
+        plates.setdefault(plate_of.setdefault(content_hash(image.path), name), []).append(image)
     names = sorted(plates)
     order = [names[index] for index in np.random.default_rng(seed).permutation(len(names))]
     # An image without a plant says nothing about F1, so validation begins with plates that have one. The last of these
