@@ -33,6 +33,13 @@ def test_axes_only_grow_and_end_fully_grown(preset):
     assert frames[-1].plate.length == pytest.approx(grown.length, rel=0.02)
 
 
+def test_a_single_date_shows_the_grown_plants():
+    [frame] = generate_series("taproot", 3, dates=1, size=(256, 256))
+    grown = generate("taproot", 3, size=(256 - 2 * 15, 256 - 2 * 15))
+    assert frame.plate.length == pytest.approx(grown.length, rel=0.02)
+    assert all(max(axis.functions[0].samples) <= frame.time == 0 for axis in frame.skeleton.axes)
+
+
 def test_ids_and_parents_stay_the_same():
     parents: dict[str, str | None] = {}
     for frame in generate_series("taproot", 1, dates=6):

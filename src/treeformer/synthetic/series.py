@@ -14,7 +14,7 @@ import itertools
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -261,7 +261,9 @@ def _times(rng: Rng, dates: int, dropped: float) -> list[int]:
 
 def _law_of_growth(rng: Rng, grown: Skeleton, duration: float) -> list[AxisGrowth]:
     """Draw the growth of each axis of the plants. All axes have their final length at time `duration`."""
-    duration = max(duration, 1.0)
+    if duration < 1.0:  # a single date: its plants have grown on the day before
+        day = _law_of_growth(rng, grown, 1.0)
+        return [replace(law, emergence=law.emergence - 1.0, end=law.end - 1.0) for law in day]
     position_of = [
         dict(zip(axis.nodes, arc_length(grown.nodes[list(axis.nodes)]).tolist(), strict=True)) for axis in grown.axes
     ]
