@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +22,8 @@ from treeformer import TreeformerError
 from treeformer.data import FolderDataset, recipe
 from treeformer.data.__main__ import main
 from treeformer.data.generate import IMAGES_PER_TASK, generate
+from treeformer.data.generate_series import generate_series
+from treeformer.data.recipe import is_incomplete
 from treeformer.synthetic import SPLITS, make_image
 
 SIZE = (80, 64)
@@ -240,6 +244,35 @@ def test_a_run_that_failed_leaves_a_folder_that_is_not_used(tmp_path: Path, monk
     (tmp_path / "s" / ".incomplete").touch()  # killed after the last image
     generate(tmp_path / "s", count=20, size=SIZE)
     assert len(FolderDataset(tmp_path / "s")) == 20
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(functools.partial(generate, size=SIZE), id="images"),
+        pytest.param(functools.partial(generate_series, dates=2, preset="taproot", style="paper"), id="series"),
+    ],
+)
+def test_a_smaller_count_does_not_complete_an_interrupted_run(tmp_path: Path, write) -> None:
+    write(tmp_path / "s", count=4)
+    for path in tmp_path.glob("s/000003*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (tmp_path / "s" / ".incomplete").touch()
+    write(tmp_path / "s", count=2)
+    assert is_incomplete(tmp_path / "s")
+    write(tmp_path / "s", count=3)
+    assert is_incomplete(tmp_path / "s")
+    write(tmp_path / "s", count=4)
+    assert not is_incomplete(tmp_path / "s")
+
+
+@pytest.mark.parametrize("count", ["many", "null", "[3]", "3.5"])
+def test_a_recorded_count_that_is_no_number_is_one_line(tmp_path: Path, count: str) -> None:
+    generate(tmp_path / "s", count=2, size=SIZE)
+    recipe_file = tmp_path / "s" / "dataset.yaml"
+    recipe_file.write_text(recipe_file.read_text().replace("count: 2", f"count: {count}"))
+    with pytest.raises(TreeformerError, match=r"dataset\.yaml: count must be a whole number, not "):
+        generate(tmp_path / "s", count=1, size=SIZE)
 
 
 @pytest.mark.slow

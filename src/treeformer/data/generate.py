@@ -10,7 +10,7 @@ from treeformer import synthetic
 from treeformer._util.pools import check_workers
 from treeformer._util.progress import ProgressCallback, no_progress
 from treeformer.data.folder_dataset import ImageSuffix, has_pair, write_pair
-from treeformer.data.recipe import being_written, claim, is_incomplete, write_recipe
+from treeformer.data.recipe import being_written, claim, is_incomplete, recorded_count, write_recipe
 from treeformer.data.workers import for_each
 from treeformer.errors import TreeformerError
 
@@ -62,7 +62,8 @@ def generate(
     """Write synthetic images as SEED.png (or SEED.jpg) with SEED.json, and `dataset.yaml`.
 
     If an earlier run with the same settings was interrupted, or had a smaller count, only the missing images are
-    created. The seeds for validation and test are in `treeformer.synthetic.SPLITS`.
+    created. A run with a smaller count does not complete an interrupted one. The seeds for validation and test are in
+    `treeformer.synthetic.SPLITS`.
 
     Args:
         out: the folder to write to.
@@ -98,7 +99,12 @@ def generate(
     } | ({"suffix": suffix} if suffix != "png" else {})
     try:
         previous = claim(folder, recipe, may_differ=("count",))
-        missing = [number for number in range(seed, seed + count) if not has_pair(folder, _stem(number), suffix=suffix)]
+        largest = max(count, recorded_count(folder, previous or recipe))
+
+        def lacking(first: int, last: int) -> list[int]:
+            return [number for number in range(first, last) if not has_pair(folder, _stem(number), suffix=suffix)]
+
+        missing = lacking(seed, seed + count)
         done = kept = count - len(missing)
         progress(done, count)
 
@@ -112,10 +118,12 @@ def generate(
             for first in range(0, len(missing), IMAGES_PER_TASK)
         ]
         if missing or is_incomplete(folder):
-            with being_written(folder):
+            # A smaller count does not complete the images of an earlier run.
+            completes = not (is_incomplete(folder) and lacking(seed + count, seed + largest))
+            with being_written(folder, completes=completes):
                 for_each(_run_task, tasks, workers, report)
         if previous is not None and previous.get("count") != count:
-            write_recipe(folder, recipe | {"count": max(count, int(previous.get("count", 0)))})
+            write_recipe(folder, recipe | {"count": largest})
     except OSError as error:
         raise TreeformerError(f"{folder}: cannot be written ({error.strerror or error})") from None
     return GenerateReport(folder, created=len(missing), kept=kept)

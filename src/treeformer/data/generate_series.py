@@ -10,7 +10,7 @@ from treeformer._util.pools import check_workers
 from treeformer._util.progress import ProgressCallback, no_progress
 from treeformer.data.folder_dataset import has_pair, write_pair
 from treeformer.data.generate import GenerateReport
-from treeformer.data.recipe import being_written, claim, is_incomplete, write_recipe
+from treeformer.data.recipe import being_written, claim, is_incomplete, recorded_count, write_recipe
 from treeformer.data.workers import for_each
 from treeformer.errors import TreeformerError
 from treeformer.synthetic.series import generate_series as grow
@@ -42,7 +42,8 @@ def generate_series(
     """Write synthetic series as SEED/day-000.png with SEED/day-000.json, and `dataset.yaml`.
 
     The number in the name of an image is its time, in days. If an earlier run with the same settings was interrupted,
-    or had a smaller count, only the missing series are created.
+    or had a smaller count, only the missing series are created. A run with a smaller count does not complete an
+    interrupted one.
 
     Args:
         out: the folder to write to.
@@ -78,8 +79,13 @@ def generate_series(
     }
     try:
         previous = claim(folder, recipe, may_differ=("count",))
-        tasks = [_Task(folder, preset, style, size, dates, number) for number in range(seed, seed + count)]
-        missing = [task for task in tasks if not _is_complete(task)]
+        largest = max(count, recorded_count(folder, previous or recipe))
+
+        def lacking(first: int, last: int) -> list[_Task]:
+            tasks = (_Task(folder, preset, style, size, dates, number) for number in range(first, last))
+            return [task for task in tasks if not _is_complete(task)]
+
+        missing = lacking(seed, seed + count)
         done = count - len(missing)
         progress(done, count)
 
@@ -89,10 +95,12 @@ def generate_series(
             progress(done, count)
 
         if missing or is_incomplete(folder):
-            with being_written(folder):
+            # A smaller count does not complete the series of an earlier run.
+            completes = not (is_incomplete(folder) and lacking(seed + count, seed + largest))
+            with being_written(folder, completes=completes):
                 for_each(_run_task, missing, workers, report)
         if previous is not None and previous.get("count") != count:
-            write_recipe(folder, recipe | {"count": max(count, int(previous.get("count", 0)))})
+            write_recipe(folder, recipe | {"count": largest})
     except OSError as error:
         raise TreeformerError(f"{folder}: cannot be written ({error.strerror or error})") from None
     return GenerateReport(folder, created=len(missing) * dates, kept=(count - len(missing)) * dates)

@@ -10,6 +10,7 @@ from typing import Any
 from treeformer._util.config import parse_yaml
 from treeformer._util.files import atomic_write, atomic_write_bytes
 from treeformer._util.locks import sole_lock
+from treeformer._util.text import short_repr
 from treeformer.errors import TreeformerError
 
 RECIPE_NAME = "dataset.yaml"
@@ -56,9 +57,32 @@ def write_recipe(folder: Path, recipe: Mapping[str, Any]) -> None:
         temporary.write_text(yaml.safe_dump(dict(recipe), sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
+def recorded_count(folder: Path, recipe: Mapping[str, Any]) -> int:
+    """Return the number of images, or of series, that a recipe states; 0 if it states none.
+
+    Args:
+        folder: the folder of the recipe.
+        recipe: the settings.
+
+    Returns:
+        The number.
+
+    Raises:
+        TreeformerError: if it is not a whole number.
+    """
+    count = recipe.get("count", 0)
+    if not isinstance(count, int):
+        raise TreeformerError(f"{folder / RECIPE_NAME}: count must be a whole number, not {short_repr(count)}")
+    return count
+
+
 @contextmanager
-def being_written(folder: Path) -> Iterator[None]:
+def being_written(folder: Path, *, completes: bool = True) -> Iterator[None]:
     """Mark a folder as incomplete until a block succeeds. The mark stays if the block fails or is killed.
+
+    Args:
+        folder: the folder of the data set.
+        completes: the folder is complete after the block. If False, the mark stays.
 
     Yields:
         Nothing.
@@ -68,7 +92,8 @@ def being_written(folder: Path) -> Iterator[None]:
     """
     atomic_write_bytes(folder / INCOMPLETE_NAME, b"")
     yield
-    (folder / INCOMPLETE_NAME).unlink(missing_ok=True)
+    if completes:
+        (folder / INCOMPLETE_NAME).unlink(missing_ok=True)
 
 
 def is_incomplete(folder: Path) -> bool:
