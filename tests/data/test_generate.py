@@ -266,6 +266,14 @@ def test_a_smaller_count_does_not_complete_an_interrupted_run(tmp_path: Path, wr
     assert not is_incomplete(tmp_path / "s")
 
 
+def test_numbers_may_be_integers_of_numpy(tmp_path: Path) -> None:
+    two, size = np.int64(2), (np.int64(80), np.int32(72))
+    generate(tmp_path / "images", count=two, seed=two, size=size)
+    assert generate(tmp_path / "images", count=2, seed=2, size=(80, 72)).kept == 2
+    generate_series(tmp_path / "series", count=two, dates=two, seed=two, style="paper", size=size)
+    assert generate_series(tmp_path / "series", count=2, dates=2, seed=2, style="paper", size=(80, 72)).kept == 4
+
+
 @pytest.mark.parametrize("count", ["many", "null", "[3]", "3.5"])
 def test_a_recorded_count_that_is_no_number_is_one_line(tmp_path: Path, count: str) -> None:
     generate(tmp_path / "s", count=2, size=SIZE)

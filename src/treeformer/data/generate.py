@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,11 +85,12 @@ def generate(
         TreeformerError: if an argument is invalid, or the folder has other settings or files or cannot be written.
     """
     folder = Path(out)
+    count = operator.index(count)  # NumPy's integers would not be written to the recipe
     if count < 1:
         raise TreeformerError(f"count must be at least 1, not {count}")
     check_workers(workers)
     synthetic.make_image(preset, style, seed, size)  # raises if the preset, style, seed or size is invalid
-    width, height = size
+    seed, (width, height) = int(seed), map(int, size)
     recipe = {
         "made_by": "treeformer generate",
         "preset": preset,

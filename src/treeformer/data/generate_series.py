@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,11 +64,13 @@ def generate_series(
         TreeformerError: if an argument is invalid, or the folder has other settings or files or cannot be written.
     """
     folder = Path(out)
+    count, dates = operator.index(count), operator.index(dates)  # NumPy's integers would not be written to the recipe
     if count < 1:
         raise TreeformerError(f"count must be at least 1, not {count}")
     check_workers(workers)
     # Raises an error if the preset, style, seed, size or number of dates is invalid.
     render_series(grow(preset, seed, dates=dates, size=size)[:1], style, seed)
+    seed, (width, height) = int(seed), map(int, size)
     recipe = {
         "made_by": "treeformer generate --series",
         "preset": preset,
@@ -75,14 +78,14 @@ def generate_series(
         "seed": seed,
         "dates": dates,
         "count": count,
-        "size": list(size),
+        "size": [width, height],
     }
     try:
         previous = claim(folder, recipe, may_differ=("count",))
         largest = max(count, recorded_count(folder, previous or recipe))
 
         def lacking(first: int, last: int) -> list[_Task]:
-            tasks = (_Task(folder, preset, style, size, dates, number) for number in range(first, last))
+            tasks = (_Task(folder, preset, style, (width, height), dates, number) for number in range(first, last))
             return [task for task in tasks if not _is_complete(task)]
 
         missing = lacking(seed, seed + count)
