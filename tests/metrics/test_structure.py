@@ -130,6 +130,15 @@ def test_f1_over_a_set_is_computed_from_the_means():
         mean_metrics([])
 
 
+def test_f1_is_unknown_if_precision_or_recall_is():
+    scores = {"topo_f1": 0.5, "topo_precision": 1.0, "topo_recall": 0.5}
+    unknown = scores | {"topo_precision": float("nan")}
+    assert np.isnan(summarize([unknown])["topo_f1"].value)
+    assert np.isnan(mean_metrics([unknown])["topo_f1"])
+    estimate = summarize([scores, unknown])["topo_f1"]  # samples without the first image are left out
+    assert (estimate.low, estimate.value, estimate.high) == (2 / 3, 2 / 3, 2 / 3)
+
+
 def test_f1_without_precision_and_recall_is_a_mean():
     assert summarize([{"topo_f1": 0.5}, {"topo_f1": 1.0}])["topo_f1"].value == 0.75
     assert mean_metrics([{"topo_f1": 0.5, "topo_recall": 0.1}]) == {"topo_f1": 0.5, "topo_recall": 0.1}

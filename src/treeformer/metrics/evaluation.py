@@ -207,5 +207,6 @@ def _means(table: FloatArray, weights: FloatArray, names: Sequence[str]) -> dict
         if {f"{name}_f1", f"{name}_precision", f"{name}_recall"} <= columns.keys():
             precision, recall = columns[f"{name}_precision"], columns[f"{name}_recall"]
             both = precision + recall
-            columns[f"{name}_f1"] = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both > 0)
+            without = np.where(np.isnan(both), np.nan, 0.0)  # the F1 if both are 0, or one is unknown
+            columns[f"{name}_f1"] = np.divide(2 * precision * recall, both, out=without, where=both > 0)
     return columns
