@@ -142,6 +142,14 @@ def test_invalid_files_are_dropped_and_reported(barley: Path, tmp_path: Path) ->
     assert all("\n" not in line for line in report.notes.dropped)
 
 
+def test_a_set_without_usable_images_names_the_reason(tmp_path: Path) -> None:
+    add_image(tmp_path / "in" / "train" / "400.jpg", (72, 76))  # has no annotation
+    add_image(tmp_path / "in" / "train" / "401.jpg", (72, 76))
+    (tmp_path / "in" / "train" / "401.rsml").write_text(barley_rsml([[]]))
+    with pytest.raises(TreeformerError, match=r"no usable image: train/401\.jpg: the image: it has no roots"):
+        prepare("barley-roots", tmp_path / "in", tmp_path / "out")
+
+
 def test_a_leak_in_the_source_writes_nothing(barley: Path, tmp_path: Path) -> None:
     shutil.copy(barley / "train" / "401.jpg", barley / "test" / "499.jpg")
     shutil.copy(barley / "train" / "401.rsml", barley / "test" / "499.rsml")

@@ -24,6 +24,8 @@ from treeformer.errors import FormatError, TreeformerError
 from treeformer.skeleton import Skeleton
 
 REPORT_NAME = "report.txt"
+# Begins the note on an image that was dropped, unlike the notes on parts of images.
+IMAGE_DROPPED = "the image: "
 
 # Margin around a plant in its crop.
 CROP_MARGIN_PX = 16
@@ -113,7 +115,9 @@ def run(
         with being_written(out):
             for_each(_prepare_image, [_Task(image, out, public_set, options) for image in images], workers, gather)
             if not report.images:
-                raise TreeformerError(f"{source}: no usable image: {report.notes.dropped[0]}")
+                notes = report.notes.dropped  # the first ones may name a dropped root, or a file without a partner
+                reason = next((note for note in notes if IMAGE_DROPPED in note), notes[0])
+                raise TreeformerError(f"{source}: no usable image: {reason}")
             if check_splits(out, allow_incomplete=True) != report.images:
                 raise TreeformerError(f"{out}: also holds images of another run; choose an empty folder")
             with atomic_write(out / REPORT_NAME) as temporary:
@@ -154,13 +158,13 @@ def _prepare_image(task: _Task) -> PrepareReport:
         if options.spacing_px > 0:
             forest = forest.resample(options.spacing_px)
         if len(forest.edges) == 0:
-            notes.dropped.append("the image: it has no roots")
+            notes.dropped.append(f"{IMAGE_DROPPED}it has no roots")
         elif not options.one_image_per_plant:
             _write(report, image, forest, task, source.image.stem)
         else:
             _write_crops(report, notes, image, forest, task)
     except TreeformerError as error:
-        notes.dropped.append(f"the image: {error}")
+        notes.dropped.append(f"{IMAGE_DROPPED}{error}")
     name = f"{source.split}/{source.image.name}"
     report.notes.dropped += [f"{name}: {note}" for note in notes.dropped]
     report.notes.changed += [f"{name}: {note}" for note in notes.changed]
