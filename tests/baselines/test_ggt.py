@@ -332,6 +332,15 @@ def test_invalid_inputs_and_settings_give_one_line_errors(images):
         GGTConfig(constraint="tree")
     with pytest.raises(TreeformerError, match="width 100"):
         GGTConfig(width=100)
+    for wrong, message in [
+        ({"heads": 0}, "heads must be at least 1, not 0"),
+        ({"width": 0}, "width must be at least 4, not 0"),
+        ({"dropout": 1.5}, "dropout must be at most 1, not 1.5"),
+        ({"edge_weight": float("nan")}, "edge_weight must be at least 0, not nan"),
+        ({"backbone_blocks": ()}, "backbone_blocks must be 1 or more numbers of at least 1"),
+    ]:
+        with pytest.raises(TreeformerError, match=message):
+            GGTConfig(**wrong)
 
 
 def test_losses_without_targets_are_an_error(trees, images):

@@ -259,6 +259,10 @@ def test_invalid_inputs_and_settings_give_one_line_errors():
         ({"classes": 0}, "classes must be at least 1, not 0"),
         ({"edge_width_px": float("nan")}, "edge_width_px must be positive, not nan"),
         ({"alignment_power": -1.0}, "alignment_power must be from 0 to 50, not -1.0"),
+        ({"width": 0}, "width must be at least 1, not 0"),
+        ({"node_search_px": float("inf")}, "node_search_px must be at most 10000, not inf"),
+        ({"node_weight": float("nan")}, "node_weight must be at least 0, not nan"),
+        ({"backbone_blocks": ()}, "backbone_blocks must be 1 or more numbers of at least 1"),
         ({"network": "hourglass", "width": 40}, "width 40 is not a multiple of 32"),
     ]:
         with pytest.raises(TreeformerError, match=message):

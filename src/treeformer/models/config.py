@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from treeformer._util.config import build, convert_fields
 from treeformer.errors import TreeformerError
-from treeformer.models.ranges import check_ranges
+from treeformer.models.ranges import check_blocks, check_ranges
 
 Constraint = Literal["none", "test", "train", "both"]
 """When edges are projected onto a tree: never, at inference, in training, or in both."""
@@ -228,11 +228,9 @@ class TreeFormerConfig(Regime):
             raise TreeformerError(
                 f"tree_loss {self.tree_loss!r} needs edge_cost 'margin', but edge_cost is {self.edge_cost!r}"
             )
-        stages = 1 if self.neck == "pyramid" else 2  # the encoder starts at the second one
-        if len(self.backbone_blocks) < stages or min(self.backbone_blocks) < 1:
-            raise TreeformerError(
-                f"backbone_blocks must be {stages} or more numbers of at least 1, not {list(self.backbone_blocks)}"
-            )
+        check_blocks(
+            self.backbone_blocks, stages=1 if self.neck == "pyramid" else 2
+        )  # the encoder starts at the second
         coarsest = 4 * 2 ** len(self.backbone_blocks)
         if self.decoder_min_stride > coarsest:
             raise TreeformerError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 from treeformer._util.text import short_repr
 from treeformer.errors import TreeformerError
@@ -53,18 +54,36 @@ MAXIMUM = {"dropout": 1.0, "node_threshold": 2.0}
 MAX_WHOLE_NUMBER, MAX_NUMBER = 2**31 - 1, sys.float_info.max
 
 
-def check_ranges(settings: object) -> None:
+def check_ranges(
+    settings: object, minimum: Mapping[str, float] = MINIMUM, maximum: Mapping[str, float] = MAXIMUM
+) -> None:
     """Check the numbers among the settings of a network.
 
     Args:
-        settings: a `TreeFormerConfig`.
+        settings: the configuration of a network.
+        minimum: smallest values of the numbers to check, by setting. Those of a `TreeFormerConfig` by default.
+        maximum: largest values, by setting.
 
     Raises:
         TreeformerError: if a number is too small, too large, infinite or NaN.
     """
-    for name, low in MINIMUM.items():
+    for name, low in minimum.items():
         value = getattr(settings, name)
-        high = MAXIMUM.get(name, MAX_WHOLE_NUMBER if isinstance(value, int) else MAX_NUMBER)
+        high = maximum.get(name, MAX_WHOLE_NUMBER if isinstance(value, int) else MAX_NUMBER)
         if not low <= value <= high:  # also true for NaN
             bound = f"at most {high:g}" if value > high else f"at least {low:g}"
             raise TreeformerError(f"{name} must be {bound}, not {short_repr(value)}")
+
+
+def check_blocks(blocks: tuple[int, ...], stages: int = 1) -> None:
+    """Check the numbers of bottlenecks of a backbone.
+
+    Args:
+        blocks: bottlenecks per stage.
+        stages: smallest number of stages.
+
+    Raises:
+        TreeformerError: if there are too few stages, or a stage has no bottleneck.
+    """
+    if len(blocks) < stages or min(blocks) < 1:
+        raise TreeformerError(f"backbone_blocks must be {stages} or more numbers of at least 1, not {list(blocks)}")

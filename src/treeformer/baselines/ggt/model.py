@@ -19,6 +19,7 @@ from treeformer.baselines.ggt.causal import CausalDecoder, KeysValues
 from treeformer.decoding.decode import decode
 from treeformer.errors import TreeformerError
 from treeformer.models.config import Constraint, Regime
+from treeformer.models.ranges import check_blocks, check_ranges
 from treeformer.nn.backbone import ResNet
 from treeformer.nn.losses import edge_losses
 from treeformer.nn.positions import cell_centers, sine_positions
@@ -26,6 +27,24 @@ from treeformer.nn.sfs import SFS, edge_margin
 from treeformer.nn.targets import Targets
 from treeformer.nn.transformer import MLP
 from treeformer.skeleton import Skeleton
+
+# Minimum values of numbers, by setting.
+MINIMUM = {
+    "backbone_channels": 1,
+    "frozen_stages": 0,
+    "max_nodes": 1,
+    "width": 4,
+    "layers": 1,
+    "heads": 1,
+    "feed_forward": 1,
+    "dropout": 0,
+    "relation_hidden": 1,
+    "suppression": 0,
+    "end_weight": 0,
+    "point_weight": 0,
+    "root_weight": 0,
+    "edge_weight": 0,
+}
 
 
 @dataclass(frozen=True)
@@ -90,6 +109,8 @@ class GGTConfig(Regime):
 
     def __post_init__(self) -> None:
         convert_fields(self)
+        check_ranges(self, MINIMUM)
+        check_blocks(self.backbone_blocks)
         if self.width % self.heads or self.width % 4:
             raise TreeformerError(f"width {self.width} is not a multiple of 4 and of the {self.heads} heads")
 

@@ -18,6 +18,7 @@ from treeformer.baselines.two_stage.hourglass import StackedHourglass
 from treeformer.baselines.two_stage.map_head import CHANNELS_PER_CLASS, FEATURE_STRIDE, MapHead, split_maps
 from treeformer.baselines.two_stage.target_maps import Maps, map_errors, target_maps
 from treeformer.errors import TreeformerError
+from treeformer.models.ranges import check_blocks, check_ranges
 from treeformer.nn.backbone import ResNet
 from treeformer.nn.pyramid import FeaturePyramid
 from treeformer.nn.targets import Targets
@@ -51,6 +52,21 @@ PAPER_PARAMETERS: dict[str, dict[str, Any]] = {
     },
 }
 MAX_POWER = 50  # with larger powers, resistivities would overflow
+# Minimum and maximum values of numbers, by setting.
+MINIMUM = {
+    "backbone_channels": 1,
+    "frozen_stages": 0,
+    "width": 1,
+    "fine_width": 1,
+    "node_diameter_px": 0,
+    "edge_width_px": 0,
+    "node_search_px": 0,
+    "node_peak_share": 0,
+    "node_threshold": 0,
+    "node_weight": 0,
+    "direction_weight": 0,
+}
+MAXIMUM = {"node_diameter_px": 1e3, "edge_width_px": 1e3, "node_search_px": 1e4}
 
 
 @dataclass(frozen=True)
@@ -148,6 +164,8 @@ class TwoStageConfig:
                 raise TreeformerError(f"{name} must be from 0 to {MAX_POWER}, not {getattr(self, name)}")
         if self.network == "hourglass" and self.width % 32:
             raise TreeformerError(f"width {self.width} is not a multiple of 32, as the hourglass requires")
+        check_ranges(self, MINIMUM, MAXIMUM)
+        check_blocks(self.backbone_blocks)
 
     @classmethod
     def paper(cls, domain: Literal["synthetic", "root", "grapevine"] = "synthetic", **changes: Any) -> TwoStageConfig:
