@@ -60,6 +60,42 @@ def test_a_narrow_network_imitates_the_features_of_the_wide_one(images: torch.Te
     assert rows == (32, 32)
 
 
+def test_whole_sampling_points_are_chosen(images: torch.Tensor) -> None:
+    wide = network(sampling_points=4)
+    target = TreeFormer(TreeFormerConfig.tiny(sampling_points=2)).eval()
+    narrow(wide, target, images[:1])
+    layer = "decoder.layers.0.objects_to_image"
+    whole = wide.state_dict()[f"{layer}.offsets.bias"].view(4, 4, 4, 2)  # heads, levels, points, x and y
+    assert torch.equal(target.state_dict()[f"{layer}.offsets.bias"], whole[:, :, [0, 2]].flatten())
+    whole = wide.state_dict()[f"{layer}.weights.bias"].view(4, 4, 4)
+    assert torch.equal(target.state_dict()[f"{layer}.weights.bias"], whole[:, :, [0, 2]].flatten())
+
+
+def test_a_head_of_a_later_version_stays_as_it_is(images: torch.Tensor) -> None:
+    target = TreeFormer(TreeFormerConfig.tiny(width=32)).eval()
+    before = target.attribute_head.bias.clone()  # type: ignore[union-attr]
+    narrow(network(node_attributes=False), target, images[:1])
+    assert torch.equal(target.attribute_head.bias, before)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("wide", "target", "message"),
+    [
+        ({}, {"backbone_blocks": (1, 1)}, "another number of stages"),
+        ({}, {"heatmap_upsampling": 1}, "heatmap_upsampling is 1, but 2 in the wider network"),
+        ({}, {"segment_points": 4}, "segment_points is 4, but 8 in the wider network"),
+        ({}, {"num_harmonics": 4}, "num_harmonics is 4, but 8 in the wider network"),
+        ({"num_harmonics": 0}, {}, "num_harmonics is 8, but 0 in the wider network"),
+        ({"segment_channels": 0}, {}, "segment_channels must be 0"),
+        ({"decoder_min_stride": 8}, {}, "does not read levels of this stride"),
+    ],
+)
+def test_another_kind_of_network_is_refused(images: torch.Tensor, wide: dict, target: dict, message: str) -> None:
+    target = {"relation_min_stride": 16} | target
+    with pytest.raises(TreeformerError, match=message):
+        narrow(network(**wide), TreeFormer(TreeFormerConfig.tiny(**target)), images)
+
+
 @pytest.mark.slow
 def test_whole_heads_are_chosen(images: torch.Tensor) -> None:
     wide = network(heads=4)

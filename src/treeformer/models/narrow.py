@@ -71,6 +71,7 @@ def narrow(wide: TreeFormer, target: TreeFormer, images: Tensor, *, seed: int = 
     for model in (wide, target):
         if not isinstance(model.neck, FeaturePyramid) or model.heat_map is None:
             raise TreeformerError("only a network with a pyramid and a heat map can be started from a wider one")
+    _check_kind(wide.config, target.config)
     modes = wide.training, target.training
     wide.eval(), target.eval()
     generator = torch.Generator().manual_seed(seed)
@@ -79,6 +80,22 @@ def narrow(wide: TreeFormer, target: TreeFormer, images: Tensor, *, seed: int = 
     _fit_heat_map(cast(HeatMapHead, wide.heat_map), cast(HeatMapHead, target.heat_map), fine, generator)
     target.load_state_dict(_sliced(wide, target), strict=False)
     wide.train(modes[0]), target.train(modes[1])
+
+
+def _check_kind(wide: TreeFormerConfig, target: TreeFormerConfig) -> None:
+    """Check the settings that make another kind of network: each tensor of the target is a part of one of `wide`."""
+    if len(wide.backbone_blocks) != len(target.backbone_blocks):
+        raise TreeformerError("a network with another number of stages cannot be started from a wider one")
+    if target.decoder_min_stride < wide.decoder_min_stride:
+        raise TreeformerError("the wider network does not read levels of this stride")
+    same = ["heatmap_upsampling"]
+    same += ["num_harmonics"] if target.num_harmonics else []
+    same += ["segment_points"] if target.segment_channels else []
+    for name in same:
+        if getattr(wide, name) != getattr(target, name):
+            raise TreeformerError(f"{name} is {getattr(target, name)}, but {getattr(wide, name)} in the wider network")
+    if target.segment_channels and not wide.segment_channels:
+        raise TreeformerError("segment_channels must be 0, because the wider network does not read segments")
 
 
 def _fit_backbone(
@@ -271,6 +288,8 @@ def _sliced(wide: TreeFormer, target: TreeFormer) -> dict[str, Tensor]:
             place = parts.index("values") + 1
             width = {config.width: source.width, config.fine_width: source.fine_width}[int(parts[place])]
             parts[place] = str(width)
+        if name.startswith(target.new_parts) and name not in weights:
+            continue  # the wide network is of an earlier version
         wide_tensor = weights[".".join(parts)]
         rows = _rows(parts, wide_tensor.shape[0], tensor.shape[0], source, config, dropped)
         wide_tensor = wide_tensor[rows]
@@ -290,13 +309,14 @@ def _rows(
     config: TreeFormerConfig,
     dropped: int,
 ) -> Tensor:
-    """Choose outputs of a layer: whole heads of an attention, without the levels that are not read; or any channels."""
+    """Choose outputs of a layer: whole heads and sampling points of the levels that are read; or any channels."""
     if not any(part in HEADED for part in parts):
         return spread(count, wanted)
     index = torch.arange(count).view(source.heads, -1)[spread(source.heads, config.heads)]
     if "offsets" in parts or "weights" in parts:
-        each = source.sampling_points * (2 if "offsets" in parts else 1)
-        index = index.view(config.heads, -1, each)[:, dropped:].flatten(1)
+        points = spread(source.sampling_points, config.sampling_points)
+        numbers = 2 if "offsets" in parts else 1
+        return index.view(config.heads, -1, source.sampling_points, numbers)[:, dropped:, points].flatten()
     return index[:, spread(index.shape[1], wanted // config.heads)].flatten()
 
 
