@@ -90,6 +90,12 @@ def test_a_run_starts_from_a_deeper_model(deep, tmp_path):
         make_model(replace(config, shrink_start=True))
 
 
+@pytest.mark.parametrize("model", ["ggt", "two_stage", "hourglass"])
+def test_only_a_treeformer_starts_from_a_larger_one(model):
+    with pytest.raises(TreeformerError, match=f"shrink_start: the model '{model}' cannot start from a larger"):
+        make_model(TrainingConfig(model=model, start_from="default", shrink_start=True))
+
+
 def test_larger_networks_are_rejected(deep):
     for changes, message in (
         ({"decoder_layers": 4}, "4 blocks or layers cannot be taken from 3"),

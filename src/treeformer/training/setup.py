@@ -163,6 +163,8 @@ def make_model(config: TrainingConfig, *, with_weights: bool = True) -> Any:
         path = _weights_file(config.start_from)
         weights = {name: torch.from_numpy(np.array(array)) for name, array in safetensors.read(path).items()}
         if config.shrink_start:
+            if not isinstance(settings, TreeFormerConfig):
+                raise ConfigError(f"shrink_start: the model {config.model!r} cannot start from a larger TreeFormer")
             source = _config_of(config.start_from, path)
             if any(getattr(source, name) != getattr(settings, name) for name in WIDTHS):
                 wide = TreeFormer(source)
