@@ -135,6 +135,13 @@ def test_any_skeleton_is_rendered(
         assert array.flags.writeable
 
 
+@pytest.mark.parametrize("kind", ["", "taproot", "vine", PLATE_KINDS[0], POTTED_KIND])
+def test_branches_may_have_the_radius_zero(kind: str) -> None:
+    skeleton = Skeleton([(20, 8), (40, 40)], [(0, 1)], radius=[0, 0], image_size=(64, 48), metadata={"kind": kind})
+    for style in STYLES:
+        assert render(skeleton, style, 0).shape == (48, 64, 3)
+
+
 def test_default_image_size() -> None:
     assert render(Skeleton([(5, 5), (9, 9)], [(0, 1)]), "paper", 0).shape == (512, 512, 3)
 

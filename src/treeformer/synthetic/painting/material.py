@@ -27,6 +27,7 @@ from treeformer.synthetic.rng import Rng
 # A side axis starts with the radius of its parent, but at most this many times its own.
 BASE_FLARE = 1.35
 DEFAULT_RADIUS_PX = 1.0
+MIN_COVERAGE = 1 / 32  # of the thinnest branch, whose radius is 1/64 px; thinner ones are not drawn
 # Minimum contrast between a root and an even background, levels.
 FAINTEST_LEVELS = 16.0
 LAYERS = 2  # number of depths at which branches lie, so that they cross over and under each other
@@ -102,7 +103,8 @@ def backdrop(canvas: Canvas, skeleton: Skeleton) -> Backdrop:
     means = [int(plane.sum()) // len(row) for plane in levels]
     deviation = int(np.abs(levels[1] - means[1]).sum()) // len(row)
     thickness = 2 * np.sort(_radii(skeleton))[len(skeleton) // 2]
-    return Backdrop((float(means[0]), float(means[1]), float(means[2])), float(deviation), float(min(thickness, 1.0)))
+    coverage = float(np.clip(thickness, MIN_COVERAGE, 1.0))
+    return Backdrop((float(means[0]), float(means[1]), float(means[2])), float(deviation), coverage)
 
 
 def _radii(skeleton: Skeleton) -> FloatArray:
