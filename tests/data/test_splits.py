@@ -12,6 +12,7 @@ from treeformer import Skeleton, TreeformerError
 from treeformer.data import check_splits
 from treeformer.data.folder_dataset import write_pair
 from treeformer.data.recipe import write_recipe
+from treeformer.data.splits import plate_rule
 
 
 @pytest.fixture
@@ -66,3 +67,11 @@ def test_no_splits_and_an_invalid_pattern(folder: Path, tmp_path: Path) -> None:
     write_recipe(folder, {"plate": "["})
     with pytest.raises(TreeformerError, match=r"dataset\.yaml: plate is not a regular expression"):
         check_splits(folder)
+    write_recipe(folder, {"plate": ["12", "13"]})
+    with pytest.raises(TreeformerError, match=r"dataset\.yaml: plate must be a text, not \['12', '13'\]"):
+        check_splits(folder)
+
+
+def test_names_that_match_no_character_are_plates_of_their_own() -> None:
+    rule = plate_rule(r"\d*", Path("dataset.yaml"))
+    assert [rule(stem) for stem in ("426R", "control", "blank")] == ["426", "control", "blank"]

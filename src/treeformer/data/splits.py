@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from treeformer._util.text import short_repr
 from treeformer.data.folder_dataset import SPLITS, FolderDataset
 from treeformer.data.recipe import RECIPE_NAME, read_recipe
 from treeformer.errors import TreeformerError
@@ -49,10 +50,10 @@ def plate_rule(pattern: object, source: Path) -> Callable[[str], str]:
         source: file that contains the pattern, for the error message.
 
     Returns:
-        The function. It returns the whole stem if the pattern does not match.
+        The function. It returns the whole stem if the pattern does not match, or matches no character.
 
     Raises:
-        TreeformerError: if the pattern is not a regular expression.
+        TreeformerError: if the pattern is not a text or not a regular expression.
 
     Example:
         >>> rule = plate_rule("[0-9]+", Path("dataset.yaml"))
@@ -61,14 +62,16 @@ def plate_rule(pattern: object, source: Path) -> Callable[[str], str]:
     """
     if pattern is None:
         return lambda stem: stem
+    if not isinstance(pattern, str):
+        raise TreeformerError(f"{source}: plate must be a text, not {short_repr(pattern)}")
     try:
-        expression = re.compile(str(pattern))
+        expression = re.compile(pattern)
     except re.error as error:
         raise TreeformerError(f"{source}: plate is not a regular expression ({error})") from None
 
     def plate(stem: str) -> str:
         match = expression.match(stem)
-        return match[0] if match else stem
+        return match[0] if match and match[0] else stem
 
     return plate
 
