@@ -228,9 +228,8 @@ class TreeFormerConfig(Regime):
             raise TreeformerError(
                 f"tree_loss {self.tree_loss!r} needs edge_cost 'margin', but edge_cost is {self.edge_cost!r}"
             )
-        check_blocks(
-            self.backbone_blocks, stages=1 if self.neck == "pyramid" else 2
-        )  # the encoder starts at the second
+        # The encoder starts at the second stage.
+        check_blocks(self.backbone_blocks, stages=1 if self.neck == "pyramid" else 2)
         coarsest = 4 * 2 ** len(self.backbone_blocks)
         if self.decoder_min_stride > coarsest:
             raise TreeformerError(
