@@ -136,6 +136,17 @@ def test_failed_images_are_tried_again_on_request(images, out):
     assert make_plan(out, retry_failed=True) == []
 
 
+def test_a_failed_image_that_was_replaced_is_not_tried_again_as_it_was(images, out):
+    late = images / "late.png"
+    late.write_bytes(b"")
+    make_plan(out, images)
+    assert run_shard(out).failed == 1
+    late.write_bytes((images / "00001.png").read_bytes())
+    assert len(make_plan(out, images, retry_failed=True)) == 1
+    assert run_shard(out).failed == 0
+    assert results(out)[str(late)]["error"] is None
+
+
 @pytest.mark.parametrize("rows_per_file", [1, 5, 12, 100])
 def test_result_files_have_equal_length(images, out, rows_per_file, monkeypatch):
     monkeypatch.setattr(collecting, "BYTES_AT_ONCE", 2000)

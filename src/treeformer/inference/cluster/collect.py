@@ -27,7 +27,7 @@ from treeformer.inference.cluster.manifest import (
     read_manifests,
     unfinished,
 )
-from treeformer.inference.cluster.rows import SCHEMA, WRITE_OPTIONS
+from treeformer.inference.cluster.rows import SCHEMA, WRITE_OPTIONS, path_text
 from treeformer.inference.cluster.storage import Folder, absolute, is_remote, open_file
 from treeformer.traits import COMPACT_COLUMNS
 
@@ -152,7 +152,10 @@ def read_part(folder: Folder, task: Task, reader: ManifestReader) -> pa.Table | 
 
 
 def failed_ids(folder: Folder) -> set[bytes]:
-    """Return the ids of the images whose newest result is an error, except those that are planned again already."""
+    """Return the ids of the images whose newest result is an error, except those that are planned again already.
+
+    An image that was replaced since it failed is planned under another id, so images are compared by their paths.
+    """
     failed: dict[str, str] = {}
     for name in folder.names(PARTS):  # names sort by the age of their manifests
         try:
@@ -165,11 +168,11 @@ def failed_ids(folder: Folder) -> set[bytes]:
                 failed.pop(path, None)
             else:
                 failed[path] = id_
-    ids = {bytes.fromhex(id_) for id_ in failed.values()}
     reader = ManifestReader(folder)
-    for task in unfinished(folder) if ids else ():
-        ids.difference_update(reader.table(task).column("id").to_pylist())
-    return ids
+    for task in unfinished(folder) if failed else ():
+        for _, image in reader.images(task):
+            failed.pop(path_text(image), None)
+    return {bytes.fromhex(id_) for id_ in failed.values()}
 
 
 def _newest(folder: Folder, manifests: list[Manifest]) -> dict[str, BoolArray]:

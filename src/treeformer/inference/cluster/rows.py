@@ -106,8 +106,7 @@ class RowMaker:
         Raises:
             FormatError: if the storage refuses a file.
         """
-        path = image.entry.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        row: dict[str, Any] = {"id": image.id, "path": path, "model_hash": self.model_hash}
+        row: dict[str, Any] = {"id": image.id, "path": path_text(image.entry), "model_hash": self.model_hash}
         row |= {"skeleton": None, "traits": None, "error": None}
         try:
             if not isinstance(result, Skeleton):
@@ -144,6 +143,11 @@ class RowMaker:
             drawn = draw(open_image(image.local, longest_px=OVERLAY_LONGEST_PX), skeleton)
             files[OVERLAY_ENDING] = encode_image(drawn, ".jpg", quality=OVERLAY_QUALITY)
         return files
+
+
+def path_text(image: ImageEntry) -> str:
+    """Return the path of an image as the result table states it: bytes that are not UTF-8 are escaped."""
+    return image.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def format_endings(names: tuple[str, ...]) -> dict[str, str]:
