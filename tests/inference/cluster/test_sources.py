@@ -78,9 +78,10 @@ def test_lists_and_tables_name_the_same_images(images, tmp_path):
         assert sorted(list_images([str(tmp_path / name)])) == expected, name
 
 
-def test_members_of_a_tar_file_are_found_where_they_lie(images, tmp_path):
+@pytest.mark.parametrize("name", ["0001.tar", "0001.TAR", "a.tar.gz::b.tar"])
+def test_members_of_a_tar_file_are_found_where_they_lie(images, tmp_path, name):
     files = sorted(images.glob("*.png"))
-    shard = make_tar(tmp_path / "0001.tar", files)
+    shard = make_tar(tmp_path / name, files)
     found = list(list_images([str(shard)]))
     assert [entry.path for entry in found] == [f"{shard}::{file.name}" for file in files]
     for entry, file in zip(found, files, strict=True):

@@ -20,7 +20,7 @@ from treeformer.formats import native_json
 from treeformer.formats.rsml.metadata import with_resolution
 from treeformer.inference.batch import OVERLAY_ENDING, OVERLAY_LONGEST_PX, OVERLAY_QUALITY
 from treeformer.inference.cluster.job import Job
-from treeformer.inference.cluster.sources import ImageEntry
+from treeformer.inference.cluster.sources import MEMBER_MARK, ImageEntry
 from treeformer.inference.cluster.storage import Folder
 from treeformer.skeleton import Skeleton
 from treeformer.traits import COMPACT_COLUMNS, measure
@@ -173,7 +173,7 @@ def file_name(image: ImageEntry, ending: str) -> str:
         >>> file_name(ImageEntry("s3://plants/day 2/a.jpg", 7, 0), ".rsml")
         'files/plants/day 2/a.jpg.rsml'
     """
-    path = image.path.rpartition("://")[2].replace(".tar::", ".tar/").replace("\\", "/")
+    path = MEMBER_MARK.sub("/", image.path.rpartition("://")[2]).replace("\\", "/")
     parts = [part for part in path.split("/") if part not in ("", ".", "..")]
     return "/".join([FILES, *parts]) + ending
 

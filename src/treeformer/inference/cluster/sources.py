@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
@@ -22,7 +23,7 @@ from treeformer.inference.cluster.storage import FileEntry
 
 LIST_SUFFIX, TAR_SUFFIX = ".txt", ".tar"
 # Between the name of a tar file and that of its member: "shards/0001.tar::plant.jpg".
-MEMBER_MARK = ".tar::"
+MEMBER_MARK = re.compile(r"(?<=\.tar)::", re.IGNORECASE)
 # Rows of a table, and paths of a list, that are handled at once.
 ROWS_AT_ONCE = 65_536
 
@@ -45,12 +46,12 @@ class ImageEntry(NamedTuple):
     @property
     def file(self) -> str:
         """The file that contains the bytes of the image."""
-        return self.path if self.offset < 0 else self.path.partition(MEMBER_MARK)[0] + TAR_SUFFIX
+        return self.path if self.offset < 0 else MEMBER_MARK.split(self.path, 1)[0]
 
     @property
     def name(self) -> str:
         """The name of the image without folders."""
-        return PurePosixPath(self.path.partition(MEMBER_MARK)[2] if self.offset >= 0 else self.path).name
+        return PurePosixPath(self.path if self.offset < 0 else MEMBER_MARK.split(self.path, 1)[-1]).name
 
 
 def list_images(sources: Sequence[str], without: str | None = None) -> Iterator[ImageEntry]:
