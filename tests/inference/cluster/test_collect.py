@@ -28,7 +28,7 @@ from tests.inference.cluster_runs import (
 from treeformer import TreeformerError
 from treeformer.inference.cluster import collect as collecting
 from treeformer.inference.cluster.job import Job
-from treeformer.inference.cluster.rows import SCHEMA
+from treeformer.inference.cluster.rows import SCHEMA, TRAITS
 from treeformer.inference.cluster.storage import Folder
 from treeformer.inference.cluster.worker import TaskRunner
 
@@ -190,3 +190,14 @@ def test_a_wrong_file_for_traits_does_not_cost_the_results(images, out, tmp_path
     with pytest.raises(TreeformerError, match=r"cannot be written to|is a folder"):
         collecting.collect(Folder.at(str(out)), traits=str(tmp_path / place))
     assert {path.name: path.read_bytes() for path in (out / "results").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("/a/b.png", "b.png"), ("/a/S.TAR::c/d.png", "d.png"), ("/a/s.tar::d.png", "d.png"), ("/a/b::2.png", "b::2.png")],
+)
+def test_a_table_of_traits_names_the_image(path, name):
+    plant = dict.fromkeys(TRAITS) | {"plant": 0, "unit": "px"}
+    row = {"id": "0" * 32, "path": path, "model_hash": "", "skeleton": b"", "traits": [plant], "error": None}
+    table = collecting.traits_table(pa.Table.from_pylist([row], schema=SCHEMA))
+    assert (table.column("image").to_pylist(), table.column("file").to_pylist()) == ([name], [path])

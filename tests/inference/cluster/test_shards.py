@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -101,6 +102,17 @@ def test_tar_members_and_lists_give_the_same_skeletons(images, out, tmp_path):
     plain = plain_results(images, tmp_path / "plain", fake_predictor())
     by_name = {path.rpartition("/")[2].rpartition("::")[2]: row["skeleton"] for path, row in results(out).items()}
     assert by_name == {file.name: plain[str(file)] for file in files}
+
+
+def test_a_member_whose_name_is_too_long_for_a_file_is_a_row_with_an_error(images, out, tmp_path):
+    file = images / "00000.png"
+    with tarfile.open(tmp_path / "s.tar", "w") as archive:
+        for name in ("long" * 70 + ".png", "short.png"):
+            archive.add(file, name)
+    make_plan(out, tmp_path / "s.tar")
+    assert run_shard(out).failed == 1
+    long, short = results(out).values()
+    assert (long["error"], short["error"]) == ("its name is too long for a file", None)
 
 
 @pytest.mark.parametrize("workers", [0, 3])

@@ -295,7 +295,7 @@ def traits_table(rows: pa.Table) -> pa.Table:
     parents = pc.list_parent_indices(lists)
     paths = rows.column("path").combine_chunks().take(parents)
     values = pc.list_flatten(lists)
-    labels = {"file": paths, "image": pc.replace_substring_regex(paths, r"^.*(?:/|::)", "")}
+    labels = {"file": paths, "image": pc.replace_substring_regex(paths, r"(?is)^.*(?:/|\.tar::)", "")}
     columns = [labels[name] if name in labels else pc.struct_field(values, name) for name in COMPACT_COLUMNS]
     return pa.Table.from_arrays(columns, schema=TRAITS_SCHEMA)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import io
 import itertools
@@ -224,6 +225,10 @@ def _fetch(temporary: str, row: tuple[str, ImageEntry]) -> FetchedImage:
         return FetchedImage(id_, entry, str(local), is_copy=True)
     except TreeformerError as error:
         return FetchedImage(id_, entry, None, error=str(error).removeprefix(f"{entry.file}: "))
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:  # the disk for temporary copies is full or broken
+            raise
+        return FetchedImage(id_, entry, None, error="its name is too long for a file")
 
 
 def _check_size(entry: ImageEntry, size: int) -> None:
