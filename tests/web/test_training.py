@@ -13,6 +13,7 @@ import pytest
 import treeformer
 from tests.inference.fake_engine import line_engine, predictor
 from tests.web.conftest import document, gradient, saved
+from treeformer.formats.rsml.metadata import with_resolution
 from treeformer.inference.batch import plan
 from treeformer.inference.image_record import read_record, write_record
 from treeformer.teaching.annotated import find_skeletons
@@ -124,6 +125,14 @@ def test_a_prediction_is_replaced_only_as_it_was_made(client, folder):
     entry.result.unlink()
     treeformer.write(again, entry.rsml)
     assert not store.save_prediction(entry, made, replace=True)
+
+
+def test_a_new_prediction_keeps_the_scale_of_the_earlier_one(client):
+    store, entry = client.services.store, client.services.workspace.entry("a.png")
+    made = predictor(line_engine()).predict(entry.path)
+    treeformer.write(with_resolution(made, 11.8), entry.result)
+    assert store.save_prediction(entry, made.replace(nodes=made.nodes + 1), replace=True)
+    assert treeformer.measure(treeformer.read(entry.result))["unit"].tolist() == ["mm"]
 
 
 def test_an_f1_of_zero_is_a_figure(trainer):

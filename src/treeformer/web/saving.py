@@ -21,6 +21,7 @@ from treeformer._util.files import atomic_write, atomic_write_bytes
 from treeformer._util.locks import file_lock
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.formats import native_json
+from treeformer.formats.rsml.metadata import resolution_px_per_mm, with_resolution
 from treeformer.inference.provenance import is_uncorrected
 from treeformer.skeleton import Skeleton
 from treeformer.web.documents import checked_skeleton, complete, digest, with_image, with_provenance
@@ -142,8 +143,8 @@ class Store:
         Args:
             entry: the image.
             skeleton: the prediction.
-            replace: replace an earlier prediction, if no person has saved it and there is no draft. RSML of it is
-                written anew, too; the former file is kept.
+            replace: replace an earlier prediction, if no person has saved it and there is no draft. Its scale is kept.
+                RSML of it is written anew, too; the former file is kept.
 
         Returns:
             True if it was written.
@@ -151,6 +152,8 @@ class Store:
         with self._lock_of(entry), self._between_processes():
             path = self.workspace.current_file(entry)
             if replace and path == entry.result and self._is_prediction(path) and not self.drafts.of(entry):
+                if (px_per_mm := resolution_px_per_mm(formats.read(path))) is not None:
+                    skeleton = with_resolution(skeleton, px_per_mm)
                 if entry.rsml.exists():
                     self._keep_original(entry.rsml)
                     formats.write(skeleton, entry.rsml, format="rsml", preserve=True)
