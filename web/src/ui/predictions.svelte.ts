@@ -2,6 +2,7 @@
 
 import type { Backend, JobInfo, Region, SkeletonDocument, WorkingSize } from "../api";
 import { fromDocument } from "../core/document";
+import { isObject } from "../core/document/checks";
 import type { Editor } from "../editor/editor";
 import { messageOf, type Session } from "./session";
 
@@ -56,7 +57,10 @@ export class Predictions {
   private async take(document: SkeletonDocument): Promise<void> {
     const fresh = fromDocument(document);
     const { pxPerMm, metadata } = this.editor.state.graph;
-    this.editor.replaceGraph("Predict again", fresh.with({ pxPerMm, metadata: { ...metadata, ...fresh.metadata } }));
+    const merged = { ...metadata, ...fresh.metadata };
+    // The scale of the image may be stated there only.
+    if (isObject(metadata.rsml) && isObject(fresh.metadata.rsml)) merged.rsml = { ...metadata.rsml, ...fresh.metadata.rsml };
+    this.editor.replaceGraph("Predict again", fresh.with({ pxPerMm, metadata: merged }));
     if (this.session.revision === null) {
       // The first prediction of an image is saved by the server: continue from that file.
       this.session.revision = (await this.backend.skeleton(this.session.image)).result_revision;
