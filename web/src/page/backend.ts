@@ -36,7 +36,11 @@ export class LocalBackend implements Backend {
   /** Prepare previews of the images that are stored. */
   async open(): Promise<void> {
     for (const { image, file } of await this.store.images()) {
-      await this.preview(image, file).catch((error: unknown) => this.errors.set(image, messageOf(error)));
+      try {
+        this.thumbnails.set(image, await this.thumbnailOf(file, image));
+      } catch (error) {
+        this.errors.set(image, messageOf(error));
+      }
     }
   }
 
@@ -46,11 +50,17 @@ export class LocalBackend implements Backend {
     const refused: string[] = [];
     const known = new Set((await this.store.images()).map(({ image }) => image));
     for (const file of files) {
-      const image = freeName(file.name || "image", known);
       try {
-        await this.preview(image, file);
+        const thumbnail = await this.thumbnailOf(file, file.name);
         // A copy: the file on disk may change or disappear.
-        await this.store.addImage({ image, file: new Blob([await file.arrayBuffer()], { type: file.type }), added: Date.now() });
+        const copy = new Blob([await file.arrayBuffer()], { type: file.type });
+        // Other files may be added at the same time, also in another window.
+        let image = freeName(file.name || "image", known);
+        while (!(await this.store.addImage({ image, file: copy, added: Date.now() }))) {
+          known.add(image);
+          image = freeName(file.name || "image", known);
+        }
+        this.thumbnails.set(image, thumbnail);
         known.add(image);
         added.push(image);
       } catch (error) {
@@ -219,10 +229,12 @@ export class LocalBackend implements Backend {
     return stored.file;
   }
 
-  private async preview(image: string, file: Blob): Promise<void> {
-    const { bitmap } = await openImage(file, image);
-    this.thumbnails.set(image, URL.createObjectURL(await thumbnail(bitmap)));
+  /** Address of a small preview. */
+  private async thumbnailOf(file: Blob, name: string): Promise<string> {
+    const { bitmap } = await openImage(file, name);
+    const address = URL.createObjectURL(await thumbnail(bitmap));
     bitmap.close();
+    return address;
   }
 
   private async emptyDocument(image: string): Promise<SkeletonDocument> {

@@ -33,6 +33,23 @@ function done<T>(request: IDBRequest<T>): Promise<T> {
   });
 }
 
+/** Resolves once everything is written: a full storage is noticed only then, after the requests have succeeded. */
+function written(transaction: IDBTransaction): Promise<void> {
+  const end = new Promise<void>((resolve, reject) => {
+    transaction.oncomplete = () => resolve();
+    transaction.onabort = () => reject(storageError(transaction.error));
+  });
+  end.catch(() => undefined); // whoever writes may fail before
+  return end;
+}
+
+function storageError(error: DOMException | null): Error {
+  if (error?.name === "QuotaExceededError") {
+    return new Error("The browser's storage is full: remove images from the list.");
+  }
+  return error ?? new Error("The browser's storage failed.");
+}
+
 /** The database of the page. */
 export class Store {
   private constructor(private readonly database: IDBDatabase) {}
@@ -68,22 +85,31 @@ export class Store {
     return this.get("results", image);
   }
 
-  addImage(value: StoredImage): Promise<void> {
-    return this.put("images", value);
+  /** Store an image. False if there is one of this name, which stays. */
+  async addImage(value: StoredImage): Promise<boolean> {
+    const transaction = this.database.transaction("images", "readwrite");
+    const end = written(transaction);
+    const images = transaction.objectStore("images");
+    const isFree = (await done(images.getKey(value.image))) === undefined;
+    if (isFree) images.add(value);
+    await end;
+    return isFree;
   }
 
+  /** Store a draft of an image that is in the list. */
   putDraft(value: StoredDraft): Promise<void> {
-    return this.put("drafts", value);
+    return this.putFor(value.image, ["drafts"], (transaction) => void transaction.objectStore("drafts").put(value));
   }
 
   /** Store a result if the one that is there has the expected revision; return the one that is there otherwise. */
-  async replaceResult(value: StoredResult, expected: string | null): Promise<StoredResult | null> {
-    const transaction = this.database.transaction("results", "readwrite");
-    const results = transaction.objectStore("results");
-    const known = (await done(results.get(value.image))) as StoredResult | undefined;
-    if ((known?.revision ?? null) !== expected) return known ?? null;
-    await done(results.put(value));
-    return null;
+  replaceResult(value: StoredResult, expected: string | null): Promise<StoredResult | null> {
+    return this.putFor(value.image, ["results"], async (transaction) => {
+      const results = transaction.objectStore("results");
+      const known = (await done(results.get(value.image))) as StoredResult | undefined;
+      if ((known?.revision ?? null) !== expected) return known ?? null;
+      results.put(value);
+      return null;
+    });
   }
 
   /** Delete a draft; with `time`, only if it is still the one of that time. */
@@ -112,14 +138,18 @@ export class Store {
     return done(this.database.transaction(name).objectStore(name).get(key)) as Promise<T | undefined>;
   }
 
-  private async put(name: string, value: unknown): Promise<void> {
-    try {
-      await done(this.database.transaction(name, "readwrite").objectStore(name).put(value));
-    } catch (error) {
-      if (error instanceof DOMException && error.name === "QuotaExceededError") {
-        throw new Error("The browser's storage is full: remove images from the list.");
-      }
-      throw error;
-    }
+  /** Write what belongs to an image. An error if it was removed, in this window or in another one. */
+  private async putFor<T>(
+    image: string,
+    names: readonly string[],
+    write: (transaction: IDBTransaction) => T | Promise<T>,
+  ): Promise<T> {
+    const transaction = this.database.transaction(["images", ...names], "readwrite");
+    const end = written(transaction);
+    const isThere = (await done(transaction.objectStore("images").getKey(image))) !== undefined;
+    const result = isThere ? await write(transaction) : null;
+    await end;
+    if (!isThere) throw new Error(`${image} was removed from this browser.`);
+    return result as T;
   }
 }
