@@ -136,7 +136,7 @@ export class LocalBackend implements Backend {
     const revision = result?.revision ?? null;
     const own = drafts.filter((draft) => draft.image === image).sort((a, b) => b.time - a.time);
     const others = own.filter((draft) => draft.revision !== revision).map(({ window, revision: base, time }) => {
-      return { window, revision: base, time: time / 1000 };
+      return { window, revision: base, time };
     });
     const common = { revision, result_revision: revision, file: null, other_drafts: others };
     const draft = own.find((one) => one.revision === revision);

@@ -71,3 +71,15 @@ describe("an image that was removed in another window", () => {
     expect([await store.results(), await store.drafts()]).toEqual([[], []]);
   });
 });
+
+describe("a draft that began from an older result", () => {
+  it("is deleted as it was listed", async () => {
+    await page.add([file("")]);
+    await page.saveDraft({ image: "a.jpg", document: document(3), revision: null, window: "w2" });
+    await save(null);
+    const { other_drafts: drafts } = await page.skeleton("a.jpg");
+    expect(drafts).toHaveLength(1);
+    await page.deleteDraft("a.jpg", drafts![0]!.window, drafts![0]!.time);
+    expect(await store.drafts()).toEqual([]);
+  });
+});
