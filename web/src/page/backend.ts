@@ -8,6 +8,7 @@ import { BackendError, ConflictError } from "../api";
 import { FORMAT, VERSION } from "../core/document.ts";
 import { csvText, traitTable } from "../predict/files.ts";
 import { ImageError, openImage } from "../predict/image/open.ts";
+import type { Source } from "../core/graph.ts";
 import { LOW_CONFIDENCE_THRESHOLD } from "../core/measures.ts";
 import type { Predictor } from "./predictor.ts";
 import { Pyramids, thumbnail } from "./pyramids.ts";
@@ -253,10 +254,13 @@ export function freeName(name: string, known: ReadonlySet<string>): string {
   }
 }
 
-function countsOf({ document }: StoredResult): Pick<ImageEntry, "expected_errors" | "plants" | "nodes"> {
+function countsOf({ document, state }: StoredResult): Pick<ImageEntry, "expected_errors" | "plants" | "nodes"> {
   const scores = Array.isArray(document.edge_score) ? (document.edge_score as number[]) : null;
+  const { editor } = (document.metadata ?? {}) as { editor?: { edge_source?: Source[] } };
+  const isUnchecked = (k: number): boolean => ["predicted", "imported"].includes(editor?.edge_source?.[k] ?? "predicted");
+  const errors = scores?.reduce((sum, score, k) => sum + (isUnchecked(k) ? 1 - score : 0), 0) ?? null;
   return {
-    expected_errors: scores === null ? null : scores.reduce((sum, score) => sum + 1 - score, 0),
+    expected_errors: state === "accepted" ? 0 : errors,
     plants: Array.isArray(document.roots) ? document.roots.length : null,
     nodes: Array.isArray(document.nodes) ? document.nodes.length : null,
   };

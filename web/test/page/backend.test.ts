@@ -83,3 +83,13 @@ describe("a draft that began from an older result", () => {
     expect(await store.drafts()).toEqual([]);
   });
 });
+
+describe("expected errors", () => {
+  it("are those of the edges that nobody has checked", async () => {
+    await page.add([file("")]);
+    const { revision } = await save(null);
+    expect(await page.images()).toMatchObject([{ state: "edited", expected_errors: 0.25 }]);
+    await save(revision, true);
+    expect(await page.images()).toMatchObject([{ state: "accepted", expected_errors: 0 }]);
+  });
+});
