@@ -61,9 +61,11 @@ export class Versions {
     this.hooks.ask(null);
     try {
       const loaded = await this.session.discardDraft();
-      this.replace("Discard draft", loaded.document);
-      // Another window that is open has written a newer draft meanwhile.
-      if (loaded.origin === "draft") this.hooks.ask(this.draftNotice(loaded));
+      if (loaded.origin === "draft") {
+        // Another window that is open has written a newer draft meanwhile.
+        this.replace("Discard draft", loaded.document);
+        this.hooks.ask(this.draftNotice(loaded));
+      } else this.returnToFile("Discard draft", loaded.document);
     } catch (error) {
       this.hooks.tell(messageOf(error));
     }
@@ -95,6 +97,12 @@ export class Versions {
     this.editor.replaceGraph(annotation, fromDocument(document));
   }
 
+  /** Show what is in the file: it is no change, and needs no draft. */
+  private returnToFile(annotation: string, document: SkeletonDocument): void {
+    this.editor.replaceGraph(annotation, fromDocument(document), (graph) => this.hooks.inFile(graph));
+    this.editor.markSaved();
+  }
+
   // ---- conflicts ----------------------------------------------------------------------------
 
   /** Save my version over the one of the other window. */
@@ -117,9 +125,7 @@ export class Versions {
     const document = await this.session.takeTheirs();
     this.hooks.showConflict(false);
     if (!document) return;
-    const theirs = fromDocument(document);
-    this.editor.replaceGraph("Version of the other window", theirs, (graph) => this.hooks.inFile(graph));
-    this.editor.markSaved();
+    this.returnToFile("Version of the other window", document);
     this.hooks.saved();
   }
 

@@ -150,8 +150,9 @@ describe("drafts", () => {
     press(versions.draftNotice(loaded({ origin: "draft" })), "Discard it");
     await new Promise((resolve) => setTimeout(resolve));
     expect([size(), backend.deleted, asked]).toEqual([2, ["w1"], [null]]);
+    expect([inFile, editor.state.dirty], "no draft is needed").toEqual([[editor.state.graph], false]);
     editor.run("undo");
-    expect(size()).toBe(4);
+    expect([size(), editor.state.dirty]).toEqual([4, true]);
   });
 
   it("that another window has renewed meanwhile are asked for again", async () => {
