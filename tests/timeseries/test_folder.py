@@ -47,6 +47,8 @@ def named(*names):
         (("x2026-03-01T06h30", "x2026_03_02"), [datetime(2026, 3, 1, 6, 30), datetime(2026, 3, 2)]),
         (("2026-03-31", "2026-4-1"), [datetime(2026, 3, 31), datetime(2026, 4, 1)]),
         (("2026.3.31_0830", "2026.4.1"), [datetime(2026, 3, 31, 8, 30), datetime(2026, 4, 1)]),
+        (("a7-01-2026-03-01", "a-7-01-20260302_0830"), [datetime(2026, 3, 1), datetime(2026, 3, 2, 8, 30)]),
+        (("28.02.2026 day1", "2.3.2026 day3"), [1, 3]),
         (("2026_3_1", "2026_3_12"), [1, 12]),  # experiment 2026, plate 3
         (
             ("PXL_20260301_083015123", "PXL_20260301_083015"),
@@ -78,6 +80,8 @@ def test_any_names_give_times_or_one_line(names):
     [
         (("a", "b"), "name", "a: no date and no number in the name"),
         (("2026-03-30", "2026-04-31", "2026-3"), "name", "2026-04-31, 2026-3: no valid date in the name"),
+        (("01.03.2026_0830", "02.03.2026_0915"), None, "01.03.2026_0830: a date in a name must begin with its year"),
+        (("1-3-2026_1045", "2-3-2026_1045"), "name", "1-3-2026_1045: a date in a name must begin with its year"),
         (("2026-03-30", "2026-04-31"), None, "2026-04-31: no valid date in the name"),
         (("451", "451R"), "name", "451 and 451R have the same time"),
         (("a", "b"), "exif", "without an image there is no EXIF time"),

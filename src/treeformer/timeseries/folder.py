@@ -27,6 +27,9 @@ DATE = re.compile(
     r"(?:(?:[-_ T.]*|[-_ ]at[-_ ])(?P<hour>\d\d|(?<=at.)\d)[-_:.h]?(?P<minute>\d\d)"
     r"(?:[-_:.m]?(?P<second>\d\d)(?P<fraction>\d{1,6})?)?(?:[\s_]?(?P<half>[AaPp][Mm]))?)?(?!\d)"
 )
+# Numbers after such a date are a time, not the month and the day of its year.
+DAY_FIRST = re.compile(r"(?<!\d)\d\d?([-.])\d\d?\1(?:19|20)\d\d(?!\d)")
+TIME_ONLY = re.compile(r"[\W\d_hms]*")
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 EXIF_FOLDER, EXIF_ORIGINAL, EXIF_CHANGED = 0x8769, 36867, 306
 # Tags of the time zones.
@@ -186,6 +189,8 @@ def _times_by_name(dates: Sequence[DateFile]) -> Times:
         raise MixedNamesError(f"{', '.join(without[:3])}{others}: no valid date in the name, unlike in other names")
     times: list[Time] = []
     for date in dates:
+        if (match := DAY_FIRST.search(date.name)) and TIME_ONLY.fullmatch(date.name, match.end()):
+            raise TreeformerError(f"{date.name}: a date in a name must begin with its year, as in 2026-03-01")
         numbers = NUMBER.findall(date.name)
         if not numbers:
             raise TreeformerError(f"{date.name}: no date and no number in the name")
@@ -194,7 +199,10 @@ def _times_by_name(dates: Sequence[DateFile]) -> Times:
 
 
 def _date_in(name: str) -> datetime | None:
+    years_at_end = {match.end() for match in DAY_FIRST.finditer(name)}
     for match in DATE.finditer(name):
+        if match.end("year") in years_at_end and match["month"] and match.end("month") == match.start("day"):
+            continue
         part = {key: int(value or 0) for key, value in match.groupdict().items() if key not in ("half", "fraction")}
         hour = part["hour"]
         if half := match["half"]:
