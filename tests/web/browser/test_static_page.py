@@ -203,6 +203,21 @@ def test_the_model_is_stored_even_if_the_service_worker_comes_late(open_page, si
     wait_ready(page)
 
 
+def test_a_download_has_the_branch_that_is_being_drawn(page, tmp_path):
+    drop(page, "seedling.jpg", (examples.FOLDER / "seedling.jpg").read_bytes())
+    editor = wait_predicted(page, "seedling.jpg")
+    count = len(editor.nodes)
+    editor.press("b")
+    for x in (150, 250, 350):
+        editor.click(x, 480)
+    document = json.loads(download(page, "JSON", tmp_path).read_text(encoding="utf-8"))
+    assert len(document["nodes"]) == count + 3
+    # While an image is loaded, the editor is empty.
+    page.evaluate("() => { window.treeformer.controller.ready = false; }")
+    page.get_by_role("button", name="JSON", exact=True).click()
+    page.get_by_text("seedling.jpg is not loaded; nothing was downloaded.").wait_for()
+
+
 def test_a_text_file_is_refused_in_one_sentence(page):
     drop(page, "notes.png", b"these are notes, not pixels", "image/png")
     page.wait_for_selector("text=notes.png: this is not an image in a format that the page can read.")
