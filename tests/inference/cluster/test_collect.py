@@ -67,6 +67,20 @@ def test_a_damaged_part_is_removed_and_made_again(images, out, damage):
     assert results(out) == whole
 
 
+def test_results_of_another_version_are_not_taken_for_damaged(images, out):
+    make_plan(out, images, task_images=5)
+    run_shard(out)
+    settings = json.loads((out / "job.json").read_text())
+    (out / "job.json").write_text(json.dumps(settings | {"treeformer": "0.0.7"}))
+    assert len(results(out)) == 12, "the columns are the same"
+    for part in parts(out):
+        damage_schema(part)
+    before = {path: path.read_bytes() for path in [*parts(out), *(out / "results").iterdir()]}
+    with pytest.raises(TreeformerError, match=r"made with treeformer 0\.0\.7 and have other columns"):
+        results(out)
+    assert {path: path.read_bytes() for path in [*parts(out), *(out / "results").iterdir()]} == before
+
+
 def test_pandas_reads_the_folder_of_results(images, out):
     make_plan(out, images, task_images=5)
     run_shard(out)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
+import treeformer
 from treeformer._util.files import remove_leftovers
 from treeformer._util.progress import ProgressCallback
 from treeformer.errors import FormatError, TreeformerError
@@ -84,8 +85,8 @@ def collect(
         The numbers of rows, errors, missing images, duplicates and damaged files.
 
     Raises:
-        TreeformerError: if the folder holds no plan, results are missing and `partial` is False, the run has no traits,
-            or a file cannot be written.
+        TreeformerError: if the folder holds no plan, results are missing and `partial` is False, the run has no traits
+            or was made with a version that has other columns, or a file cannot be written.
     """
     settings = read_planned_settings(folder)
     if traits is not None and not settings.get("traits"):
@@ -93,6 +94,8 @@ def collect(
     manifests = read_manifests(folder)
     keep = _newest(folder, manifests)
     present = set(folder.names(PARTS))
+    if settings.get("treeformer") != treeformer.__version__:
+        _check_columns(folder, sorted(present), settings.get("treeformer"))
     tasks = [task for manifest in manifests for task in manifest.tasks()]
     missing = sum(int(_kept(keep, task).sum()) for task in tasks if task.part not in present)
     if missing and not partial:
@@ -126,6 +129,22 @@ def collect(
     index = {"rows": table.rows, "failed": failed, "missing": missing, "files": table.names}
     folder.write(f"{RESULTS}/{INDEX}", (json.dumps(index, indent=2) + "\n").encode())
     return CollectReport(table.rows, failed, missing, duplicates, damaged)
+
+
+def _check_columns(folder: Folder, parts: list[str], version: object) -> None:
+    """Raise `TreeformerError` if the parts of another version have other columns: `read_part` would remove them all."""
+    for name in parts:
+        try:
+            with open_file(folder.file(f"{PARTS}/{name}")) as file:
+                schema = parquet.read_schema(file)
+        except (pa.ArrowException, OSError, FormatError):
+            continue
+        if not schema.equals(SCHEMA):
+            raise TreeformerError(
+                f"{folder.path}: the results were made with treeformer {version} and have other columns than those of"
+                f" {treeformer.__version__}: collect them with that version"
+            )
+        return
 
 
 def read_part(folder: Folder, task: Task, reader: ManifestReader) -> pa.Table | None:
