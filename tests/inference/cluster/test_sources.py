@@ -72,9 +72,12 @@ def test_lists_and_tables_name_the_same_images(images, tmp_path):
     pd.DataFrame({"path": lines, "note": 1}).to_csv(tmp_path / "table.csv", index=False)
     full = pd.DataFrame([entry[:3] for entry in expected], columns=["path", "size", "mtime"])
     full.to_csv(tmp_path / "full.csv", index=False)
+    for name in ("list.txt", "table.csv"):
+        (tmp_path / f"windows-{name}").write_bytes(b"\xef\xbb\xbf" + (tmp_path / name).read_bytes())
     full.to_parquet(tmp_path / "full.parquet")
     full[["path"]].to_parquet(tmp_path / "paths.parquet")
-    for name in ("list.txt", "table.csv", "full.csv", "full.parquet", "paths.parquet"):
+    names = ("list.txt", "table.csv", "full.csv", "full.parquet", "paths.parquet")
+    for name in (*names, "windows-list.txt", "windows-table.csv"):
         assert sorted(list_images([str(tmp_path / name)])) == expected, name
 
 

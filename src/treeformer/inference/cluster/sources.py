@@ -6,6 +6,7 @@ import io
 import os
 import re
 import tarfile
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -133,6 +134,8 @@ def _from_tar(shard: FileEntry) -> Iterator[ImageEntry]:
 
 def _from_list(path: str) -> Iterator[ImageEntry]:
     with storage.open_file(path) as file, io.BufferedReader(file, 1 << 20) as lines:
+        if lines.peek(len(BOM_UTF8)).startswith(BOM_UTF8):  # editors on Windows write it
+            lines.read(len(BOM_UTF8))
         names = (line.decode("utf-8", "surrogateescape").rstrip("\r\n") for line in lines)
         yield from _with_details(path, (name for name in names if name.strip()))
 
