@@ -62,12 +62,16 @@ export const BINDINGS: readonly Binding[] = [
   { keys: "?", command: "help" },
 ];
 
-/** A key press as text: "Ctrl+Shift+Z", "Space", "[". Shift is left out if it only makes another character. */
+/**
+ * A key press as text: "Ctrl+Shift+Z", "Space", "[". Shift is left out if it only makes another character, and Alt for
+ * brackets, which are Option+5 and Option+6 on a German keyboard of macOS.
+ */
 export function keyText({ key, shift = false, ctrl = false, alt = false }: KeyInput): string {
   const isLetter = /^\p{L}$/u.test(key);
   const name = key === " " ? "Space" : isLetter ? key.toUpperCase() : key;
   const withShift = shift && (isLetter || name.length > 1);
-  return [ctrl ? "Ctrl" : "", alt ? "Alt" : "", withShift ? "Shift" : "", name].filter((part) => part !== "").join("+");
+  const withAlt = alt && name !== "[" && name !== "]";
+  return [ctrl ? "Ctrl" : "", withAlt ? "Alt" : "", withShift ? "Shift" : "", name].filter((part) => part !== "").join("+");
 }
 
 const byKeys = new Map(BINDINGS.map((binding) => [binding.keys, binding]));

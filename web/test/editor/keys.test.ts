@@ -33,6 +33,14 @@ test("commands go to the page, keys without a meaning are left to the browser", 
   expect(press("F5").handled).toBe(false);
 });
 
+test("brackets may need Alt or Shift", () => {
+  for (const key of ["[", "]"]) {
+    expect(bindingOf({ key, alt: true, shift: true })).toBe(bindingOf({ key }));
+    expect(bindingOf({ key })).not.toBeNull();
+  }
+  expect(bindingOf({ key: "d", alt: true })).toBeNull();
+});
+
 test("no key is bound twice, and each operation has a key or a reason to have none", () => {
   const keys = BINDINGS.map(({ keys: text }) => text);
   expect(new Set(keys).size).toBe(keys.length);
