@@ -76,6 +76,9 @@ def test_every_size_has_its_own_graph():
 def test_mistakes_are_one_line(config_file):
     with pytest.raises(ConfigError, match=r"data\.early_size must be up to data\.image_size, not 0"):
         load_config(config_file, ["data.early_steps=5"])
+    with pytest.raises(ConfigError, match=r"data\.early_steps needs distillation\.reuse 1, not 4"):
+        load_config(config_file, [*EARLY, "distillation.teacher=default", "distillation.reuse=4"])
+    assert load_config(config_file, [*EARLY, "distillation.reuse=4"]).data.early_steps == 2  # nothing is distilled
     config = load_config(config_file, ["data.early_steps=5", "data.early_size=48"])
     with pytest.raises(ConfigError, match=r"data\.early_size 48 is not a multiple of 32 px"):
         batch_sizes(config, SimpleNamespace(strides=(4, 8, 16, 32)), 1)

@@ -52,7 +52,8 @@ class DataConfig:
     early_size: int = 0
     """Side of the input in the first `early_steps` steps, px, a multiple of 32. Dense batches keep `image_size`."""
     early_steps: int = 0
-    """Number of steps with the side `early_size`. Smaller inputs are faster. 0 disables them."""
+    """Number of steps with the side `early_size`. Smaller inputs are faster. 0 disables them. Not with batches that are
+    repeated (`distillation.reuse`)."""
     max_nodes: int = 160
     """Maximum number of nodes per image, at most the model's number of tokens. In training, an image with more is
     cropped; in validation, it is skipped."""

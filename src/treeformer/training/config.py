@@ -186,6 +186,9 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
     if config.data.early_steps and not 0 < config.data.early_size <= config.data.image_size:
         size = config.data.early_size
         raise ConfigError(f"{path.name}: data.early_size must be up to data.image_size, not {size}")
+    if config.data.early_steps and config.distillation.teacher and config.distillation.reuse > 1:
+        # The size of a batch is chosen when it is loaded: its number is not that of the step if batches are repeated.
+        raise ConfigError(f"{path.name}: data.early_steps needs distillation.reuse 1, not {config.distillation.reuse}")
     for name in config.data.exclude:
         if name not in {source.path for source in config.data.train}:
             raise ConfigError(f"{path.name}: data.exclude: no training source has the path {name}")
