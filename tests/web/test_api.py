@@ -419,6 +419,9 @@ def test_the_table_of_the_folder(client, folder):
     assert table["total_length"].tolist()[:2] == [7.0, 7.0]
     assert table["file"].tolist()[:2] == ["a.json", "sub/ä c.json"]
     assert "JSON" in table["note"].tolist()[2]
+    texts = pd.read_csv(io.StringIO(answer.text), dtype=str)
+    whole = ["plant", "lateral_count", "tip_count"]
+    assert all(texts[name].tolist()[:2] == [str(int(float(text))) for text in texts[name][:2]] for name in whole)
 
 
 # ---- page ----------------------------------------------------------------------------------------

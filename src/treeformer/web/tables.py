@@ -72,6 +72,9 @@ def folder_table(workspace: Workspace, store: Store, px_per_mm: float | None) ->
     files = {str(path): (path.relative_to(root) if path.is_relative_to(root) else path) for path in entries}
     table["image"] = [images.get(name, "") for name in table["file"]]
     table["file"] = [str(files.get(name, name)) for name in table["file"]]
+    if failures:  # their rows have no counts, which would make the others decimal numbers
+        counts = [name for name, kind in table.dtypes.items() if kind.kind in "iu"]
+        table = table.astype(dict.fromkeys(counts, "Int64"))
     for line in failures:
         path_text = next((name for name in images if line.startswith(f"{name}: ")), "")
         table.loc[len(table), ["image", "note"]] = [images.get(path_text, ""), line.removeprefix(f"{path_text}: ")]
