@@ -14,7 +14,8 @@ from tests.models.overfit import is_the_same_tree
 from treeformer import Skeleton
 from treeformer._util.config import build
 from treeformer.baselines.ggt.breadth_first import sort_breadth_first
-from treeformer.baselines.ggt.model import GGT, GGTConfig, symmetric
+from treeformer.baselines.ggt.config import GGTConfig
+from treeformer.baselines.ggt.model import GGT, symmetric
 from treeformer.errors import TreeformerError
 from treeformer.nn.sfs import edge_margin
 from treeformer.nn.targets import Targets

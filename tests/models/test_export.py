@@ -16,7 +16,7 @@ import torch
 from typer.testing import CliRunner
 
 from tests.models.untrained import LARGE, SIDE, THRESHOLDS, network
-from treeformer.baselines.ggt.model import GGTConfig
+from treeformer.baselines.ggt.config import GGTConfig
 from treeformer.baselines.two_stage.model import TwoStageConfig
 from treeformer.cli import app
 from treeformer.decoding.decode import decode

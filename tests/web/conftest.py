@@ -21,8 +21,9 @@ pytest.importorskip("uvicorn")
 
 from starlette.testclient import TestClient
 
-from treeformer.web.app import Services, create_app
+from treeformer.web.app import create_app
 from treeformer.web.folder import Workspace
+from treeformer.web.services import Services
 
 PORT, TOKEN = 8765, "correct-token"
 BASE = f"http://127.0.0.1:{PORT}"
@@ -116,3 +117,7 @@ def saved(client: TestClient, image: str = "a.png", x: float = 5.0, **fields: An
     revision = client.get("/api/skeleton", params={"image": image}).json()["result_revision"]
     body = {"image": image, "document": document(x), "revision": revision, "accepted": False} | fields
     return client.put("/api/skeleton", json=body)
+
+
+def states(client):
+    return {row["image"]: row["state"] for row in client.get("/api/images").json()["images"]}

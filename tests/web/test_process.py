@@ -97,7 +97,8 @@ def test_the_training_ends_with_the_editor_and_keeps_its_checkpoint(serve, image
     """The terminal sends the first two signals to the process group of the editor."""
     use_stub = (
         "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "  # ignored if the tests run under nohup
-        f"from treeformer.web import app; app.COMMAND = {stub('checkpoint')}; from treeformer.cli import main; main()"
+        f"from treeformer.web import services; services.COMMAND = {stub('checkpoint')};"
+        " from treeformer.cli import main; main()"
     )
     server = serve(images, code=use_stub)
     body = {"image": "a.png", "document": document(), "revision": None, "accepted": True, "window": "w"}

@@ -16,9 +16,9 @@ from treeformer import Skeleton, write
 from treeformer._util import images
 from treeformer._util.images import open_image, open_level, upright_size
 from treeformer.web import pyramid, serve
-from treeformer.web.app import Services
 from treeformer.web.folder import Workspace
 from treeformer.web.pyramid import Pyramids, level_count
+from treeformer.web.services import Services
 
 
 def blocks(pixels: np.ndarray, block: int) -> np.ndarray:

@@ -242,7 +242,7 @@ def make_schedule(
     if crops < MIN_CROPS:
         needed = spent + seconds - free + MIN_CROPS * per_crop
         raise TreeformerError(
-            f"the time limit is too short: this machine, with what else it does now, needs at least "
+            f"the time limit is too short: at its present load, this machine needs at least "
             f"{math.ceil(needed / 60)} minutes (--max-minutes)"
         )
     most = MAX_IMAGE_STEPS if validated else MAX_IMAGE_STEPS_ALONE

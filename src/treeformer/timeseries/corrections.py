@@ -5,7 +5,6 @@ The editor saves them beside the RSML files, or in the place of the predictions.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import time
@@ -22,7 +21,7 @@ from treeformer.inference.provenance import is_uncorrected
 from treeformer.skeleton import Skeleton
 from treeformer.timeseries.folder import DateFile
 from treeformer.timeseries.leftovers import changed_files
-from treeformer.timeseries.predictions import is_correction, prediction_file
+from treeformer.timeseries.predictions import checksum, is_correction, prediction_file
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class FoundFiles:
 
     def is_unchanged(self, file: Path) -> bool:
         """Return True if nobody has saved or removed a file since then."""
-        return self.checksums.get(file) == _checksum(file)
+        return self.checksums.get(file) == checksum(file)
 
 
 def found_files(dates: Sequence[DateFile], results: Path) -> FoundFiles:
@@ -54,7 +53,7 @@ def found_files(dates: Sequence[DateFile], results: Path) -> FoundFiles:
     """
     time_ns = time.time_ns()
     files = (file for date in dates for file in _files(results, date.name))
-    return FoundFiles({file: checksum for file in files if (checksum := _checksum(file)) is not None}, time_ns)
+    return FoundFiles({file: found for file in files if (found := checksum(file)) is not None}, time_ns)
 
 
 def with_corrections(dates: Sequence[DateFile], results: Path) -> list[DateFile]:
@@ -209,15 +208,7 @@ def _is_rsml_of_editor(file: Path) -> bool:
     except TreeformerError:
         return False
     written = editor.get("written") if isinstance(editor, Mapping) else None
-    return isinstance(written, Mapping) and written.get("rsml") == _checksum(file)
-
-
-def _checksum(file: Path) -> str | None:
-    """Return the checksum of a file, None if there is none."""
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    except FileNotFoundError:
-        return None
+    return isinstance(written, Mapping) and written.get("rsml") == checksum(file)
 
 
 def _replaces(beside: Path, correction: Path) -> bool:

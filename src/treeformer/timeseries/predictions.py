@@ -105,7 +105,7 @@ class DatePredictor:
         def with_checksums() -> Iterator[Path | ImageArray]:
             # An image is read after its checksum: if it is replaced in between, it will be predicted again.
             for image in images:
-                checksums.append(_checksum(image))
+                checksums.append(checksum(image))
                 yield image
                 yield from self._other_views(image)
 
@@ -145,8 +145,9 @@ class DatePredictor:
         return {**record, "view": VIEWS[view]} if view else record
 
 
-def _checksum(image: Path) -> str | None:
+def checksum(file: Path) -> str | None:
+    """Return the checksum of a file, None if it cannot be read."""
     try:
-        return sha256(image)
+        return sha256(file)
     except TreeformerError:
         return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from treeformer.baselines.ggt.model import GGT, GGTConfig
+from treeformer.baselines.ggt.config import GGTConfig
+from treeformer.baselines.ggt.model import GGT
 from treeformer.baselines.two_stage.model import TwoStage, TwoStageConfig
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.treeformer import TreeFormer

@@ -5,14 +5,11 @@ Every path of a request passes `Guard` first. An `image` is looked up in the lis
 
 from __future__ import annotations
 
-import json
-import math
-import re
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +23,12 @@ from starlette.routing import Route
 
 import treeformer
 from treeformer.errors import TreeformerError
-from treeformer.inference.open_engine import torch_sees_gpu
 from treeformer.inference.views import MAX_VIEWS, check_views
 from treeformer.web import series, tables
 from treeformer.web.documents import checked_revision, checked_skeleton
 from treeformer.web.errors import RequestError
-from treeformer.web.folder import Entry, Workspace
-from treeformer.web.predicting import Predictions, Region
-from treeformer.web.pyramid import Pyramids
-from treeformer.web.ranking import Ranking
-from treeformer.web.saving import Store
+from treeformer.web.folder import Entry
+from treeformer.web.parameters import Body, finite_number, json_body, region_of, whole_number
 from treeformer.web.security import (
     MAX_BODY_BYTES,
     BodyTooLargeError,
@@ -44,61 +37,17 @@ from treeformer.web.security import (
     json_response,
     resolve_inside,
 )
-from treeformer.web.training import COMMAND, Training
+from treeformer.web.services import Services
 
-STATIC = Path(__file__).parent / "static"
 NO_PAGE = "<!doctype html><title>treeformer</title>The page of the editor was not built: run `make web`."
 # The registry of Windows may name other types.
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 # Images seldom change while they are edited. The browser asks again after this time.
 IMAGE_CACHE = "private, max-age=300"
-INTEGER = re.compile(r"-?[0-9]{1,9}")
 LARGEST_WORKING_SIZE = 100_000
 LARGEST_SCREEN = 100_000
 
-Body = dict[str, Any]
-Handler = Callable[["Services", Request, Body], Response]
-
-
-@dataclass(frozen=True)
-class Services:
-    """What the handlers use.
-
-    Attributes:
-        workspace: the images and their results.
-        store: reads and writes skeletons and drafts.
-        pyramids: the tiles.
-        predictions: the queue of predictions.
-        training: trains on the corrections.
-        ranking: which image to correct next.
-        static: the folder of the built page.
-    """
-
-    workspace: Workspace
-    store: Store
-    pyramids: Pyramids
-    predictions: Predictions
-    training: Training
-    ranking: Ranking
-    static: Path = STATIC
-
-    @classmethod
-    def of(cls, workspace: Workspace, model: str = "default", **options: Any) -> Services:
-        """Make the services of a workspace.
-
-        Args:
-            workspace: the images and their results.
-            model: "default", "small", a model folder, or a name on the Hugging Face hub.
-            **options: `load` as for `Predictions`, `train` and `has_gpu` for `Training`, `static`.
-
-        Returns:
-            The services.
-        """
-        store, pyramids = Store(workspace), Pyramids(workspace)
-        predictions = Predictions(workspace, store, pyramids, model, options.pop("load", None))
-        has_gpu = options.pop("has_gpu", torch_sees_gpu)
-        training = Training(workspace, predictions, options.pop("train", COMMAND), has_gpu)
-        return cls(workspace, store, pyramids, predictions, training, Ranking(workspace, pyramids), **options)
+Handler = Callable[[Services, Request, Body], Response]
 
 
 def create_app(services: Services, *, token: str, port: int, max_body_bytes: int = MAX_BODY_BYTES) -> Starlette:
@@ -122,7 +71,7 @@ def create_app(services: Services, *, token: str, port: int, max_body_bytes: int
 
     def route(path: str, method: str, handler: Handler) -> Route:
         async def endpoint(request: Request) -> Response:
-            body = await _json_body(request) if method in ("PUT", "POST") else {}
+            body = await json_body(request) if method in ("PUT", "POST") else {}
             return await run_in_threadpool(handler, services, request, body)
 
         return Route(path, _with_errors(endpoint), methods=[method])
@@ -176,7 +125,7 @@ def _thumbnail(services: Services, request: Request, _body: Body) -> Response:
 def _pyramid(services: Services, request: Request, _body: Body) -> Response:
     entry = _entry(services, request)
     if "width" in request.query_params:
-        width, height = _integer(request, "width"), _integer(request, "height")
+        width, height = whole_number(request, "width"), whole_number(request, "height")
         if not (0 < width <= LARGEST_SCREEN and 0 < height <= LARGEST_SCREEN):
             raise RequestError("width and height must be those of a screen.")
         services.pyramids.prepare(entry, (width, height))
@@ -185,14 +134,16 @@ def _pyramid(services: Services, request: Request, _body: Body) -> Response:
 
 def _tile(services: Services, request: Request, _body: Body) -> Response:
     entry = _entry(services, request)
-    place = (_integer(request, name) for name in ("level", "x", "y"))
+    place = (whole_number(request, name) for name in ("level", "x", "y"))
     return _image_response(services.pyramids.tile(entry, *place), "image/jpeg")
 
 
 def _crop(services: Services, request: Request, _body: Body) -> Response:
     entry = _entry(services, request)
-    left, top, right, bottom = (_number(request.query_params.get(name), name) for name in ("x0", "y0", "x1", "y1"))
-    data = services.pyramids.crop(entry, (left, top, right, bottom), _integer(request, "max"))
+    left, top, right, bottom = (
+        finite_number(request.query_params.get(name), name) for name in ("x0", "y0", "x1", "y1")
+    )
+    data = services.pyramids.crop(entry, (left, top, right, bottom), whole_number(request, "max"))
     return _image_response(data, "image/png")
 
 
@@ -219,7 +170,7 @@ def _recovered(value: object) -> tuple[str, float] | None:
         return None
     if not isinstance(value, Mapping):
         raise RequestError("recovered must be an object.")
-    return str(value.get("window", "")), _number(value.get("time"), "recovered.time")
+    return str(value.get("window", "")), finite_number(value.get("time"), "recovered.time")
 
 
 def _load_draft(services: Services, request: Request, _body: Body) -> Response:
@@ -239,7 +190,7 @@ def _save_draft(services: Services, _request: Request, body: Body) -> Response:
 
 def _delete_draft(services: Services, request: Request, _body: Body) -> Response:
     text = request.query_params.get("time")
-    stored = None if text is None else _number(text, "time")
+    stored = None if text is None else finite_number(text, "time")
     services.store.delete_draft(_entry(services, request), request.query_params.get("window", ""), stored)
     return json_response({})
 
@@ -251,7 +202,7 @@ def _predict(services: Services, _request: Request, body: Body) -> Response:
         raise RequestError('working_size must be a number of pixels, "full", "auto" or null.')
     views = body.get("views", 1)
     check_views(views)
-    job = services.predictions.predict(entry, size, _region(body.get("region")), views)
+    job = services.predictions.predict(entry, size, region_of(body.get("region")), views)
     return json_response({"job": job}, 202)
 
 
@@ -275,7 +226,7 @@ def _start_training(services: Services, _request: Request, body: Body) -> Respon
     minutes, unannotated = body.get("max_minutes"), body.get("unannotated", False)
     if type(unannotated) is not bool:
         raise RequestError("unannotated must be true or false.")
-    services.training.start(None if minutes is None else _number(minutes, "max_minutes"), unannotated=unannotated)
+    services.training.start(None if minutes is None else finite_number(minutes, "max_minutes"), unannotated=unannotated)
     return json_response(services.training.status(), 202)
 
 
@@ -300,12 +251,12 @@ def _cancel_job(services: Services, request: Request, _body: Body) -> Response:
 def _traits(_services: Services, _request: Request, body: Body) -> Response:
     scale = body.get("px_per_mm")
     skeleton = checked_skeleton(body.get("document"))
-    return json_response(tables.traits_of(skeleton, None if scale is None else _number(scale, "px_per_mm")))
+    return json_response(tables.traits_of(skeleton, None if scale is None else finite_number(scale, "px_per_mm")))
 
 
 def _traits_table(services: Services, request: Request, _body: Body) -> Response:
     text = request.query_params.get("px_per_mm") or None
-    scale = None if text is None else _number(text, "px_per_mm")
+    scale = None if text is None else finite_number(text, "px_per_mm")
     table = tables.folder_table(services.workspace, services.store, scale)
     content = table.to_csv(index=False).encode("utf-8", "backslashreplace")
     headers = {"Content-Disposition": 'attachment; filename="traits.csv"'}
@@ -354,57 +305,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
 )
 
 
-# ---- parameters ----------------------------------------------------------------------------------
-
-
 def _entry(services: Services, request: Request) -> Entry:
     return services.workspace.entry(request.query_params.get("image"))
-
-
-def _integer(request: Request, name: str) -> int:
-    text = request.query_params.get(name, "")
-    if not INTEGER.fullmatch(text):
-        raise RequestError(f"{name} must be a whole number.")
-    return int(text)
-
-
-def _number(value: object, name: str) -> float:
-    try:
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise ValueError
-        number = float(value)
-        if not math.isfinite(number):
-            raise ValueError
-    except (ValueError, OverflowError):
-        raise RequestError(f"{name} must be a number.") from None
-    return number
-
-
-def _region(value: object) -> Region | None:
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) != 4:
-        raise RequestError("region must be four numbers.")
-    left, top, right, bottom = (_number(one, "region") for one in value)
-    return math.floor(left), math.floor(top), math.ceil(right), math.ceil(bottom)
-
-
-async def _json_body(request: Request) -> Body:
-    """Return the JSON object in the body of a request. NaN and Infinity are refused."""
-
-    def reject(literal: str) -> None:
-        raise ValueError(literal)
-
-    if request.headers.get("content-type", "application/json").partition(";")[0].strip() != "application/json":
-        raise RequestError("The body must be JSON.", 415)
-    data = await request.body()
-    try:
-        body = json.loads(data or b"{}", parse_constant=reject)
-    except (ValueError, RecursionError):
-        raise RequestError("The body is not JSON.") from None
-    if not isinstance(body, dict):
-        raise RequestError("The body must be a JSON object.")
-    return body
 
 
 # ---- answers -------------------------------------------------------------------------------------

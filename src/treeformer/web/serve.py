@@ -15,8 +15,9 @@ import uvicorn
 
 from treeformer._util.files import check_writable, remove_leftovers
 from treeformer.errors import TreeformerError
-from treeformer.web.app import Services, create_app
+from treeformer.web.app import create_app
 from treeformer.web.folder import Workspace
+from treeformer.web.services import Services
 
 HOST = "127.0.0.1"
 SHUTDOWN_S = 3

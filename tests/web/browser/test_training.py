@@ -11,8 +11,9 @@ import uvicorn
 from tests.inference.fake_engine import line_engine, predictor
 from tests.web.conftest import gradient
 from tests.web.test_training import stub
-from treeformer.web.app import Services, create_app
+from treeformer.web.app import create_app
 from treeformer.web.folder import Workspace
+from treeformer.web.services import Services
 
 TOKEN = "token"
 

@@ -6,9 +6,9 @@ import type {
 } from "../api";
 import { BackendError, ConflictError } from "../api";
 import { FORMAT, VERSION } from "../core/document.ts";
+import type { Source } from "../core/graph.ts";
 import { csvText, traitTable } from "../predict/files.ts";
 import { ImageError, openImage } from "../predict/image/open.ts";
-import type { Source } from "../core/graph.ts";
 import { LOW_CONFIDENCE_THRESHOLD } from "../core/measures.ts";
 import type { Predictor } from "./predictor.ts";
 import { Pyramids, thumbnail } from "./pyramids.ts";
