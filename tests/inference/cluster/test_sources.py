@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import tarfile
+import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -22,8 +25,12 @@ from pyarrow import parquet
 from tests.inference.cluster_runs import (
     JOB,
     MODEL_HASH,
+    fake_predictor,
     make_plan,
     make_tar,
+    plain_results,
+    results,
+    run_shard,
 )
 from treeformer import FormatError, TreeformerError
 from treeformer.hub.model_folder import CONFIG, WEIGHTS
@@ -190,20 +197,40 @@ def test_an_id_depends_on_path_size_time_place_and_settings():
     assert len({hash_settings(one) for one in settings}) == 3
 
 
-few_ids = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)).map(lambda ab: b"%08d%08d" % ab), max_size=12)
+few_paths = st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=12)
 
 
-@given(st.lists(few_ids, max_size=3), few_ids)
-def test_new_ids_are_those_of_a_set(chunks, known):
-    """Compare with a set; half of an id may be shared by different ids."""
-    kind = pa.binary(manifest.ID_BYTES)
-    seen, expected = set(known), []
-    for id_ in (id_ for chunk in chunks for id_ in chunk):
-        expected.append(id_ not in seen)
-        seen.add(id_)
-    columns = pa.chunked_array([pa.array(chunk, type=kind) for chunk in chunks], type=kind)
-    new = manifest._is_new(columns, pa.chunked_array([pa.array(known, type=kind)], type=kind))
-    assert new.tolist() == expected
+@given(few_paths, st.integers(1, 4))
+def test_the_last_row_of_each_path_counts(paths, number_of_hashes):
+    """Compare with a dictionary; different paths may share a hash."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest, "ROWS_PER_GROUP", 5)
+        spool = Path(folder, "rows.parquet")
+        parquet.write_table(pa.table({"path": pa.array(paths, pa.binary())}), spool)
+        hashes = np.array([path[0] % number_of_hashes for path in paths], dtype=int)
+        last = manifest._is_last(hashes, spool)
+    row_of = {path: row for row, path in enumerate(paths)}
+    assert np.flatnonzero(last).tolist() == sorted(row_of.values())
+
+
+def test_a_path_that_is_named_twice_is_one_image(images, out, tmp_path):
+    """Also if a table states another size or time, or a tar file holds several members of one name."""
+    files = sorted(images.glob("*.png"))
+    full = pd.DataFrame([entry[:3] for entry in list_images([str(images)])], columns=["path", "size", "mtime"])
+    full.assign(mtime=5).to_csv(tmp_path / "table.csv", index=False)
+    with tarfile.open(tmp_path / "s.tar", "w") as archive:
+        for file in files[:2]:
+            archive.add(file, "a.png")
+    sources = (images, tmp_path / "table.csv", tmp_path / "s.tar")
+    make_plan(out, *sources)
+    run_shard(out)
+    found = results(out)  # checks that each path occurs once
+    assert len(found) == len(full) + 1
+    replaced = next(row for path, row in found.items() if "::" in path)
+    plain = plain_results(images, tmp_path / "plain", fake_predictor())
+    nodes = [json.loads(text)["nodes"] for text in (replaced["skeleton"], plain[str(files[1])])]
+    assert nodes[0] == nodes[1], "the last member replaces those before it, as in tar"
+    assert make_plan(out, *sources) == [], "the same command finds nothing new"
 
 
 @pytest.mark.parametrize("task_images", [1, 3, 7, 100])

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 import treeformer
+from treeformer._util.arrays import BoolArray
 from treeformer._util.files import remove_leftovers
 from treeformer._util.progress import ProgressCallback
 from treeformer.errors import FormatError, TreeformerError
@@ -37,8 +38,6 @@ RESULTS, INDEX = "results", "_index.json"
 # Rows per file, and bytes that are written at once.
 ROWS_PER_FILE = 100_000
 BYTES_AT_ONCE = 64_000_000
-
-BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)

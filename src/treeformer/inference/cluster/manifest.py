@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from treeformer._util.arrays import BoolArray, IntArray
 from treeformer._util.pools import batches
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.inference.cluster.job import MANIFESTS, hash_settings, read_settings
@@ -171,7 +172,7 @@ def add_images(
 
     Args:
         folder: folder of the job; see `open_job`.
-        images: the images; they may repeat.
+        images: the images. A path may repeat, also with another size or time: its last image counts.
         settings_hash: hash of the settings of the job, from `open_job`.
         task_images: images per task. None uses 256, fewer if there are less than 65,536 images.
 
@@ -235,8 +236,10 @@ def _write_manifest(
     with tempfile.TemporaryDirectory(prefix="treeformer-") as temporary:
         spool = Path(temporary) / "rows.parquet"
         with parquet.ParquetWriter(spool, MANIFEST_SCHEMA, compression="zstd") as writer:
-            ids = [_spool(writer, chunk) for chunk in batches(rows, ROWS_PER_GROUP)]
-        new = _is_new(pa.chunked_array(ids, type=pa.binary(ID_BYTES)), known)
+            spooled = [_spool(writer, chunk) for chunk in batches(rows, ROWS_PER_GROUP)]
+        ids = [column for column, _ in spooled]
+        new = _is_last(np.concatenate([np.empty(0, int), *(hashes for _, hashes in spooled)]), spool)
+        new &= ~pc.is_in(pa.chunked_array(ids, type=pa.binary(ID_BYTES)), value_set=known).to_numpy()
         count = int(new.sum())
         if count == 0:
             return None
@@ -259,14 +262,14 @@ def _write_manifest(
     return Manifest(name, count, size)
 
 
-def _spool(writer: parquet.ParquetWriter, chunk: list[tuple[bytes, ImageEntry]]) -> pa.Array:
-    """Write rows to the temporary file. Return their ids."""
+def _spool(writer: parquet.ParquetWriter, chunk: list[tuple[bytes, ImageEntry]]) -> tuple[pa.Array, IntArray]:
+    """Write rows to the temporary file. Return their ids and the hashes of their paths."""
     ids = pa.array([id_ for id_, _ in chunk], type=pa.binary(ID_BYTES))
     paths = [image.path.encode("utf-8", "surrogateescape") for _, image in chunk]
     numbers = [[image[field] for _, image in chunk] for field in (1, 2, 3)]
     columns = [ids, pa.array(paths, type=pa.binary()), *(pa.array(values, type=pa.int64()) for values in numbers)]
     writer.write_table(pa.Table.from_arrays(columns, schema=MANIFEST_SCHEMA))
-    return ids
+    return ids, np.fromiter(map(hash, paths), dtype=int, count=len(paths))
 
 
 def _aligned(columns: list[pa.Array]) -> Iterator[tuple[int, pa.Array]]:
@@ -276,22 +279,23 @@ def _aligned(columns: list[pa.Array]) -> Iterator[tuple[int, pa.Array]]:
         start += len(column)
 
 
-def _is_new(ids: pa.ChunkedArray, known: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return True for the first occurrence of each id that is not known."""
-    new = np.ones(len(ids), dtype=bool)
-    if len(known):
-        new &= ~pc.is_in(ids, value_set=known).to_numpy()
-    # Duplicates are rare. Half an id is enough to exclude them, and sorts ten times faster.
-    parts = [np.frombuffer(_data(chunk), dtype="<u8")[::2] for chunk in ids.chunks]
-    halves = np.concatenate([*parts, np.empty(0, "<u8")])
-    order = np.argsort(halves, kind="stable")
-    repeats = order[1:][halves[order[1:]] == halves[order[:-1]]]
-    seen: set[bytes] = set()
-    for place in np.flatnonzero(np.isin(halves, halves[repeats])) if len(repeats) else ():
-        id_ = ids[int(place)].as_py()
-        new[place] &= id_ not in seen
-        seen.add(id_)
-    return new
+def _is_last(hashes: IntArray, spool: Path) -> BoolArray:
+    """Return True for the last row of each path, from the hashes of all paths and the file that holds them."""
+    last = np.ones(len(hashes), dtype=bool)
+    order = np.argsort(hashes, kind="stable")
+    repeats = hashes[order[1:]][hashes[order[1:]] == hashes[order[:-1]]]
+    if not len(repeats):
+        return last
+    may_repeat, start = np.isin(hashes, repeats), 0
+    row_of: dict[bytes, int] = {}
+    for batch in parquet.ParquetFile(spool).iter_batches(ROWS_PER_GROUP, columns=["path"]):
+        rows = start + np.flatnonzero(may_repeat[start : start + len(batch)])
+        for row, path in zip(rows.tolist(), batch.column(0).take(pa.array(rows - start)).to_pylist(), strict=True):
+            if (earlier := row_of.get(path)) is not None:
+                last[earlier] = False
+            row_of[path] = row
+        start += len(batch)
+    return last
 
 
 def _data(chunk: pa.Array) -> memoryview:
@@ -300,7 +304,7 @@ def _data(chunk: pa.Array) -> memoryview:
     return memoryview(chunk.buffers()[1])[start : start + len(chunk) * ID_BYTES]
 
 
-def _regrouped(rows: Iterable[pa.RecordBatch], keep: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[pa.Table]:
+def _regrouped(rows: Iterable[pa.RecordBatch], keep: BoolArray) -> Iterator[pa.Table]:
     """Yield the rows to keep in tables of `ROWS_PER_GROUP` rows, so that the group of a row follows from its number."""
     pending: list[pa.Table] = []
     start = 0
