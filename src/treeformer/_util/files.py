@@ -292,6 +292,11 @@ def list_files(folder: Path, without: Path | None = None, marks: Collection[froz
         yield from (parent / file for file in sorted(files) if not file.startswith("."))
 
 
+def is_file(path: Path) -> bool:
+    """Return True if there is a file at a path. A name that is too long is none; `Path.is_file` may raise an error."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
 def is_backup(path: Path) -> bool:
     """Return True if a file is the original that the editor kept of another: `NAME.orig.rsml` beside `NAME.rsml`.
 

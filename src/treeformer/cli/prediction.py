@@ -113,7 +113,7 @@ def predict(
     resume: Annotated[bool, typer.Option("--resume", help="Skip images whose results exist.")] = False,
 ) -> None:
     """Predict the skeletons of images: JSON files, and optionally other formats, overlays and a table of traits."""
-    from treeformer._util.files import check_writable, remove_leftovers, write_table
+    from treeformer._util.files import check_writable, is_file, remove_leftovers, write_table
     from treeformer._util.images import IMAGE_SUFFIXES
     from treeformer.formats import SUFFIXES
     from treeformer.hub.model_folder import open_model
@@ -171,7 +171,7 @@ def predict(
             with progress("predicting") as show:
                 report = predict_files(to_do, predictor, progress=show, **options)
         finally:  # also after Ctrl-C
-            if any(job.skeletons["json"].is_file() for job in jobs):
+            if any(is_file(job.skeletons["json"]) for job in jobs):
                 write_record(output, sources, jobs)
     for image in report.empty:
         say(f"treeformer: {image}: no plant was found, the skeleton is empty")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treeformer import formats
-from treeformer._util.files import list_files
+from treeformer._util.files import is_file, list_files
 from treeformer._util.image_output import write_image
 from treeformer._util.images import IMAGE_SUFFIXES, open_image
 from treeformer._util.pools import batches, prefetch_map, process_pool
@@ -81,9 +81,7 @@ class ImageJob:
 
     def is_done(self) -> bool:
         """Return True if all files exist."""
-        return all(path.is_file() for path in self.skeletons.values()) and (
-            self.overlay is None or self.overlay.is_file()
-        )
+        return all(map(is_file, self.skeletons.values())) and (self.overlay is None or is_file(self.overlay))
 
     def write(self, skeleton: Skeleton) -> None:
         """Write every file atomically. If some cannot be written, write the others and then raise `FormatError`."""
@@ -321,5 +319,5 @@ def traits_of(
     """
     from treeformer.traits import measure_files
 
-    paths = [path for job in jobs if (path := job.skeletons["json"]).is_file()]
+    paths = [path for job in jobs if is_file(path := job.skeletons["json"])]
     return measure_files(paths, px_per_mm=px_per_mm, progress=progress)

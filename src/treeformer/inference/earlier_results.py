@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from treeformer import formats
+from treeformer._util.files import is_file
 from treeformer._util.progress import ProgressCallback
 from treeformer.errors import FormatError
 from treeformer.formats.rsml.confidence import has_scores
@@ -34,7 +35,7 @@ def check_no_annotation_is_lost(jobs: Sequence[ImageJob], to_do: Sequence[ImageJ
         for name, path in job.skeletons.items():
             # JSON and RSML say themselves whether they are predictions. Other formats are what the JSON file is.
             judged = path if name == "rsml" else job.skeletons["json"]
-            if not path.is_file() or not (id(job) in written or path.parent.samefile(job.image.parent)):
+            if not is_file(path) or not (id(job) in written or path.parent.samefile(job.image.parent)):
                 continue
             if not _is_prediction(judged):
                 raise FormatError(f"{path}: exists and is not a prediction: choose another output folder")
@@ -44,7 +45,7 @@ def is_corrected(job: ImageJob) -> bool:
     """Return True if the editor has saved the result of an image: a person has corrected or accepted it."""
     path = job.skeletons["json"]
     with suppress(FormatError):
-        return path.is_file() and is_from_editor(formats.read(path))
+        return is_file(path) and is_from_editor(formats.read(path))
     return False
 
 
@@ -53,7 +54,7 @@ def check_no_correction_is_lost(jobs: Sequence[ImageJob]) -> None:
     for job in jobs:
         for path in job.skeletons.values():
             try:
-                is_corrected = path.exists() and is_from_editor(formats.read(path))
+                is_corrected = is_file(path) and is_from_editor(formats.read(path))
             except FormatError:
                 continue
             if is_corrected:

@@ -14,6 +14,7 @@ import numpy as np
 
 from treeformer import formats
 from treeformer._util.arrays import ImageArray
+from treeformer._util.files import is_file
 from treeformer._util.images import open_image
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import sha256
@@ -46,7 +47,7 @@ def prediction_file(results: Path, name: str, view: int = 0) -> Path:
 def is_correction(file: Path) -> bool:
     """Return True if the editor has saved a file."""
     try:
-        return file.is_file() and is_from_editor(formats.read(file))
+        return is_file(file) and is_from_editor(formats.read(file))
     except TreeformerError:
         return False
 

@@ -115,6 +115,17 @@ def test_a_member_whose_name_is_too_long_for_a_file_is_a_row_with_an_error(image
     assert (long["error"], short["error"]) == ("its name is too long for a file", None)
 
 
+@pytest.mark.parametrize("options", [{"overlay": True}, {"formats": ("rsml",)}])
+def test_a_name_that_is_too_long_for_a_file_beside_the_table_is_a_row_with_an_error(images, out, options):
+    job = Job(model="fake", traits=False, **options)
+    file = images / "00000.png"
+    file.rename(file.with_stem("l" * 251))
+    make_plan(out, images, job=job)
+    assert run_shard(out, job=job).failed == 1
+    [row] = [row for row in results(out).values() if row["error"]]
+    assert (row["error"], row["skeleton"]) == ("its name is too long for a file", None)
+
+
 @pytest.mark.parametrize("workers", [0, 3])
 def test_an_unreadable_image_is_a_row_with_an_error(images, out, tmp_path, workers):
     (images / "broken.png").write_bytes(b"\x89PNG garbage")

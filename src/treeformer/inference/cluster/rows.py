@@ -21,11 +21,12 @@ from treeformer.formats.rsml.metadata import with_resolution
 from treeformer.inference.batch import OVERLAY_ENDING, OVERLAY_LONGEST_PX, OVERLAY_QUALITY
 from treeformer.inference.cluster.job import Job
 from treeformer.inference.cluster.sources import MEMBER_MARK, ImageEntry
-from treeformer.inference.cluster.storage import Folder
+from treeformer.inference.cluster.storage import Folder, NameTooLongError
 from treeformer.skeleton import Skeleton
 from treeformer.traits import COMPACT_COLUMNS, measure
 
 FILES = "files"
+NAME_TOO_LONG = "its name is too long for a file"
 TEXT_TRAITS = ("unit", "note")
 WHOLE_TRAITS = ("plant", "lateral_count", "tip_count", "branch_point_count", "max_order")
 
@@ -122,9 +123,12 @@ class RowMaker:
         except TreeformerError as error:
             row["error"] = " ".join(str(error).splitlines())
         else:
-            row |= made
-            for ending, data in files.items():
-                self.folder.write(file_name(image.entry, ending), data)
+            try:
+                for ending, data in files.items():
+                    self.folder.write(file_name(image.entry, ending), data)
+                row |= made
+            except NameTooLongError:
+                row["error"] = NAME_TOO_LONG
         finally:
             image.discard()
         return row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -23,6 +24,10 @@ LOCAL_SCHEME = "file://"
 LOCK = ".lock"
 # Number of requests for size and time of objects at once.
 PARALLEL_REQUESTS = 32
+
+
+class NameTooLongError(FormatError):
+    """A file cannot be written because its name is too long."""
 
 
 class FileEntry(NamedTuple):
@@ -83,7 +88,8 @@ def _one_line_errors(path: str, what: str) -> Iterator[None]:
         if isinstance(error, TreeformerError):
             raise
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise FormatError(f"{path}: cannot be {what} ({str(reason).splitlines()[0][:300]})") from None
+        kind = NameTooLongError if getattr(error, "errno", None) == errno.ENAMETOOLONG else FormatError
+        raise kind(f"{path}: cannot be {what} ({str(reason).splitlines()[0][:300]})") from None
 
 
 def read_bytes(path: str, offset: int = 0, size: int | None = None) -> bytes:

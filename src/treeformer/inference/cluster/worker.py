@@ -22,7 +22,7 @@ from treeformer.errors import TreeformerError
 from treeformer.inference.cluster import storage
 from treeformer.inference.cluster.job import Job, read_settings
 from treeformer.inference.cluster.manifest import PARTS, ManifestReader, Task
-from treeformer.inference.cluster.rows import SCHEMA, WRITE_OPTIONS, FetchedImage, RowMaker
+from treeformer.inference.cluster.rows import NAME_TOO_LONG, SCHEMA, WRITE_OPTIONS, FetchedImage, RowMaker
 from treeformer.inference.cluster.sources import ImageEntry
 from treeformer.inference.cluster.storage import Folder
 from treeformer.inference.predictor import Predictor
@@ -228,7 +228,7 @@ def _fetch(temporary: str, row: tuple[str, ImageEntry]) -> FetchedImage:
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:  # the disk for temporary copies is full or broken
             raise
-        return FetchedImage(id_, entry, None, error="its name is too long for a file")
+        return FetchedImage(id_, entry, None, error=NAME_TOO_LONG)
 
 
 def _check_size(entry: ImageEntry, size: int) -> None:
