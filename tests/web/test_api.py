@@ -305,6 +305,22 @@ def test_the_table_of_the_folder(client, folder):
     assert all(texts[name].tolist()[:2] == [str(int(float(text))) for text in texts[name][:2]] for name in whole)
 
 
+def test_images_that_share_a_file_have_their_own_rows(client, folder):
+    """As in the list of the page, in finetune and in next."""
+    for name in ("b", "c", "broken"):
+        for suffix in (".png", ".jpg"):
+            gradient(folder / "images" / f"{name}{suffix}")
+    two_plants = Skeleton([(9, 9), (9, 5), (20, 9), (20, 3)], [(0, 1), (2, 3)], root=[0, 2])
+    treeformer.write(two_plants, folder / "images" / "b.json")
+    treeformer.write(Skeleton([(9, 9), (9, 5)], [(0, 1)], image_name="c.png"), folder / "images" / "c.json")
+    (folder / "images" / "broken.json").write_text("{broken")
+    table = pd.read_csv(io.StringIO(client.get("/api/traits.csv").text))
+    listed = ["b.jpg", "b.jpg", "b.png", "b.png", "c.png", "broken.jpg", "broken.png"]
+    assert table["image"].tolist() == listed
+    assert table["total_length"].tolist()[:4] == [4.0, 6.0, 4.0, 6.0]
+    assert table["note"].str.contains("JSON").tolist()[-2:] == [True, True]
+
+
 # ---- page ----------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from treeformer._util.text import as_unicode
 from treeformer.skeleton import Skeleton
 from treeformer.traits import measure, measure_files
 from treeformer.traits.definitions import TRAITS
@@ -55,29 +56,33 @@ def folder_table(workspace: Workspace, store: Store, px_per_mm: float | None) ->
     Raises:
         TreeformerError: if `px_per_mm` is not positive.
     """
-    entries = {}
+    import pandas as pd
+
+    images: dict[Path, list[str]] = {}  # by file: a.png and a.jpg may share a.json
     for entry in workspace.refresh():
         path = workspace.current_file(workspace.entry(entry.image))
         if path is not None:
-            entries[path] = entry
+            images.setdefault(path, []).append(entry.image)
 
     def read(path: Path) -> Skeleton:
         from treeformer import formats
 
         return formats.read(path).replace(image_name=None)
 
-    table, failures = measure_files(entries, px_per_mm=px_per_mm, read=read)
+    table, failures = measure_files(images, px_per_mm=px_per_mm, read=read)
+    pairs = [(image, as_unicode(str(file))) for file, sharing in images.items() for image in sharing]
+    measured = table.drop(columns="image")
+    table = pd.DataFrame(pairs, columns=["image", "file"]).merge(measured, on="file")[list(table)]
     root = workspace.results_root
-    images = {str(path): entry.image for path, entry in entries.items()}
-    files = {str(path): (path.relative_to(root) if path.is_relative_to(root) else path) for path in entries}
-    table["image"] = [images.get(name, "") for name in table["file"]]
-    table["file"] = [str(files.get(name, name)) for name in table["file"]]
+    files = {as_unicode(str(path)): str(path.relative_to(root)) for path in images if path.is_relative_to(root)}
+    table["file"] = [files.get(name, name) for name in table["file"]]
     if failures:  # their rows have no counts, which would make the others decimal numbers
         counts = [name for name, kind in table.dtypes.items() if kind.kind in "iu"]
         table = table.astype(dict.fromkeys(counts, "Int64"))
     for line in failures:
-        path_text = next((name for name in images if line.startswith(f"{name}: ")), "")
-        table.loc[len(table), ["image", "note"]] = [images.get(path_text, ""), line.removeprefix(f"{path_text}: ")]
+        file = next((file for file in images if line.startswith(f"{file}: ")), Path())
+        for image in images.get(file, [""]):
+            table.loc[len(table), ["image", "note"]] = [image, line.removeprefix(f"{file}: ")]
     return table
 
 
