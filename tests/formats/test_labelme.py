@@ -61,6 +61,16 @@ def test_a_cycle_is_opened_at_one_node(tmp_path: Path, ring: Skeleton):
     assert again.length == ring.length
 
 
+def test_trees_of_a_plant_that_touch_are_read_as_one(tmp_path: Path):
+    """Otherwise the file has two roots in one tree, and cannot be read."""
+    nodes = [(5, 9), (5, 5), (5, 5), (9, 1), (5, 5), (5, 5), (20, 9)]
+    skeleton = Skeleton(nodes, [(0, 1), (2, 3)], root=[0, 2, 4, 5, 6], plant=[0] * 7)
+    labelme.write(skeleton, tmp_path / "a.json")
+    again = labelme.read(tmp_path / "a.json")
+    assert again.length == skeleton.length
+    assert again.nodes[again.roots].tolist() == [[5, 9], [20, 9]]
+
+
 def test_roots_that_cross_at_a_point_stay_separate(tmp_path: Path):
     lines = [[[5, 0], [0, 5], [9, 9]], [[5, 0], [9, 5], [0, 5], [0, 9]], [[9, 9], [20, 20]]]
     skeleton = read(tmp_path, [shape("linestrip", line, 1) for line in lines])

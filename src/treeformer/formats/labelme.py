@@ -7,7 +7,7 @@ they are already connected: a plant is a tree, and roots that cross at a point s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from treeformer._util.text import short_repr
 from treeformer.errors import FormatError, SkeletonError
 from treeformer.formats import checks
 from treeformer.formats._io import json_text, read_json, reading, write_text
-from treeformer.formats.lines import Group, Point, join_at_ends, skeleton_lines
+from treeformer.formats.lines import Group, Line, Point, join_at_ends, skeleton_lines
 from treeformer.skeleton import Plant, Skeleton
 from treeformer.skeleton.provenance import prediction_record
 
@@ -98,8 +98,23 @@ def _with_plants(skeleton: Skeleton, groups: list[Any]) -> Skeleton:
     return skeleton.replace(plant=plant, plant_records=records)
 
 
+def _marked_roots(skeleton: Skeleton, lines: Sequence[Line]) -> list[int]:
+    """Return the first root of each tree, as the reader joins the lines: trees of a plant that touch become one."""
+    keys = list(zip(skeleton.plant_of_node.tolist(), map(tuple, skeleton.nodes.tolist()), strict=True))
+    joined = [([keys[node][1] for node in line.nodes], keys[line.nodes[0]][0]) for line in lines]
+    nodes, _, edges, node_at = join_at_ends(joined)
+    tree_of_node = Skeleton(nodes, edges).component.tolist()
+    marked: dict[Any, int] = {}
+    for root in skeleton.roots.tolist():
+        key = keys[root]
+        marked.setdefault(tree_of_node[node_at[key]] if key in node_at else key, root)
+    return list(marked.values())
+
+
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write a LabelMe file. Radii and scores are not stored; coinciding nodes are merged on reading.
+    """Write a LabelMe file. Radii and scores are not stored.
+
+    Coinciding nodes of a plant are merged on reading, so that trees which touch become one, with the first root.
 
     Of the metadata, only the record of a prediction is written. LabelMe keeps it.
 
@@ -130,13 +145,14 @@ def write(skeleton: Skeleton, path: Path) -> None:
             }
         )
 
-    for line in skeleton_lines(skeleton):
+    lines = skeleton_lines(skeleton)
+    for line in lines:
         label = skeleton.axes[line.axis].label if line.axis >= 0 else ""
         add("linestrip", label or "axis", line.nodes)
     isolated = (skeleton.degree == 0).nonzero()[0].tolist()
     for node in isolated:
         add("point", "node", [node])
-    for node in skeleton.roots.tolist():
+    for node in _marked_roots(skeleton, lines):
         add("point", "root", [node])
     width, height = skeleton.image_size or (None, None)
     head = json_text({"version": LABELME_VERSION, "flags": {}}, path)
