@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 from treeformer import Skeleton, synthetic
 from treeformer._util.config import ConfigError
-from treeformer.data import Skipped
+from treeformer.data import Skipped, SkipReport
 from treeformer.data.config import DataConfig, SourceConfig
 from treeformer.data.folder_dataset import write_pair
 from treeformer.data.mixture import EvalDataset, MixtureDataset
@@ -110,7 +110,7 @@ def test_an_image_that_contradicts_its_skeleton_is_skipped(tmp_path):
         write_pair(np.full((side, side, 3), 200, np.uint8), tree, tmp_path, stem)
     stream = MixtureDataset([SourceConfig(path=str(tmp_path), split="")], DataConfig(image_size=64, max_nodes=9), 5)
     drawn = [stream[position] for position in range(8)]
-    assert {sample.name for sample, _ in drawn} == {"good.png"}
+    assert {sample.name for sample, _ in drawn} == {str(tmp_path / "good.png")}
     reasons = {entry.reason for _, skipped in drawn for entry in skipped}
     assert len(reasons) == 1
     assert "wrong.json: belongs to an image of 32×32 px, but wrong.png has 16×16 px" in reasons.pop()
@@ -149,3 +149,20 @@ def test_validation_keeps_dense_images_if_there_are_dense_batches(rendered):
     many = EvalDataset([source], DataConfig(image_size=SIDE, max_nodes=45, dense_every=4))
     assert sum(few[index][0] is not None for index in range(6)) < 6
     assert all(many[index][0] is not None for index in range(6))
+
+
+def test_skipped_images_of_the_same_name_in_several_folders_are_all_reported(tmp_path):
+    config = DataConfig(image_size=64, max_nodes=3)
+    tree = Skeleton([(4, 28), (4, 4)], [(0, 1)], root=0, image_size=(32, 32))
+    dense = Skeleton([(4, y) for y in (28, 20, 12, 4)], [(0, 1), (1, 2), (2, 3)], root=0, image_size=(32, 32))
+    for folder in ("one", "two"):
+        for stem, skeleton in (("damaged", tree), ("dense", dense), ("unreadable", tree)):
+            write_pair(np.full((32, 32, 3), 200, np.uint8), skeleton, tmp_path / folder, stem)
+        (tmp_path / folder / "damaged.json").write_text("{")
+        (tmp_path / folder / "unreadable.png").write_bytes(b"no image")
+    sources = [SourceConfig(path=str(tmp_path / folder), split="") for folder in ("one", "two")]
+    images = EvalDataset(sources, config)
+    report = SkipReport(skipped for index in range(len(images)) for skipped in images[index][1])
+    files = ("damaged.json", "dense.png", "unreadable.png")
+    expected = [str(tmp_path / folder / file) for folder in ("one", "two") for file in files]
+    assert [entry.reason.partition(": ")[0] for entry in report] == expected

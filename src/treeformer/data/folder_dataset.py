@@ -84,25 +84,35 @@ class FolderDataset:
         try:
             return self[index]
         except TreeformerError as error:
-            return Skipped(self.name(index), str(error))
+            return Skipped(self.name(index), _reason(error, self.pairs[index][1]))
 
     def open(self, index: int) -> OpenedSample | Skipped:
-        """Return a sample without its image if the skeleton file states the image size, otherwise with it."""
+        """Return a sample without its image if the skeleton file states the image size, otherwise with it.
+
+        Its name is the path of the image, because training mixes folders with images of the same names.
+        """
         image_file, skeleton_file = self.pairs[index]
+        name = str(image_file)
         try:
             skeleton = formats.read(skeleton_file)
             if skeleton.image_size is None:
-                return OpenedSample.of(self[index])
+                return OpenedSample.of(read_pair(image_file, skeleton_file, name))
             fitted = fit_to_image(skeleton, skeleton.image_size, skeleton_file, image_file.name)
         except TreeformerError as error:
-            return Skipped(self.name(index), str(error))
+            return Skipped(name, _reason(error, skeleton_file))
 
         def read_image() -> ImageArray:
             image = open_image(image_file)
             fit_to_image(fitted, image.size, skeleton_file, image_file.name)
             return np.array(image)
 
-        return OpenedSample(fitted, self.name(index), read_image)
+        return OpenedSample(fitted, name, read_image)
+
+
+def _reason(error: TreeformerError, skeleton_file: Path) -> str:
+    """Return the message of an error with the path of the skeleton. Readers state its name, as other folders have."""
+    text, beginning = str(error), f"{skeleton_file.name}: "
+    return f"{skeleton_file}: {text.removeprefix(beginning)}" if text.startswith(beginning) else text
 
 
 def read_pair(image_file: Path, skeleton_file: Path, name: str) -> Sample:

@@ -40,7 +40,7 @@ class OpenedSample:
 
     Attributes:
         skeleton: a forest inside the image, in px, with `image_size` set.
-        name: name of the image within its data set.
+        name: path of the image file, or name of a synthetic image.
         read_image: returns the image, (H,W,3) uint8 RGB. Raises TreeformerError if it does not fit the skeleton.
     """
 
@@ -59,7 +59,7 @@ class Skipped:
     """An image that cannot be used.
 
     Attributes:
-        name: name of the image within its data set.
+        name: identifies the image among those of a report.
         reason: one line that identifies the file and the problem.
     """
 
