@@ -17,8 +17,9 @@ from PIL import Image
 
 import treeformer
 from treeformer import metrics
+from treeformer._util.files import sha256
 from treeformer.hub import web_model
-from treeformer.hub.model_folder import ModelFolder, ModelFolderError, ModelSettings, open_model, sha256
+from treeformer.hub.model_folder import ModelFolder, ModelFolderError, ModelSettings, open_model
 from treeformer.hub.web_model import MIN_WEIGHTS, fold_constants, round_matrices, round_to_8_bits, write_web_model
 from treeformer.inference.onnx_engine import OnnxEngine
 from treeformer.inference.predictor import Predictor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import signal
 import subprocess
@@ -21,7 +22,9 @@ from treeformer._util.files import (
     before_each_write,
     check_is_regular_file,
     check_writable,
+    is_file,
     remove_leftovers,
+    sha256,
     write_table,
 )
 from treeformer._util.image_output import encode_image, write_image
@@ -289,6 +292,19 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def test_the_checksum_of_a_file_is_that_of_its_bytes(tmp_path):
+    file = tmp_path / "a.bin"
+    file.write_bytes(bytes(range(256)) * 5000)  # more than one block
+    assert sha256(file) == hashlib.sha256(file.read_bytes()).hexdigest()
+    with pytest.raises(FormatError, match=r"none: cannot be read \(No such file"):
+        sha256(tmp_path / "none")
+
+
+def test_a_name_that_is_too_long_is_no_file(tmp_path):
+    (tmp_path / "a").write_bytes(b"")
+    assert [is_file(tmp_path / name) for name in ("a", "b", "l" * 300)] == [True, False, False]
 
 
 def test_windows_gets_time_to_close_a_file(tmp_path, monkeypatch):

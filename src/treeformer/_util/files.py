@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import stat
@@ -295,6 +296,19 @@ def list_files(folder: Path, without: Path | None = None, marks: Collection[froz
 def is_file(path: Path) -> bool:
     """Return True if there is a file at a path. A name that is too long is none; `Path.is_file` may raise an error."""
     return os.path.isfile(path)  # noqa: PTH113
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, hexadecimal.
+
+    Raises:
+        FormatError: if the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 def is_backup(path: Path) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from treeformer._util.files import sha256
 from treeformer._util.text import short_repr
 from treeformer.data.folder_dataset import SPLITS, FolderDataset
 from treeformer.data.recipe import RECIPE_NAME, read_recipe
@@ -87,7 +87,7 @@ def check_leaks(images: Mapping[str, Iterable[Path]], plate: Callable[[str], str
         TreeformerError: if two splits leak; the message contains both files.
     """
     by_plate: dict[str, tuple[str, Path]] = {}
-    by_content: dict[bytes, tuple[str, Path]] = {}
+    by_content: dict[str, tuple[str, Path]] = {}
     for split, split_images in images.items():
         for image in split_images:
             name = plate(image.stem)
@@ -96,17 +96,8 @@ def check_leaks(images: Mapping[str, Iterable[Path]], plate: Callable[[str], str
                 raise TreeformerError(
                     f"the splits leak: {image} ({split}) shows the same plate {name!r} as {other} ({other_split})"
                 )
-            other_split, other = by_content.setdefault(content_hash(image), (split, image))
+            other_split, other = by_content.setdefault(sha256(image), (split, image))
             if other_split != split:
                 raise TreeformerError(
                     f"the splits leak: {image} ({split}) is the same image as {other} ({other_split})"
                 )
-
-
-def content_hash(path: Path) -> bytes:
-    """Return the SHA-256 of a file. Raise TreeformerError if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
-    except OSError as error:
-        raise TreeformerError(f"{path}: cannot be read ({error.strerror})") from None

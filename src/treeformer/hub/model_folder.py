@@ -11,7 +11,6 @@ card.md            training data, figures, limits, license; optional
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from treeformer._util.config import ConfigError, build
-from treeformer._util.files import atomic_write, check_is_regular_file
+from treeformer._util.files import atomic_write, check_is_regular_file, sha256
 from treeformer._util.text import short_repr
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.hub import safetensors
@@ -301,19 +300,6 @@ def write_config(folder: Path, settings: ModelSettings) -> ModelFolder:
     with atomic_write(folder / CONFIG) as temporary:
         temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return ModelFolder(folder, settings, hashes)
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, hexadecimal.
-
-    Raises:
-        ModelFolderError: if the file cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ModelFolderError(f"{path}: {error.strerror or error}") from None
 
 
 def _find(name: str | os.PathLike[str]) -> Path:

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from treeformer._util.arrays import FloatArray
-from treeformer._util.files import atomic_write
+from treeformer._util.files import atomic_write, sha256
 from treeformer.hub.exact_addition import make_additions_exact
 from treeformer.hub.exact_convolution import drop_unused, make_exact
-from treeformer.hub.model_folder import ModelFolder, ModelFolderError, sha256
+from treeformer.hub.model_folder import ModelFolder, ModelFolderError
 
 GRAPH = "model.onnx"
 SOURCE = "source.onnx"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treeformer._util.files import sha256
 from treeformer.data.recipe import RECIPE_NAME, read_recipe
-from treeformer.data.splits import content_hash, plate_rule
+from treeformer.data.splits import plate_rule
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelSettings, ScaleRule
 from treeformer.inference.auto_scale import choose_working_size
@@ -114,10 +115,10 @@ def split_images(survey: Survey, seed: int) -> Split:
     rule = (read_recipe(survey.folder) or {}).get("plate")
     plate = plate_rule(rule, survey.folder / RECIPE_NAME)
     plates: dict[str, list[AnnotatedImage]] = {}
-    plate_of: dict[bytes, str] = {}
+    plate_of: dict[str, str] = {}
     for image in survey.images:
         name = image.name if rule is None else plate(image.path.stem)
-        plates.setdefault(plate_of.setdefault(content_hash(image.path), name), []).append(image)
+        plates.setdefault(plate_of.setdefault(sha256(image.path), name), []).append(image)
     names = sorted(plates)
     order = [names[index] for index in np.random.default_rng(seed).permutation(len(names))]
     # An image without a plant says nothing about F1, so validation begins with plates that have one. The last of these

@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from treeformer._util.files import atomic_write, check_writable, remove_leftovers
+from treeformer._util.files import atomic_write, check_writable, remove_leftovers, sha256
 from treeformer.errors import TreeformerError
-from treeformer.hub.model_folder import ModelFolder, sha256
+from treeformer.hub.model_folder import ModelFolder
 from treeformer.teaching.annotated import AnnotatedImage
 
 PLAN = "plan.json"

@@ -9,13 +9,12 @@ takes for one that a person has changed.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from treeformer._util.files import atomic_write_bytes, before_each_write
+from treeformer._util.files import atomic_write_bytes, before_each_write, sha256
 from treeformer.inference.batch import SERIES_LIST
 
 FOLDERS = ("rsml", "kymographs")
@@ -40,7 +39,7 @@ def listed_writes(folder: Path) -> Iterator[None]:
         if target != folder / name or not _is_in_subfolder(name):
             return
         # The run may be killed before the file gets its name: its present checksum stays, unless a person changed it.
-        checksums[name] = [*_known(checksums, folder, name), _checksum(temporary)]
+        checksums[name] = [*_known(checksums, folder, name), sha256(temporary)]
         _write_list(folder, checksums)
 
     with before_each_write(enter):
@@ -110,12 +109,8 @@ def _known(checksums: Mapping[str, Sequence[str]], folder: Path, name: str) -> l
     path = folder / name
     if "\0" in name or name not in checksums or not path.is_file():
         return []
-    return [checksum] if (checksum := _checksum(path)) in checksums[name] else []
+    return [checksum] if (checksum := sha256(path)) in checksums[name] else []
 
 
 def _is_in_subfolder(name: str) -> bool:
     return "\0" not in name and Path(name).parent.as_posix() in FOLDERS
-
-
-def _checksum(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

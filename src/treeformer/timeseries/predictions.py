@@ -14,10 +14,9 @@ import numpy as np
 
 from treeformer import formats
 from treeformer._util.arrays import ImageArray
-from treeformer._util.files import is_file
+from treeformer._util.files import is_file, sha256
 from treeformer._util.images import open_image
 from treeformer.errors import TreeformerError
-from treeformer.hub.model_folder import sha256
 from treeformer.inference.options import PredictionOptions
 from treeformer.inference.provenance import is_predicted_with, model_hash
 from treeformer.skeleton import Skeleton
