@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from tests.inference.fake_engine import line_engine, predictor
 from treeformer import Series, Skeleton, read, write
 from treeformer.cli import app
 from treeformer.formats.rsml.reader import resolution_px_per_mm
@@ -181,3 +182,42 @@ def test_rsml_that_the_editor_saved_is_not_kept_as_a_file_of_another_program(tmp
     assert "kept as" not in run(images, "-o", out, "--no-figures").stderr
     assert read(file).length == pytest.approx(61)
     assert sorted(path.name for path in file.parent.iterdir()) == ["day1.rsml", "day2.json", "day2.rsml"]
+
+
+def test_json_of_another_program_is_kept(tmp_path):
+    images, out = make_plate(tmp_path / "plate"), tmp_path / "out"
+    assert run(images, "-o", out, "--no-figures").exit_code == 0
+    file = out / "rsml" / "day2.json"
+    write(read(out / "rsml" / "day2.rsml").resample(8), file)  # as a script does
+    before = file.read_bytes()
+    found = run(images, "-o", out, "--no-figures")
+    copy = file.with_name("day2.orig.json")
+    assert f"a file that the editor did not write is replaced, and kept as {copy}" in found.stderr.replace("\n", "")
+    assert copy.read_bytes() == before
+    assert read(file).length == read(out / "rsml" / "day2.rsml").length == pytest.approx(31)
+
+    (images / "day3.json").write_bytes((images / "day2.json").read_bytes())  # the file of the run itself changes
+    found = run(images, "-o", out, "--no-figures", "--px-per-mm", 10)
+    assert found.exit_code == 0
+    assert "kept as" not in found.stderr
+    assert len(list(file.parent.glob("day2.orig*"))) == 1
+
+
+def test_a_file_in_the_place_of_a_prediction_is_kept(tmp_path, monkeypatch):
+    stub = predictor(line_engine())
+    monkeypatch.setattr("treeformer.inference.predictor.Predictor", lambda *_, **__: stub)
+    images, out = tmp_path / "plate", tmp_path / "out"
+    images.mkdir()
+    for day in (1, 2):
+        Image.new("RGB", (99, 99), "white").save(images / f"day{day}.png")
+    command = (images, "-o", out, "--no-figures", "--views", 1)
+    assert run(*command).exit_code == 0
+    file = out / "skeletons" / "day2.json"
+    assert "kept as" not in run(*command).stderr
+    write(Skeleton([(9, 9), (9, 70)], [(0, 1)], root=0), file)
+    before = file.read_bytes()
+    found = run(*command, "--resume")
+    copy = file.with_name("day2.orig.json")
+    assert f"a file that is not a prediction is replaced, and kept as {copy}" in found.stderr.replace("\n", "")
+    assert copy.read_bytes() == before
+    assert read(file).node_score is not None

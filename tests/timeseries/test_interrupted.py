@@ -151,7 +151,7 @@ def test_an_rsml_file_that_was_changed_while_figures_are_drawn_is_not_removed(tm
 def test_an_rsml_file_of_another_program_is_kept(corrected, tmp_path, capsys):
     run(tmp_path / "in", corrected, 11)
     copy = corrected / "rsml" / "day2.orig.rsml"
-    assert f"an RSML file that the editor did not change is replaced, and kept as {copy}\n" in capsys.readouterr().err
+    assert f"a file that the editor did not write is replaced, and kept as {copy}\n" in capsys.readouterr().err
     assert read(copy).length == pytest.approx(BY_HAND)
     assert read(corrected / "rsml" / "day2.rsml").length == pytest.approx(50 + 9 * 2)
     run(tmp_path / "in", corrected, 12)

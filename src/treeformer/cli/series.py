@@ -85,7 +85,8 @@ def series(
         check_nothing_is_corrected,
         check_same_images,
         found_files,
-        keep_changed_rsml,
+        keep_no_predictions,
+        keep_others,
         keep_replaced,
         update_corrections,
         with_corrections,
@@ -116,6 +117,8 @@ def series(
     if output.exists() and output.samefile(folder):
         raise TreeformerError(f"{output}: is the folder of the images; choose another for the results")
     say(str(found_times))
+    for copy in keep_no_predictions(dates, output):
+        say(f"treeformer: a file that is not a prediction is replaced, and kept as {copy}")
     predicted: dict[str, list[Skeleton]] = {}
     with _hint_after_interrupt(predicted, sum(date.skeleton is None for date in dates)):
         found, failures = _skeletons(dates, output, model, views, resume, predicted)
@@ -129,8 +132,8 @@ def series(
         used = [dates[k] for k in order]
         for copy in keep_replaced(used, output, before):
             say(f"treeformer: a newer skeleton replaces a correction, which is kept as {copy}")
-        for copy in keep_changed_rsml(used, output):
-            say(f"treeformer: an RSML file that the editor did not change is replaced, and kept as {copy}")
+        for copy in keep_others(used, output, before):
+            say(f"treeformer: a file that the editor did not write is replaced, and kept as {copy}")
         names = [date.name for date in used]
         written = result.write(output, px_per_mm=px_per_mm, names=names, figures=False)
         for file in update_corrections(skeletons_with_scale(result, px_per_mm), names, output, before):
@@ -146,7 +149,7 @@ def series(
             if plants > MAX_KYMOGRAPHS:
                 say(f"kymographs: only of the first {MAX_KYMOGRAPHS} of {plants} plants")
             written += write_figures(result, output, px_per_mm=px_per_mm, images=images)
-        remove_earlier(output, written)
+        remove_earlier(output, [*written, *(f"rsml/{name}.json" for name in names)])
         summary = f"{counted(len(result), 'date')}, {counted(plants, 'plant')}, {counted(len(result.tracks), 'axis')}"
         summary = summary.replace("axiss", "axes")
         finish(f"{summary}: {counted(len(written), 'file')} in {output}", failures, total=len(dates))

@@ -6,21 +6,20 @@ The editor saves them beside the RSML files, or in the place of the predictions.
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from treeformer import formats
-from treeformer._util.files import atomic_write, before_each_write
+from treeformer._util.files import atomic_write, is_file
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.formats.rsml.reader import resolution_px_per_mm
 from treeformer.inference.image_record import read_record
 from treeformer.inference.provenance import is_uncorrected
 from treeformer.skeleton import Skeleton
 from treeformer.timeseries.folder import DateFile
-from treeformer.timeseries.leftovers import changed_files
+from treeformer.timeseries.leftovers import changed_files, listed_writes
 from treeformer.timeseries.predictions import checksum, is_correction, prediction_file
 
 
@@ -96,18 +95,36 @@ def keep_replaced(dates: Sequence[DateFile], results: Path, found: FoundFiles) -
     return kept
 
 
-def keep_changed_rsml(dates: Sequence[DateFile], results: Path) -> list[Path]:
-    """Copy the RSML files that another program than the editor has changed, before new results are written.
+def keep_others(dates: Sequence[DateFile], results: Path, found: FoundFiles) -> list[Path]:
+    """Copy the files in the folder `rsml` that neither a run nor the editor wrote, before new results are written.
 
     Args:
         dates: The dates.
         results: The folder of the results.
+        found: The files when the run began. What was saved since then is not replaced.
 
     Returns:
-        The copies, `NAME.orig.rsml` beside the file.
+        The copies, `NAME.orig.rsml` or `NAME.orig.json` beside the file.
     """
-    names = [f"rsml/{date.name}.rsml" for date in dates]
-    return [_copy_of(file) for file in changed_files(results, names) if not _is_rsml_of_editor(file)]
+    rsml = changed_files(results, [f"rsml/{date.name}.rsml" for date in dates])
+    json = changed_files(results, [f"rsml/{date.name}.json" for date in dates])
+    others = [file for file in rsml if not _is_rsml_of_editor(file)]
+    others += [file for file in json if found.is_unchanged(file) and not is_correction(file)]
+    return [_copy_of(file) for file in others]
+
+
+def keep_no_predictions(dates: Sequence[DateFile], results: Path) -> list[Path]:
+    """Copy the files in the places of predictions that are none, before the dates are predicted.
+
+    Args:
+        dates: The dates. Those with a skeleton are not predicted.
+        results: The folder of the results.
+
+    Returns:
+        The copies, `NAME.orig.json` beside the file.
+    """
+    files = [prediction_file(results, date.name) for date in dates if date.skeleton is None]
+    return [_copy_of(file) for file in files if is_file(file) and not _is_prediction(file)]
 
 
 def check_same_images(folder: Path, dates: Sequence[DateFile], results: Path) -> None:
@@ -174,7 +191,7 @@ def update_corrections(
         if not found.is_unchanged(file):
             saved.append(file)
         elif file.exists():
-            with before_each_write(lambda temporary, _: os.utime(temporary, ns=(found.time_ns, found.time_ns))):
+            with listed_writes(results, found.time_ns):
                 formats.write(_with_one_scale(skeleton), file)
     return [file for file in saved if file.exists()]
 
@@ -209,6 +226,13 @@ def _is_rsml_of_editor(file: Path) -> bool:
         return False
     written = editor.get("written") if isinstance(editor, Mapping) else None
     return isinstance(written, Mapping) and written.get("rsml") == checksum(file)
+
+
+def _is_prediction(file: Path) -> bool:
+    try:
+        return is_uncorrected(formats.read(file))
+    except TreeformerError:
+        return False
 
 
 def _replaces(beside: Path, correction: Path) -> bool:

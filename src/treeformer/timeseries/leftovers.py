@@ -10,6 +10,7 @@ takes for one that a person has changed.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,13 +22,17 @@ FOLDERS = ("rsml", "kymographs")
 
 
 @contextmanager
-def listed_writes(folder: Path) -> Iterator[None]:
+def listed_writes(folder: Path, time_ns: int | None = None) -> Iterator[None]:
     """Within the block, list each file of the subfolders `FOLDERS` before it is written; see the module.
 
     The list marks the folder as results of a series, so that no figure is listed as an image.
 
     Args:
         folder: The folder of the results. The files are written below this path.
+        time_ns: The time of modification that the files get, ns since 1970; None for the present.
+
+    Yields:
+        Nothing.
 
     Raises:
         OSError: If the list cannot be written.
@@ -35,6 +40,8 @@ def listed_writes(folder: Path) -> Iterator[None]:
     checksums = _listed(folder)
 
     def enter(temporary: Path, target: Path) -> None:
+        if time_ns is not None:
+            os.utime(temporary, ns=(time_ns, time_ns))
         name = f"{target.parent.name}/{target.name}"
         if target != folder / name or not _is_in_subfolder(name):
             return
@@ -83,7 +90,7 @@ def remove_earlier(folder: Path, written: Iterable[str]) -> list[str]:
         if _is_in_subfolder(name) and _known(checksums, folder, name) and not path.with_suffix(".json").exists():
             path.unlink()
             removed.append(name)
-    _write_list(folder, {name: checksums.get(name, [])[-1:] for name in now})
+    _write_list(folder, {name: checksums[name][-1:] for name in now & checksums.keys()})
     return sorted(removed)
 
 
