@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -15,14 +13,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from tests.models.untrained import LARGE, SIDE, THRESHOLDS, network
-from treeformer.baselines.ggt.config import GGTConfig
-from treeformer.baselines.two_stage.model import TwoStageConfig
+from tests.models.untrained import LARGE, SIDE, THRESHOLDS, drawn_and_painted, network
 from treeformer.cli import app
 from treeformer.decoding.decode import decode
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
-from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolderError, ModelSettings, open_model
+from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolderError, open_model
 from treeformer.inference.engine import RawPrediction
 from treeformer.inference.open_engine import open_engine
 from treeformer.models import (
@@ -30,15 +26,10 @@ from treeformer.models import (
     TreeFormer,
     TreeFormerConfig,
     from_pretrained,
-    inference_model,
     onnx_graph,
     save_pretrained,
 )
-from treeformer.models import export as export_module
-from treeformer.models.config import FORMER_NAMES
-from treeformer.models.export import export_model, find_start_model, load_trained
-from treeformer.nn.heat_map import peaks
-from treeformer.synthetic import make_image
+from treeformer.models.export import find_start_model
 
 pytestmark = pytest.mark.slow
 
@@ -55,9 +46,7 @@ def folder(untrained_folder):
 
 @pytest.fixture(scope="module")
 def images():
-    return np.stack(
-        [make_image("paper", style, seed, (SIDE, SIDE))[0] for seed, style in enumerate(["paper", "photo"] * 2)]
-    )
+    return drawn_and_painted(4)
 
 
 def test_the_weights_are_stored_once(folder):
@@ -103,51 +92,6 @@ def test_a_blank_image_gives_a_forest(folder, precision, value):
     assert all(tree.is_forest for tree in trees(raw, folder))
 
 
-def test_groups_change_only_the_padding(images, monkeypatch):
-    monkeypatch.setattr(inference_model, "GROUP_SIZE", 2)
-    model = InferenceModel(network(), THRESHOLDS["candidate_threshold"], THRESHOLDS["min_peak_heat"])
-    three = torch.from_numpy(images[[0, 1, 2]])
-    with torch.inference_mode():
-        together, groups = model(three), model.predict_in_groups(three)
-    count = (together[0] > 0).sum(1).tolist()
-    assert sorted(row for rows, _ in groups for row in rows) == [0, 1, 2]
-    assert len({candidates[0].shape[1] for _, candidates in groups}) == 2
-    for rows, candidates in groups:
-        for index, row in enumerate(rows):
-            own, squared = slice(count[row]), (slice(count[row]),) * 2
-            for whole, part, valid in zip(together, candidates, (own, own, squared, own, own), strict=True):
-                torch.testing.assert_close(whole[row][valid], part[index][valid], atol=1e-4, rtol=1e-4)
-
-
-def test_each_hot_peak_gets_a_token_and_the_batch_changes_nothing(images):
-    heat = THRESHOLDS["min_peak_heat"]
-    model, pixels = network(), torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
-    with torch.inference_mode():
-        unlimited = model.detect(pixels)
-        _, peak_heat = peaks(unlimited.heat, model.config.tokens)
-        together = model.detect(pixels, min_peak_heat=heat)
-        alone = [model.detect(image[None], min_peak_heat=heat) for image in pixels]
-    counts = (peak_heat >= heat).sum(1).tolist()
-    assert len(set(counts)) > 2
-    assert together.active.shape[1] == max(counts)
-    assert together.active.sum(1).tolist() == counts
-    for row, (single, count) in enumerate(zip(alone, counts, strict=True)):
-        assert single.active.shape == (1, count)
-        torch.testing.assert_close(single.decoded.tokens[0], together.decoded.tokens[row, :count], atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(single.decoded.relation[0], together.decoded.relation[row], atol=1e-4, rtol=1e-4)
-        score = InferenceModel(model, 0.0, heat).detect(torch.from_numpy(images))[1]
-        assert not score[row, count:].any()
-
-
-def test_without_a_hot_peak_there_are_no_nodes(images):
-    model = InferenceModel(network(), 0.0, 0.9)
-    with torch.inference_mode():
-        score, points, cost, root, attributes = model(torch.from_numpy(images[:2]))
-    assert score.shape == (2, 2)
-    assert not score.any()
-    assert all(tensor.isfinite().all() for tensor in (points, cost, root, attributes))
-
-
 def trees(raw, folder):
     thresholds = {name: getattr(folder.config, name) for name in ("node_threshold", "root_threshold")}
     return [decode(*arrays, **thresholds) for arrays in zip(*raw[:4], strict=True)]
@@ -171,9 +115,7 @@ def test_candidates_are_exactly_the_tokens_above_the_threshold(folder, images):
 
 def test_8_bits_are_close(folder):
     """Candidates are compared by position: many scores of an untrained network are equal, so their ranks differ."""
-    images = np.stack(
-        [make_image("paper", style, seed, (SIDE, SIDE))[0] for seed, style in enumerate(["paper", "photo"] * 10)]
-    )
+    images = drawn_and_painted(20)
     exact = open_engine(folder, "onnx", precision="float32")(images)
     rough = open_engine(folder, "onnx")(images)
     differences, candidates = [], 0
@@ -334,126 +276,6 @@ def test_weights_too_large_for_their_type_are_refused(tmp_path):
         model.backbone.conv1.weight[0] = LARGE
     with pytest.raises(ModelFolderError, match=r"backbone\.conv1\.weight has values that float16 cannot hold"):
         save_pretrained(model, tmp_path, input_size=SIDE)
-
-
-def kept_settings(settings):
-    """What an exported model takes over: all settings but the network's own."""
-    return {name: value for name, value in asdict(settings).items() if name not in ("architecture", "settings")}
-
-
-class TestExport:
-    """Export of training results and of model folders. `save_pretrained`, which is slow, is replaced."""
-
-    @pytest.fixture
-    def saved(self, monkeypatch):
-        calls = []
-        monkeypatch.setattr(
-            export_module, "save_pretrained", lambda model, folder, **rest: calls.append((model, folder, rest))
-        )
-        return calls
-
-    @pytest.fixture
-    def trained(self, model, tmp_path):
-        arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-        safetensors.write(tmp_path / "best.safetensors", arrays, {"config": json.dumps(asdict(model.config))})
-        return tmp_path / "best.safetensors"
-
-    def test_trained_weights_with_more_tokens(self, saved, trained, model, tmp_path):
-        (tmp_path / "text.md").write_text("# Card")
-        export_model(trained, tmp_path / "out", settings={"input_size": 96}, card=tmp_path / "text.md", tokens=40)
-        [(network, folder, rest)] = saved
-        assert network.config.tokens == 40
-        assert torch.equal(network.root_head.weight, model.root_head.weight)
-        assert rest == {"card": "# Card", "int8": True, "input_size": 96}
-        assert folder == tmp_path / "out"
-
-    @pytest.mark.parametrize(("stated", "side"), [("128", 128), ("500", 512), ("", None), ("wide", None)])
-    def test_trained_weights_get_the_image_size_of_their_run(self, saved, trained, tmp_path, stated, side):
-        arrays, (_, metadata) = safetensors.read(trained), safetensors.read_header(trained)
-        safetensors.write(trained, arrays, metadata | {"image_size": stated})
-        export_model(trained, tmp_path / "out", settings={"working_size": 96})
-        [(_, _, rest)] = saved
-        assert rest == {"card": None, "int8": True, "working_size": 96} | ({"input_size": side} if side else {})
-
-    def test_a_model_is_found_by_its_name(self, saved, tmp_path):
-        export_model(Path("small"), tmp_path, settings={"min_peak_heat": 0.1}, int8=False)
-        [(network, _, rest)] = saved
-        assert network.config.backbone_channels == 24
-        assert rest["min_peak_heat"] == 0.1
-
-    def test_a_folder_keeps_its_settings_and_card(self, saved, folder, tmp_path):
-        export_model(folder.path, tmp_path, settings={"node_threshold": 0.7}, int8=False)
-        [(_, _, rest)] = saved
-        expected = ModelSettings("any", {}, input_size=SIDE, **(THRESHOLDS | {"node_threshold": 0.7}))
-        assert rest.pop("card") == folder.card
-        assert rest.pop("int8") is False
-        assert rest == kept_settings(expected)
-
-    @pytest.mark.parametrize("start", ["the folder", "another network", "missing"])
-    def test_fine_tuned_weights_keep_the_thresholds_of_their_start_model(
-        self, monkeypatch, trained, folder, tmp_path, start
-    ):
-        calls = []
-
-        def save(_model, _path, **rest):
-            calls.append(rest)
-            return folder
-
-        monkeypatch.setattr(export_module, "save_pretrained", save)
-        name = str(tmp_path / "none" if start == "missing" else folder.path)
-        arrays, (_, metadata) = safetensors.read(trained), safetensors.read_header(trained)
-        if start == "another network":
-            name = "default"
-        safetensors.write(trained, arrays, metadata | {"start_from": name})
-        arguments = ["export", str(trained), "-o", str(tmp_path / "out"), "--root-threshold", "0.7"]
-        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-        settings = ModelSettings("any", {}, input_size=SIDE, **THRESHOLDS)
-        kept = kept_settings(settings) if start == "the folder" else {}
-        assert calls == [{"card": None, "int8": True, **kept, "root_threshold": 0.7}]
-        [line] = result.stderr.splitlines()
-        expected = f"sizes and thresholds as in {name}" if kept else f"default thresholds: {name} is missing"
-        assert expected in line
-
-    @pytest.mark.parametrize("config", [TwoStageConfig(), TwoStageConfig.hourglass(), GGTConfig()])
-    def test_a_baseline_cannot_be_exported(self, saved, tmp_path, config):
-        path = tmp_path / "best.safetensors"
-        safetensors.write(path, {"weight": np.zeros(3)}, {"config": json.dumps(asdict(config))})
-        result = CliRunner().invoke(app, ["export", str(path), "-o", str(tmp_path / "out")])
-        assert isinstance(result.exception, ModelFolderError)
-        message = "weights of a baseline; only TreeFormers (default, small, paper, tiny) can be exported"
-        assert str(result.exception) == f"{path}: {message}"
-        assert not saved
-
-    def test_weights_with_former_setting_names_are_exported(self, saved, trained, tmp_path):
-        arrays, (_, metadata) = safetensors.read(trained), safetensors.read_header(trained)
-        settings = json.loads(metadata["config"])
-        for former, current in FORMER_NAMES.items():
-            settings[former] = settings.pop(current)
-        safetensors.write(trained, arrays, {"config": json.dumps(settings)})
-        export_model(trained, tmp_path / "out", settings={})
-        assert asdict(saved[0][0].config)["num_negative_tokens"] == settings["spare_tokens"]
-
-    def test_invalid_sources_give_one_line_errors(self, saved, trained, folder, tmp_path):
-        with pytest.raises(ModelFolderError, match=r"not the best\.safetensors of a training run"):
-            load_trained(folder.weights)
-        with pytest.raises(TreeformerError, match=r"none\.safetensors: No such file"):
-            load_trained(tmp_path / "none.safetensors")
-        with pytest.raises(ModelFolderError, match=r"none\.md: cannot be read"):
-            export_model(trained, tmp_path, settings={}, card=tmp_path / "none.md")
-        with pytest.raises(ModelFolderError, match="tokens cannot be 1: this network has 24"):
-            export_model(trained, tmp_path, settings={}, tokens=1)
-        arrays = dict(safetensors.read(trained))
-        _, metadata = safetensors.read_header(trained)
-        del arrays["root_head.bias"]
-        safetensors.write(trained, arrays, metadata)
-        with pytest.raises(ModelFolderError, match=r"another architecture \(root_head\.bias does not fit\)"):
-            load_trained(trained)
-        safetensors.write(trained, arrays, {"config": "{}", "progress": "{}"})
-        with pytest.raises(ModelFolderError, match=r"a checkpoint for resuming; the model is in best\.safetensors"):
-            load_trained(trained)
-        safetensors.write(trained, arrays, {"config": '{"width": 7}'})
-        with pytest.raises(ModelFolderError, match="invalid settings: width 7"):
-            load_trained(trained)
 
 
 def test_info_describes_a_model(folder):

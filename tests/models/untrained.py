@@ -1,10 +1,15 @@
-"""A small untrained network with varied predictions, and thresholds for it."""
+"""A small untrained network with varied predictions, thresholds and images for it."""
 
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
 import torch
 
+from treeformer._util.arrays import ImageArray
 from treeformer.models import TreeFormer, TreeFormerConfig
+from treeformer.synthetic import make_image
 
 SIDE = 64
 LARGE = 1e5  # a variance that float16 cannot hold
@@ -24,3 +29,9 @@ def network():
         model.attribute_head.weight.normal_()
         model.backbone.bn1.running_var[0] = LARGE
     return model.eval()
+
+
+def drawn_and_painted(count: int) -> ImageArray:
+    """Return (count,SIDE,SIDE,3) images of plants, by turns in the styles paper and photo."""
+    styles = itertools.islice(itertools.cycle(["paper", "photo"]), count)
+    return np.stack([make_image("paper", style, seed, (SIDE, SIDE))[0] for seed, style in enumerate(styles)])
