@@ -62,8 +62,10 @@ export class Predictions {
     if (isObject(metadata.rsml) && isObject(fresh.metadata.rsml)) merged.rsml = { ...metadata.rsml, ...fresh.metadata.rsml };
     this.editor.replaceGraph("Predict again", fresh.with({ pxPerMm, metadata: merged }));
     if (this.session.revision === null) {
-      // The first prediction of an image is saved by the server: continue from that file.
-      this.session.revision = (await this.backend.skeleton(this.session.image)).result_revision;
+      // The first prediction of an image is saved by the server: continue from that file, unless a person saved another.
+      const { origin, document: stored, result_revision } = await this.backend.skeleton(this.session.image);
+      const isEdited = isObject(stored.metadata) && isObject(stored.metadata.editor);
+      if (origin === "result" && !isEdited) this.session.revision = result_revision;
       this.hooks.saved();
     }
   }

@@ -31,3 +31,20 @@ it("keeps the scale that the file of a prediction states", async () => {
   expect(scaleOf(editor.state.graph)).toBe(11.8);
   expect(editor.state.graph.metadata.rsml).toMatchObject({ software: "new" });
 });
+
+it("does not overwrite what another window saved while the image had no result", async () => {
+  const editor = new Editor();
+  const drawn = { ...predicted({}), metadata: { editor: { accepted: false } } };
+  const none = { document: toDocument(editor.state.graph), revision: null, origin: "none" };
+  const answers = [none, { document: drawn, revision: "r1", result_revision: "r1", origin: "result" }];
+  const backend = {
+    predict: async () => "job",
+    jobs: async () => [{ job: "job", state: "done", document: predicted({}) }],
+    skeleton: async () => answers.shift(),
+  } as unknown as Backend;
+  const session = new Session(backend, "a.jpg", "w1", { document: () => editor.document(), status: () => undefined });
+  await session.load();
+  const hooks = { job: () => undefined, saved: () => undefined, tell: () => undefined };
+  await new Predictions(backend, session, editor, hooks).predict(null, null);
+  expect([editor.state.graph.size, session.revision]).toEqual([2, null]);
+});
