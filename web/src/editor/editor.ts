@@ -245,12 +245,14 @@ export class Editor implements EditorApi {
       this.update({ message: reason });
       return false;
     }
+    if (id !== "undo" && id !== "cancel") this.pointer.letGo();
     this.current = { ...this.current, message: "" };
     definition.run(context);
     return true;
   }
 
   perform(annotation: string, ...actions: Action[]): boolean {
+    this.pointer.letGo();
     const done = this.history.perform(annotation, ...actions);
     this.update(done ? { message: "", preview: NO_PREVIEW } : {});
     return done;

@@ -46,6 +46,15 @@ export class Pointer {
     this.press = null;
   }
 
+  /** End a press on nodes, and the drag that it began, which stays as it is: what follows may remove the nodes. */
+  letGo(): void {
+    if (this.press === null || this.press.ids.length === 0) return;
+    this.press = null;
+    if (this.state.mode !== "drag") return;
+    this.host.history.commit();
+    this.host.update({ mode: "select", preview: NO_PREVIEW });
+  }
+
   /** The main button was pressed. Return true if the editor uses the pointer until it is released. */
   down(input: PointerInput): boolean {
     this.cursor = input;

@@ -45,6 +45,16 @@ test("Escape puts a dragged node back", () => {
   expect(node(3).x).toBe(100);
 });
 
+test("a node that is deleted while the button is down cannot be dragged", () => {
+  editor.pointerDown(at(100, 400));
+  press("Delete");
+  editor.pointerMove(at(150, 400));
+  expect([editor.state.graph.has(3), editor.state.mode]).toEqual([false, "select"]);
+  editor.pointerUp(at(150, 400));
+  press("Ctrl+z");
+  expect(node(3)).toMatchObject({ x: 100, y: 400 });
+});
+
 test("a node that is dropped on another tree is merged with it, not with Alt", () => {
   drag({ x: 300, y: 100 }, { x: 184, y: 262 }, { alt: true });
   expect(editor.state.graph.roots).toEqual([0, 5]);

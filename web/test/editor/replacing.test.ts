@@ -65,3 +65,18 @@ describe("another graph in place of this one", () => {
     expect(editor.version).toEqual(mine);
   });
 });
+
+test("a prediction of a region that arrives during a drag leaves the node where it was dragged to", () => {
+  const region = { format: "treeformer-skeleton", version: 1, nodes: [[10, 10], [10, 60]], edges: [[0, 1]], roots: [0] };
+  editor.pointerDown(at(180, 260));
+  editor.pointerMove(at(200, 280));
+  editor.mergeRegion(region, [0, 0, 50, 80]);
+  expect([editor.state.mode, node(4).x, editor.state.graph.size]).toEqual(["select", 200, 9]);
+  editor.pointerMove(at(300, 300));
+  editor.pointerUp(at(300, 300));
+  expect(node(4).x).toBe(200);
+  press("Ctrl+z");
+  expect([node(4).x, editor.state.graph.size]).toEqual([200, 7]);
+  press("Ctrl+z");
+  expect(node(4).x).toBe(180);
+});
