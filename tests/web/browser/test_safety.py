@@ -163,7 +163,7 @@ def test_foreign_file_is_kept(tmp_path, start_server, open_editor):
 
 
 def test_an_image_stays_open_while_its_work_cannot_be_stored(tmp_path, start_server, open_editor):
-    """Without a server there is no draft: another image is opened only if somebody gives the work up."""
+    """Without a server there is no draft: the work can be kept as a file, and is given up only if somebody says so."""
     images = folder(tmp_path, "a.png", "b.png")
     server = start_server(images, tmp_path / "results")
     editor = open_editor(server.address)
@@ -174,5 +174,12 @@ def test_an_image_stays_open_while_its_work_cannot_be_stored(tmp_path, start_ser
     question.wait_for()
     assert editor.js("c.image") == "a.png"
     assert editor.js("c.state.graph.nodes.values()[6].x") == pytest.approx(220, abs=1)
+    with editor.page.expect_download() as download:
+        editor.page.get_by_role("button", name="Save a copy").click()
+    copy = tmp_path / download.value.suggested_filename
+    download.value.save_as(copy)
+    assert copy.name == "a.copy.json"
+    assert tip(copy) == pytest.approx(220, abs=1)
+    assert editor.js("c.image") == "a.png"
     editor.page.get_by_role("button", name="Leave and lose them").click()
     editor.wait("c.image === 'b.png'")

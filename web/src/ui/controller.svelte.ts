@@ -197,7 +197,10 @@ export class EditorController {
     if (!this.session.atRisk) return true;
     this.leaving = {
       text: `The last changes of ${this.image} could not be stored, so it stays open. ${this.saveMessage}`,
-      actions: [{ label: "Leave and lose them", run: anyway }],
+      actions: [
+        { label: "Save a copy", run: () => this.versions.download() },
+        { label: "Leave and lose them", run: anyway },
+      ],
     };
     this.notice = this.leaving;
     return false;

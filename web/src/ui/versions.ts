@@ -131,13 +131,18 @@ export class Versions {
 
   /** Download my version, then continue with theirs. */
   downloadCopy(): void {
+    this.download();
+    void this.takeTheirs();
+  }
+
+  /** Download my version as a file. */
+  download(): void {
     const text = JSON.stringify(this.editor.document(false));
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
     link.download = `${this.session.image.split("/").at(-1)!.replace(/\.[^.]*$/, "")}.copy.json`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-    void this.takeTheirs();
   }
 
   /** One line about a document; null describes mine. */

@@ -163,7 +163,8 @@ describe("work that cannot be stored", () => {
     let lost = 0;
     expect(await c.leave(() => lost++)).toBe(false);
     expect(c.notice?.text).toContain("Draft not written: No space left on device");
-    c.notice?.actions[0]?.run();
+    expect(c.notice?.actions.map(({ label }) => label)).toEqual(["Save a copy", "Leave and lose them"]);
+    c.notice?.actions[1]?.run();
     expect(lost).toBe(1);
     backend.broken = null;
     expect(await c.leave(() => lost++)).toBe(true);
