@@ -36,9 +36,9 @@ export class LocalBackend implements Backend {
 
   /** Prepare previews of the images that are stored. */
   async open(): Promise<void> {
-    for (const { image, file } of await this.store.images()) {
+    for (const { image, file, thumbnail } of await this.store.images()) {
       try {
-        this.thumbnails.set(image, await this.thumbnailOf(file, image));
+        this.thumbnails.set(image, URL.createObjectURL(thumbnail ?? (await previewOf(file, image))));
       } catch (error) {
         this.errors.set(image, messageOf(error));
       }
@@ -52,16 +52,16 @@ export class LocalBackend implements Backend {
     const known = new Set((await this.store.images()).map(({ image }) => image));
     for (const file of files) {
       try {
-        const thumbnail = await this.thumbnailOf(file, file.name);
+        const thumbnail = await previewOf(file, file.name);
         // A copy: the file on disk may change or disappear.
         const copy = new Blob([await file.arrayBuffer()], { type: file.type });
         // Other files may be added at the same time, also in another window.
         let image = freeName(file.name || "image", known);
-        while (!(await this.store.addImage({ image, file: copy, added: Date.now() }))) {
+        while (!(await this.store.addImage({ image, file: copy, added: Date.now(), thumbnail }))) {
           known.add(image);
           image = freeName(file.name || "image", known);
         }
-        this.thumbnails.set(image, thumbnail);
+        this.thumbnails.set(image, URL.createObjectURL(thumbnail));
         known.add(image);
         added.push(image);
       } catch (error) {
@@ -230,18 +230,18 @@ export class LocalBackend implements Backend {
     return stored.file;
   }
 
-  /** Address of a small preview. */
-  private async thumbnailOf(file: Blob, name: string): Promise<string> {
-    const { bitmap } = await openImage(file, name);
-    const address = URL.createObjectURL(await thumbnail(bitmap));
-    bitmap.close();
-    return address;
-  }
-
   private async emptyDocument(image: string): Promise<SkeletonDocument> {
     const { width, height } = await this.pyramid(image);
     return { format: FORMAT, version: VERSION, image_name: image, image_size: [width, height], nodes: [], edges: [] };
   }
+}
+
+/** A small preview of an image file. */
+async function previewOf(file: Blob, name: string): Promise<Blob> {
+  const { bitmap } = await openImage(file, name);
+  const preview = await thumbnail(bitmap);
+  bitmap.close();
+  return preview;
 }
 
 /** A name that is not in the list yet: "a.png", "a (2).png". */

@@ -6,6 +6,8 @@ export interface StoredImage {
   readonly image: string;
   readonly file: Blob;
   readonly added: number;
+  /** A small preview; missing in images that an earlier version of the page stored. */
+  readonly thumbnail?: Blob;
 }
 
 export interface StoredResult {

@@ -1,12 +1,13 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { LocalBackend } from "../../src/page/backend";
 import { Store } from "../../src/page/store";
+import { openImage } from "../../src/predict/image/open.ts";
 import { FakeDatabase } from "./indexeddb";
 
 // Decoding needs a browser.
 vi.mock("../../src/predict/image/open.ts", () => ({
   ImageError: class extends Error {},
-  openImage: async () => ({ bitmap: { close: () => undefined } }),
+  openImage: vi.fn(async () => ({ bitmap: { close: () => undefined } })),
 }));
 vi.mock("../../src/page/pyramids.ts", () => ({
   Pyramids: class {},
@@ -31,6 +32,23 @@ beforeEach(async () => {
 
 const save = (revision: string | null, accepted = false) =>
   page.save({ image: "a.jpg", document: document(5), revision, window: "w1", accepted });
+
+describe("previews", () => {
+  it("are stored with their images, so that a page with many images starts at once", async () => {
+    await page.add([file("")]);
+    vi.mocked(openImage).mockClear();
+    const reloaded = new LocalBackend(store, "1");
+    await reloaded.open();
+    expect(openImage).not.toHaveBeenCalled();
+    expect(reloaded.thumbnail("a.jpg")).toMatch(/^blob:/);
+  });
+
+  it("are made for images that were stored without one", async () => {
+    await store.addImage({ image: "old.jpg", file: new Blob([]), added: 0 });
+    await page.open();
+    expect(page.thumbnail("old.jpg")).toMatch(/^blob:/);
+  });
+});
 
 describe("images of the same name", () => {
   it("are all kept if they are added at the same time", async () => {
