@@ -218,6 +218,22 @@ def test_a_download_has_the_branch_that_is_being_drawn(page, tmp_path):
     page.get_by_text("seedling.jpg is not loaded; nothing was downloaded.").wait_for()
 
 
+def test_a_row_of_the_outline_is_no_file(page):
+    """The frame around the page shows that a file may be dropped. A drop on a row would leave it there."""
+    drop(page, "seedling.jpg", (examples.FOLDER / "seedling.jpg").read_bytes())
+    wait_predicted(page, "seedling.jpg")
+    page.locator("summary", has_text="Outline").click()
+    rows = page.locator("[data-row]")
+    rows.nth(1).drag_to(rows.nth(2))
+    assert page.locator(".dragging").count() == 0
+    page.evaluate("""() => {
+      const transfer = new DataTransfer();
+      transfer.items.add(new File([], "a.png"));
+      window.dispatchEvent(new DragEvent("dragover", { dataTransfer: transfer }));
+    }""")
+    page.wait_for_selector(".dragging")
+
+
 def test_a_text_file_is_refused_in_one_sentence(page):
     drop(page, "notes.png", b"these are notes, not pixels", "image/png")
     page.wait_for_selector("text=notes.png: this is not an image in a format that the page can read.")
