@@ -151,6 +151,9 @@ def test_predict_again_and_in_a_region(server, open_editor, images):
     editor.open("b.png")
     before = (images.parent / "results" / "b.json").read_bytes()
     editor.page.get_by_role("button", name="Predict…").click()
+    editor.page.get_by_label("Longer side").select_option("custom")
+    editor.page.get_by_label("px", exact=True).fill("")
+    assert editor.page.get_by_role("button", name="Predict", exact=True).is_disabled(), "a size is missing"
     editor.page.get_by_label("Longer side").select_option("512")
     editor.page.get_by_label("Predict 6 views").check()
     editor.page.get_by_role("button", name="Predict", exact=True).click()

@@ -50,6 +50,15 @@ export function neighbor(entries: readonly ImageEntry[], current: string | null,
   return entries[at + step]?.image ?? null;
 }
 
+/** The image that an address names after its `#`; empty if it names none. */
+export function askedImage(hash: string): string {
+  try {
+    return decodeURIComponent(hash.slice(1));
+  } catch {
+    return ""; // a stray percent sign
+  }
+}
+
 /** The next image after `current` that is not accepted, from the beginning again after the last; null if there is none. */
 export function nextOpen(entries: readonly ImageEntry[], current: string | null): string | null {
   const at = entries.findIndex((e) => e.image === current);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ImageEntry, TrainingInfo } from "../../src/api";
-import { neighbor, nextOpen, sortedEntries } from "../../src/ui/folder";
+import { askedImage, neighbor, nextOpen, sortedEntries } from "../../src/ui/folder";
 import { corrected, isNewModel, outcome, pseudoLabels, timeLeft, uncorrected, unlabeled, unlabeledHint } from "../../src/ui/training";
 import { scaleBar } from "../../src/ui/scalebar";
 import { DEFAULT_SETTINGS, filterOf, loadSettings, NO_ADJUSTMENTS } from "../../src/ui/settings";
@@ -44,6 +44,11 @@ describe("folder", () => {
     expect(neighbor(entries, "a10.jpg", -1)).toBeNull();
     expect(neighbor(entries, null, 1)).toBe("a10.jpg");
     expect(neighbor([], null, 1)).toBeNull();
+  });
+
+  it("is asked for an image by the address, which may be damaged", () => {
+    expect(askedImage("#plate%207.jpg")).toBe("plate 7.jpg");
+    expect([askedImage(""), askedImage("#100%")]).toEqual(["", ""]);
   });
 
   it("goes on to what is not accepted, around the end", () => {
