@@ -146,6 +146,24 @@ def test_pen_and_two_fingers(server, open_editor):
     assert editor.nodes[5]["x"] == 180
 
 
+def test_keys_do_nothing_behind_a_dialog(server, open_editor):
+    """The last Tab leads out of a dialog. The canvas behind it must not take the keys."""
+    editor = open_editor(server.address)
+    editor.open("b.png")
+    editor.press("Control+a")
+    editor.page.get_by_role("button", name="Predict…").click()
+    editor.page.evaluate("document.activeElement.blur()")
+    assert editor.page.evaluate("document.activeElement === document.body")
+    editor.press("Delete", ",", ".")
+    assert len(editor.nodes) == 7
+    assert editor.js("c.image") == "b.png"
+    editor.press("Escape")
+    editor.page.get_by_role("dialog").wait_for(state="detached")
+    editor.press("Control+a", "Delete")
+    assert len(editor.nodes) == 0
+    editor.press("Control+z")
+
+
 def test_predict_again_and_in_a_region(server, open_editor, images):
     editor = open_editor(server.address)
     editor.open("b.png")
