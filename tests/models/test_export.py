@@ -278,6 +278,32 @@ def test_weights_too_large_for_their_type_are_refused(tmp_path):
         save_pretrained(model, tmp_path, input_size=SIDE)
 
 
+def test_an_export_that_stops_leaves_the_model_that_was_there(folder, tmp_path, monkeypatch):
+    mine = tmp_path / "mine"
+    shutil.copytree(folder.path, mine)
+    before = {file.name: file.read_bytes() for file in mine.iterdir()}
+    changed = network()
+    with torch.no_grad():
+        for tensor in changed.neck.parameters():
+            tensor += 1
+
+    def stop(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(onnx_graph, "write_graphs", stop)
+    with pytest.raises(KeyboardInterrupt):
+        save_pretrained(changed, mine, input_size=SIDE)
+    assert {file.name: file.read_bytes() for file in mine.iterdir()} == before
+
+    def write_one(path, *_args, **_options):
+        (path / GRAPH).write_bytes(b"new")
+
+    monkeypatch.setattr(onnx_graph, "write_graphs", write_one)
+    new = save_pretrained(changed, mine, input_size=SIDE, int8=False)
+    assert open_model(mine) == new
+    assert sorted(file.name for file in mine.iterdir()) == ["card.md", "config.json", GRAPH, WEIGHTS]
+
+
 def test_info_describes_a_model(folder):
     result = CliRunner().invoke(app, ["info", str(folder.path)])
     assert result.exit_code == 0

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 from treeformer.hub.model_folder import (
     CARD,
+    CONFIG,
     INPUT_STRIDE,
+    INT8_GRAPH,
     WEIGHTS,
     ModelFolder,
     ModelFolderError,
@@ -48,7 +51,7 @@ def save_pretrained(
 
     Args:
         model: The network. Its `config.tokens` is the largest number of nodes per input.
-        folder: Created if missing. Existing files are replaced, config.json last.
+        folder: Created if missing. The files of an earlier model are replaced once all of the new ones are complete.
         card: Text of card.md.
         int8: Also write the graph with 8-bit convolutions.
         images: (input_size,input_size,3) uint8 RGB each, from which the value ranges of the 8-bit graph are measured.
@@ -76,12 +79,22 @@ def save_pretrained(
             f"{model.config.tokens} tokens are more than the {cells} cells of the heat map of {chosen.input_size} px"
         )
     path = Path(folder)
-    write_weights(path / WEIGHTS, model)
-    write_graphs(path, model, chosen, int8=int8, images=images, like=like)
-    if card is not None:
-        with atomic_write(path / CARD) as temporary:
-            temporary.write_text(card, encoding="utf-8")
-    return write_config(path, chosen)
+    path.mkdir(parents=True, exist_ok=True)
+    # The graphs take minutes. Until they are complete, a model that is there already stays as it was.
+    with TemporaryDirectory(prefix=".export-", dir=path) as name:
+        new = Path(name)
+        write_weights(new / WEIGHTS, model)
+        write_graphs(new, model, chosen, int8=int8, images=images, like=like)
+        if card is not None:
+            with atomic_write(new / CARD) as temporary:
+                temporary.write_text(card, encoding="utf-8")
+        hashes = write_config(new, chosen).hashes
+        for file in (*hashes, CARD, CONFIG):
+            if (new / file).exists():
+                (new / file).replace(path / file)
+    if INT8_GRAPH not in hashes:
+        (path / INT8_GRAPH).unlink(missing_ok=True)
+    return ModelFolder(path, chosen, hashes)
 
 
 def export_model(
@@ -264,7 +277,7 @@ def write_weights(path: Path, model: TreeFormer) -> None:
         with np.errstate(over="ignore"):
             arrays[name] = array.astype(np.float16) if array.ndim > 1 else array
         if not np.isfinite(arrays[name]).all():
-            raise ModelFolderError(f"{path}: {name} has values that {arrays[name].dtype} cannot hold")
+            raise ModelFolderError(f"{path.name}: {name} has values that {arrays[name].dtype} cannot hold")
     safetensors.write(path, arrays, {"format": "pt"})
 
 
