@@ -114,6 +114,12 @@ def test_formats_that_cannot_be_written(tmp_path: Path, y_shape: Skeleton, name:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_only_a_skeleton_is_written(tmp_path: Path, y_shape: Skeleton):
+    with pytest.raises(FormatError, match="write takes one skeleton, not list"):
+        write([y_shape, y_shape], tmp_path / "a.json")  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
 # ---- bad input ------------------------------------------------------------------------------------
 
 

@@ -149,14 +149,23 @@ def test_f1_without_precision_and_recall_is_a_mean():
     [
         ([{"smd": 1.0, "topo_f1": 0.5}, {"smd": 1.0}], "row 1 has no 'topo_f1'"),
         ([{"smd": 1.0}, {"smd": 1.0}, {"smd": 1.0, "topo_f1": 0.5}], "row 0 has no 'topo_f1'"),
+        ([{"smd": 1.0, "image": "a.png"}], "row 0: image must be a number, not 'a.png'"),  # records of images.csv
+        ({"smd": 1.0}, "rows must be a list with one dictionary of numbers"),
+        (iter([{"smd": 1.0}]), "rows must be a list with one dictionary of numbers"),
+        (["smd"], "rows must be a list with one dictionary of numbers"),
     ],
 )
-def test_rows_with_different_metrics_are_one_line(rows, message):
+def test_rows_that_cannot_be_summarized_are_one_line(rows, message):
     for function in (summarize, mean_metrics):
         with pytest.raises(TreeformerError, match=message):
             function(rows)
     with pytest.raises(TreeformerError, match=message):
         differences(rows, rows)
+
+
+def test_rows_of_a_stored_report_have_none_for_nan():
+    rows = [{"length_error": None}, {"length_error": 0.5}]
+    assert summarize(rows)["length_error"].value == 0.5
 
 
 def test_the_interval_agrees_with_a_plain_bootstrap():

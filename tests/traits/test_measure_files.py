@@ -62,6 +62,12 @@ def test_invalid_options_raise_before_any_file_is_read(options: Any) -> None:
         measure_files(["never-read.rsml"], read=lambda path: pytest.fail("read a file"), **options)
 
 
+@pytest.mark.parametrize("path", ["plate.rsml", Path("plate.rsml")])
+def test_a_single_path_is_refused(path: Any) -> None:
+    with pytest.raises(TreeformerError, match=r"takes several files, and 'plate.rsml' is one path"):
+        measure_files(path, read=lambda path: pytest.fail("read a file"))
+
+
 def test_no_files(comb: Skeleton) -> None:
     table, failures = measure_files([], columns="all")
     assert failures == []

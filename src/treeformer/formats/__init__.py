@@ -278,11 +278,14 @@ def write(
         preserve: Also write content that the format does not allow.
 
     Raises:
-        FormatError: If the format is unknown or cannot store the skeleton, or if the file cannot be written.
+        FormatError: If `skeleton` is something else, if the format is unknown or cannot store the skeleton, or if the
+            file cannot be written.
 
     Example:
         >>> write(Skeleton([(0, 0), (3, 4)], [(0, 1)]), "line.swc")  # doctest: +SKIP
     """
+    if not isinstance(skeleton, Skeleton):
+        raise FormatError(f"write takes one skeleton, not {type(skeleton).__name__}")
     file = Path(path)
     entry = format_for_writing(file, format)
     if entry.write_valid is not None and not preserve:

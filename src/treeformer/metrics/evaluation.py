@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeformer._util.arrays import FloatArray
+from treeformer._util.text import short_repr
 from treeformer.errors import TreeformerError
 from treeformer.metrics._inputs import GraphLike, Scores
 from treeformer.metrics.smd import street_mover_distance, street_mover_distance_paper
@@ -108,7 +109,7 @@ def summarize(rows: Sequence[Row], *, seed: int = 0) -> dict[str, Estimate]:
         An estimate per metric.
 
     Raises:
-        TreeformerError: if there are no rows, or they differ in their metrics.
+        TreeformerError: if there are no rows, they differ in their metrics, or a value is not a number.
 
     Example:
         >>> summarize([{"smd": 0.25}, {"smd": 0.75}])["smd"].value
@@ -127,7 +128,7 @@ def mean_metrics(rows: Sequence[Row]) -> Row:
         One value per metric.
 
     Raises:
-        TreeformerError: if there are no rows, or they differ in their metrics.
+        TreeformerError: if there are no rows, they differ in their metrics, or a value is not a number.
 
     Example:
         >>> mean_metrics([{"smd": 0.25}, {"smd": 0.75}])
@@ -152,8 +153,11 @@ def differences(rows: Sequence[Row], reference: Sequence[Row], *, seed: int = 0)
         An estimate of `rows` minus `reference` per metric that both have.
 
     Raises:
-        TreeformerError: if there are no rows, rows differ in their metrics, or the numbers of rows differ.
+        TreeformerError: if there are no rows, rows differ in their metrics, a value is not a number, or the numbers of
+            rows differ.
     """
+    _check_rows(rows)
+    _check_rows(reference)
     if len(rows) != len(reference):
         raise TreeformerError(f"{len(rows)} images cannot be compared with {len(reference)}")
     values, reference_values = _resample(rows, seed), _resample(reference, seed)
@@ -174,8 +178,14 @@ def _sample_counts(images: int, seed: int) -> NDArray[np.uint16]:
     return rng.multinomial(images, np.full(images, 1 / images), size=BOOTSTRAP_SAMPLES).astype(np.uint16)
 
 
+def _check_rows(rows: object) -> None:
+    if not isinstance(rows, Sequence) or not all(isinstance(row, Mapping) for row in rows):
+        raise TreeformerError("rows must be a list with one dictionary of numbers per image, as of evaluate_pair")
+
+
 def _table(rows: Sequence[Row]) -> tuple[list[str], FloatArray]:
     """Return the names of the metrics, and one row of values per image."""
+    _check_rows(rows)
     if not rows:
         raise TreeformerError("there are no images to summarize")
     names = list(rows[0])
@@ -184,6 +194,9 @@ def _table(rows: Sequence[Row]) -> tuple[list[str], FloatArray]:
             name = next(name for name in [*names, *row] if name not in row or name not in rows[0])
             without = number if name in rows[0] else 0
             raise TreeformerError(f"all rows must have the same metrics, but row {without} has no {name!r}")
+        for name, value in row.items():
+            if not isinstance(value, int | float | np.number | np.bool_ | None):  # None: NaN in report.json
+                raise TreeformerError(f"row {number}: {name} must be a number, not {short_repr(value)}")
     return names, np.asarray([[row[name] for name in names] for row in rows], dtype=np.float64)
 
 

@@ -105,10 +105,12 @@ def measure_files(
         failed. `image` is the name of the image, or that of the file if the skeleton does not know its image.
 
     Raises:
-        TreeformerError: If an option is invalid.
+        TreeformerError: If an option is invalid, or `paths` is one path instead of several.
     """
     import pandas as pd
 
+    if isinstance(paths, str | os.PathLike):  # its letters would be taken for files
+        raise TreeformerError(f"measure_files takes several files, and {short_repr(os.fspath(paths))} is one path")
     # The table of an empty skeleton has all columns and no rows. Invalid options fail here, not once per file.
     _check_options(level, px_per_mm, column_names, columns)
     is_compact = columns == "compact" and column_names == "treeformer"
