@@ -257,10 +257,11 @@ class TrainingRun:
     def _train(self, step_module: Any, loader: DataLoader[Batch]) -> None:
         config, state = self.config, self.state
         began, before = time.monotonic(), state.seconds
-        last_checkpoint, meter = began, StepMeter()
-        step_began, warm_from = began, state.step + WARM_UP_STEPS
+        last_checkpoint = step_began = began
+        warm_from = state.step + WARM_UP_STEPS
         shapes: set[torch.Size] = set()  # of batches so far in this call
         arriving = TimedBatches(on_device(strip_worker_tracebacks(loader), self.fabric.device))
+        meter = StepMeter(arriving)
         for guided in self._guided(arriving):
             batch = guided.batch
             figures = self._step(step_module, guided)
@@ -279,7 +280,7 @@ class TrainingRun:
             done = self._done()
             pausing = self._agree(self.signals.received or now - began > self.limit_s)
             if state.step % LOG_EVERY == 0 or done or pausing:
-                self._report(meter.report(arriving))
+                self._report(meter.report())
                 if meter.bad_steps >= MAX_BAD_STEPS:
                     raise TrainingError(
                         f"the loss is not a number since step {state.step - meter.bad_steps}; "

@@ -15,20 +15,25 @@ class StepMeter:
 
     A validation restarts the clock, but not the averages.
 
+    Args:
+        batches: the batches of the steps, which know how long they were waited for.
+
     Attributes:
         bad_steps: number of steps in a row, up to the last report, whose loss or gradient is not finite.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, batches: TimedBatches) -> None:
         self.bad_steps = 0
+        self._batches = batches
         self._bad_steps: Tensor | float = 0.0  # up to the last step, on the device of the figures
         self._sums: dict[str, Tensor] = {}
         self._count = 0  # number of steps in `_sums`
         self.restart_clock()
 
     def restart_clock(self) -> None:
-        """Measure the speed from now on."""
+        """Measure the speed, and the time spent waiting, from now on."""
         self._began, self._images = time.monotonic(), 0
+        self._batches.waited_s = 0.0
 
     def add(self, figures: dict[str, Tensor], images: int) -> None:
         """Add one step.
@@ -44,11 +49,8 @@ class StepMeter:
         self._count += 1
         self._images += images
 
-    def report(self, batches: TimedBatches) -> dict[str, float]:
+    def report(self) -> dict[str, float]:
         """Return the figures since the last report, and begin anew.
-
-        Args:
-            batches: the batches, which know how long they were waited for.
 
         Returns:
             Means by name, images per second, and the share of the time spent waiting for images.
@@ -56,7 +58,7 @@ class StepMeter:
         now = time.monotonic()
         means = {name: float(value) / self._count for name, value in self._sums.items()}
         means["images_per_s"] = self._images / (now - self._began)
-        means["waiting_for_images"] = batches.share_since(self._began)
+        means["waiting_for_images"] = self._batches.share_since(self._began)
         self.bad_steps = int(self._bad_steps)
         self._sums, self._count = {}, 0
         self._began, self._images = now, 0
