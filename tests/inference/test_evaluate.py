@@ -114,6 +114,8 @@ def test_a_synthetic_set_has_500_images_unless_stated(run, monkeypatch):
         (("somewhere", "--model", "default", "--images", "photos"), "--images and --image-size are for two folders"),
         (("somewhere", "--model", "default", "--image-size", 40, 50), "--images and --image-size are for two folders"),
         (("somewhere", "--model", "default", "--count", 500), "--count is the number of images of --synthetic"),
+        (("somewhere", "elsewhere", "--radius", 0), "--radius must be a positive number of pixels, not 0"),
+        (("--model", "default", "--synthetic", "paper:paper:test", "--radius", "nan"), "--radius must be a positive"),
         (("somewhere", "elsewhere", "--count", 5), "--count is the number of images of --synthetic"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,6 +76,8 @@ def evaluate(
 
     if count is not None and synthetic is None:
         raise TreeformerError("--count is the number of images of --synthetic PRESET:STYLE:SPLIT, which is missing")
+    if radius is not None and not 0 < radius < math.inf:  # here, and not after a model has predicted all images
+        raise TreeformerError(f"--radius must be a positive number of pixels, not {radius:g}")
     if output is not None:
         check_writable(output)
     if model is not None:
