@@ -11,12 +11,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from PIL import Image
+from rich.text import Text
 
 import treeformer
 from tests.inference.fake_engine import line_engine, predictor
 from treeformer import synthetic
 from treeformer._util.images import IMAGE_SUFFIXES
+from treeformer.cli import app
 from treeformer.cli.skeletons import skeleton_files
 from treeformer.examples import EXAMPLE, IMAGES, SEEDS
 from treeformer.traits import COMPACT_COLUMNS
@@ -43,6 +46,17 @@ def test_the_help_of_predict_lists_all_image_types(run):
     text = run("predict", "--help")[1].lower()
     for suffix in IMAGE_SUFFIXES - {".jpg", ".tif"}:
         assert suffix.removeprefix(".") in text
+
+
+def test_nothing_of_a_help_text_is_lost():
+    """Help texts are Rich markup, in which words in brackets are tags and are not shown."""
+    lost = [
+        f"{name} {parameter.name}"
+        for name, command in typer.main.get_command(app).commands.items()
+        for parameter in command.params
+        if (text := getattr(parameter, "help", None)) and Text.from_markup(text).plain != text
+    ]
+    assert not lost
 
 
 @pytest.mark.slow

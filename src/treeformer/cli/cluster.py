@@ -42,7 +42,7 @@ def predict_cluster(
         int | None, typer.Option(min=1, help="Number of models in memory. By default as many as fit the cluster.")
     ] = None,
     cpus_per_actor: Annotated[
-        float | None, typer.Option(help="CPUs per model, which are also its threads.  [default: 1]")
+        float | None, typer.Option(help="CPUs per model, which are also its threads. By default 1.")
     ] = None,
     gpus_per_actor: Annotated[float, typer.Option(help="GPUs per model; 0.5 shares a GPU between two.")] = 0.0,
     threads: Annotated[

@@ -60,7 +60,7 @@ def evaluate(
         typer.Option(metavar="PRESET:STYLE:SPLIT", help="Evaluate on a synthetic data set instead of a folder."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(help="Number of images of the synthetic data set.  [default: 500]")
+        int | None, typer.Option(help="Number of images of the synthetic data set. By default 500.")
     ] = None,
     single_plant: Annotated[bool, typer.Option("--single-plant", help="Predict one tree per image.")] = False,
     views: Annotated[
