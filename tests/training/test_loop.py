@@ -186,7 +186,10 @@ def test_validation_images_are_checked_before_the_first_step(config_file, folder
     train(config, tmp_path / "out", accelerator="cpu")
     for broken, reason in (
         ({**source, "images": [0]}, "none of 1 images .* the first because: .*0.png"),
-        ({**source, "spacing_px": 1, "images": [1, 2]}, "none of 2 images .* 1.png: .* more than max_nodes = 8"),
+        (
+            {**source, "spacing_px": 1, "images": [1, 2]},
+            "none of 2 images .* because: .*1.png: .* more than max_nodes = 8",
+        ),
     ):
         config = load_config(config_file, ["steps=1", f"data.valid={json.dumps([source, broken])}"])
         with pytest.raises(ConfigError, match=reason) as error:
