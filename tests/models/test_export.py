@@ -35,16 +35,6 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def model():
-    return network()
-
-
-@pytest.fixture(scope="module")
-def folder(untrained_folder):
-    return open_model(untrained_folder)
-
-
-@pytest.fixture(scope="module")
 def images():
     return drawn_and_painted(4)
 

@@ -11,28 +11,18 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from tests.models.untrained import SIDE, THRESHOLDS, network
+from tests.models.untrained import SIDE, THRESHOLDS
 from treeformer.baselines.ggt.config import GGTConfig
 from treeformer.baselines.two_stage.model import TwoStageConfig
 from treeformer.cli import app
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
-from treeformer.hub.model_folder import ModelFolderError, ModelSettings, open_model
+from treeformer.hub.model_folder import ModelFolderError, ModelSettings
 from treeformer.models import export as export_module
 from treeformer.models.config import FORMER_NAMES
 from treeformer.models.export import export_model, load_trained
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def model():
-    return network()
-
-
-@pytest.fixture(scope="module")
-def folder(untrained_folder):
-    return open_model(untrained_folder)
 
 
 @pytest.fixture

@@ -85,8 +85,8 @@ def series(
         check_nothing_is_corrected,
         check_same_images,
         found_files,
-        keep_no_predictions,
-        keep_others,
+        keep_foreign_files,
+        keep_non_predictions,
         keep_replaced,
         update_corrections,
         with_corrections,
@@ -117,7 +117,7 @@ def series(
     if output.exists() and output.samefile(folder):
         raise TreeformerError(f"{output}: is the folder of the images; choose another for the results")
     say(str(found_times))
-    for copy in keep_no_predictions(dates, output):
+    for copy in keep_non_predictions(dates, output):
         say(f"treeformer: a file that is not a prediction is replaced, and kept as {copy}")
     predicted: dict[str, list[Skeleton]] = {}
     with _hint_after_interrupt(predicted, sum(date.skeleton is None for date in dates)):
@@ -132,7 +132,7 @@ def series(
         used = [dates[k] for k in order]
         for copy in keep_replaced(used, output, before):
             say(f"treeformer: a newer skeleton replaces a correction, which is kept as {copy}")
-        for copy in keep_others(used, output, before):
+        for copy in keep_foreign_files(used, output, before):
             say(f"treeformer: a file that the editor did not write is replaced, and kept as {copy}")
         names = [date.name for date in used]
         written = result.write(output, px_per_mm=px_per_mm, names=names, figures=False)

@@ -95,7 +95,7 @@ def keep_replaced(dates: Sequence[DateFile], results: Path, found: FoundFiles) -
     return kept
 
 
-def keep_others(dates: Sequence[DateFile], results: Path, found: FoundFiles) -> list[Path]:
+def keep_foreign_files(dates: Sequence[DateFile], results: Path, found: FoundFiles) -> list[Path]:
     """Copy the files in the folder `rsml` that neither a run nor the editor wrote, before new results are written.
 
     Args:
@@ -113,7 +113,7 @@ def keep_others(dates: Sequence[DateFile], results: Path, found: FoundFiles) -> 
     return [_copy_of(file) for file in others]
 
 
-def keep_no_predictions(dates: Sequence[DateFile], results: Path) -> list[Path]:
+def keep_non_predictions(dates: Sequence[DateFile], results: Path) -> list[Path]:
     """Copy the files in the places of predictions that are none, before the dates are predicted.
 
     Args:
