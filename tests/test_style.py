@@ -46,7 +46,7 @@ Definition = Function | ast.ClassDef
 NOT_CONVERTED = (
     *(f"src/treeformer/{part}" for part in ("_util", "baselines", "cli", "data", "decoding", "draw.py", "finetuning")),
     *(f"src/treeformer/{part}" for part in ("formats", "hub", "inference", "metrics", "models", "nn", "results")),
-    *(f"src/treeformer/{part}" for part in ("skeleton", "synthetic", "teaching", "timeseries", "training", "traits")),
+    *(f"src/treeformer/{part}" for part in ("skeleton", "teaching", "timeseries", "training", "traits")),
     "src/treeformer/web",
     "tools",
 )
