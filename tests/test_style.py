@@ -46,7 +46,14 @@ Definition = Function | ast.ClassDef
 NOT_CONVERTED = (
     *(f"src/treeformer/{part}" for part in ("_util", "baselines", "cli", "data", "decoding", "draw.py", "finetuning")),
     *(f"src/treeformer/{part}" for part in ("hub", "inference", "metrics", "models", "nn", "results")),
-    *(f"src/treeformer/{part}" for part in ("skeleton", "teaching", "timeseries", "training", "traits")),
+    *(
+        f"src/treeformer/{part}"
+        for part in (
+            "teaching",
+            "timeseries",
+            "training",
+        )
+    ),
     "src/treeformer/web",
     "tools",
 )
