@@ -54,7 +54,7 @@ NOT_CONVERTED = tuple(
         "inference",
         "metrics",
         "models",
-        "nn",
+        "nn/backbone.py",
         "results",
         "teaching",
         "timeseries",
