@@ -46,9 +46,8 @@ Definition = Function | ast.ClassDef
 NOT_CONVERTED = tuple(
     f"src/treeformer/{name}"
     for name in (
-        "baselines",
         "cli",
-        "data",
+        "data/folder_dataset.py",
         "decoding",
         "finetuning",
         "inference",
@@ -118,7 +117,7 @@ def definitions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, Definiti
 def is_public(name: str, exported: set[str]) -> bool:
     """True for what a module exports, and for the public methods of classes that it exports."""
     first, *rest = name.split(".")
-    return first in exported and len(rest) < 2 and not any(one.startswith("_") for one in rest)
+    return first in exported and len(rest) < 2 and not any(one.startswith("_") and one != "__call__" for one in rest)
 
 
 def parameters(function: Function) -> list[str]:
