@@ -104,7 +104,7 @@ def collect(
             raise TreeformerError(
                 f"{folder.path}: {damaged} damaged part files were removed: run predict-cluster again"
             )
-    if not missing and not is_remote(folder.path):  # nobody writes any more
+    if not missing and not is_remote(folder.path):  # no process writes any more
         remove_leftovers(Path(folder.file(PARTS)))
     index = {"rows": table.rows, "failed": failed, "missing": missing, "files": table.names}
     folder.write(f"{RESULTS}/{INDEX}", (json.dumps(index, indent=2) + "\n").encode())
