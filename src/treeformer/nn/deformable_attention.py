@@ -131,8 +131,8 @@ def weighted_rows_by_bags(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
 class DeformableAttention(nn.Module):
     """Attention to a few sampling locations near the point of each query, on every level and in each head.
 
-    `points` are the sampling locations per head and level. Levels with the same number of channels share one value
-    projection.
+    `points` is the number of sampling locations per head and level. Levels with the same number of channels share one
+    value projection.
     """
 
     def __init__(self, width: int, heads: int, points: int, channels: Sequence[int]) -> None:

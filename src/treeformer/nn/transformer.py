@@ -3,9 +3,9 @@
 The layers are those of Deformable DETR (post-norm, ReLU) with RelationFormer's relation token: object tokens read the
 image near their points, the relation token reads all of it.
 
-Q is the number of queries, S that of cells. `width` are the channels of tokens and cells, `points` of a layer the
-sampling locations per head and level, `hidden` the channels of the feed-forward part. A mask is True for keys to which
-a query may attend; without a mask, it may attend to all.
+Q is the number of queries, S that of cells. `width` is the number of channels of tokens and cells, `hidden` that of the
+feed-forward parts, `points` of a layer the number of sampling locations per head and level. A mask is True for keys to
+which a query may attend; without a mask, it may attend to all.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ ON_LINE = 1e-9
 def plant_table(skeleton: Skeleton, *, scanlines: int) -> pd.DataFrame:
     """Return one row per plant of a forest, in px and degrees. A plant without nodes has no row.
 
-    Crossings are counted on so many horizontal scanlines.
+    `scanlines` is the number of horizontal lines on which crossings are counted.
     """
     import pandas as pd
 

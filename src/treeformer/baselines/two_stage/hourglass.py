@@ -58,8 +58,8 @@ class Hourglass(nn.Module):
 class StackedHourglass(nn.Module):
     """Residual blocks down to stride 4, then hourglasses. Each but the last makes a prediction that the next one reads.
 
-    `depth` are the halvings per hourglass: the sides of images are multiples of 4 · 2^depth px. `width` is a multiple
-    of 32, `predicted` the channels of the predictions.
+    `depth` is the number of halvings per hourglass: the sides of images are multiples of 4 · 2^depth px. `width` is a
+    multiple of 32, and `predicted` is the number of channels of the predictions.
     """
 
     mean: Tensor

@@ -108,7 +108,7 @@ def read_root(element: Element, where: str) -> Root:
 def read_names(of: str, element: Element) -> tuple[dict[str, str], list[Record]]:
     """Read id, label and accession of a "root" or "plant" in any of their spellings, "" if missing.
 
-    The second result are the records of all other attributes.
+    The second result holds the records of all other attributes.
     """
     names: dict[str, str] = {}
     others: dict[str, str] = {}

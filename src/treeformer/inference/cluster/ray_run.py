@@ -102,8 +102,8 @@ def predict_with_ray(
 
     All nodes read and write the folder. By default, there are as many actors as the cluster has CPUs or GPUs for, at
     the start of each round. The CPUs per actor are also its number of threads, rounded down, but at least 1; 0.5 GPUs
-    let two actors share one, 0 predicts on the CPU. `workers` threads per actor read images ahead; `batch` are tiles
-    per batch. `progress` counts images. A round without progress is an error.
+    let two actors share one, 0 predicts on the CPU. `workers` threads per actor read images ahead; `batch` is the
+    number of tiles per batch. `progress` counts images. A round without progress is an error.
     """
     if cpus_per_actor <= 0 or gpus_per_actor < 0 or (actors is not None and actors < 1):
         raise TreeformerError("an actor needs CPUs, and a pool needs an actor")

@@ -62,7 +62,7 @@ class TaskRunner:
     """Hold one model and predict tasks with it.
 
     The model must be that of the run. `workers` threads read images ahead, processes for many images on a GPU; `batch`
-    are tiles per batch, by default the engine's choice.
+    is the number of tiles per batch, by default the engine's choice.
     """
 
     def __init__(

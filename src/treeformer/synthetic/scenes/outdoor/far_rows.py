@@ -82,7 +82,7 @@ def grown_plant(kind: str, variant: int) -> GrownStrokes:
 
 @cache
 def row_tile(kind: str, variant: int, leafy: bool, halvings: int) -> tuple[Int16Array, Int16Array]:
-    """Make the tile of a row of plants, periodic sideways and halved so many times; the result is cached.
+    """Make the tile of a row of plants, periodic sideways and reduced `halvings` times; the result is cached.
 
     The kind is "vine", "orchard" or "forest" and the variant is below `VARIANTS`. The tile is cover, 0 to 64, and
     shade, -60 to 60, each (ROW_HEIGHT, ROW_WIDTH) / 2**halvings.
