@@ -1,4 +1,7 @@
-"""`treeformer generate`: write synthetic images to a folder data set."""
+"""`treeformer generate`: write synthetic images to a folder data set.
+
+A `size` is (width, height), px.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Most of the time of a training image is spent on rendering or reading and warping it. Whether a view has too many nodes
 is known from its skeleton, which takes a fraction of that time.
+
+A `size` is (width, height) of the model's input, px.
 """
 
 from __future__ import annotations

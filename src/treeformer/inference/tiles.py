@@ -36,7 +36,7 @@ MIN_WEIGHT = 1e-3
 
 
 def working_scale(size: tuple[int, int], working_size: int | None, input_size: int) -> float:
-    """Return the factor by which an image is scaled before it is cut into tiles.
+    """Return the factor by which an image of a size (width, height), px, is scaled before it is cut into tiles.
 
     Images longer than `working_size` are reduced to it. Images shorter than the network's input are enlarged to it.
     Other images keep their size.

@@ -122,7 +122,7 @@ def weighted_rows(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
 def weighted_rows_by_bags(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
     """Compute `weighted_rows` without gathering the rows first; its gradient would need a sort of all rows.
 
-    Weights and result have the precision of the table.
+    Weights and result have the precision of the table; shapes are those of `weighted_rows`.
     """
     bags = functional.embedding_bag(row.flatten(0, -2), table, per_sample_weights=weight.flatten(0, -2), mode="sum")
     return bags.view(*row.shape[:-1], table.shape[1])
@@ -131,8 +131,8 @@ def weighted_rows_by_bags(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
 class DeformableAttention(nn.Module):
     """Attention to a few sampling locations near the point of each query, on every level and in each head.
 
-    `points` is the number of sampling locations per head and level. Levels with the same number of channels share one
-    value projection.
+    `width` is a multiple of `heads`, and `points` is the number of sampling locations per head and level. Levels with
+    the same number of channels share one value projection.
     """
 
     def __init__(self, width: int, heads: int, points: int, channels: Sequence[int]) -> None:
@@ -257,8 +257,9 @@ def corners_on_levels(
 ) -> tuple[Tensor, Tensor]:
     """Return the cells that the heads read on several levels, and their weights: `bilinear_corners` in one pass.
 
-    Offsets (B,Q,heads,L,points,2) are in cells of the level, weights (B,Q,heads,L,points) those of the attention. The
-    results are (B,Q,heads,4·L·points): indices into the concatenated cells of all levels, and products of both weights.
+    Points are (B,Q,2) px, offsets (B,Q,heads,L,points,2) in cells of the level, weights (B,Q,heads,L,points) those of
+    the attention. The results are (B,Q,heads,4·L·points): indices into the concatenated cells of all levels, and
+    products of both weights.
 
     It is written for a CPU, where an operation on a few numbers takes as long as one on thousands, and broadcasting
     over short rows takes longer than over long ones. Therefore axes and corners are the first dimensions.

@@ -72,7 +72,7 @@ class HeatMapHead(nn.Module):
 
 
 def peaks(heat: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the cells (B,count) with the hottest peaks, the hottest first, and their heat in [0,1].
+    """Return the cells (B,count) with the hottest peaks of logits (B,H,W), the hottest first, and their heat in [0,1].
 
     A peak is at least as hot as its neighbors above, below, left and right. Diagonal neighbors are not compared: around
     a single node they are colder than the other four, and two nodes in diagonal cells can both be peaks. If there are

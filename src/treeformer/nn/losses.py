@@ -1,7 +1,7 @@
 """Losses of heat map, nodes, points and edges (Eq. 11). The model divides them by the number of nodes.
 
-Edge logits are (B,N,N,2), [no edge, edge], root logits (B,N), points (…,2) px. Losses of single elements have the shape
-of their logits.
+Edge logits are (B,N,N,2), [no edge, edge], root logits (B,N), points (…,2) px; adjacency, costs and weights of pairs
+are (B,N,N), symmetric. Losses of single elements have the shape of their logits.
 """
 
 from __future__ import annotations

@@ -23,7 +23,10 @@ from treeformer.nn.positions import cell_centers, sine_positions
 
 
 class Attention(nn.Module):
-    """Dense multi-head attention of queries (B,Q,width) to keys and values (B,S,width), with a mask (B,1,Q,S)."""
+    """Dense multi-head attention of queries (B,Q,width) to keys and values (B,S,width), with a mask (B,1,Q,S).
+
+    `width` is a multiple of `heads`.
+    """
 
     def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()

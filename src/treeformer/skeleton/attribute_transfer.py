@@ -77,7 +77,10 @@ def component_lengths(skeleton: Skeleton) -> FloatArray:
 
 
 def apply_affine(skeleton: Skeleton, affine: ArrayLike, image_size: tuple[int, int] | None) -> Skeleton:
-    """Move a skeleton by an affine map, (2,3) or (3,3), to an image of another size; see `Skeleton.transform`."""
+    """Move a skeleton by an affine map of (x, y, 1), (2,3) or (3,3); see `Skeleton.transform`.
+
+    `image_size` is that of the image that the map leads to.
+    """
     try:
         matrix = real_array(affine)
     except (TypeError, ValueError, OverflowError):

@@ -156,7 +156,7 @@ def plants_of_axes(axes: Sequence[Axis], plant_of_node: IntArray) -> IntArray:
 
 
 def check_axes(axes: tuple[Axis, ...] | None, edge_axis: IntArray | None, count: int) -> None:
-    """Check that `axes` and `edge_axis` are given together and refer only to existing axes and nodes."""
+    """Check that `axes` and `edge_axis` (E,) are given together and refer only to existing axes and nodes."""
     if axes is None and edge_axis is not None:
         raise SkeletonError("edge_axis is given without axes")
     if axes is None:

@@ -1,4 +1,7 @@
-"""Branches: the paths between a graph's keypoints."""
+"""Branches: the paths between a graph's keypoints.
+
+Edges are (E,2) node indices, `count` is the number of nodes, and masks of nodes are (N,).
+"""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ from treeformer.skeleton.validation import frozen
 
 
 class Topology:
-    """The lazily computed topology of a graph with at most one root per component.
+    """The lazily computed topology of a graph: edges (E,2), and roots (R,), at most one per component.
 
-    `edge_axis` is None if no file gave axes.
+    `edge_axis` (E,) is None if no file gave axes.
     """
 
     def __init__(self, edges: IntArray, count: int, roots: IntArray, edge_axis: IntArray | None) -> None:

@@ -1,4 +1,7 @@
-"""Traverse rooted forests: parents before children, sums along paths, and detection of cycles."""
+"""Traverse rooted forests: parents before children, sums along paths, and detection of cycles.
+
+Edges are (E,2) node indices, and `count` is the number of nodes.
+"""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def fraction_array(values: ArrayLike, count: int, name: str) -> FloatArray:
 
 
 def positive_spacing(spacing_px: float) -> float:
-    """Return a distance between nodes as a float, px."""
+    """Return a positive, finite distance between nodes as a float, px."""
     try:
         spacing = float(spacing_px)
     except (TypeError, ValueError, OverflowError):
@@ -264,7 +264,7 @@ def checked_attributes(values: Mapping[str, Any], node_count: int, edge_count: i
 
 
 def check_roots(roots: IntArray, component: IntArray) -> None:
-    """Raise `SkeletonError` if a connected component has two roots."""
+    """Raise `SkeletonError` if two roots (R,) are in one component of the nodes (N,)."""
     root_of_component: dict[int, int] = {}
     for root, index in zip(roots.tolist(), component[roots].tolist(), strict=True):
         if index in root_of_component:

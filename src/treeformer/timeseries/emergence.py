@@ -1,4 +1,7 @@
-"""When axes emerged, and when each place along them appeared."""
+"""When axes emerged, and when each place along them appeared.
+
+`times` (D,) are those of all dates of the series, ascending.
+"""
 
 from __future__ import annotations
 

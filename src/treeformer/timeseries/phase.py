@@ -28,12 +28,12 @@ def draw_points(points: FloatArray, low: FloatArray, shape: tuple[int, int], cel
 def residual_shift(
     source: FloatArray, target: FloatArray, reach_px: float, blur_px: float = 2.0
 ) -> tuple[FloatArray, float]:
-    """Find the shift (2,), px, that moves points onto others, within a reach in x and y, and how clear it is.
+    """Find the shift (2,), px, that moves points (P,2) onto others (Q,2), within a reach, and how clear it is.
 
     Both sets are drawn and blurred. Their cross-power spectrum is divided by its magnitude where that is large, so that
     all frequencies that both contain count alike. The peak is refined to a fraction of a cell. The second result is the
-    height of the peak relative to the mean of the magnitudes within the reach: about 1 if nothing agrees. It is 0.0 if
-    a set is empty.
+    height of the peak relative to the mean of the magnitudes within the reach: about 1 if nothing agrees. It is 0.0,
+    and the shift (0, 0), if a set is empty.
     """
     from scipy.fft import irfft2, next_fast_len, rfft2
     from scipy.ndimage import gaussian_filter

@@ -52,7 +52,7 @@ def read(values: Tensor, locations: Tensor, weights: Tensor, shapes: Sequence[tu
 
 
 def read_by_map(values: Tensor, locations: Tensor, weights: Tensor, shapes: Sequence[tuple[int, int, int]]) -> Tensor:
-    """Compute `read` for values in the order of the maps, without gradients.
+    """Compute `read`, with its locations and weights, for values in the order of the maps, without gradients.
 
     The projections of the maps can be written to such values without being concatenated: (cells of all maps · B, heads,
     channels), contiguous, all images of the first map, then of the second.

@@ -28,8 +28,8 @@ def can_span(cost: Tensor) -> bool:
 def minimum_spanning_tree(cost: Tensor, mask: Tensor, warps: int | None = None) -> Tensor:
     """Return the minimum spanning tree of each graph of a batch on CUDA: symmetric adjacency (B,N,N).
 
-    The cost is (B,N,N) float32, float16 or bfloat16, N at most `MAX_NODES`; otherwise as in `treeformer.nn.spanning`.
-    The warps per graph are chosen by `warps_for`; the benchmark tries other values.
+    The cost is (B,N,N) float32, float16 or bfloat16, N at most `MAX_NODES`, the mask (B,N); otherwise as in
+    `treeformer.nn.spanning`. The warps per graph are chosen by `warps_for`; the benchmark tries other values.
     """
     graphs, nodes = mask.shape
     tree = torch.zeros((graphs, nodes, nodes), dtype=torch.bool, device=cost.device)

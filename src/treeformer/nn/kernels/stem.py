@@ -40,8 +40,9 @@ def block_weight(weight: Tensor) -> Tensor:
 def pixel_blocks(images: Tensor, scale: Tensor, shift: Tensor, dtype: torch.dtype) -> Tensor:
     """Normalize images (B,3,H,W), H and W even, and gather blocks of 2×2 pixels in the channels.
 
-    The result is (B,16,H/2+3,W/2+3), channels_last: scale · image + shift, channel 3·(2·(y mod 2) + x mod 2) + c, 0 in
-    the last four channels and in the padding of two blocks at the start and one at the end of both axes.
+    `scale` and `shift` are (3,) float32. The result is (B,16,H/2+3,W/2+3), channels_last: scale · image + shift,
+    channel 3·(2·(y mod 2) + x mod 2) + c, 0 in the last four channels and in the padding of two blocks at the start and
+    one at the end of both axes.
     """
     batch, _, height, width = images.shape
     rows, columns = height // 2 + BEFORE + AFTER, width // 2 + BEFORE + AFTER

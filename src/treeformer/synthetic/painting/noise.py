@@ -37,7 +37,7 @@ def window(tile: Int8Array, rng: Rng, size: tuple[int, int]) -> Int8Array:
 
 
 def enlarge(small: Int16Array, size: tuple[int, int], rows: slice = slice(None)) -> Int16Array:
-    """Enlarge a small map with values from -255 to 255 smoothly to the size of an image; return the chosen rows.
+    """Enlarge a small map (h, w), values from -255 to 255, smoothly to the size of an image; return the chosen rows.
 
     Quadratic B-splines have no creases and do not exceed the range of the map's values.
     """

@@ -52,7 +52,7 @@ def strokes(
     softness: ArrayLike = 1.0,
     cap: ArrayLike = 1.0,
 ) -> Strokes:
-    """Create strokes from array-like values, each one for all or one per stroke."""
+    """Create `Strokes` from array-like values, each one for all or one per stroke."""
     starts = np.asarray(start, dtype=np.float32).reshape(-1, 2)
     ends = np.asarray(end, dtype=np.float32).reshape(-1, 2)
 
@@ -253,7 +253,7 @@ def _runs(first: IndexArray, last: IndexArray) -> tuple[IndexArray, IndexArray]:
 
 
 def topmost(pixel: IndexArray, priority: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Select one fragment per pixel: that of the highest priority (0 to 1000), the last of equal ones.
+    """Select one of the fragments (F,) per pixel: that of the highest priority (0 to 1000), the last of equal ones.
 
     Return their indices in ascending order.
     """

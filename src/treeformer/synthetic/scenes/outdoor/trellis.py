@@ -176,7 +176,10 @@ def neighbors(
 def bark_strips(
     rng: Rng, sketch: Sketch, start: FloatArray, end: FloatArray, radius: FloatArray, color: FloatArray
 ) -> None:
-    """Draw strips of bark along the thick ones of some strokes, darker and lighter than their colors (S,3)."""
+    """Draw strips of bark along the thick ones of S strokes, darker and lighter than their colors (S,3).
+
+    They lead from `start` to `end`, (S,2), and have a radius (S,).
+    """
     thick = np.flatnonzero(radius > 2.5)
     thick = thick[(rng.array(4 * len(thick)) * len(thick)).astype(np.intp)]
     count = len(thick)
