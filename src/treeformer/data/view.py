@@ -14,6 +14,7 @@ import numpy as np
 from treeformer._util.arrays import FloatArray
 from treeformer.data.augmentation import Augmentation, move, warp
 from treeformer.data.cache import CachedDataset
+from treeformer.data.gaps import paint_gaps
 from treeformer.data.sample import OpenedSample, Sample, Skipped
 from treeformer.data.synthetic_dataset import SyntheticDataset
 from treeformer.data.torch_warp import warp as torch_warp
@@ -36,6 +37,7 @@ class Source:
         spacing_px: node spacing to resample to, px; 0 keeps the nodes.
         grid_px: spacing of the grid whose crossings become nodes, px; 0 keeps the nodes.
         dense_weight: the weight in dense batches.
+        gaps: mean number of gaps painted into the branches of an image.
     """
 
     dataset: CachedDataset | SyntheticDataset
@@ -45,6 +47,7 @@ class Source:
     spacing_px: float
     grid_px: float
     dense_weight: float = 0.0
+    gaps: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class View:
         affine: (2,3) map from the image to the view. None if both are the same.
         size: (width, height) of the view, px.
         augmentation: changes light and noise, None for an exact view.
+        gaps: mean number of gaps painted into the branches.
     """
 
     opened: OpenedSample
@@ -64,6 +68,7 @@ class View:
     affine: FloatArray | None
     size: tuple[int, int]
     augmentation: Augmentation | None
+    gaps: float = 0.0
 
     def sample(self, rng: np.random.Generator) -> Sample | Skipped:
         """Read or render the image, warp it and change its light.
@@ -75,10 +80,13 @@ class View:
             image = self.opened.read_image()
         except TreeformerError as error:
             return Skipped(self.opened.name, str(error))
+        if self.affine is not None:
+            change = warp if self.augmentation is None else torch_warp
+            image = change(image, self.affine, self.size)
+        if self.gaps:
+            image = paint_gaps(image, self.skeleton, self.gaps, rng)
         if self.augmentation is not None and self.affine is not None:
-            image = self.augmentation.relight(torch_warp(image, self.affine, self.size), rng)
-        elif self.affine is not None:
-            image = warp(image, self.affine, self.size)
+            image = self.augmentation.relight(image, rng)
         return Sample(image, self.skeleton, self.opened.name)
 
 
@@ -108,7 +116,7 @@ def draw_view(source: Source, opened: OpenedSample, rng: np.random.Generator, si
         skeleton = skeleton.resample(source.spacing_px)
     if source.grid_px:
         skeleton = skeleton.sample_at_grid_crossings(source.grid_px)
-    return View(opened, skeleton, affine, size, augmentation)
+    return View(opened, skeleton, affine, size, augmentation, source.gaps)
 
 
 def draw_cropped_view(

@@ -16,13 +16,15 @@ class SourceImage:
 
     Attributes:
         image: the image file.
-        annotation: the annotation file.
+        annotation: the annotation file; None for an image without a plant to annotate.
         split: `train`, `valid` or `test`.
+        view: "above" if the image shows the ground from above.
     """
 
     image: Path
-    annotation: Path
+    annotation: Path | None
     split: str
+    view: str = ""
 
 
 @dataclass
