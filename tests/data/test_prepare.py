@@ -13,6 +13,7 @@ from PIL import Image
 
 from treeformer import FormatError, TreeformerError, formats
 from treeformer.data import FolderDataset, check_splits, samples
+from treeformer.data.generate import generate, read_backgrounds
 from treeformer.data.prepare import SETS, prepare
 from treeformer.data.prepare.barley_roots import validation_plates
 
@@ -249,6 +250,35 @@ def test_branch_trees_layout(tmp_path: Path) -> None:
         assert (sample.skeleton.degree == 3).sum() == 1
 
 
+@pytest.mark.slow
+def test_backgrounds_stand_behind_rendered_trees(tmp_path: Path) -> None:
+    rows = ["file,dataset,commit,path"]
+    for number in range(20):
+        add_image(tmp_path / "source" / f"{number:02d}.jpg", (80, 64))
+        rows.append(f"{number:02d}.jpg,{'VegAnn' if number % 2 else 'orchard'},0,x")
+    shutil.copy(tmp_path / "source" / "00.jpg", tmp_path / "source" / "copy.jpg")
+    rows += ["copy.jpg,orchard,0,x", "missing.jpg,orchard,0,x"]
+    (tmp_path / "source" / "SOURCES.csv").write_text("\n".join(rows))
+    report = prepare("backgrounds", tmp_path / "source", tmp_path / "out")
+    assert report.images == {"train": 16, "valid": 2, "test": 2}
+    assert report.notes.dropped == ["copy.jpg: the same image as 00.jpg", "missing.jpg: no such file"]
+    assert all(len(sample.skeleton) == 0 for sample in samples(FolderDataset(tmp_path / "out", "train")))
+    photos = read_backgrounds(tmp_path / "out" / "train")
+    assert (len(photos.side), len(photos.above)) == (8, 8)
+
+    options = {"count": 2, "preset": "orchard-row", "style": "photo", "size": (96, 96)}
+    generate(tmp_path / "composites", backgrounds=tmp_path / "out" / "train", **options)
+    generate(tmp_path / "painted", **options)
+    composites, painted = (list(samples(FolderDataset(tmp_path / name))) for name in ("composites", "painted"))
+    for composite, plain in zip(composites, painted, strict=True):
+        assert composite.skeleton.nodes.tolist() == plain.skeleton.nodes.tolist()
+        assert np.abs(composite.image.astype(int) - plain.image).mean() > 10
+    with pytest.raises(TreeformerError, match="was created with backgrounds"):
+        generate(tmp_path / "composites", **options)
+    with pytest.raises(TreeformerError, match="has no photographs"):
+        read_backgrounds(tmp_path)
+
+
 def vine_annotation(width: int) -> str:
     """Return a trunk, a cane and two shoots in the 3D2cut format, for an image width in px."""
     places = [(500, 700), (500, 500), (500, 400), (300, 380), (700, 390), (300, 100)]
@@ -382,5 +412,5 @@ def test_real_osr(real_data, tmp_path: Path) -> None:
 
 
 def test_every_data_set_has_a_license() -> None:
-    assert set(SETS) == {"osr-roots", "barley-roots", "branch-trees", "single-guyot"}
+    assert set(SETS) == {"osr-roots", "barley-roots", "branch-trees", "single-guyot", "backgrounds"}
     assert all(public_set.license for public_set in SETS.values())

@@ -36,6 +36,8 @@ FROZEN = {
     ("plate-rosette", "photo"): "8441d61d82994368",
     ("empty", "paper"): "3bf71a8fbe688fb3",
     ("empty", "photo"): "be8381946b79601e",
+    ("cluttered-plate", "paper"): "dc7f6a693ae3af39",
+    ("cluttered-plate", "photo"): "a08ecfe0cdc2307f",
 }
 CASES = ((0, (512, 512)), (1234, (512, 512)), (120_007, (512, 512)), (3, (300, 220)))
 

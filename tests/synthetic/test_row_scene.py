@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from treeformer import Skeleton
-from treeformer.synthetic import drawn_radius, generate, make_image
+from treeformer.synthetic import Backgrounds, drawn_radius, generate, make_image, render
 from treeformer.synthetic.painting.canvas import Canvas, Sketch
 from treeformer.synthetic.presets import OUTDOOR_ROWS
 from treeformer.synthetic.rng import Rng
-from treeformer.synthetic.scenes.outdoor import clearing, plantation
+from treeformer.synthetic.scenes.outdoor import clearing, photo_scene, plantation
 from treeformer.synthetic.scenes.outdoor.daylight import choose_daylight
 from treeformer.synthetic.scenes.outdoor.row_scene import RowScene
 
@@ -158,3 +161,24 @@ def test_strips_follow_the_rows() -> None:
                 if 0 <= x[0] < 512 and 252 < y[0] < 512:
                     collected.append(abs(int(canvas.planes[0, int(y[0]), int(x[0])]) - 60))
     assert np.mean(on_row) > 3 * np.mean(between)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", OUTDOOR_ROWS)
+def test_composites_show_the_photograph_and_the_plant_where_it_is_labeled(preset: str, tmp_path: Path) -> None:
+    """Before an even photograph, only the wood and what belongs to it differs from the photograph."""
+    path = tmp_path / "pale.png"
+    Image.new("RGB", (96, 96), (180, 190, 200)).save(path)
+    found = []
+    for seed in range(4):
+        skeleton = generate(preset, seed, size=(256, 256))
+        image = render(skeleton, "photo", seed, Backgrounds((path,))).astype(float)
+        assert np.array_equal(image, render(skeleton, "photo", seed, Backgrounds((path,))))
+        gray = image.mean(axis=2)
+        column, row = np.clip(skeleton.nodes.astype(int), 0, 255).T
+        found.append(np.median(gray) - np.median(gray[row, column]))
+    assert min(found) > 15  # bark before a pale sheet
+
+
+def test_the_ground_repeats_in_mirror_images() -> None:
+    assert photo_scene._mirrored(np.arange(-2.0, 7.0), 3).tolist() == [1, 0, 0, 1, 2, 2, 1, 0, 0]

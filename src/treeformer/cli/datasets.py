@@ -16,6 +16,7 @@ from treeformer.errors import TreeformerError
         "treeformer generate drawings --count 1000",
         "treeformer generate photos --preset taproot --style photo --count 200 --seed 5000",
         "treeformer generate growth --series 10 --preset plate --style photo --count 5",
+        "treeformer generate composites --preset orchard-row --style photo --backgrounds data/backgrounds/train",
     )
 )
 def generate(
@@ -24,7 +25,7 @@ def generate(
         str,
         typer.Option(
             help="Kind of plant: paper, taproot, seedling, vine, orchard, several, plate, orchard-row, vineyard, "
-            "potted-shoot, plate-rosette or empty."
+            "potted-shoot, plate-rosette, empty or cluttered-plate."
         ),
     ] = "paper",
     style: Annotated[str, typer.Option(help="Style of the images: paper (black lines on white) or photo.")] = "paper",
@@ -37,6 +38,13 @@ def generate(
     jpeg: Annotated[
         bool, typer.Option("--jpeg", help="Write JPEG files, which are smaller and faster to read.")
     ] = False,
+    backgrounds: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Show trees and vines in style photo before these photographs: a split of treeformer prepare.",
+        ),
+    ] = None,
     workers: Workers = ALL_CORES,
 ) -> None:
     """Generate synthetic images with exact skeletons: one PNG and one JSON file per image. Can be resumed."""
@@ -49,9 +57,9 @@ def generate(
     with progress("drawing") as show:
         if series is None:
             suffix = "jpg" if jpeg else "png"
-            report = run(out, size=(size, size), suffix=suffix, progress=show, **what)  # type: ignore[arg-type]
-        elif jpeg:
-            raise TreeformerError("--jpeg and --series cannot be combined")
+            report = run(out, size=(size, size), suffix=suffix, backgrounds=backgrounds, progress=show, **what)  # type: ignore[arg-type]
+        elif jpeg or backgrounds is not None:
+            raise TreeformerError(f"{'--jpeg' if jpeg else '--backgrounds'} and --series cannot be combined")
         else:
             report = generate_series(out, dates=series, size=(size, size), progress=show, **what)  # type: ignore[arg-type]
     print(report)
@@ -64,7 +72,9 @@ def generate(
     )
 )
 def prepare(
-    name: Annotated[str, typer.Argument(metavar="SET", help="osr-roots, barley-roots, branch-trees or single-guyot.")],
+    name: Annotated[
+        str, typer.Argument(metavar="SET", help="osr-roots, barley-roots, branch-trees, single-guyot or backgrounds.")
+    ],
     source: Annotated[Path, typer.Argument(metavar="SRC", help="Folder of the data set, as published.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
     size: Annotated[

@@ -35,6 +35,8 @@ class SourceConfig:
     """Resample each branch at this node spacing, px. 0 keeps the nodes."""
     grid_px: float = 0.0
     """Place nodes between keypoints where branches cross a grid of this spacing, px. 0 keeps the nodes."""
+    gaps: float = 0.0
+    """Mean number of gaps painted into the branches of an image, whose labels stay. 0 disables them."""
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from treeformer import synthetic
+from treeformer import formats, synthetic
 from treeformer._util.pools import check_workers
 from treeformer._util.progress import ProgressCallback, no_progress
-from treeformer.data.folder_dataset import ImageSuffix, has_pair, write_pair
+from treeformer.data.folder_dataset import ImageSuffix, find_pairs, has_pair, write_pair
 from treeformer.data.recipe import being_written, claim, is_incomplete, recorded_count, write_recipe
 from treeformer.data.workers import for_each
 from treeformer.errors import TreeformerError
@@ -43,6 +43,7 @@ class _Task:
     size: tuple[int, int]
     seeds: tuple[int, ...]
     suffix: ImageSuffix
+    backgrounds: synthetic.Backgrounds | None
 
 
 def generate(
@@ -55,6 +56,7 @@ def generate(
     size: tuple[int, int] = (512, 512),
     workers: int = 1,
     suffix: ImageSuffix = "png",
+    backgrounds: str | os.PathLike[str] | None = None,
     progress: ProgressCallback = no_progress,
 ) -> GenerateReport:
     """Write synthetic images as SEED.png (or SEED.jpg) with SEED.json, and `dataset.yaml`.
@@ -65,14 +67,16 @@ def generate(
 
     If an earlier run with the same settings was interrupted, or had a smaller count, only the missing images are
     created. A run with a smaller count does not complete an interrupted one. Other settings or files in the folder are
-    an error.
+    an error. In style "photo", trees and vines outdoors stand before the photographs in the folder `backgrounds`, a
+    split that `treeformer prepare backgrounds` wrote.
     """
     folder = Path(out)
     count = operator.index(count)  # NumPy's integers would not be written to the recipe
     if count < 1:
         raise TreeformerError(f"count must be at least 1, not {count}")
     check_workers(workers)
-    synthetic.make_image(preset, style, seed, size)  # raises if the preset, style, seed or size is invalid
+    photos = None if backgrounds is None else read_backgrounds(Path(backgrounds))
+    synthetic.make_image(preset, style, seed, size, photos)  # raises if the preset, style, seed or size is invalid
     seed, (width, height) = int(seed), map(int, size)
     recipe = {
         "made_by": "treeformer generate",
@@ -82,6 +86,8 @@ def generate(
         "count": count,
         "size": [width, height],
     } | ({"suffix": suffix} if suffix != "png" else {})
+    if backgrounds is not None:
+        recipe["backgrounds"] = os.fspath(backgrounds)
     try:
         previous = claim(folder, recipe, may_differ=("count",))
         largest = max(count, recorded_count(folder, previous or recipe))
@@ -99,7 +105,9 @@ def generate(
             progress(done, count)
 
         tasks = [
-            _Task(folder, preset, style, (width, height), tuple(missing[first : first + IMAGES_PER_TASK]), suffix)
+            _Task(
+                folder, preset, style, (width, height), tuple(missing[first : first + IMAGES_PER_TASK]), suffix, photos
+            )
             for first in range(0, len(missing), IMAGES_PER_TASK)
         ]
         if missing or is_incomplete(folder):
@@ -114,6 +122,16 @@ def generate(
     return GenerateReport(folder, created=len(missing), kept=kept)
 
 
+def read_backgrounds(folder: Path) -> synthetic.Backgrounds:
+    """Return the photographs of a folder; those whose skeleton file says `view: above` show the ground."""
+    pairs, _ = find_pairs(folder)
+    above = [image for image, annotation in pairs if formats.read(annotation).metadata.get("view") == "above"]
+    side = [image for image, _ in pairs if image not in above]
+    if not side:
+        raise TreeformerError(f"{folder}: has no photographs; write them with treeformer prepare backgrounds")
+    return synthetic.Backgrounds(tuple(side), tuple(above))
+
+
 def _stem(seed: int) -> str:
     return f"{seed:06d}"
 
@@ -121,6 +139,6 @@ def _stem(seed: int) -> str:
 def _run_task(task: _Task) -> int:
     """Write the images of a task and return their number."""
     for seed in task.seeds:
-        image, skeleton = synthetic.make_image(task.preset, task.style, seed, task.size)
+        image, skeleton = synthetic.make_image(task.preset, task.style, seed, task.size, task.backgrounds)
         write_pair(image, skeleton, task.out, _stem(seed), suffix=task.suffix)
     return len(task.seeds)

@@ -26,6 +26,7 @@ from treeformer.errors import TreeformerError
 
 # An image that cannot be used is replaced by another draw. This many failures in a row are an error.
 MAX_TRIES = 50
+MAX_GAPS = 1000
 # Number of views that are tried for an image of a dense batch. The first dense one is used, otherwise the densest.
 DENSE_TRIES = 6
 
@@ -120,7 +121,7 @@ class EvalDataset:
     def __init__(self, sources: Sequence[SourceConfig], config: DataConfig) -> None:
         self.size = (config.image_size, config.image_size)
         self.max_nodes = max(config.max_nodes, config.dense_max_nodes if config.dense_every else 0)
-        whole = [replace(source, augmentation="none", zoom=(1.0, 1.0)) for source in sources]
+        whole = [replace(source, augmentation="none", zoom=(1.0, 1.0), gaps=0.0) for source in sources]
         cache = ImageCache()
         self.sources = [open_source(source, self.size, cache) for source in whole]
         self.entries = [(source, index) for source in self.sources for index in source.indices]
@@ -176,6 +177,8 @@ def open_source(config: SourceConfig, size: tuple[int, int], cache: ImageCache) 
         dataset = cache.open(config.path, config.split or None)
     if config.count < 0:
         raise ConfigError(f"data: the count of a source must be 0 (all images) or more, not {config.count}")
+    if not 0 <= config.gaps <= MAX_GAPS:
+        raise ConfigError(f"data: the mean number of gaps must be from 0 to {MAX_GAPS}, not {config.gaps}")
     for index in config.images:
         if not 0 <= index < len(dataset):
             raise ConfigError(f"data: there is no image {index}, they are numbered from 0 to {len(dataset) - 1}")
@@ -188,6 +191,7 @@ def open_source(config: SourceConfig, size: tuple[int, int], cache: ImageCache) 
         config.spacing_px,
         config.grid_px,
         config.dense_weight,
+        config.gaps,
     )
 
 

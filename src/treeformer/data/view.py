@@ -16,6 +16,7 @@ import numpy as np
 from treeformer._util.arrays import FloatArray
 from treeformer.data.augmentation import Augmentation, move, warp
 from treeformer.data.cache import CachedDataset
+from treeformer.data.gaps import paint_gaps
 from treeformer.data.sample import OpenedSample, Sample, Skipped
 from treeformer.data.synthetic_dataset import SyntheticDataset
 from treeformer.data.torch_warp import warp as torch_warp
@@ -37,6 +38,7 @@ class Source:
     spacing_px: float  # node spacing to resample to, px; 0 keeps the nodes
     grid_px: float  # spacing of the grid whose crossings become nodes, px; 0 keeps the nodes
     dense_weight: float = 0.0  # weight in dense batches
+    gaps: float = 0.0  # mean number of gaps painted into the branches of an image
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class View:
     affine: FloatArray | None  # (2,3) map from the image to the view. None if both are the same.
     size: tuple[int, int]  # (width, height) of the view, px
     augmentation: Augmentation | None  # changes light and noise, None for an exact view
+    gaps: float = 0.0  # mean number of gaps painted into the branches
 
     def sample(self, rng: np.random.Generator) -> Sample | Skipped:
         """Read or render the image, warp it and change its light; or return the reason why it cannot be used."""
@@ -55,10 +58,13 @@ class View:
             image = self.opened.read_image()
         except TreeformerError as error:
             return Skipped(self.opened.name, str(error))
+        if self.affine is not None:
+            change = warp if self.augmentation is None else torch_warp
+            image = change(image, self.affine, self.size)
+        if self.gaps:
+            image = paint_gaps(image, self.skeleton, self.gaps, rng)
         if self.augmentation is not None and self.affine is not None:
-            image = self.augmentation.relight(torch_warp(image, self.affine, self.size), rng)
-        elif self.affine is not None:
-            image = warp(image, self.affine, self.size)
+            image = self.augmentation.relight(image, rng)
         return Sample(image, self.skeleton, self.opened.name)
 
 
@@ -78,7 +84,7 @@ def draw_view(source: Source, opened: OpenedSample, rng: np.random.Generator, si
         skeleton = skeleton.resample(source.spacing_px)
     if source.grid_px:
         skeleton = skeleton.sample_at_grid_crossings(source.grid_px)
-    return View(opened, skeleton, affine, size, augmentation)
+    return View(opened, skeleton, affine, size, augmentation, source.gaps)
 
 
 def draw_cropped_view(

@@ -14,7 +14,7 @@ from treeformer.skeleton import Skeleton
 from treeformer.synthetic.plants import lsystem
 from treeformer.synthetic.plants.growth import GrownAxis, Point, assemble
 from treeformer.synthetic.plants.orchard import grow_fruit_tree, grow_orchard_tree
-from treeformer.synthetic.plants.plate_rows import plant_rows
+from treeformer.synthetic.plants.plate_rows import PLATE_KINDS, plant_rows
 from treeformer.synthetic.plants.pruned_tree import grow_pruned_tree
 from treeformer.synthetic.plants.seedling import grow_seedling
 from treeformer.synthetic.plants.shoot import grow_shoot
@@ -36,6 +36,7 @@ PRESETS = (
     "potted-shoot",
     "plate-rosette",
     "empty",
+    "cluttered-plate",
 )
 # The paper's 100,000 training, 20,000 validation and 20,000 test images are seeds, not files.
 SPLITS = {
@@ -53,6 +54,8 @@ MAX_NODES_OF = {"orchard-row": 900, "vineyard": 700}
 # Presets whose plants may leave the frame at the bottom; a base this close to the edge means that the foot is outside.
 OUTDOOR_ROWS = ("orchard-row", "vineyard")
 FOOT_MARGIN_PX = 3.0
+# Plates on which nothing grows.
+BARE_PRESET, BARE_SHARE = "cluttered-plate", 0.4
 # Scenes of the preset `empty`: those of all other presets, without their plants.
 EMPTY_SCENES = (
     "blue paper",
@@ -95,8 +98,8 @@ def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> S
         size: (width, height) of the image, px, at least 64 each.
 
     Returns:
-        A tree or a forest with roots and radii; without nodes for the preset `empty`. `metadata` holds the preset and
-        the seed.
+        A tree or a forest with roots and radii; without nodes for the preset `empty` and for a part of
+        `cluttered-plate`. `metadata` holds the preset and the seed.
 
     Raises:
         TreeformerError: If the preset, seed or size is invalid.
@@ -105,6 +108,7 @@ def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> S
         raise TreeformerError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
     check_seed(seed)
     size = check_size(size)
+    metadata: dict[str, Any]
     rng = Rng(zlib.crc32(preset.encode()), seed)
     if preset == "paper":
         return lsystem.tree(rng, size, seed)
@@ -116,10 +120,13 @@ def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> S
             image_size=size,
             metadata={"preset": preset, "seed": seed, "scene": rng.choice(EMPTY_SCENES)},
         )
+    if preset == BARE_PRESET and rng.chance(BARE_SHARE):
+        metadata = {"preset": preset, "seed": seed, "kind": rng.choice(PLATE_KINDS)}
+        return Skeleton([], [], radius=[], image_size=size, metadata=metadata)
     while True:
         axes: list[GrownAxis] = []
         kind = _PLANTERS[preset](rng, axes, size)
-        metadata: dict[str, Any] = {"preset": preset, "seed": seed, "kind": kind}
+        metadata = {"preset": preset, "seed": seed, "kind": kind}
         if preset in OUTDOOR_ROWS and axes[0].points[0, 1] > size[1] - FOOT_MARGIN_PX:
             metadata["foot"] = "outside"
         skeleton = assemble(axes, size, metadata)
@@ -276,6 +283,7 @@ _PLANTERS: dict[str, Callable[[Rng, list[GrownAxis], tuple[int, int]], str]] = {
     "vineyard": _vineyard,
     "potted-shoot": _potted_shoot,
     "plate-rosette": _plate_rosette,
+    "cluttered-plate": plant_rows,
 }
 # For each kind: its growth model, the maximum number of plants in a row, and their reach as a share of the image.
 _ROW_PLANTS: dict[str, tuple[Grower, int, tuple[float, float]]] = {

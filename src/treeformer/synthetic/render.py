@@ -31,8 +31,10 @@ from treeformer.synthetic.scenes import clutter, lab
 from treeformer.synthetic.scenes.outdoor import simple_scene as outdoors
 from treeformer.synthetic.scenes.outdoor.bark import wood_radii
 from treeformer.synthetic.scenes.outdoor.crown import Crown, crown_around
+from treeformer.synthetic.scenes.outdoor.photo_scene import Backgrounds, PhotoScene
 from treeformer.synthetic.scenes.outdoor.row_scene import RowScene
 from treeformer.synthetic.scenes.outdoor.scene import OutdoorScene
+from treeformer.synthetic.scenes.plate.cluttered_scene import ClutteredPlateScene
 from treeformer.synthetic.scenes.plate.rosette_scene import RosettePlateScene
 from treeformer.synthetic.scenes.plate.scene import PlateScene
 from treeformer.synthetic.scenes.potted import PottedScene
@@ -66,6 +68,10 @@ SCREEN_SHARE = 0.04  # share of trees and vines that stand in front of a screen
 ANY_SCENE = dict.fromkeys(SCENES, 1.0)
 ROOT_KINDS, WOOD_KINDS = ("taproot", "seedling"), ("vine", "orchard")
 POTTED_KIND = "shoot"
+PLATE_SCENES: dict[str, type[PlateScene]] = {
+    "plate-rosette": RosettePlateScene,
+    "cluttered-plate": ClutteredPlateScene,
+}
 MATERIALS: dict[str, Callable[[Rng, Backdrop, float], Material]] = {
     "root": root_material,
     "wood": wood_material,
@@ -73,7 +79,7 @@ MATERIALS: dict[str, Callable[[Rng, Backdrop, float], Material]] = {
 }
 
 
-def render(skeleton: Skeleton, style: str, seed: int) -> ImageArray:
+def render(skeleton: Skeleton, style: str, seed: int, backgrounds: Backgrounds | None = None) -> ImageArray:
     """Render an image of a skeleton.
 
     The drawn lines lie exactly on the edges of the skeleton; no effect moves them.
@@ -85,6 +91,7 @@ def render(skeleton: Skeleton, style: str, seed: int) -> ImageArray:
         skeleton: The plant. The image has its size, or 512×512 px if it has none.
         style: How to draw it, one of `STYLES`.
         seed: Zero or more; selects the scene of style "photo".
+        backgrounds: Photographs before which trees and vines outdoors stand in style "photo"; None paints the land.
 
     Returns:
         (height, width, 3).
@@ -99,7 +106,7 @@ def render(skeleton: Skeleton, style: str, seed: int) -> ImageArray:
         return line_drawing(skeleton)
     # The key includes the preset, so that one seed gives a different scene for each preset.
     key = f"photo {skeleton.metadata.get('preset', '')} {plant_kind(skeleton)}"
-    return photograph(skeleton, Rng(zlib.crc32(key.encode()), seed))
+    return photograph(skeleton, Rng(zlib.crc32(key.encode()), seed), backgrounds)
 
 
 def plant_kind(skeleton: Skeleton) -> str:
@@ -151,7 +158,7 @@ def line_drawing(skeleton: Skeleton) -> ImageArray:
     return image
 
 
-def photograph(skeleton: Skeleton, rng: Rng) -> ImageArray:
+def photograph(skeleton: Skeleton, rng: Rng, backgrounds: Backgrounds | None = None) -> ImageArray:
     """Simulate a photograph: a scene, the plant, objects in front of it, then light, lens and camera."""
     canvas = Canvas(skeleton.image_size or DEFAULT_SIZE, None)  # every scene paints the whole canvas
     kind = plant_kind(skeleton)
@@ -159,7 +166,7 @@ def photograph(skeleton: Skeleton, rng: Rng) -> ImageArray:
     if empty_scene in EMPTY_SCENES and len(skeleton) == 0:
         return _photograph_without_plant(rng, canvas, skeleton, empty_scene)
     if _is_outdoors(skeleton):
-        return _photograph_outdoors(rng, canvas, skeleton, kind)
+        return _photograph_outdoors(rng, canvas, skeleton, kind, backgrounds)
     if kind == POTTED_KIND:
         return _photograph_pot(rng, canvas, skeleton)
     if kind in PLATE_KINDS:
@@ -222,8 +229,14 @@ def _photograph_without_plant(rng: Rng, canvas: Canvas, skeleton: Skeleton, scen
     return _finish_outdoors(rng, canvas, painter)
 
 
-def _photograph_outdoors(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> ImageArray:
+def _photograph_outdoors(
+    rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str, backgrounds: Backgrounds | None
+) -> ImageArray:
     """Photograph a tree or vine in an orchard or vineyard, rarely in front of a screen, with a good camera."""
+    if backgrounds is not None:
+        composite = PhotoScene(rng, canvas, skeleton, kind, backgrounds)
+        composite.paint_land()
+        return _finish_outdoors(rng, canvas, composite)
     if skeleton.metadata.get("preset") in OUTDOOR_ROWS:
         scene: OutdoorScene = RowScene(rng, canvas, skeleton, kind)
         scene.paint_land()
@@ -246,8 +259,8 @@ def _finish_outdoors(rng: Rng, canvas: Canvas, scene: OutdoorScene) -> ImageArra
 
 def _photograph_plate(rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> ImageArray:
     """Photograph seedlings in a dish of agar, mostly with a good camera."""
-    older = skeleton.metadata.get("preset") == "plate-rosette"
-    return _finish_plate(rng, canvas, (RosettePlateScene if older else PlateScene)(rng, canvas, skeleton, kind))
+    scene = PLATE_SCENES.get(str(skeleton.metadata.get("preset")), PlateScene)
+    return _finish_plate(rng, canvas, scene(rng, canvas, skeleton, kind))
 
 
 def _finish_plate(rng: Rng, canvas: Canvas, scene: PlateScene) -> ImageArray:

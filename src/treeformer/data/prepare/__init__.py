@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from treeformer._util.pools import check_workers
 from treeformer._util.progress import ProgressCallback, no_progress
+from treeformer.data.prepare.backgrounds import BACKGROUNDS
 from treeformer.data.prepare.barley_roots import BARLEY_ROOTS
 from treeformer.data.prepare.branch_trees import BRANCH_TREES
 from treeformer.data.prepare.osr_roots import OSR_ROOTS
@@ -20,7 +21,7 @@ from treeformer.errors import TreeformerError
 __all__ = ["SETS", "PrepareReport", "PublicSet", "prepare"]
 
 SETS: Mapping[str, PublicSet] = MappingProxyType(
-    {public_set.name: public_set for public_set in (OSR_ROOTS, BARLEY_ROOTS, BRANCH_TREES, SINGLE_GUYOT)}
+    {public_set.name: public_set for public_set in (OSR_ROOTS, BARLEY_ROOTS, BRANCH_TREES, SINGLE_GUYOT, BACKGROUNDS)}
 )
 """The supported public data sets by name."""
 

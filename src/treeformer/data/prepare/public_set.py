@@ -15,8 +15,9 @@ class SourceImage:
     """One image of a public data set."""
 
     image: Path
-    annotation: Path
+    annotation: Path | None  # None for an image without a plant to annotate
     split: str  # `train`, `valid` or `test`
+    view: str = ""  # "above" if the image shows the ground from above
 
 
 @dataclass

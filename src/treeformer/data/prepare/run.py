@@ -123,6 +123,10 @@ def _prepare_image(task: _Task) -> PrepareReport:
     notes = Notes()
     try:
         original = open_image(source.image)
+        if source.annotation is None:
+            image, forest = _scale_down(original, Skeleton([], [], image_size=original.size), options.size)
+            _write(report, image, forest.replace(metadata={"view": source.view}), task, source.image.stem)
+            return report
         annotated = formats.read(source.annotation)
         forest = fit_to_image(annotated, original.size, source.annotation, source.image.name)
         image, forest = _scale_down(original, forest, options.size)

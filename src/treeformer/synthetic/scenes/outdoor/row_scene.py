@@ -57,16 +57,7 @@ class RowScene(OutdoorScene):
     def paint_land(self) -> None:
         """Paint sky, distance, ground and all other rows, their shadows, posts and wires."""
         rng, canvas, light = self.rng, self.canvas, self.light
-        width, height = canvas.size
-        foot_x = float(self.feet[0, 0]) if len(self.feet) else width * rng.uniform(0.3, 0.7)
-        ground_y = lowest_px(self.feet, height * rng.uniform(0.8, 1.0))
-        if not self.stands_in_view:
-            ground_y += height * rng.uniform(0.03, 0.2)
-        top_y = highest_px(self.skeleton.nodes, height * rng.uniform(0.0, 0.3))
-        tree_px = (ground_y - top_y) * (rng.uniform(1.05, 1.35) if top_y < 0.03 * height else 1.0)
-        # Eye level is between the lowest branches and the top; sometimes the camera is held low.
-        share = rng.uniform(0.04, 0.25) if rng.chance(0.2) else rng.uniform(0.25, 0.62)
-        self.horizon_y = horizon_y = int(min(max(ground_y - tree_px * share, 2), height - 2))
+        horizon_y, ground_y, top_y, tree_px, foot_x = self._stand()
         haze = sky.paint_sky(rng, canvas, horizon_y + 1, light)
         if light.sun > 0.2 and rng.chance(0.6):
             clearing.paint_glow(rng, canvas, horizon_y, light)
@@ -82,12 +73,31 @@ class RowScene(OutdoorScene):
         if rng.chance(0.1):
             clearing.paint_snow(rng, canvas, horizon_y, light)
         self._rows_behind(horizon_y, ground_y, top_y, haze)
+        self._furnish(rows, ground_y, haze)
+
+    def _stand(self) -> tuple[int, float, float, float, float]:
+        """Choose the horizon; return its row, those of the ground and of the top, the plant's height and its column."""
+        rng, (width, height) = self.rng, self.canvas.size
+        foot_x = float(self.feet[0, 0]) if len(self.feet) else width * rng.uniform(0.3, 0.7)
+        ground_y = lowest_px(self.feet, height * rng.uniform(0.8, 1.0))
+        if not self.stands_in_view:
+            ground_y += height * rng.uniform(0.03, 0.2)
+        top_y = highest_px(self.skeleton.nodes, height * rng.uniform(0.0, 0.3))
+        tree_px = (ground_y - top_y) * (rng.uniform(1.05, 1.35) if top_y < 0.03 * height else 1.0)
+        # Eye level is between the lowest branches and the top; sometimes the camera is held low.
+        share = rng.uniform(0.04, 0.25) if rng.chance(0.2) else rng.uniform(0.25, 0.62)
+        self.horizon_y = int(min(max(ground_y - tree_px * share, 2), height - 2))
+        return self.horizon_y, ground_y, top_y, tree_px, foot_x
+
+    def _furnish(self, rows: plantation.Plantation, ground_y: float, haze: Color) -> None:
+        """Paint mist, the other plants, litter, posts and wires."""
+        rng, canvas, light = self.rng, self.canvas, self.light
         mist = rng.uniform(0.25, 0.6) if rng.chance(0.12) else rng.uniform(0.02, 0.13)
         if mist > 0.2:
             clearing.paint_mist(canvas, rows, haze, mist)
         wire_px = 0.0
         if self.kind == "vine":
-            wire_px = ground_y - trellis.fit_trellis(rng, canvas, self.skeleton, horizon_y).wire
+            wire_px = ground_y - trellis.fit_trellis(rng, canvas, self.skeleton, int(rows.horizon_y)).wire
         self._other_plants(rows, wire_px, haze, mist)
         litter = Sketch()
         clearing.scatter(rng, canvas, litter, rows, light, bark.scale_color(self.wood.young, light.level * 0.7))
