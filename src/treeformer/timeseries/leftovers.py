@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from treeformer._util.files import atomic_write_bytes, before_each_write, sha256
-from treeformer.inference.batch import SERIES_LIST
+from treeformer.results.layout import SERIES_LIST
 
 FOLDERS = ("rsml", "kymographs")
 

@@ -14,13 +14,14 @@ import numpy as np
 
 from treeformer import formats
 from treeformer._util.arrays import ImageArray
-from treeformer._util.files import is_file, sha256
+from treeformer._util.files import sha256
 from treeformer._util.images import open_image
 from treeformer.errors import TreeformerError
 from treeformer.inference.options import PredictionOptions
-from treeformer.inference.provenance import is_predicted_with, model_hash
+from treeformer.inference.provenance import model_hash
+from treeformer.results.item import SAVED_BY_A_PERSON, origin_in
+from treeformer.results.policy import is_predicted_with
 from treeformer.skeleton import Skeleton
-from treeformer.skeleton.provenance import is_from_editor
 from treeformer.timeseries.views import VIEWS, from_view, view_of
 
 if TYPE_CHECKING:
@@ -44,11 +45,8 @@ def prediction_file(results: Path, name: str, view: int = 0) -> Path:
 
 
 def is_correction(file: Path) -> bool:
-    """Return True if the editor has saved a file."""
-    try:
-        return is_file(file) and is_from_editor(formats.read(file))
-    except TreeformerError:
-        return False
+    """Return True if a person has corrected or accepted a file in the editor."""
+    return origin_in(file) in SAVED_BY_A_PERSON
 
 
 class DatePredictor:

@@ -223,10 +223,12 @@ def _training(services: Services, _request: Request, _body: Body) -> Response:
 
 
 def _start_training(services: Services, _request: Request, body: Body) -> Response:
-    minutes, unannotated = body.get("max_minutes"), body.get("unannotated", False)
-    if type(unannotated) is not bool:
-        raise RequestError("unannotated must be true or false.")
-    services.training.start(None if minutes is None else finite_number(minutes, "max_minutes"), unannotated=unannotated)
+    minutes = body.get("max_minutes")
+    options = {name: body.get(name, False) for name in ("unannotated", "include_unaccepted")}
+    for name, value in options.items():
+        if type(value) is not bool:
+            raise RequestError(f"{name} must be true or false.")
+    services.training.start(None if minutes is None else finite_number(minutes, "max_minutes"), **options)
     return json_response(services.training.status(), 202)
 
 

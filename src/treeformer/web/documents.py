@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -121,12 +119,3 @@ def with_provenance(skeleton: Skeleton, accepted: bool) -> Skeleton:
             "resolution": decimal_text(float(scale)),
         }
     return skeleton.replace(metadata=metadata | {"editor": editor})
-
-
-def digest(document: dict[str, Any]) -> str:
-    """Return the SHA-256 of a document in the native format without the digests in it."""
-    metadata = dict(document.get("metadata", {}))
-    if isinstance(metadata.get("editor"), Mapping):
-        metadata["editor"] = {key: value for key, value in metadata["editor"].items() if key != "written"}
-    text = json.dumps(document | {"metadata": metadata}, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -59,8 +59,8 @@ def folder_table(workspace: Workspace, store: Store, px_per_mm: float | None) ->
     import pandas as pd
 
     images: dict[Path, list[str]] = {}  # by file: a.png and a.jpg may share a.json
-    for entry in workspace.refresh():
-        path = workspace.current_file(workspace.entry(entry.image))
+    entries = [workspace.entry(entry.image) for entry in workspace.refresh()]
+    for entry, path in zip(entries, workspace.current_files(entries), strict=True):
         if path is not None:
             images.setdefault(path, []).append(entry.image)
 

@@ -27,11 +27,11 @@ from typing import IO, Any, Literal
 from treeformer._util.locks import take_lock
 from treeformer.data.recipe import RECIPE_NAME
 from treeformer.errors import TreeformerError
-from treeformer.inference.batch import ImageJob
-from treeformer.inference.image_record import write_record
 from treeformer.inference.open_engine import torch_sees_gpu
+from treeformer.results.item import Item, Origin
+from treeformer.results.policy import OPTION, why_not_learned_from
+from treeformer.results.record import find_items, write_record
 from treeformer.teaching import work_folder
-from treeformer.teaching.annotated import find_skeletons
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 from treeformer.web.predicting import Predictions
@@ -41,7 +41,7 @@ State = Literal["idle", "running", "done", "failed", "cancelled"]
 MODELS = "models"
 NEEDED = ("torch", "lightning", "onnx", "onnxscript")
 COMMAND = (sys.executable, "-m", "treeformer", "finetune")
-CORRECTED, UNCORRECTED = ("edited", "accepted"), ("predicted", "missing")
+UNCORRECTED = ("predicted", "missing")
 # Below the priority of the editor, so that one can go on correcting.
 NICE = 10
 # How long a process may take to end after it was asked to, s.
@@ -133,15 +133,18 @@ class Training:
         with self._lock:
             return {**vars(self._status), "missing_packages": missing}
 
-    def start(self, max_minutes: float | None = None, *, unannotated: bool = False) -> None:
+    def start(
+        self, max_minutes: float | None = None, *, unannotated: bool = False, include_unaccepted: bool = False
+    ) -> None:
         """Begin to train.
 
         Args:
             max_minutes: time limit, minutes; None uses that of `treeformer finetune`.
             unannotated: learn from images without corrections, too. Needs a GPU.
+            include_unaccepted: learn from corrections that nobody has accepted, too.
 
         Raises:
-            RequestError: if a training is running, a package is missing, nothing was corrected yet, or there is no GPU
+            RequestError: if a training is running, a package is missing, nothing was accepted yet, or there is no GPU
                 or no image without corrections to learn from.
         """
         if max_minutes is not None and not 0 < max_minutes <= MAX_MINUTES:
@@ -150,21 +153,25 @@ class Training:
             raise RequestError("Training needs further packages: pip install 'treeformer[train,export]'", 409)
         entries = self.workspace.refresh()
         summaries = self.workspace.summaries(entries)
-        corrected = [entry for entry, one in zip(entries, summaries, strict=True) if one.state in CORRECTED]
-        if not corrected:
-            raise RequestError("Correct and save at least one image first.", 409)
+        origins = [(entry, one.origin) for entry, one in zip(entries, summaries, strict=True) if one.origin is not None]
+        learned = [entry for entry, one in origins if why_not_learned_from(one, include_unaccepted) is None]
+        if not learned:
+            is_corrected = any(origin is Origin.correction for _, origin in origins)
+            hint = ", or include the corrections that were not accepted" if is_corrected else ""
+            raise RequestError(f"Accept at least one image first{hint}.", 409)
         others = [entry for entry, one in zip(entries, summaries, strict=True) if one.state in UNCORRECTED]
         if unannotated and not others:
             raise RequestError("There is no image without corrections to learn from.", 409)
         if unannotated and not self.has_gpu():
             raise RequestError("Learning from images without corrections needs a GPU, and torch sees none.", 409)
-        needed = [*corrected, *others] if unannotated else corrected
+        needed = [*learned, *others] if unannotated else learned
         with self._lock:
             if self._status.state == "running":
                 raise RequestError("A training is running already.", 409)
             target, lock = self._new_folder()
             try:
-                process = self._begin(entries, needed, target, max_minutes, unannotated)
+                options = [*(["--unannotated"] * unannotated), *([OPTION] * include_unaccepted)]
+                process = self._begin(entries, needed, target, max_minutes, options)
             except BaseException:
                 os.close(lock)
                 raise
@@ -257,7 +264,7 @@ class Training:
         shutil.rmtree(other, ignore_errors=True)  # a record is added to an older one
         other.mkdir()
         # Resolved: paths in a record are relative, and ".." after a symbolic link leads elsewhere.
-        write_record(other.resolve(), [entry.path for entry in entries], _jobs(entries))
+        write_record(other.resolve(), [entry.path for entry in entries], _items(entries))
         with suppress(FileNotFoundError):
             shutil.copyfile(root / RECIPE_NAME, other / RECIPE_NAME)
         return other
@@ -267,7 +274,7 @@ class Training:
         workspace = self.workspace
         if workspace.results_root != workspace.images_root:
             workspace.results_root.mkdir(parents=True, exist_ok=True)
-            write_record(workspace.results_root, workspace.sources(), _jobs(entries))
+            write_record(workspace.results_root, workspace.sources(), _items(entries))
 
     def _begin(
         self,
@@ -275,15 +282,14 @@ class Training:
         needed: Sequence[Entry],
         target: Path,
         max_minutes: float | None,
-        unannotated: bool,
+        options: Sequence[str],
     ) -> subprocess.Popen[str]:
         """Start the process."""
         images = self._folder_of_images(entries, needed, _images_folder(target))
         arguments = [str(images), "-o", str(target), "--progress", "json", "--model", self._start_model]
         if max_minutes is not None:
             arguments += ["--max-minutes", f"{max_minutes:g}"]
-        if unannotated:
-            arguments.append("--unannotated")
+        arguments += options
         try:
             return subprocess.Popen(
                 [*self.command, *arguments],
@@ -353,14 +359,14 @@ def _images_folder(target: Path) -> Path:
     return target.with_name(f".{target.name}-images")
 
 
-def _jobs(entries: Sequence[Entry]) -> list[ImageJob]:
-    return [ImageJob(entry.path, {"json": entry.result}, None) for entry in entries]
+def _items(entries: Sequence[Entry]) -> list[Item]:
+    return [entry.item for entry in entries]
 
 
 def _has_only(folder: Path, entries: Sequence[Entry], needed: Sequence[Entry]) -> bool:
     """Return True if `treeformer finetune` finds all images that are trained on, and only images of the list."""
     try:
-        found = {path.resolve() for path, _ in find_skeletons(folder)}
+        found = {item.image.resolve() for item in find_items(folder)}
     except TreeformerError:  # no image, or one that is recorded was deleted
         return False
     return {entry.path.resolve() for entry in needed} <= found <= {entry.path.resolve() for entry in entries}

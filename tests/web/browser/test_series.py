@@ -12,7 +12,7 @@ import treeformer
 from tests.web.browser.conftest import Server
 from treeformer import Series, Skeleton
 from treeformer.inference.batch import ImageJob
-from treeformer.inference.image_record import write_record
+from treeformer.results.record import write_record
 from treeformer.timeseries.similarity import Similarity
 
 DAYS = (2, 3, 4)
