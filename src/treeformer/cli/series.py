@@ -167,7 +167,8 @@ def _used_files(dates: Sequence[DateFile], output: Path) -> list[str]:
     """Return lines about the skeletons that are used if there is a choice."""
     from treeformer.results.item import Item, Reader
 
-    corrected = [date.skeleton for date in dates if date.skeleton is not None and date.skeleton.is_relative_to(output)]
+    places = (output / "rsml", output / "skeletons")
+    corrected = [date.skeleton for date in dates if date.skeleton is not None and date.skeleton.parent in places]
     lines = [f"{counted(len(corrected), 'corrected date')} used: {listed(corrected)}"] if corrected else []
     choices = Reader().choices(
         Item(date.image or date.skeleton, date.skeleton.with_name(date.name))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -244,16 +244,23 @@ class Reader:
             del files[0]
         return files[0] if files else None
 
-    def choices(self, items: Iterable[Item]) -> str | None:
+    def choices(self, items: Iterable[Item], copies: Collection[Path] = ()) -> str | None:
         """Return one line about the images with several skeleton files, None if there are none.
 
         JSON and RSML that the editor wrote together are one, and so are predictions in several formats.
+
+        Args:
+            items: the images.
+            copies: files that were written together with the JSON file, too.
+
+        Returns:
+            The line.
         """
         found = []
         for item in items:
             chosen = self.choose(item)
             others = [file for file in self._candidates(item) if chosen and file != chosen]
-            others = [file for file in others if chosen and not self._is_copy(file, chosen)]
+            others = [file for file in others if chosen and file not in copies and not self._is_copy(file, chosen)]
             if chosen and others:
                 found.append(f"{chosen.name} (not {', '.join(file.name for file in others)})")
         if not found:

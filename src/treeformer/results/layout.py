@@ -17,7 +17,7 @@ from typing import NamedTuple
 from treeformer._util.files import atomic_write_bytes, is_backup, list_files
 from treeformer._util.images import IMAGE_SUFFIXES
 from treeformer.errors import FormatError
-from treeformer.formats import SUFFIXES
+from treeformer.formats import SUFFIXES, is_skeleton_file
 from treeformer.formats.convert import base_name, preference
 from treeformer.hub.model_folder import CONFIG, WEIGHTS
 
@@ -193,6 +193,38 @@ def groups(folder: Path) -> list[Group]:
         name = file.stem if file.stem in images else _short_name(file)
         skeletons.setdefault(name, []).append(file)
     return [Group(name, images.get(name, []), skeletons.get(name, [])) for name in sorted({*images, *skeletons})]
+
+
+def list_skeletons(paths: Sequence[Path], exclude: Path | None = None) -> list[Path]:
+    """List skeleton files, each once. Folders are searched recursively, without hidden files and originals.
+
+    Paths and links that lead to the same file count once. An original among the files is left out as well if the file
+    that replaced it is there: `plates/*.json` matches both.
+
+    Args:
+        paths: files and folders.
+        exclude: a file to leave out of folders.
+
+    Returns:
+        The files in the order in which they are first mentioned.
+
+    Raises:
+        FormatError: if a folder contains no skeleton file.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            known = (file for file in list_files(path) if file.suffix.lower() in SUFFIXES and file != exclude)
+            skeletons = [file for file in known if not is_backup(file) and is_skeleton_file(file)]
+            if not skeletons:
+                raise FormatError(f"{path}: no skeleton file in this folder")
+            found += skeletons
+        elif not is_backup(path) or len(paths) == 1:
+            found.append(path)
+    first: dict[str, Path] = {}
+    for path in found:
+        first.setdefault(os.path.realpath(path), path)
+    return list(first.values())
 
 
 def back_up(path: Path, is_taken: Callable[[Path], bool] = lambda _: False) -> Path:

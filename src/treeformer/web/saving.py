@@ -68,6 +68,7 @@ class Store:
             "origin": origin,
             "result_revision": revision,
             "file": None if file is None else self._shown(file),
+            "choice": self.workspace.reader.choices([entry.item]),
             "window": None if draft is None else draft.window,
             "time": None if draft is None else draft.time,
             "other_drafts": [
