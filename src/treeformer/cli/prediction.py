@@ -174,7 +174,7 @@ def predict(
         say(f"treeformer: {_doubtful_line(report.doubtful)}")
     if report.agreement:
         say(f"treeformer: {_agreement_line(report.agreement)}")
-    if choices := Reader().choices(jobs, {path for job in jobs for path in job.files()}):
+    if choices := Reader().choices(jobs, {path for job in jobs for path in job.skeletons.values()}):
         say(f"treeformer: {choices}")
     done = f"{counted(report.predicted, 'image')} predicted in {output}"
     if len(to_do) < len(jobs):

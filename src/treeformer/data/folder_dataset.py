@@ -145,13 +145,6 @@ def write_pair(image: ImageArray, skeleton: Skeleton, folder: Path, stem: str, *
     """Write an image and its ground truth as native JSON next to it. Both files are written atomically.
 
     The skeleton is written last, so that its presence means that the pair is complete.
-
-    Args:
-        image: (H,W,3) uint8 RGB.
-        skeleton: the skeleton, in px.
-        folder: the folder to write to.
-        stem: file name without suffix.
-        suffix: "png", or "jpg" for smaller files that are read faster and differ slightly from the image.
     """
     name = f"{stem}.{suffix}"
     options: dict[str, Any] = {"quality": JPEG_QUALITY} if suffix == "jpg" else {"compress_level": PNG_LEVEL}
@@ -162,16 +155,7 @@ def write_pair(image: ImageArray, skeleton: Skeleton, folder: Path, stem: str, *
 
 
 def has_pair(folder: Path, stem: str, *, suffix: ImageSuffix = "png") -> bool:
-    """Return True if `write_pair` has written both files.
-
-    Args:
-        folder: the folder of the pair.
-        stem: file name without suffix.
-        suffix: suffix of the image file.
-
-    Returns:
-        True if the image and the skeleton exist.
-    """
+    """Return True if `write_pair` has written both files."""
     return (folder / f"{stem}.{suffix}").is_file() and (folder / f"{stem}.json").is_file()
 
 
@@ -179,18 +163,6 @@ def fit_to_image(skeleton: Skeleton, size: tuple[int, int], skeleton_file: Path,
     """Check that a skeleton belongs to an image, and set its image size and name.
 
     Nodes up to `BORDER_TOLERANCE_PX` outside the image are moved to its border.
-
-    Args:
-        skeleton: the skeleton, in px.
-        size: (width, height) of the image, px.
-        skeleton_file: file of the skeleton, for error messages.
-        image_name: name of the image.
-
-    Returns:
-        The skeleton with `image_size` and `image_name`.
-
-    Raises:
-        TreeformerError: if the skeleton is not a forest, has another image size, or extends beyond the image.
     """
     width, height = size
     if skeleton.image_size not in (None, size):
@@ -226,15 +198,7 @@ def _split_folder(path: Path, split: str | None) -> Path:
 
 
 def find_pairs(folder: Path, prefix: str = "") -> tuple[list[tuple[Path, Path]], list[Skipped]]:
-    """Pair the images of a folder with their skeleton files; see `treeformer.results`.
-
-    Args:
-        folder: the folder; sub-folders are ignored.
-        prefix: prefix of the names of skipped files, such as `train/`.
-
-    Returns:
-        Pairs of image and skeleton file, sorted by name, and the files without a partner or with several images.
-    """
+    """Pair the images of a folder with their skeleton files; see `treeformer.results`."""
     pairs, skipped, reader = [], [], Reader()
     for group in groups(folder):
         match group.images, group.skeletons:

@@ -22,7 +22,7 @@ from treeformer.errors import FormatError, TreeformerError
 from treeformer.formats.rsml.metadata import with_resolution
 from treeformer.inference.predictor import Predictor
 from treeformer.inference.views import view_agreement
-from treeformer.results.item import Item
+from treeformer.results.item import Targets
 from treeformer.results.layout import JSON, OVERLAY_ENDING
 from treeformer.results.record import plan_items
 from treeformer.skeleton import Skeleton
@@ -57,36 +57,14 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ImageJob(Item):
+class ImageJob(Targets):
     """An image and the files that are made from it.
 
     Attributes:
-        suffixes: the ending of the file of each format. The first is "json", the native format.
-        has_overlay: also draw the skeleton over the image.
         px_per_mm: resolution that the skeleton files state, pixels per millimeter; None if it is unknown.
     """
 
-    suffixes: Mapping[str, str] = field(default_factory=lambda: {"json": JSON})
-    has_overlay: bool = False
     px_per_mm: float | None = None
-
-    @property
-    def skeletons(self) -> dict[str, Path]:
-        """One file per format, by format name."""
-        return {name: self.file(ending) for name, ending in self.suffixes.items()}
-
-    @property
-    def overlay(self) -> Path | None:
-        """File of the skeleton drawn over the image, None if it is not requested."""
-        return self.file(OVERLAY_ENDING) if self.has_overlay else None
-
-    def files(self) -> list[Path]:
-        """Return all skeleton files, the JSON file first."""
-        return list(self.skeletons.values())
-
-    def is_done(self) -> bool:
-        """Return True if all files exist."""
-        return all(map(is_file, self.files())) and (self.overlay is None or is_file(self.overlay))
 
     def write(self, skeleton: Skeleton) -> None:
         """Write every file atomically. If some cannot be written, write the others and then raise `FormatError`."""
@@ -115,22 +93,7 @@ def plan(
     overlay: bool = False,
     px_per_mm: float | None = None,
 ) -> list[ImageJob]:
-    """Choose the result files of all images; see `treeformer.results.record.plan_items`.
-
-    Args:
-        sources: images, and folders that are searched recursively.
-        output: folder for the results.
-        other_formats: names of formats to write in addition to JSON; see `treeformer.formats.FORMATS`.
-        overlay: also draw each skeleton over its image.
-        px_per_mm: resolution of the images, pixels per millimeter; None if it is unknown.
-
-    Returns:
-        One job per image.
-
-    Raises:
-        FormatError: if a source does not exist, a folder contains no image, the images are on several drives, or a
-            format cannot be written.
-    """
+    """Choose the result files of all images; see `treeformer.results.record.plan_items`."""
     suffixes = {"json": JSON}
     for name in other_formats:
         suffix = formats.format_for_writing(Path(), name).suffixes[0]
@@ -168,22 +131,7 @@ def predict_files(
     progress: ProgressCallback | None = None,
     **options: Any,
 ) -> BatchReport:
-    """Predict all images and write their files. An image that fails does not stop the others.
-
-    Args:
-        jobs: the images and their result files; see `plan`.
-        predictor: the model.
-        workers: as for `Predictor.predict_many`.
-        processes: as for `Predictor.predict_many`. Another `workers` processes then write the files.
-        progress: called with the number of finished images and the total.
-        options: further keyword arguments of `Predictor.predict_many`.
-
-    Returns:
-        The numbers of predicted and empty images, and the failures.
-
-    Raises:
-        TreeformerError: if an option is invalid.
-    """
+    """Predict all images and write their files. An image that fails does not stop the others."""
     empty: list[Path] = []
     doubtful: list[Path] = []
     failures: list[str] = []
@@ -244,20 +192,7 @@ def low_confidence_fraction(skeleton: Skeleton) -> float:
 def traits_of(
     jobs: Sequence[ImageJob], *, px_per_mm: float | None = None, progress: ProgressCallback | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Measure all skeletons that exist, including those of earlier runs.
-
-    Args:
-        jobs: the images and their result files.
-        px_per_mm: resolution of the images, pixels per millimeter. None uses the resolution stored in
-            each file, or pixels.
-        progress: called with the number of measured files and the total.
-
-    Returns:
-        One table with one row per plant, and one line per file that could not be measured.
-
-    Raises:
-        TreeformerError: if `px_per_mm` is not positive.
-    """
+    """Measure all skeletons that exist, including those of earlier runs."""
     from treeformer.traits import measure_files
 
     paths = [job.json for job in jobs if is_file(job.json)]

@@ -18,17 +18,7 @@ HASH_DIGITS = 32
 
 
 def prediction_metadata(model: ModelFolder, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata of predicted skeletons.
-
-    Args:
-        model: the model.
-        settings: the settings of the prediction, as JSON can hold them.
-
-    Returns:
-        `model`, the name of the model; `prediction`, a record of model, version, hash and settings;
-        `low_confidence_threshold`, if the model has one; and one line about model and settings where RSML (`rsml`)
-        and SWC (`swc`) store such text.
-    """
+    """Return the metadata of predicted skeletons."""
     config = model.config
     digest = model.hashes.get(WEIGHTS, "")
     record = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from treeformer import formats
+from treeformer._util.files import is_file
 from treeformer.draw import low_confidence_edges
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.formats import native_json
 from treeformer.formats.rsml.confidence import has_scores
-from treeformer.results.layout import JSON, RSML, Listing
+from treeformer.results.layout import JSON, OVERLAY_ENDING, RSML, Listing
 from treeformer.results.saved import digest, is_own
 from treeformer.skeleton import Skeleton
 
@@ -92,15 +93,7 @@ def _names_model(skeleton: Skeleton) -> bool:
 
 
 def is_unchanged(new: Skeleton, old: Skeleton) -> bool:
-    """Return True if a person has neither changed nor checked anything: both differ in other metadata only.
-
-    Args:
-        new: the skeleton that is saved in the editor.
-        old: the one that it was opened with.
-
-    Returns:
-        Whether the skeletons are the same.
-    """
+    """Return True if a person has neither changed nor checked anything: both differ in other metadata only."""
     if new.replace(metadata={}) != old.replace(metadata={}):
         return False
     after, before = editor_data(new) or {}, editor_data(old) or {}
@@ -164,6 +157,33 @@ class Item:
     def rsml(self) -> Path:
         """The result in RSML."""
         return self.file(RSML)
+
+
+@dataclass(frozen=True)
+class Targets(Item):
+    """An image and the files that a prediction of it writes.
+
+    Attributes:
+        suffixes: the ending of the file of each format. The first is "json", the native format.
+        has_overlay: also draw the skeleton over the image.
+    """
+
+    suffixes: Mapping[str, str] = field(default_factory=lambda: {"json": JSON})
+    has_overlay: bool = False
+
+    @property
+    def skeletons(self) -> dict[str, Path]:
+        """One file per format, by format name."""
+        return {name: self.file(ending) for name, ending in self.suffixes.items()}
+
+    @property
+    def overlay(self) -> Path | None:
+        """File of the skeleton drawn over the image, None if it is not requested."""
+        return self.file(OVERLAY_ENDING) if self.has_overlay else None
+
+    def is_done(self) -> bool:
+        """Return True if all files exist."""
+        return all(map(is_file, self.skeletons.values())) and (self.overlay is None or is_file(self.overlay))
 
 
 @dataclass(frozen=True)
@@ -247,14 +267,7 @@ class Reader:
     def choices(self, items: Iterable[Item], copies: Collection[Path] = ()) -> str | None:
         """Return one line about the images with several skeleton files, None if there are none.
 
-        JSON and RSML that the editor wrote together are one, and so are predictions in several formats.
-
-        Args:
-            items: the images.
-            copies: files that were written together with the JSON file, too.
-
-        Returns:
-            The line.
+        JSON and RSML that the editor wrote together are one, and so are predictions in several formats, and `copies`.
         """
         found = []
         for item in items:

@@ -42,18 +42,7 @@ def is_image(path: Path | str) -> bool:
 
 
 def list_images(source: Path, results: Path | None = None) -> Iterator[Path]:
-    """Yield the image itself, or all images below a folder, sorted by name, without results, overlays and models.
-
-    Args:
-        source: an image or a folder.
-        results: the folder of the results, which is left out below the source.
-
-    Yields:
-        The images.
-
-    Raises:
-        FormatError: if there is no such file or no image in the folder.
-    """
+    """Yield the image itself, or all images below a folder, sorted by name, without results, overlays and models."""
     if not source.is_dir():
         if not source.exists():
             raise FormatError(f"{source}: no such file")
@@ -72,17 +61,6 @@ def result_stems(sources: Sequence[Path], results: Path, endings: Sequence[str] 
     Results have the same folder structure as the images below their common folder, so that results of images with the
     same name do not collide. If two images differ only in their suffix, or two results would get the same name for
     another reason, the names keep the suffix of the image. Names that differ only in letter case count as the same.
-
-    Args:
-        sources: images, and folders that are searched recursively.
-        results: folder for the results.
-        endings: endings of the files that are written.
-
-    Returns:
-        Path without suffix by image.
-
-    Raises:
-        FormatError: if a source does not exist, a folder contains no image, or the images are on several drives.
     """
     listed = (image for source in sources for image in list_images(source, results))
     # By absolute path: one image may be listed in two ways, and ".." must not lead out of the folder of results.
@@ -200,16 +178,6 @@ def list_skeletons(paths: Sequence[Path], exclude: Path | None = None) -> list[P
 
     Paths and links that lead to the same file count once. An original among the files is left out as well if the file
     that replaced it is there: `plates/*.json` matches both.
-
-    Args:
-        paths: files and folders.
-        exclude: a file to leave out of folders.
-
-    Returns:
-        The files in the order in which they are first mentioned.
-
-    Raises:
-        FormatError: if a folder contains no skeleton file.
     """
     found: list[Path] = []
     for path in paths:
@@ -228,17 +196,9 @@ def list_skeletons(paths: Sequence[Path], exclude: Path | None = None) -> list[P
 
 
 def back_up(path: Path, is_taken: Callable[[Path], bool] = lambda _: False) -> Path:
-    """Copy a file to `NAME.orig.SUFFIX`, or `NAME.orig-2.SUFFIX` if that is another original.
+    """Copy a file to `NAME.orig.SUFFIX`, or `NAME.orig-2.SUFFIX` if that is another original; return the copy.
 
-    Args:
-        path: the file.
-        is_taken: returns True for a path without suffix that is that of the results of another image.
-
-    Returns:
-        The copy.
-
-    Raises:
-        FormatError: if there are `MAX_BACKUPS` originals already.
+    `is_taken` returns True for a path without suffix that is that of the results of another image.
     """
     data = path.read_bytes()
     for number in range(1, MAX_BACKUPS):

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from treeformer import formats
 from treeformer._util.files import is_file
 from treeformer._util.progress import ProgressCallback
 from treeformer.errors import FormatError
 from treeformer.formats.rsml.metadata import resolution_px_per_mm
-from treeformer.results.item import GROUND_TRUTH, SAVED_BY_A_PERSON, Origin, origin_of
+from treeformer.results.item import GROUND_TRUTH, SAVED_BY_A_PERSON, Origin, Targets, origin_of
 from treeformer.results.layout import RSML
 from treeformer.skeleton import Skeleton
 
@@ -26,15 +26,7 @@ OPTION = "--include-unaccepted"
 
 
 def why_not_learned_from(origin: Origin, include_unaccepted: bool = False) -> str | None:
-    """Return why a skeleton is no ground truth, as the end of a sentence; None if it is.
-
-    Args:
-        origin: what the skeleton is.
-        include_unaccepted: whether corrections count that nobody has accepted.
-
-    Returns:
-        The reason.
-    """
+    """Return why a skeleton is no ground truth, as the end of a sentence; None if it is."""
     if origin in GROUND_TRUTH or (include_unaccepted and origin is Origin.correction):
         return None
     if origin is Origin.correction:
@@ -43,45 +35,14 @@ def why_not_learned_from(origin: Origin, include_unaccepted: bool = False) -> st
 
 
 def is_predicted_with(skeleton: Skeleton, record: Mapping[str, Any], ignore: Collection[str] = ()) -> bool:
-    """Check how a skeleton was predicted.
-
-    Args:
-        skeleton: the skeleton.
-        record: model and settings, as `prediction` of the metadata holds them.
-        ignore: entries of the record that may differ.
-
-    Returns:
-        True if the skeleton was predicted with this model and these settings.
-    """
+    """Return True if a skeleton was predicted with this model and these settings, `prediction` of its metadata."""
     found = skeleton.metadata.get("prediction")
     if not isinstance(found, Mapping) or found.get("views", 1) != record.get("views", 1):  # not recorded if it is 1
         return False
     return all(key in found and found[key] == value for key, value in record.items() if key not in ignore)
 
 
-class Job(Protocol):
-    """An image and the files that a prediction writes."""
-
-    @property
-    def image(self) -> Path:
-        """The image."""
-        ...
-
-    @property
-    def json(self) -> Path:
-        """The result in the native format."""
-        ...
-
-    def is_done(self) -> bool:
-        """Return True if all files exist."""
-        ...
-
-    def files(self) -> list[Path]:
-        """Return all skeleton files that are written, the JSON file first."""
-        ...
-
-
-AnyJob = TypeVar("AnyJob", bound=Job)
+AnyJob = TypeVar("AnyJob", bound=Targets)
 
 
 @dataclass(frozen=True)
@@ -109,17 +70,8 @@ def decide(
 ) -> Decision[AnyJob]:
     """Decide which images are predicted. Every existing result is read once.
 
-    Args:
-        jobs: all images and their files.
-        resume: keep the results that exist.
-        record: returns `prediction` of the metadata that results have now; called if results are kept.
-        progress: called with the number of images that were checked, and the total, if results are kept.
-
-    Returns:
-        The decision.
-
-    Raises:
-        FormatError: if a prediction would replace a correction or an annotation.
+    `record` returns `prediction` of the metadata that results have now; it is called if results are kept. Raise
+    `FormatError` if a prediction would replace a correction or an annotation.
     """
     done = [job for job in jobs if resume and job.is_done()]
     known = record() if done else {}
@@ -144,10 +96,10 @@ def decide(
     return decision
 
 
-def _is_replaceable(job: Job, resume: bool, scales: dict[Path, float]) -> bool:
+def _is_replaceable(job: Targets, resume: bool, scales: dict[Path, float]) -> bool:
     """Return whether an image may be predicted; False keeps a correction. Raise an error if work would be lost."""
     origins: dict[Path, Origin | None] = {job.json: None}
-    for path in filter(is_file, job.files()):
+    for path in filter(is_file, job.skeletons.values()):
         if path == job.json or path.suffix == RSML:
             found = _read(path)
             origins[path] = None if found is None else origin_of(found)

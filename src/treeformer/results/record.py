@@ -55,17 +55,7 @@ class ImageRecord:
 
 
 def find_items(folder: Path) -> list[Item]:
-    """Return the images of a folder with the places of their results, in the order of their names.
-
-    Args:
-        folder: images with their skeletons beside them; or a folder of results, which records where its images are.
-
-    Returns:
-        The images.
-
-    Raises:
-        FormatError: if there is no image, or the record is invalid.
-    """
+    """Return the images of a folder, or those that a folder of results records, with the places of their results."""
     record = read_record(folder)
     if record is None:
         return plan_items([folder], folder)
@@ -83,20 +73,9 @@ def plan_items(
     """Return the images of several sources with the places of their results.
 
     The results of `a.png` and `a.jpg` are `a.png.json` and `a.jpg.json`. But if `a.json` is older than `a.jpg` and
-    states that it belongs to `a.png`, it stays the result of that image.
+    states that it belongs to `a.png`, it stays the result of that image. No two images have the same place.
 
-    Args:
-        sources: images, and folders that are searched recursively.
-        results: folder for the results.
-        recorded: path of the results without suffix, relative to `results`, by resolved image; see `ImageRecord`.
-        reader: reads older results; None makes one.
-        endings: as for `result_stems`.
-
-    Returns:
-        One item per image; no two have the same place.
-
-    Raises:
-        FormatError: as `result_stems`.
+    `recorded` are paths of results without suffix, relative to `results`, by resolved image; see `ImageRecord`.
     """
     recorded, reader = recorded or {}, reader or Reader()
     planned = result_stems(sources, results, endings)
@@ -138,15 +117,8 @@ def is_below(path: str) -> bool:
 def write_record(output: Path, sources: Sequence[Path], items: Iterable[Item]) -> None:
     """Add images to the record of a folder of results. A record that cannot be read is replaced.
 
-    Images on another drive than the results have no relative path; they are not recorded.
-
-    Args:
-        output: the folder of the results.
-        sources: the images and folders that were given.
-        items: the images with the places of their results.
-
-    Raises:
-        OSError: if the record cannot be written.
+    `sources` are the images and folders that were given. Images on another drive than the results have no relative
+    path; they are not recorded.
     """
     results = _absolute(output)
     roots = [source if source.is_dir() else source.parent for source in sources]
@@ -186,11 +158,7 @@ def _merged(output: Path, new: ImageRecord) -> ImageRecord:
 
 
 def read_record(folder: Path) -> ImageRecord | None:
-    """Return the record in a folder of results, None if it has none.
-
-    Raises:
-        FormatError: if the record is invalid.
-    """
+    """Return the record in a folder of results, None if it has none."""
     path = folder / NAME
     try:
         if path.stat().st_size > MAX_BYTES:

@@ -29,16 +29,6 @@ def write_saved(
     """Write a skeleton as JSON and RSML. Files that the editor did not write are kept first, see `back_up`.
 
     RSML takes its place first; the JSON file, which has the revision, completes the save.
-
-    Args:
-        result: the JSON file.
-        rsml: the RSML file.
-        skeleton: the skeleton, with `metadata.editor`.
-        origin: what it still is if no person has changed it, None otherwise.
-        is_taken: as for `back_up`.
-
-    Returns:
-        Why RSML was not written, None if it was.
     """
     stated = {} if origin is None else {"origin": str(origin)}
     originals = [path for path in (result, rsml) if not is_own(result, path)]
@@ -78,15 +68,7 @@ def digest(document: Mapping[str, Any]) -> str:
 
 
 def is_own(result: Path, path: Path) -> bool:
-    """Return True if the editor wrote a file as it is now, together with the native JSON.
-
-    Args:
-        result: the native JSON.
-        path: this file, or RSML beside it.
-
-    Returns:
-        Whether it did, or there is no file.
-    """
+    """Return True if the editor wrote a file as it is now, together with the native JSON."""
     if not path.exists():
         return True
     try:

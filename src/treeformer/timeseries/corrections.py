@@ -42,30 +42,14 @@ class FoundFiles:
 
 
 def found_files(dates: Sequence[DateFile], results: Path) -> FoundFiles:
-    """Record what the editor has saved, before the dates are read.
-
-    Args:
-        dates: The dates.
-        results: The folder of the results.
-
-    Returns:
-        The checksums of the files, and the time.
-    """
+    """Record what the editor has saved, before the dates are read."""
     time_ns = time.time_ns()
     files = (file for date in dates for file in _files(results, date.name))
     return FoundFiles({file: found for file in files if (found := checksum(file)) is not None}, time_ns)
 
 
 def with_corrections(dates: Sequence[DateFile], results: Path) -> list[DateFile]:
-    """Let the skeletons of dates be those that the editor saved in earlier results.
-
-    Args:
-        dates: The dates.
-        results: The folder of the results.
-
-    Returns:
-        The dates. A skeleton beside an image stays if it is newer than the correction, unless it is a prediction.
-    """
+    """Let the skeletons of dates be those that the editor saved in earlier results."""
     found = []
     for date in dates:
         file = _correction(results, date.name)
@@ -75,16 +59,7 @@ def with_corrections(dates: Sequence[DateFile], results: Path) -> list[DateFile]
 
 
 def back_up_replaced(dates: Sequence[DateFile], results: Path, found: FoundFiles) -> Iterator[str]:
-    """Copy what a person has made and this run replaces, before new results are written.
-
-    Args:
-        dates: The dates, as `with_corrections` returns them.
-        results: The folder of the results.
-        found: The files when the run began. What was saved since then is not replaced.
-
-    Yields:
-        One line per copy, `NAME.orig.json` or `NAME.orig.rsml` beside the file.
-    """
+    """Copy what a person has made and this run replaces, before new results are written."""
     for date in dates:
         # If one of the two files is used, only the first is written.
         first, second = _files(results, date.name)
@@ -102,15 +77,7 @@ def back_up_replaced(dates: Sequence[DateFile], results: Path, found: FoundFiles
 
 
 def back_up_non_predictions(dates: Sequence[DateFile], results: Path) -> Iterator[str]:
-    """Copy the files in the places of predictions that are none, before the dates are predicted.
-
-    Args:
-        dates: The dates. Those with a skeleton are not predicted.
-        results: The folder of the results.
-
-    Yields:
-        One line per copy, `NAME.orig.json` beside the file.
-    """
+    """Copy the files in the places of predictions that are none, before the dates are predicted."""
     for date in dates:
         file = prediction_file(results, date.name)
         if date.skeleton is None and is_file(file) and origin_in(file) is not Origin.prediction:
@@ -118,16 +85,7 @@ def back_up_non_predictions(dates: Sequence[DateFile], results: Path) -> Iterato
 
 
 def check_same_images(folder: Path, dates: Sequence[DateFile], results: Path) -> None:
-    """Check that dates which were corrected in earlier results are those of the same folder of images.
-
-    Args:
-        folder: The folder of the dates.
-        dates: The dates.
-        results: The folder of the results, which records where its images are. They may have been moved since then.
-
-    Raises:
-        TreeformerError: If a correction belongs to a date of the same name in another folder.
-    """
+    """Check that dates which were corrected in earlier results are those of the same folder of images."""
     try:
         record = read_record(results)
     except FormatError:
@@ -143,15 +101,7 @@ def check_same_images(folder: Path, dates: Sequence[DateFile], results: Path) ->
 
 
 def check_nothing_is_corrected(dates: Sequence[DateFile], results: Path) -> None:
-    """Check that no date was corrected in the editor, before all are predicted again.
-
-    Args:
-        dates: The dates.
-        results: The folder of the results.
-
-    Raises:
-        TreeformerError: If one was.
-    """
+    """Check that no date was corrected in the editor, before all are predicted again."""
     for date in dates:
         file = _correction(results, date.name)
         if file is not None:
@@ -164,15 +114,6 @@ def update_corrections(
     """Give the files of the editor the ids and the scale of a new run, because it opens them and not the RSML files.
 
     A file gets the time at which the run began, so that what a person saves in the meantime is newer.
-
-    Args:
-        skeletons: The skeletons of the series, with their scale in the RSML metadata.
-        names: Their names.
-        results: The folder of the results.
-        found: The files when the run began.
-
-    Returns:
-        The files that were saved since then, which stay as they are.
     """
     saved = []
     for skeleton, name in zip(skeletons, names, strict=True):

@@ -69,17 +69,7 @@ class MixedNamesError(TreeformerError):
 
 
 def find_dates(folder: str | os.PathLike[str]) -> list[DateFile]:
-    """Find the images and skeleton files in a folder, without its subfolders, overlays and backups.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        One entry per name, ordered by name. The order of `treeformer.results.layout` decides among several skeletons.
-
-    Raises:
-        TreeformerError: If the folder is missing, is incomplete, or holds neither images nor skeletons.
-    """
+    """Find the images and skeleton files in a folder, without its subfolders, overlays and backups."""
     from treeformer.data.recipe import check_complete
     from treeformer.formats import is_skeleton_file
     from treeformer.results.layout import groups
@@ -104,17 +94,9 @@ def find_dates(folder: str | os.PathLike[str]) -> list[DateFile]:
 def times_of(dates: Sequence[DateFile], source: str | None = None) -> Times:
     """Return the time of each date.
 
-    Args:
-        dates: The dates.
-        source: "name" for the date, or else the last number, in each name; "exif" for the time at which the camera took
-            each image; or a CSV file with the columns `name` and `time`, where times are numbers or ISO dates. None
-            uses the dates in the names, or else EXIF, or else the numbers in the names.
-
-    Returns:
-        The times and where they come from.
-
-    Raises:
-        TreeformerError: If a time is missing or invalid, two dates have the same, or only some have a time zone.
+    `source` is "name" for the date, or else the last number, in each name; "exif" for the time at which the camera took
+    each image; or a CSV file with the columns `name` and `time`, where times are numbers or ISO dates. None uses the
+    dates in the names, or else EXIF, or else the numbers in the names.
     """
     if source is None:
         return _default_times(dates)

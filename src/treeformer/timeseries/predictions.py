@@ -29,16 +29,7 @@ if TYPE_CHECKING:
 
 
 def prediction_file(results: Path, name: str, view: int = 0) -> Path:
-    """Return the file of a prediction of one date.
-
-    Args:
-        results: The folder of the results.
-        name: The name of the date.
-        view: Index of the view of its image.
-
-    Returns:
-        The path; the file need not exist.
-    """
+    """Return the file of a prediction of one date."""
     if view == 0:
         return results / "skeletons" / f"{name}.json"
     return results / ".views" / f"{name}.{view}.json"  # hidden, because only a later run needs it
@@ -64,15 +55,7 @@ class DatePredictor:
         self._settings = {**options.metadata["prediction"], "model_hash": model_hash(predictor.model)}
 
     def finished(self, name: str, image: Path) -> list[Skeleton] | None:
-        """Read the predictions of an earlier run.
-
-        Args:
-            name: The name of the date.
-            image: Its image.
-
-        Returns:
-            One skeleton per view, None if they are not all there, from the same image, model and settings.
-        """
+        """Read the predictions of an earlier run."""
         try:
             found = [formats.read(prediction_file(self._results, name, view)) for view in self._views]
             checksum = sha256(image)
@@ -87,16 +70,6 @@ class DatePredictor:
         """Predict dates, and write the predictions of each before the next one is awaited.
 
         A file that the editor has saved in the meantime stays: a later run uses it.
-
-        Args:
-            names: The names of the dates.
-            images: Their images.
-
-        Yields:
-            One skeleton per view for each date, in order, or the error if the image cannot be read.
-
-        Raises:
-            TreeformerError: If a prediction cannot be written.
         """
         checksums: list[str | None] = []
 

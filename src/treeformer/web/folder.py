@@ -125,11 +125,7 @@ class Workspace:
             raise FormatError(f"{images_root}: there is no image in the folder")
 
     def own_folder(self, name: str) -> Path:
-        """Return the path of a folder of the editor's own files in the results root; it need not exist.
-
-        Raises:
-            RequestError: if it leads out of the results root.
-        """
+        """Return the path of a folder of the editor's own files in the results root; it need not exist."""
         folder = self.results_root / OWN_FOLDER / name
         check_inside(self.results_root, folder)
         return folder
@@ -170,11 +166,7 @@ class Workspace:
             return list(self._entries.values())
 
     def entry(self, image: object) -> Entry:
-        """Return a listed image by its name.
-
-        Raises:
-            RequestError: if there is no such image, or it has become a link that leads out of the images root.
-        """
+        """Return a listed image by its name."""
         with self._lock:
             entry = self._entries.get(image) if isinstance(image, str) else None
         if entry is None:
@@ -213,12 +205,7 @@ class Workspace:
         return [self._file(entry) for entry in entries]
 
     def note_failure(self, entry: Entry, error: str | None) -> None:
-        """Remember that the prediction of an image failed, or with None that it did not.
-
-        Args:
-            entry: the image.
-            error: one sentence.
-        """
+        """Remember that the prediction of an image failed, or with None that it did not."""
         with self._lock:
             self._failures.pop(entry.image, None)
             if error is not None:
@@ -268,19 +255,9 @@ def summary_of(about: About) -> Summary:
 
 
 def open_workspace(images: Path, results: Path | None = None) -> Workspace:
-    """Find the two roots of the editor.
+    """Find the two roots of the editor: from images, or from a folder of results, which records where its images are.
 
-    Args:
-        images: a folder of images, one image, or a folder of results that `treeformer predict` or `treeformer series`
-            has written.
-        results: folder of the results. None uses the folder of the images, or `images` itself if it has a record of
-            where its images are.
-
-    Returns:
-        The images and their results.
-
-    Raises:
-        TreeformerError: if there is no such folder, no image in it, or its record is invalid.
+    Without `results`, results are in the folder of the images, or in the folder of results that was given.
     """
     if not images.exists():
         raise FormatError(f"{images}: no such file or folder")

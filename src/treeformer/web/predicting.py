@@ -128,20 +128,7 @@ class Predictions:
     def predict(
         self, entry: Entry, working_size: int | str | None = None, region: Region | None = None, views: int = 1
     ) -> str:
-        """Add a job for one image. Its result is saved only if the image has none.
-
-        Args:
-            entry: the image.
-            working_size: as for `Predictor.predict`.
-            region: left, top, right, bottom, px of the full image; None predicts the whole image.
-            views: number of views, as for `Predictor.predict`.
-
-        Returns:
-            The name of the job.
-
-        Raises:
-            RequestError: if the region is too small or too many jobs are waiting.
-        """
+        """Add a job for one image. Its result is saved only if the image has none."""
         if region is not None:
             size = self.pyramids.describe(entry)
             left, top, right, bottom = region
@@ -172,11 +159,7 @@ class Predictions:
             return [job.shown() for job in self._jobs.values()]
 
     def cancel(self, key: object) -> None:
-        """Cancel a job. A running one stops after the present batch of tiles.
-
-        Raises:
-            RequestError: if there is no such job.
-        """
+        """Cancel a job. A running one stops after the present batch of tiles."""
         with self._lock:
             job = self._jobs.get(key) if isinstance(key, str) else None
             if job is None:
@@ -186,11 +169,7 @@ class Predictions:
                 job.state = "cancelled"
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Cancel all jobs and end the thread.
-
-        Args:
-            timeout_s: how long to wait for the present batch of tiles.
-        """
+        """Cancel all jobs and end the thread."""
         with self._lock:
             for job in self._jobs.values():
                 job.cancelled.set()

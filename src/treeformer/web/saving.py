@@ -48,11 +48,7 @@ class Store:
         self._lock = threading.Lock()
 
     def load(self, entry: Entry) -> dict[str, Any]:
-        """Return the skeleton of an image: the draft if it is based on the current file, otherwise that file.
-
-        Raises:
-            RequestError: if the file cannot be read or is not a forest.
-        """
+        """Return the skeleton of an image: the draft if it is based on the current file, otherwise that file."""
         with self._lock_of(entry):
             document, revision, file = self._current(entry)
             drafts = self.drafts.of(entry)
@@ -77,11 +73,7 @@ class Store:
         }
 
     def skeleton(self, entry: Entry) -> Skeleton | None:
-        """Return the saved or imported skeleton of an image, None if there is none.
-
-        Raises:
-            FormatError: if the file cannot be read.
-        """
+        """Return the saved or imported skeleton of an image, None if there is none."""
         path = self.workspace.current_file(entry)
         return None if path is None else formats.read(path)
 
@@ -95,21 +87,10 @@ class Store:
         window: str | None = None,
         recovered: tuple[str, float] | None = None,
     ) -> dict[str, Any]:
-        """Write the result of an image as JSON and RSML.
+        """Write the result of an image as JSON and RSML, and remove the draft of `window` that it completes.
 
-        Args:
-            entry: the image.
-            document: the skeleton in the native format.
-            revision: the revision that it is based on, None if there was no skeleton.
-            accepted: True if a person has checked all of it.
-            window: the window whose draft is saved; None if unknown.
-            recovered: window and time of the draft of another window that the document continues.
-
-        Returns:
-            The new revision, and the names of the files that were written.
-
-        Raises:
-            RequestError: with status 409 if the current revision is another one, 400 if the skeleton is invalid.
+        `recovered` is window and time of the draft of another window that the document continues. Raise `RequestError`
+        with status 409 if the image has another revision by now.
         """
         if window is not None:
             self.drafts.path(entry, window)
@@ -140,16 +121,10 @@ class Store:
         return answer | ({"warning": warning} if warning else {})
 
     def save_prediction(self, entry: Entry, skeleton: Skeleton, *, replace: bool = False) -> bool:
-        """Write a prediction as `treeformer predict` does, unless the image has a skeleton by now.
+        """Write a prediction as `treeformer predict` does, unless the image has a skeleton by now; return whether.
 
-        Args:
-            entry: the image.
-            skeleton: the prediction.
-            replace: replace an earlier prediction, if no person has saved it and there is no draft. Its scale is kept.
-                RSML of it is written anew, too; the former file is kept.
-
-        Returns:
-            True if it was written.
+        With `replace`, it takes the place of an earlier prediction without a draft, and keeps its scale. RSML of it is
+        written anew, too; the former file is kept.
         """
         with self._lock_of(entry), self._between_processes():
             path = self.workspace.current_file(entry)
@@ -186,31 +161,12 @@ class Store:
     # ---- drafts -------------------------------------------------------------------------------
 
     def save_draft(self, entry: Entry, document: object, revision: str | None, window: str) -> None:
-        """Store unsaved work; see `Drafts.write`.
-
-        Args:
-            entry: the image.
-            document: the skeleton in the native format.
-            revision: the revision that it is based on.
-            window: the window, letters and digits.
-
-        Raises:
-            RequestError: if an argument is invalid.
-        """
+        """Store unsaved work; see `Drafts.write`."""
         with self._lock_of(entry):
             self.drafts.write(entry, document, revision, window)
 
     def delete_draft(self, entry: Entry, window: str, time: float | None = None) -> None:
-        """Remove the draft of a window, if there is one.
-
-        Args:
-            entry: the image.
-            window: the window.
-            time: the draft is kept if it was stored at another time; None removes it in any case.
-
-        Raises:
-            RequestError: if the name of the window is invalid.
-        """
+        """Remove the draft of a window, if there is one."""
         with self._lock_of(entry):
             self.drafts.remove(entry, window, time)
 

@@ -136,17 +136,7 @@ class Training:
     def start(
         self, max_minutes: float | None = None, *, unannotated: bool = False, include_unaccepted: bool = False
     ) -> None:
-        """Begin to train.
-
-        Args:
-            max_minutes: time limit, minutes; None uses that of `treeformer finetune`.
-            unannotated: learn from images without corrections, too. Needs a GPU.
-            include_unaccepted: learn from corrections that nobody has accepted, too.
-
-        Raises:
-            RequestError: if a training is running, a package is missing, nothing was accepted yet, or there is no GPU
-                or no image without corrections to learn from.
-        """
+        """Begin to train."""
         if max_minutes is not None and not 0 < max_minutes <= MAX_MINUTES:
             raise RequestError("The time limit must be a positive number of minutes.")
         if self.command == COMMAND and missing_packages():
@@ -211,11 +201,7 @@ class Training:
         self.join()
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait until the process has ended and its model is in use.
-
-        Args:
-            timeout_s: how long to wait, s; None waits as long as it takes.
-        """
+        """Wait until the process has ended and its model is in use."""
         if self._thread is not None:
             self._thread.join(timeout_s)
 
@@ -249,11 +235,6 @@ class Training:
 
         This is the results root, if possible: the process reads the rule for plates there, and its report names the
         folder. But the list may be a part of it, as after `treeformer edit FOLDER/one.png`.
-
-        Args:
-            entries: the images of the list.
-            needed: those that are trained on.
-            other: the folder to return if the results root has other images. It is created, with a record.
         """
         root = self.workspace.results_root
         if _has_only(root, entries, needed):
