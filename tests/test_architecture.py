@@ -23,6 +23,7 @@ LEVELS = (
     {"_util"},
     {"skeleton", "examples"},
     {"formats", "draw", "decoding", "hub", "synthetic"},
+    {"results"},
     {"traits", "metrics", "nn"},
     {"data"},
     {"models"},

@@ -20,8 +20,8 @@ from tests.inference.fake_engine import line_engine, predictor
 from treeformer import synthetic
 from treeformer._util.images import IMAGE_SUFFIXES
 from treeformer.cli import app
-from treeformer.cli.skeletons import skeleton_files
 from treeformer.examples import EXAMPLE, IMAGES, SEEDS
+from treeformer.results.layout import list_skeletons
 from treeformer.traits import COMPACT_COLUMNS
 
 
@@ -187,7 +187,7 @@ def test_traits_measures_each_file_once(run, tmp_path, monkeypatch, y_shape, com
     (tmp_path / "linked").symlink_to(tmp_path / "day", target_is_directory=True)
     monkeypatch.chdir(tmp_path)
     same = ["day/../day/a.json", tmp_path / "day" / "a.json", "link.json", "linked/a.json"]
-    assert skeleton_files([Path("day/b.json"), *map(Path, same), Path("day"), Path("linked")]) == [
+    assert list_skeletons([Path("day/b.json"), *map(Path, same), Path("day"), Path("linked")]) == [
         Path("day/b.json"),
         Path("day/../day/a.json"),
     ]

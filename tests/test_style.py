@@ -48,12 +48,9 @@ Definition = Function | ast.ClassDef
 NOT_CONVERTED = tuple(
     f"src/treeformer/{name}"
     for name in (
-        *("cli", "decoding", "finetuning", "metrics", "models", "results", "teaching", "training", "web"),
-        *("data/folder_dataset.py", "nn/backbone.py"),
-        *(f"inference/{name}.py" for name in ("accumulator", "auto_scale", "batch", "earlier_results", "evaluate")),
-        *(f"inference/{name}.py" for name in ("image_record", "options", "predictor", "prepare", "provenance")),
-        *(f"inference/{name}.py" for name in ("stream", "views")),
-        *(f"timeseries/{name}.py" for name in ("corrections", "folder", "leftovers", "predictions")),
+        *("cli", "decoding", "finetuning", "metrics", "models", "teaching", "training", "nn/backbone.py"),
+        *(f"inference/{name}.py" for name in ("accumulator", "auto_scale", "evaluate", "options", "predictor")),
+        *(f"inference/{name}.py" for name in ("prepare", "stream", "views")),
     )
 )
 # What users see: in the code of a page (those of the lab are for developers), or in the reference.

@@ -15,6 +15,7 @@ from tests.strategies import examples
 from treeformer import Skeleton, TreeformerError, formats
 from treeformer.data import FolderDataset, Sample, Skipped, SkipReport, samples
 from treeformer.data.folder_dataset import has_pair, write_pair
+from treeformer.results import ChoiceWarning
 
 
 def add_pair(
@@ -88,7 +89,6 @@ def test_exif_orientation_is_applied(tmp_path: Path, y_shape: Skeleton) -> None:
         (lambda folder: (folder / "b.png").write_text("hello"), "b.png: not an image"),
         (lambda folder: (folder / "b.json").write_text("{"), "b.json: is"),
         (lambda folder: (folder / "b.jpg").write_bytes((folder / "b.png").read_bytes()), "has the same name"),
-        (lambda folder: (folder / "b.swc").write_text("1 1 5 5 0 1 -1"), "both b.json and b.swc"),
         (lambda folder: write_skeleton(folder, [(5, 5), (41.5, 5)], [(0, 1)]), r"node 1 at \(41.5, 5.0\) is outside"),
         (lambda folder: write_skeleton(folder, [(5, 5), (5, -2)], [(0, 1)]), "node 1 at .* is outside b.png"),
         (lambda folder: write_skeleton(folder, [(1, 1), (9, 1), (5, 9)], [(0, 1), (1, 2), (2, 0)]), "cycle"),
@@ -110,6 +110,39 @@ def test_an_invalid_file_is_reported_in_one_line_and_the_rest_is_read(
     assert len(report) == (2 if "other" in expected else 1)
     assert all("\n" not in skipped.reason for skipped in report)
     assert any(re.search(expected, skipped.reason) for skipped in report)
+
+
+def test_one_of_several_skeleton_files_is_used_and_named(tmp_path: Path, comb: Skeleton) -> None:
+    add_pair(tmp_path, "a", comb)
+    (tmp_path / "a.swc").write_text("1 1 5 5 0 1 -1")
+    with pytest.warns(ChoiceWarning, match=r"^1 image has several skeleton files; used: a.json \(not a.swc\)$"):
+        dataset = FolderDataset(tmp_path)
+    assert dataset.pairs == [(tmp_path / "a.png", tmp_path / "a.json")]
+    assert not dataset.skipped
+
+
+def test_only_accepted_and_annotated_images_are_ground_truth(tmp_path: Path, comb: Skeleton) -> None:
+    predicted = comb.replace(edge_score=np.full(len(comb.edges), 0.5))
+    states = {"accepted": {"editor": {"accepted": True}}, "corrected": {"editor": {"accepted": False}}, "predicted": {}}
+    for stem, metadata in states.items():
+        add_pair(tmp_path, stem, predicted.replace(metadata=metadata))
+    add_pair(tmp_path, "annotated", comb)
+    report = SkipReport()
+    for used, option in ((["accepted", "annotated"], False), (["accepted", "annotated", "corrected"], True)):
+        dataset = FolderDataset(tmp_path, include_unaccepted=option)
+        assert [sample.name for sample in samples(dataset, report)] == [f"{stem}.png" for stem in used]
+        for index in range(len(dataset)):  # as training reads them
+            assert isinstance(dataset.open(index), Skipped) == isinstance(dataset.load(index), Skipped)
+    assert [skipped.reason for skipped in report] == [
+        f"{tmp_path / 'corrected.json'}: was corrected but not accepted; --include-unaccepted uses it",
+        f"{tmp_path / 'predicted.json'}: is a prediction that was not corrected",
+    ]
+
+
+def test_what_is_written_as_ground_truth_is_read_as_such(tmp_path: Path, comb: Skeleton) -> None:
+    corrected = comb.replace(edge_score=np.full(len(comb.edges), 0.5), metadata={"editor": {"accepted": False}})
+    write_pair(np.zeros((50, 40, 3), np.uint8), corrected, tmp_path, "a")
+    assert isinstance(FolderDataset(tmp_path).load(0), Sample)
 
 
 def write_skeleton(folder: Path, nodes, edges, **arguments) -> None:

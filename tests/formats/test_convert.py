@@ -103,12 +103,12 @@ def test_one_file_per_name_is_converted(tmp_path: Path, y_shape: Skeleton, comb:
     assert (report.skipped, len(report.written)) == (0, 5)
 
 
-def test_json_of_another_kind_is_not_preferred_to_rsml(tmp_path: Path, y_shape: Skeleton, comb: Skeleton):
+def test_the_suffix_decides_among_formats_as_in_all_commands(tmp_path: Path, y_shape: Skeleton, comb: Skeleton):
     write(comb, tmp_path / "in" / "a.json", format="labelme")
     write(y_shape, tmp_path / "in" / "a.rsml")
     report = convert(tmp_path / "in", tmp_path / "out", to="json")
-    assert (report.failures, report.preferred, report.passed_over) == ((), {"rsml": 1}, {"labelme": 1})
-    assert len(read(tmp_path / "out" / "a.json")) == len(y_shape)
+    assert (report.failures, report.preferred, report.passed_over) == ((), {"labelme": 1}, {"rsml": 1})
+    assert len(read(tmp_path / "out" / "a.json")) == len(comb)
 
 
 def test_only_the_same_skeleton_is_passed_over(tmp_path: Path, y_shape: Skeleton):

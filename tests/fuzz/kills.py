@@ -24,7 +24,7 @@ import treeformer
 from tests.inference.fake_engine import drawn, random_tree
 from tests.training.processes import ONE_THREAD, ForkedProcess, fork_training
 from treeformer import Skeleton
-from treeformer.inference.image_record import NAME as RECORD
+from treeformer.results.record import NAME as RECORD
 
 ROOT = Path(__file__).parents[2]
 TREE_ARGUMENTS = {"seed": 1, "count": 30, "size": (128, 128), "longest_edge": 60}

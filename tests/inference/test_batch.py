@@ -20,7 +20,7 @@ from tests.inference.fake_engine import ColorEngine, drawn, predictor, random_tr
 from tests.inference.test_tiles import as_sets
 from tests.messages import one_line
 from treeformer.inference.batch import plan, predict_files
-from treeformer.inference.image_record import NAME as RECORD
+from treeformer.results.record import NAME as RECORD
 
 TREE = random_tree(seed=1, count=30, size=(128, 128), longest_edge=60)
 

@@ -16,7 +16,7 @@ from treeformer import formats
 from treeformer.hub.model_folder import WEIGHTS, ModelFolder, ModelSettings
 from treeformer.inference.batch import plan, predict_files
 from treeformer.inference.predictor import Predictor
-from treeformer.inference.provenance import is_predicted_with
+from treeformer.results.policy import is_predicted_with
 
 IMAGE = np.zeros((64, 64, 3), np.uint8)
 HASH = "0123456789abcdef" * 4

@@ -16,8 +16,8 @@ from treeformer.errors import TreeformerError
 from treeformer.examples import example_image
 from treeformer.inference import views
 from treeformer.inference.engine import RawPrediction
-from treeformer.inference.provenance import is_predicted_with
 from treeformer.metrics import topo
+from treeformer.results.policy import is_predicted_with
 
 LINE = Skeleton([(17.5, 12), (39, 55)], [(0, 1)], image_size=(64, 64))
 

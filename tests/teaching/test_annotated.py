@@ -14,7 +14,7 @@ from treeformer import Skeleton
 from treeformer.data.recipe import INCOMPLETE_NAME
 from treeformer.errors import TreeformerError
 from treeformer.inference.batch import plan
-from treeformer.inference.image_record import write_record
+from treeformer.results.record import write_record
 from treeformer.teaching.annotated import find_skeletons, looks_misplaced, survey
 from treeformer.teaching.next_images import rank_folder
 from treeformer.teaching.plan import split_images
@@ -67,14 +67,20 @@ def test_images_of_one_name_in_other_folders_are_other_plates(tmp_path):
     assert (len(split.train), len(split.valid)) == (4, 1)
 
 
-def test_predictions_are_used_only_after_the_editor_has_saved_them(tmp_path):
-    for name, metadata in (("raw", {}), ("corrected", {"editor": {"accepted": False}})):
-        skeleton = draw_tree(tmp_path, name, 1).replace(edge_score=np.full(3, 0.5), metadata=metadata)
+def test_predictions_and_unaccepted_corrections_are_not_used(tmp_path):
+    states = {"raw": {}, "corrected": {"editor": {"accepted": False}}, "accepted": {"editor": {"accepted": True}}}
+    for name, metadata in states.items():
+        skeleton = draw_tree(tmp_path, name, 1).replace(edge_score=[0.5, 0.1, 0.1], metadata=metadata)
         treeformer.write(skeleton, tmp_path / f"{name}.json")
     found = survey(tmp_path)
-    assert [image.name for image in found.images] == ["corrected.png"]
+    assert [image.name for image in found.images] == ["accepted.png"]
     assert [path.name for path in found.uncorrected] == ["raw.png"]
-    assert any("nobody has corrected" in line for line in found.lines())
+    assert any("was not corrected" in line for line in found.lines())
+    line = "1 correction not accepted, with 2 open places, not used without --include-unaccepted"
+    assert f"{line}: corrected.png (2)" in found.lines()
+    found = survey(tmp_path, include_unaccepted=True)
+    assert [image.name for image in found.images] == ["accepted.png", "corrected.png"]
+    assert f"{line.removesuffix(' not used without --include-unaccepted')} used: corrected.png (2)" in found.lines()
 
 
 def test_a_predicted_rsml_file_is_no_ground_truth(tmp_path):

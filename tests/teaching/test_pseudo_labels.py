@@ -125,11 +125,11 @@ def test_the_survey_says_what_other_images_are_used_for(tmp_path):
     (tmp_path / "new.json").unlink()
     found = survey(tmp_path)
     assert found.lines()[-2:] == [
-        "1 image with a prediction that nobody has corrected, not used: predicted.png",
+        "1 image with a prediction that was not corrected, not used: predicted.png",
         "1 image without a skeleton, not used: new.png",
     ]
     assert found.lines(pseudo_labels=True)[-2:] == [
-        "1 image with a prediction that nobody has corrected, used for pseudo-labels: predicted.png",
+        "1 image with a prediction that was not corrected, used for pseudo-labels: predicted.png",
         "1 image without a skeleton, used for pseudo-labels: new.png",
     ]
 

@@ -19,7 +19,8 @@ from treeformer import Series, Skeleton, TreeformerError, write
 from treeformer.cli import app
 from treeformer.data.generate_series import generate_series
 from treeformer.data.recipe import INCOMPLETE_NAME
-from treeformer.inference.batch import SERIES_LIST, plan
+from treeformer.inference.batch import plan
+from treeformer.results.layout import SERIES_LIST
 from treeformer.timeseries.folder import DateFile, find_dates, times_of
 
 

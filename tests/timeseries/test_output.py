@@ -13,7 +13,7 @@ from PIL import Image
 from tests.timeseries.series_factory import comb
 from treeformer import Series, Skeleton, TreeformerError, read
 from treeformer.formats.rsml.reader import resolution_px_per_mm
-from treeformer.inference.batch import SERIES_LIST
+from treeformer.results.layout import SERIES_LIST
 from treeformer.timeseries import figures
 
 

@@ -16,8 +16,8 @@ from tests.inference.fake_engine import ColorEngine, drawn, predictor
 from treeformer import Skeleton, TreeformerError, read, write
 from treeformer.cli import app
 from treeformer.hub.model_folder import WEIGHTS, ModelFolder
-from treeformer.inference.batch import SERIES_LIST as LIST_OF_FILES
 from treeformer.inference.predictor import Predictor
+from treeformer.results.layout import SERIES_LIST as LIST_OF_FILES
 from treeformer.timeseries.predictions import DatePredictor, prediction_file
 from treeformer.timeseries.views import VIEWS
 

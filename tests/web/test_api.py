@@ -39,7 +39,7 @@ def test_the_list_shows_states_and_expected_errors(client, folder):
     assert by_image["b.jpg"].pop("version")
     assert by_image["b.jpg"] | {"has_draft": False} == {
         "image": "b.jpg", "state": "predicted", "expected_errors": 0.75, "plants": 1, "nodes": 2, "has_draft": False,
-        "error": None,
+        "error": None, "origin": "prediction", "open_places": 0,
     }  # fmt: skip
     assert by_image["a.png"]["state"] == "failed"
     assert "a.json" in by_image["a.png"]["error"]

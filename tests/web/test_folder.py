@@ -15,8 +15,9 @@ from tests.web.conftest import gradient
 from treeformer import Skeleton
 from treeformer.errors import FormatError
 from treeformer.inference.batch import plan
-from treeformer.inference.image_record import NAME, ImageRecord, read_record, write_record
-from treeformer.web.folder import Workspace, open_workspace, summarize
+from treeformer.results.item import expected_errors
+from treeformer.results.record import NAME, ImageRecord, read_record, write_record
+from treeformer.web.folder import Workspace, open_workspace
 
 
 @pytest.fixture
@@ -256,4 +257,4 @@ def test_a_skeleton_beside_two_images_of_its_name_belongs_to_the_one_that_it_nam
 def test_edges_of_a_file_that_names_no_model_count_until_they_are_checked():
     tree = Skeleton([(1, 1), (9, 9), (9, 20)], [(0, 1), (1, 2)], root=0, edge_score=[0.6, 0.3])
     saved = tree.replace(metadata={"editor": {"edge_source": ["imported", "accepted"]}})
-    assert [summarize(one).expected_errors for one in (tree, saved)] == pytest.approx([1.1, 0.4])
+    assert [expected_errors(one) for one in (tree, saved)] == pytest.approx([1.1, 0.4])

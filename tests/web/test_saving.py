@@ -10,6 +10,7 @@ import pytest
 import treeformer
 from tests.web.conftest import document, gradient, saved
 from treeformer import Axis, Skeleton, formats
+from treeformer.web import saving
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Workspace
 
@@ -117,9 +118,14 @@ def test_of_the_saves_of_several_processes_one_succeeds(workspace, make_client, 
         except RequestError as error:
             outcomes.append((error.status, number))
 
-    write = stores[0]._write
+    write = saving.write_saved
+    is_first = True
 
     def slow(*arguments):
+        nonlocal is_first
+        if not is_first:
+            return write(*arguments)
+        is_first = False
         others.extend(threading.Thread(target=save, args=(number,)) for number in (1, 2))
         for thread in others:
             thread.start()
@@ -127,7 +133,7 @@ def test_of_the_saves_of_several_processes_one_succeeds(workspace, make_client, 
             thread.join(0.2)
         return write(*arguments)
 
-    monkeypatch.setattr(stores[0], "_write", slow)
+    monkeypatch.setattr(saving, "write_saved", slow)
     save(0)
     for thread in others:
         thread.join()
@@ -234,6 +240,62 @@ def test_a_prediction_is_kept_before_the_first_save(client, folder):
     assert (folder / "results" / "a.orig.json").read_bytes() == prediction
     assert saved(client).status_code == 200
     assert names(folder / "results") == ["a.json", "a.orig.json", "a.rsml"]
+
+
+def state(client, image="a.png"):
+    row = next(row for row in client.get("/api/images").json()["images"] if row["image"] == image)
+    return row["state"], row["origin"]
+
+
+PREDICTED = Skeleton([(1, 1), (2, 2)], [(0, 1)], root=0, node_score=[1, 1], edge_score=[0.5])
+
+
+def test_a_save_without_a_change_or_of_the_scale_changes_no_state(client, folder):
+    path = folder / "results" / "a.json"
+    treeformer.write(PREDICTED, path)
+    for scale in (None, 4.0):
+        loaded = load(client)
+        loaded["document"]["metadata"] = {**loaded["document"].get("metadata", {}), "editor": {"px_per_mm": scale}}
+        assert put(client, loaded).json()["origin"] == "prediction"
+        assert state(client) == ("predicted", "prediction")
+    assert "<unit>mm</unit>" in (folder / "results" / "a.rsml").read_text()
+    # Another program that changes the file has corrected it.
+    changed = json.loads(path.read_text())
+    changed["nodes"][0] = [7.0, 1.0]
+    path.write_text(json.dumps(changed))
+    assert state(client) == ("edited", "correction")
+
+
+def test_a_change_corrects_and_a_save_without_one_keeps_what_was_accepted(client, folder):
+    treeformer.write(PREDICTED, folder / "results" / "a.json")
+    loaded = load(client)
+    loaded["document"]["nodes"][0] = [7.0, 1.0]
+    assert put(client, loaded).json()["origin"] == "correction"
+    assert put(client, load(client)).json()["origin"] == "correction"
+    assert put(client, load(client), accepted=True).json()["origin"] == "accepted"
+    assert put(client, load(client)).json()["origin"] == "accepted"
+    assert load(client)["document"]["metadata"]["editor"]["accepted"] is True
+    loaded = load(client)
+    loaded["document"]["nodes"][0] = [8.0, 1.0]
+    assert put(client, loaded).json()["origin"] == "correction"
+
+
+@pytest.mark.parametrize("key", ["node_source", "edge_source"])
+def test_places_that_a_person_has_checked_are_a_change(client, folder, key):
+    treeformer.write(PREDICTED, folder / "results" / "a.json")
+    loaded = load(client)
+    sources = {"node_source": ["predicted"] * 2, "edge_source": ["predicted"]}
+    loaded["document"]["metadata"] = {"editor": sources}
+    assert put(client, loaded).json()["origin"] == "prediction"
+    loaded = load(client)
+    loaded["document"]["metadata"]["editor"][key][0] = "accepted"
+    assert put(client, loaded).json()["origin"] == "correction"
+
+
+def test_an_annotation_stays_one(client, folder, y_shape):
+    treeformer.write(y_shape.replace(image_size=None), folder / "images" / "a.swc")
+    assert put(client, load(client)).json()["origin"] == "annotation"
+    assert state(client) == ("edited", "annotation")
 
 
 def test_a_file_that_another_program_changed_after_a_save_is_kept(client, folder):

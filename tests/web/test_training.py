@@ -15,7 +15,7 @@ from tests.inference.fake_engine import line_engine, predictor
 from tests.web.conftest import document, gradient, saved
 from treeformer.formats.rsml.metadata import with_resolution
 from treeformer.inference.batch import plan
-from treeformer.inference.image_record import read_record, write_record
+from treeformer.results.record import read_record, write_record
 from treeformer.teaching.annotated import find_skeletons
 from treeformer.teaching.next_images import rank_folder
 from treeformer.teaching.work_folder import work_folder_of, write_plan
@@ -64,7 +64,7 @@ def trainer(workspace, make_client, models):
 
 
 @pytest.mark.slow
-def test_it_trains_and_then_predicts_only_what_nobody_has_corrected(trainer, folder, models):
+def test_it_trains_and_then_predicts_only_what_was_not_corrected(trainer, folder, models):
     client, results = trainer(), folder / "results"
     finished(client, client.post("/api/predict-missing", json={}).json()["job"])
     gradient(folder / "images" / "d.png")
@@ -137,7 +137,7 @@ def test_a_new_prediction_keeps_the_scale_of_the_earlier_one(client):
 
 def test_an_f1_of_zero_is_a_figure(trainer):
     client = trainer("no-plant")
-    saved(client, "a.png")
+    saved(client, "a.png", accepted=True)
     client.post("/api/training", json={})
     end = ended(client)
     assert (end["state"], end["before"], end["after"]) == ("done", 0.0, 0.0)
@@ -145,7 +145,7 @@ def test_an_f1_of_zero_is_a_figure(trainer):
 
 def test_progress_is_shown_and_it_can_be_cancelled_and_dismissed(trainer, folder):
     client = trainer("wait")
-    saved(client, "a.png")
+    saved(client, "a.png", accepted=True)
     client.post("/api/training", json={})
     deadline = time.monotonic() + 600
     while "waiting" not in status(client)["lines"]:
@@ -166,7 +166,7 @@ def test_progress_is_shown_and_it_can_be_cancelled_and_dismissed(trainer, folder
 
 def test_the_end_of_the_server_ends_the_process(trainer):
     client = trainer("wait")
-    saved(client, "a.png")
+    saved(client, "a.png", accepted=True)
     client.post("/api/training", json={})
     process = client.services.training._process
     assert process.poll() is None
@@ -183,7 +183,7 @@ def test_two_editors_of_a_folder_train_different_models(trainer):
         return Path(arguments[arguments.index("-o") + 1]).name
 
     first, second = trainer("wait"), trainer("wait")
-    saved(first, "a.png")
+    saved(first, "a.png", accepted=True)
     assert [target(first), target(second)] == ["trained-1", "trained-2"]
     # A cancelled run has not used its name and is continued.
     for client in (first, second):
@@ -198,8 +198,8 @@ def test_two_editors_of_a_folder_train_different_models(trainer):
 def test_what_goes_wrong_is_one_line(trainer, folder, monkeypatch):
     client = trainer("fail")
     answer = client.post("/api/training", json={})
-    assert (answer.status_code, answer.json()["error"]) == (409, "Correct and save at least one image first.")
-    saved(client, "a.png")
+    assert (answer.status_code, answer.json()["error"]) == (409, "Accept at least one image first.")
+    saved(client, "a.png", accepted=True)
     for minutes in (0, -1, "x", True, 1e9, [5]):
         answer = client.post("/api/training", json={"max_minutes": minutes})
         assert answer.status_code == 400
@@ -223,7 +223,7 @@ def test_what_goes_wrong_is_one_line(trainer, folder, monkeypatch):
 def test_images_without_corrections_are_learned_from_on_request(trainer, folder):
     client = trainer(has_gpu=lambda: True)
     assert client.get("/api/gpu").json() == {"gpu": True}
-    saved(client, "a.png")
+    saved(client, "a.png", accepted=True)
     assert client.post("/api/training", json={"unannotated": True}).status_code == 202
     end = ended(client)
     assert (end["state"], end["unannotated"], end["pseudo_labels"]) == ("done", True, 1)
@@ -237,10 +237,27 @@ def test_images_without_corrections_are_learned_from_on_request(trainer, folder)
     assert "--unannotated" not in (Path(end["folder"]) / "arguments.json").read_text()
 
 
+def test_corrections_that_were_not_accepted_are_learned_from_on_request(trainer):
+    client = trainer()
+    saved(client, "a.png")
+    row = next(row for row in client.get("/api/images").json()["images"] if row["image"] == "a.png")
+    assert (row["state"], row["origin"], row["open_places"]) == ("edited", "correction", 0)
+    answer = client.post("/api/training", json={})
+    assert answer.status_code == 409
+    hint = ", or include the corrections that were not accepted"
+    assert answer.json()["error"] == f"Accept at least one image first{hint}."
+    for value in (1, "true", None):
+        answer = client.post("/api/training", json={"include_unaccepted": value})
+        assert (answer.status_code, answer.json()["error"]) == (400, "include_unaccepted must be true or false.")
+    client.post("/api/training", json={"include_unaccepted": True})
+    end = ended(client)
+    assert json.loads((Path(end["folder"]) / "arguments.json").read_text())[-1] == "--include-unaccepted"
+
+
 def test_learning_from_other_images_is_refused_without_a_gpu_or_such_images(trainer):
     with_gpu, without = trainer("wait", has_gpu=lambda: True), trainer("wait")
     assert without.get("/api/gpu").json() == {"gpu": False}
-    saved(without, "a.png")
+    saved(without, "a.png", accepted=True)
     for value in (1, "true", None, [True]):
         answer = without.post("/api/training", json={"unannotated": value})
         assert (answer.status_code, answer.json()["error"]) == (400, "unannotated must be true or false.")
@@ -248,7 +265,7 @@ def test_learning_from_other_images_is_refused_without_a_gpu_or_such_images(trai
     assert answer.status_code == 409
     assert answer.json()["error"] == "Learning from images without corrections needs a GPU, and torch sees none."
     for image in ("b.jpg", "sub/ä c.png"):
-        saved(without, image)
+        saved(without, image, accepted=True)
     answer = with_gpu.post("/api/training", json={"unannotated": True})
     assert answer.status_code == 409
     assert answer.json()["error"] == "There is no image without corrections to learn from."
@@ -267,13 +284,13 @@ def test_an_editor_that_is_started_again_knows_what_was_interrupted(trainer, fol
 
 def test_the_process_finds_images_and_corrections_in_either_place(trainer, folder, make_client):
     client = trainer()
-    saved(client, "a.png")
+    saved(client, "a.png", accepted=True)
     client.post("/api/training", json={})
     ended(client)
     found = {path.name: file for path, file in find_skeletons(folder / "results")}
     assert found == {"a.png": folder / "results" / "a.json", "b.jpg": None, "ä c.png": None}
     beside = make_client(Workspace(folder / "images", folder / "images"), train=stub("succeed"))
-    saved(beside, "b.jpg")
+    saved(beside, "b.jpg", accepted=True)
     beside.post("/api/training", json={})
     model = Path(ended(beside)["folder"])
     gradient(model / "overlays" / "b.png")  # drawings of validation images are no images to predict
@@ -290,7 +307,7 @@ def trained_on(make_client):
     ) -> dict[str, Path | None]:
         client = make_client(open_workspace(images, results), train=stub("wait"), has_gpu=lambda: True)
         for image in corrected:
-            saved(client, image)
+            saved(client, image, accepted=True)
         assert client.post("/api/training", json={"unannotated": unannotated}).status_code == 202
         folder = Path(client.services.training._process.args[len(stub("wait"))])
         found = {path.name: file and file.resolve() for path, file in find_skeletons(folder)}
@@ -306,7 +323,7 @@ def test_only_the_listed_images_are_trained_on(trained_on, tmp_path):
     photos, results = tmp_path / "photos", tmp_path / "results"
     for name in ("p0.png", "p1.png", "p2.png"):
         gradient(photos / name)
-        (photos / name).with_suffix(".json").write_text(json.dumps(document(editor={})))
+        (photos / name).with_suffix(".json").write_text(json.dumps(document(editor={"accepted": True})))
     (photos / "dataset.yaml").write_text("plate: p")
     assert trained_on(photos / "p0.png") == {"p0.png": photos / "p0.json"}
     assert [entry.image for entry in open_workspace(photos).entries()] == ["p0.png", "p1.png", "p2.png"]

@@ -38,6 +38,10 @@ export interface ImageEntry {
   error: string | null;
   /** Changes whenever the file of the result changes; missing if a backend does not tell. */
   version?: string | null;
+  /** What the result is; missing if a backend does not tell. */
+  origin?: "prediction" | "correction" | "accepted" | "annotation" | null;
+  /** Edges of low confidence that no person has checked. */
+  open_places?: number;
 }
 
 /** A training on the corrections of the folder. */
@@ -97,6 +101,8 @@ export interface LoadedSkeleton {
   origin: "draft" | "result" | "import" | "none";
   result_revision: string | null;
   file: string | null;
+  /** One sentence if the image has several skeleton files, of which `file` is used. */
+  choice?: string | null;
   /** The window that wrote the draft, and when; null if the document is no draft. */
   window?: string | null;
   time?: number | null;
@@ -186,8 +192,11 @@ export interface Backend {
   training?(): Promise<TrainingInfo>;
   /** Whether a training would run on a GPU. The first answer may take seconds. */
   hasGpu?(): Promise<boolean>;
-  /** With `unannotated`, images without corrections are learned from, too, which needs a GPU. */
-  startTraining?(maxMinutes: number | null, unannotated: boolean): Promise<TrainingInfo>;
+  /**
+   * With `unannotated`, images without corrections are learned from, too, which needs a GPU; with `includeUnaccepted`,
+   * corrections that nobody has accepted.
+   */
+  startTraining?(maxMinutes: number | null, unannotated: boolean, includeUnaccepted: boolean): Promise<TrainingInfo>;
   /** Cancel the training that is running; otherwise forget the last one. */
   stopTraining?(): Promise<TrainingInfo>;
   jobs(): Promise<JobInfo[]>;
@@ -318,8 +327,9 @@ export class HttpBackend implements Backend {
     return (await this.json<{ gpu: boolean }>("GET", "/api/gpu")).gpu;
   }
 
-  startTraining(maxMinutes: number | null, unannotated: boolean): Promise<TrainingInfo> {
-    return this.json("POST", "/api/training", {}, { max_minutes: maxMinutes, unannotated });
+  startTraining(maxMinutes: number | null, unannotated: boolean, includeUnaccepted: boolean): Promise<TrainingInfo> {
+    const options = { max_minutes: maxMinutes, unannotated, include_unaccepted: includeUnaccepted };
+    return this.json("POST", "/api/training", {}, options);
   }
 
   stopTraining(): Promise<TrainingInfo> {

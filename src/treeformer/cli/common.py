@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, NoReturn
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -14,9 +16,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import treeformer
 from treeformer._util.cores import usable_cores
 from treeformer._util.progress import ProgressCallback
+from treeformer.results import ChoiceWarning
 
 USAGE_ERROR = 2
 ALL_CORES = usable_cores()
+MAX_LISTED = 5  # names of files in a message
 
 Workers = Annotated[int, typer.Option(help="Number of parallel processes. 0 and 1 use a single process.")]
 BAR = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -40,6 +44,23 @@ def examples(*lines: str) -> str:
 def say(line: str) -> None:
     """Print one line on standard error. Line breaks, as in a file name, become spaces."""
     print(" ".join(line.splitlines()), file=sys.stderr)
+
+
+@contextmanager
+def say_choices() -> Iterator[None]:
+    """Within the block, say which of several skeleton files of an image a data set uses."""
+    show = warnings.showwarning
+
+    def show_line(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+        if issubclass(category, ChoiceWarning):
+            say(f"treeformer: {message}")
+        else:
+            show(message, category, *place, **options)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ChoiceWarning)
+        warnings.showwarning = show_line
+        yield
 
 
 def fail(line: str) -> NoReturn:
@@ -88,6 +109,12 @@ def counted(number: int, noun: str) -> str:
         ('1 file', '2 files')
     """
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(files: Sequence[Path]) -> str:
+    """Return the names of the first files, and how many more there are."""
+    more = f" and {len(files) - MAX_LISTED} more" if len(files) > MAX_LISTED else ""
+    return f"{', '.join(file.name for file in files[:MAX_LISTED])}{more}"
 
 
 def _print_version(requested: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treeformer.cli.common import ALL_CORES, Workers, app, counted, examples, finish, progress, say
+from treeformer.cli.common import ALL_CORES, Workers, app, counted, examples, finish, progress, say, say_choices
 from treeformer.errors import TreeformerError
 
 if TYPE_CHECKING:
@@ -62,6 +62,10 @@ def evaluate(
     count: Annotated[
         int | None, typer.Option(help="Number of images of the synthetic data set. By default 500.")
     ] = None,
+    include_unaccepted: Annotated[
+        bool,
+        typer.Option("--include-unaccepted", help="With --model: use corrections that were not accepted, too."),
+    ] = False,
     single_plant: Annotated[bool, typer.Option("--single-plant", help="Predict one tree per image.")] = False,
     views: Annotated[
         int, typer.Option(min=1, max=6, help="Number of views of each image, as in `treeformer predict`.")
@@ -92,12 +96,14 @@ def evaluate(
             split,
             synthetic,
             count,
+            include_unaccepted,
             {"single_plant": single_plant, "views": views},
             radius,
             workers,
         )
-    elif split is not None or synthetic is not None or single_plant or views > 1:
-        raise TreeformerError("--split, --synthetic, --single-plant and --views need a model: --model is missing")
+    elif split is not None or synthetic is not None or single_plant or views > 1 or include_unaccepted:
+        names = "--split, --synthetic, --include-unaccepted, --single-plant and --views"
+        raise TreeformerError(f"{names} need a model: --model is missing")
     elif prediction is None or ground_truth is None:
         raise TreeformerError("evaluate needs two folders, PRED and GROUND_TRUTH, or --model and a data set")
     elif prediction.is_file() or ground_truth.is_file():
@@ -139,6 +145,7 @@ def _evaluate_model(
     split: str | None,
     synthetic: str | None,
     count: int | None,
+    include_unaccepted: bool,
     options: Mapping[str, Any],
     radius: float | None,
     workers: int,
@@ -152,11 +159,12 @@ def _evaluate_model(
         raise TreeformerError("a model is evaluated on one data set: a folder, or --synthetic PRESET:STYLE:SPLIT")
     if synthetic is not None and split is not None:
         raise TreeformerError("--split is for a folder; a synthetic data set names its split: PRESET:STYLE:SPLIT")
-    dataset: Dataset = (
-        FolderDataset(folder or Path(), split)
-        if synthetic is None
-        else synthetic_set(synthetic, DEFAULT_COUNT if count is None else count)
-    )
+    with say_choices():
+        dataset: Dataset = (
+            FolderDataset(folder or Path(), split, include_unaccepted=include_unaccepted)
+            if synthetic is None
+            else synthetic_set(synthetic, DEFAULT_COUNT if count is None else count)
+        )
     predictor = Predictor(model)
     with progress("predicting") as show:
         report, skipped = evaluate_model(

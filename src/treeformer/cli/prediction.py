@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from treeformer.cli.common import ALL_CORES, app, counted, examples, finish, progress, say
+from treeformer.cli.common import ALL_CORES, MAX_LISTED, app, counted, examples, finish, listed, progress, say
 from treeformer.cli.skeletons import check_table
 from treeformer.errors import TreeformerError
 
@@ -18,7 +19,6 @@ from treeformer.errors import TreeformerError
 MAX_READERS = 16
 # Worker processes take about a second to start. They are used from this many images on.
 MIN_IMAGES_FOR_PROCESSES = 256
-MAX_LISTED = 5  # names of images in a message
 
 
 class EngineChoice(StrEnum):
@@ -118,15 +118,11 @@ def predict(
     from treeformer.formats import SUFFIXES
     from treeformer.hub.model_folder import open_model
     from treeformer.inference.batch import BatchReport, plan, predict_files, traits_of
-    from treeformer.inference.earlier_results import (
-        check_no_annotation_is_lost,
-        check_no_correction_is_lost,
-        is_corrected,
-        predicted_otherwise,
-    )
-    from treeformer.inference.image_record import write_record
     from treeformer.inference.options import PredictionOptions
     from treeformer.inference.predictor import Predictor
+    from treeformer.results.item import Reader
+    from treeformer.results.policy import decide
+    from treeformer.results.record import write_record
 
     # Find invalid options and unwritable folders before the work, not after.
     if traits is not None:
@@ -148,19 +144,18 @@ def predict(
     jobs = plan(sources, output, formats or (), overlay, px_per_mm)
     if resume:
         remove_leftovers(output)
-    to_do = [job for job in jobs if not (resume and job.is_done())]
-    kept = [job for job in to_do if resume and is_corrected(job)]
-    to_do = [job for job in to_do if job not in kept]
-    check_no_correction_is_lost(to_do)
-    check_no_annotation_is_lost(jobs, to_do)
-    if kept:
-        say(f"treeformer: {_kept_line([job.image for job in kept])}")
-    if len(to_do) < len(jobs):
-        record = PredictionOptions(open_model(model), **options).metadata["prediction"]
-        with progress("checking") as show:
-            others = predicted_otherwise([job for job in jobs if job.is_done()], record, show)
-        if others:
-            say(f"treeformer: {_otherwise_line(others)}")
+
+    def record() -> Mapping[str, Any]:
+        settings: Mapping[str, Any] = PredictionOptions(open_model(model), **options).metadata["prediction"]
+        return settings
+
+    with progress("checking") as show:
+        decision = decide(jobs, resume, record, show)
+    to_do = [replace(job, px_per_mm=job.px_per_mm or decision.px_per_mm.get(job.image)) for job in decision.to_do]
+    if decision.kept:
+        say(f"treeformer: {_kept_line([job.image for job in decision.kept])}")
+    if decision.otherwise:
+        say(f"treeformer: {_otherwise_line([job.image for job in decision.otherwise])}")
     report = BatchReport(0, (), ())
     if to_do:
         predictor = Predictor(model, engine=engine.value, threads=threads, precision=precision.value)
@@ -171,7 +166,7 @@ def predict(
             with progress("predicting") as show:
                 report = predict_files(to_do, predictor, progress=show, **options)
         finally:  # also after Ctrl-C
-            if any(is_file(job.skeletons["json"]) for job in jobs):
+            if any(is_file(job.json) for job in jobs):
                 write_record(output, sources, jobs)
     for image in report.empty:
         say(f"treeformer: {image}: no plant was found, the skeleton is empty")
@@ -179,6 +174,8 @@ def predict(
         say(f"treeformer: {_doubtful_line(report.doubtful)}")
     if report.agreement:
         say(f"treeformer: {_agreement_line(report.agreement)}")
+    if choices := Reader().choices(jobs, {path for job in jobs for path in job.skeletons.values()}):
+        say(f"treeformer: {choices}")
     done = f"{counted(report.predicted, 'image')} predicted in {output}"
     if len(to_do) < len(jobs):
         done += f", {len(jobs) - len(to_do)} skipped"
@@ -199,7 +196,7 @@ def predict(
 def _kept_line(images: Sequence[Path]) -> str:
     """Return one line about the images with corrected results that lack some of the files."""
     return (
-        f"corrected results of {counted(len(images), 'image')} are kept as they are: {_listed(images)}; "
+        f"corrected results of {counted(len(images), 'image')} are kept as they are: {listed(images)}; "
         f"treeformer convert and treeformer draw write other formats and overlays"
     )
 
@@ -208,7 +205,7 @@ def _otherwise_line(images: Sequence[Path]) -> str:
     """Return one line about the images with results of another model or other settings."""
     return (
         f"results of {counted(len(images), 'image')} from another model or other settings are kept: "
-        f"{_listed(images)}; predict without --resume, or to another folder, to replace them"
+        f"{listed(images)}; predict without --resume, or to another folder, to replace them"
     )
 
 
@@ -219,7 +216,7 @@ def _doubtful_line(images: Sequence[Path]) -> str:
     return (
         f"{counted(len(images), 'image')} with more than {DOUBTFUL_FRACTION:.0%} of the length in edges of low "
         f"confidence (dashed in overlays, low_confidence_length_fraction in traits): "
-        f"{_listed(images)}"
+        f"{listed(images)}"
     )
 
 
@@ -228,11 +225,6 @@ def _agreement_line(agreement: Mapping[Path, float]) -> str:
     least = sorted(agreement, key=lambda image: agreement[image])[:MAX_LISTED]
     shown = ", ".join(f"{image.name} {agreement[image]:.2f}" for image in least)
     return f"least agreement of the views, where errors are likeliest: {shown}"
-
-
-def _listed(images: Sequence[Path]) -> str:
-    more = f" and {len(images) - MAX_LISTED} more" if len(images) > MAX_LISTED else ""
-    return f"{', '.join(image.name for image in images[:MAX_LISTED])}{more}"
 
 
 def parse_working_size(size: str | None) -> int | Literal["full", "auto"] | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treeformer.cli.common import app, counted, examples, finish, progress, say
+from treeformer.cli.common import app, counted, examples, finish, listed, progress, say
 from treeformer.errors import TreeformerError
 
 if TYPE_CHECKING:
@@ -82,12 +82,11 @@ def series(
     from treeformer._util.files import check_writable
     from treeformer.timeseries import Series
     from treeformer.timeseries.corrections import (
+        back_up_non_predictions,
+        back_up_replaced,
         check_nothing_is_corrected,
         check_same_images,
         found_files,
-        keep_foreign_files,
-        keep_non_predictions,
-        keep_replaced,
         update_corrections,
         with_corrections,
     )
@@ -117,8 +116,8 @@ def series(
     if output.exists() and output.samefile(folder):
         raise TreeformerError(f"{output}: is the folder of the images; choose another for the results")
     say(str(found_times))
-    for copy in keep_non_predictions(dates, output):
-        say(f"treeformer: a file that is not a prediction is replaced, and kept as {copy}")
+    for line in (*_used_files(dates, output), *back_up_non_predictions(dates, output)):
+        say(f"treeformer: {line}")
     predicted: dict[str, list[Skeleton]] = {}
     with _hint_after_interrupt(predicted, sum(date.skeleton is None for date in dates)):
         found, failures = _skeletons(dates, output, model, views, resume, predicted)
@@ -130,10 +129,8 @@ def series(
         pairs = [(moments[k], skeleton) for k, skeleton in zip(order, chosen, strict=True)]
         result = Series(pairs, register=register, tolerance_px=tolerance, label=folder.resolve().name)
         used = [dates[k] for k in order]
-        for copy in keep_replaced(used, output, before):
-            say(f"treeformer: a newer skeleton replaces a correction, which is kept as {copy}")
-        for copy in keep_foreign_files(used, output, before):
-            say(f"treeformer: a file that the editor did not write is replaced, and kept as {copy}")
+        for line in back_up_replaced(used, output, before):
+            say(f"treeformer: {line}")
         names = [date.name for date in used]
         written = result.write(output, px_per_mm=px_per_mm, names=names, figures=False)
         for file in update_corrections(skeletons_with_scale(result, px_per_mm), names, output, before):
@@ -166,18 +163,29 @@ def _hint_after_interrupt(predicted: Mapping[str, list[Skeleton]], total: int) -
         raise
 
 
+def _used_files(dates: Sequence[DateFile], output: Path) -> list[str]:
+    """Return lines about the skeletons that are used if there is a choice."""
+    from treeformer.results.item import Item, Reader
+
+    places = (output / "rsml", output / "skeletons")
+    corrected = [date.skeleton for date in dates if date.skeleton is not None and date.skeleton.parent in places]
+    lines = [f"{counted(len(corrected), 'corrected date')} used: {listed(corrected)}"] if corrected else []
+    choices = Reader().choices(
+        Item(date.image or date.skeleton, date.skeleton.with_name(date.name))
+        for date in dates
+        if date.skeleton is not None and date.others and date.skeleton not in corrected
+    )
+    return [*lines, *([choices] if choices else [])]
+
+
 def _record_images(output: Path, folder: Path, dates: Sequence[DateFile]) -> None:
     """Record where the images are, so that `treeformer edit` can show the dates."""
-    from treeformer.inference.batch import ImageJob
-    from treeformer.inference.image_record import write_record
+    from treeformer.results.item import Item
+    from treeformer.results.record import write_record
 
-    jobs = [
-        ImageJob(date.image, {"json": output / "rsml" / f"{date.name}.json"}, None)
-        for date in dates
-        if date.image is not None
-    ]
-    if jobs:
-        write_record(output, [folder], jobs)
+    items = [Item(date.image, output / "rsml" / date.name) for date in dates if date.image is not None]
+    if items:
+        write_record(output, [folder], items)
 
 
 def _readable_images(dates: Sequence[DateFile], failures: list[str]) -> list[Path | None]:

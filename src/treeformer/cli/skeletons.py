@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -132,12 +131,13 @@ def traits(
     """Measure skeletons: one table of traits for all files."""
     from treeformer._util.files import check_writable, write_table
     from treeformer.formats.convert import find_copies
+    from treeformer.results.layout import list_skeletons
     from treeformer.traits import measure_files
 
     if output is not None:
         check_table(output)
         check_writable(output.parent)
-    paths = skeleton_files(files, exclude=output)
+    paths = list_skeletons(files, exclude=output)
     copies = find_copies(paths)
     if copies.files:
         say_preferred(copies.preferred, copies.passed_over)
@@ -177,41 +177,6 @@ def say_preferred(preferred: Mapping[str, int], passed_over: Mapping[str, int]) 
     names, others = counted(sum(preferred.values()), "name"), counted(sum(passed_over.values()), "other file")
     chosen, left = " and ".join(preferred), ", ".join(passed_over)
     say(f"treeformer: {names} in several formats: {chosen} preferred, {others} passed over ({left})")
-
-
-def skeleton_files(paths: Sequence[Path], exclude: Path | None = None) -> list[Path]:
-    """List skeleton files, each once. Folders are searched recursively, without hidden files and backups.
-
-    Paths and links that lead to the same file count once. A backup among the files is left out as well if the file that
-    replaced it is there: `plates/*.json` matches both.
-
-    Args:
-        paths: files and folders.
-        exclude: a file to leave out of folders.
-
-    Returns:
-        The files in the order in which they are first mentioned.
-
-    Raises:
-        FormatError: if a folder contains no skeleton file.
-    """
-    from treeformer._util.files import is_backup, list_files
-    from treeformer.formats import SUFFIXES, is_skeleton_file
-
-    found: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            known = [file for file in list_files(path) if file.suffix.lower() in SUFFIXES and file != exclude]
-            skeletons = [file for file in known if not is_backup(file) and is_skeleton_file(file)]
-            if not skeletons:
-                raise FormatError(f"{path}: no skeleton file in this folder")
-            found += skeletons
-        elif not is_backup(path) or len(paths) == 1:
-            found.append(path)
-    first: dict[str, Path] = {}
-    for path in found:
-        first.setdefault(os.path.realpath(path), path)
-    return list(first.values())
 
 
 @app.command(

@@ -50,7 +50,7 @@ def finetune(
         typer.Argument(
             metavar="FOLDER",
             readable=False,
-            help="Images with corrected skeletons beside them in any format, or results of `treeformer edit`.",
+            help="Images with accepted or annotated skeletons beside them, or results of `treeformer edit`.",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
@@ -69,6 +69,10 @@ def finetune(
             "--unannotated",
             help="Learn from images without corrected skeletons, too, where views of them agree. Needs a GPU.",
         ),
+    ] = False,
+    include_unaccepted: Annotated[
+        bool,
+        typer.Option("--include-unaccepted", help="Learn from corrections that were not accepted, too."),
     ] = False,
     device: Annotated[DeviceChoice, typer.Option(help="auto is a GPU if there is one.")] = DeviceChoice.auto,
     progress: Annotated[
@@ -93,6 +97,7 @@ def finetune(
                 device=device.value,
                 seed=seed,
                 unannotated=unannotated,
+                include_unaccepted=include_unaccepted,
                 listen=listen,
                 should_stop=should_stop,
                 began=began,

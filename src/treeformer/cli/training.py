@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from treeformer.cli.common import BAR, app, say
+from treeformer.cli.common import BAR, app, say, say_choices
 from treeformer.training.command import Show, format_figures, run
 
 
@@ -19,7 +19,8 @@ from treeformer.training.command import Show, format_figures, run
 )
 def train(context: typer.Context) -> None:
     """Train a model. A run can be killed at any moment and resumed."""
-    run(context.args, prog="treeformer train", display=_progress_bar)
+    with say_choices():
+        run(context.args, prog="treeformer train", display=_progress_bar)
 
 
 @contextmanager

@@ -21,18 +21,21 @@ class ImageCache:
 
     Attributes:
         free_bytes: bytes of pixels that can still be cached
-        datasets: the opened data sets by folder and split
+        datasets: the opened data sets by folder, split and `include_unaccepted`
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.free_bytes = max_bytes
-        self.datasets: dict[tuple[str, str | None], CachedDataset] = {}
+        self.datasets: dict[tuple[str, str | None, bool], CachedDataset] = {}
 
-    def open(self, folder: str | PathLike[str], split: str | None = None) -> CachedDataset:
+    def open(
+        self, folder: str | PathLike[str], split: str | None = None, include_unaccepted: bool = False
+    ) -> CachedDataset:
         """Open a split of a folder data set, by default all images; one that is open already is shared."""
-        key = (str(folder), split)
+        key = (str(folder), split, include_unaccepted)
         if key not in self.datasets:
-            self.datasets[key] = CachedDataset(FolderDataset(folder, split), self)
+            opened = FolderDataset(folder, split, include_unaccepted=include_unaccepted)
+            self.datasets[key] = CachedDataset(opened, self)
         return self.datasets[key]
 
 

@@ -22,6 +22,8 @@ class SourceConfig:
     """Path of a folder data set, relative to the working directory. Empty for a synthetic source."""
     split: str = "train"
     """Split of the folder, or of the synthetic seeds: `train`, `valid` or `test`. Empty if the folder has no splits."""
+    include_unaccepted: bool = False
+    """Use corrections that were not accepted in the editor, too."""
     count: int = 0
     """Number of images to use, from the beginning of the split. 0 uses all of them."""
     images: tuple[int, ...] = ()

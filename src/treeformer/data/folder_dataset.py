@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,12 +12,16 @@ from PIL import Image
 
 from treeformer import formats
 from treeformer._util.arrays import ImageArray
-from treeformer._util.files import atomic_write_bytes, is_backup
+from treeformer._util.files import atomic_write_bytes
 from treeformer._util.image_output import encode_image
-from treeformer._util.images import IMAGE_SUFFIXES, open_image
+from treeformer._util.images import open_image
 from treeformer.data.recipe import check_complete
 from treeformer.data.sample import OpenedSample, Sample, Skipped
 from treeformer.errors import TreeformerError
+from treeformer.results import ChoiceWarning
+from treeformer.results.item import Item, Origin, Reader, origin_of
+from treeformer.results.layout import groups
+from treeformer.results.policy import why_not_learned_from
 from treeformer.skeleton import Skeleton
 
 SPLITS = ("train", "valid", "test")
@@ -28,23 +33,26 @@ PNG_LEVEL = 1
 JPEG_QUALITY = 92
 ImageSuffix = Literal["png", "jpg"]
 """File types in which images are written."""
-# In the 3D2cut data set, the annotation of vine.jpeg is vine_annotation.json.
-ANNOTATION_ENDING = "_annotation"
 
 
 class FolderDataset:
     """The images of a folder, sorted by name, each with one skeleton file of the same stem in any known format.
 
+    Predictions that were not corrected are no ground truth, nor are corrections that were not accepted: their
+    samples are skipped.
+
     Args:
         path: the folder.
         split: its sub-folder `train`, `valid` or `test`; None if the folder itself contains the images.
         allow_incomplete: also open a folder that `treeformer generate` or `treeformer prepare` has not finished.
+        include_unaccepted: use corrections that were not accepted, too.
 
     Attributes:
         path: the folder.
         split: the split, or None.
         folder: the folder that contains the images.
         pairs: image and skeleton file of each sample.
+        include_unaccepted: as given.
         skipped: files without a partner, or with several.
 
     Raises:
@@ -52,10 +60,14 @@ class FolderDataset:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], split: str | None = None, *, allow_incomplete: bool = False
+        self,
+        path: str | os.PathLike[str],
+        split: str | None = None,
+        *,
+        allow_incomplete: bool = False,
+        include_unaccepted: bool = False,
     ) -> None:
-        self.path = Path(path)
-        self.split = split
+        self.path, self.split, self.include_unaccepted = Path(path), split, include_unaccepted
         self.folder = _split_folder(self.path, split)
         if not allow_incomplete:
             check_complete(self.folder, may_be_part=self.folder.absolute().name in SPLITS)
@@ -63,6 +75,8 @@ class FolderDataset:
         if not self.pairs:
             reason = f": {self.skipped[0].reason}" if self.skipped else ""
             raise TreeformerError(f"{self.folder}: no image with a skeleton file of the same name{reason}")
+        if line := Reader().choices(Item(image, image.with_suffix("")) for image, _ in self.pairs):
+            warnings.warn(line, ChoiceWarning, stacklevel=2)
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -77,7 +91,17 @@ class FolderDataset:
 
     def __getitem__(self, index: int) -> Sample:
         image, skeleton_file = self.pairs[index]
-        return read_pair(image, skeleton_file, self.name(index))
+        skeleton = self._read(skeleton_file)
+        opened = open_image(image)
+        fitted = fit_to_image(skeleton, opened.size, skeleton_file, image.name)
+        return Sample(np.array(opened), fitted, self.name(index))
+
+    def _read(self, file: Path) -> Skeleton:
+        """Read a skeleton; raise `TreeformerError` if it is no ground truth."""
+        skeleton = formats.read(file)
+        if reason := why_not_learned_from(origin_of(skeleton), self.include_unaccepted):
+            raise TreeformerError(f"{file}: {reason}")
+        return skeleton
 
     def load(self, index: int) -> Sample | Skipped:
         """Return a sample, or the reason why it cannot be used."""
@@ -94,9 +118,11 @@ class FolderDataset:
         image_file, skeleton_file = self.pairs[index]
         name = str(image_file)
         try:
-            skeleton = formats.read(skeleton_file)
+            skeleton = self._read(skeleton_file)
             if skeleton.image_size is None:
-                return OpenedSample.of(read_pair(image_file, skeleton_file, name))
+                opened = open_image(image_file)
+                fitted = fit_to_image(skeleton, opened.size, skeleton_file, image_file.name)
+                return OpenedSample.of(Sample(np.array(opened), fitted, name))
             fitted = fit_to_image(skeleton, skeleton.image_size, skeleton_file, image_file.name)
         except TreeformerError as error:
             return Skipped(name, _reason(error, skeleton_file))
@@ -115,54 +141,21 @@ def _reason(error: TreeformerError, skeleton_file: Path) -> str:
     return f"{skeleton_file}: {text.removeprefix(beginning)}" if text.startswith(beginning) else text
 
 
-def read_pair(image_file: Path, skeleton_file: Path, name: str) -> Sample:
-    """Read an image and its skeleton, and check that they fit together.
-
-    Args:
-        image_file: the image file.
-        skeleton_file: the skeleton file, in any known format.
-        name: name of the sample.
-
-    Returns:
-        The sample.
-
-    Raises:
-        TreeformerError: if a file cannot be read or the skeleton does not fit the image; the message contains the file.
-    """
-    image = open_image(image_file)
-    skeleton = formats.read(skeleton_file)
-    return Sample(np.array(image), fit_to_image(skeleton, image.size, skeleton_file, image_file.name), name)
-
-
 def write_pair(image: ImageArray, skeleton: Skeleton, folder: Path, stem: str, *, suffix: ImageSuffix = "png") -> None:
-    """Write an image and its skeleton as native JSON next to it. Both files are written atomically.
+    """Write an image and its ground truth as native JSON next to it. Both files are written atomically.
 
     The skeleton is written last, so that its presence means that the pair is complete.
-
-    Args:
-        image: (H,W,3) uint8 RGB.
-        skeleton: the skeleton, in px.
-        folder: the folder to write to.
-        stem: file name without suffix.
-        suffix: "png", or "jpg" for smaller files that are read faster and differ slightly from the image.
     """
     name = f"{stem}.{suffix}"
     options: dict[str, Any] = {"quality": JPEG_QUALITY} if suffix == "jpg" else {"compress_level": PNG_LEVEL}
+    if origin_of(skeleton) not in (Origin.accepted, Origin.annotation):  # the caller says that it is ground truth
+        skeleton = skeleton.replace(metadata={**skeleton.metadata, "editor": {"accepted": True}})
     atomic_write_bytes(folder / name, encode_image(Image.fromarray(image), f".{suffix}", **options))
     formats.write(skeleton.replace(image_name=name), folder / f"{stem}.json")
 
 
 def has_pair(folder: Path, stem: str, *, suffix: ImageSuffix = "png") -> bool:
-    """Return True if `write_pair` has written both files.
-
-    Args:
-        folder: the folder of the pair.
-        stem: file name without suffix.
-        suffix: suffix of the image file.
-
-    Returns:
-        True if the image and the skeleton exist.
-    """
+    """Return True if `write_pair` has written both files."""
     return (folder / f"{stem}.{suffix}").is_file() and (folder / f"{stem}.json").is_file()
 
 
@@ -170,18 +163,6 @@ def fit_to_image(skeleton: Skeleton, size: tuple[int, int], skeleton_file: Path,
     """Check that a skeleton belongs to an image, and set its image size and name.
 
     Nodes up to `BORDER_TOLERANCE_PX` outside the image are moved to its border.
-
-    Args:
-        skeleton: the skeleton, in px.
-        size: (width, height) of the image, px.
-        skeleton_file: file of the skeleton, for error messages.
-        image_name: name of the image.
-
-    Returns:
-        The skeleton with `image_size` and `image_name`.
-
-    Raises:
-        TreeformerError: if the skeleton is not a forest, has another image size, or extends beyond the image.
     """
     width, height = size
     if skeleton.image_size not in (None, size):
@@ -207,7 +188,7 @@ def _split_folder(path: Path, split: str | None) -> Path:
         raise TreeformerError(f"{path}: no such folder")
     splits = [name for name in SPLITS if (path / name).is_dir()]
     if split is None:
-        if splits and not any(_is_image(entry) for entry in path.iterdir()):
+        if splits and not any(group.images for group in groups(path)):
             raise TreeformerError(f"{path}: choose a split, one of {', '.join(splits)}")
         return path
     if split not in splits:
@@ -216,43 +197,24 @@ def _split_folder(path: Path, split: str | None) -> Path:
     return path / split
 
 
-def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
-
-
 def find_pairs(folder: Path, prefix: str = "") -> tuple[list[tuple[Path, Path]], list[Skipped]]:
-    """Pair the images of a folder with their skeleton files.
-
-    Args:
-        folder: the folder; sub-folders are ignored.
-        prefix: prefix of the names of skipped files, such as `train/`.
-
-    Returns:
-        Pairs of image and skeleton file, sorted by name, and the files without a partner or with several.
-    """
-    images: dict[str, list[Path]] = {}
-    skeletons: dict[str, list[Path]] = {}
-    for entry in sorted(folder.iterdir()):
-        if entry.name.startswith(".") or not entry.is_file():
-            continue
-        if _is_image(entry):
-            images.setdefault(entry.stem, []).append(entry)
-        elif entry.suffix.lower() in formats.SUFFIXES and not is_backup(entry):
-            skeletons.setdefault(entry.stem.removesuffix(ANNOTATION_ENDING), []).append(entry)
-    pairs, skipped = [], []
-    for stem in sorted(images.keys() | skeletons.keys()):
-        candidates = images.get(stem, []), skeletons.get(stem, [])
-        match candidates:
+    """Pair the images of a folder with their skeleton files; see `treeformer.results`."""
+    pairs, skipped, reader = [], [], Reader()
+    for group in groups(folder):
+        match group.images, group.skeletons:
             case [image], [skeleton]:
                 pairs.append((image, skeleton))
                 continue
-            case [], [skeleton, *_]:
-                file, reason = skeleton, "no image of the same name"
-            case [image, *_], []:
-                file, reason = image, "no skeleton file of the same name"
-            case several, [_]:
-                file, reason = several[0], f"ambiguous: the image {several[1].name} has the same name"
-            case [image, *_], several:
-                file, reason = image, f"ambiguous: both {several[0].name} and {several[1].name} have the same name"
+            case [image], [_, *_]:
+                chosen = reader.choose(Item(image, image.with_suffix("")))
+                assert chosen is not None
+                pairs.append((image, chosen))
+                continue
+            case [], [file, *_]:
+                reason = "no image of the same name"
+            case [file], []:
+                reason = "no skeleton file of the same name"
+            case [file, other, *_], _:
+                reason = f"ambiguous: the image {other.name} has the same name"
         skipped.append(Skipped(prefix + file.name, f"{file}: {reason}"))
     return pairs, skipped

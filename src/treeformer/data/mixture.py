@@ -174,7 +174,7 @@ def open_source(config: SourceConfig, size: tuple[int, int], cache: ImageCache) 
             raise ConfigError(f"data: there is no synthetic split {config.split!r}")
         dataset = SyntheticDataset(synthetic.SPLITS[config.split], config.presets, config.styles, size)
     else:
-        dataset = cache.open(config.path, config.split or None)
+        dataset = cache.open(config.path, config.split or None, config.include_unaccepted)
     if config.count < 0:
         raise ConfigError(f"data: the count of a source must be 0 (all images) or more, not {config.count}")
     if not 0 <= config.gaps <= MAX_GAPS:

@@ -28,6 +28,9 @@ from treeformer.formats import (
 )
 from treeformer.skeleton import Skeleton
 
+# The rank of each suffix among the skeleton files of one name.
+ORDER = {suffix: rank for rank, suffix in enumerate(dict.fromkeys(s for one in FORMATS.values() for s in one.suffixes))}
+
 FileId: TypeAlias = tuple[int, int]  # device and inode
 
 # Characters that some file systems do not allow in names.
@@ -66,9 +69,9 @@ def convert(
     target format does not allow is written, such as <rootnavspline> in RSML. Failures of single files are in the
     report.
 
-    If a name occurs in a folder in several formats, such as a.json and a.rsml, only one file is converted: that of the
-    first format in the order of `FORMATS`. An output never replaces an input file or another output of the same run.
-    Such conflicts are failures.
+    If a name occurs in a folder in several formats, such as a.json and a.rsml, only one file is converted: the first
+    by `preference`. An output never replaces an input file or another output of the same run. Such conflicts are
+    failures.
     """
     origin, destination = Path(source), Path(target)
     if from_ is not None:
@@ -233,19 +236,18 @@ class Copies(NamedTuple):
 def find_copies(paths: Sequence[Path]) -> Copies:
     """Find skeletons that occur in several formats, as `treeformer predict --format` writes them: a.json, a.rsml.
 
-    The file of the first format in the order of `FORMATS` is no copy. Broken files and files of unknown formats or of
+    The first file by `preference` is no copy. Broken files and files of unknown formats or of
     several images are never copies.
     """
     named: dict[Path, list[Path]] = {}
     for path in paths:
         named.setdefault(base_name(path), []).append(path)
-    rank = {name: number for number, name in enumerate(FORMATS)}
     copies = Copies(set(), Counter(), Counter())
     for same in named.values():
         if len(same) == 1:
             continue
         formats = {path: name for path in same if (name := _format_of_single_image(path))}
-        ranked = sorted(formats, key=lambda path: rank[formats[path]])
+        ranked = sorted(formats, key=preference)
         if len(ranked) > 1:
             copies.preferred[formats[ranked[0]]] += 1
             copies.passed_over.update(formats[path] for path in ranked[1:])
@@ -263,6 +265,14 @@ def base_name(path: Path) -> Path:
     """
     stem, _, last = path.stem.rpartition(".")
     return path.with_name(stem if stem and last in FORMATS else path.stem)
+
+
+def preference(path: Path) -> tuple[bool, int]:
+    """Return the rank of a skeleton file among those of its name, the preferred one lowest.
+
+    The order is that of `FORMATS` by suffix, and `a.json` comes before `a.coco.json`.
+    """
+    return base_name(path).name != path.stem, ORDER.get(path.suffix.lower(), len(ORDER))
 
 
 def _format_of_single_image(path: Path) -> str | None:

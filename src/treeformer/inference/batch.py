@@ -5,9 +5,6 @@ Every file is written atomically. A run that is stopped leaves only complete fil
 
 from __future__ import annotations
 
-import os
-import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -15,28 +12,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treeformer import formats
-from treeformer._util.files import is_file, list_files
+from treeformer._util.files import is_file
 from treeformer._util.image_output import write_image
-from treeformer._util.images import IMAGE_SUFFIXES, open_image
+from treeformer._util.images import open_image
 from treeformer._util.pools import batches, prefetch_map, process_pool
 from treeformer._util.progress import ProgressCallback
 from treeformer.draw import draw, low_confidence_edges
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.formats.rsml.metadata import with_resolution
-from treeformer.hub.model_folder import CONFIG, WEIGHTS
 from treeformer.inference.predictor import Predictor
 from treeformer.inference.views import view_agreement
+from treeformer.results.item import Targets
+from treeformer.results.layout import JSON, OVERLAY_ENDING
+from treeformer.results.record import plan_items
 from treeformer.skeleton import Skeleton
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# The hidden file with which `treeformer series` marks its folder of results.
-SERIES_LIST = ".treeformer-series"  # no suffix, as the record of the images
-# The files that mark a subfolder whose images are no input: results of `treeformer series`, as in plate7/results, and
-# models.
-OUTPUT_MARKS = (frozenset({SERIES_LIST}), frozenset({WEIGHTS, CONFIG}))
-OVERLAY_ENDING = ".overlay.jpg"
 OVERLAY_LONGEST_PX = 2048
 OVERLAY_QUALITY = 90
 # Number of images whose files a writer process receives in one message.
@@ -64,24 +57,14 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ImageJob:
+class ImageJob(Targets):
     """An image and the files that are made from it.
 
     Attributes:
-        image: the image file.
-        skeletons: one file per format, by format name. The first is "json", the native format.
-        overlay: file of the skeleton drawn over the image, None if it is not requested.
         px_per_mm: resolution that the skeleton files state, pixels per millimeter; None if it is unknown.
     """
 
-    image: Path
-    skeletons: dict[str, Path]
-    overlay: Path | None
     px_per_mm: float | None = None
-
-    def is_done(self) -> bool:
-        """Return True if all files exist."""
-        return all(map(is_file, self.skeletons.values())) and (self.overlay is None or is_file(self.overlay))
 
     def write(self, skeleton: Skeleton) -> None:
         """Write every file atomically. If some cannot be written, write the others and then raise `FormatError`."""
@@ -110,93 +93,14 @@ def plan(
     overlay: bool = False,
     px_per_mm: float | None = None,
 ) -> list[ImageJob]:
-    """Choose the result files of all images.
-
-    Results have the same folder structure in `output` as the images below their common folder, so that results of
-    images with the same name do not collide. If two images differ only in their suffix, or two results would get the
-    same name for another reason, the result names keep the suffix of the image. Names that differ only in letter case
-    count as the same, on every file system.
-
-    Args:
-        sources: images, and folders that are searched recursively.
-        output: folder for the results.
-        other_formats: names of formats to write in addition to JSON; see `treeformer.formats.FORMATS`.
-        overlay: also draw each skeleton over its image.
-        px_per_mm: resolution of the images, pixels per millimeter; None if it is unknown.
-
-    Returns:
-        One job per image.
-
-    Raises:
-        FormatError: if a source does not exist, a folder contains no image, the images are on several drives, or a
-            format cannot be written.
-    """
-    suffixes = {"json": ".json"}
+    """Choose the result files of all images; see `treeformer.results.record.plan_items`."""
+    suffixes = {"json": JSON}
     for name in other_formats:
         suffix = formats.format_for_writing(Path(), name).suffixes[0]
         suffixes.setdefault(name, suffix if suffix not in suffixes.values() else f".{name}{suffix}")
-    listed = (image for source in sources for image in _list_images(source, output))
-    # By absolute path: one image may be listed in two ways, and ".." must not lead out of the output folder.
-    images = {os.path.normpath(image.absolute()): image for image in listed}
-    roots = [source if source.is_dir() else source.parent for source in sources]
-    try:
-        common = os.path.commonpath([os.path.normpath(root.absolute()) for root in roots])
-    except ValueError:  # Windows
-        raise FormatError("the images are on several drives: predict those of each drive in a run of its own") from None
-    targets = [output / os.path.relpath(image, common) for image in images]
-    stems = _distinct_stems(targets, [*suffixes.values(), *([OVERLAY_ENDING] if overlay else [])])
-    return [
-        ImageJob(
-            image,
-            {format_: Path(stem + suffix) for format_, suffix in suffixes.items()},
-            Path(stem + OVERLAY_ENDING) if overlay else None,
-            px_per_mm,
-        )
-        for image, stem in zip(images.values(), stems, strict=True)
-    ]
-
-
-def _distinct_stems(targets: Sequence[Path], endings: Sequence[str]) -> list[str]:
-    """Return one stem per target: the path without its suffix, or with it if two results would get the same name.
-
-    A name that keeps its suffix may collide with another one: `b.png` beside `b.tif` collides with `b.png.jpg`. Names
-    that differ only in letter case get a number, because many file systems ignore case.
-    """
-    seen = Counter[str]()
-    full = []
-    for target in targets:
-        seen[_folded(str(target))] += 1
-        number = seen[_folded(str(target))]
-        full.append(str(target) if number == 1 else f"{target}-{number}")
-    stems = [str(target.with_suffix("")) for target in targets]
-    while True:
-        count = Counter(_folded(stem + ending) for stem in stems for ending in endings)
-        collides = [any(count[_folded(stem + ending)] > 1 for ending in endings) for stem in stems]
-        longer = [long if collision else stem for long, stem, collision in zip(full, stems, collides, strict=True)]
-        if longer == stems:
-            return stems
-        stems = longer
-
-
-def _folded(name: str) -> str:
-    """Return a name as file systems compare it that ignore letter case and Unicode composition."""
-    return unicodedata.normalize("NFC", name.casefold())
-
-
-def _list_images(source: Path, output: Path) -> Iterator[Path]:
-    """Yield the image itself, or all images below a folder, sorted by name, without results, overlays and figures."""
-    if not source.is_dir():
-        if not source.exists():
-            raise FormatError(f"{source}: no such file")
-        yield source
-        return
-    found = False
-    for file in list_files(source, without=output, marks=OUTPUT_MARKS):
-        if file.suffix.lower() in IMAGE_SUFFIXES and not file.name.endswith(OVERLAY_ENDING):
-            found = True
-            yield file
-    if not found:
-        raise FormatError(f"{source}: no image in this folder")
+    endings = [*suffixes.values(), *([OVERLAY_ENDING] if overlay else [])]
+    items = plan_items(sources, output, endings=endings)
+    return [ImageJob(item.image, item.stem, suffixes, overlay, px_per_mm) for item in items]
 
 
 @dataclass(frozen=True)
@@ -227,22 +131,7 @@ def predict_files(
     progress: ProgressCallback | None = None,
     **options: Any,
 ) -> BatchReport:
-    """Predict all images and write their files. An image that fails does not stop the others.
-
-    Args:
-        jobs: the images and their result files; see `plan`.
-        predictor: the model.
-        workers: as for `Predictor.predict_many`.
-        processes: as for `Predictor.predict_many`. Another `workers` processes then write the files.
-        progress: called with the number of finished images and the total.
-        options: further keyword arguments of `Predictor.predict_many`.
-
-    Returns:
-        The numbers of predicted and empty images, and the failures.
-
-    Raises:
-        TreeformerError: if an option is invalid.
-    """
+    """Predict all images and write their files. An image that fails does not stop the others."""
     empty: list[Path] = []
     doubtful: list[Path] = []
     failures: list[str] = []
@@ -303,21 +192,8 @@ def low_confidence_fraction(skeleton: Skeleton) -> float:
 def traits_of(
     jobs: Sequence[ImageJob], *, px_per_mm: float | None = None, progress: ProgressCallback | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Measure all skeletons that exist, including those of earlier runs.
-
-    Args:
-        jobs: the images and their result files.
-        px_per_mm: resolution of the images, pixels per millimeter. None uses the resolution stored in
-            each file, or pixels.
-        progress: called with the number of measured files and the total.
-
-    Returns:
-        One table with one row per plant, and one line per file that could not be measured.
-
-    Raises:
-        TreeformerError: if `px_per_mm` is not positive.
-    """
+    """Measure all skeletons that exist, including those of earlier runs."""
     from treeformer.traits import measure_files
 
-    paths = [path for job in jobs if is_file(path := job.skeletons["json"])]
+    paths = [job.json for job in jobs if is_file(job.json)]
     return measure_files(paths, px_per_mm=px_per_mm, progress=progress)

@@ -5,15 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from treeformer.formats.rsml.confidence import has_scores
 from treeformer.formats.swc import HEADER
 from treeformer.hub.model_folder import WEIGHTS, ModelFolder
-from treeformer.skeleton import Skeleton
-from treeformer.skeleton.provenance import is_from_editor
 
 # The package imports this part on first use, so it cannot be imported here by name.
 VERSION: str = sys.modules["treeformer"].__version__
@@ -22,17 +18,7 @@ HASH_DIGITS = 32
 
 
 def prediction_metadata(model: ModelFolder, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata of predicted skeletons.
-
-    Args:
-        model: the model.
-        settings: the settings of the prediction, as JSON can hold them.
-
-    Returns:
-        `model`, the name of the model; `prediction`, a record of model, version, hash and settings;
-        `low_confidence_threshold`, if the model has one; and one line about model and settings where RSML (`rsml`)
-        and SWC (`swc`) store such text.
-    """
+    """Return the metadata of predicted skeletons."""
     config = model.config
     digest = model.hashes.get(WEIGHTS, "")
     record = {
@@ -55,28 +41,6 @@ def model_hash(model: ModelFolder) -> str:
     """Return 32 hexadecimal digits that identify the weights, the graphs and the settings of a model."""
     document = {"settings": asdict(model.config), "sha256": dict(model.hashes)}
     return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()[:HASH_DIGITS]
-
-
-def is_predicted_with(skeleton: Skeleton, record: Mapping[str, Any], ignore: Collection[str] = ()) -> bool:
-    """Check how a skeleton was predicted.
-
-    Args:
-        skeleton: the skeleton.
-        record: model and settings, as `prediction` of the metadata holds them.
-        ignore: entries of the record that may differ.
-
-    Returns:
-        True if the skeleton was predicted with this model and these settings.
-    """
-    found = skeleton.metadata.get("prediction")
-    if not isinstance(found, Mapping) or found.get("views", 1) != record.get("views", 1):  # not recorded if it is 1
-        return False
-    return all(key in found and found[key] == value for key, value in record.items() if key not in ignore)
-
-
-def is_uncorrected(skeleton: Skeleton) -> bool:
-    """Return True for a prediction that nobody has corrected: it has scores, and the editor has not saved it."""
-    return has_scores(skeleton) and not is_from_editor(skeleton)
 
 
 def _shown(value: object) -> str:

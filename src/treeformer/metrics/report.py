@@ -19,8 +19,8 @@ from treeformer._util.progress import ProgressCallback
 from treeformer._util.text import as_unicode
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.metrics.evaluation import Estimate, evaluate_pair, summarize
+from treeformer.results.item import editor_data
 from treeformer.skeleton import Skeleton
-from treeformer.skeleton.provenance import is_from_editor
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -253,7 +253,7 @@ def _is_copy(name: str, predictions: Mapping[str, Path]) -> bool:
 
 def _is_json_of_editor(path: Path) -> bool:
     """Return True for a JSON file that the editor has saved, which writes RSML beside it."""
-    return path.suffix.lower() == ".json" and is_from_editor(formats.read(path))
+    return path.suffix.lower() == ".json" and editor_data(formats.read(path)) is not None
 
 
 def _skeleton_files(folder: Path, excluded: Path, is_preferred: Callable[[Path], bool]) -> dict[str, Path]:

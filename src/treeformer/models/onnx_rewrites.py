@@ -83,7 +83,7 @@ def gather_before_dequantizing(graph: Any) -> None:
         moving.input[0], moving.output[0] = values, moved
         if node.op_type == "Gather":
             nodes[-1:] = [moving, helper.make_node("DequantizeLinear", [moved, *step], [result])]
-        else:  # the other one stays for those who need the numbers; ONNX Runtime leaves out what nobody reads
+        else:  # the other one stays for those who need the numbers; ONNX Runtime leaves out what is not read
             nodes.append(moving)
             in_8_bits[result] = moved, step
     graph.ClearField("node")

@@ -1,4 +1,4 @@
-"""What the metadata of a skeleton say about its origin: its prediction, and the editor."""
+"""What the metadata of a skeleton say about its prediction."""
 
 from __future__ import annotations
 
@@ -24,11 +24,6 @@ def prediction_record(skeleton: Skeleton) -> dict[str, Any]:
     if not isinstance(record, Mapping):
         return {}
     return {name: value for name, value in record.items() if isinstance(name, str) and _is_plain(value)}
-
-
-def is_from_editor(skeleton: Skeleton) -> bool:
-    """Return True if the editor has saved a skeleton: a person has corrected or accepted it."""
-    return isinstance(skeleton.metadata.get("editor"), Mapping)
 
 
 def _is_plain(value: object) -> bool:

@@ -1,8 +1,6 @@
 """Read a folder of images with skeletons beside them, check every pair, and say what was found.
 
-A skeleton file has the name of its image. If there are several, the native JSON is used before RSML, and both before
-other formats: the editor writes JSON and RSML. Predictions that nobody has corrected are not ground truth. They are
-recognized as in the editor: they have scores and no record of the editor.
+`treeformer.results` finds the skeleton of each image and says what it is: accepted and annotated ones are ground truth.
 """
 
 from __future__ import annotations
@@ -14,20 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from treeformer import formats
 from treeformer._util.arrays import FloatArray, ImageArray
 from treeformer._util.images import open_image
-from treeformer.data.folder_dataset import ANNOTATION_ENDING, fit_to_image
+from treeformer.data.folder_dataset import fit_to_image
 from treeformer.data.recipe import check_complete
 from treeformer.errors import TreeformerError
 from treeformer.inference.auto_scale import measure_scale
-from treeformer.inference.batch import plan
-from treeformer.inference.image_record import belongs_to_another, read_record
-from treeformer.inference.provenance import is_uncorrected
+from treeformer.results.item import Origin, Reader, open_places, origin_of
+from treeformer.results.policy import OPTION, why_not_learned_from
+from treeformer.results.record import find_items
 from treeformer.skeleton import Skeleton
 
-# Formats of skeleton files in the order in which they are preferred. All others follow.
-PREFERRED_SUFFIXES = (".json", ".rsml")
 # Side to which images are reduced for the check whether a skeleton follows anything visible, px.
 CHECK_PX = 1024
 # The skeleton is compared with copies of itself that are displaced by this fraction of the image's longer side.
@@ -80,7 +75,10 @@ class Survey:
         folder: the folder.
         images: the usable images with their ground truth, by name.
         unusable: one line per pair that cannot be used, with the reason.
-        uncorrected: images whose skeleton is a prediction that nobody has corrected.
+        uncorrected: images whose skeleton is a prediction that was not corrected.
+        unaccepted: images whose correction was not accepted, with the number of its open places.
+        choices: one line about images with several skeleton files, None if there are none.
+        includes_unaccepted: whether the unaccepted ones are among the usable images.
         without_skeleton: images without a skeleton file.
         misplaced: names of usable images whose skeleton may lie beside the plant.
     """
@@ -91,6 +89,9 @@ class Survey:
     uncorrected: tuple[Path, ...] = ()
     without_skeleton: tuple[Path, ...] = ()
     misplaced: tuple[str, ...] = ()
+    unaccepted: tuple[tuple[Path, int], ...] = ()
+    choices: str | None = None
+    includes_unaccepted: bool = False
 
     def lines(self, *, pseudo_labels: bool = False) -> list[str]:
         """Return the report for people: what was found, and what cannot be used and why.
@@ -135,8 +136,17 @@ class Survey:
         if self.uncorrected:
             names = [shown_name(path, self.folder) for path in self.uncorrected]
             found.append(
-                f"{_count(len(names), 'image')} with a prediction that nobody has corrected, {use}: {_listed(names)}"
+                f"{_count(len(names), 'image')} with a prediction that was not corrected, {use}: {_listed(names)}"
             )
+        if self.unaccepted:
+            places = sum(count for _, count in self.unaccepted)
+            names = [f"{shown_name(path, self.folder)} ({count})" for path, count in self.unaccepted]
+            found.append(
+                f"{_count(len(names), 'correction')} not accepted, with {_count(places, 'open place')}, "
+                f"{'used' if self.includes_unaccepted else f'not used without {OPTION}'}: {_listed(names)}"
+            )
+        if self.choices:
+            found.append(self.choices)
         if self.without_skeleton:
             names = [shown_name(path, self.folder) for path in self.without_skeleton]
             found.append(f"{_count(len(names), 'image')} without a skeleton, {use}: {_listed(names)}")
@@ -147,12 +157,15 @@ class Survey:
         )
 
 
-def survey(folder: str | os.PathLike[str], after_each: Callable[[], None] = lambda: None) -> Survey:
+def survey(
+    folder: str | os.PathLike[str], after_each: Callable[[], None] = lambda: None, *, include_unaccepted: bool = False
+) -> Survey:
     """Read and check all images of a folder and its sub-folders, with their skeletons.
 
     Args:
         folder: images with skeleton files beside them; or a folder of results, which records where its images are.
         after_each: called after each image. An error that it raises ends the search.
+        include_unaccepted: use corrections that were not accepted, too.
 
     Returns:
         What was found. It may have no usable image.
@@ -165,16 +178,21 @@ def survey(folder: str | os.PathLike[str], after_each: Callable[[], None] = lamb
         raise TreeformerError(f"{root}: no such folder")
     images: list[AnnotatedImage] = []
     unusable: list[str] = []
-    uncorrected, without, misplaced = [], [], []
-    for path, skeleton_file in find_skeletons(root):
+    uncorrected, without, misplaced, unaccepted = [], [], [], []
+    reader = Reader()
+    for path, skeleton_file in find_skeletons(root, reader):
         after_each()
         if skeleton_file is None:
             without.append(path)
             continue
         try:
-            skeleton = formats.read(skeleton_file)
-            if is_uncorrected(skeleton):
+            skeleton = reader.read(skeleton_file)
+            origin = origin_of(skeleton)
+            if origin is Origin.correction:
+                unaccepted.append((path, open_places(skeleton)))
+            elif origin is Origin.prediction:
                 uncorrected.append(path)
+            if why_not_learned_from(origin, include_unaccepted):
                 continue
             image = open_image(path)
             fitted = fit_to_image(skeleton, image.size, skeleton_file, path.name)
@@ -185,14 +203,25 @@ def survey(folder: str | os.PathLike[str], after_each: Callable[[], None] = lamb
             unusable.append(reason(error, path, skeleton_file, root))
             continue
         images.append(AnnotatedImage(path, skeleton_file, shown_name(path, root), fitted))
-    return Survey(root, tuple(images), tuple(unusable), tuple(uncorrected), tuple(without), tuple(misplaced))
+    return Survey(
+        root,
+        tuple(images),
+        tuple(unusable),
+        tuple(uncorrected),
+        tuple(without),
+        tuple(misplaced),
+        tuple(unaccepted),
+        reader.choices(find_items(root)),
+        include_unaccepted,
+    )
 
 
-def find_skeletons(folder: Path) -> list[tuple[Path, Path | None]]:
-    """Find the images of a folder and the skeleton file of each.
+def find_skeletons(folder: Path, reader: Reader | None = None) -> list[tuple[Path, Path | None]]:
+    """Find the images of a folder and the skeleton file of each; see `treeformer.results`.
 
     Args:
         folder: images with skeleton files beside them, or a folder of results with a record of its images.
+        reader: reads the files; None makes one.
 
     Returns:
         Image and skeleton file, None if there is none. The order is that of the names.
@@ -200,53 +229,10 @@ def find_skeletons(folder: Path) -> list[tuple[Path, Path | None]]:
     Raises:
         TreeformerError: if there is no image, a folder of images is incomplete, or the record is invalid.
     """
-    record = read_record(folder)
-    if record is not None:
-        sources = [record.root / source for source in record.sources]
-        stems = {(record.root / image).resolve(): folder / stem for image, stem in record.stems.items()}
-    else:
-        sources, stems = [folder], {}
-    jobs = plan(sources, folder, ("rsml",))
-    for place in dict.fromkeys(job.image.parent for job in jobs):
+    items, reader = find_items(folder), reader or Reader()
+    for place in dict.fromkeys(item.image.parent for item in items):
         check_complete(place)
-    return [
-        (job.image, _skeleton_file(stems.get(job.image.resolve(), job.skeletons["json"].with_suffix("")), job.image))
-        for job in jobs
-    ]
-
-
-def _skeleton_file(stem: Path, image: Path) -> Path | None:
-    """Return the preferred skeleton file of a stem. One of another program or image does not hide the next one."""
-    # The results of a.png and a.jpg are a.png.json and a.jpg.json, but a.json may be older than one of the images.
-    shared = [stem.with_name(image.stem)] if stem.name == image.name else []
-    shared = [one for one in (*shared, image.with_suffix("")) if one != stem]
-    suffixes = (*PREFERRED_SUFFIXES, *sorted(formats.SUFFIXES - set(PREFERRED_SUFFIXES)))
-    stems = dict.fromkeys((stem, stem.with_name(stem.name + ANNOTATION_ENDING), *shared))
-    candidates = (one.with_name(one.name + suffix) for suffix in suffixes for one in stems)
-    files = [file for file in candidates if file.is_file()]
-    while files:
-        is_foreign = files[0].with_suffix("") in shared and _is_of_another_image(files[0], image)
-        if not is_foreign and (len(files) == 1 or not _is_of_another_program(files[0])):
-            return files[0]
-        del files[0]
-    return None
-
-
-def _is_of_another_image(file: Path, image: Path) -> bool:
-    try:
-        return belongs_to_another(formats.read(file).image_name, image)
-    except TreeformerError:
-        return False
-
-
-def _is_of_another_program(file: Path) -> bool:
-    try:
-        formats.read(file)
-    except formats.UnknownKindError:
-        return True
-    except TreeformerError:
-        pass  # a damaged skeleton, which the caller reports
-    return False
+    return [(item.image, reader.choose(item)) for item in items]
 
 
 def shown_name(path: Path, root: Path) -> str:

@@ -86,6 +86,7 @@ def finetune(
     device: Device = "auto",
     seed: int = 0,
     unannotated: bool = False,
+    include_unaccepted: bool = False,
     listen: Listener = ignore,
     should_stop: Stop = never,
     began: float | None = None,
@@ -112,6 +113,7 @@ def finetune(
         seed: seed of the split, the crops and their order.
         unannotated: learn from images without corrected skeletons, too: from the trees on which several views of them
             agree after a first training. Needs a GPU.
+        include_unaccepted: learn from corrections that were not accepted, too.
         listen: receives progress.
         should_stop: asked between images and steps. The run stops if it returns True.
         began: value of `time.monotonic` from which the time limit counts, s. None is now.
@@ -140,7 +142,7 @@ def finetune(
     with work_folder.without_empty_parents(target), sole_lock(work_folder.lock_file_of(target)) as is_ours:
         if not is_ours:
             raise TreeformerError(f"{target}: another run is writing this model; wait for it, or choose another name")
-        return _Steps(run, on_gpu, unannotated).run_all(folder, open_model(start))
+        return _Steps(run, on_gpu, unannotated, include_unaccepted).run_all(folder, open_model(start))
 
 
 def _choose_device(device: Device) -> str:
@@ -154,8 +156,9 @@ def _choose_device(device: Device) -> str:
 class _Steps:
     """The steps of one run, in the order in which `run_all` calls them."""
 
-    def __init__(self, run: Run, on_gpu: bool, unannotated: bool) -> None:
+    def __init__(self, run: Run, on_gpu: bool, unannotated: bool, include_unaccepted: bool) -> None:
         self.run, self.on_gpu, self.unannotated = run, on_gpu, unannotated
+        self.include_unaccepted = include_unaccepted
         # The plan of a work folder that this run has begun, until training starts. On a CPU the schedule ends it.
         self._new_plan: dict[str, Any] | None = None
 
@@ -169,7 +172,7 @@ class _Steps:
 
     def _run_all(self, folder: str | os.PathLike[str], start: ModelFolder) -> Outcome:
         run = self.run
-        found = survey(folder, run.check_stop)
+        found = survey(folder, run.check_stop, include_unaccepted=self.include_unaccepted)
         for line in found.lines(pseudo_labels=self.unannotated):
             run.say("survey", line)
         # Sorted, so that a run also continues if some of them have been predicted in the meantime.

@@ -1,4 +1,4 @@
-"""Label the images of a run that nobody has annotated, with the network that was trained on the others."""
+"""Label the images of a run without annotation, with the network that was trained on the others."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from treeformer._util.progress import ProgressCallback, no_progress
 from treeformer.data.folder_dataset import fit_to_image
 from treeformer.errors import TreeformerError
 from treeformer.inference.predictor import Predictor
-from treeformer.inference.provenance import is_uncorrected
+from treeformer.results.item import Origin, origin_of
 from treeformer.skeleton import Skeleton
 from treeformer.teaching.annotated import find_skeletons, reason
 
@@ -85,7 +85,7 @@ def rank_folder(
         try:
             image = open_image(path)
             skeleton = None if skeleton_file is None else formats.read(skeleton_file)
-            if skeleton is not None and skeleton_file is not None and not is_uncorrected(skeleton):
+            if skeleton is not None and skeleton_file is not None and origin_of(skeleton) is not Origin.prediction:
                 fit_to_image(skeleton, image.size, skeleton_file, path.name)  # an error if training cannot use it
                 annotated.append(image_features(image))
             else:

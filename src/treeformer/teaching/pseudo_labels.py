@@ -1,4 +1,4 @@
-"""Pseudo-labels: predicted trees that stand in for the ground truth of images that nobody has annotated.
+"""Pseudo-labels: predicted trees that stand in for the ground truth of images without annotation.
 
 A model that has seen a few images of a new kind is right on some of the others and wrong on the rest. Where it is
 right, it mostly predicts the same tree from the image, its mirror image and shifted windows. So every image is

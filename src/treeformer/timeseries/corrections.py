@@ -5,18 +5,19 @@ The editor saves them beside the RSML files, or in the place of the predictions.
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from treeformer import formats
-from treeformer._util.files import atomic_write, is_file
+from treeformer._util.files import is_file
 from treeformer.errors import FormatError, TreeformerError
 from treeformer.formats.rsml.reader import resolution_px_per_mm
-from treeformer.inference.image_record import read_record
-from treeformer.inference.provenance import is_uncorrected
+from treeformer.results.item import Origin, origin_in
+from treeformer.results.layout import back_up
+from treeformer.results.record import read_record
+from treeformer.results.saved import is_own
 from treeformer.skeleton import Skeleton
 from treeformer.timeseries.folder import DateFile
 from treeformer.timeseries.leftovers import changed_files, listed_writes
@@ -36,35 +37,19 @@ class FoundFiles:
     time_ns: int
 
     def is_unchanged(self, file: Path) -> bool:
-        """Return True if nobody has saved or removed a file since then."""
+        """Return True if no file was saved or removed since then."""
         return self.checksums.get(file) == checksum(file)
 
 
 def found_files(dates: Sequence[DateFile], results: Path) -> FoundFiles:
-    """Record what the editor has saved, before the dates are read.
-
-    Args:
-        dates: The dates.
-        results: The folder of the results.
-
-    Returns:
-        The checksums of the files, and the time.
-    """
+    """Record what the editor has saved, before the dates are read."""
     time_ns = time.time_ns()
     files = (file for date in dates for file in _files(results, date.name))
     return FoundFiles({file: found for file in files if (found := checksum(file)) is not None}, time_ns)
 
 
 def with_corrections(dates: Sequence[DateFile], results: Path) -> list[DateFile]:
-    """Let the skeletons of dates be those that the editor saved in earlier results.
-
-    Args:
-        dates: The dates.
-        results: The folder of the results.
-
-    Returns:
-        The dates. A skeleton beside an image stays if it is newer than the correction, unless it is a prediction.
-    """
+    """Let the skeletons of dates be those that the editor saved in earlier results."""
     found = []
     for date in dates:
         file = _correction(results, date.name)
@@ -73,79 +58,41 @@ def with_corrections(dates: Sequence[DateFile], results: Path) -> list[DateFile]
     return found
 
 
-def keep_replaced(dates: Sequence[DateFile], results: Path, found: FoundFiles) -> list[Path]:
-    """Copy the corrections that newer skeletons replace, before new results are written.
-
-    Args:
-        dates: The dates, as `with_corrections` returns them.
-        results: The folder of the results.
-        found: The files when the run began. What was saved since then is not replaced.
-
-    Returns:
-        The copies, `NAME.orig.json` beside the correction.
-    """
-    kept = []
+def back_up_replaced(dates: Sequence[DateFile], results: Path, found: FoundFiles) -> Iterator[str]:
+    """Copy what a person has made and this run replaces, before new results are written."""
     for date in dates:
-        if date.skeleton is None:
-            continue
-        # If one of the files is used, only the first is written.
+        # If one of the two files is used, only the first is written.
         first, second = _files(results, date.name)
-        replaced = {first} - {date.skeleton} if date.skeleton in (first, second) else {first, second}
-        kept += [_copy_of(file) for file in sorted(replaced) if found.is_unchanged(file) and is_correction(file)]
-    return kept
+        is_used = date.skeleton in (first, second)
+        for file in {first} - {date.skeleton} if is_used else (first, second):
+            if date.skeleton is not None and found.is_unchanged(file) and is_correction(file):
+                yield f"a newer skeleton replaces a correction, which is kept as {back_up(file)}"
+    for file in changed_files(results, [f"rsml/{date.name}.rsml" for date in dates]):
+        if not is_own(file.with_suffix(".json"), file):
+            yield f"a file that the editor did not write is replaced, and kept as {back_up(file)}"
+    for file in changed_files(results, [f"rsml/{date.name}.json" for date in dates]):
+        if found.is_unchanged(file) and not is_correction(file):
+            what = "a prediction with a scale" if is_own(file, file) else "a file that the editor did not write"
+            yield f"{what} is replaced, and kept as {back_up(file)}"
 
 
-def keep_foreign_files(dates: Sequence[DateFile], results: Path, found: FoundFiles) -> list[Path]:
-    """Copy the files in the folder `rsml` that neither a run nor the editor wrote, before new results are written.
-
-    Args:
-        dates: The dates.
-        results: The folder of the results.
-        found: The files when the run began. What was saved since then is not replaced.
-
-    Returns:
-        The copies, `NAME.orig.rsml` or `NAME.orig.json` beside the file.
-    """
-    rsml = changed_files(results, [f"rsml/{date.name}.rsml" for date in dates])
-    json = changed_files(results, [f"rsml/{date.name}.json" for date in dates])
-    others = [file for file in rsml if not _is_rsml_of_editor(file)]
-    others += [file for file in json if found.is_unchanged(file) and not is_correction(file)]
-    return [_copy_of(file) for file in others]
-
-
-def keep_non_predictions(dates: Sequence[DateFile], results: Path) -> list[Path]:
-    """Copy the files in the places of predictions that are none, before the dates are predicted.
-
-    Args:
-        dates: The dates. Those with a skeleton are not predicted.
-        results: The folder of the results.
-
-    Returns:
-        The copies, `NAME.orig.json` beside the file.
-    """
-    files = [prediction_file(results, date.name) for date in dates if date.skeleton is None]
-    return [_copy_of(file) for file in files if is_file(file) and not _is_prediction(file)]
+def back_up_non_predictions(dates: Sequence[DateFile], results: Path) -> Iterator[str]:
+    """Copy the files in the places of predictions that models did not write, before the dates are predicted."""
+    for date in dates:
+        file = prediction_file(results, date.name)
+        if date.skeleton is None and is_file(file) and origin_in(file) is not Origin.prediction:
+            yield f"a file that is not a prediction is replaced, and kept as {back_up(file)}"
 
 
 def check_same_images(folder: Path, dates: Sequence[DateFile], results: Path) -> None:
-    """Check that dates which were corrected in earlier results are those of the same folder of images.
-
-    Args:
-        folder: The folder of the dates.
-        dates: The dates.
-        results: The folder of the results, which records where its images are. They may have been moved since then.
-
-    Raises:
-        TreeformerError: If a correction belongs to a date of the same name in another folder.
-    """
+    """Check that dates which were corrected in earlier results are those of the same folder of images."""
     try:
         record = read_record(results)
     except FormatError:
         record = None
     if record is None:
         return
-    sources = [record.root / source for source in record.sources]
-    others = [source for source in sources if source.exists()]
+    others = [source for source in record.source_paths() if source.exists()]
     if not others or any(source.samefile(folder) for source in others):
         return
     for date in dates:
@@ -154,15 +101,7 @@ def check_same_images(folder: Path, dates: Sequence[DateFile], results: Path) ->
 
 
 def check_nothing_is_corrected(dates: Sequence[DateFile], results: Path) -> None:
-    """Check that no date was corrected in the editor, before all are predicted again.
-
-    Args:
-        dates: The dates.
-        results: The folder of the results.
-
-    Raises:
-        TreeformerError: If one was.
-    """
+    """Check that no date was corrected in the editor, before all are predicted again."""
     for date in dates:
         file = _correction(results, date.name)
         if file is not None:
@@ -175,15 +114,6 @@ def update_corrections(
     """Give the files of the editor the ids and the scale of a new run, because it opens them and not the RSML files.
 
     A file gets the time at which the run began, so that what a person saves in the meantime is newer.
-
-    Args:
-        skeletons: The skeletons of the series, with their scale in the RSML metadata.
-        names: Their names.
-        results: The folder of the results.
-        found: The files when the run began.
-
-    Returns:
-        The files that were saved since then, which stay as they are.
     """
     saved = []
     for skeleton, name in zip(skeletons, names, strict=True):
@@ -218,45 +148,10 @@ def _correction(results: Path, name: str) -> Path | None:
     return max(filter(is_correction, _files(results, name)), key=lambda file: file.stat().st_mtime, default=None)
 
 
-def _is_rsml_of_editor(file: Path) -> bool:
-    """Return True for an RSML file that the editor wrote together with its JSON file, and nobody has changed since."""
-    try:
-        editor = formats.read(file.with_suffix(".json")).metadata.get("editor")
-    except TreeformerError:
-        return False
-    written = editor.get("written") if isinstance(editor, Mapping) else None
-    return isinstance(written, Mapping) and written.get("rsml") == checksum(file)
-
-
-def _is_prediction(file: Path) -> bool:
-    try:
-        return is_uncorrected(formats.read(file))
-    except TreeformerError:
-        return False
-
-
 def _replaces(beside: Path, correction: Path) -> bool:
     """Return True if a skeleton beside an image is newer than the correction and was made or checked by a person.
 
     A prediction, and a file that cannot be read, are newer only by accident.
     """
-    if beside.stat().st_mtime <= correction.stat().st_mtime:
-        return False
-    try:
-        return not is_uncorrected(formats.read(beside))
-    except TreeformerError:
-        return False
-
-
-def _copy_of(file: Path) -> Path:
-    """Copy a file to `NAME.orig.json`, or `NAME.orig-2.json` if that is another one, and return the copy."""
-    data = file.read_bytes()
-    for number in itertools.count(1):
-        copy = file.with_name(f"{file.stem}.orig{'' if number == 1 else f'-{number}'}{file.suffix}")
-        if copy.is_file() and copy.read_bytes() == data:
-            break
-        if not copy.exists():
-            with atomic_write(copy) as temporary:
-                temporary.write_bytes(data)
-            break
-    return copy
+    is_newer = beside.stat().st_mtime > correction.stat().st_mtime
+    return is_newer and origin_in(beside) not in (None, Origin.prediction)

@@ -12,13 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from treeformer._util.files import check_is_regular_file, is_backup
+from treeformer._util.files import check_is_regular_file
 from treeformer._util.images import IMAGE_SUFFIXES
 from treeformer.errors import TreeformerError
 from treeformer.timeseries.times import Time, times_in_days
 
-# Formats of a skeleton file beside an image, the preferred one first.
-PREFERRED = (".json", ".rsml", ".swc", ".graphml", ".geojson")
 NAME_COLUMNS, TIME_COLUMN = ("name", "image", "file"), "time"
 # One-digit months and days need a separator that cannot join other numbers, as in experiment_plate_day.
 DATE = re.compile(
@@ -44,11 +42,13 @@ class DateFile:
         name: Name without suffix.
         image: The image, None if there is only a skeleton.
         skeleton: The skeleton file, None if the image has to be predicted.
+        others: The skeleton files that are not used.
     """
 
     name: str
     image: Path | None
     skeleton: Path | None
+    others: tuple[Path, ...] = ()
 
 
 class Times(NamedTuple):
@@ -69,65 +69,34 @@ class MixedNamesError(TreeformerError):
 
 
 def find_dates(folder: str | os.PathLike[str]) -> list[DateFile]:
-    """Find the images and skeleton files in a folder, without its subfolders, overlays and backups.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        One entry per name, ordered by name. A skeleton in several formats is read from the first of `PREFERRED`.
-
-    Raises:
-        TreeformerError: If the folder is missing, is incomplete, or holds neither images nor skeletons.
-    """
+    """Find the images and skeleton files in a folder, without its subfolders, overlays and backups."""
     from treeformer.data.recipe import check_complete
-    from treeformer.formats import SUFFIXES, is_skeleton_file
-    from treeformer.formats.convert import base_name
+    from treeformer.formats import is_skeleton_file
+    from treeformer.results.layout import groups
 
     root = Path(folder)
     if not root.is_dir():
         raise TreeformerError(f"{root}: is not a folder" if root.exists() else f"{root}: no such folder")
     check_complete(root)
-    files = sorted(file for file in root.iterdir() if file.is_file() and not file.name.startswith("."))
-    images: dict[str, Path] = {}
-    skeletons: dict[str, Path] = {}
-    for file in files:
-        suffix = file.suffix.lower()
-        if suffix in IMAGE_SUFFIXES and not file.stem.endswith(".overlay"):
-            if file.stem in images:
-                raise TreeformerError(f"{file}: there is another image of this name, {images[file.stem].name}")
-            images[file.stem] = file
-        elif suffix in SUFFIXES and not is_backup(file) and is_skeleton_file(file):
-            name = base_name(file).name  # a.labelme.json belongs to a.jpg
-            other = skeletons.get(name)
-            if other is None or _rank(file, name) < _rank(other, name):
-                skeletons[name] = file
-    names = sorted(images.keys() | skeletons.keys())
-    if not names:
+    dates = []
+    for name, images, files in groups(root):
+        if len(images) > 1:
+            raise TreeformerError(f"{images[1]}: there is another image of this name, {images[0].name}")
+        skeletons = list(filter(is_skeleton_file, files))
+        if images or skeletons:
+            image, skeleton = (next(iter(found), None) for found in (images, skeletons))
+            dates.append(DateFile(name, image, skeleton, tuple(skeletons[1:])))
+    if not dates:
         raise TreeformerError(f"{root}: no image and no skeleton file in this folder")
-    return [DateFile(name, images.get(name), skeletons.get(name)) for name in names]
-
-
-def _rank(file: Path, name: str) -> tuple[bool, int]:
-    """Return the rank of a file among those of a date, the preferred one lowest: a.json comes before a.coco.json."""
-    suffix = file.suffix.lower()
-    return file.stem != name, PREFERRED.index(suffix) if suffix in PREFERRED else len(PREFERRED)
+    return dates
 
 
 def times_of(dates: Sequence[DateFile], source: str | None = None) -> Times:
     """Return the time of each date.
 
-    Args:
-        dates: The dates.
-        source: "name" for the date, or else the last number, in each name; "exif" for the time at which the camera took
-            each image; or a CSV file with the columns `name` and `time`, where times are numbers or ISO dates. None
-            uses the dates in the names, or else EXIF, or else the numbers in the names.
-
-    Returns:
-        The times and where they come from.
-
-    Raises:
-        TreeformerError: If a time is missing or invalid, two dates have the same, or only some have a time zone.
+    `source` is "name" for the date, or else the last number, in each name; "exif" for the time at which the camera took
+    each image; or a CSV file with the columns `name` and `time`, where times are numbers or ISO dates. None uses the
+    dates in the names, or else EXIF, or else the numbers in the names.
     """
     if source is None:
         return _default_times(dates)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from treeformer._util.files import atomic_write_bytes, before_each_write, sha256
-from treeformer.inference.batch import SERIES_LIST
+from treeformer.results.layout import SERIES_LIST
 
 FOLDERS = ("rsml", "kymographs")
 
@@ -26,16 +26,6 @@ def listed_writes(folder: Path, time_ns: int | None = None) -> Iterator[None]:
     """Within the block, list each file of the subfolders `FOLDERS` before it is written; see the module.
 
     The list marks the folder as results of a series, so that no figure is listed as an image.
-
-    Args:
-        folder: The folder of the results. The files are written below this path.
-        time_ns: The time of modification that the files get, ns since 1970; None for the present.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        OSError: If the list cannot be written.
     """
     checksums = _listed(folder)
 
@@ -54,33 +44,13 @@ def listed_writes(folder: Path, time_ns: int | None = None) -> Iterator[None]:
 
 
 def changed_files(folder: Path, names: Iterable[str]) -> list[Path]:
-    """Find the files that are not as a run wrote them.
-
-    Args:
-        folder: The folder of the results.
-        names: Names of files, relative to the folder, with forward slashes. They need not exist.
-
-    Returns:
-        The files that exist, and that a person has changed or made.
-    """
+    """Find the files that are not as a run wrote them."""
     checksums = _listed(folder)
     return [folder / name for name in names if (folder / name).is_file() and not _known(checksums, folder, name)]
 
 
 def remove_earlier(folder: Path, written: Iterable[str]) -> list[str]:
-    """Remove what an earlier run wrote to the subfolders `FOLDERS` and this one did not, and list this run's files.
-
-    Args:
-        folder: The folder of the results.
-        written: The names of the files that this run wrote within `listed_writes`, relative to the folder, with
-            forward slashes.
-
-    Returns:
-        The names of the removed files.
-
-    Raises:
-        OSError: If a file cannot be removed or the list cannot be written.
-    """
+    """Remove what an earlier run wrote to the subfolders `FOLDERS` and this one did not, and list this run's files."""
     now = {name for name in written if _is_in_subfolder(name)}
     checksums = _listed(folder)
     removed = []

@@ -14,13 +14,14 @@ import numpy as np
 
 from treeformer import formats
 from treeformer._util.arrays import ImageArray
-from treeformer._util.files import is_file, sha256
+from treeformer._util.files import sha256
 from treeformer._util.images import open_image
 from treeformer.errors import TreeformerError
 from treeformer.inference.options import PredictionOptions
-from treeformer.inference.provenance import is_predicted_with, model_hash
+from treeformer.inference.provenance import model_hash
+from treeformer.results.item import SAVED_BY_A_PERSON, origin_in
+from treeformer.results.policy import is_predicted_with
 from treeformer.skeleton import Skeleton
-from treeformer.skeleton.provenance import is_from_editor
 from treeformer.timeseries.views import VIEWS, from_view, view_of
 
 if TYPE_CHECKING:
@@ -28,37 +29,19 @@ if TYPE_CHECKING:
 
 
 def prediction_file(results: Path, name: str, view: int = 0) -> Path:
-    """Return the file of a prediction of one date.
-
-    Args:
-        results: The folder of the results.
-        name: The name of the date.
-        view: Index of the view of its image.
-
-    Returns:
-        The path; the file need not exist.
-    """
+    """Return the file of a prediction of one date."""
     if view == 0:
         return results / "skeletons" / f"{name}.json"
     return results / ".views" / f"{name}.{view}.json"  # hidden, because only a later run needs it
 
 
 def is_correction(file: Path) -> bool:
-    """Return True if the editor has saved a file."""
-    try:
-        return is_file(file) and is_from_editor(formats.read(file))
-    except TreeformerError:
-        return False
+    """Return True if a person has corrected or accepted a file in the editor."""
+    return origin_in(file) in SAVED_BY_A_PERSON
 
 
 class DatePredictor:
-    """Predict the images of dates, or read what an earlier run predicted.
-
-    Args:
-        predictor: The model.
-        results: The folder of the results.
-        views: Number of views in which each image is predicted; see `treeformer.timeseries.views`.
-    """
+    """Predict the images of dates, or read what an earlier run predicted."""
 
     def __init__(self, predictor: Predictor, results: Path, views: int = 1) -> None:
         self._predictor, self._results, self._views = predictor, results, range(views)
@@ -66,15 +49,7 @@ class DatePredictor:
         self._settings = {**options.metadata["prediction"], "model_hash": model_hash(predictor.model)}
 
     def finished(self, name: str, image: Path) -> list[Skeleton] | None:
-        """Read the predictions of an earlier run.
-
-        Args:
-            name: The name of the date.
-            image: Its image.
-
-        Returns:
-            One skeleton per view, None if they are not all there, from the same image, model and settings.
-        """
+        """Read the predictions of an earlier run."""
         try:
             found = [formats.read(prediction_file(self._results, name, view)) for view in self._views]
             checksum = sha256(image)
@@ -89,16 +64,6 @@ class DatePredictor:
         """Predict dates, and write the predictions of each before the next one is awaited.
 
         A file that the editor has saved in the meantime stays: a later run uses it.
-
-        Args:
-            names: The names of the dates.
-            images: Their images.
-
-        Yields:
-            One skeleton per view for each date, in order, or the error if the image cannot be read.
-
-        Raises:
-            TreeformerError: If a prediction cannot be written.
         """
         checksums: list[str | None] = []
 

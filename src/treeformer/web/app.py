@@ -51,17 +51,7 @@ Handler = Callable[[Services, Request, Body], Response]
 
 
 def create_app(services: Services, *, token: str, port: int, max_body_bytes: int = MAX_BODY_BYTES) -> Starlette:
-    """Make the application.
-
-    Args:
-        services: what the handlers use.
-        token: the secret in the address that is printed.
-        port: the port of the server, which is part of the Host and Origin of valid requests.
-        max_body_bytes: longest body of a request.
-
-    Returns:
-        An ASGI application.
-    """
+    """Make the application."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -223,10 +213,12 @@ def _training(services: Services, _request: Request, _body: Body) -> Response:
 
 
 def _start_training(services: Services, _request: Request, body: Body) -> Response:
-    minutes, unannotated = body.get("max_minutes"), body.get("unannotated", False)
-    if type(unannotated) is not bool:
-        raise RequestError("unannotated must be true or false.")
-    services.training.start(None if minutes is None else finite_number(minutes, "max_minutes"), unannotated=unannotated)
+    minutes = body.get("max_minutes")
+    options = {name: body.get(name, False) for name in ("unannotated", "include_unaccepted")}
+    for name, value in options.items():
+        if type(value) is not bool:
+            raise RequestError(f"{name} must be true or false.")
+    services.training.start(None if minutes is None else finite_number(minutes, "max_minutes"), **options)
     return json_response(services.training.status(), 202)
 
 

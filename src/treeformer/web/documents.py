@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -24,11 +22,7 @@ SOURCES = frozenset({"predicted", "accepted", "edited", "drawn", "traced", "impo
 
 
 def checked_skeleton(document: object) -> Skeleton:
-    """Return the skeleton of a document in the native format.
-
-    Raises:
-        RequestError: if it is invalid or not a forest.
-    """
+    """Return the skeleton of a document in the native format."""
     if not isinstance(document, Mapping):
         raise RequestError("The document must be an object.")
     try:
@@ -41,22 +35,14 @@ def checked_skeleton(document: object) -> Skeleton:
 
 
 def checked_revision(revision: object) -> str | None:
-    """Return a revision of a request.
-
-    Raises:
-        RequestError: if it is neither null nor a SHA-256.
-    """
+    """Return a revision of a request."""
     if revision is None or (isinstance(revision, str) and REVISION.fullmatch(revision)):
         return revision
     raise RequestError("The revision is invalid.")
 
 
 def complete(skeleton: Skeleton) -> Skeleton:
-    """Return a forest that states what files may leave out: roots, plants and axes.
-
-    Raises:
-        SkeletonError: if there is a cycle.
-    """
+    """Return a forest that states what files may leave out: roots, plants and axes."""
     _ = skeleton.parents
     changes: dict[str, Any] = {}
     if len(skeleton.roots) < len(skeleton.component_root):
@@ -69,15 +55,7 @@ def complete(skeleton: Skeleton) -> Skeleton:
 
 
 def with_image(skeleton: Skeleton, entry: Entry) -> Skeleton:
-    """Return a skeleton with the name and the size of its image.
-
-    Args:
-        skeleton: the skeleton.
-        entry: the image.
-
-    Returns:
-        The skeleton. It keeps its image size if the image cannot be read.
-    """
+    """Return a skeleton with the name and the size of its image."""
     size = skeleton.image_size
     with suppress(FormatError):
         size = upright_size(entry.path)
@@ -85,18 +63,7 @@ def with_image(skeleton: Skeleton, entry: Entry) -> Skeleton:
 
 
 def with_provenance(skeleton: Skeleton, accepted: bool) -> Skeleton:
-    """Check what the page has stored in `metadata.editor`, and add when it was saved and the scale for RSML.
-
-    Args:
-        skeleton: the skeleton.
-        accepted: True if a person has checked all of it.
-
-    Returns:
-        The skeleton with complete metadata.
-
-    Raises:
-        RequestError: if `metadata.editor` is invalid.
-    """
+    """Check what the page has stored in `metadata.editor`, and add when it was saved and the scale for RSML."""
     metadata = dict(skeleton.metadata)
     given = metadata.get("editor", {})
     if not isinstance(given, Mapping):
@@ -121,12 +88,3 @@ def with_provenance(skeleton: Skeleton, accepted: bool) -> Skeleton:
             "resolution": decimal_text(float(scale)),
         }
     return skeleton.replace(metadata=metadata | {"editor": editor})
-
-
-def digest(document: dict[str, Any]) -> str:
-    """Return the SHA-256 of a document in the native format without the digests in it."""
-    metadata = dict(document.get("metadata", {}))
-    if isinstance(metadata.get("editor"), Mapping):
-        metadata["editor"] = {key: value for key, value in metadata["editor"].items() if key != "written"}
-    text = json.dumps(document | {"metadata": metadata}, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -41,60 +41,26 @@ class Draft:
 
 
 class Drafts:
-    """The draft files of a workspace. `Store` keeps several threads from changing those of one image at a time.
-
-    Args:
-        workspace: the images and their results.
-    """
+    """The draft files of a workspace. `Store` keeps several threads from changing those of one image at a time."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
     def path(self, entry: Entry, window: object) -> Path:
-        """Return the file of a draft, which need not exist.
-
-        Args:
-            entry: the image.
-            window: the window, letters and digits.
-
-        Returns:
-            The path.
-
-        Raises:
-            RequestError: if the name of the window is invalid.
-        """
+        """Return the file of a draft, which need not exist."""
         if not isinstance(window, str) or not WINDOW.fullmatch(window):
             raise RequestError("The window must be named by at most 64 letters and digits.")
         return self._workspace.own_folder(DRAFTS) / f"{_key(entry)}.{window}.json"
 
     def write(self, entry: Entry, document: object, revision: str | None, window: str) -> None:
-        """Store a draft in place of the former one of the same window.
-
-        Args:
-            entry: the image.
-            document: the skeleton in the native format.
-            revision: the revision that it is based on.
-            window: the window, letters and digits.
-
-        Raises:
-            RequestError: if an argument is invalid.
-        """
+        """Store a draft in place of the former one of the same window."""
         checked_skeleton(document)
         path = self.path(entry, window)
         content = {"image": entry.image, "window": window, "revision": revision, "time": time.time()}
         atomic_write_bytes(path, json.dumps(content | {"document": document}, allow_nan=False).encode())
 
     def remove(self, entry: Entry, window: object, stored: float | None = None) -> None:
-        """Remove the draft of a window, if there is one.
-
-        Args:
-            entry: the image.
-            window: the window, letters and digits.
-            stored: the draft is kept if it was stored at another time, seconds since 1970; None removes it in any case.
-
-        Raises:
-            RequestError: if the name of the window is invalid.
-        """
+        """Remove the draft of a window, if there is one."""
         path = self.path(entry, window)
         if stored is None or any(draft.path == path and draft.time == stored for draft in self.of(entry)):
             path.unlink(missing_ok=True)
@@ -128,15 +94,7 @@ class Drafts:
 
     @staticmethod
     def has(entry: Entry, keys: set[str]) -> bool:
-        """Return True if an image has a draft.
-
-        Args:
-            entry: the image.
-            keys: what `keys` returned.
-
-        Returns:
-            Whether there is one.
-        """
+        """Return True if an image has a draft."""
         return _key(entry) in keys
 
 

@@ -8,13 +8,7 @@ from treeformer.errors import TreeformerError
 
 
 class RequestError(TreeformerError):
-    """A request that is refused.
-
-    Args:
-        message: one sentence for the user.
-        status: HTTP status of the answer.
-        details: further keys of the answer.
-    """
+    """A request that is refused: one sentence for the user, the HTTP status, and further keys of the answer."""
 
     def __init__(self, message: str, status: int = 400, **details: Any) -> None:
         super().__init__(message)

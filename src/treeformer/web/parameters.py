@@ -18,18 +18,7 @@ INTEGER = re.compile(r"-?[0-9]{1,9}")
 
 
 def whole_number(request: Request, name: str) -> int:
-    """Return a parameter of the address as a whole number.
-
-    Args:
-        request: the request.
-        name: name of the parameter.
-
-    Returns:
-        The number.
-
-    Raises:
-        RequestError: if it is missing or no whole number.
-    """
+    """Return a parameter of the address as a whole number."""
     text = request.query_params.get(name, "")
     if not INTEGER.fullmatch(text):
         raise RequestError(f"{name} must be a whole number.")
@@ -37,18 +26,7 @@ def whole_number(request: Request, name: str) -> int:
 
 
 def finite_number(value: object, name: str) -> float:
-    """Return a value, or its text, as a finite number.
-
-    Args:
-        value: the value.
-        name: name of the parameter, for the error.
-
-    Returns:
-        The number.
-
-    Raises:
-        RequestError: if it is none.
-    """
+    """Return a value, or its text, as a finite number."""
     try:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError

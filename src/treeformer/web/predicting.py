@@ -44,7 +44,7 @@ class Job:
     Attributes:
         key: name of the job.
         entries: the images; None for all that have no result when the job begins.
-        again: with `entries` None, also those whose prediction nobody has corrected.
+        again: with `entries` None, also those whose prediction was not corrected.
         working_size: as for `Predictor.predict`.
         region: left, top, right, bottom, px of the full image; the result is then only returned.
         views: number of views, as for `Predictor.predict`.
@@ -78,15 +78,7 @@ class Job:
 
 
 class Predictions:
-    """The queue of jobs.
-
-    Args:
-        workspace: the images.
-        store: reads and writes the results.
-        pyramids: supplies the pixels of regions.
-        model: "default", "small", a model folder, or a name on the Hugging Face hub.
-        load: makes a predictor from the name of a model; None loads it with the engine that suits this computer.
-    """
+    """The queue of jobs."""
 
     def __init__(
         self,
@@ -128,20 +120,7 @@ class Predictions:
     def predict(
         self, entry: Entry, working_size: int | str | None = None, region: Region | None = None, views: int = 1
     ) -> str:
-        """Add a job for one image. Its result is saved only if the image has none.
-
-        Args:
-            entry: the image.
-            working_size: as for `Predictor.predict`.
-            region: left, top, right, bottom, px of the full image; None predicts the whole image.
-            views: number of views, as for `Predictor.predict`.
-
-        Returns:
-            The name of the job.
-
-        Raises:
-            RequestError: if the region is too small or too many jobs are waiting.
-        """
+        """Add a job for one image. Its result is saved only if the image has none."""
         if region is not None:
             size = self.pyramids.describe(entry)
             left, top, right, bottom = region
@@ -155,7 +134,7 @@ class Predictions:
         return self._add(Job(secrets.token_hex(8), None))
 
     def predict_again(self) -> str:
-        """Add a job for all images that nobody has corrected: without a result, or with a prediction as it was made.
+        """Add a job for all images without a correction: without a result, or with a prediction as it was made.
 
         Images that a person has saved or accepted, or has begun to correct, are left alone. Return the job's name.
         """
@@ -172,11 +151,7 @@ class Predictions:
             return [job.shown() for job in self._jobs.values()]
 
     def cancel(self, key: object) -> None:
-        """Cancel a job. A running one stops after the present batch of tiles.
-
-        Raises:
-            RequestError: if there is no such job.
-        """
+        """Cancel a job. A running one stops after the present batch of tiles."""
         with self._lock:
             job = self._jobs.get(key) if isinstance(key, str) else None
             if job is None:
@@ -186,11 +161,7 @@ class Predictions:
                 job.state = "cancelled"
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Cancel all jobs and end the thread.
-
-        Args:
-            timeout_s: how long to wait for the present batch of tiles.
-        """
+        """Cancel all jobs and end the thread."""
         with self._lock:
             for job in self._jobs.values():
                 job.cancelled.set()

@@ -42,13 +42,6 @@ Version = tuple[int, int]
 def level_count(size: tuple[int, int], tile: int = TILE) -> int:
     """Return the number of levels: the last one is the first that fits into one tile.
 
-    Args:
-        size: (width, height) px.
-        tile: side of a tile, px.
-
-    Returns:
-        The number, at least 1.
-
     Example:
         >>> level_count((10_000, 8_000)), level_count((512, 512)), level_count((513, 1))
         (6, 1, 2)
@@ -58,13 +51,6 @@ def level_count(size: tuple[int, int], tile: int = TILE) -> int:
 
 def shown_level(size: tuple[int, int], shown: tuple[int, int]) -> int:
     """Return the level whose pixels are at least as fine as those of a part of the screen that an image is fitted into.
-
-    Args:
-        size: (width, height) of the image, px.
-        shown: (width, height) of the part of the screen, device px.
-
-    Returns:
-        The level.
 
     Example:
         >>> shown_level((10_000, 8_000), (700, 700)), shown_level((512, 512), (700, 700))
@@ -78,12 +64,7 @@ def shown_level(size: tuple[int, int], shown: tuple[int, int]) -> int:
 
 
 class Pyramids:
-    """The pyramids of all images of a workspace. All methods may be called from several threads.
-
-    Args:
-        workspace: the images.
-        memory_bytes: limit for decoded levels. The level that was used last stays even if it is larger.
-    """
+    """The pyramids of all images of a workspace. All methods may be called from several threads."""
 
     def __init__(self, workspace: Workspace, memory_bytes: int = MEMORY_BYTES) -> None:
         self.workspace, self.memory_bytes = workspace, memory_bytes
@@ -95,21 +76,12 @@ class Pyramids:
         self._expected: dict[tuple[Path, Version], threading.Thread] = {}
 
     def describe(self, entry: Entry) -> dict[str, int]:
-        """Return the size of an image, px, the side of its tiles and the number of its levels.
-
-        Raises:
-            FormatError: if the image cannot be read.
-        """
+        """Return the size of an image, px, the side of its tiles and the number of its levels."""
         width, height = self._size(entry)
         return {"width": width, "height": height, "tile": TILE, "levels": level_count((width, height))}
 
     def prepare(self, entry: Entry, shown: tuple[int, int]) -> None:
-        """Begin to decode the level that a page will show first, in the background. Small images are not worth it.
-
-        Args:
-            entry: the image.
-            shown: width and height of the part of the page that the whole image will be fitted into, device px.
-        """
+        """Begin to decode the level that a page will show first, in the background. Small images are not worth it."""
         size = self._size(entry)
         key = (entry.path, _version(entry.path))
         level = shown_level(size, shown)
@@ -128,21 +100,7 @@ class Pyramids:
                 self._expected[key].start()
 
     def tile(self, entry: Entry, level: int, column: int, row: int) -> bytes:
-        """Return a tile as JPEG. Tiles at the right and bottom border are smaller.
-
-        Args:
-            entry: the image.
-            level: 0 is the full size.
-            column: 0 is at the left.
-            row: 0 is at the top.
-
-        Returns:
-            The file.
-
-        Raises:
-            RequestError: if there is no such tile.
-            FormatError: if the image cannot be read.
-        """
+        """Return a tile as JPEG; level 0 is the full size. Tiles at the right and bottom border are smaller."""
         size = self._size(entry)
         if not 0 <= level < level_count(size):
             raise RequestError("There is no such level.", 404)
@@ -158,19 +116,8 @@ class Pyramids:
     def crop(self, entry: Entry, box: tuple[float, float, float, float], longest: int) -> bytes:
         """Return a part of an image as gray PNG, reduced to at most `longest` px.
 
-        Outside of the image, the pixels of its border are repeated.
-
-        Args:
-            entry: the image.
-            box: left, top, right, bottom, px of the full image.
-            longest: longest side of the result, px.
-
-        Returns:
-            The file.
-
-        Raises:
-            RequestError: if the box is empty or does not overlap the image.
-            FormatError: if the image cannot be read.
+        The box is left, top, right and bottom in px of the full image. Outside of it, the pixels of its border are
+        repeated.
         """
         size = self._size(entry)
         left, top, right, bottom = box
@@ -205,11 +152,7 @@ class Pyramids:
         return encode_image(Image.fromarray(padded), ".png", compress_level=1)
 
     def thumbnail(self, entry: Entry) -> bytes:
-        """Return a small JPEG of an image.
-
-        Raises:
-            FormatError: if the image cannot be read.
-        """
+        """Return a small JPEG of an image."""
         key = hashlib.sha256(repr((entry.image, _version(entry.path))).encode()).hexdigest()[:32]
         file = self.workspace.own_folder(THUMBNAILS) / f"{key}.jpg"
         with suppress(OSError):
@@ -246,18 +189,7 @@ class Pyramids:
             expected.join()
 
     def pixels(self, entry: Entry, box: tuple[int, int, int, int]) -> Image.Image:
-        """Return a part of an image at full size as RGB.
-
-        Args:
-            entry: the image.
-            box: left, top, right, bottom, px, inside the image.
-
-        Returns:
-            The pixels.
-
-        Raises:
-            FormatError: if the image cannot be read.
-        """
+        """Return a part of an image at full size as RGB."""
         return Image.fromarray(self._level(entry, 0).part(box))
 
     def _size(self, entry: Entry) -> tuple[int, int]:

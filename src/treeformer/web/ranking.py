@@ -22,12 +22,7 @@ CANDIDATES, ANNOTATED = ("predicted", "missing"), ("edited", "accepted")
 
 
 class Ranking:
-    """Ranks the images of a workspace. Features of an image are computed again only if its file has changed.
-
-    Args:
-        workspace: the images and their results.
-        pyramids: supplies the thumbnails.
-    """
+    """Ranks the images of a workspace. Features of an image are computed again only if its file has changed."""
 
     def __init__(self, workspace: Workspace, pyramids: Pyramids) -> None:
         self.workspace, self.pyramids = workspace, pyramids

@@ -1,43 +1,37 @@
 """Load and save the skeleton of an image.
 
 A save writes the native JSON and RSML together, each atomically. The revision of an image is the SHA-256 of its current
-skeleton file; a save that is based on another revision is refused, so that nobody's work is overwritten. A file that
-the editor did not write is kept as `NAME.orig.json` or `NAME.orig.rsml` before it is replaced. To recognize its own
-files, the editor stores their digests in `metadata.editor.written`.
+skeleton file; a save that is based on another revision is refused, so that no work is overwritten.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 from treeformer import formats
-from treeformer._util.files import atomic_write, atomic_write_bytes
 from treeformer._util.locks import file_lock
-from treeformer.errors import FormatError, TreeformerError
+from treeformer.errors import TreeformerError
 from treeformer.formats import native_json
 from treeformer.formats.rsml.metadata import resolution_px_per_mm, with_resolution
-from treeformer.inference.provenance import is_uncorrected
+from treeformer.results.item import UNSAVED, Origin, is_unchanged, origin_of
+from treeformer.results.layout import back_up
+from treeformer.results.saved import write_saved
 from treeformer.skeleton import Skeleton
-from treeformer.web.documents import checked_skeleton, complete, digest, with_image, with_provenance
+from treeformer.web.documents import checked_skeleton, complete, with_image, with_provenance
 from treeformer.web.drafts import Drafts
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 
 LOCKS = "locks"
-MAX_ORIGINALS = 1000
 
 
 class Store:
     """Read and write the skeletons of a workspace. All methods may be called from several threads.
-
-    Args:
-        workspace: the images and their results.
 
     Attributes:
         workspace: the images and their results.
@@ -51,11 +45,7 @@ class Store:
         self._lock = threading.Lock()
 
     def load(self, entry: Entry) -> dict[str, Any]:
-        """Return the skeleton of an image: the draft if it is based on the current file, otherwise that file.
-
-        Raises:
-            RequestError: if the file cannot be read or is not a forest.
-        """
+        """Return the skeleton of an image: the draft if it is based on the current file, otherwise that file."""
         with self._lock_of(entry):
             document, revision, file = self._current(entry)
             drafts = self.drafts.of(entry)
@@ -71,6 +61,7 @@ class Store:
             "origin": origin,
             "result_revision": revision,
             "file": None if file is None else self._shown(file),
+            "choice": self.workspace.reader.choices([entry.item]),
             "window": None if draft is None else draft.window,
             "time": None if draft is None else draft.time,
             "other_drafts": [
@@ -79,11 +70,7 @@ class Store:
         }
 
     def skeleton(self, entry: Entry) -> Skeleton | None:
-        """Return the saved or imported skeleton of an image, None if there is none.
-
-        Raises:
-            FormatError: if the file cannot be read.
-        """
+        """Return the saved or imported skeleton of an image, None if there is none."""
         path = self.workspace.current_file(entry)
         return None if path is None else formats.read(path)
 
@@ -97,21 +84,10 @@ class Store:
         window: str | None = None,
         recovered: tuple[str, float] | None = None,
     ) -> dict[str, Any]:
-        """Write the result of an image as JSON and RSML.
+        """Write the result of an image as JSON and RSML, and remove the draft of `window` that it completes.
 
-        Args:
-            entry: the image.
-            document: the skeleton in the native format.
-            revision: the revision that it is based on, None if there was no skeleton.
-            accepted: True if a person has checked all of it.
-            window: the window whose draft is saved; None if unknown.
-            recovered: window and time of the draft of another window that the document continues.
-
-        Returns:
-            The new revision, and the names of the files that were written.
-
-        Raises:
-            RequestError: with status 409 if the current revision is another one, 400 if the skeleton is invalid.
+        `recovered` is window and time of the draft of another window that the document continues. Raise `RequestError`
+        with status 409 if the image has another revision by now.
         """
         if window is not None:
             self.drafts.path(entry, window)
@@ -119,7 +95,7 @@ class Store:
             self.drafts.path(entry, recovered[0])
         skeleton = with_provenance(with_image(checked_skeleton(document), entry), accepted)
         with self._lock_of(entry), self._between_processes():
-            current, current_revision, _ = self._current(entry, lenient=True)
+            current, current_revision, file = self._current(entry, lenient=True)
             if revision != current_revision:
                 raise RequestError(
                     "The result was changed in another window or program; nothing was overwritten.",
@@ -127,27 +103,25 @@ class Store:
                     revision=current_revision,
                     document=current,
                 )
-            files, warning = self._write(entry, skeleton)
+            origin = self._origin_after_save(entry, file, skeleton, accepted)
+            skeleton = with_provenance(skeleton, origin is Origin.accepted)  # one that was accepted may stay so
+            stated = origin if origin in UNSAVED else None
+            warning = write_saved(entry.result, entry.rsml, skeleton, stated, self.workspace.is_result_stem)
             # The window of a recovered draft may be open, and may have written a newer one.
             if window is not None:
                 self.drafts.remove(entry, window)
             if recovered is not None:
                 self.drafts.remove(entry, *recovered)
             new = _sha256(entry.result.read_bytes())
-        answer: dict[str, Any] = {"revision": new, "files": [self._shown(path) for path in files]}
+        files = [entry.result, *([] if warning else [entry.rsml])]
+        answer: dict[str, Any] = {"revision": new, "files": [self._shown(path) for path in files], "origin": origin}
         return answer | ({"warning": warning} if warning else {})
 
     def save_prediction(self, entry: Entry, skeleton: Skeleton, *, replace: bool = False) -> bool:
-        """Write a prediction as `treeformer predict` does, unless the image has a skeleton by now.
+        """Write a prediction as `treeformer predict` does, unless the image has a skeleton by now; return whether.
 
-        Args:
-            entry: the image.
-            skeleton: the prediction.
-            replace: replace an earlier prediction, if no person has saved it and there is no draft. Its scale is kept.
-                RSML of it is written anew, too; the former file is kept.
-
-        Returns:
-            True if it was written.
+        With `replace`, it takes the place of an earlier prediction without a draft, and keeps its scale. RSML of it is
+        written anew, too; the former file is kept.
         """
         with self._lock_of(entry), self._between_processes():
             path = self.workspace.current_file(entry)
@@ -155,7 +129,7 @@ class Store:
                 if (px_per_mm := resolution_px_per_mm(formats.read(path))) is not None:
                     skeleton = with_resolution(skeleton, px_per_mm)
                 if entry.rsml.exists():
-                    self._keep_original(entry.rsml)
+                    back_up(entry.rsml, self.workspace.is_result_stem)
                     formats.write(skeleton, entry.rsml, format="rsml", preserve=True)
             elif entry.result.exists() or path is not None:
                 return False
@@ -164,41 +138,32 @@ class Store:
 
     @staticmethod
     def _is_prediction(path: Path) -> bool:
-        """Return True if a file is a prediction of treeformer that nobody has corrected."""
+        """Return True if a file is a prediction of treeformer that was not corrected."""
         try:
             skeleton = formats.read(path)
         except TreeformerError:
             return False
-        return is_uncorrected(skeleton) and isinstance(skeleton.metadata.get("prediction"), Mapping)
+        return origin_of(skeleton) is Origin.prediction and isinstance(skeleton.metadata.get("prediction"), Mapping)
+
+    def _origin_after_save(self, entry: Entry, file: Path | None, new: Skeleton, accepted: bool) -> Origin:
+        """Return what a skeleton is when it is saved. A save without a change, or of the scale, changes nothing."""
+        if accepted:
+            return Origin.accepted
+        with suppress(TreeformerError):
+            before = None if file is None else formats.read(file)
+            if before is not None and is_unchanged(new, complete(with_image(before, entry))):
+                return origin_of(before)
+        return Origin.correction
 
     # ---- drafts -------------------------------------------------------------------------------
 
     def save_draft(self, entry: Entry, document: object, revision: str | None, window: str) -> None:
-        """Store unsaved work; see `Drafts.write`.
-
-        Args:
-            entry: the image.
-            document: the skeleton in the native format.
-            revision: the revision that it is based on.
-            window: the window, letters and digits.
-
-        Raises:
-            RequestError: if an argument is invalid.
-        """
+        """Store unsaved work; see `Drafts.write`."""
         with self._lock_of(entry):
             self.drafts.write(entry, document, revision, window)
 
     def delete_draft(self, entry: Entry, window: str, time: float | None = None) -> None:
-        """Remove the draft of a window, if there is one.
-
-        Args:
-            entry: the image.
-            window: the window.
-            time: the draft is kept if it was stored at another time; None removes it in any case.
-
-        Raises:
-            RequestError: if the name of the window is invalid.
-        """
+        """Remove the draft of a window, if there is one."""
         with self._lock_of(entry):
             self.drafts.remove(entry, window, time)
 
@@ -221,61 +186,6 @@ class Store:
                 raise RequestError(f"{self._shown(path)} cannot be edited: {error}", 422) from None
             document = native_json.to_document(with_image(Skeleton([], []), entry))
         return document, _sha256(data), path
-
-    def _write(self, entry: Entry, skeleton: Skeleton) -> tuple[list[Path], str | None]:
-        """Write both files. RSML takes its place first; the JSON file, which has the revision, completes the save."""
-        originals = [path for path in (entry.result, entry.rsml) if not self._is_own(entry, path)]
-        warning = None
-        with atomic_write(entry.result) as new_json:
-            try:
-                with atomic_write(entry.rsml) as new_rsml:
-                    formats.write(skeleton, new_rsml, format="rsml", preserve=True)
-                    self._write_json(skeleton, new_json, {"rsml": _sha256(new_rsml.read_bytes())})
-                    for path in originals:
-                        self._keep_original(path)
-            except FormatError as error:
-                warning = f"RSML was not written: {str(error).partition(': ')[2] or error}"
-                self._write_json(skeleton, new_json, {})
-                for path in originals:
-                    self._keep_original(path)
-        return [entry.result, *([] if warning else [entry.rsml])], warning
-
-    @staticmethod
-    def _write_json(skeleton: Skeleton, path: Path, written: dict[str, str]) -> None:
-        document = native_json.to_document(skeleton)
-        written = written | {"json": digest(document)}
-        metadata = dict(skeleton.metadata)
-        metadata["editor"] = {**metadata["editor"], "written": written}
-        formats.write(skeleton.replace(metadata=metadata), path, format="json")
-
-    def _is_own(self, entry: Entry, path: Path) -> bool:
-        """Return True if the editor wrote a file as it is now, or if there is no file."""
-        if not path.exists():
-            return True
-        try:
-            document = json.loads(entry.result.read_bytes())
-            written = document["metadata"]["editor"]["written"]
-            if path == entry.rsml:
-                return bool(written["rsml"] == _sha256(path.read_bytes()))
-            return bool(written["json"] == digest(document))
-        except (OSError, ValueError, RecursionError, KeyError, TypeError):
-            return False
-
-    def _keep_original(self, path: Path) -> None:
-        """Copy a file to `NAME.orig.SUFFIX`, or `NAME.orig-2.SUFFIX` if that is another original."""
-        data = path.read_bytes()
-        stem = path.with_suffix("")
-        for number in range(1, MAX_ORIGINALS):
-            kept = stem.with_name(f"{stem.name}.orig{'' if number == 1 else f'-{number}'}")
-            if self.workspace.is_result_stem(kept):
-                continue
-            kept = kept.with_name(kept.name + path.suffix)
-            if not kept.exists() and not kept.is_symlink():
-                atomic_write_bytes(kept, data)
-                return
-            if kept.is_file() and not kept.is_symlink() and kept.read_bytes() == data:
-                return
-        raise RequestError(f"{path.name}: there are too many originals of this file.", 409)
 
     def _shown(self, path: Path) -> str:
         root = self.workspace.results_root

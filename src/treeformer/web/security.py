@@ -46,12 +46,6 @@ class BodyTooLargeError(Exception):
 class Guard:
     """ASGI middleware that passes on only requests of the page that was opened with the token.
 
-    Args:
-        app: the application behind it.
-        token: the secret in the address that is printed.
-        port: the port of the server.
-        max_body_bytes: longest body of a request. A longer one is refused while it arrives, it is never collected.
-
     Attributes:
         cookie_name: name of the cookie; it contains the port, because all ports of a host share their cookies.
         cookie_value: secret of this run of the server.
@@ -168,32 +162,16 @@ def error_response(error: RequestError) -> Response:
 
 
 def json_response(value: object, status: int = 200) -> Response:
-    """Return a value as JSON in ASCII, so that any text can be sent, even file names that are not Unicode.
-
-    Args:
-        value: anything that JSON can represent. NaN is not allowed.
-        status: HTTP status.
-
-    Returns:
-        The answer.
-    """
+    """Return a value as JSON in ASCII, so that any text can be sent, even file names that are not Unicode."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return Response(text, status, media_type="application/json")
 
 
 def resolve_inside(root: Path, relative: str) -> Path:
-    """Return the path of a file below a root, which need not exist.
+    """Return the path of a file below a resolved root, which need not exist.
 
-    Args:
-        root: a folder, resolved.
-        relative: path relative to the root, with forward slashes.
-
-    Returns:
-        The path, not resolved.
-
-    Raises:
-        RequestError: if the path is empty, absolute, not normal (`..`, `.`, `//`), not valid as a file name, or leads
-            out of the root, also through a symbolic link.
+    Refuse paths that are empty, absolute, not normal (`..`, `.`, `//`) or not valid as file names, and those that lead
+    out of the root, also through a symbolic link.
     """
     parts = relative.split("/")
     if (
@@ -212,15 +190,7 @@ def resolve_inside(root: Path, relative: str) -> Path:
 
 
 def check_inside(root: Path, path: Path) -> None:
-    """Check that a path lies below a root after all symbolic links are followed.
-
-    Args:
-        root: a folder, resolved.
-        path: a file or folder, which need not exist.
-
-    Raises:
-        RequestError: if it lies outside.
-    """
+    """Check that a path lies below a root after all symbolic links are followed."""
     try:
         resolved = path.resolve()
     except (OSError, ValueError, RuntimeError):  # a name that is too long, or a loop of links

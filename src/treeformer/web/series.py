@@ -43,15 +43,7 @@ class Date:
 
 
 def dates(workspace: Workspace, entries: list[Entry]) -> list[Date]:
-    """Return the dates of the series in the results root, in the order of time; none if it holds no series.
-
-    Args:
-        workspace: the two roots.
-        entries: the listed images.
-
-    Returns:
-        The dates whose image is listed. Rows that are damaged are left out.
-    """
+    """Return the dates of the series in the results root, in the order of time; none if it holds no series."""
     table = workspace.results_root / TABLE
     check_inside(workspace.results_root, table)
     try:

@@ -33,19 +33,7 @@ def serve(
     browser: bool = True,
     announce: Callable[[str], None] = print,
 ) -> None:
-    """Serve the editor until Ctrl-C.
-
-    Args:
-        workspace: the images and their results.
-        model: "default", "small", a model folder, or a name on the Hugging Face hub. It is loaded for the first
-            prediction.
-        port: port to listen on; 0 chooses a free one.
-        browser: open the page in the browser.
-        announce: called with the address, before the first request.
-
-    Raises:
-        TreeformerError: if the port is in use, or results cannot be written.
-    """
+    """Serve the editor until Ctrl-C."""
     check_writable(workspace.results_root)
     remove_leftovers(workspace.results_root)
     listener = _listen(port)

@@ -41,16 +41,7 @@ class Services:
 
     @classmethod
     def of(cls, workspace: Workspace, model: str = "default", **options: Any) -> Services:
-        """Make the services of a workspace.
-
-        Args:
-            workspace: the images and their results.
-            model: "default", "small", a model folder, or a name on the Hugging Face hub.
-            **options: `load` as for `Predictions`, `train` and `has_gpu` for `Training`, `static`.
-
-        Returns:
-            The services.
-        """
+        """Make the services of a workspace."""
         store, pyramids = Store(workspace), Pyramids(workspace)
         predictions = Predictions(workspace, store, pyramids, model, options.pop("load", None))
         has_gpu = options.pop("has_gpu", torch_sees_gpu)

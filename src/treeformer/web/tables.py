@@ -21,18 +21,7 @@ UNITS = {"length": "{}", "area": "{}²", "1/length": "1/{}", "length/time": "{}/
 
 
 def traits_of(skeleton: Skeleton, px_per_mm: float | None) -> dict[str, Any]:
-    """Measure one skeleton.
-
-    Args:
-        skeleton: a forest.
-        px_per_mm: pixels per millimeter; None uses the scale in the skeleton's metadata, or pixels.
-
-    Returns:
-        The names of the columns, one row per plant, and the unit of each column that has one.
-
-    Raises:
-        TreeformerError: if `px_per_mm` is not positive.
-    """
+    """Measure one skeleton."""
     table = measure(skeleton, px_per_mm=px_per_mm, columns="compact")
     columns = [str(name) for name in table]
     unit = str(table["unit"].iloc[0]) if len(table) else "px"
@@ -43,24 +32,12 @@ def traits_of(skeleton: Skeleton, px_per_mm: float | None) -> dict[str, Any]:
 
 
 def folder_table(workspace: Workspace, store: Store, px_per_mm: float | None) -> pd.DataFrame:
-    """Measure all skeletons of a workspace. Images that fail have a row with the error as note.
-
-    Args:
-        workspace: the images.
-        store: reads the skeletons.
-        px_per_mm: pixels per millimeter; None uses the scale of each file, or pixels.
-
-    Returns:
-        The compact table, one row per plant; `image` and `file` are relative to the two roots.
-
-    Raises:
-        TreeformerError: if `px_per_mm` is not positive.
-    """
+    """Measure all skeletons of a workspace. Images that fail have a row with the error as note."""
     import pandas as pd
 
     images: dict[Path, list[str]] = {}  # by file: a.png and a.jpg may share a.json
-    for entry in workspace.refresh():
-        path = workspace.current_file(workspace.entry(entry.image))
+    entries = [workspace.entry(entry.image) for entry in workspace.refresh()]
+    for entry, path in zip(entries, workspace.current_files(entries), strict=True):
         if path is not None:
             images.setdefault(path, []).append(entry.image)
 

@@ -1,8 +1,8 @@
 """Train on the corrections of the workspace: `treeformer finetune` as a child process.
 
 A process of its own can be ended at any time, and its memory is free afterwards. It prints one JSON object per line,
-see `treeformer.teaching.progress.Report`. If the editor is killed, the process ends at its next line, because nobody
-reads it. The new model is a folder in `.treeformer/models` of the results root.
+see `treeformer.teaching.progress.Report`. If the editor is killed, the process ends at its next line, because its
+output is not read. The new model is a folder in `.treeformer/models` of the results root.
 Results are not touched: to predict again with the new model is another request.
 """
 
@@ -27,11 +27,11 @@ from typing import IO, Any, Literal
 from treeformer._util.locks import take_lock
 from treeformer.data.recipe import RECIPE_NAME
 from treeformer.errors import TreeformerError
-from treeformer.inference.batch import ImageJob
-from treeformer.inference.image_record import write_record
 from treeformer.inference.open_engine import torch_sees_gpu
+from treeformer.results.item import Item, Origin
+from treeformer.results.policy import OPTION, why_not_learned_from
+from treeformer.results.record import find_items, write_record
 from treeformer.teaching import work_folder
-from treeformer.teaching.annotated import find_skeletons
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 from treeformer.web.predicting import Predictions
@@ -41,7 +41,7 @@ State = Literal["idle", "running", "done", "failed", "cancelled"]
 MODELS = "models"
 NEEDED = ("torch", "lightning", "onnx", "onnxscript")
 COMMAND = (sys.executable, "-m", "treeformer", "finetune")
-CORRECTED, UNCORRECTED = ("edited", "accepted"), ("predicted", "missing")
+UNCORRECTED = ("predicted", "missing")
 # Below the priority of the editor, so that one can go on correcting.
 NICE = 10
 # How long a process may take to end after it was asked to, s.
@@ -104,12 +104,6 @@ class Training:
 
     Every training starts from the model that the editor was started with, so that no image that it is validated on was
     used before.
-
-    Args:
-        workspace: the images and their results.
-        predictions: gets the new model.
-        command: the program, without its arguments.
-        has_gpu: returns True if the program will find a GPU. It may take seconds.
     """
 
     def __init__(
@@ -133,38 +127,35 @@ class Training:
         with self._lock:
             return {**vars(self._status), "missing_packages": missing}
 
-    def start(self, max_minutes: float | None = None, *, unannotated: bool = False) -> None:
-        """Begin to train.
-
-        Args:
-            max_minutes: time limit, minutes; None uses that of `treeformer finetune`.
-            unannotated: learn from images without corrections, too. Needs a GPU.
-
-        Raises:
-            RequestError: if a training is running, a package is missing, nothing was corrected yet, or there is no GPU
-                or no image without corrections to learn from.
-        """
+    def start(
+        self, max_minutes: float | None = None, *, unannotated: bool = False, include_unaccepted: bool = False
+    ) -> None:
+        """Begin to train."""
         if max_minutes is not None and not 0 < max_minutes <= MAX_MINUTES:
             raise RequestError("The time limit must be a positive number of minutes.")
         if self.command == COMMAND and missing_packages():
             raise RequestError("Training needs further packages: pip install 'treeformer[train,export]'", 409)
         entries = self.workspace.refresh()
         summaries = self.workspace.summaries(entries)
-        corrected = [entry for entry, one in zip(entries, summaries, strict=True) if one.state in CORRECTED]
-        if not corrected:
-            raise RequestError("Correct and save at least one image first.", 409)
+        origins = [(entry, one.origin) for entry, one in zip(entries, summaries, strict=True) if one.origin is not None]
+        learned = [entry for entry, one in origins if why_not_learned_from(one, include_unaccepted) is None]
+        if not learned:
+            is_corrected = any(origin is Origin.correction for _, origin in origins)
+            hint = ", or include the corrections that were not accepted" if is_corrected else ""
+            raise RequestError(f"Accept at least one image first{hint}.", 409)
         others = [entry for entry, one in zip(entries, summaries, strict=True) if one.state in UNCORRECTED]
         if unannotated and not others:
             raise RequestError("There is no image without corrections to learn from.", 409)
         if unannotated and not self.has_gpu():
             raise RequestError("Learning from images without corrections needs a GPU, and torch sees none.", 409)
-        needed = [*corrected, *others] if unannotated else corrected
+        needed = [*learned, *others] if unannotated else learned
         with self._lock:
             if self._status.state == "running":
                 raise RequestError("A training is running already.", 409)
             target, lock = self._new_folder()
             try:
-                process = self._begin(entries, needed, target, max_minutes, unannotated)
+                options = [*(["--unannotated"] * unannotated), *([OPTION] * include_unaccepted)]
+                process = self._begin(entries, needed, target, max_minutes, options)
             except BaseException:
                 os.close(lock)
                 raise
@@ -204,11 +195,7 @@ class Training:
         self.join()
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait until the process has ended and its model is in use.
-
-        Args:
-            timeout_s: how long to wait, s; None waits as long as it takes.
-        """
+        """Wait until the process has ended and its model is in use."""
         if self._thread is not None:
             self._thread.join(timeout_s)
 
@@ -242,11 +229,6 @@ class Training:
 
         This is the results root, if possible: the process reads the rule for plates there, and its report names the
         folder. But the list may be a part of it, as after `treeformer edit FOLDER/one.png`.
-
-        Args:
-            entries: the images of the list.
-            needed: those that are trained on.
-            other: the folder to return if the results root has other images. It is created, with a record.
         """
         root = self.workspace.results_root
         if _has_only(root, entries, needed):
@@ -257,7 +239,7 @@ class Training:
         shutil.rmtree(other, ignore_errors=True)  # a record is added to an older one
         other.mkdir()
         # Resolved: paths in a record are relative, and ".." after a symbolic link leads elsewhere.
-        write_record(other.resolve(), [entry.path for entry in entries], _jobs(entries))
+        write_record(other.resolve(), [entry.path for entry in entries], _items(entries))
         with suppress(FileNotFoundError):
             shutil.copyfile(root / RECIPE_NAME, other / RECIPE_NAME)
         return other
@@ -267,7 +249,7 @@ class Training:
         workspace = self.workspace
         if workspace.results_root != workspace.images_root:
             workspace.results_root.mkdir(parents=True, exist_ok=True)
-            write_record(workspace.results_root, workspace.sources(), _jobs(entries))
+            write_record(workspace.results_root, workspace.sources(), _items(entries))
 
     def _begin(
         self,
@@ -275,15 +257,14 @@ class Training:
         needed: Sequence[Entry],
         target: Path,
         max_minutes: float | None,
-        unannotated: bool,
+        options: Sequence[str],
     ) -> subprocess.Popen[str]:
         """Start the process."""
         images = self._folder_of_images(entries, needed, _images_folder(target))
         arguments = [str(images), "-o", str(target), "--progress", "json", "--model", self._start_model]
         if max_minutes is not None:
             arguments += ["--max-minutes", f"{max_minutes:g}"]
-        if unannotated:
-            arguments.append("--unannotated")
+        arguments += options
         try:
             return subprocess.Popen(
                 [*self.command, *arguments],
@@ -353,14 +334,14 @@ def _images_folder(target: Path) -> Path:
     return target.with_name(f".{target.name}-images")
 
 
-def _jobs(entries: Sequence[Entry]) -> list[ImageJob]:
-    return [ImageJob(entry.path, {"json": entry.result}, None) for entry in entries]
+def _items(entries: Sequence[Entry]) -> list[Item]:
+    return [entry.item for entry in entries]
 
 
 def _has_only(folder: Path, entries: Sequence[Entry], needed: Sequence[Entry]) -> bool:
     """Return True if `treeformer finetune` finds all images that are trained on, and only images of the list."""
     try:
-        found = {path.resolve() for path, _ in find_skeletons(folder)}
+        found = {item.image.resolve() for item in find_items(folder)}
     except TreeformerError:  # no image, or one that is recorded was deleted
         return False
     return {entry.path.resolve() for entry in needed} <= found <= {entry.path.resolve() for entry in entries}

@@ -17,15 +17,7 @@ STATIC = Path(__file__).parent / "static" / "widget"
 
 
 class SkeletonWidget(anywidget.AnyWidget):
-    """The editor of one image in a notebook; see `treeformer.edit_widget`.
-
-    Args:
-        skeleton: The skeleton at the start, px of the image.
-        image: An image file that browsers can show. It may be smaller than `size`.
-        size: (width, height) of the image that the skeleton belongs to, px.
-        name: Title of the widget.
-        height: Height of the widget, px of the screen.
-    """
+    """The editor of one image in a notebook; see `treeformer.edit_widget`."""
 
     _esm = STATIC / "widget.js"
     _css = STATIC / "widget.css"
@@ -43,11 +35,7 @@ class SkeletonWidget(anywidget.AnyWidget):
 
     @property
     def skeleton(self) -> Skeleton:
-        """The skeleton as it is in the editor now. Setting it replaces what the editor shows.
-
-        Raises:
-            TreeformerError: If the page sent something else than a skeleton.
-        """
+        """The skeleton as it is in the editor now. Setting it replaces what the editor shows."""
         text: str = self._document
         if self._read is None or self._read[0] != text:
             self._read = text, _skeleton(text)

@@ -34,12 +34,13 @@ from tests.inference.cluster_runs import (
 )
 from treeformer import FormatError, TreeformerError
 from treeformer.hub.model_folder import CONFIG, WEIGHTS
-from treeformer.inference.batch import SERIES_LIST, plan
+from treeformer.inference.batch import plan
 from treeformer.inference.cluster import manifest, storage
 from treeformer.inference.cluster.job import Job, hash_settings
 from treeformer.inference.cluster.manifest import ManifestReader, read_manifests
 from treeformer.inference.cluster.sources import ImageEntry, list_images
 from treeformer.inference.cluster.storage import Folder
+from treeformer.results.layout import SERIES_LIST
 
 
 def test_a_folder_lists_the_images_that_predict_would(images, out):

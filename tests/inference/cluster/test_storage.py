@@ -21,11 +21,11 @@ from pyarrow import fs
 
 from tests.inference.cluster_runs import fake_predictor, make_plan, plain_results, results, run_shard, write_images
 from treeformer import FormatError
-from treeformer.inference.batch import SERIES_LIST
 from treeformer.inference.cluster import storage
 from treeformer.inference.cluster.job import Job
 from treeformer.inference.cluster.sources import list_images
 from treeformer.inference.cluster.storage import Folder
+from treeformer.results.layout import SERIES_LIST
 
 BUCKET = "plants"
 

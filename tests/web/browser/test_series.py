@@ -11,8 +11,8 @@ from PIL import Image, ImageDraw
 import treeformer
 from tests.web.browser.conftest import Server
 from treeformer import Series, Skeleton
-from treeformer.inference.batch import ImageJob
-from treeformer.inference.image_record import write_record
+from treeformer.results.item import Item
+from treeformer.results.record import write_record
 from treeformer.timeseries.similarity import Similarity
 
 DAYS = (2, 3, 4)
@@ -39,17 +39,17 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("series")
     images, out = folder / "plate", folder / "out"
     images.mkdir()
-    jobs = []
+    items = []
     for day in DAYS:
         skeleton, _ = plate(day)
         image = Image.new("L", SIZE, 60)
         for a, b in skeleton.edges:
             ImageDraw.Draw(image).line([*map(tuple, skeleton.nodes[[a, b]])], fill=220, width=4)
         image.save(images / f"day{day}.png")
-        jobs.append(ImageJob(images / f"day{day}.png", {"json": out / "rsml" / f"day{day}.json"}, None))
+        items.append(Item(images / f"day{day}.png", out / "rsml" / f"day{day}"))
     series = Series([(float(day), plate(day)[0]) for day in DAYS])
     series.write(out, names=[f"day{day}" for day in DAYS], figures=False)
-    write_record(out, [images], jobs)
+    write_record(out, [images], items)
     return out
 
 

@@ -82,7 +82,7 @@ def test_train_reload_cancel_train_again_and_predict_the_rest(served, open_edito
     services.predictions._load = lambda _: predictor(line_engine(scores=(0.9, 0.9, 0.9, 0.0)))
     page.get_by_role("button", name="Predict 2 again").click()
     box.wait_for(state="detached")
-    # The open image, which nobody has changed, shows the new prediction.
+    # The open image, which was not changed, shows the new prediction.
     editor.wait("c.state.graph.size === 3")
     assert entries["a.png"].result.read_bytes() == accepted
     assert editor.save_state == "saved"

@@ -241,6 +241,8 @@ export class EditorController {
       this.notice = question;
     } else if (loaded.origin === "import" && loaded.file) {
       this.flash.show(`Imported ${loaded.file}; the file is kept when you save.`);
+    } else if (loaded.choice) {
+      this.flash.show(loaded.choice);
     } else if (notes.length > 0) {
       this.flash.show(notes.join(" "));
     }

@@ -16,9 +16,17 @@ const STAGES: Record<string, string> = {
 /** At most so many images get pseudo-labels, as in `treeformer.teaching.pseudo_labels`. */
 const MAX_LABELED = 100;
 
-/** Images that a person has corrected: they are trained on. */
-export function corrected(entries: readonly ImageEntry[]): number {
-  return entries.filter((e) => e.state === "edited" || e.state === "accepted").length;
+const isCorrection = (e: ImageEntry): boolean => e.state === "edited" && e.origin !== "annotation";
+
+/** Images that are trained on: accepted ones and annotations of other programs, and on request all corrections. */
+export function learnedFrom(entries: readonly ImageEntry[], includeUnaccepted: boolean): number {
+  return entries.filter((e) => e.state === "accepted" || (e.state === "edited" && (includeUnaccepted || !isCorrection(e)))).length;
+}
+
+/** Images whose corrections nobody has accepted, and how many of their places are open. */
+export function unaccepted(entries: readonly ImageEntry[]): { images: number; places: number } {
+  const found = entries.filter(isCorrection);
+  return { images: found.length, places: found.reduce((sum, e) => sum + (e.open_places ?? 0), 0) };
 }
 
 /** Images that would be predicted again: no person has saved them or begun to correct them. */

@@ -30,9 +30,11 @@ describe("HttpBackend", () => {
   it("asks for a GPU and for a training on images without corrections", async () => {
     const { api, calls } = backend(200, { gpu: true });
     expect(await api.hasGpu()).toBe(true);
-    await api.startTraining(5, true);
+    await api.startTraining(5, true, false);
     expect(calls.map(([url, init]) => [url, init.method])).toEqual([["/api/gpu", "GET"], ["/api/training", "POST"]]);
-    expect(JSON.parse(String(calls[1]![1].body))).toEqual({ max_minutes: 5, unannotated: true });
+    expect(JSON.parse(String(calls[1]![1].body))).toEqual({
+      max_minutes: 5, unannotated: true, include_unaccepted: false,
+    });
   });
 
   it("passes on the sentence of the server", async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ImageEntry, TrainingInfo } from "../../src/api";
 import { askedImage, neighbor, nextOpen, sortedEntries } from "../../src/ui/folder";
-import { corrected, isNewModel, outcome, pseudoLabels, timeLeft, uncorrected, unlabeled, unlabeledHint } from "../../src/ui/training";
+import { isNewModel, outcome, pseudoLabels, timeLeft, learnedFrom, unaccepted, uncorrected, unlabeled, unlabeledHint } from "../../src/ui/training";
 import { scaleBar } from "../../src/ui/scalebar";
 import { DEFAULT_SETTINGS, filterOf, loadSettings, NO_ADJUSTMENTS } from "../../src/ui/settings";
 import { formatted, transposed } from "../../src/ui/traits";
@@ -128,7 +128,12 @@ describe("training", () => {
   };
 
   it("counts what is trained on, what is predicted again and what can get pseudo-labels", () => {
-    expect(corrected(entries)).toBe(2);
+    expect([learnedFrom(entries, false), learnedFrom(entries, true)]).toEqual([1, 2]);
+    const annotated: ImageEntry = { ...entry("g", "edited", null), origin: "annotation", open_places: 3 };
+    const corrected: ImageEntry = { ...entry("h", "edited", 2), origin: "correction", open_places: 4 };
+    const more = [...entries, annotated, corrected];
+    expect([learnedFrom(more, false), learnedFrom(more, true)]).toEqual([2, 4]);
+    expect(unaccepted(more)).toEqual({ images: 2, places: 4 });
     expect(uncorrected(entries)).toBe(2);
     expect(unlabeled(entries)).toBe(3);
   });

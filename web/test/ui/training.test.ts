@@ -48,10 +48,10 @@ describe("learning from images without corrections", () => {
 
   /** Open the dialog, click the check box `clicks` times, train, and return what the box was and what was asked for. */
   function train(gpu: boolean | null, listed: ImageEntry[], clicks: number, unannotated = false) {
-    const asked: [number | null, boolean][] = [];
+    const asked: [number | null, boolean, boolean][] = [];
     const props = {
       training: { ...idle, unannotated }, entries: listed, gpu, ...callbacks,
-      onstart: (...choice: [number | null, boolean]): void => void asked.push(choice),
+      onstart: (...choice: [number | null, boolean, boolean]): void => void asked.push(choice),
     };
     const component = mount(TrainDialog, { target: document.body, props });
     flushSync();
@@ -67,18 +67,18 @@ describe("learning from images without corrections", () => {
   }
 
   it("is a choice if there is a GPU and such an image", () => {
-    expect(train(true, [one, corrected], 0)).toMatchObject({ checked: false, disabled: false, asked: [[null, false]] });
-    expect(train(true, [one, corrected], 1).asked).toEqual([[null, true]]);
-    expect(train(true, [one, corrected], 2).asked).toEqual([[null, false]]);
+    expect(train(true, [one, corrected], 0)).toMatchObject({ checked: false, disabled: false, asked: [[null, false, false]] });
+    expect(train(true, [one, corrected], 1).asked).toEqual([[null, true, false]]);
+    expect(train(true, [one, corrected], 2).asked).toEqual([[null, false, false]]);
   });
 
   it("is as in the training before, so that it is continued", () => {
-    expect(train(true, [one, corrected], 0, true)).toMatchObject({ checked: true, asked: [[null, true]] });
-    expect(train(true, [one, corrected], 1, true).asked).toEqual([[null, false]]);
+    expect(train(true, [one, corrected], 0, true)).toMatchObject({ checked: true, asked: [[null, true, false]] });
+    expect(train(true, [one, corrected], 1, true).asked).toEqual([[null, false, false]]);
   });
 
   it("is not offered otherwise, and the dialog says why", () => {
-    const refused = { checked: false, disabled: true, asked: [[null, false]] };
+    const refused = { checked: false, disabled: true, asked: [[null, false, false]] };
     for (const [gpu, listed, hint] of [
       [null, [one, corrected], "Looking for a GPU…"],
       [false, [one, corrected], "This needs a GPU, and PyTorch sees none on this computer."],
@@ -86,6 +86,27 @@ describe("learning from images without corrections", () => {
     ] as const) {
       expect(train(gpu, [...listed], 1, true)).toEqual({ ...refused, hint });
     }
+  });
+
+  it("uses corrections that nobody has accepted only on request, and names their open places", () => {
+    const saved: ImageEntry = { ...one, image: "c", state: "edited", origin: "correction", open_places: 56 };
+    const asked: boolean[] = [];
+    const props = {
+      training: idle, entries: [saved], gpu: false, ...callbacks,
+      onstart: (_minutes: number | null, _unannotated: boolean, include: boolean): void => void asked.push(include),
+    };
+    const component = mount(TrainDialog, { target: document.body, props });
+    flushSync();
+    expect(document.getElementById("tf-unaccepted")?.textContent?.replaceAll(/\s+/g, " ")).toContain("1 image with 56 open places");
+    const button = document.querySelector<HTMLButtonElement>("button.primary")!;
+    expect(button.disabled).toBe(true);
+    document.querySelector<HTMLInputElement>("input[aria-describedby=tf-unaccepted]")!.click();
+    flushSync();
+    expect(button.disabled).toBe(false);
+    button.click();
+    expect(asked).toEqual([true]);
+    void unmount(component);
+    document.body.replaceChildren();
   });
 
   it("is counted in the result", () => {

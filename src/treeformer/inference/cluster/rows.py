@@ -18,10 +18,11 @@ from treeformer.draw import draw
 from treeformer.errors import TreeformerError
 from treeformer.formats import native_json
 from treeformer.formats.rsml.metadata import with_resolution
-from treeformer.inference.batch import OVERLAY_ENDING, OVERLAY_LONGEST_PX, OVERLAY_QUALITY
+from treeformer.inference.batch import OVERLAY_LONGEST_PX, OVERLAY_QUALITY
 from treeformer.inference.cluster.job import Job
 from treeformer.inference.cluster.sources import MEMBER_MARK, ImageEntry
 from treeformer.inference.cluster.storage import Folder, NameTooLongError
+from treeformer.results.layout import OVERLAY_ENDING
 from treeformer.skeleton import Skeleton
 from treeformer.traits import COMPACT_COLUMNS, measure
 

@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
-from treeformer._util.images import IMAGE_SUFFIXES
 from treeformer._util.pools import batches
 from treeformer.errors import FormatError
-from treeformer.inference.batch import OUTPUT_MARKS, OVERLAY_ENDING
 from treeformer.inference.cluster import storage
 from treeformer.inference.cluster.storage import FileEntry
+from treeformer.results.layout import OUTPUT_MARKS, is_image
 
 LIST_SUFFIX, TAR_SUFFIX = ".txt", ".tar"
 # Between the name of a tar file and that of its member: "shards/0001.tar::plant.jpg".
@@ -78,7 +77,7 @@ def _expand(source: str, without: str | None) -> Iterator[ImageEntry]:
         for entry in storage.list_folder(source, without, OUTPUT_MARKS):
             if _suffix(entry.path) == TAR_SUFFIX:
                 yield from _from_tar(entry)
-            elif _is_image(entry.path):
+            elif is_image(entry.path):
                 yield ImageEntry(*entry)
     else:
         entry = storage.entries([source])[0]
@@ -98,10 +97,6 @@ def _suffix(path: str) -> str:
     return PurePosixPath(path).suffix.lower()
 
 
-def _is_image(path: str) -> bool:
-    return _suffix(path) in IMAGE_SUFFIXES and not path.endswith(OVERLAY_ENDING)
-
-
 def _from_tar(shard: FileEntry) -> Iterator[ImageEntry]:
     """List the images in a tar file. Only the headers are read."""
     try:
@@ -111,7 +106,7 @@ def _from_tar(shard: FileEntry) -> Iterator[ImageEntry]:
             tarfile.open(fileobj=buffered, mode="r:") as archive,
         ):
             for member in archive:
-                if member.isreg() and _is_image(member.name) and not PurePosixPath(member.name).name.startswith("."):
+                if member.isreg() and is_image(member.name):
                     name = f"{shard.path}::{member.name}"
                     yield ImageEntry(name, member.size, shard.mtime, member.offset_data)
     except (tarfile.TarError, OSError, EOFError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from treeformer.inference.batch import plan
-from treeformer.inference.image_record import read_record, write_record
+from treeformer.results.record import read_record, write_record
 
 RUNS = 8
 

@@ -1,23 +1,24 @@
-"""Record in a folder of results where the images are, so that `treeformer edit RESULTS` finds them.
+"""Where the images of a folder of results are, so that every command finds them; see docs/results.md.
 
-The record is the hidden file `.treeformer-images` in the folder. All its paths are relative, with forward slashes:
-images and results can be moved together. Results of several runs share one record.
+The record is the hidden file `.treeformer-images` in the folder, which `predict`, `series` and `edit` write. All its
+paths are relative, with forward slashes: images and results can be moved together. Several runs share one record.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from treeformer._util.files import atomic_write
 from treeformer._util.locks import sole_lock
-from treeformer.errors import FormatError
-from treeformer.inference.batch import ImageJob
+from treeformer.errors import FormatError, TreeformerError
+from treeformer.results.item import Item, Reader
+from treeformer.results.layout import JSON, result_stems
 
-NAME = ".treeformer-images"  # no suffix, so that nobody who searches for *.json takes it for a result
+NAME = ".treeformer-images"  # no suffix, so that a search for *.json does not find it
 LOCK, LOCK_S = f"{NAME}.lock", 30.0
 FORMAT = "treeformer-images"
 MAX_BYTES = 1 << 28
@@ -48,19 +49,76 @@ class ImageRecord:
             root, tuple(map(moved, self.sources)), {moved(image): stem for image, stem in self.stems.items()}
         )
 
+    def source_paths(self) -> list[Path]:
+        """Return the images and folders that were given."""
+        return [self.root / source for source in self.sources]
 
-def write_record(output: Path, sources: Sequence[Path], jobs: Sequence[ImageJob]) -> None:
+
+def find_items(folder: Path) -> list[Item]:
+    """Return the images of a folder, or those that a folder of results records, with the places of their results."""
+    record = read_record(folder)
+    if record is None:
+        return plan_items([folder], folder)
+    recorded = {(record.root / image).resolve(): stem for image, stem in record.stems.items()}
+    return plan_items(record.source_paths(), folder, recorded)
+
+
+def plan_items(
+    sources: Sequence[Path],
+    results: Path,
+    recorded: Mapping[Path, str] | None = None,
+    reader: Reader | None = None,
+    endings: Sequence[str] = (JSON,),
+) -> list[Item]:
+    """Return the images of several sources with the places of their results.
+
+    The results of `a.png` and `a.jpg` are `a.png.json` and `a.jpg.json`. But if `a.json` is older than `a.jpg` and
+    states that it belongs to `a.png`, it stays the result of that image. No two images have the same place.
+
+    `recorded` are paths of results without suffix, relative to `results`, by resolved image; see `ImageRecord`.
+    """
+    recorded, reader = recorded or {}, reader or Reader()
+    planned = result_stems(sources, results, endings)
+    known = {image: at for image in planned if recorded and (at := recorded.get(image.resolve())) is not None}
+    taken = {results / stem for stem in known.values()}
+    items: list[Item] = []
+    for image, first in planned.items():
+        if image in known:
+            stem = results / known[image]
+        else:
+            stem, number = _earlier_stem(image, first, reader), 1
+            while stem in taken:  # a recorded result of another image
+                number += 1
+                stem = first.with_name(f"{image.name}-{number}")
+            taken.add(stem)
+        items.append(Item(image, stem))
+    return items
+
+
+def _earlier_stem(image: Path, stem: Path, reader: Reader) -> Path:
+    """Return the stem that the results of an image had before another image of its name was added."""
+    if stem.name != image.name:
+        return stem
+    earlier, older = stem.with_name(image.stem), stem.with_name(f"{image.stem}{JSON}")
+    try:
+        is_older = older in reader.listing.skeletons(earlier) and reader.about(older).image_name == image.name
+    except TreeformerError:
+        return stem
+    return earlier if is_older else stem
+
+
+def is_below(path: str) -> bool:
+    """Return True if a path of a record is relative and stays below its root."""
+    pure = PurePosixPath(path)
+    is_absolute = pure.is_absolute() or PureWindowsPath(path).drive or "\\" in path
+    return bool(pure.parts) and not is_absolute and ".." not in pure.parts
+
+
+def write_record(output: Path, sources: Sequence[Path], items: Iterable[Item]) -> None:
     """Add images to the record of a folder of results. A record that cannot be read is replaced.
 
-    Images on another drive than the results have no relative path; they are not recorded.
-
-    Args:
-        output: the folder of the results.
-        sources: the images and folders that were given.
-        jobs: the images with their result files.
-
-    Raises:
-        OSError: if the record cannot be written.
+    `sources` are the images and folders that were given. Images on another drive than the results have no relative
+    path; they are not recorded.
     """
     results = _absolute(output)
     roots = [source if source.is_dir() else source.parent for source in sources]
@@ -69,7 +127,7 @@ def write_record(output: Path, sources: Sequence[Path], jobs: Sequence[ImageJob]
         new = ImageRecord(
             root,
             tuple(_relative(source, root) for source in sources),
-            {_relative(job.image, root): _relative(job.skeletons["json"], results)[: -len(".json")] for job in jobs},
+            {_relative(item.image, root): _relative(item.stem, results) for item in items},
         )
     except ValueError:  # another drive
         return
@@ -100,11 +158,7 @@ def _merged(output: Path, new: ImageRecord) -> ImageRecord:
 
 
 def read_record(folder: Path) -> ImageRecord | None:
-    """Return the record in a folder of results, None if it has none.
-
-    Raises:
-        FormatError: if the record is invalid.
-    """
+    """Return the record in a folder of results, None if it has none."""
     path = folder / NAME
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -135,18 +189,3 @@ def _absolute(path: Path) -> Path:
 
 def _relative(path: Path, root: Path) -> str:
     return os.path.relpath(_absolute(path), root).replace(os.sep, "/")
-
-
-def belongs_to_another(image_name: str | None, image: Path) -> bool:
-    """Check whether a skeleton `a.json` states that it belongs to another image of its name, `a.png` beside `a.jpg`.
-
-    Args:
-        image_name: the name of the image that the skeleton states, None if it states none.
-        image: the image with which its file shares its name.
-
-    Returns:
-        True if it states another image that exists.
-    """
-    other = Path(image_name or "")
-    is_neighbor = other.name == image_name and other.stem == image.stem and other.name != image.name
-    return is_neighbor and image.with_name(other.name).is_file()
