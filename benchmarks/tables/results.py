@@ -18,6 +18,8 @@ DIGITS = 6
 KEPT = (
     "smd_paper", "smd", "topo_paper_precision", "topo_paper_recall", "topo_precision", "topo_recall",
     "node_precision", "node_recall", "edge_precision", "edge_recall", "keypoint_precision", "keypoint_recall",
+    "tip_matched", "tip_predicted", "tip_true", "branch_point_matched", "branch_point_predicted", "branch_point_true",
+    "base_matched", "base_predicted", "base_true",
     "tree_of_edges_rate", "tree_rate", "forest_rate", "exact_rate", "length_error",
     "node_map_error", "direction_map_error",
 )  # fmt: skip
