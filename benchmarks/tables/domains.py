@@ -196,7 +196,7 @@ DOMAINS: dict[str, Domain] = {
             two_stage=GRAPEVINE_MAPS,
             # All runs share the GPU and have to end together.
             validate_during_training=False,
-            seeds=(0, 1),
+            seeds=(0,),
             when_missing="not run; with the set in $TREEFORMER_DATA/guyot-vines, `--run --domain grapevine` fills "
             "these rows",
         ),

@@ -61,12 +61,17 @@ class Result:
 
     def rows(self, decoding: str) -> list[dict[str, float]]:
         """Return one row per test image, as `treeformer.metrics.summarize` takes them."""
-        columns = self.tests[decoding]
-        rows = [
-            {name: math.nan if values[k] is None else float(values[k] or 0.0) for name, values in columns.items()}
-            for k in range(self.test_images)
-        ]
-        return [row | _f1(row) for row in rows]
+        return rows_of(self.tests[decoding])
+
+
+def rows_of(columns: Figures) -> list[dict[str, float]]:
+    """Return one row per image, F1 included, as `treeformer.metrics.summarize` takes them; inverts `columns_of`."""
+    count = len(next(iter(columns.values()), ()))
+    rows = [
+        {name: math.nan if values[k] is None else float(values[k] or 0.0) for name, values in columns.items()}
+        for k in range(count)
+    ]
+    return [row | _f1(row) for row in rows]
 
 
 def columns_of(rows: Sequence[Mapping[str, float]]) -> Figures:
