@@ -18,13 +18,7 @@ RELATIVE_LINK = re.compile(r"(!?)(\[[^\]]*\]\()(?![a-z]+:|#)([^)\s]+)\)")
 
 
 def with_absolute_links(text: str, repository: str, tag: str) -> str:
-    """Return a page at the root of the repository with absolute links.
-
-    Args:
-        text: the page, in Markdown.
-        repository: the address of the repository on GitHub.
-        tag: the tag to which the links lead.
-    """
+    """Return a Markdown page at the root of the repository with absolute links to a tag."""
 
     def absolute(match: re.Match[str]) -> str:
         image, label, path = match.groups()

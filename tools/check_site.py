@@ -57,13 +57,9 @@ def read_pages(site: Path) -> dict[Path, Page]:
 
 
 def broken_links(site: Path) -> Iterator[str]:
-    """Yield one line per link within the site that leads nowhere.
+    """Yield one line "page: address" per link within the site that leads nowhere.
 
-    Args:
-        site: folder of the built site. Links to `demo/` are not checked if the site was built without it.
-
-    Yields:
-        "page: address".
+    Links to `demo/` are not checked if the site was built without it.
     """
     pages = read_pages(site)
     for path, page in pages.items():
@@ -80,15 +76,7 @@ def broken_links(site: Path) -> Iterator[str]:
 
 
 def too_wide(site: Path, chromium: str) -> Iterator[str]:
-    """Yield one line per page of which a part is cut off on a phone.
-
-    Args:
-        site: folder of the built site.
-        chromium: path of the browser.
-
-    Yields:
-        "page: number of elements, the first of them".
-    """
+    """Yield one line per page of which a part is cut off on a phone: "page: number of elements, the first of them"."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
@@ -102,7 +90,7 @@ def too_wide(site: Path, chromium: str) -> Iterator[str]:
 
 
 def chromium_path() -> str | None:
-    """Return the browser, None if there is none."""
+    """Return the path of the browser, None if it is missing."""
     named = os.environ.get("TREEFORMER_CHROMIUM")
     return named or next((path for name in CHROMIUM if (path := shutil.which(name))), None)
 

@@ -55,24 +55,12 @@ def line_width_px(size: tuple[int, int]) -> float:
 
 
 def draw(image: Image.Image | None, skeleton: Skeleton) -> Image.Image:
-    """Draw a skeleton over its image.
+    """Draw a skeleton over its image or a thumbnail of it, drawn upright; None is a white background.
 
-    Edges are red, nodes yellow, keypoints (degree ≠ 2) cyan; a magenta ring marks each root. If the skeleton has
-    radii, a translucent band shows the width of each edge. If it has edge scores, edges with a score below
+    Edges are red, nodes yellow, keypoints (degree ≠ 2) cyan; a magenta ring marks each root. If the skeleton has radii,
+    a translucent band shows the width of each edge. If it has edge scores, edges with a score below
     `skeleton.metadata["low_confidence_threshold"]` (0.15 if it is missing) are orange and dashed. Edges that leave the
-    image are clipped.
-
-    Args:
-        image: the image, or a thumbnail of it, drawn upright; None for a white background.
-        skeleton: the skeleton.
-
-    Returns:
-        An RGB image of the same size.
-
-    Raises:
-        TreeformerError: if the image is no Pillow image, if it and the skeleton's `image_size` have different aspect
-            ratios, or both are missing and the skeleton is empty, or if the image is missing and would have more than
-            450 million pixels.
+    image are clipped. An image of another aspect ratio than the skeleton's `image_size` is an error.
 
     Example:
         >>> draw(None, Skeleton([(2, 2), (7, 6)], [(0, 1)], image_size=(9, 8))).size
@@ -97,7 +85,7 @@ def draw(image: Image.Image | None, skeleton: Skeleton) -> Image.Image:
 
 
 def low_confidence_edges(skeleton: Skeleton) -> BoolArray:
-    """Return which edges are drawn dashed, (E,): those whose score is low; none if there are no scores."""
+    """Return which edges are drawn dashed, (E,): those with a low score; all False without scores."""
     if skeleton.edge_score is None:
         return np.zeros(len(skeleton.edges), dtype=bool)
     threshold = skeleton.metadata.get("low_confidence_threshold")
@@ -108,21 +96,10 @@ def low_confidence_edges(skeleton: Skeleton) -> BoolArray:
 
 
 def draw_comparison(image: Image.Image | None, prediction: Skeleton, ground_truth: Skeleton) -> Image.Image:
-    """Draw two skeletons, translucent, over their image.
+    """Draw two skeletons, translucent, over their image; see `draw`.
 
     Edges are red (prediction) and blue (ground truth), purple where they agree. Nodes are cyan (prediction) and yellow
     (ground truth), green where they agree.
-
-    Args:
-        image: the image, or a thumbnail of it, drawn upright; None for a white background.
-        prediction: the predicted skeleton.
-        ground_truth: the ground truth.
-
-    Returns:
-        An RGB image of the same size.
-
-    Raises:
-        TreeformerError: as in `draw`.
     """
     canvas = _canvas(image, ground_truth if ground_truth.image_size or not prediction.image_size else prediction)
     width = 1.3 * line_width_px(canvas.size)

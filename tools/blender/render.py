@@ -29,14 +29,9 @@ RECIPE_VERSION = 3
 
 @contextmanager
 def reserved(folder: Path, stem: str) -> Iterator[bool]:
-    """Reserve an image for this process until the end of the block.
+    """Reserve an image for this process until the end of the block; yield False if another process is rendering it.
 
-    Args:
-        folder: The folder of the data set.
-        stem: File name without suffix.
-
-    Yields:
-        False if another process is rendering the image. The lock disappears with the process that holds it.
+    The lock disappears with the process that holds it.
     """
     path = folder / f".{stem}.lock"
     with path.open("w") as handle:
@@ -52,15 +47,7 @@ def reserved(folder: Path, stem: str) -> Iterator[bool]:
 
 
 def render_one(scene: str, seed: int, folder: Path, textures: Path, samples: int) -> None:
-    """Render one image and write it with its skeleton. The skeleton is written last.
-
-    Args:
-        scene: One of `SCENES`.
-        seed: Seed of the image.
-        folder: The folder of the data set.
-        textures: Folder of the assets.
-        samples: Number of samples per pixel.
-    """
+    """Render one image and write it with its skeleton. The skeleton is written last."""
     from plantscenes import stage
 
     planned = plan(scene, seed, SIZE)

@@ -20,11 +20,7 @@ class ConfigError(TreeformerError):
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse a YAML document.
-
-    Raises:
-        yaml.YAMLError: if it is invalid. PyYAML itself has other errors for a date such as 2024-02-30.
-    """
+    """Parse a YAML document; all errors are `yaml.YAMLError`, also those of PyYAML for a date such as 2024-02-30."""
     import yaml
 
     try:
@@ -34,21 +30,11 @@ def parse_yaml(text: str) -> Any:
 
 
 def build(kind: type[T], table: Any, where: str) -> T:
-    """Build a dataclass from nested tables. Unknown keys and wrong types are errors.
+    """Build a dataclass from nested tables. An unknown key or a wrong type is a `ConfigError` that begins with `where`.
 
-    Whole numbers are accepted for float fields, and so is text that is a decimal number, because PyYAML reads `1e-4`
-    as text.
-
-    Args:
-        kind: the dataclass. Fields may be dataclasses, tuples, dictionaries, literals and unions with None.
-        table: a mapping from field names to values. Missing fields have their default values.
-        where: prefix of error messages, such as the file name.
-
-    Returns:
-        An object of the dataclass.
-
-    Raises:
-        ConfigError: if a key is unknown or a value has the wrong type.
+    Fields may be dataclasses, tuples, dictionaries, literals and unions with None; missing ones have their defaults.
+    Whole numbers are accepted for float fields, and so is text that is a decimal number, because PyYAML reads `1e-4` as
+    text.
 
     Example:
         >>> from dataclasses import dataclass
@@ -68,13 +54,9 @@ def build(kind: type[T], table: Any, where: str) -> T:
 
 
 def convert_fields(config: object) -> None:
-    """Convert the values of a frozen dataclass to the types of its fields, as `build` does: lists become tuples.
+    """Convert the values of a frozen dataclass, in place, to the types of its fields: lists become tuples.
 
-    Args:
-        config: the dataclass, which is changed. Call it in `__post_init__`, for objects made without `build`.
-
-    Raises:
-        ConfigError: if a value has the wrong type.
+    Call it in `__post_init__`, for objects made without `build`. A value of the wrong type is a `ConfigError`.
     """
     hints = get_type_hints(type(config))
     for field in dataclasses.fields(config):  # type: ignore[arg-type]

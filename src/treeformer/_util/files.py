@@ -42,16 +42,13 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Write a file atomically: to a temporary file that is renamed to `path` if the block succeeds, deleted otherwise.
 
     The temporary file is flushed to the disk before it is renamed, so that a full disk or a power failure never leaves
-    an incomplete file under the final name. Missing parent folders are created.
+    an incomplete file under the final name. Missing parent folders are created. The `filename` of an `OSError` is
+    `path`.
+
+    The yielded path of the temporary file is in the same folder and has the same suffix: `.NAME-PID-RANDOM.SUFFIX`. A
+    killed process leaves it behind, see `remove_leftovers`.
 
     The block must notice errors while it writes. Pillow does not if it writes JPEG to a file: use `write_image`.
-
-    Yields:
-        The path of the temporary file, in the same folder and with the same suffix. Its name has the form
-        `.NAME-PID-RANDOM.SUFFIX`; a killed process leaves it behind, see `remove_leftovers`.
-
-    Raises:
-        OSError: if the file cannot be written; its `filename` is `path`.
 
     Example:
         >>> with atomic_write("table.csv") as temporary:  # doctest: +SKIP
@@ -88,11 +85,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def before_each_write(observe: Callable[[Path, Path], None]) -> Iterator[None]:
-    """Within the block, let `atomic_write` call a function before it renames a complete temporary file.
+    """Within the block, call `observe(temporary file, target)` before `atomic_write` renames a complete file.
 
-    Args:
-        observe: function of the temporary file and the target. If it raises an error, the target stays as it was.
-            Writes of other threads are not observed.
+    If it raises an error, the target stays as it was. Writes of other threads are not observed.
     """
     token = _observer.set(observe)
     try:
@@ -103,12 +98,9 @@ def before_each_write(observe: Callable[[Path, Path], None]) -> Iterator[None]:
 
 @contextmanager
 def temporary_file(path: Path) -> Iterator[Path]:
-    """Choose a temporary name beside a file, in the form of `atomic_write`, and remove the file afterwards.
+    """Yield a free temporary name beside a file, in the form of `atomic_write`, and remove the file afterwards.
 
     Nothing keeps the file open: Windows could not open it a second time.
-
-    Yields:
-        The path of the temporary file, which does not exist yet.
     """
     temporary = _temporary_beside(path)
     _in_use.add(temporary.name)
@@ -121,31 +113,17 @@ def temporary_file(path: Path) -> Iterator[Path]:
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write bytes to a file atomically.
-
-    Args:
-        path: the file.
-        data: its content.
-
-    Raises:
-        OSError: if the file cannot be written completely; its `filename` is `path`.
-    """
+    """Write bytes to a file atomically."""
     with atomic_write(path) as temporary:
         temporary.write_bytes(data)
 
 
 def remove_leftovers(folder: str | os.PathLike[str]) -> int:
-    """Remove the temporary files that killed processes left in a folder and its subfolders.
+    """Remove the temporary files that killed processes left in a folder and its subfolders; return their number.
 
     Only regular files whose name `atomic_write` could have chosen are removed, and only if no process with the number
     in the name is running. This assumes that all processes that write to the folder run on this computer: on a network
     drive, call it only if no other computer is writing.
-
-    Args:
-        folder: the folder; it need not exist.
-
-    Returns:
-        The number of removed files.
     """
     removed = 0
     for parent, _, files in os.walk(folder):
@@ -208,14 +186,7 @@ def _flush_to_disk(path: Path) -> None:
 
 @contextmanager
 def atomic_write_checked(path: Path) -> Iterator[Path]:
-    """Write a file as `atomic_write` does, with one-line errors.
-
-    Yields:
-        The path of the temporary file.
-
-    Raises:
-        FormatError: if the file cannot be written.
-    """
+    """Write a file as `atomic_write` does; errors are a `FormatError`."""
     try:
         with atomic_write(path) as temporary:
             yield temporary
@@ -224,22 +195,13 @@ def atomic_write_checked(path: Path) -> Iterator[Path]:
 
 
 def write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
-    r"""Write a table as CSV in UTF-8, without its index. Bytes of file names that are not UTF-8 become `\udce4`.
-
-    Args:
-        table: the table.
-        path: the file.
-    """
+    r"""Write a table as CSV in UTF-8, without its index. Bytes of file names that are not UTF-8 become `\udce4`."""
     with atomic_write(path) as temporary:
         table.to_csv(temporary, index=False, errors="backslashreplace")
 
 
 def check_is_regular_file(path: str | os.PathLike[str]) -> None:
-    """Check that a path is a regular file, because opening a pipe blocks.
-
-    Raises:
-        OSError: if there is no such file, or it is a folder, a pipe or a device.
-    """
+    """Raise `OSError` if a path is not a regular file: opening a pipe blocks."""
     mode = Path(path).stat().st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -250,9 +212,7 @@ def check_is_regular_file(path: str | os.PathLike[str]) -> None:
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Check that files can be written to a folder, which need not exist; nothing is created.
 
-    Raises:
-        TreeformerError: if the folder, or its nearest existing parent, is not writable, or the path begins with a ~
-            that the shell has not replaced by the home folder, as in `--output=~/results`.
+    Paths that begin with a ~ which the shell has not replaced, as in `--output=~/results`, are errors.
     """
     if Path(path).parts[:1] == ("~",) and not Path("~").exists():
         raise TreeformerError(f"{path}: the shell has not replaced ~ by the home folder; write the full path")
@@ -268,18 +228,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 def list_files(folder: Path, without: Path | None = None, marks: Collection[frozenset[str]] = ()) -> Iterator[Path]:
     """List the files in a folder and its subfolders at any depth, ordered by name, those of a folder first.
 
-    Names that begin with a dot are ignored.
-
-    Args:
-        folder: the folder.
-        without: a subfolder to leave out.
-        marks: sets of file names, which may begin with a dot. A subfolder that has all files of a set is left out.
-
-    Yields:
-        The files.
-
-    Raises:
-        FormatError: if a folder cannot be read.
+    Names that begin with a dot are ignored, as are the subfolder `without` and subfolders that have all files of one of
+    the sets of names `marks`, which may begin with a dot.
     """
     for name, folders, files in os.walk(folder, onerror=_raise_unreadable):
         parent = Path(name)
@@ -294,16 +244,12 @@ def list_files(folder: Path, without: Path | None = None, marks: Collection[froz
 
 
 def is_file(path: Path) -> bool:
-    """Return True if there is a file at a path. A name that is too long is none; `Path.is_file` may raise an error."""
+    """Return True if there is a file at a path, False for a name that is too long; `Path.is_file` may raise."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, hexadecimal.
-
-    Raises:
-        FormatError: if the file cannot be read.
-    """
+    """Return the SHA-256 of a file, hexadecimal."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,19 +8,10 @@ from treeformer._util.arrays import FloatArray
 
 
 def project_onto_segments(points: FloatArray, begin: FloatArray, end: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Find the nearest place on line segments and its distance.
+    """Find the nearest place on line segments as a fraction of their length, 0 to 1, and its distance, px.
 
-    The shapes are broadcast: (P,2) with (P,2) pairs each point with one segment, (P,1,2) with (S,2) compares all points
-    with all segments.
-
-    Args:
-        points: (...,2) px.
-        begin: (...,2) px, first end of each segment.
-        end: (...,2) px, second end, of the same shape as `begin`. A segment of length 0 is a point.
-
-    Returns:
-        The position of the nearest place along the segment as a fraction of its length, 0 to 1, and its distance
-        from the point in px. Both have the broadcast shape without the last axis.
+    The shapes (...,2) are broadcast: (P,2) with (P,2) pairs each point with one segment, (P,1,2) with (S,2) compares
+    all points with all segments. A segment of length 0 is a point.
 
     Example:
         >>> t, distance = project_onto_segments(np.array([(2.0, 3.0)]), np.array([(0.0, 0.0)]), np.array([(8.0, 0.0)]))

@@ -15,20 +15,9 @@ from treeformer.errors import FormatError
 
 
 def encode_image(image: Image.Image, suffix: str, **options: Any) -> bytes:
-    """Return an image as the content of a file.
+    """Return an image as the content of a file of the format of `suffix`, with options of `PIL.Image.Image.save`.
 
     Pillow takes an incomplete write for success if it writes JPEG to a file. Bytes in memory are always complete.
-
-    Args:
-        image: the image.
-        suffix: suffix of the file, such as ".jpg"; it selects the format.
-        **options: options of the format, see `PIL.Image.Image.save`.
-
-    Returns:
-        The encoded image.
-
-    Raises:
-        FormatError: if the suffix is unknown, or the format cannot store the image.
 
     Example:
         >>> encode_image(Image.new("RGB", (4, 4)), ".png")[1:4]
@@ -48,16 +37,7 @@ def encode_image(image: Image.Image, suffix: str, **options: Any) -> bytes:
 
 
 def write_image(image: Image.Image, path: str | os.PathLike[str], **options: Any) -> None:
-    """Write an image atomically. On a full disk, nothing is left under the name of the file.
-
-    Args:
-        image: the image.
-        path: the file; its suffix selects the format.
-        **options: options of the format, see `PIL.Image.Image.save`.
-
-    Raises:
-        FormatError: if the file cannot be written, the suffix is unknown, or the format cannot store the image.
-    """
+    """Write an image atomically; see `encode_image`. On a full disk, nothing is left under the name of the file."""
     target = Path(path)
     try:
         data = encode_image(image, target.suffix, **options)

@@ -78,13 +78,9 @@ _reading = tuple(threading.Lock() for _ in range(64))
 
 @dataclass(frozen=True)
 class LazyImage:
-    """An upright image whose parts are converted to RGB on demand.
+    """An upright image whose parts are converted to RGB on demand."""
 
-    Attributes:
-        original_size: (width, height) px of the upright image in the file, before scaling.
-    """
-
-    original_size: tuple[int, int]
+    original_size: tuple[int, int]  # (width, height) px of the upright image in the file, before scaling
     _image: Image.Image | ImageArray  # RGB arrays stay arrays: Pillow would copy them twice
     _range: tuple[float, float] | None
 
@@ -123,39 +119,18 @@ class LazyImage:
 
 
 def open_image(path: str | os.PathLike[str], *, longest_px: int | None = None) -> Image.Image:
-    """Open an image file upright and as RGB.
-
-    Args:
-        path: the file.
-        longest_px: a longer image is reduced to this length while it is read, px; None keeps the size.
-
-    Returns:
-        The image.
-
-    Raises:
-        FormatError: if the file cannot be read.
-    """
+    """Open an image file upright and as RGB; a longer image is reduced to `longest_px` while it is read."""
     return open_lazy(path, lambda size: 1.0 if longest_px is None else min(1.0, longest_px / max(size))).whole()
 
 
 def open_lazy(source: ImageSource, scale: Callable[[tuple[int, int]], float] = lambda _: 1.0) -> LazyImage:
     """Open an image from a file, from Pillow or from an array, and scale it.
 
+    Arrays are (H,W), (H,W,1), (H,W,3) or (H,W,4) of bool, uint8, uint16, or floats in [0, 1]. `scale` maps the (width,
+    height) of the upright image to a factor of its sides; the results are rounded to whole pixels.
+
     An image that is reduced never exists as RGB at full size: it is converted in strips, and JPEG files are decoded at
     a half, a quarter or an eighth of their size if that is enough.
-
-    Args:
-        source: a path; or a Pillow image; or an array (H,W), (H,W,1), (H,W,3) or (H,W,4), of bool, uint8, uint16, or
-            floats in [0, 1].
-        scale: function from the upright image's (width, height) px to the factor by which its sides are multiplied;
-            the results are rounded to whole pixels.
-
-    Returns:
-        The scaled image.
-
-    Raises:
-        FormatError: if the file cannot be read.
-        TreeformerError: if `source` is not an image.
     """
     if isinstance(source, np.ndarray):
         if source.dtype == np.uint8 and source.ndim == 3 and source.shape[2] == 3 and source.size:
@@ -181,17 +156,8 @@ def open_level(path: str | os.PathLike[str], level: int) -> LazyImage:
     """Open a level of an image's pyramid: each pixel is the mean of 2^level × 2^level pixels of the upright image.
 
     Blocks start at the top left corner. Those at the right and bottom may be incomplete, so the size of a level is
-    rounded up. JPEG files are decoded at a half, a quarter or an eighth of their size.
-
-    Args:
-        path: the file.
-        level: 0 is the full size, each next level is half of the one before.
-
-    Returns:
-        The level. Its `original_size` is the full size.
-
-    Raises:
-        FormatError: if the file cannot be read.
+    rounded up. Its `original_size` is the full size. JPEG files are decoded at a half, a quarter or an eighth of their
+    size.
     """
     block = 1 << level
     with _opened(Path(path)) as image:
@@ -209,11 +175,7 @@ def open_level(path: str | os.PathLike[str], level: int) -> LazyImage:
 
 
 def upright_size(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Return the width and height of an upright image, px, without reading its pixels.
-
-    Raises:
-        FormatError: if the file cannot be read.
-    """
+    """Return the width and height of an upright image, px, without reading its pixels."""
     with _opened(Path(path)) as image:
         width, height = image.size
         if isinstance(tags := getattr(image, "tag_v2", None), Mapping):  # Pillow may report the size after the turn

@@ -13,17 +13,10 @@ RETRY_S = 0.02
 
 @contextmanager
 def file_lock(path: Path, timeout_s: float = 30.0) -> Iterator[None]:
-    """Hold a lock while a block runs. The system releases it if the process dies.
+    """Hold a lock while a block runs. The system releases it if the process dies; the lock file stays.
 
     File systems that know no locks, and folders that cannot be written to, are treated as unlocked. So is a lock that
     another process does not release in time: a process that hangs must not keep a person from saving.
-
-    Args:
-        path: the lock file; it is created, with its folder, and stays.
-        timeout_s: longest time to wait.
-
-    Returns:
-        A context manager.
 
     Example:
         >>> with file_lock(Path("results/.lock")):  # doctest: +SKIP
@@ -44,18 +37,10 @@ def file_lock(path: Path, timeout_s: float = 30.0) -> Iterator[None]:
 
 
 def take_lock(path: Path) -> int | None:
-    """Take a lock without waiting. The system releases it if the process dies.
+    """Take a lock without waiting: return the open file, which `os.close` releases, or None if the lock is held.
 
-    File systems that know no locks are treated as unlocked.
-
-    Args:
-        path: the lock file; it is created, with its folder, and stays.
-
-    Returns:
-        The open file, which `os.close` releases; None if the lock is held, also by this process.
-
-    Raises:
-        OSError: if the file cannot be created.
+    It may be held by this process as well. The system releases it if the process dies; the lock file stays. File
+    systems that know no locks are treated as unlocked.
     """
     handle = _open(path)
     if _try_lock(handle):
@@ -66,17 +51,9 @@ def take_lock(path: Path) -> int | None:
 
 @contextmanager
 def sole_lock(path: Path, timeout_s: float = 0.0) -> Iterator[bool]:
-    """Hold a lock while a block runs, as `take_lock`. Its file is removed afterwards.
+    """Hold a lock while a block runs, as `take_lock`; yield False if it is held elsewhere.
 
-    Args:
-        path: the lock file; it is created, with its folder.
-        timeout_s: longest time to wait for the lock.
-
-    Returns:
-        A context manager. Its value is False if the lock is held elsewhere.
-
-    Raises:
-        OSError: if the file cannot be created.
+    The file is removed afterwards.
 
     Example:
         >>> with sole_lock(Path("results/.lock")) as is_ours:  # doctest: +SKIP

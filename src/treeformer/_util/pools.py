@@ -27,16 +27,9 @@ def check_workers(workers: int) -> None:
 
 
 def prefetch_map(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], count: int) -> Iterator[Result]:
-    """Apply a function to items in a pool that works ahead.
+    """Yield the results of a function for items, in their order, from a pool that works up to `count` items ahead.
 
-    Args:
-        pool: the pool.
-        work: the function.
-        items: its arguments; they are taken from the iterable as the pool needs them.
-        count: how many items the pool may be ahead.
-
-    Yields:
-        The results, in the order of the items.
+    Items are taken from the iterable as the pool needs them.
     """
     futures: deque[Future[Result]] = deque()
     for item in items:
@@ -48,15 +41,7 @@ def prefetch_map(pool: Executor, work: Callable[[Item], Result], items: Iterable
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Split items into lists.
-
-    Args:
-        items: the items.
-        size: items per list.
-
-    Yields:
-        Lists of `size` items; the last one may be shorter.
-    """
+    """Split items into lists of `size` items; the last one may be shorter."""
     iterator = iter(items)
     while batch := list(itertools.islice(iterator, size)):
         yield batch
@@ -76,18 +61,9 @@ def thread_pool(workers: int) -> Iterator[Executor]:
 def process_pool(workers: int, start: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
     """Open a pool of processes that ignore Ctrl-C; if the block ends early, pending tasks are canceled.
 
-    The processes are spawned: forking a process that has threads or uses a GPU is not safe.
-
-    Args:
-        workers: greatest number of processes; they are started as there is work.
-        start: function that each process calls first, if any.
-        *arguments: its arguments, which may hold memory from `shared_bytes`.
-
-    Yields:
-        The pool.
-
-    Raises:
-        TreeformerError: if a process was killed, or the script has no `__main__` guard.
+    Each process first calls `start(*arguments)`, which may hold memory from `shared_bytes`. Up to `workers` processes
+    are started as there is work. They are spawned: forking a process that has threads or uses a GPU is not safe. A
+    killed process, or a script without a `__main__` guard, is a `TreeformerError`.
     """
     pool = quiet_process_pool(workers, start, *arguments)
     try:
@@ -102,16 +78,7 @@ def process_pool(workers: int, start: Callable[..., None] | None = None, *argume
 
 
 def quiet_process_pool(workers: int, start: Callable[..., None] | None = None, *arguments: Any) -> Executor:
-    """Return the pool of `process_pool`, which the caller must shut down; otherwise it may print a traceback at exit.
-
-    Args:
-        workers: greatest number of processes.
-        start: function that each process calls first, if any.
-        *arguments: its arguments.
-
-    Returns:
-        The pool.
-    """
+    """Return the pool of `process_pool`, which the caller must shut down: otherwise, it may print a traceback."""
     context = multiprocessing.get_context("spawn")
     return _QuietPool(workers, mp_context=context, initializer=_initialize, initargs=(start, arguments))
 

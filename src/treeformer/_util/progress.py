@@ -9,9 +9,4 @@ ProgressCallback = Callable[[int, int], None]
 
 
 def no_progress(done: int, total: int) -> None:
-    """Ignore progress reports: the default `ProgressCallback`.
-
-    Args:
-        done: number of items done so far.
-        total: total number of items.
-    """
+    """Ignore progress reports: the default `ProgressCallback`."""

@@ -10,10 +10,8 @@ DECIMAL_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 def decimal_number(text: str) -> float:
     """Return the number that a text is, as other programs read it: digits, a point and an exponent.
 
-    Python's `float` also accepts 1_0 for 10, the digits of other scripts, nan and infinity.
-
-    Raises:
-        ValueError: if the text is anything else.
+    Anything else is a `ValueError`. Python's `float` also accepts 1_0 for 10, the digits of other scripts, nan and
+    infinity.
 
     Example:
         >>> decimal_number(" -1.5e3 ")
@@ -25,14 +23,7 @@ def decimal_number(text: str) -> float:
 
 
 def short_repr(value: object, longest: int = 40) -> str:
-    """Return a value as quoted in error messages: short, on one line.
-
-    Args:
-        value: any value, of any size.
-        longest: greatest number of characters.
-
-    Returns:
-        The beginning of its `repr`.
+    """Return the beginning of the `repr` of a value of any size for error messages, on one line.
 
     Example:
         >>> short_repr([1.5] * 50)

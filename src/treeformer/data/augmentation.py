@@ -2,6 +2,9 @@
 
 The geometric steps are composed into one affine map. The image is resampled once, and the skeleton is transformed by
 the same map without rounding. Light and noise change only the image.
+
+Images are (H,W,3) uint8 RGB, affine maps (2,3) that act on (x, y, 1), and a `size` is (width, height) of the result,
+px.
 """
 
 from __future__ import annotations
@@ -236,14 +239,7 @@ def move(
 ) -> Skeleton:
     """Transform a skeleton by an affine map and cut it at a frame. Explicit axes are replaced by inferred ones.
 
-    Args:
-        skeleton: the skeleton, in px.
-        affine: (2,3) map that acts on (x, y, 1).
-        size: (width, height) of the frame, px.
-        keep: what to keep of a plant that the frame cuts into components: all of them, or the longest.
-
-    Returns:
-        The transformed skeleton, in px of the frame.
+    Of a plant that the frame cuts into components, all of them are kept, or the longest.
     """
     width, height = size
     cut = skeleton.with_inferred_axes.transform(affine, image_size=size).crop(0, 0, width, height, keep=keep)
@@ -261,14 +257,6 @@ def warp(image: ImageArray, affine: ArrayLike, size: tuple[int, int]) -> ImageAr
 
     The center of the top left pixel is (0.5, 0.5). Pixels outside the image get the mean color of its border. The image
     is sampled bilinearly. Before a strong reduction it is smoothed, because thin roots would break up otherwise.
-
-    Args:
-        image: (H,W,3) uint8 RGB.
-        affine: (2,3) map that acts on (x, y, 1).
-        size: (width, height) of the result, px.
-
-    Returns:
-        (height,width,3) uint8 RGB.
     """
     source, back = prepare_sampling(image, affine, size)
     return np.array(  # a copy, because Pillow's own memory is read-only
@@ -283,16 +271,7 @@ def warp(image: ImageArray, affine: ArrayLike, size: tuple[int, int]) -> ImageAr
 
 
 def prepare_sampling(image: ImageArray, affine: ArrayLike, size: tuple[int, int]) -> tuple[ImageArray, FloatArray]:
-    """Return the image to sample from, reduced if necessary, and the inverse map.
-
-    Args:
-        image: (H,W,3) uint8 RGB.
-        affine: (2,3) map from the image to the result.
-        size: (width, height) of the result, px.
-
-    Returns:
-        The image or a reduced part of it, and the (2,3) map from the result to it.
-    """
+    """Return the image to sample from, or a reduced part of it, and the map from the result to it."""
     matrix = np.vstack([np.asarray(affine, dtype=np.float64), [0, 0, 1]])
     back = np.linalg.inv(matrix)
     shrink = math.sqrt(abs(np.linalg.det(back)))  # image pixels per output pixel, along each side

@@ -17,14 +17,11 @@ MAX_BYTES = 1 << 30
 
 
 class ImageCache:
-    """Folder data sets whose cached pixels share one limit. What is drawn first is kept.
-
-    Args:
-        max_bytes: limit of cached pixels, bytes.
+    """Folder data sets whose cached pixels share one limit, bytes. What is drawn first is kept.
 
     Attributes:
-        free_bytes: bytes of pixels that can still be cached.
-        datasets: the opened data sets by folder and split.
+        free_bytes: bytes of pixels that can still be cached
+        datasets: the opened data sets by folder and split
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
@@ -32,18 +29,7 @@ class ImageCache:
         self.datasets: dict[tuple[str, str | None], CachedDataset] = {}
 
     def open(self, folder: str | PathLike[str], split: str | None = None) -> CachedDataset:
-        """Open a folder data set. One that is open already is shared with its cached images.
-
-        Args:
-            folder: folder of images with annotations.
-            split: split of the folder, None for all images.
-
-        Returns:
-            The data set.
-
-        Raises:
-            TreeformerError: if the folder does not exist or has no images.
-        """
+        """Open a split of a folder data set, by default all images; one that is open already is shared."""
         key = (str(folder), split)
         if key not in self.datasets:
             self.datasets[key] = CachedDataset(FolderDataset(folder, split), self)
@@ -53,14 +39,8 @@ class ImageCache:
 class CachedDataset:
     """A folder data set that keeps samples while its cache has room.
 
-    Args:
-        dataset: the data set to read from.
-        cache: the cache whose limit applies.
-
     Attributes:
-        dataset: the data set to read from.
-        cache: the cache whose limit applies.
-        cached: the cached samples by index.
+        cached: the cached samples by index
     """
 
     def __init__(self, dataset: FolderDataset, cache: ImageCache) -> None:

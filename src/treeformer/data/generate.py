@@ -1,4 +1,7 @@
-"""`treeformer generate`: write synthetic images to a folder data set."""
+"""`treeformer generate`: write synthetic images to a folder data set.
+
+A `size` is (width, height), px.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,11 @@ IMAGES_PER_TASK = 8
 
 @dataclass(frozen=True)
 class GenerateReport:
-    """The result of `generate`; `str` returns a one-line summary.
-
-    Attributes:
-        out: the folder.
-        created: number of images created by this run.
-        kept: number of images kept from an earlier run.
-    """
+    """The result of `generate`; `str` returns a one-line summary."""
 
     out: Path
-    created: int
-    kept: int
+    created: int  # images created by this run
+    kept: int  # images kept from an earlier run
 
     def __str__(self) -> str:
         kept = f", {self.kept} already there" if self.kept else ""
@@ -62,27 +59,13 @@ def generate(
 ) -> GenerateReport:
     """Write synthetic images as SEED.png (or SEED.jpg) with SEED.json, and `dataset.yaml`.
 
+    Images have consecutive seeds; those for validation and test are in `treeformer.synthetic.SPLITS`. JPEG files are
+    smaller and read faster; they differ slightly from the rendered images. With more than one worker, a script needs
+    `if __name__ == "__main__":`.
+
     If an earlier run with the same settings was interrupted, or had a smaller count, only the missing images are
-    created. A run with a smaller count does not complete an interrupted one. The seeds for validation and test are in
-    `treeformer.synthetic.SPLITS`.
-
-    Args:
-        out: the folder to write to.
-        count: number of images.
-        preset: name of the plant preset.
-        style: name of the image style.
-        seed: seed of the first image; the others have the following seeds.
-        size: (width, height), px.
-        workers: number of processes; 0 and 1 run everything in the calling process. A script that uses more needs
-            `if __name__ == "__main__":`.
-        suffix: "png", or "jpg" for smaller files that are read faster. They differ slightly from the rendered images.
-        progress: called with the number of finished images and the total number.
-
-    Returns:
-        The number of created and kept images.
-
-    Raises:
-        TreeformerError: if an argument is invalid, or the folder has other settings or files or cannot be written.
+    created. A run with a smaller count does not complete an interrupted one. Other settings or files in the folder are
+    an error.
     """
     folder = Path(out)
     count = operator.index(count)  # NumPy's integers would not be written to the recipe

@@ -40,28 +40,9 @@ def generate_series(
     workers: int = 1,
     progress: ProgressCallback = no_progress,
 ) -> GenerateReport:
-    """Write synthetic series as SEED/day-000.png with SEED/day-000.json, and `dataset.yaml`.
+    """Write `count` synthetic series of `dates` images as SEED/day-000.png with SEED/day-000.json, and `dataset.yaml`.
 
-    The number in the name of an image is its time, in days. If an earlier run with the same settings was interrupted,
-    or had a smaller count, only the missing series are created. A run with a smaller count does not complete an
-    interrupted one.
-
-    Args:
-        out: the folder to write to.
-        dates: number of dates per series.
-        count: number of series.
-        preset: name of the plant preset.
-        style: name of the image style.
-        seed: seed of the first series; the others have the following seeds.
-        size: (width, height), px.
-        workers: number of processes; 0 and 1 run everything in the calling process.
-        progress: called with the number of finished series and the total number.
-
-    Returns:
-        The number of created and kept images.
-
-    Raises:
-        TreeformerError: if an argument is invalid, or the folder has other settings or files or cannot be written.
+    The number in the name of an image is its time, in days. Otherwise this is as `generate`.
     """
     folder = Path(out)
     count, dates = operator.index(count), operator.index(dates)  # NumPy's integers would not be written to the recipe

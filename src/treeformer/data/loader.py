@@ -27,20 +27,12 @@ from treeformer.nn.targets import Targets
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of B images with their targets.
+    """A batch of B images with their targets."""
 
-    Attributes:
-        images: (B,3,H,W) uint8.
-        targets: the targets, padded to the same number of nodes.
-        names: names of the B images.
-        skipped: images that were skipped while the batch was loaded.
-        is_dense: whether this is a dense batch.
-    """
-
-    images: Tensor
-    targets: Targets
-    names: tuple[str, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    images: Tensor  # (B,3,H,W) uint8
+    targets: Targets  # targets, padded to the same number of nodes
+    names: tuple[str, ...] = ()  # names of the B images
+    skipped: tuple[Skipped, ...] = ()  # images that were skipped while the batch was loaded
     is_dense: bool = False
 
     def to(self, device: torch.device) -> Batch:
@@ -59,34 +51,21 @@ class Batch:
 
 
 class BatchPlan(NamedTuple):
-    """The images of one batch.
+    """The images of one batch."""
 
-    Attributes:
-        positions: positions of the images in the stream.
-        is_dense: whether to draw dense images.
-        is_early: whether to draw images of the smaller size of the first steps.
-    """
-
-    positions: range
-    is_dense: bool
-    is_early: bool = False
+    positions: range  # of the images in the stream
+    is_dense: bool  # draw dense images
+    is_early: bool = False  # draw images of the smaller size of the first steps
 
 
 @dataclass(frozen=True)
 class BatchSizes:
-    """Numbers of images per batch, and how often a batch is dense.
+    """Numbers of images per batch, and how often a batch is dense."""
 
-    Attributes:
-        ordinary: images of an ordinary batch.
-        dense: images of a dense batch.
-        dense_every: every so many steps the batch is dense; 0 means never.
-        early_steps: number of first steps whose ordinary batches have smaller images.
-    """
-
-    ordinary: int
-    dense: int = 0
-    dense_every: int = 0
-    early_steps: int = 0
+    ordinary: int  # images of an ordinary batch
+    dense: int = 0  # images of a dense batch
+    dense_every: int = 0  # every so many steps the batch is dense; 0 means never
+    early_steps: int = 0  # number of first steps whose ordinary batches have smaller images
 
     def is_dense(self, step: int) -> bool:
         """Return True if the batch of a step, counted from 0, is dense."""
@@ -100,14 +79,9 @@ class BatchSizes:
 
 
 class ResumableSampler(Sampler[BatchPlan]):
-    """Endless plans of batches for one of `world` processes. Step and position determine all that follow.
+    """Endless plans of batches for process `rank` of `world`. Step and position determine all that follow.
 
-    Args:
-        sizes: images per batch and process.
-        start: first position of the stream, over all processes.
-        step: number of the first step, from 0.
-        rank: number of this process, from 0.
-        world: number of processes.
+    `start` is the first position of the stream, over all processes; `step` and `rank` count from 0.
 
     Example:
         >>> sizes = BatchSizes(4, dense=2, dense_every=2)
@@ -133,9 +107,7 @@ class ResumableSampler(Sampler[BatchPlan]):
 class Batches(Dataset[Batch]):
     """The batches of a stream: `batches[plan]` loads one. Worker processes hold a copy.
 
-    Args:
-        stream: the training images.
-        early: the same images at the size of the first steps, None if there are no such steps.
+    `early` has the same images at the size of the first steps, if there are such steps.
     """
 
     def __init__(self, stream: MixtureDataset, early: MixtureDataset | None = None) -> None:
@@ -149,14 +121,9 @@ class Batches(Dataset[Batch]):
 
 
 def collate(items: Sequence[tuple[Sample | None, Sequence[Skipped]]], max_nodes: int) -> Batch:
-    """Combine samples into one padded batch.
+    """Combine samples into one batch padded to `max_nodes` nodes.
 
-    Args:
-        items: samples with the images that were skipped before them. None stands for no sample.
-        max_nodes: number of nodes to which the targets are padded.
-
-    Returns:
-        The samples that are not None, and all skipped images.
+    Each item is a sample, or None, with the images that were skipped before it.
     """
     samples = [sample for sample, _ in items if sample is not None]
     skipped = tuple(entry for _, entries in items for entry in entries)
@@ -177,21 +144,10 @@ def training_loader(
     pin: bool = False,
     early: MixtureDataset | None = None,
 ) -> DataLoader[Batch]:
-    """Create the loader of training batches for one process.
+    """Create the endless loader of training batches for one process; see `ResumableSampler`.
 
-    Args:
-        stream: the training images.
-        sizes: images per batch and process.
-        start: first position of the stream, over all processes.
-        step: number of the first step, from 0.
-        rank: number of this process, from 0.
-        world: number of processes.
-        workers: number of worker processes; 0 loads images in the calling process.
-        pin: copy batches to pinned memory.
-        early: the training images at the size of the first steps.
-
-    Returns:
-        An endless loader of batches.
+    With 0 workers, images are loaded in the calling process. `pin` copies batches to pinned memory, and `early` has the
+    images at the size of the first steps.
     """
     return DataLoader(
         Batches(stream, early),
@@ -234,14 +190,7 @@ def shut_down(loader: DataLoader[Batch]) -> None:
 
 
 def strip_worker_tracebacks(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Reduce errors of worker processes, whose messages contain a traceback, to their last line.
-
-    Yields:
-        The batches, unchanged.
-
-    Raises:
-        TreeformerError: the error of the worker process, with a one-line message.
-    """
+    """Pass batches on; reduce errors of workers, whose messages contain a traceback, to one line."""
     try:
         yield from batches
     except TreeformerError as error:
@@ -251,15 +200,7 @@ def strip_worker_tracebacks(batches: Iterable[Batch]) -> Iterator[Batch]:
 
 
 def on_device(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
-    """Copy batches to a device. A GPU receives each batch while it works on the previous one.
-
-    Args:
-        batches: batches in CPU memory, pinned for an asynchronous copy.
-        device: the target device.
-
-    Yields:
-        The batches on the device.
-    """
+    """Copy pinned batches to a device. A GPU receives each batch while it works on the previous one."""
     if device.type != "cuda":
         yield from (batch.to(device) for batch in batches)
         return
@@ -278,12 +219,8 @@ def on_device(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]
 class TimedBatches:
     """Iterate over batches and measure the time spent waiting for them.
 
-    Args:
-        batches: the batches.
-
     Attributes:
-        batches: the batches.
-        waited_s: time spent waiting since the last call of `share_since`, s.
+        waited_s: time spent waiting since the last call of `share_since`, s
     """
 
     def __init__(self, batches: Iterator[Batch]) -> None:
@@ -301,11 +238,7 @@ class TimedBatches:
     def share_since(self, moment: float) -> float:
         """Return the waiting time since the last call as a fraction of the time since `moment`, and reset it.
 
-        Args:
-            moment: a value of `time.monotonic`, s.
-
-        Returns:
-            The fraction, 0 to 1 if `moment` is that of the last call.
+        `moment` is a value of `time.monotonic`. If it is that of the last call, the fraction is from 0 to 1.
         """
         waited, self.waited_s = self.waited_s, 0.0
         return waited / max(time.monotonic() - moment, 1e-9)

@@ -36,22 +36,12 @@ class MixtureDataset:
     `stream[position]` returns a sample and the images that were skipped before it. The position determines the sample.
     `stream.draw(position, dense=True)` returns an image for a dense batch.
 
-    Args:
-        sources: the sources to draw from.
-        config: image size and maximum number of nodes.
-        seed: seed of the stream.
-
     Attributes:
-        size: (width, height) of the images, px.
-        max_nodes: maximum number of nodes per image.
-        dense_max_nodes: maximum number of nodes per image of a dense batch.
-        seed: seed of the stream.
-        sources: the opened sources.
-        cumulative_weights: (S,) cumulative probabilities of the sources.
-        cumulative_dense_weights: (S,) the same for dense batches. None if there are none.
-
-    Raises:
-        ConfigError: if there is no source, a source is invalid, or dense batches have no source.
+        size: (width, height) of the images, px
+        dense_max_nodes: maximum number of nodes per image of a dense batch
+        sources: the opened sources
+        cumulative_weights: (S,) cumulative probabilities of the sources
+        cumulative_dense_weights: (S,) the same for dense batches, if there are any
     """
 
     def __init__(self, sources: Sequence[SourceConfig], config: DataConfig, seed: int) -> None:
@@ -77,17 +67,10 @@ class MixtureDataset:
         return self.draw(position)
 
     def draw(self, position: int, *, dense: bool = False) -> tuple[Sample, list[Skipped]]:
-        """Draw an image.
+        """Draw the image of a position, and return the images that were skipped before it as well.
 
-        Args:
-            position: position in the stream, which determines the image.
-            dense: draw an image for a dense batch. Images with more than `max_nodes` nodes are preferred.
-
-        Returns:
-            The sample, and the images that were skipped before it.
-
-        Raises:
-            TreeformerError: if many images in a row cannot be used.
+        For a dense batch, images with more than `max_nodes` nodes are preferred. It is an error if many images in a row
+        cannot be used.
         """
         rng = np.random.default_rng([self.seed, position])
         skipped: list[Skipped] = []
@@ -128,18 +111,10 @@ class EvalDataset:
 
     `dataset[index]` returns a sample and an empty list, or None and the reason why the image cannot be used.
 
-    Args:
-        sources: the sources of images.
-        config: image size and maximum number of nodes.
-
     Attributes:
-        size: (width, height) of the images, px.
-        max_nodes: maximum number of nodes per image.
-        sources: the opened sources.
-        entries: the source and the index in its data set, per image.
-
-    Raises:
-        ConfigError: if a source is invalid.
+        size: (width, height) of the images, px
+        sources: the opened sources
+        entries: source and the index in its data set, per image
     """
 
     def __init__(self, sources: Sequence[SourceConfig], config: DataConfig) -> None:
@@ -158,13 +133,10 @@ class EvalDataset:
         return (loaded, []) if isinstance(loaded, Sample) else (None, [loaded])
 
     def check_sources(self) -> None:
-        """Check that every source has a usable image.
+        """Raise `ConfigError` if a source has no usable image.
 
         Reading stops at the first usable image of a source. In a large source, about `MAX_TRIES` evenly spaced images
         are tried.
-
-        Raises:
-            ConfigError: if no image of a source can be used.
         """
         for source in self.sources:
             tried = source.indices[:: max(1, len(source.indices) // MAX_TRIES)]
@@ -188,20 +160,7 @@ class EvalDataset:
 
 
 def open_source(config: SourceConfig, size: tuple[int, int], cache: ImageCache) -> Source:
-    """Open the data set of a source.
-
-    Args:
-        config: the source.
-        size: (width, height) of the model's input, px.
-        cache: keeps the images of folders.
-
-    Returns:
-        The opened source.
-
-    Raises:
-        ConfigError: if a name, a split, an index or the count is invalid.
-        TreeformerError: if the folder does not exist or has no images.
-    """
+    """Open the data set of a source at the size (width, height), px, of the model's input."""
     dataset: CachedDataset | SyntheticDataset
     if bool(config.presets) == bool(config.path):
         raise ConfigError("data: a source has either presets (synthetic) or a path (a folder data set)")

@@ -20,14 +20,7 @@ LOCK_NAME, LOCK_S = ".lock", 30.0
 
 
 def read_recipe(folder: Path) -> dict[str, Any] | None:
-    """Read `dataset.yaml` in a folder.
-
-    Returns:
-        The settings, None if the file does not exist.
-
-    Raises:
-        TreeformerError: if the file is not readable or not a YAML mapping.
-    """
+    """Read the settings in `dataset.yaml` of a folder, None if the file does not exist."""
     import yaml
 
     path = folder / RECIPE_NAME
@@ -45,12 +38,7 @@ def read_recipe(folder: Path) -> dict[str, Any] | None:
 
 
 def write_recipe(folder: Path, recipe: Mapping[str, Any]) -> None:
-    """Write `dataset.yaml`.
-
-    Args:
-        folder: the folder of the data set.
-        recipe: the settings, in the order in which they are written.
-    """
+    """Write `dataset.yaml`."""
     import yaml
 
     with atomic_write(folder / RECIPE_NAME) as temporary:
@@ -58,18 +46,7 @@ def write_recipe(folder: Path, recipe: Mapping[str, Any]) -> None:
 
 
 def recorded_count(folder: Path, recipe: Mapping[str, Any]) -> int:
-    """Return the number of images, or of series, that a recipe states; 0 if it states none.
-
-    Args:
-        folder: the folder of the recipe.
-        recipe: the settings.
-
-    Returns:
-        The number.
-
-    Raises:
-        TreeformerError: if it is not a whole number.
-    """
+    """Return the number of images, or of series, that a recipe states, 0 if missing."""
     count = recipe.get("count", 0)
     if not isinstance(count, int):
         raise TreeformerError(f"{folder / RECIPE_NAME}: count must be a whole number, not {short_repr(count)}")
@@ -80,15 +57,7 @@ def recorded_count(folder: Path, recipe: Mapping[str, Any]) -> int:
 def being_written(folder: Path, *, completes: bool = True) -> Iterator[None]:
     """Mark a folder as incomplete until a block succeeds. The mark stays if the block fails or is killed.
 
-    Args:
-        folder: the folder of the data set.
-        completes: the folder is complete after the block. If False, the mark stays.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        OSError: if the mark cannot be written.
+    It also stays if the block does not complete the folder.
     """
     atomic_write_bytes(folder / INCOMPLETE_NAME, b"")
     yield
@@ -104,12 +73,7 @@ def is_incomplete(folder: Path) -> bool:
 def check_complete(folder: Path, *, may_be_part: bool = True) -> None:
     """Check that a folder of images is not a part of a data set that has not been finished.
 
-    Args:
-        folder: the folder.
-        may_be_part: it may be a split or a series, which are marked in the folder above.
-
-    Raises:
-        TreeformerError: if the folder is being written, or the command that wrote it was stopped or failed.
+    A split or a series (`may_be_part`) is marked in the folder above.
     """
     absolute = folder.absolute()
     for place in (absolute, *([absolute.parent] if may_be_part else [])):
@@ -123,16 +87,8 @@ def check_complete(folder: Path, *, may_be_part: bool = True) -> None:
 def claim(folder: Path, recipe: Mapping[str, Any], *, may_differ: Collection[str] = ()) -> dict[str, Any] | None:
     """Reserve a folder for a recipe: write `dataset.yaml` to a new or empty folder, or compare with the existing one.
 
-    Args:
-        folder: the folder of the data set.
-        recipe: the settings.
-        may_differ: keys whose values may differ from those in the folder.
-
-    Returns:
-        The recipe found in the folder, None for a new folder.
-
-    Raises:
-        TreeformerError: if the folder has another recipe, or other files and no recipe.
+    Values of the keys `may_differ` may be others. Return the recipe found in the folder, None for a new folder. Another
+    recipe, or other files without a recipe, are an error.
     """
     if folder.exists() and not folder.is_dir():
         raise TreeformerError(f"{folder}: is a file, not a folder")

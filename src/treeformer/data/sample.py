@@ -36,16 +36,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class OpenedSample:
-    """A sample whose image is read or rendered only on request.
+    """A sample whose image is read or rendered only on request."""
 
-    Attributes:
-        skeleton: a forest inside the image, in px, with `image_size` set.
-        name: path of the image file, or name of a synthetic image.
-        read_image: returns the image, (H,W,3) uint8 RGB. Raises TreeformerError if it does not fit the skeleton.
-    """
-
-    skeleton: Skeleton
-    name: str
+    skeleton: Skeleton  # forest inside the image, in px, with `image_size` set
+    name: str  # path of the image file, or name of a synthetic image
+    # returns the image, (H,W,3) uint8 RGB. Raises TreeformerError if it does not fit the skeleton.
     read_image: Callable[[], ImageArray]
 
     @classmethod

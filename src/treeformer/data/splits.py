@@ -45,15 +45,8 @@ def check_splits(folder: str | os.PathLike[str], *, allow_incomplete: bool = Fal
 def plate_rule(pattern: object, source: Path) -> Callable[[str], str]:
     """Return a function from an image's stem to the name of its plate.
 
-    Args:
-        pattern: regular expression that matches the plate at the beginning of a stem; None for the whole stem.
-        source: file that contains the pattern, for the error message.
-
-    Returns:
-        The function. It returns the whole stem if the pattern does not match, or matches no character.
-
-    Raises:
-        TreeformerError: if the pattern is not a text or not a regular expression.
+    It is what `pattern`, a regular expression, matches at the beginning of the stem; the whole stem if this is nothing,
+    or without a pattern. `source` is the file that contains the pattern, for the error message.
 
     Example:
         >>> rule = plate_rule("[0-9]+", Path("dataset.yaml"))
@@ -77,15 +70,7 @@ def plate_rule(pattern: object, source: Path) -> Callable[[str], str]:
 
 
 def check_leaks(images: Mapping[str, Iterable[Path]], plate: Callable[[str], str] = lambda stem: stem) -> None:
-    """Check that no two splits share a plate or an image.
-
-    Args:
-        images: image files per split.
-        plate: function from an image's stem to the name of its plate.
-
-    Raises:
-        TreeformerError: if two splits leak; the message contains both files.
-    """
+    """Check that no two splits share an image, or a plate, as `plate` derives it from an image's stem."""
     by_plate: dict[str, tuple[str, Path]] = {}
     by_content: dict[str, tuple[str, Path]] = {}
     for split, split_images in images.items():

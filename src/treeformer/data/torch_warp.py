@@ -23,13 +23,7 @@ ROUNDING_OFFSET = 1e-3
 def warp(image: ImageArray, affine: ArrayLike, size: tuple[int, int]) -> ImageArray:
     """Transform an image by an affine map, in half the time of `treeformer.data.augmentation.warp`.
 
-    Args:
-        image: (H,W,3) uint8 RGB.
-        affine: (2,3) map that acts on (x, y, 1).
-        size: (width, height) of the result, px.
-
-    Returns:
-        (height,width,3) uint8 RGB, a view of an array in channel-first order.
+    The result is a view of an array in channel-first order.
     """
     source, back = prepare_sampling(image, affine, size)
     x, y = (np.arange(length) + 0.5 for length in size)

@@ -2,6 +2,8 @@
 
 Most of the time of a training image is spent on rendering or reading and warping it. Whether a view has too many nodes
 is known from its skeleton, which takes a fraction of that time.
+
+A `size` is (width, height) of the model's input, px.
 """
 
 from __future__ import annotations
@@ -26,51 +28,29 @@ CROP_ZOOMS = (1.3, 1.7, 2.2, 3.0, 4.0, 6.0)
 
 @dataclass(frozen=True)
 class Source:
-    """An opened source of images.
+    """An opened source of images."""
 
-    Attributes:
-        dataset: the data set to load from.
-        indices: indices of the images to use.
-        weight: probability of drawing from this source, relative to the others.
-        augmentation: augmentation with the frame of the model's input, or None.
-        spacing_px: node spacing to resample to, px; 0 keeps the nodes.
-        grid_px: spacing of the grid whose crossings become nodes, px; 0 keeps the nodes.
-        dense_weight: the weight in dense batches.
-    """
-
-    dataset: CachedDataset | SyntheticDataset
-    indices: Sequence[int]
-    weight: float
-    augmentation: Augmentation | None
-    spacing_px: float
-    grid_px: float
-    dense_weight: float = 0.0
+    dataset: CachedDataset | SyntheticDataset  # data set to load from
+    indices: Sequence[int]  # of the images to use
+    weight: float  # probability of drawing from this source, relative to the others
+    augmentation: Augmentation | None  # augmentation with the frame of the model's input, or None
+    spacing_px: float  # node spacing to resample to, px; 0 keeps the nodes
+    grid_px: float  # spacing of the grid whose crossings become nodes, px; 0 keeps the nodes
+    dense_weight: float = 0.0  # weight in dense batches
 
 
 @dataclass(frozen=True)
 class View:
-    """An opened sample as the model will see it.
-
-    Attributes:
-        opened: the sample.
-        skeleton: its skeleton in the view, in px.
-        affine: (2,3) map from the image to the view. None if both are the same.
-        size: (width, height) of the view, px.
-        augmentation: changes light and noise, None for an exact view.
-    """
+    """An opened sample as the model will see it."""
 
     opened: OpenedSample
-    skeleton: Skeleton
-    affine: FloatArray | None
-    size: tuple[int, int]
-    augmentation: Augmentation | None
+    skeleton: Skeleton  # in the view, px
+    affine: FloatArray | None  # (2,3) map from the image to the view. None if both are the same.
+    size: tuple[int, int]  # (width, height) of the view, px
+    augmentation: Augmentation | None  # changes light and noise, None for an exact view
 
     def sample(self, rng: np.random.Generator) -> Sample | Skipped:
-        """Read or render the image, warp it and change its light.
-
-        Returns:
-            The sample, or the reason why its image cannot be used.
-        """
+        """Read or render the image, warp it and change its light; or return the reason why it cannot be used."""
         try:
             image = self.opened.read_image()
         except TreeformerError as error:
@@ -83,17 +63,7 @@ class View:
 
 
 def draw_view(source: Source, opened: OpenedSample, rng: np.random.Generator, size: tuple[int, int]) -> View:
-    """Draw a random view if the source has an augmentation, otherwise fit the whole image into the frame.
-
-    Args:
-        source: the source of the sample.
-        opened: the sample.
-        rng: random generator of the augmentation.
-        size: (width, height) of the model's input, px.
-
-    Returns:
-        The view.
-    """
+    """Draw a random view if the source has an augmentation, otherwise fit the whole image into the frame of a size."""
     skeleton, augmentation = opened.skeleton, source.augmentation
     image_size = skeleton.image_size
     assert image_size is not None  # part of every sample
@@ -116,15 +86,7 @@ def draw_cropped_view(
 ) -> View | Skipped:
     """Draw a view with at most `max_nodes` nodes: smaller windows on the image are tried in turn.
 
-    Args:
-        source: the source of the sample.
-        opened: the sample.
-        rng: random generator of the augmentation.
-        size: (width, height) of the model's input, px.
-        max_nodes: maximum number of nodes.
-
-    Returns:
-        The first view with few enough nodes, or the reason why there is none.
+    If all have more, the reason is returned.
     """
     view = draw_view(source, opened, rng, size)
     for zoom in CROP_ZOOMS:
@@ -135,15 +97,7 @@ def draw_cropped_view(
 
 
 def too_dense(view: View, max_nodes: int) -> Skipped:
-    """Return the reason why a view with too many nodes cannot be used.
-
-    Args:
-        view: the view.
-        max_nodes: maximum number of nodes.
-
-    Returns:
-        The name of the image, and one line.
-    """
+    """Return the reason why a view with too many nodes cannot be used."""
     name = view.opened.name
     return Skipped(name, f"{name}: {len(view.skeleton)} nodes, more than max_nodes = {max_nodes}")
 
@@ -159,15 +113,7 @@ def _window(source: Source, opened: OpenedSample, size: tuple[int, int], zoom: f
 
 
 def into_frame(image_size: tuple[int, int], size: tuple[int, int]) -> FloatArray:
-    """Return the map of a whole image to the center of a frame. A larger image is scaled down.
-
-    Args:
-        image_size: (width, height) of the image, px.
-        size: (width, height) of the frame, px.
-
-    Returns:
-        (2,3) affine map from the image to the frame.
-    """
+    """Return the (2,3) map of a whole image to the center of a frame. A larger image is scaled down."""
     width, height = image_size
     scale = min(1.0, size[0] / width, size[1] / height)
     return np.asarray(

@@ -17,12 +17,6 @@ def for_each(
     """Call `then(task(item))` for each item, in order.
 
     The first error, or Ctrl-C, ends the run: running tasks finish, the remaining ones are not started.
-
-    Args:
-        task: called with each item, in a worker process.
-        items: the arguments of the tasks.
-        workers: number of processes; 0 and 1 run everything in the calling process.
-        then: called with each result, in the calling process.
     """
     if workers <= 1 or len(items) <= 1:
         for item in items:

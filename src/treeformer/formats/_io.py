@@ -42,11 +42,7 @@ UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_head(path: Path) -> bytes:
-    """Return the first bytes of a text file.
-
-    Raises:
-        FormatError: If the path is missing, unreadable or not a regular file, or if the file is empty or binary.
-    """
+    """Return the first bytes of a text file; raise `FormatError` if it is missing, unreadable, empty or binary."""
     with reading(path):
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -81,24 +77,15 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text as UTF-8, atomically. Surrogate escapes become the undecodable bytes they stand for.
-
-    Args:
-        path: The file to write.
-        text: Its content.
-    """
+    """Write text as UTF-8, atomically. Surrogate escapes become the undecodable bytes they stand for."""
     with atomic_write_checked(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Iterate over the lines of a text file. They end in a line feed, a carriage return, or both.
+    """Yield the lines of a text file with their numbers, from 1. They end in a line feed, a carriage return, or both.
 
-    Yields:
-        The line number, from 1, and the line without its line ending.
-
-    Raises:
-        FormatError: If the file cannot be read or a line is longer than `MAX_LINE_LENGTH` or contains a zero byte.
+    A line that is longer than `MAX_LINE_LENGTH` or contains a zero byte is an error.
     """
     with reading(path), path.open(encoding="utf-8", errors="surrogateescape") as file:
         number = 0
@@ -123,11 +110,7 @@ def begins_json_object(head: bytes) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file.
-
-    Raises:
-        FormatError: If the file cannot be read or is not a JSON object. NaN and Infinity are rejected.
-    """
+    """Return the object in a JSON file. NaN and Infinity are rejected."""
 
     def reject(literal: str) -> None:
         raise FormatError(f"{path.name}: contains {literal}, which is not valid JSON")
@@ -160,17 +143,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def json_text(value: Any, path: Path) -> str:
-    """Return a value as one line of JSON. Floats are exact.
+    """Return a value as one line of JSON, in ASCII if UTF-8 cannot encode it. Floats are exact.
 
-    Args:
-        value: The value. Mappings, NumPy values and paths are converted to plain JSON types.
-        path: The file that the text is for, mentioned in error messages.
-
-    Returns:
-        The JSON text, in ASCII if UTF-8 cannot encode it.
-
-    Raises:
-        FormatError: If JSON cannot represent the value.
+    Mappings, NumPy values and paths are converted to plain JSON types. Errors mention `path`.
     """
     try:
         text = _READABLE_JSON.encode(value)

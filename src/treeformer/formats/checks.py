@@ -1,6 +1,6 @@
 """Check single values of a JSON file. Error messages give the place, as in `nodes[3]`, and the invalid value.
 
-All checks raise SkeletonError without a file name; `_io.reading` adds it.
+All checks return the value and raise SkeletonError without a file name; `_io.reading` adds it.
 """
 
 from __future__ import annotations
@@ -13,72 +13,28 @@ from treeformer.errors import SkeletonError
 
 
 def items(value: Any, place: str) -> list[Any]:
-    """Check that a value is a list.
-
-    Args:
-        value: The value to check.
-        place: Its place in the file, for error messages.
-
-    Returns:
-        The list.
-
-    Raises:
-        SkeletonError: If the value is anything else.
-    """
+    """Check that a value is a list."""
     if not isinstance(value, list):
         raise SkeletonError(f"{place} is {short_repr(value)}, not a list")
     return value
 
 
 def record(value: Any, place: str) -> dict[str, Any]:
-    """Check that a value is an object.
-
-    Args:
-        value: The value to check.
-        place: Its place in the file, for error messages.
-
-    Returns:
-        The object as a dict.
-
-    Raises:
-        SkeletonError: If the value is anything else.
-    """
+    """Check that a value is an object."""
     if not isinstance(value, dict):
         raise SkeletonError(f"{place} is {short_repr(value)}, not an object")
     return value
 
 
 def text(value: Any, place: str) -> str:
-    """Check that a value is a string.
-
-    Args:
-        value: The value to check.
-        place: Its place in the file, for error messages.
-
-    Returns:
-        The string.
-
-    Raises:
-        SkeletonError: If the value is anything else.
-    """
+    """Check that a value is a string."""
     if not isinstance(value, str):
         raise SkeletonError(f"{place} is {short_repr(value)}, not a string")
     return value
 
 
 def number(value: Any, place: str) -> float:
-    """Check that a value is a number. Booleans are not numbers.
-
-    Args:
-        value: The value to check.
-        place: Its place in the file, for error messages.
-
-    Returns:
-        The number.
-
-    Raises:
-        SkeletonError: If the value is anything else.
-    """
+    """Check that a value is a number. Booleans are not numbers."""
     if type(value) in (int, float):
         try:
             return float(value)
@@ -88,37 +44,14 @@ def number(value: Any, place: str) -> float:
 
 
 def integer(value: Any, place: str) -> int:
-    """Check that a value is an integer.
-
-    Args:
-        value: The value to check.
-        place: Its place in the file, for error messages.
-
-    Returns:
-        The integer.
-
-    Raises:
-        SkeletonError: If the value is anything else.
-    """
+    """Check that a value is an integer."""
     if type(value) is int and abs(value) < 2**53:
         return value
     raise SkeletonError(f"{place} is {short_repr(value)}, not an integer")
 
 
 def numbers(value: Any, place: str, *, or_null: bool = False) -> list[float]:
-    """Check that a value is a list of numbers.
-
-    Args:
-        value: The value to check.
-        place: Its place in the file, for error messages.
-        or_null: Accept null, which becomes NaN.
-
-    Returns:
-        The numbers.
-
-    Raises:
-        SkeletonError: If the value is anything else.
-    """
+    """Check that a value is a list of numbers; with `or_null`, null is accepted and becomes NaN."""
     row = items(value, place)
     if all(type(entry) is float for entry in row):
         return row
@@ -128,34 +61,12 @@ def numbers(value: Any, place: str, *, or_null: bool = False) -> list[float]:
 
 
 def integers(value: Any, place: str) -> list[int]:
-    """Check that a value is a list of integers.
-
-    Args:
-        value: The value to check.
-        place: Its place in the file, for error messages.
-
-    Returns:
-        The integers.
-
-    Raises:
-        SkeletonError: If the value is anything else.
-    """
+    """Check that a value is a list of integers."""
     return [integer(entry, f"{place}[{index}]") for index, entry in enumerate(items(value, place))]
 
 
 def pairs(value: Any, place: str) -> list[list[Any]]:
-    """Check that a value is a list of pairs. The entries of the pairs are not checked.
-
-    Args:
-        value: The value to check.
-        place: Its place in the file, for error messages.
-
-    Returns:
-        The pairs.
-
-    Raises:
-        SkeletonError: If the value is anything else.
-    """
+    """Check that a value is a list of pairs. The entries of the pairs are not checked."""
     rows = items(value, place)
     for index, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != 2:
@@ -164,10 +75,7 @@ def pairs(value: Any, place: str) -> list[list[Any]]:
 
 
 def find_cycle(parents: list[int]) -> int | None:
-    """Return a row that is its own ancestor, None if there is none.
-
-    Args:
-        parents: The row index of the parent of each row, -1 at roots.
+    """Return a row that is its own ancestor, otherwise None; the parent of a root is -1.
 
     >>> find_cycle([-1, 0, 3, 2])
     2

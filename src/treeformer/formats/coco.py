@@ -147,16 +147,9 @@ def _image(image: Mapping[str, Any], place: str, parts: list[_Part], ignored: in
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write a COCO file of one image, with one annotation per plant. Axes are not stored.
+    """Write a COCO file of one image, with one annotation per plant. No edge may join two plants.
 
-    Of the metadata, only the record of a prediction is written.
-
-    Args:
-        skeleton: The skeleton. No edge may join two plants.
-        path: The file to write. An existing file is replaced.
-
-    Raises:
-        FormatError: If an edge joins two plants or the file cannot be written.
+    Axes are not stored. Of the metadata, only the record of a prediction is written.
     """
     image: dict[str, Any] = {"id": 1, "file_name": skeleton.image_name or ""}
     if skeleton.image_size is not None:

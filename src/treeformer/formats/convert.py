@@ -36,25 +36,17 @@ INVALID_IN_NAMES = re.compile(r'[\x00-\x1f<>:"|?*]')
 
 @dataclass(frozen=True, slots=True)
 class ConvertReport:
-    """The result of a conversion.
+    """The result of a conversion."""
 
-    Attributes:
-        written: The files written.
-        failures: One line per failure.
-        skipped: The number of files of no known format.
-        preferred: The number of names that occur in several formats, by the format that was converted.
-        passed_over: The number of files that were passed over for these, by format.
-        incomplete: The number of written files from which content was left out that the format does not allow.
-        left_out: The names of what was left out, sorted.
-    """
-
-    written: tuple[Path, ...]
-    failures: tuple[str, ...]
-    skipped: int
+    written: tuple[Path, ...]  # files written
+    failures: tuple[str, ...]  # one line per failure
+    skipped: int  # number of files of no known format
+    # number of names that occur in several formats, by the format that was converted
     preferred: Mapping[str, int] = field(default_factory=dict)
+    # number of files that were passed over for these, by format
     passed_over: Mapping[str, int] = field(default_factory=dict)
-    incomplete: int = 0
-    left_out: tuple[str, ...] = ()
+    incomplete: int = 0  # number of written files from which content was left out that the format does not allow
+    left_out: tuple[str, ...] = ()  # names of what was left out, sorted
 
 
 def convert(
@@ -68,24 +60,15 @@ def convert(
 ) -> ConvertReport:
     """Convert a file, or every file of a known format in a folder and its subfolders.
 
-    If a name occurs in a folder in several formats, such as a.json and a.rsml, only one file is converted: that of
-    the first format in the order of `FORMATS`. An output never replaces an input file or another output of the same
-    run. Such conflicts are failures.
+    `to` is required if the target is a folder, which exists already or has no suffix; otherwise the suffix decides.
+    Files in a folder get the stem of their source file, or of the image if the source file contains several images.
+    With `from_`, only files with suffixes of that format are converted, and with `preserve` also content that the
+    target format does not allow is written, such as <rootnavspline> in RSML. Failures of single files are in the
+    report.
 
-    Args:
-        source: A file or a folder. In a folder, names that begin with a dot are ignored.
-        target: A file or a folder. A folder exists already or has no suffix. Files in a folder get the stem of
-            their source file, or of the image if the source file contains several images.
-        to: A name in `FORMATS`. Required if the target is a folder; otherwise the suffix of the target decides.
-        from_: A name in `FORMATS`. In a folder, only files with suffixes of this format are converted.
-        preserve: Also write content that the target format does not allow, such as <rootnavspline> in RSML.
-        progress: Called after each file with the number of files done and the total number.
-
-    Returns:
-        The files written, the failures, and what was skipped, passed over or left out.
-
-    Raises:
-        TreeformerError: If an argument is invalid. Failures of single files are in the report.
+    If a name occurs in a folder in several formats, such as a.json and a.rsml, only one file is converted: that of the
+    first format in the order of `FORMATS`. An output never replaces an input file or another output of the same run.
+    Such conflicts are failures.
     """
     origin, destination = Path(source), Path(target)
     if from_ is not None:
@@ -240,17 +223,11 @@ class _Batch:
 
 
 class Copies(NamedTuple):
-    """Files that hold a skeleton which is there in another format.
-
-    Attributes:
-        files: The copies.
-        preferred: The number of names that occur in several formats, by the format that is no copy.
-        passed_over: The number of copies by format.
-    """
+    """Files that hold a skeleton which is there in another format."""
 
     files: set[Path]
-    preferred: Counter[str]
-    passed_over: Counter[str]
+    preferred: Counter[str]  # number of names that occur in several formats, by the format that is no copy
+    passed_over: Counter[str]  # number of copies by format
 
 
 def find_copies(paths: Sequence[Path]) -> Copies:
@@ -258,12 +235,6 @@ def find_copies(paths: Sequence[Path]) -> Copies:
 
     The file of the first format in the order of `FORMATS` is no copy. Broken files and files of unknown formats or of
     several images are never copies.
-
-    Args:
-        paths: The files.
-
-    Returns:
-        The copies.
     """
     named: dict[Path, list[Path]] = {}
     for path in paths:

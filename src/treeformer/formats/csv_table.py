@@ -159,16 +159,9 @@ def _with_axes(skeleton: Skeleton, labels: list[float]) -> Skeleton:
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write a table with the columns that are known. The parent of a root is -1.
+    """Write a forest as a table with the columns that are known. The parent of a root is -1.
 
     Only the index of each explicit axis is stored. Inferred axes, the image and the metadata are not.
-
-    Args:
-        skeleton: A forest.
-        path: The file to write. An existing file is replaced.
-
-    Raises:
-        FormatError: If the skeleton has a cycle or the file cannot be written.
     """
     if not skeleton.is_forest:
         raise FormatError(f"{path.name}: a table of parents can store only forests, but this skeleton has a cycle")

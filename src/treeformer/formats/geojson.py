@@ -92,10 +92,9 @@ class _Geometries:
         )
 
     def _weld_points(self, welder: Welder) -> tuple[dict[int, int], list[dict[str, Any]]]:
-        """Add the nodes. Points with an id stay separate even if they coincide.
+        """Add the nodes; return the node of each id and the properties of each node.
 
-        Returns:
-            The node of each id, and the properties of each node.
+        Points with an id stay separate even if they coincide.
         """
         node_of_id: dict[int, int] = {}
         values: list[dict[str, Any]] = []
@@ -115,11 +114,7 @@ class _Geometries:
     def _weld_lines(
         self, welder: Welder, node_of_id: Mapping[int, int]
     ) -> tuple[list[list[int]], list[int], list[float]]:
-        """Add the edges.
-
-        Returns:
-            The nodes of each line, and for each edge its line and its score (NaN if unknown).
-        """
+        """Add the edges; return the nodes of each line, and for each edge its line and its score (NaN if unknown)."""
         paths: list[list[int]] = []
         edge_line: list[int] = []
         edge_score: list[float] = []
@@ -147,13 +142,6 @@ def write(skeleton: Skeleton, path: Path) -> None:
     """Write GeoJSON with one feature per line of text. The functions of axes are not stored.
 
     Of the metadata, only the record of a prediction is written.
-
-    Args:
-        skeleton: Any skeleton.
-        path: The file to write. An existing file is replaced.
-
-    Raises:
-        FormatError: If the file cannot be written.
     """
     header: dict[str, Any] = {"coordinates": COORDINATES, "axes": "file" if skeleton.has_explicit_axes else "rule"}
     if skeleton.image_name is not None:

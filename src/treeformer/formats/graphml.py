@@ -111,15 +111,7 @@ def _value(text: str | None, name: str, kind: str) -> Any:
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write GraphML for NetworkX, Gephi, yEd and Cytoscape. Metadata and plant records are not stored.
-
-    Args:
-        skeleton: Any skeleton.
-        path: The file to write. An existing file is replaced.
-
-    Raises:
-        FormatError: If XML cannot represent the image name or the file cannot be written.
-    """
+    """Write GraphML for NetworkX, Gephi, yEd and Cytoscape. Metadata and plant records are not stored."""
     graph = graph_from_skeleton(skeleton)
     keys: dict[tuple[str, str], str] = {}  # the element that declares each key
 
@@ -145,19 +137,10 @@ def write(skeleton: Skeleton, path: Path) -> None:
 
 
 def skeleton_from_graph(graph: nx.Graph[Any]) -> Skeleton:
-    """Return the skeleton of a graph that was read from a file.
+    """Return the skeleton of a graph that was read from a file. Its nodes must have `x` and `y`, or `pos`.
 
-    Parallel edges are merged. If all edges are directed away from roots, or all towards them, the directions
-    determine the roots. Otherwise directions are ignored.
-
-    Args:
-        graph: Any NetworkX graph. Its nodes must have `x` and `y`, or `pos`.
-
-    Returns:
-        The skeleton.
-
-    Raises:
-        SkeletonError: If an attribute has a value of the wrong type.
+    Parallel edges are merged. If all edges are directed away from roots, or all towards them, the directions determine
+    the roots. Otherwise directions are ignored.
     """
     import networkx as nx
 

@@ -36,38 +36,20 @@ MAX_PAIRS = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class JoinedAxes:
-    """The graph of joined axes, as arguments for `Skeleton`.
+    """The graph of joined axes, as arguments for `Skeleton`."""
 
-    Attributes:
-        nodes: (N,2) px, the points of the lines in order, followed by the junctions.
-        edges: (E,2), directed from base to tip.
-        edge_axis: (E,) the axis of each edge.
-        axis_nodes: For each line, the nodes of its points in order, without junctions.
-        roots: (C,) one node per component.
-        plant: (N,) the plant of each node.
-    """
-
-    nodes: FloatArray
-    edges: IntArray
-    edge_axis: IntArray
-    axis_nodes: list[tuple[int, ...]]
-    roots: IntArray
-    plant: IntArray
+    nodes: FloatArray  # (N,2) px, the points of the lines in order, followed by the junctions
+    edges: IntArray  # (E,2), directed from base to tip
+    edge_axis: IntArray  # (E,) the axis of each edge
+    axis_nodes: list[tuple[int, ...]]  # for each line, the nodes of its points in order, without junctions
+    roots: IntArray  # (C,) one node per component
+    plant: IntArray  # (N,) the plant of each node
 
 
 def join_axes(lines: Sequence[FloatArray], parents: Sequence[int | None], plants: Sequence[int]) -> JoinedAxes:
-    """Join lines into one graph by the rules of this module.
+    """Join lines, (P,2) px from base to tip, into one graph by the rules of this module.
 
-    Args:
-        lines: For each axis its points (P,2) px, from base to tip. P may be 0.
-        parents: For each axis the index of its parent, which must be smaller, or None for order 0.
-        plants: For each axis its plant. A lateral has the plant of its parent.
-
-    Returns:
-        The nodes, edges, axes and roots of the graph.
-
-    Raises:
-        SkeletonError: If a parent does not precede its lateral.
+    A line may be empty. Parents (None for order 0) precede their laterals, which have the same plant.
 
     >>> trunk, branch = np.array([[0.0, 0.0], [0.0, 10.0]]), np.array([[1.0, 4.0], [5.0, 4.0]])
     >>> joined = join_axes([trunk, branch], [None, 0], [0, 0])
@@ -155,10 +137,9 @@ def _ancestors_with_points(parents: Sequence[int | None], size: IntArray) -> lis
 def _shared_first_points(
     lines: Sequence[FloatArray], first: IntArray, ancestor: Sequence[int | None], plants: Sequence[int]
 ) -> tuple[IntArray, list[int]]:
-    """Apply rules 2 and 3.
+    """Apply rules 2 and 3: return the earlier point whose node each point (P,) shares, and the laterals not yet joined.
 
-    Returns:
-        (P,) for each point the earlier point whose node it shares, or itself, and the laterals not yet joined.
+    A point that shares no node is its own.
     """
     same_as = np.arange(sum(len(line) for line in lines))
     point_at: dict[int, dict[tuple[float, float], int]] = {}  # point indices by coordinates, per axis with laterals
@@ -188,9 +169,8 @@ def _feet_on_parents(
 ) -> tuple[IntArray, FloatArray, FloatArray, IntArray]:
     """Find where each of D laterals meets its parent's line, at the first of several equally near points.
 
-    Returns:
-        The index of the point that begins the segment (D,), the fraction along the segment (D,), the coordinates
-        of the meeting point (D,2) px, and the index of the line point at that position (D,), -1 within a segment.
+    Return the index of the point that begins the segment (D,), the fraction along the segment (D,), the coordinates of
+    the meeting point (D,2) px, and the index of the line point at that position (D,), -1 within a segment.
     """
     segment = np.zeros(len(laterals), dtype=np.intp)
     along = np.zeros(len(laterals))
@@ -215,8 +195,7 @@ def _feet_on_parents(
 def _nearest_on_line(line: FloatArray, queries: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
     """Find the point on a line (P,2), P ≥ 1, that is nearest to each of Q points.
 
-    Returns:
-        The segment (Q,), the fraction along it (Q,) and the coordinates (Q,2).
+    Return the segment (Q,), the fraction along it (Q,) and the coordinates (Q,2).
     """
     if len(line) == 1:
         return np.zeros(len(queries), dtype=np.intp), np.zeros(len(queries)), np.repeat(line, len(queries), axis=0)

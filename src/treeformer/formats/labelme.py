@@ -112,18 +112,10 @@ def _marked_roots(skeleton: Skeleton, lines: Sequence[Line]) -> list[int]:
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write a LabelMe file. Radii and scores are not stored.
+    """Write a LabelMe file. Radii and scores are not stored; no edge may join two plants.
 
-    Coinciding nodes of a plant are merged on reading, so that trees which touch become one, with the first root.
-
-    Of the metadata, only the record of a prediction is written. LabelMe keeps it.
-
-    Args:
-        skeleton: The skeleton. No edge may join two plants.
-        path: The file to write. An existing file is replaced.
-
-    Raises:
-        FormatError: If an edge joins two plants or the file cannot be written.
+    Coinciding nodes of a plant are merged on reading, so that trees which touch become one, with the first root. Of the
+    metadata, only the record of a prediction is written. LabelMe keeps it.
     """
     plant = skeleton.plant_of_node
     joins_plants = plant[skeleton.edges[:, 0]] != plant[skeleton.edges[:, 1]]

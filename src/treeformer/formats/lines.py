@@ -17,17 +17,11 @@ Group: TypeAlias = int | str | None
 
 @dataclass(slots=True)
 class Line:
-    """A path through a skeleton.
+    """A path through a skeleton."""
 
-    Attributes:
-        nodes: The nodes of the path, in order.
-        edges: The edges between consecutive nodes.
-        axis: The axis of all edges, -1 for none.
-    """
-
-    nodes: list[int]
-    edges: list[int]
-    axis: int
+    nodes: list[int]  # in order
+    edges: list[int]  # between consecutive nodes
+    axis: int  # of all edges, -1 for none
 
 
 def skeleton_lines(skeleton: Skeleton) -> list[Line]:
@@ -63,20 +57,15 @@ def skeleton_lines(skeleton: Skeleton) -> list[Line]:
 
 @dataclass(slots=True)
 class Welder:
-    """Build a graph from lines given by their points. Points that coincide exactly become one node.
+    """Build a graph from lines given by their points. Points that coincide exactly become one node."""
 
-    Attributes:
-        nodes: The points of the nodes.
-        edges: Pairs of node indices.
-    """
-
-    nodes: list[Point] = field(default_factory=list)
-    edges: list[tuple[int, int]] = field(default_factory=list)
+    nodes: list[Point] = field(default_factory=list)  # points of the nodes
+    edges: list[tuple[int, int]] = field(default_factory=list)  # pairs of node indices
     _node_at: dict[Point, int] = field(default_factory=dict)
     _edge_between: set[tuple[int, int]] = field(default_factory=set)
 
     def node(self, point: Point) -> int:
-        """Return the node at a point. Add one if there is none."""
+        """Return the node at a point; add one if it is new."""
         if point not in self._node_at:
             self.add(point)
         return self._node_at[point]
@@ -88,10 +77,9 @@ class Welder:
         return len(self.nodes) - 1
 
     def line(self, nodes: Sequence[int]) -> list[int]:
-        """Join consecutive nodes by edges. Self-loops and duplicate edges are omitted.
+        """Join consecutive nodes by edges; return the index of each new edge.
 
-        Returns:
-            The index of the new edge for each pair of consecutive nodes, -1 if it was omitted.
+        Self-loops and duplicate edges are omitted; their index is -1.
         """
         new_edges = []
         for u, v in pairwise(nodes):
@@ -107,16 +95,10 @@ class Welder:
 def join_at_ends(
     lines: Sequence[tuple[Sequence[Point], Group]],
 ) -> tuple[list[Point], list[Group], list[tuple[int, int]], dict[tuple[Group, Point], int]]:
-    """Build a forest from lines. A line end that lies on a point of another line of the same group joins it.
+    """Build a forest from lines, (points, group). A line end on a point of another line of the same group joins it.
 
-    Lines that are already connected are not joined again, and a line is not joined to itself, so that no cycle
-    arises.
-
-    Args:
-        lines: The points and the group of each line.
-
-    Returns:
-        The points of the nodes, their groups, the edges, and the first node of each group at each point.
+    Lines that are already connected are not joined again, and a line is not joined to itself, so that no cycle arises.
+    Return the points of the nodes, their groups, the edges, and the first node of each group at each point.
 
     >>> join_at_ends([([(0, 0), (0, 5), (0, 9)], 1), ([(4, 5), (0, 5)], 1)])[:3]
     ([(0, 0), (0, 5), (0, 9), (4, 5)], [1, 1, 1, 1], [(0, 1), (1, 2), (3, 1)])

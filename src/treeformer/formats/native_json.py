@@ -143,30 +143,14 @@ def to_document(skeleton: Skeleton) -> dict[str, Any]:
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write a skeleton. Numbers are arranged in readable rows; floats are exact.
-
-    Args:
-        skeleton: Any skeleton.
-        path: The file to write. An existing file is replaced.
-
-    Raises:
-        FormatError: If the metadata cannot be stored as JSON or the file cannot be written.
-    """
+    """Write a skeleton. Numbers are arranged in readable rows; floats are exact."""
     write_text(path, to_text(skeleton, path))
 
 
 def to_text(skeleton: Skeleton, path: Path) -> str:
-    """Return the content of the file of a skeleton.
+    """Return the content of the file of a skeleton; surrogate escapes stand for undecodable bytes.
 
-    Args:
-        skeleton: Any skeleton.
-        path: The file that the text is for, mentioned in error messages.
-
-    Returns:
-        The text; surrogate escapes stand for undecodable bytes.
-
-    Raises:
-        FormatError: If the metadata cannot be stored as JSON.
+    Errors mention `path`.
     """
 
     def text(key: str, value: Any) -> str:

@@ -53,15 +53,7 @@ def skeletons(document: Mapping[str, Any]) -> Iterator[Skeleton]:
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write node-link JSON for `networkx.node_link_graph`. Metadata and plant records are not stored.
-
-    Args:
-        skeleton: Any skeleton.
-        path: The file to write. An existing file is replaced.
-
-    Raises:
-        FormatError: If the file cannot be written.
-    """
+    """Write node-link JSON for `networkx.node_link_graph`. Metadata and plant records are not stored."""
     graph = graph_from_skeleton(skeleton)
     nodes = [json_text({"id": node, **data}, path) for node, data in graph.nodes(data=True)]
     edges = [json_text({"source": u, "target": v, **data}, path) for u, v, data in graph.edges(data=True)]

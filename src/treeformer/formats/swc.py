@@ -96,16 +96,9 @@ def read(path: Path) -> Skeleton:
 
 
 def write(skeleton: Skeleton, path: Path) -> None:
-    """Write an SWC file. Scores, axes, plants and the image are not stored.
+    """Write a forest as SWC. Scores, axes, plants and the image are not stored.
 
     Nodes keep their order if each parent precedes its children; otherwise they are sorted by depth.
-
-    Args:
-        skeleton: A forest.
-        path: The file to write. An existing file is replaced.
-
-    Raises:
-        FormatError: If the skeleton has a cycle or the file cannot be written.
     """
     if not skeleton.is_forest:
         raise FormatError(f"{path.name}: SWC can store only forests, but this skeleton has a cycle")

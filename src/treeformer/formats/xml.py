@@ -24,18 +24,9 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def parse_xml(path: Path, root: str | None = None) -> Element:
-    """Parse an XML file. Entity declarations and references to other files are rejected.
+    """Parse an XML file, at most to the first tag if the root element has another name than `root`, in any namespace.
 
-    Args:
-        path: The file.
-        root: The required name of the root element, in any namespace. None accepts any name. Parsing stops at the
-            first tag if the name is wrong.
-
-    Returns:
-        The root element.
-
-    Raises:
-        FormatError: If the file cannot be read or is invalid.
+    Entity declarations and references to other files are rejected.
     """
     from defusedxml import DefusedXmlException
     from defusedxml.ElementTree import DefusedXMLParser
@@ -117,18 +108,7 @@ def fragment(element: Element) -> str:
 
 
 def attribute(name: str, value: str) -> str:
-    """Return ` name="value"` with the value escaped.
-
-    Args:
-        name: The name of the attribute.
-        value: Its value.
-
-    Returns:
-        The attribute with a leading space.
-
-    Raises:
-        FormatError: If XML cannot represent a character of the value.
-    """
+    """Return ` name="value"` with the value escaped; raise `FormatError` for characters that XML cannot represent."""
     return f" {name}={quoteattr(_checked(value))}"
 
 

@@ -4,6 +4,8 @@ An 8-bit addition computes `a · A/C + b · B/C` in float32, where A, B and C ar
 and rounds the sum. Some processors round the products first, others do not. Here the scales are enlarged a little so
 that A/C and B/C have few digits. Products and sums are then exact, and only the result is rounded.
 See `treeformer.hub.exact_convolution` for the reason.
+
+A graph is an `onnx.GraphProto` that holds its weights.
 """
 
 from __future__ import annotations
@@ -32,13 +34,9 @@ class Group:
 
 
 def make_additions_exact(graph: Any) -> int:
-    """Choose scales, in place, with which all 8-bit additions of a graph are exact.
+    """Choose scales, in place, with which all 8-bit additions of a graph are exact; return the number of additions.
 
-    Args:
-        graph: An `onnx.GraphProto` that holds its weights, with pairs of QuantizeLinear and DequantizeLinear.
-
-    Returns:
-        The number of 8-bit additions.
+    The additions lie between pairs of QuantizeLinear and DequantizeLinear.
     """
     from onnx import numpy_helper
 
@@ -68,13 +66,10 @@ def make_additions_exact(graph: Any) -> int:
 
 
 def choose_scales(additions: list[tuple[Group, list[Group]]]) -> None:
-    """Choose the scales of the inputs and outputs of additions; none becomes finer than it was.
+    """Choose the scales of the output and inputs of additions in topological order; none becomes finer than it was.
 
     Sums that depend on each other get scales that differ by powers of two. The scale of another input is that of the
     sum times a number of few digits.
-
-    Args:
-        additions: Output and inputs of each addition, in topological order.
     """
     chain = {id(result): {id(result): result} for result, _ in additions}
     for result, parts in additions:
@@ -98,13 +93,6 @@ def choose_scales(additions: list[tuple[Group, list[Group]]]) -> None:
 def multiple(value: float, base: float) -> float:
     """Return the smallest base · 2ⁿ that is not below a positive value.
 
-    Args:
-        value: A positive number.
-        base: A positive number.
-
-    Returns:
-        The multiple.
-
     Example:
         >>> multiple(5.0, 1.5), multiple(3.0, 1.5), multiple(0.1, 1.0)
         (6.0, 3.0, 0.125)
@@ -113,14 +101,9 @@ def multiple(value: float, base: float) -> float:
 
 
 def scale_groups(graph: Any, constants: dict[str, Any]) -> dict[int, Group]:
-    """Find the 8-bit tensors with a common scale.
+    """Return the group of 8-bit tensors with a common scale of each node that quantizes or dequantizes, by its id.
 
-    Args:
-        graph: An `onnx.GraphProto`.
-        constants: Its weights by name.
-
-    Returns:
-        The group of each QuantizeLinear and DequantizeLinear of activations, by the id of the node.
+    The nodes are QuantizeLinear and DequantizeLinear of activations; `constants` are the weights by name.
     """
     parent: dict[str, str] = {}
 
@@ -160,13 +143,6 @@ def scale_groups(graph: Any, constants: dict[str, Any]) -> dict[int, Group]:
 
 def enlarged(value: float, bits: int) -> float:
     """Return the smallest number with a mantissa of some bits that is not below a positive value.
-
-    Args:
-        value: A positive number.
-        bits: Number of binary digits, at least 1.
-
-    Returns:
-        The number.
 
     Example:
         >>> enlarged(1.1, 3), enlarged(1.25, 3), enlarged(0.9, 3)

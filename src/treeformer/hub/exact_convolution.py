@@ -21,16 +21,10 @@ WHITE = 255
 
 
 def make_exact(graph: Any) -> bool:
-    """Replace the first convolution of a graph, in place, by one with exact sums.
+    """Replace the first convolution of a graph, an `onnx.GraphProto` with its weights, by one with exact sums.
 
-    The padding around the image is the mean color of the normalization, rounded to whole pixel values.
-
-    Args:
-        graph: An `onnx.GraphProto` that holds its weights. The input must reach the convolution as
-            `(pixel * a + b)` with one `a` and `b` per channel.
-
-    Returns:
-        True if the convolution was replaced, False if the graph begins in another way.
+    The padding around the image is the mean color of the normalization, rounded to whole pixel values. Return False if
+    the input does not reach the convolution as `pixel * a + b` with one `a` and `b` per channel.
     """
     from onnx import TensorProto, helper, numpy_helper
 
@@ -76,17 +70,11 @@ def make_exact(graph: Any) -> bool:
 def exact_kernel(
     kernel: FloatArray, bias: FloatArray, factor: FloatArray, offset: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return a convolution of pixels that has exact sums.
+    """Return a convolution of pixels that has exact sums: color (C,), kernel (O,C,h,w) and bias (O,).
 
-    Args:
-        kernel: (O,C,h,w) for normalized pixels `pixel * factor + offset`.
-        bias: (O,).
-        factor: (C,).
-        offset: (C,).
-
-    Returns:
-        A color (C,) of whole numbers, and kernel (O,C,h,w) and bias (O,) for `pixel - color`, float32. Each channel's
-        values are multiples of a power of two, and no sum of its products exceeds 2²⁴ times it.
+    The given kernel is for normalized pixels `pixel * factor + offset`, the returned one for `pixel - color` with a
+    color of whole numbers. Each channel's values are multiples of a power of two, and no sum of its products exceeds
+    2²⁴ times it.
 
     Example:
         >>> kernel, bias = np.array([[[[0.1, -0.2]]]], np.float32), np.zeros(1, np.float32)
@@ -122,11 +110,7 @@ def channel_values(tensor: Any) -> FloatArray | None:
 
 
 def drop_unused(graph: Any) -> None:
-    """Remove, in place, the nodes and weights of a graph that no output depends on.
-
-    Args:
-        graph: An `onnx.GraphProto` in topological order, without subgraphs.
-    """
+    """Remove, in place, the nodes and weights of a graph, without subgraphs, that no output depends on."""
     needed = {output.name for output in graph.output}
     kept = []
     for node in reversed(graph.node):

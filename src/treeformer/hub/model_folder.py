@@ -60,11 +60,7 @@ class ModelFolderError(TreeformerError):
 
 @dataclass(frozen=True)
 class ScaleRule:
-    """How the working size of an image is chosen; see `treeformer.inference.auto_scale`.
-
-    Raises:
-        ModelFolderError: if a value is out of range.
-    """
+    """How the working size of an image is chosen; see `treeformer.inference.auto_scale`."""
 
     signal: ScaleSignal = "spacing"
     """What a first pass measures: the distance between neighboring keypoints, or the radius. Medians, px."""
@@ -89,11 +85,7 @@ class ScaleRule:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """The contents of config.json.
-
-    Raises:
-        ModelFolderError: if a value is out of range.
-    """
+    """The contents of config.json."""
 
     architecture: str
     """Class of the network, such as "TreeFormer"."""
@@ -181,17 +173,11 @@ def _check_optional(settings: ModelSettings) -> None:
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """An opened model, as `open_model` returns it.
-
-    Attributes:
-        path: the folder.
-        config: the contents of its config.json.
-        hashes: SHA-256 of its files by name, hexadecimal.
-    """
+    """An opened model, as `open_model` returns it."""
 
     path: Path
-    config: ModelSettings
-    hashes: Mapping[str, str] = field(default_factory=dict)
+    config: ModelSettings  # contents of config.json
+    hashes: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of the files by name, hexadecimal
 
     @property
     def weights(self) -> Path:
@@ -204,11 +190,7 @@ class ModelFolder:
         return INT8_GRAPH in self.hashes
 
     def graph(self, precision: Precision = "auto") -> Path:
-        """Return the file of an ONNX graph; "auto" selects the 8-bit graph if there is one.
-
-        Raises:
-            ModelFolderError: if `precision` is unknown, or "int8" and there is no 8-bit graph.
-        """
+        """Return the file of an ONNX graph; "auto" selects the 8-bit graph if there is one."""
         if precision not in get_args(Precision):
             raise ModelFolderError(f"precision is {precision!r}, one of {', '.join(get_args(Precision))} is needed")
         if precision == "int8" and not self.has_int8:
@@ -251,11 +233,7 @@ def open_model(name: str | os.PathLike[str] = DEFAULT, *, check_hashes: bool = T
 
 
 def read_folder(folder: Path) -> ModelFolder:
-    """Open the model in a folder; check its config.json and the header of its weights, but not the hashes.
-
-    Raises:
-        ModelFolderError: if a file is missing, or config.json or the header of the weights is invalid.
-    """
+    """Open the model in a folder; check its config.json and the header of its weights, but not the hashes."""
     path = folder / CONFIG
     try:
         check_is_regular_file(path)
@@ -286,15 +264,7 @@ def read_folder(folder: Path) -> ModelFolder:
 
 
 def write_config(folder: Path, settings: ModelSettings) -> ModelFolder:
-    """Write config.json, with hashes, to a folder that has weights and graph already.
-
-    Args:
-        folder: the folder.
-        settings: the settings of the model.
-
-    Returns:
-        The model in the folder.
-    """
+    """Write config.json, with hashes, to a folder that has weights and graph already."""
     hashes = {file: sha256(folder / file) for file in (WEIGHTS, GRAPH, INT8_GRAPH) if (folder / file).exists()}
     document = {"format_version": FORMAT_VERSION, **asdict(settings), "sha256": hashes}
     with atomic_write(folder / CONFIG) as temporary:

@@ -38,41 +38,23 @@ MAX_DIMENSIONS = 8
 
 @dataclass(frozen=True)
 class Entry:
-    """Position of one array in a file.
+    """Position of one array in a file."""
 
-    Attributes:
-        dtype: name of its type in the format.
-        shape: its shape.
-        offset: first byte, from the beginning of the file.
-        length: number of bytes.
-    """
-
-    dtype: str
+    dtype: str  # type name of the format
     shape: tuple[int, ...]
-    offset: int
-    length: int
+    offset: int  # first byte, from the beginning of the file
+    length: int  # bytes
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """Read all arrays of a file by name; bfloat16 becomes float32.
-
-    Raises:
-        FormatError: if the file is missing or invalid.
-    """
+    """Read all arrays of a file by name; bfloat16 becomes float32."""
     entries, _ = read_header(path)
     content = Path(path).read_bytes()
     return {name: _array(content, entry) for name, entry in entries.items()}
 
 
 def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Entry], dict[str, str]]:
-    """Read the positions of the arrays and the metadata, without the arrays.
-
-    Returns:
-        One entry per array name, and the metadata.
-
-    Raises:
-        FormatError: if the file is missing or its header is invalid.
-    """
+    """Read the positions of the arrays by name and the metadata, without the arrays."""
     try:
         check_is_regular_file(path)
         with Path(path).open("rb") as file:
@@ -104,14 +86,6 @@ def write(
     path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None
 ) -> None:
     """Write arrays by name; wide types come first, so that every array is aligned to its item size.
-
-    Args:
-        path: the file.
-        arrays: the arrays by name.
-        metadata: text by name, or None.
-
-    Raises:
-        FormatError: if the format has no type for an array, or there are more arrays than `read` accepts.
 
     Example:
         >>> write("ones.safetensors", {"a": np.ones(3, np.float16)})  # doctest: +SKIP

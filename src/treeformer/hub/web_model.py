@@ -4,6 +4,8 @@ A model folder stores float16 weights and a graph that casts, folds and rounds t
 browser this takes long, and the download is twice as large as it has to be. Here ONNX Runtime evaluates all of it in
 advance. The kernels of convolutions are then 8-bit values. The remaining matrices are rounded to 8 bits with one scale
 per column; the graph multiplies them by their scales while it is loaded.
+
+A graph is an `onnx.GraphProto` that holds its weights and is changed in place.
 """
 
 from __future__ import annotations
@@ -31,18 +33,7 @@ STEPS = 127
 
 
 def write_web_model(model: ModelFolder, folder: Path) -> Path:
-    """Write `model.onnx` and `model.json` for the web page.
-
-    Args:
-        model: The model folder. It must have an 8-bit graph.
-        folder: Folder to write to; it is created if missing.
-
-    Returns:
-        The ONNX file.
-
-    Raises:
-        ModelFolderError: If the model has no 8-bit graph, or onnx is not installed.
-    """
+    """Write `model.onnx` and `model.json` for the web page from a model with an 8-bit graph; return the ONNX file."""
     try:
         import onnx
     except ModuleNotFoundError:
@@ -73,17 +64,7 @@ def write_web_model(model: ModelFolder, folder: Path) -> Path:
 
 
 def fold_constants(model: ModelFolder) -> Any:
-    """Evaluate all constant expressions of the 8-bit graph.
-
-    Args:
-        model: The model folder.
-
-    Returns:
-        An `onnx.ModelProto` that holds all of its weights.
-
-    Raises:
-        ModelFolderError: If the model has no 8-bit graph or ONNX Runtime cannot load it.
-    """
+    """Evaluate all constant expressions of the 8-bit graph; return an `onnx.ModelProto` with all of its weights."""
     import onnx
     import onnxruntime
 
@@ -112,9 +93,6 @@ def keep_ranges(graph: Any) -> None:
     """Start each range of numbers at a zero that is known with the image only, so that it is not evaluated before.
 
     The positions of all cells, and what follows from them, take more bytes than the weights.
-
-    Args:
-        graph: An `onnx.GraphProto`, changed in place.
     """
     from onnx import helper, numpy_helper
 
@@ -140,11 +118,7 @@ def keep_ranges(graph: Any) -> None:
 
 
 def round_matrices(graph: Any) -> None:
-    """Replace the float32 matrices that MatMul and Gemm multiply by, in place, by 8-bit values and scales.
-
-    Args:
-        graph: An `onnx.GraphProto` that holds its weights.
-    """
+    """Replace the float32 matrices that MatMul and Gemm multiply by with 8-bit values and scales."""
     from onnx import TensorProto, helper, numpy_helper
 
     uses: dict[str, set[tuple[str, int, bool]]] = {}
@@ -174,15 +148,9 @@ def round_matrices(graph: Any) -> None:
 
 
 def round_to_8_bits(weights: FloatArray, axis: int) -> tuple[np.ndarray[Any, np.dtype[np.int8]], FloatArray]:
-    """Round weights to 8 bits with one scale for all values along an axis.
+    """Round weights to values from -127 to 127, with one scale for all values along an axis.
 
-    Args:
-        weights: Any shape, float32.
-        axis: The axis over which a scale is shared.
-
-    Returns:
-        Values from -127 to 127, and scales that broadcast against them: `values * scales` approximates `weights` to
-        half a scale.
+    The scales broadcast against the values: `values * scales` approximates the weights to half a scale.
 
     Example:
         >>> values, scale = round_to_8_bits(np.array([[1.0, 0.0], [-0.5, 0.0]], np.float32), 0)

@@ -46,16 +46,14 @@ FULL_BATCH = 64  # smaller batches are padded to a power of two, larger ones to 
 
 
 class CudaGraph:
-    """A function captured as a CUDA graph on the current device.
+    """A function captured as a CUDA graph on the current device. It uses tensors whose memory does not move.
 
-    Args:
-        stage: The function. It reads and writes tensors whose memory does not move.
-        share_with: A graph to share memory and stream with. Memory freed by a stream can only be reused by that stream.
+    It shares memory and stream with another graph: memory freed by a stream can only be reused by that stream.
 
     Attributes:
-        stream: The stream of the capture.
-        graph: torch's graph.
-        outputs: The result of `stage`, in memory that every replay overwrites.
+        stream: of the capture
+        graph: torch's graph
+        outputs: result of the function, in memory that every replay overwrites
     """
 
     def __init__(self, stage: Callable[[], Any], share_with: CudaGraph | None) -> None:
@@ -96,8 +94,7 @@ class Replayable(Protocol):
 class CudaGraphCache:
     """The graphs of an engine, one per stage and shape, captured at the third use.
 
-    Args:
-        capture: Captures a function, given the first graph of the cache or None. Tests pass a stand-in for the CPU.
+    `capture` is given the first graph of the cache or None. Tests pass a stand-in for the CPU.
     """
 
     def __init__(self, capture: Callable[[Callable[[], Any], Any], Replayable] = CudaGraph) -> None:
@@ -110,14 +107,9 @@ class CudaGraphCache:
         return len(self._graphs)
 
     def has(self, key: Hashable, stage: Callable[[], Any]) -> bool:
-        """Count a use and return True if there is a graph for it. The third use captures one.
+        """Count a use of a stage and shape and return True if it has a graph; the third use captures one.
 
-        Args:
-            key: Stage and shape.
-            stage: The function to capture.
-
-        Returns:
-            False if the shape has to run eagerly.
+        If False, it has to run eagerly.
         """
         if key in self._graphs:
             return True
@@ -134,24 +126,14 @@ class CudaGraphCache:
         return key in self._graphs
 
     def run(self, key: Hashable, stage: Callable[[], Any]) -> Any:
-        """Run a function, with its graph if there is one.
-
-        Args:
-            key: Stage and shape.
-            stage: The function.
-
-        Returns:
-            The result of `stage`, valid until the next graph is replayed.
-        """
+        """Run a function, with its graph if it has one. The result is valid until the next graph is replayed."""
         return self._graphs[key].replay() if self.has(key, stage) else stage()
 
 
 class CudaGraphInference:
     """`InferenceModel.predict_in_groups` with CUDA graphs.
 
-    Args:
-        model: The model. Call it in inference mode and always in the same precision (autocast without its cache).
-        cache: Holds the graphs.
+    Call it in inference mode and always in the same precision (autocast without its cache).
     """
 
     def __init__(self, model: InferenceModel, cache: CudaGraphCache | None = None) -> None:
@@ -159,13 +141,9 @@ class CudaGraphInference:
         self._batches: dict[tuple[int, ...], _Batch] = {}
 
     def predict_in_groups(self, images: Tensor) -> Iterator[tuple[list[int], Candidates]]:
-        """Predict groups of images, see `InferenceModel.predict_in_groups`.
+        """Predict groups of images (B,S,S,3), uint8 RGB; see `InferenceModel.predict_in_groups`.
 
-        Args:
-            images: (B,S,S,3) uint8 RGB.
-
-        Yields:
-            The indices of a group's images, and their candidates. The next group overwrites them.
+        The next group overwrites the candidates.
         """
         count = len(images)
         shape = (padded_batch_size(count), *images.shape[1:])
@@ -184,10 +162,7 @@ class CudaGraphInference:
 class _Batch:
     """The memory of batches of one shape, and their three stages. The later stages read the outputs of the first graph.
 
-    Args:
-        model: The model.
-        cache: Holds the graphs.
-        images: (B,S,S,3) uint8, the input memory. Rows beyond the actual images may hold any images.
+    Rows of the input memory beyond the actual images may hold any images.
     """
 
     def __init__(self, model: InferenceModel, cache: CudaGraphCache, images: Tensor) -> None:
@@ -265,15 +240,6 @@ def padded_batch_size(count: int) -> int:
 
 
 def round_up(count: int, step: int, largest: int | None = None) -> int:
-    """Round up to a multiple of a step.
-
-    Args:
-        count: The number to round.
-        step: The step.
-        largest: Upper bound of the result, or None.
-
-    Returns:
-        The next multiple of `step`, or `largest` if that is smaller.
-    """
+    """Round up to a multiple of a step, but not above `largest`."""
     rounded = -(-count // step) * step
     return rounded if largest is None else min(rounded, largest)

@@ -1,4 +1,7 @@
-"""The engine protocol: what runs a model, and the arrays that it returns."""
+"""The engine protocol: what runs a model, and the arrays that it returns.
+
+Images are (B,S,S,3) uint8 RGB, with S the side of the input.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,15 @@ class RawPrediction(NamedTuple):
 
     K is the largest number of candidates above the model's `candidate_threshold` in any image of the batch, at least 2.
     It differs from call to call. Rows beyond an image's own candidates are padding (score below `candidate_threshold`).
-
-    Attributes:
-        node_score: (B,K) probabilities.
-        points: (B,K,2) px of the input.
-        edge_cost: (B,K,K) f⁻ − f⁺, symmetric. Negative for edges that are more likely than not.
-        root_logit: (B,K) log-odds.
-        attributes: (B,K,3) log(r + 0.5) with the radius r in px of the input, and (dx, dy), about the unit vector from
-            the node to its parent. It is shorter if the network is unsure, and has no meaning at a root. None if the
-            model does not predict attributes.
     """
 
-    node_score: Float32Array
-    points: Float32Array
-    edge_cost: Float32Array
-    root_logit: Float32Array
+    node_score: Float32Array  # (B,K) probabilities
+    points: Float32Array  # (B,K,2) px of the input
+    edge_cost: Float32Array  # (B,K,K) f⁻ − f⁺, symmetric. Negative for edges that are more likely than not.
+    root_logit: Float32Array  # (B,K) log-odds
+    # (B,K,3) log(r + 0.5) with the radius r in px of the input, and (dx, dy), about the unit vector from the node to
+    # its parent. It is shorter if the network is unsure, and has no meaning at a root. None if the model does not
+    # predict attributes.
     attributes: Float32Array | None = None
 
 
@@ -41,33 +38,21 @@ Rows = list[tuple[RawPrediction, int]]
 
 
 class Engine(Protocol):
-    """A loaded model that is ready to run.
+    """A loaded model that is ready to run."""
 
-    Attributes:
-        name: what runs the model and how, for people to read: "onnx int8", "torch cuda".
-        device: where it runs: "cpu", or a torch device such as "cuda:0".
-        preferred_batch: number of images per call that gives the best throughput.
-        input_size: side of the square input images, px.
-    """
-
-    name: str
-    device: str
-    preferred_batch: int
-    input_size: int
+    name: str  # what runs the model and how, for people to read: "onnx int8", "torch cuda"
+    device: str  # where it runs: "cpu", or a torch device such as "cuda:0"
+    preferred_batch: int  # number of images per call that gives the best throughput
+    input_size: int  # side of the square input images, px
 
     def __call__(self, images: ImageArray) -> RawPrediction:
         """Predict images, (B,S,S,3) RGB."""
 
 
 def input_memory(engine: Engine, batch: int) -> ImageArray:
-    """Return memory for the input of an engine.
+    """Return memory (batch,S,S,3), not initialized, for the input of an engine.
 
-    Args:
-        engine: the engine. It may have a method `input_memory(batch)` for memory that it reads faster than any other.
-        batch: number of images.
-
-    Returns:
-        (batch,S,S,3), not initialized.
+    An engine may have a method `input_memory(batch)` for memory that it reads faster than any other.
     """
     own = getattr(engine, "input_memory", None)
     if own is not None:
@@ -78,15 +63,11 @@ def input_memory(engine: Engine, batch: int) -> ImageArray:
 
 @contextmanager
 def readable_memory(engine: Engine, memory: ImageArray) -> Iterator[bool]:
-    """Prepare memory for an engine, until the `with` block ends.
+    """Prepare contiguous memory (R,S,S,3) for an engine, until the `with` block ends.
 
-    Args:
-        engine: the engine. An engine with `input_memory` reads other memory slowly, unless it has a method
-            `readable_memory(memory)` with the result of this function.
-        memory: (R,S,S,3) RGB, contiguous.
-
-    Yields:
-        True if the engine reads this memory as fast as that of `input_memory`, so that copying would not pay.
+    Yield True if the engine reads it as fast as that of `input_memory`, so that copying would not pay. An engine with
+    `input_memory` reads other memory slowly, unless it has a method `readable_memory(memory)` with the result of this
+    function.
     """
     own = getattr(engine, "readable_memory", None)
     if own is None:
@@ -99,14 +80,12 @@ def readable_memory(engine: Engine, memory: ImageArray) -> Iterator[bool]:
 def begin_rows(engine: Engine, images: ImageArray) -> Callable[[], Rows]:
     """Begin to predict a batch, without joining parts of its output that the engine computes one after another.
 
-    Args:
-        engine: the engine. It may have a method `begin_rows(images)` with the result of this function, so that a GPU
-            has the next batch before the host has read the output of this one.
-        images: (B,S,S,3) RGB. They have been read when this function returns, and may then be overwritten.
+    Return a function that waits for the output and returns, for each image, an output and the image's row in it.
+    Several images may share an output. The images have been read when this function returns, and may then be
+    overwritten.
 
-    Returns:
-        A function that waits for the output and returns, for each image, an output and the image's row in it. Several
-        images may share an output.
+    An engine may have a method `begin_rows(images)` with the result of this function, so that a GPU has the next batch
+    before the host has read the output of this one.
     """
     own = getattr(engine, "begin_rows", None)
     if own is not None:
@@ -117,28 +96,12 @@ def begin_rows(engine: Engine, images: ImageArray) -> Callable[[], Rows]:
 
 
 def predict_rows(engine: Engine, images: ImageArray) -> Rows:
-    """Predict a batch as `begin_rows` does, and wait for the output.
-
-    Args:
-        engine: the engine.
-        images: (B,S,S,3) RGB.
-
-    Returns:
-        For each image, an output and the image's row in it.
-    """
+    """Predict a batch as `begin_rows` does, and wait for the output."""
     return begin_rows(engine, images)()
 
 
 def check_input(images: NDArray[Any], side: int) -> None:
-    """Check the shape and type of a batch of input images.
-
-    Args:
-        images: must be (B,side,side,3) uint8, with B at least 1.
-        side: side of the engine's input, px.
-
-    Raises:
-        TreeformerError: if shape or type differ.
-    """
+    """Raise `TreeformerError` if a batch of input images is not (B,side,side,3) uint8, with B at least 1."""
     if images.ndim != 4 or images.shape[1:] != (side, side, 3) or images.dtype != np.uint8 or not len(images):
         raise TreeformerError(
             f"images of shape {images.shape} and type {images.dtype}: (B,{side},{side},3) of uint8 is needed"

@@ -17,10 +17,8 @@ Owner = TypeVar("Owner")
 class InputBatch(Generic[Owner]):
     """Collects the images of a batch, with the owner of each.
 
-    Args:
-        engine: the engine. It reads the last batch while the next one is filled, so two buffers alternate.
-        size: number of images per batch.
-        shared: (R,S,S,3) RGB, memory that the engine may read. None copies all images.
+    The engine reads the last batch while the next one is filled, so two buffers alternate. Without `shared` memory
+    (R,S,S,3) that the engine may read, all images are copied.
     """
 
     def __init__(self, engine: Engine, size: int, shared: ImageArray | None = None) -> None:
@@ -38,13 +36,7 @@ class InputBatch(Generic[Owner]):
         return len(self) == self._size
 
     def add(self, owner: Owner, pixels: ImageArray, row: int | None = None) -> None:
-        """Add an image.
-
-        Args:
-            owner: what the image belongs to.
-            pixels: (S,S,3) RGB.
-            row: the row of shared memory that holds the pixels, None if they are elsewhere.
-        """
+        """Add an image (S,S,3); `row` is its row of shared memory, None if it is elsewhere."""
         if not self._owners and self._shared is not None:
             self._first_row = row
         elif self._first_row is None or row != self._first_row + len(self):

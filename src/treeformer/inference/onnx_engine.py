@@ -12,13 +12,8 @@ from treeformer.inference.engine import RawPrediction, check_input
 class OnnxEngine:
     """Run a model folder with ONNX Runtime on the CPU; see `treeformer.inference.engine.Engine`.
 
-    Args:
-        folder: an opened model folder.
-        threads: number of threads that work on one image. None uses all cores that the process may use.
-        precision: number format of the convolutions. "auto" uses int8 if the model has it.
-
-    Raises:
-        TreeformerError: if the graph cannot be loaded or the model lacks the requested precision.
+    By default, all cores that the process may use work on one image. The precision is that of convolutions; "auto" uses
+    int8 if the model has it.
     """
 
     def __init__(self, folder: ModelFolder, threads: int | None = None, precision: Precision = "auto") -> None:

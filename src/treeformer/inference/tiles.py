@@ -4,6 +4,9 @@ An image is scaled. If it is then larger than the network's input, it is cut int
 show how a plant continues beyond its border. Therefore every tile has a core region, which ends in the middle of each
 overlap, and its output has less weight towards its inner borders. `merge` combines the graphs of all tiles into one,
 and `treeformer.decoding.decode.decode_pairs` finds one spanning tree over the whole image.
+
+`input_size` and `side` are the side of the network's input, px. Nodes have scores (K,), points (K,2), root logits (K,),
+log-odds, and attributes (K,3), see `RawPrediction`; costs are f⁻ − f⁺.
 """
 
 from __future__ import annotations
@@ -33,18 +36,10 @@ MIN_WEIGHT = 1e-3
 
 
 def working_scale(size: tuple[int, int], working_size: int | None, input_size: int) -> float:
-    """Return the factor by which an image is scaled before it is cut into tiles.
+    """Return the factor by which an image of a size (width, height), px, is scaled before it is cut into tiles.
 
     Images longer than `working_size` are reduced to it. Images shorter than the network's input are enlarged to it.
     Other images keep their size.
-
-    Args:
-        size: (width, height) of the image, px.
-        working_size: length to which longer images are reduced, px. None reduces no image.
-        input_size: side of the network's input, px.
-
-    Returns:
-        The factor for width and height.
 
     Example:
         >>> working_scale((4000, 3000), 1000, 512)
@@ -60,20 +55,13 @@ def working_scale(size: tuple[int, int], working_size: int | None, input_size: i
 
 
 class Tile(NamedTuple):
-    """A rectangle of the scaled image, with a core region. Every point of the image is in the core of one tile.
-
-    Attributes:
-        left: left border, px of the scaled image.
-        top: upper border, px.
-        right: right border, px, exclusive.
-        bottom: lower border, px, exclusive.
-        core: left, top, right and bottom of the core region, px. Infinite at the borders of the image.
-    """
+    """A rectangle of the scaled image, with a core region. Every point of the image is in the core of one tile."""
 
     left: int
     top: int
-    right: int
-    bottom: int
+    right: int  # exclusive
+    bottom: int  # exclusive
+    # left, top, right and bottom of the core region, px; infinite at the borders of the image
     core: tuple[float, float, float, float]
 
     @property
@@ -105,16 +93,10 @@ class Tile(NamedTuple):
 
 
 def tile_grid(size: tuple[int, int], side: int, step: int = 1) -> list[Tile]:
-    """Cover an image with overlapping tiles at about equal distances.
+    """Cover a scaled image with overlapping tiles of at most `side` px at about equal distances, row by row.
 
-    Args:
-        size: (width, height) of the scaled image, px.
-        side: largest width and height of a tile, px.
-        step: tiles start at multiples of this, px. If a network places nodes on the lines of a grid
-            (`Skeleton.sample_at_grid_crossings`), all tiles then have them at the same positions.
-
-    Returns:
-        The tiles, row by row.
+    Tiles start at multiples of `step`, px. If a network places nodes on the lines of a grid
+    (`Skeleton.sample_at_grid_crossings`), all tiles then have them at the same positions.
 
     Example:
         >>> [(tile.left, tile.right) for tile in tile_grid((1000, 300), 512)]
@@ -143,16 +125,7 @@ def _intervals(length: int, side: int, step: int) -> list[tuple[int, int, float,
 
 
 def cut(image: LazyImage, tile: Tile, side: int) -> ImageArray:
-    """Cut a tile out of an image and pad it to the network's input size.
-
-    Args:
-        image: the opened image at its working size.
-        tile: the rectangle to cut out.
-        side: side of the network's input, px.
-
-    Returns:
-        (side,side,3) RGB. Padding has the median color of the tile's border.
-    """
+    """Cut a tile out of an image and pad it to the network's input with the median color of the tile's border."""
     pixels = image.part((tile.left, tile.top, tile.right, tile.bottom))
     height, width = pixels.shape[:2]
     if (height, width) == (side, side):
@@ -165,38 +138,20 @@ def cut(image: LazyImage, tile: Tile, side: int) -> ImageArray:
 
 
 def inside(points: FloatArray, width: int, height: int) -> BoolArray:
-    """Find the points that lie inside a tile, or at most `OUTSIDE_PX` outside.
-
-    Args:
-        points: (K,2) px of the input. NaN is outside.
-        width: width of the tile, px.
-        height: height of the tile, px.
-
-    Returns:
-        (K,) mask.
-    """
+    """Return which points (K,2), px of the input, lie at most `OUTSIDE_PX` outside a tile; NaN is outside."""
     x, y = points[:, 0] + OUTSIDE_PX, points[:, 1] + OUTSIDE_PX
     return (x >= 0) & (x <= width + 2 * OUTSIDE_PX) & (y >= 0) & (y <= height + 2 * OUTSIDE_PX)
 
 
 class TileGraph(NamedTuple):
-    """Node candidates and the costs of some edges between them: the input of `decode_pairs`.
+    """Node candidates and the costs of some edges between them: the input of `decode_pairs`."""
 
-    Attributes:
-        node_score: (K,) probabilities.
-        points: (K,2) px of the scaled image.
-        pairs: (E,2) node indices, i < j, in ascending order.
-        pair_cost: (E,) f⁻ − f⁺.
-        root_logit: (K,) log-odds.
-        attributes: (K,3) attributes of the nodes, None if the model has none; see `RawPrediction`.
-    """
-
-    node_score: FloatArray
-    points: FloatArray
-    pairs: IntArray
-    pair_cost: FloatArray
-    root_logit: FloatArray
-    attributes: FloatArray | None = None
+    node_score: FloatArray  # (K,)
+    points: FloatArray  # (K,2) px of the scaled image
+    pairs: IntArray  # (E,2) node indices, i < j, in ascending order
+    pair_cost: FloatArray  # (E,)
+    root_logit: FloatArray  # (K,)
+    attributes: FloatArray | None = None  # (K,3), None if the model has none
 
 
 def tile_graph(
@@ -210,23 +165,11 @@ def tile_graph(
     min_score: float,
     node_threshold: float,
 ) -> TileGraph:
-    """Reduce the network's output for one tile to the edges that may matter.
+    """Reduce the network's output for one tile to the edges that may matter, in px of the scaled image.
 
     These are the cheapest edges of each node, and the spanning tree of the nodes above the threshold. A single tile
-    decodes to the same tree as with all edges, and memory does not grow with the square of the number of nodes.
-
-    Args:
-        tile: the tile.
-        node_score: (K,) probabilities.
-        points: (K,2) px of the input.
-        edge_cost: (K,K) f⁻ − f⁺.
-        root_logit: (K,) log-odds.
-        attributes: (K,3) attributes of the nodes, or None.
-        min_score: candidates below are dropped.
-        node_threshold: candidates below are not part of the spanning tree.
-
-    Returns:
-        The graph, in px of the scaled image.
+    decodes to the same tree as with all edges, and memory does not grow with the square of the number of nodes. Points
+    are in px of the input, costs (K,K); candidates below `min_score` are dropped.
     """
     kept = np.flatnonzero((node_score >= min_score) & inside(points, *tile.size))
     score = node_score[kept].astype(np.float64)
@@ -254,13 +197,6 @@ def merge(tiles: Sequence[Tile], graphs: Sequence[TileGraph]) -> TileGraph:
     at least `BORDER_PX` from their inner borders. Scores, positions, root logits and edge costs are means, weighted by
     `Tile.weight`. An edge that is longer than the overlap, so that each of two tiles shows one end, is found by
     `_long_edges`.
-
-    Args:
-        tiles: all tiles of an image.
-        graphs: one graph per tile.
-
-    Returns:
-        The graph of the image, in px of the scaled image.
     """
     sizes = [len(graph.node_score) for graph in graphs]
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)

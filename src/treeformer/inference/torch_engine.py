@@ -36,19 +36,8 @@ Groups = list[tuple[list[int], list[Tensor]]]
 class TorchEngine:
     """A model folder on a torch device, see `treeformer.inference.engine.Engine`.
 
-    Args:
-        folder: The opened model folder.
-        device: A torch device such as "cuda:1" or "cpu"; by default a GPU if there is one.
-        threads: Number of CPU threads; by default torch's own choice.
-
-    Attributes:
-        name: The engine and its device, such as "torch cuda".
-        device: The torch device.
-        preferred_batch: Images per call that give the best throughput.
-        input_size: Side of the square input images, px.
-
-    Raises:
-        TreeformerError: If the device does not exist.
+    `device` is one of torch such as "cuda:1" or "cpu", by default a GPU if there is one. By default, torch chooses the
+    number of CPU threads.
     """
 
     def __init__(self, folder: ModelFolder, device: str | None = None, threads: int | None = None) -> None:
@@ -76,17 +65,7 @@ class TorchEngine:
         self._process = os.getpid()
 
     def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
-        """Predict images.
-
-        Args:
-            images: (B,S,S,3) uint8 RGB.
-
-        Returns:
-            The candidates of all images.
-
-        Raises:
-            TreeformerError: If the images have another shape or type, or this is a forked process.
-        """
+        """Predict images; raise `TreeformerError` in a forked process."""
         groups = self._begin(images)()
         count = max(candidates[0].shape[1] for _, candidates in groups)
         batch = len(images)
@@ -167,7 +146,7 @@ class TorchEngine:
         """Copy images to the device, which may still compute the edges of the batch before.
 
         The host reads the numbers of tokens and candidates before the prediction is queued completely, and these follow
-        the copy. So nobody overwrites the images too early.
+        the copy. So the images are not overwritten too early.
         """
         if self._uploads is None:
             return images.to(self._device)

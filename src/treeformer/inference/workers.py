@@ -39,16 +39,9 @@ SentImage = tuple[TileAccumulator, LazyImage | None]
 
 @contextmanager
 def image_workers(count: int, options: PredictionOptions, side: int, batch: int) -> Iterator[ImageWorkers]:
-    """Start worker processes for the images of one engine. They end with the `with` block.
+    """Start worker processes for the images of one engine, which predicts `batch` inputs of a side, px, at once.
 
-    Args:
-        count: number of processes.
-        options: the caller's options.
-        side: side of the engine's input, px.
-        batch: number of inputs that the engine predicts at once.
-
-    Yields:
-        The workers.
+    They end with the `with` block.
     """
     chunk = min(CHUNK, batch)
     # Enough to fill the next batch while every process is busy.
@@ -64,23 +57,15 @@ def image_workers(count: int, options: PredictionOptions, side: int, batch: int)
 
 @dataclass(frozen=True)
 class ImageWorkers:
-    """Running worker processes; see `image_workers`.
-
-    Attributes:
-        pool: the processes.
-        options: the caller's options.
-        side: side of the engine's input, px.
-        chunk: images per message.
-        chunks_ahead: number of messages that may be on their way.
-        inputs: (R,side,side,3) RGB in shared memory, one row for the first tile of each image on its way. The images
-            of two batches and of `chunks_ahead + 1` messages fit into it.
-    """
+    """Running worker processes; see `image_workers`."""
 
     pool: Executor
-    options: PredictionOptions
-    side: int
-    chunk: int
-    chunks_ahead: int
+    options: PredictionOptions  # of the caller
+    side: int  # of the engine's input, px
+    chunk: int  # images per message
+    chunks_ahead: int  # number of messages that may be on their way
+    # (R,side,side,3) RGB in shared memory, one row for the first tile of each image on its way. The images of two
+    # batches and of `chunks_ahead + 1` messages fit into it.
     inputs: ImageArray
 
     def prepare(self, images: Iterable[ImageSource]) -> Iterator[PreparedImage | TreeformerError]:

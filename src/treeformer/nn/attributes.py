@@ -21,11 +21,7 @@ SMOOTH_BELOW = 0.1  # errors below this are penalized by their square: a tenth o
 
 
 class AttributeHead(nn.Linear):
-    """The linear layer from tokens to attributes. Before training it predicts 2 px and no direction.
-
-    Args:
-        width: channels of the tokens.
-    """
+    """The linear layer from tokens to attributes. Before training it predicts 2 px and no direction."""
 
     def __init__(self, width: int) -> None:
         super().__init__(width, ATTRIBUTES)
@@ -49,14 +45,8 @@ def encode_radius(radius: Tensor) -> Tensor:
 def attribute_losses(attributes: Tensor, radius: Tensor, direction: Tensor, matched: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sums of smooth L1 losses of radii and of directions over matched nodes with known targets.
 
-    Args:
-        attributes: (B,M,3), the prediction for each target node.
-        radius: (B,M) px, NaN if unknown.
-        direction: (B,M,2) unit vectors to the parents, NaN if unknown.
-        matched: (B,M) bool, False for padding and for nodes without a token.
-
-    Returns:
-        The loss of log(r + 0.5) and that of the direction, scalars.
+    `attributes` (B,M,3) is the prediction for each target node, `radius` (B,M), px, and `direction` (B,M,2), unit
+    vectors to the parents, are NaN if unknown. `matched` (B,M) is False for padding and for nodes without a token.
     """
     predicted = attributes.float()
     target = torch.cat([encode_radius(radius)[..., None], direction], dim=-1)

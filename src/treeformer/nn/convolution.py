@@ -14,17 +14,9 @@ from treeformer.nn.kernels import feature_maps
 def conv_add(
     conv: nn.Conv2d, image: Tensor, coarse: Tensor | None = None, shared: Tensor | None = None, *, relu: bool = False
 ) -> Tensor:
-    """Compute conv(image) + enlarged coarse map + shared map, and optionally its ReLU.
+    """Compute conv(image) + enlarged coarse map + shared map, (B,C,H,W), and optionally its ReLU.
 
-    Args:
-        conv: a convolution, its output (B,C,H,W).
-        image: (B,channels of the input,h,w).
-        coarse: (B,C,H/2,W/2), or None for 0; each of its cells is added to four.
-        shared: (C,H,W), or None for 0; added to every image.
-        relu: set negative sums to 0.
-
-    Returns:
-        (B,C,H,W).
+    Each cell of the coarse map (B,C,H/2,W/2) is added to four; the shared map (C,H,W) is added to every image.
     """
     if is_inference_on_gpu(image) and feature_maps.can_use(image):
         padding = cast(tuple[int, ...], conv.padding)  # never given by name ("same")
@@ -39,15 +31,7 @@ def conv_add(
 
 
 def add_upsampled(fine: Tensor, coarse: Tensor) -> Tensor:
-    """Add a map to one of twice its size; each of its cells is added to four.
-
-    Args:
-        fine: (B,C,2·h,2·w).
-        coarse: (B,C,h,w).
-
-    Returns:
-        (B,C,2·h,2·w).
-    """
+    """Add a map (B,C,h,w) to one of twice its size; each of its cells is added to four."""
     if is_inference_on_gpu(fine):  # autocast would enlarge the map in float32
         batch, channels, height, width = coarse.shape
         cells = fine.permute(0, 2, 3, 1).reshape(batch, height, 2, width, 2, channels)

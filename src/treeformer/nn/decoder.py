@@ -17,36 +17,21 @@ NODE_PRIOR = 0.1  # probability that a token is a node, before training
 
 
 class Decoded(NamedTuple):
-    """The decoder's output for Q object tokens; L is the number of supervised layers.
+    """The decoder's output for Q object tokens; L is the number of supervised layers."""
 
-    Attributes:
-        tokens: (B,Q,width), the object tokens after the last layer.
-        relation: (B,width), the relation token after the last layer.
-        node_logits: (L,B,Q).
-        points: (L,B,Q,2) px.
-    """
-
-    tokens: Tensor
-    relation: Tensor
-    node_logits: Tensor
-    points: Tensor
+    tokens: Tensor  # (B,Q,width), the object tokens after the last layer
+    relation: Tensor  # (B,width), the relation token after the last layer
+    node_logits: Tensor  # (L,B,Q)
+    points: Tensor  # (L,B,Q,2) px
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers for the object tokens and the relation token.
+    """A stack of decoder layers for the object tokens and the relation token; see `treeformer.nn.transformer`.
 
-    Args:
-        layers: number of layers.
-        width: channels of the tokens.
-        heads: attention heads.
-        sampling_points: sampling locations per head and level.
-        channels: channels of each level that the object tokens read, fine to coarse.
-        min_stride: the object tokens read the levels with at least this stride in px.
-        feed_forward: channels of the feed-forward parts.
-        dropout: dropout of the layers.
-        relation_min_stride: the relation token reads the levels with at least this stride in px.
-        auxiliary: predict nodes and points after every layer, not only after the last.
-        absolute: predict points as fractions of the image's longer side instead of steps from the tokens' points.
+    The object tokens read the levels with a stride of at least `min_stride`, whose channels are `channels`, fine to
+    coarse; the relation token those of at least `relation_min_stride`, px. Auxiliary decoders predict nodes and points
+    after every layer, not only after the last. Absolute ones predict points as fractions of the image's longer side
+    instead of steps from the tokens' points.
     """
 
     def __init__(
@@ -93,17 +78,10 @@ class Decoder(nn.Module):
         levels: Sequence[FeatureLevel],
         mask: Tensor | None = None,
     ) -> Decoded:
-        """Decode the object tokens.
+        """Decode the object tokens from their content and positions, (B,Q,width), and reference points (B,Q,2), px.
 
-        Args:
-            content: (B,Q,width), the object tokens.
-            positions: (B,Q,width), their position encodings.
-            points: (B,Q,2) px, their reference points.
-            levels: the image, fine to coarse.
-            mask: (B,1,Q+1,Q+1) bool, True = may attend; the relation token is the last. None: all may.
-
-        Returns:
-            Tokens, node logits and points.
+        The levels are ordered fine to coarse. In the mask, (B,1,Q+1,Q+1), the relation token is the last; True = may
+        attend.
         """
         scene, scene_positions = self._scene(levels)
         relation_shape = (content.shape[0], 1, content.shape[2])
@@ -130,10 +108,5 @@ class Decoder(nn.Module):
 
 
 def set_prior_(layer: nn.Linear, probability: float) -> None:
-    """Set the bias of a layer so that its logits stand for a probability before training.
-
-    Args:
-        layer: a layer that predicts logits.
-        probability: in (0,1).
-    """
+    """Set the bias of a layer of logits so that they stand for a probability before training."""
     nn.init.constant_(layer.bias, torch.tensor(probability).logit().item())

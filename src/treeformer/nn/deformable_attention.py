@@ -4,6 +4,8 @@ Bilinear sampling gathers four whole rows (the channels of a cell are contiguous
 rows are read and, in the backward pass, added as a whole. In training, torch.compile fuses the gathers, their weights
 and the sum into one kernel. For inference on a GPU without Triton, `embedding_bag` is such a kernel. With Triton,
 attention on a GPU has its own kernels, `treeformer.nn.kernels.deformable`.
+
+Points are (…,2) px.
 """
 
 from __future__ import annotations
@@ -27,46 +29,22 @@ ROW_COST = 128
 
 
 class FeatureLevel(NamedTuple):
-    """One feature map as a sequence of cells.
+    """One feature map as a sequence of cells."""
 
-    Attributes:
-        cells: (B,height·width,channels), row by row.
-        height: rows of the map.
-        width: columns of the map.
-        stride: distance of two cells in px.
-    """
-
-    cells: Tensor
+    cells: Tensor  # (B,height·width,channels), row by row
     height: int
     width: int
-    stride: int
+    stride: int  # distance of two cells in px
 
 
 def as_level(feature_map: Tensor, stride: int) -> FeatureLevel:
-    """Return a feature map as a sequence of cells, without a copy if its memory format is channels_last.
-
-    Args:
-        feature_map: (B,C,h,w).
-        stride: distance of two cells in px.
-
-    Returns:
-        The level.
-    """
+    """Return a feature map (B,C,h,w) as a sequence of cells, without a copy if its memory format is channels_last."""
     batch, channels, height, width = feature_map.shape
     return FeatureLevel(feature_map.permute(0, 2, 3, 1).reshape(batch, height * width, channels), height, width, stride)
 
 
 def bilinear_corners(points: Tensor, level: FeatureLevel) -> tuple[Tensor, Tensor]:
-    """Return the four cells around each point and their bilinear weights.
-
-    Args:
-        points: (…,2) px.
-        level: the feature map.
-
-    Returns:
-        cell: (…,4) int64, indices into the level's cells.
-        weight: (…,4) float32; 0 if the cell is outside the map.
-    """
+    """Return the four cells around each point (…,4), int64, and their bilinear weights, 0 outside the map."""
     x, y = points.float().unbind(-1)
     cells, weights = _corners(x, y, level)
     return torch.stack(cells, dim=-1), torch.stack(weights, dim=-1)
@@ -96,14 +74,9 @@ def _adjacent_cells(coordinate: Tensor, size: int) -> tuple[tuple[Tensor, Tensor
 
 
 def sample(level: FeatureLevel, points: Tensor) -> Tensor:
-    """Sample a feature map at points by bilinear interpolation.
+    """Sample a feature map at points (B,…,2) by bilinear interpolation: (B,…,channels), 0 outside the map.
 
-    Args:
-        level: the feature map.
-        points: (B,…,2) px.
-
-    Returns:
-        (B,…,channels), 0 outside the map; the precision is that of `weighted_rows`.
+    The precision is that of `weighted_rows`.
 
     Example:
         >>> level = as_level(torch.tensor([[[[1.0, 3.0]]]]), stride=4)
@@ -115,16 +88,7 @@ def sample(level: FeatureLevel, points: Tensor) -> Tensor:
 
 
 def sample_at(level: FeatureLevel, x: Tensor, y: Tensor) -> Tensor:
-    """Sample a feature map at points, see `sample`.
-
-    Args:
-        level: the feature map.
-        x: (B,…) px, float32.
-        y: (B,…) px, float32.
-
-    Returns:
-        (B,…,channels).
-    """
+    """Sample a feature map at points given as x and y (B,…), px, float32; see `sample`."""
     batch, cell_count, channels = level.cells.shape
     cells, weights = _corners(x, y, level)
     first = (torch.arange(batch, device=x.device) * cell_count).view(batch, *[1] * (x.dim() - 1))
@@ -141,16 +105,10 @@ def sample_at(level: FeatureLevel, x: Tensor, y: Tensor) -> Tensor:
 
 
 def weighted_rows(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
-    """Compute weighted sums of rows of a table.
+    """Compute sums (…,C) of rows (…,K) of a table (V,C), weighted by (…,K), in float32.
 
-    Args:
-        table: (V,C).
-        row: (…,K) int64, indices of the rows.
-        weight: (…,K).
-
-    Returns:
-        (…,C) float32. For inference on a GPU it has the precision of the table, although the sum is computed in
-        float32: converting the table would take longer.
+    For inference on a GPU, the result has the precision of the table, although the sum is computed in float32:
+    converting the table would take longer.
     """
     if is_inference_on_gpu(table):
         return weighted_rows_by_bags(table, row, weight.to(table.dtype))
@@ -164,13 +122,7 @@ def weighted_rows(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
 def weighted_rows_by_bags(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
     """Compute `weighted_rows` without gathering the rows first; its gradient would need a sort of all rows.
 
-    Args:
-        table: (V,C).
-        row: (…,K) int64.
-        weight: (…,K), with the precision of the table.
-
-    Returns:
-        (…,C), with the precision of the table.
+    Weights and result have the precision of the table; shapes are those of `weighted_rows`.
     """
     bags = functional.embedding_bag(row.flatten(0, -2), table, per_sample_weights=weight.flatten(0, -2), mode="sum")
     return bags.view(*row.shape[:-1], table.shape[1])
@@ -179,11 +131,8 @@ def weighted_rows_by_bags(table: Tensor, row: Tensor, weight: Tensor) -> Tensor:
 class DeformableAttention(nn.Module):
     """Attention to a few sampling locations near the point of each query, on every level and in each head.
 
-    Args:
-        width: channels of queries and output.
-        heads: attention heads; `width` is a multiple of them.
-        points: sampling locations per head and level.
-        channels: channels of each level. Levels with the same number share one value projection.
+    `width` is a multiple of `heads`, and `points` is the number of sampling locations per head and level. Levels with
+    the same number of channels share one value projection.
     """
 
     def __init__(self, width: int, heads: int, points: int, channels: Sequence[int]) -> None:
@@ -211,16 +160,7 @@ class DeformableAttention(nn.Module):
             self.offsets.bias.copy_(offset.expand(-1, self.levels, -1, -1).flatten())
 
     def forward(self, query: Tensor, points: Tensor, levels: Sequence[FeatureLevel]) -> Tensor:
-        """Attend to the feature levels.
-
-        Args:
-            query: (B,Q,width).
-            points: (B,Q,2) px, the reference point of each query.
-            levels: the feature levels, with the channels given at construction.
-
-        Returns:
-            (B,Q,width).
-        """
+        """Attend from queries (B,Q,width) at reference points (B,Q,2), px, to the feature levels."""
         batch, count, _ = query.shape
         grid = (batch, count, self.heads, self.levels, self.points)
         offsets = self.offsets(query).float().view(*grid, 2)
@@ -317,18 +257,12 @@ def corners_on_levels(
 ) -> tuple[Tensor, Tensor]:
     """Return the cells that the heads read on several levels, and their weights: `bilinear_corners` in one pass.
 
+    Points are (B,Q,2) px, offsets (B,Q,heads,L,points,2) in cells of the level, weights (B,Q,heads,L,points) those of
+    the attention. The results are (B,Q,heads,4·L·points): indices into the concatenated cells of all levels, and
+    products of both weights.
+
     It is written for a CPU, where an operation on a few numbers takes as long as one on thousands, and broadcasting
     over short rows takes longer than over long ones. Therefore axes and corners are the first dimensions.
-
-    Args:
-        points: (B,Q,2) px.
-        offsets: (B,Q,heads,L,points,2), in cells of the level.
-        weights: (B,Q,heads,L,points), the attention weights.
-        levels: the L feature levels.
-
-    Returns:
-        cell: (B,Q,heads,4·L·points) int64, indices into the concatenated cells of all levels.
-        weight: (B,Q,heads,4·L·points), the product of attention and bilinear weights.
     """
     sizes = torch.tensor([(level.width, level.height) for level in levels]).T  # (2,L)
     *first, total = accumulate((level.height * level.width for level in levels), initial=0)

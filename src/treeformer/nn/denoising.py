@@ -9,16 +9,10 @@ from torch import Tensor
 def denoising_mask(noisy_mask: Tensor, objects: int) -> Tensor:
     """Return the attention mask of object tokens, D denoising tokens and the relation token, in this order.
 
-    Object tokens and the relation token attend to each other, but never to a denoising token, because it knows the
-    ground truth. A denoising token attends to itself, to the other valid denoising tokens of its image and to the
-    relation token.
-
-    Args:
-        noisy_mask: (B,D) bool, True for a valid denoising token.
-        objects: Number of object tokens.
-
-    Returns:
-        (B,1,T,T) bool with T = objects + D + 1, True if the row's token attends to the column's token.
+    `noisy_mask` (B,D) is True for valid denoising tokens. The result is (B,1,T,T) with T = objects + D + 1, True if the
+    row's token attends to the column's token. Object tokens and the relation token attend to each other, but never to a
+    denoising token, because it knows the ground truth. A denoising token attends to itself, to the other valid
+    denoising tokens of its image and to the relation token.
     """
     batch, extra = noisy_mask.shape
     yes = noisy_mask.new_ones(batch, 1)

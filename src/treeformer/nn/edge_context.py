@@ -17,16 +17,11 @@ LONGEST = 3.0  # in units of LENGTH_SCALE_PX: longer edges have the same weight
 
 
 def edge_context(points: Tensor, likely: Tensor, orders: int) -> Tensor:
-    """Describe how the other edges leave node i, as seen from the edge (i, j).
+    """Describe how the other edges leave node i, as seen from the edge (i, j), by harmonics m = 0 … orders − 1.
 
-    Args:
-        points: (B,N,2) px.
-        likely: (B,N,N) probability of each edge in [0,1], symmetric; the diagonal is ignored.
-        orders: number of harmonics, m = 0 … orders − 1.
-
-    Returns:
-        (B,N,N,4·orders): real and imaginary parts, first unweighted, then weighted by the lengths of the edges. Entry
-        [i, j] describes node i; node j is described by its transpose, [j, i].
+    `points` are (B,N,2) px and `likely` (B,N,N) symmetric probabilities; the diagonal is ignored. The result is
+    (B,N,N,4·orders): real and imaginary parts, first unweighted, then weighted by the lengths of the edges. Entry [i,
+    j] describes node i; node j is described by its transpose, [j, i].
     """
     # Pairs are the last axes until the end: operations on long rows are several times faster on a CPU.
     x, y = (place[:, None] - place[:, :, None] for place in points.unbind(-1))  # (B,N,N), [i, j]: from i to j

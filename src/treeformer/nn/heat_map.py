@@ -1,4 +1,8 @@
-"""A heat map of nodes, as in CenterNet; its peaks are the starting points of the object tokens."""
+"""A heat map of nodes, as in CenterNet; its peaks are the starting points of the object tokens.
+
+H and W are the rows and columns of the map, and `stride` is the distance of two of its cells in px. Cells have int64
+indices, row by row.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,13 @@ PRIOR = 0.02  # probability of a node in a cell before training
 
 
 class HeatMapHead(nn.Module):
-    """Predict heat and offset for each cell of a map that is as fine as the finest level, or finer.
+    """Predict heat and offset for each cell of a map that is `upsampling` times as fine as the finest level.
 
     Neighbors of a peak cannot be peaks. The cell size therefore limits how close two nodes may be so that both get a
     token. The features of the finest level contain positions within their cells, so the map can be finer than that.
 
-    Args:
-        channels: channels of the finest level.
-        upsampling: cells of the map along each side of a cell of the finest level.
-        grid_px: spacing of the grid on whose lines nodes of curves lie (`Skeleton.sample_at_grid_crossings`). Every
-            cell gets its position relative to the grid as input. 0 disables it.
+    With `grid_px`, the spacing of the grid on whose lines nodes of curves lie (`Skeleton.sample_at_grid_crossings`),
+    every cell gets its position relative to the grid as input.
     """
 
     def __init__(self, channels: int, upsampling: int = 1, grid_px: float = 0.0) -> None:
@@ -47,15 +48,10 @@ class HeatMapHead(nn.Module):
         nn.init.constant_(last.bias[: upsampling**2], torch.tensor(PRIOR).logit().item())
 
     def forward(self, fine: Tensor, stride: int = 4) -> tuple[Tensor, Tensor]:
-        """Predict the map.
+        """Predict heat (B,H,W), logits, and offsets (B,H·W,2) from the finest level (B,channels,h,w).
 
-        Args:
-            fine: (B,channels,h,w), the finest level.
-            stride: distance of two of its cells in px.
-
-        Returns:
-            heat: logits (B,H,W), H = upsampling · h, W = upsampling · w.
-            offsets: (B,H·W,2), from the center of a cell to its node, in cells of the map.
+        An offset leads from the center of a cell to its node, in cells of the map; `stride` is that of the finest
+        level.
         """
         first, last = cast(nn.Conv2d, self.layers[0]), cast(nn.Conv2d, self.layers[2])
         height, width = fine.shape[-2:]
@@ -76,18 +72,11 @@ class HeatMapHead(nn.Module):
 
 
 def peaks(heat: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the cells with the hottest peaks.
+    """Return the cells (B,count) with the hottest peaks of logits (B,H,W), the hottest first, and their heat in [0,1].
 
     A peak is at least as hot as its neighbors above, below, left and right. Diagonal neighbors are not compared: around
-    a single node they are colder than the other four, and two nodes in diagonal cells can both be peaks.
-
-    Args:
-        heat: (B,h,w) logits.
-        count: number of cells to return.
-
-    Returns:
-        cell: (B,count) indices, the hottest first. If there are fewer peaks, the rest are arbitrary cells.
-        heat: (B,count), their heat in [0,1]; 0 for cells that are not peaks.
+    a single node they are colder than the other four, and two nodes in diagonal cells can both be peaks. If there are
+    fewer peaks, the rest are arbitrary cells with a heat of 0.
     """
     probability = heat.sigmoid()[:, None]
     hottest_neighbor = functional.max_pool2d(probability, (1, 3), 1, (0, 1)).maximum(
@@ -99,50 +88,22 @@ def peaks(heat: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def cell_points(cell: Tensor, offsets: Tensor, width: int, stride: int) -> Tensor:
-    """Return the points of the nodes in some cells.
-
-    Args:
-        cell: (B,K) int64, indices of the cells.
-        offsets: (B,h·w,2), in cells.
-        width: columns of the map.
-        stride: distance of two cells in px.
-
-    Returns:
-        (B,K,2) px.
-    """
+    """Return the points (B,K,2), px, of the nodes in cells (B,K), with the offsets (B,H·W,2) of all cells."""
     corner = torch.stack([cell % width, torch.div(cell, width, rounding_mode="floor")], dim=-1)
     return (corner + 0.5 + offsets.gather(1, cell[..., None].expand(-1, -1, 2))) * stride
 
 
 def cells_of(points: Tensor, height: int, width: int, stride: int) -> tuple[Tensor, Tensor]:
-    """Return the cell that contains each point, or the nearest cell if the point is outside the map.
-
-    Args:
-        points: (…,2) px.
-        height: rows of the map.
-        width: columns of the map.
-        stride: distance of two cells in px.
-
-    Returns:
-        Column and row, (…) int64 each.
-    """
+    """Return column and row of the cell that contains each point (…,2), px, or of the nearest cell."""
     cell = (points / stride).floor().long()
     return cell[..., 0].clamp(0, width - 1), cell[..., 1].clamp(0, height - 1)
 
 
 def heat_targets(points: Tensor, mask: Tensor, height: int, width: int, stride: int, sigma: float) -> Tensor:
-    """Return the target of the heat map: 1 in the cell of each node, surrounded by a Gaussian.
+    """Return the target of the heat map (B,H,W): 1 in the cell of each node, surrounded by a Gaussian.
 
-    Args:
-        points: (B,M,2) px.
-        mask: (B,M) bool, True for a real node.
-        height: rows of the map.
-        width: columns of the map.
-        stride: distance of two cells in px.
-        sigma: standard deviation of the Gaussian in cells.
-
-    Returns:
-        (B,height,width) in [0,1]; the maximum if several nodes overlap.
+    Points are (B,M,2) px; their mask (B,M) is True for real nodes; `sigma` is in cells. Of nodes that overlap, the
+    maximum counts.
     """
     reach = max(1, round(3 * sigma))
     step = torch.arange(-reach, reach + 1, device=points.device)

@@ -1,4 +1,8 @@
-"""Losses of heat map, nodes, points and edges (Eq. 11). The model divides them by the number of nodes."""
+"""Losses of heat map, nodes, points and edges (Eq. 11). The model divides them by the number of nodes.
+
+Edge logits are (B,N,N,2), [no edge, edge], root logits (B,N), points (…,2) px; adjacency, costs and weights of pairs
+are (B,N,N), symmetric. Losses of single elements have the shape of their logits.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +20,8 @@ FORCED_ROOT_COST = 1e4  # additional cost of an unlikely root, chosen only if a 
 def heat_focal_loss(logits: Tensor, target: Tensor) -> Tensor:
     """Compute CenterNet's focal loss: (1−p)²·log p in the cells of nodes, (1−target)⁴·p²·log(1−p) elsewhere.
 
-    Args:
-        logits: (B,h,w).
-        target: (B,h,w) in [0,1], exactly 1 in the cells of nodes.
-
-    Returns:
-        The sum over all cells, a scalar.
+    Logits and target are (B,h,w), the target is exactly 1 in the cells of nodes, and the result is the sum over all
+    cells.
     """
     probability = logits.sigmoid()
     at_node = (1 - probability).square() * functional.logsigmoid(logits)
@@ -32,59 +32,27 @@ def heat_focal_loss(logits: Tensor, target: Tensor) -> Tensor:
 def focal_loss(logits: Tensor, target: Tensor, *, positive_weight: float = 0.25, gamma: float = 2.0) -> Tensor:
     """Compute the binary focal loss w·(1−p_t)^γ·(−log p_t), p_t the probability of the correct class.
 
-    Args:
-        logits: (…).
-        target: (…) bool.
-        positive_weight: class weight w of True; that of False is 1 − positive_weight.
-        gamma: γ.
-
-    Returns:
-        (…), the loss of each element.
+    The class weight w of True is `positive_weight`; that of False is 1 − positive_weight.
     """
     correct = torch.where(target, logits, -logits)
     return -class_weights(target, positive_weight) * (-correct).sigmoid().pow(gamma) * functional.logsigmoid(correct)
 
 
 def balanced_cross_entropy(logits: Tensor, target: Tensor, *, positive_weight: float = 0.8) -> Tensor:
-    """Compute the binary cross entropy with class weights that add up to 1.
-
-    Args:
-        logits: (…).
-        target: (…) bool.
-        positive_weight: class weight of True.
-
-    Returns:
-        (…), the loss of each element.
-    """
+    """Compute the binary cross entropy with class weights, `positive_weight` for True, that add up to 1."""
     return -class_weights(target, positive_weight) * functional.logsigmoid(torch.where(target, logits, -logits))
 
 
 def class_weights(target: Tensor, positive_weight: float) -> Tensor:
-    """Return the class weight of each element.
-
-    Args:
-        target: (…) bool.
-        positive_weight: class weight of True.
-
-    Returns:
-        (…): `positive_weight` if the target is True, 1 − `positive_weight` otherwise.
-    """
+    """Return the class weight of each element: `positive_weight` if True, 1 − `positive_weight` otherwise."""
     return (1 - positive_weight) + (2 * positive_weight - 1) * target.float()
 
 
 def log_distance(points: Tensor, target: Tensor, reach_px: float) -> Tensor:
-    """Compute r·log(1 + d/r) of the L1 distance d: its slope decreases from 1 at 0 to 1/2 at r, and further.
+    """Compute r·log(1 + d/r), px, of the L1 distance d: its slope decreases from 1 at 0 to 1/2 at r, and further.
 
-    Positions along a curve are ambiguous, and a token far from its node will not reach it. The logarithm keeps both
-    from dominating the gradient.
-
-    Args:
-        points: (…,2) px.
-        target: (…,2) px.
-        reach_px: r; 0 for the L1 distance itself.
-
-    Returns:
-        (…) px.
+    r is `reach_px`; 0 stands for the L1 distance itself. Positions along a curve are ambiguous, and a token far from
+    its node will not reach it. The logarithm keeps both from dominating the gradient.
     """
     distance = (points - target).abs().sum(-1)
     return reach_px * torch.log1p(distance / reach_px) if reach_px else distance
@@ -94,14 +62,6 @@ def box_loss(points: Tensor, target: Tensor, side_px: float) -> Tensor:
     """Compute 1 − GIoU of two squares of one size around the points.
 
     With a fixed size a box is given by its center, and the overlap by the two distances of the centers.
-
-    Args:
-        points: (…,2) px.
-        target: (…,2) px.
-        side_px: side of the squares.
-
-    Returns:
-        (…).
     """
     across, down = (points - target).abs().unbind(-1)
     overlap = (side_px - across).clamp(min=0) * (side_px - down).clamp(min=0)
@@ -120,19 +80,10 @@ def root_costs(root_logits: Tensor) -> Tensor:
 
 
 def distance_costs(edge_logits: Tensor, root_logits: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the other cost of the tree, from the supplement: y⁻ times the distance.
+    """Return the other cost of the tree, from the supplement: y⁻ times the distance, px, of edges and of being a root.
 
     The distance is multiplied by the probability, not by the margin: a margin may be negative, and a longer edge would
     then be cheaper. `treeformer.decoding.decode` follows the same rule.
-
-    Args:
-        edge_logits: (B,N,N,2), [no edge, edge].
-        root_logits: (B,N).
-        points: (B,N,2) px.
-
-    Returns:
-        edges: (B,N,N) px, the costs of the edges.
-        roots: (B,N) px, the costs of being a root.
     """
     step = points[:, :, None] - points[:, None]
     edges = edge_margin(edge_logits).sigmoid() * step.float().square().sum(-1).sqrt()
@@ -141,17 +92,11 @@ def distance_costs(edge_logits: Tensor, root_logits: Tensor, points: Tensor) -> 
 
 
 def pair_weights(is_true: Tensor, takes_part: Tensor) -> Tensor:
-    """Return the weight of each pair of nodes in the edge losses: 1 between true nodes, 0 between false ones.
+    """Return the weight (B,N,N) of each pair of nodes in the edge losses: 1 between true nodes, 0 between false ones.
 
-    A pair of a true and a false node has the weight 1 / (number of false nodes), so all false nodes together weigh as
-    much as one true node. Early in training there are many of them, and their pairs would dominate the others.
-
-    Args:
-        is_true: (B,N) bool, the nodes that are in the ground truth.
-        takes_part: (B,N) bool, the true and the false nodes; the others are padding.
-
-    Returns:
-        (B,N,N), symmetric.
+    True nodes (B,N) are in the ground truth; those that take part (B,N) are the true and the false nodes, the others
+    padding. A pair of a true and a false node has the weight 1 / (number of false nodes), so all false nodes together
+    weigh as much as one true node. Early in training there are many of them, and their pairs would dominate the others.
     """
     is_false = (takes_part & ~is_true).float()
     false = is_false / is_false.sum(1, keepdim=True).clamp(min=1)
@@ -169,19 +114,11 @@ def edge_losses(
     sfs: SFS | None,
     points: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Compute both terms of Eq. (11), summed over the unordered pairs.
+    """Compute both terms of Eq. (11), unconstrained and constrained, summed over the unordered pairs.
 
-    Args:
-        edge_logits: (B,N,N,2), [no edge, edge], symmetric.
-        adjacency: (B,N,N) bool, the target; a node that is not in the ground truth has no edges.
-        weights: (B,N,N), the weight of each pair, symmetric.
-        mask: (B,N) bool, the true and the false nodes.
-        root_logits: (B,N).
-        sfs: the layer. The tree spans all nodes in `mask`, including false ones, as at inference. None: no constraint.
-        points: (B,N,2) px, if the cost of the tree is that of `distance_costs`; None for the margin.
-
-    Returns:
-        The unconstrained and the constrained term, scalars. The latter is 0 without `sfs`.
+    Logits, target adjacency and weights are symmetric. A node that is not in the ground truth has no edges, but the
+    tree spans it if it is in `mask` (B,N), as at inference. Without `sfs`, the second term is 0. `points` are given if
+    the cost of the tree is that of `distance_costs`; otherwise it is the margin.
     """
     upper = weights.triu(1)
 

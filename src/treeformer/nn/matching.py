@@ -22,15 +22,10 @@ MAX_THREADS = 16
 
 @dataclass
 class Matching:
-    """The token of each target node.
+    """The token of each target node."""
 
-    Attributes:
-        token: (B,M) int64; 0 if `found` is False.
-        found: (B,M) bool; False for padding, and for nodes without a token because there are too few tokens.
-    """
-
-    token: Tensor
-    found: Tensor
+    token: Tensor  # (B,M) int64; 0 if `found` is False
+    found: Tensor  # (B,M) bool; False for padding, and for nodes without a token because there are too few tokens
 
 
 @torch.no_grad()
@@ -39,15 +34,7 @@ def match(
 ) -> Matching:
     """Return the cheapest one-to-one matching of each image, at the cost point_weight · L1 − score_weight · p.
 
-    Args:
-        node_logits: (B,K); p is their sigmoid.
-        points: (B,K,2) px.
-        targets: the ground truth.
-        score_weight: weight of the probability p of being a node.
-        point_weight: weight of the L1 distance in px.
-
-    Returns:
-        The token of each target node.
+    p is the sigmoid of the node logits (B,K); L1 is the distance of the points (B,K,2), px.
     """
     distance = (targets.points[:, :, None] - points[:, None]).abs().sum(-1)  # (B,M,K)
     cost = point_weight * distance - score_weight * node_logits.float().sigmoid()[:, None]
@@ -60,16 +47,10 @@ def match(
 
 
 def assign(cost: Float32Array, mask: BoolArray) -> NDArray[np.int64]:
-    """Assign tokens to nodes at the lowest total cost, separately for each image.
+    """Assign tokens to nodes at the lowest total cost (B,M,K), finite, separately for each image.
 
-    SciPy releases the global interpreter lock, so the images are solved in threads.
-
-    Args:
-        cost: (B,M,K), finite.
-        mask: (B,M), True for a real node.
-
-    Returns:
-        (B,M), the token of each real node; −1 for padding and if there are too few tokens.
+    The result (B,M) is the token of each real node in `mask`; −1 for padding and if there are too few tokens. SciPy
+    releases the global interpreter lock, so the images are solved in threads.
 
     Example:
         >>> assign(np.array([[[1.0, 0.0], [5.0, 0.0]]], np.float32), np.array([[True, True]])).tolist()

@@ -3,6 +3,9 @@
 The gradient of `index_select` adds rows by atomic operations: the gradients of about a hundred pairs into one node.
 Here every row of a gradient collects the pairs that belong to it instead. This reads each number twice, but never
 waits for another thread, and the order of the sum is fixed. `torch.compile` fuses the gather and the sum.
+
+`first` and `second` (P,) are i and j > i of each pair. `pair_of` (N,N) is 1 + the index of the pair, 0 on the diagonal;
+see `treeformer.nn.relation.node_pairs`. Values are (B,N,C) per node, (B,P,C) per pair and (B,N,N,C) as a matrix.
 """
 
 from __future__ import annotations
@@ -15,15 +18,7 @@ from torch.nn import functional
 
 
 def expand_pairs(pairs: Tensor, pair_of: Tensor) -> Tensor:
-    """Expand values of unordered pairs to a symmetric matrix.
-
-    Args:
-        pairs: (B,P,C).
-        pair_of: (N,N), as `treeformer.nn.relation.node_pairs` returns it.
-
-    Returns:
-        (B,N,N,C), symmetric, 0 on the diagonal.
-    """
+    """Expand values of unordered pairs to a symmetric matrix, 0 on the diagonal."""
     # Row 0 belongs to the diagonal.
     rows = functional.pad(pairs, (0, 0, 1, 0)).index_select(1, pair_of.flatten())
     return rows.view(pairs.shape[0], *pair_of.shape, pairs.shape[-1])
@@ -87,49 +82,18 @@ class _PairsToMatrix(torch.autograd.Function):
 
 
 def combine_ends(values: Tensor, first: Tensor, second: Tensor, pair_of: Tensor, sign: float) -> Tensor:
-    """Return the sum or the difference of the values of both nodes of each pair.
-
-    Args:
-        values: (B,N,C), one row per node.
-        first: (P,) int64, i of each pair.
-        second: (P,) int64, j of each pair, larger than i.
-        pair_of: (N,N) int64, 1 + the index of the pair; 0 on the diagonal.
-        sign: 1 for the sum, −1 for the difference.
-
-    Returns:
-        (B,P,C).
-    """
+    """Return the sum (sign 1) or the difference (sign −1) of the values of both nodes of each pair."""
     result: Tensor = _CombineEnds.apply(values, first, second, pair_of, sign)  # type: ignore[no-untyped-call]
     return result
 
 
 def both_directions(matrix: Tensor, first: Tensor, second: Tensor, pair_of: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the entries [i, j] and [j, i] of each pair.
-
-    Args:
-        matrix: (B,N,N,C).
-        first: (P,) int64, i of each pair.
-        second: (P,) int64, j of each pair, larger than i.
-        pair_of: (N,N) int64, 1 + the index of the pair; 0 on the diagonal.
-
-    Returns:
-        Two tensors (B,P,C).
-    """
+    """Return the entries [i, j] and [j, i] of each pair."""
     result: tuple[Tensor, Tensor] = _BothDirections.apply(matrix, first, second, pair_of)  # type: ignore[no-untyped-call]
     return result
 
 
 def pairs_to_matrix(pairs: Tensor, first: Tensor, second: Tensor, pair_of: Tensor) -> Tensor:
-    """Expand values of unordered pairs to a symmetric matrix, as `expand_pairs`.
-
-    Args:
-        pairs: (B,P,C).
-        first: (P,) int64, i of each pair.
-        second: (P,) int64, j of each pair, larger than i.
-        pair_of: (N,N) int64, 1 + the index of the pair; 0 on the diagonal.
-
-    Returns:
-        (B,N,N,C), symmetric, 0 on the diagonal.
-    """
+    """Expand values of unordered pairs to a symmetric matrix, as `expand_pairs`."""
     result: Tensor = _PairsToMatrix.apply(pairs, first, second, pair_of)  # type: ignore[no-untyped-call]
     return result

@@ -13,14 +13,9 @@ LONGEST_PX = 4096.0
 
 
 def sine_positions(points: Tensor, width: int) -> Tensor:
-    """Encode points as sines and cosines of their coordinates.
+    """Encode points (…,2), px, as sines and cosines of x, then of y: (…,width) float32.
 
-    Args:
-        points: (…,2) px.
-        width: number of channels, a multiple of 4: width / 4 wavelengths per axis.
-
-    Returns:
-        (…,width) float32: sines and cosines of x, then of y.
+    `width` is a multiple of 4: width / 4 wavelengths per axis.
 
     Example:
         >>> sine_positions(torch.tensor([[0.0, 0.0]]), 4).tolist()
@@ -34,17 +29,7 @@ def sine_positions(points: Tensor, width: int) -> Tensor:
 
 
 def cell_centers(height: int, width: int, stride: int, device: torch.device) -> Tensor:
-    """Return the centers of a feature map's cells, row by row.
-
-    Args:
-        height: rows of the map.
-        width: columns of the map.
-        stride: distance of two cells in px.
-        device: device of the result.
-
-    Returns:
-        (height·width,2) px.
-    """
+    """Return the centers (height·width,2), px, of a feature map's cells, row by row."""
     # Not `meshgrid`: ONNX Runtime would compute the centers, and what follows from them, again for every image.
     cell = torch.arange(height * width, device=device)
     return (torch.stack([cell % width, torch.div(cell, width, rounding_mode="floor")], dim=-1) + 0.5) * stride

@@ -13,15 +13,9 @@ from treeformer.nn.convolution import conv_add
 class FeaturePyramid(nn.Module):
     """Feature pyramid network: coarse features are upsampled and added to finer ones.
 
-    A stride-2 convolution on the last stage adds one more, coarsest level.
-
-    Args:
-        channels: channels of the stages, fine to coarse.
-        width: channels of all levels except the finest.
-        fine_width: channels of the finest level. It has most of the cells and therefore most of the cost.
-
-    Attributes:
-        widths: channels of the levels, fine to coarse.
+    A stride-2 convolution on the last stage adds one more, coarsest level. The finest level has channels of its own,
+    `fine_width`: it has most of the cells and therefore most of the cost. `channels` are those of the stages and
+    `widths` those of the levels, fine to coarse.
     """
 
     def __init__(self, channels: Sequence[int], width: int, fine_width: int) -> None:
@@ -49,15 +43,8 @@ class FeaturePyramid(nn.Module):
 class LevelProjections(nn.Module):
     """The levels of Deformable DETR: a 1×1 convolution and group normalization per stage.
 
-    A stride-2 convolution on the last stage adds one more, coarsest level.
-
-    Args:
-        channels: channels of the stages, fine to coarse.
-        width: channels of all levels.
-        groups: groups of the normalization.
-
-    Attributes:
-        widths: channels of the levels, fine to coarse.
+    A stride-2 convolution on the last stage adds one more, coarsest level. `channels` are those of the stages and
+    `widths` those of the levels, fine to coarse.
     """
 
     def __init__(self, channels: Sequence[int], width: int, groups: int = 32) -> None:

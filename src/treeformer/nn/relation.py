@@ -31,14 +31,10 @@ MOST_CERTAIN = 12.0  # margins are clamped to this
 class RelationHead(nn.Module):
     """Symmetric edge logits for all pairs of nodes.
 
-    Args:
-        width: channels of the tokens.
-        hidden: channels of the hidden layers.
-        fine_channels: channels of the finest level; 0 if the head does not read the image.
-        segment_channels: channels of the map that is read along the segment between two nodes.
-        segment_points: number of samples per segment, even.
-        num_harmonics: angular harmonics of the other edges at both nodes, for the second prediction; 0 disables it.
-        gather_gradients: in training, compute the gradients of gathers by gathers (`treeformer.nn.pairs`).
+    `fine_channels`, those of the finest level, are 0 if the head does not read the image; `segment_channels` are those
+    of the map that is read along a segment, at an even number of points. `num_harmonics` counts the angular harmonics
+    of the other edges at both nodes; 0 disables the second prediction. With `gather_gradients`, gradients of gathers
+    are computed by gathers in training (`treeformer.nn.pairs`).
     """
 
     def __init__(
@@ -74,17 +70,10 @@ class RelationHead(nn.Module):
             nn.init.zeros_(self.correction.bias)
 
     def forward(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: FeatureLevel, scores: Tensor) -> Tensor:
-        """Predict the logits [no edge, edge] of every pair.
+        """Predict the logits [no edge, edge] of every pair: (B,N,N,2) float32, symmetric, 0 on the diagonal.
 
-        Args:
-            tokens: (B,N,width), the object tokens.
-            relation: (B,width), the relation token.
-            points: (B,N,2) px; they get no gradient.
-            fine: the finest level, read along the segments.
-            scores: (B,N) probabilities of being a node, the weights of edges in the context of other edges.
-
-        Returns:
-            (B,N,N,2) float32, symmetric in i and j; 0 on the diagonal.
+        Tokens are (B,N,width), the relation token (B,width), points (B,N,2) px, without gradient. Scores (B,N) are
+        probabilities of being a node, the weights of edges in the context of other edges.
         """
         count = tokens.shape[1]
         first, second, pair_of = node_pairs(count, tokens.device)
@@ -141,18 +130,10 @@ class RelationHead(nn.Module):
 
 
 def add_linear(total: Tensor, layer: nn.Linear, parts: list[Tensor]) -> Tensor:
-    """Compute total + layer(concatenation of the parts).
+    """Compute total + layer(concatenation of the parts), (B,P,hidden); `total` may be overwritten.
 
-    For inference on a GPU the parts are multiplied one by one: concatenating them would take longer, and a width that
-    is not a multiple of 8 prevents the use of tensor cores.
-
-    Args:
-        total: (B,P,hidden); it may be overwritten.
-        layer: the linear layer.
-        parts: (B,P,C_i) each; the sum of the C_i is the input width of the layer.
-
-    Returns:
-        (B,P,hidden).
+    Parts are (B,P,C_i). For inference on a GPU they are multiplied one by one: concatenating them would take longer,
+    and a width that is not a multiple of 8 prevents the use of tensor cores.
     """
     if not is_inference_on_gpu(total):
         result: Tensor = total + layer(torch.cat(parts, dim=-1))
@@ -173,16 +154,9 @@ def add_linear(total: Tensor, layer: nn.Linear, parts: list[Tensor]) -> Tensor:
 
 
 def sample_segments(start: Tensor, end: Tensor, level: FeatureLevel, count: int) -> tuple[Tensor, Tensor]:
-    """Sample a level along segments, and split the samples into an even and an odd part.
+    """Sample a level along segments; return sums and differences of the samples at the same distance from either end.
 
-    Args:
-        start: (B,P,2) px.
-        end: (B,P,2) px.
-        level: the feature map.
-        count: number of samples per segment, even.
-
-    Returns:
-        Sums and differences of the samples at the same distance from either end, (B,P,channels·count/2) each.
+    Starts and ends are (B,P,2) px, `count` is the even number of samples, and the results are (B,P,channels·count/2).
     """
     if is_inference_on_gpu(level.cells) and segments_triton.can_read(level.cells):
         return segments_triton.read(level.cells, start, end, (level.height, level.width, level.stride), count)
@@ -197,18 +171,9 @@ def sample_segments(start: Tensor, end: Tensor, level: FeatureLevel, count: int)
 
 
 def node_pairs(count: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return all P = count·(count−1)/2 pairs i < j, ordered by j, in closed form.
+    """Return i and j of all P = count·(count−1)/2 pairs i < j, ordered by j, and `pair_of`; see `treeformer.nn.pairs`.
 
-    A precomputed table would limit the number of nodes.
-
-    Args:
-        count: number of nodes.
-        device: device of the result.
-
-    Returns:
-        first: (P,) int64, i of each pair.
-        second: (P,) int64, j of each pair.
-        pair_of: (count,count) int64, 1 + the index of the pair; 0 on the diagonal.
+    They are computed in closed form: a precomputed table would limit the number of nodes.
     """
     number = torch.arange(count * (count - 1) // 2, device=device)
     # j is the largest integer with j(j−1)/2 ≤ number; the square root is exact if its argument is a square.

@@ -18,19 +18,12 @@ LARGEST_SUPPRESSION = 1e4  # representable in half precision, whose largest numb
 
 
 class ConstrainedEdges(NamedTuple):
-    """The output of SFS for edge logits (..., C).
+    """The output of SFS for edge logits (..., C)."""
 
-    Attributes:
-        logits: (..., C), constrained: y = softmax(logits) is Eq. (9).
-        tree: (...) bool, the edges E of the projection, Eq. (3).
-        added: (...) bool, E⁺ = E - Ê, in the tree but not predicted by the logits.
-        removed: (...) bool, E⁻ = Ê - E, predicted but not in the tree.
-    """
-
-    logits: Tensor
-    tree: Tensor
-    added: Tensor
-    removed: Tensor
+    logits: Tensor  # (..., C), constrained: y = softmax(logits) is Eq. (9).
+    tree: Tensor  # (...) bool, the edges E of the projection, Eq. (3).
+    added: Tensor  # (...) bool, E⁺ = E - Ê, in the tree but not predicted by the logits
+    removed: Tensor  # (...) bool, E⁻ = Ê - E, predicted but not in the tree
 
 
 class SFS(nn.Module):

@@ -77,15 +77,9 @@ def spanning_forest(cost: Tensor, root_cost: Tensor, mask: Tensor | None = None)
 
 
 def check_bool(name: str, tensor: Tensor, shape: Sequence[int]) -> None:
-    """Check the type and shape of a mask. Integers would pass silently: `~` of an integer is another integer.
+    """Raise `TreeformerError` if a mask is not bool or has another shape.
 
-    Args:
-        name: name of the tensor in the error message.
-        tensor: the tensor to check.
-        shape: the expected shape.
-
-    Raises:
-        TreeformerError: if the tensor is not bool or has another shape.
+    Integers would pass silently: `~` of an integer is another integer.
     """
     if tensor.shape != torch.Size(shape) or tensor.dtype != torch.bool:
         raise TreeformerError(f"{name} is {tensor.dtype} {tuple(tensor.shape)}, expected torch.bool {tuple(shape)}")

@@ -2,6 +2,10 @@
 
 The layers are those of Deformable DETR (post-norm, ReLU) with RelationFormer's relation token: object tokens read the
 image near their points, the relation token reads all of it.
+
+Q is the number of queries, S that of cells. `width` is the number of channels of tokens and cells, `hidden` that of the
+feed-forward parts, `points` of a layer the number of sampling locations per head and level. A mask is True for keys to
+which a query may attend; without a mask, it may attend to all.
 """
 
 from __future__ import annotations
@@ -19,12 +23,9 @@ from treeformer.nn.positions import cell_centers, sine_positions
 
 
 class Attention(nn.Module):
-    """Dense multi-head attention.
+    """Dense multi-head attention of queries (B,Q,width) to keys and values (B,S,width), with a mask (B,1,Q,S).
 
-    Args:
-        width: channels of queries, keys, values and output.
-        heads: attention heads; `width` is a multiple of them.
-        dropout: dropout of the attention weights in training.
+    `width` is a multiple of `heads`.
     """
 
     def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
@@ -34,43 +35,15 @@ class Attention(nn.Module):
         xavier_(self)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Attend to keys and values.
-
-        Args:
-            query: (B,Q,width).
-            key: (B,S,width).
-            value: (B,S,width).
-            mask: (B,1,Q,S) bool, True = may attend; None: all may.
-
-        Returns:
-            (B,Q,width).
-        """
+        """Attend to keys and values."""
         return self.attend(query, *self.project(key, value), mask)
 
     def project(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Project keys and values once, for several calls of `attend`.
-
-        Args:
-            key: (B,S,width).
-            value: (B,S,width).
-
-        Returns:
-            Keys and values, (B,heads,S,width/heads) each.
-        """
+        """Project keys and values once, for several calls of `attend`, to (B,heads,S,width/heads)."""
         return self._split(self.key(key)), self._split(self.value(value))
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Attend to keys and values that `project` returned.
-
-        Args:
-            query: (B,Q,width).
-            keys: (B,heads,S,width/heads).
-            values: (B,heads,S,width/heads).
-            mask: (B,1,Q,S) bool, True = may attend; None: all may.
-
-        Returns:
-            (B,Q,width).
-        """
+        """Attend to keys and values that `project` returned."""
         dropout = self.dropout if self.training else 0.0
         mixed = functional.scaled_dot_product_attention(
             self._split(self.query(query)), keys, values, mask, dropout_p=dropout
@@ -84,13 +57,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with a ReLU between them, added to the input and normalized.
-
-    Args:
-        width: channels of input and output.
-        hidden: channels between the two layers.
-        dropout: dropout after each of them.
-    """
+    """Two linear layers with a ReLU between them, added to the input and normalized."""
 
     def __init__(self, width: int, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -106,16 +73,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Deformable self-attention of all cells: every cell reads a few locations near itself on all levels.
-
-    Args:
-        width: channels of all levels.
-        heads: attention heads.
-        points: sampling locations per head and level.
-        levels: number of levels.
-        hidden: channels of the feed-forward part.
-        dropout: dropout after attention and in the feed-forward part.
-    """
+    """Deformable self-attention of all cells: every cell reads a few locations near itself on all levels."""
 
     def __init__(self, width: int, heads: int, points: int, levels: int, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -125,15 +83,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(width, hidden, dropout)
 
     def forward(self, levels: Sequence[FeatureLevel], positions: Tensor, points: Tensor) -> Tensor:
-        """Update the cells of all levels.
+        """Return the new cells (B,S,width) of all levels.
 
-        Args:
-            levels: the feature levels, S cells in total.
-            positions: (S,width), added to the queries.
-            points: (S,2) px, the centers of the cells.
-
-        Returns:
-            (B,S,width), the new cells of all levels.
+        `positions` (S,width) are added to the queries; `points` (S,2), px, are the centers of the cells.
         """
         cells = torch.cat([level.cells for level in levels], dim=1)
         read = self.attention(cells + positions, points.expand(cells.shape[0], -1, -1), levels)
@@ -142,17 +94,7 @@ class EncoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A stack of encoder layers. Cells have a sine encoding of their position and a learned embedding of their level.
-
-    Args:
-        layers: number of layers.
-        width: channels of all levels.
-        heads: attention heads.
-        points: sampling locations per head and level.
-        levels: number of levels.
-        hidden: channels of the feed-forward parts.
-        dropout: dropout of the layers.
-    """
+    """A stack of encoder layers. Cells have a sine encoding of their position and a learned one of their level."""
 
     def __init__(
         self, layers: int, width: int, heads: int, points: int, levels: int, hidden: int, dropout: float
@@ -181,14 +123,6 @@ class DecoderLayer(nn.Module):
     """Self-attention among all tokens, attention to the image, and a feed-forward part.
 
     Object tokens attend to the image by deformable attention, the relation token by dense attention.
-
-    Args:
-        width: channels of the tokens.
-        heads: attention heads.
-        points: sampling locations per head and level.
-        channels: channels of each level.
-        hidden: channels of the feed-forward part.
-        dropout: dropout of all parts.
     """
 
     def __init__(
@@ -213,19 +147,11 @@ class DecoderLayer(nn.Module):
         scene_positions: Tensor,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Update the tokens.
+        """Update the tokens (B,Q+1,width): the object tokens, then the relation token.
 
-        Args:
-            tokens: (B,Q+1,width): the object tokens, then the relation token.
-            positions: (B,Q+1,width), added to queries and keys.
-            points: (B,Q,2) px, the reference points of the object tokens.
-            levels: the image for the object tokens.
-            scene: (B,S,width), the image for the relation token.
-            scene_positions: (S,width), added to the keys of the scene.
-            mask: (B,1,Q+1,Q+1) bool, True = may attend; None: all may.
-
-        Returns:
-            (B,Q+1,width).
+        `positions`, of the same shape, are added to queries and keys; `points` (B,Q,2), px, are the reference points of
+        the object tokens, which read the levels. The relation token reads the scene (B,S,width); `scene_positions`
+        (S,width) are added to its keys.
         """
         positioned = tokens + positions
         tokens = self.norm_tokens(tokens + self.dropout(self.among_tokens(positioned, positioned, tokens, mask)))
@@ -238,11 +164,7 @@ class DecoderLayer(nn.Module):
 
 
 class MLP(nn.Sequential):
-    """Linear layers with ReLU between them.
-
-    Args:
-        *widths: channels of the input, of the hidden layers and of the output.
-    """
+    """Linear layers with ReLU between them; `widths` are the channels from input to output."""
 
     def __init__(self, *widths: int) -> None:
         layers: list[nn.Module] = []

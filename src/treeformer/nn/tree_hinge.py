@@ -25,18 +25,10 @@ def hinge_loss(margin: Tensor, root_logits: Tensor, adjacency: Tensor, is_true: 
     ground truth is completed to the best forest that contains it. Edges of both forests cancel: unavoidable edges get
     no gradient. True trees are connected to each other only if one of them had a forced root otherwise.
 
-    Args:
-        margin: (B,N,N) f⁻ − f⁺; the mean of both directions is used.
-        root_logits: (B,N), without gradient: their costs are those at inference, `root_costs`.
-        adjacency: (B,N,N) bool, the target.
-        is_true: (B,N) bool, the nodes that are in the ground truth.
-        mask: (B,N) bool, the true and the false nodes: those that a forest has to span.
-
-    Returns:
-        The sum over the batch, a scalar of at least 0.
-
-    Raises:
-        TreeformerError: if a tensor has the wrong shape or type.
+    `margin` (B,N,N) is f⁻ − f⁺, the mean of both directions; root logits (B,N) get no gradient: their costs are those
+    at inference, `root_costs`. `adjacency` (B,N,N) is the target, `is_true` (B,N) the nodes of the ground truth and
+    `mask` (B,N) those that a forest has to span, the true and the false ones. The result is the sum over the batch, at
+    least 0.
 
     Example:
         >>> import torch

@@ -34,18 +34,10 @@ def likelihood_loss(
     the root within a true tree are summed over: the ground truth does not define the former, and the latter has its own
     loss.
 
-    Args:
-        edge_scores: (B,N,N) f⁺ − f⁻; the mean of both directions is used.
-        root_scores: (B,N) logits.
-        adjacency: (B,N,N) bool, the target; if it has a cycle, its likeliest spanning forest replaces it.
-        is_true: (B,N) bool, the nodes that are in the ground truth.
-        mask: (B,N) bool, the true and the false nodes: those that a forest has to span.
-
-    Returns:
-        The sum over the batch, a float64 scalar.
-
-    Raises:
-        TreeformerError: if a tensor has the wrong shape or type.
+    Edge scores (B,N,N) are f⁺ − f⁻, the mean of both directions; root scores (B,N) are logits. `adjacency` (B,N,N) is
+    the target; if it has a cycle, its likeliest spanning forest replaces it. `is_true` (B,N) are the nodes of the
+    ground truth and `mask` (B,N) those that a forest has to span, the true and the false ones. The result is the
+    float64 sum over the batch.
 
     Example:
         >>> path = torch.tensor([[[0, 1, 0], [1, 0, 1], [0, 1, 0]]]).bool()
@@ -100,17 +92,11 @@ torch.library.define(
 def _sum_over_forests(
     edge_scores: Tensor, root_scores: Tensor, mask: Tensor, merged_into: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sum the weights of all forests, and compute the marginals of edges and roots.
+    """Return the log (B,) of the summed weights of all forests, and the marginals of edges (B,N,N) and roots (B,N).
 
-    Args:
-        edge_scores: (B,N,N) float64. −inf forbids an edge.
-        root_scores: (B,N) float64, finite.
-        mask: (B,N) bool, True for a real node; the marginals of padding are 0.
-        merged_into: (B,N) int64, the node that represents each node after the contraction of edges. Edges between
-            merged nodes must be −inf.
-
-    Returns:
-        (B,) log of the sum; (B,N,N) and (B,N) the marginals of edges and roots; all float64.
+    All are float64. An edge score of −inf forbids an edge; root scores are finite. The marginals of padding are 0.
+    `merged_into` (B,N) is the node that represents each node after the contraction of edges; edges between merged nodes
+    must be −inf.
     """
     weight, highest = _weights(edge_scores, root_scores, mask)
     # The virtual root is node 0. Padding and merged nodes are connected to it by an edge of weight 1.

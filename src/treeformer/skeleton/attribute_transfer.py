@@ -26,13 +26,6 @@ def apply_resampling(skeleton: Skeleton, resampling: Resampling) -> Skeleton:
     """Return the skeleton whose nodes lie on the edges of another one, with all attributes carried over.
 
     Radii and node scores are interpolated. A straight edge that replaces several edges gets their lowest score.
-
-    Args:
-        skeleton: the old skeleton.
-        resampling: the new nodes and edges.
-
-    Returns:
-        The new skeleton.
     """
     fields: dict[str, Any] = {
         "nodes": _interpolate(skeleton.nodes, resampling),
@@ -66,12 +59,7 @@ def rebuild_axes(skeleton: Skeleton) -> Skeleton:
 def subgraph(skeleton: Skeleton, keep: BoolArray) -> Skeleton:
     """Return some connected components of a skeleton.
 
-    Args:
-        skeleton: the skeleton.
-        keep: (N,) True for the nodes to keep; all nodes of a component have the same value, so that no edge is cut.
-
-    Returns:
-        The kept nodes and their edges.
+    `keep` (N,) has the same value for all nodes of a component, so that no edge is cut.
     """
     if keep.all():
         return skeleton
@@ -89,18 +77,9 @@ def component_lengths(skeleton: Skeleton) -> FloatArray:
 
 
 def apply_affine(skeleton: Skeleton, affine: ArrayLike, image_size: tuple[int, int] | None) -> Skeleton:
-    """Move a skeleton by an affine map; see `Skeleton.transform`.
+    """Move a skeleton by an affine map of (x, y, 1), (2,3) or (3,3); see `Skeleton.transform`.
 
-    Args:
-        skeleton: the skeleton.
-        affine: (2,3) or (3,3) matrix that acts on (x, y, 1).
-        image_size: (width, height) px of the image that the map leads to.
-
-    Returns:
-        The moved skeleton.
-
-    Raises:
-        SkeletonError: if `affine` is not an affine matrix, or the result exceeds the limits of a Skeleton.
+    `image_size` is that of the image that the map leads to.
     """
     try:
         matrix = real_array(affine)
@@ -129,21 +108,7 @@ def apply_affine(skeleton: Skeleton, affine: ArrayLike, image_size: tuple[int, i
 
 
 def apply_crop(skeleton: Skeleton, left: float, top: float, right: float, bottom: float) -> Skeleton:
-    """Return the part inside a frame, in the frame's coordinates; see `Skeleton.crop`.
-
-    Args:
-        skeleton: the skeleton.
-        left: least x, px.
-        top: least y, px.
-        right: greatest x, px.
-        bottom: greatest y, px.
-
-    Returns:
-        All connected components inside the frame.
-
-    Raises:
-        SkeletonError: if the frame is empty or infinite, or the result exceeds the limits of a Skeleton.
-    """
+    """Return the components inside a frame, in the frame's coordinates; see `Skeleton.crop`."""
     try:
         left, top, right, bottom = real_array((left, top, right, bottom)).tolist()
     except (TypeError, ValueError, OverflowError):
@@ -163,11 +128,7 @@ def apply_crop(skeleton: Skeleton, left: float, top: float, right: float, bottom
 
 
 def split_plants(forest: Skeleton) -> tuple[Skeleton, ...]:
-    """Return one skeleton per plant, in plant order.
-
-    Raises:
-        SkeletonError: if an edge joins two plants.
-    """
+    """Return one skeleton per plant, in plant order; an edge between two plants is a `SkeletonError`."""
     plant_of_edge = forest.plant_of_node[forest.edges[:, 0]]
     across = np.flatnonzero(plant_of_edge != forest.plant_of_node[forest.edges[:, 1]])
     if len(across):

@@ -7,6 +7,9 @@ every edge that leaves it begins an axis of order 0.
 In graphs that are not exact, such as predictions, short edges at a crown or between two laterals point in any
 direction, and the straightest continuation may be a lateral. With `min_reach_fraction`, a continuation is a candidate
 only if the longest path along it is at least that fraction of the longest path along any of them.
+
+`nodes` are (N,2) px. `parents` (N,) has the parent of each node, -1 at roots, and `traversal` all nodes, parents before
+children. `edge_axis` has an index into `axes` per edge, -1 for none.
 """
 
 from __future__ import annotations
@@ -112,15 +115,7 @@ class Plant:
 
 
 def with_scaled_diameter(axis: Axis, scale: float) -> Axis:
-    """Return an axis whose `diameter` functions, which are in pixels, are multiplied by a factor.
-
-    Args:
-        axis: the axis.
-        scale: the factor.
-
-    Returns:
-        The axis with scaled samples.
-    """
+    """Return an axis whose `diameter` functions, which are in pixels, are multiplied by a factor."""
     functions = tuple(
         replace(f, samples=tuple(scale * sample for sample in f.samples)) if f.name == "diameter" else f
         for f in axis.functions
@@ -131,8 +126,7 @@ def with_scaled_diameter(axis: Axis, scale: float) -> Axis:
 def axis_orders(axes: Sequence[Axis]) -> list[int]:
     """Return the order of each axis: 0 without a parent, otherwise one more than its parent's.
 
-    Raises:
-        SkeletonError: if an axis is its own ancestor.
+    An axis that is its own ancestor is a `SkeletonError`.
     """
     unknown, pending_mark = -1, -2
     orders: list[int] = [unknown] * len(axes)
@@ -156,29 +150,13 @@ def plants_of_axes(axes: Sequence[Axis], plant_of_node: IntArray) -> IntArray:
     """Return the plant of each axis, (A,): that of its first node, or the recorded one if it has no nodes.
 
     The recorded plant may be out of date: plants that no file states are numbered from left to right.
-
-    Args:
-        axes: the axes.
-        plant_of_node: (N,) plant of each node.
-
-    Returns:
-        The plants.
     """
     plant = plant_of_node.tolist()
     return np.asarray([plant[axis.nodes[0]] if axis.nodes else axis.plant for axis in axes], dtype=np.intp)
 
 
 def check_axes(axes: tuple[Axis, ...] | None, edge_axis: IntArray | None, count: int) -> None:
-    """Check that `axes` and `edge_axis` are given together and refer only to existing axes and nodes.
-
-    Args:
-        axes: the axes, or None.
-        edge_axis: (E,) index into `axes`, -1 for none; or None.
-        count: number of nodes.
-
-    Raises:
-        SkeletonError: if one is given without the other, an index is out of range, or an axis is its own ancestor.
-    """
+    """Check that `axes` and `edge_axis` (E,) are given together and refer only to existing axes and nodes."""
     if axes is None and edge_axis is not None:
         raise SkeletonError("edge_axis is given without axes")
     if axes is None:
@@ -211,18 +189,7 @@ def continuation(
     is_root: Sequence[bool],
     min_reach_fraction: FloatArray,
 ) -> list[int]:
-    """Find the child along which the axis through each node continues.
-
-    Args:
-        nodes: (N,2) px.
-        parents: (N,) parent of each node, -1 at roots.
-        traversal: all nodes, parents before children.
-        is_root: (N,) True at roots.
-        min_reach_fraction: (N,) in [0, 1]; see the module's docstring.
-
-    Returns:
-        One child per node, -1 at tips and at roots.
-    """
+    """Find the child along which the axis through each node continues, -1 at tips and at roots."""
     count = len(nodes)
     child = np.flatnonzero(parents >= 0)
     parent = parents[child]
@@ -267,17 +234,10 @@ def infer_axes(
     plant: Sequence[int],
     min_reach_fraction: FloatArray,
 ) -> tuple[list[Axis], IntArray]:
-    """Split a rooted forest into axes by the rule in the module's docstring.
+    """Split a rooted forest into axes by the rule of this module, parents before laterals.
 
-    Args:
-        nodes: (N,2) px.
-        parents: (N,) parent of each node, -1 at roots.
-        traversal: all nodes, parents before children.
-        plant: (N,) plant index of each node.
-        min_reach_fraction: (N,) in [0, 1]; 1 always takes the farthest continuation.
-
-    Returns:
-        The axes, parents before laterals, and (N,) the axis of the edge between each node and its parent, -1 at roots.
+    The second result (N,) is the axis of the edge between each node and its parent, -1 at roots. A `min_reach_fraction`
+    (N,) of 1 always takes the farthest continuation.
     """
     parent_of = parents.tolist()
     continues_at = continuation(nodes, parents, traversal, [p < 0 for p in parent_of], min_reach_fraction)

@@ -1,4 +1,7 @@
-"""Branches: the paths between a graph's keypoints."""
+"""Branches: the paths between a graph's keypoints.
+
+Edges are (E,2) node indices, `count` is the number of nodes, and masks of nodes are (N,).
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,11 @@ from treeformer.skeleton.connectivity import adjacency
 
 @dataclass(frozen=True)
 class Branches:
-    """All branches of a graph, stored one after another. P is the number of points of all branches, B of branches.
+    """All branches of a graph, stored one after another. P is the number of points of all branches, B of branches."""
 
-    Attributes:
-        nodes: (P,) node indices along each branch, both end nodes included; branch k is `nodes[start[k]:start[k + 1]]`.
-        edges: (P,) edge between `nodes[p]` and `nodes[p + 1]`, -1 at the last point of each branch.
-        start: (B+1,) position of each branch's first point; the last entry is P.
-    """
-
-    nodes: IntArray
-    edges: IntArray
-    start: IntArray
+    nodes: IntArray  # (P,) along each branch, both end nodes included; branch k is `nodes[start[k]:start[k + 1]]`
+    edges: IntArray  # (P,) edge between `nodes[p]` and `nodes[p + 1]`, -1 at the last point of each branch
+    start: IntArray  # (B+1,) position of each branch's first point; the last entry is P
 
     @property
     def first(self) -> IntArray:
@@ -36,16 +33,7 @@ class Branches:
 
 
 def changes_at(value: IntArray, edges: IntArray, count: int) -> BoolArray:
-    """Find the nodes whose edges do not all have the same value.
-
-    Args:
-        value: (E,) value of each edge.
-        edges: (E,2) node indices.
-        count: number of nodes.
-
-    Returns:
-        (N,) True where values differ.
-    """
+    """Return True (N,) for the nodes whose edges (E,2) do not all have the same value (E,)."""
     low = np.full(count, np.iinfo(np.intp).max)
     high = np.full(count, np.iinfo(np.intp).min)
     for side in (0, 1):
@@ -56,19 +44,10 @@ def changes_at(value: IntArray, edges: IntArray, count: int) -> BoolArray:
 
 
 def trace(edges: IntArray, count: int, is_keypoint: BoolArray, traversal: list[int] | None = None) -> Branches:
-    """Trace every branch from keypoint to keypoint, each edge once.
+    """Trace every branch from keypoint to keypoint, each edge once. All nodes but keypoints have degree 2.
 
+    Branches begin at the nodes in the order of `traversal`, by default ascending, and so run away from the first ones.
     Components without a keypoint (closed rings) are cut open at their lowest node.
-
-    Args:
-        edges: (E,2) node indices.
-        count: number of nodes.
-        is_keypoint: (N,) True where branches end; every other node has degree 2.
-        traversal: all nodes in the order in which branches begin at them, so that branches run away from the first
-            ones; None for ascending order.
-
-    Returns:
-        The branches.
     """
     row_, to_, at_ = adjacency(edges, count)
     row, to, at = row_.tolist(), to_.tolist(), at_.tolist()

@@ -1,4 +1,7 @@
-"""Clip a graph to a rectangular frame."""
+"""Clip a graph to a rectangular frame.
+
+Nodes are (N,2) px, edges (E,2). The border of the frame is inside.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +12,16 @@ from treeformer.skeleton.resampling import Resampling
 
 
 def inside(nodes: FloatArray, left: float, top: float, right: float, bottom: float) -> BoolArray:
-    """Find the nodes inside a frame; its border is inside.
-
-    Args:
-        nodes: (N,2) px.
-        left: least x, px.
-        top: least y, px.
-        right: greatest x, px.
-        bottom: greatest y, px.
-
-    Returns:
-        (N,) True for nodes inside.
-    """
+    """Return which nodes (N,) are inside a frame."""
     x, y = nodes[:, 0], nodes[:, 1]
     is_inside: BoolArray = (x >= left) & (x <= right) & (y >= top) & (y <= bottom)
     return is_inside
 
 
 def clip(nodes: FloatArray, edges: IntArray, left: float, top: float, right: float, bottom: float) -> Resampling:
-    """Clip a graph to a frame, with a new node wherever an edge crosses it; the border is inside.
+    """Clip a graph to a frame, with a new node wherever an edge crosses it: first the nodes inside, then the new ones.
 
     This is the Liang-Barsky algorithm on all edges at once.
-
-    Args:
-        nodes: (N,2) px.
-        edges: (E,2) node indices.
-        left: least x, px.
-        top: least y, px.
-        right: greatest x, px.
-        bottom: greatest y, px.
-
-    Returns:
-        The clipped graph: first the nodes inside, then the new nodes.
     """
     a, b = nodes[edges[:, 0]], nodes[edges[:, 1]]
     along = b - a

@@ -8,15 +8,9 @@ from treeformer._util.arrays import IntArray
 
 
 def adjacency(edges: IntArray, count: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the adjacency of an undirected graph in compressed sparse rows.
+    """Return the adjacency of a graph of N nodes in compressed sparse rows (row, to, at), (N+1,), (2E,) and (2E,).
 
-    Args:
-        edges: (E,2) node indices.
-        count: number of nodes.
-
-    Returns:
-        Arrays (row, to, at), of shapes (N+1,), (2E,) and (2E,): node u has the neighbors `to[row[u]:row[u + 1]]` over
-        the edges `at[row[u]:row[u + 1]]`.
+    Node u has the neighbors `to[row[u]:row[u + 1]]` over the edges `at[row[u]:row[u + 1]]`.
     """
     tails = np.concatenate([edges[:, 0], edges[:, 1]])
     heads = np.concatenate([edges[:, 1], edges[:, 0]])
@@ -28,15 +22,7 @@ def adjacency(edges: IntArray, count: int) -> tuple[IntArray, IntArray, IntArray
 
 
 def components(edges: IntArray, count: int) -> IntArray:
-    """Label connected components.
-
-    Args:
-        edges: (E,2) node indices.
-        count: number of nodes.
-
-    Returns:
-        (N,) component of each node, numbered by lowest node index.
-    """
+    """Return the connected component (N,) of each node, numbered by lowest node index."""
     # Each component takes over the lowest label next to it until none is lower. SciPy's connected_components takes four
     # times as long for the few hundred nodes of a plant, because it builds a sparse matrix.
     label = np.arange(count)

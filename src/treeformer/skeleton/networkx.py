@@ -56,18 +56,7 @@ def to_networkx(skeleton: Skeleton) -> nx.Graph[int]:
 
 
 def from_networkx(graph: nx.Graph[Any], attributes: Mapping[str, Any]) -> Skeleton:
-    """Return the skeleton of a graph; see `Skeleton.from_networkx`.
-
-    Args:
-        graph: the graph.
-        attributes: arguments of the constructor that take precedence over the graph's.
-
-    Returns:
-        The skeleton.
-
-    Raises:
-        SkeletonError: if a node has no coordinates, the graph is a multigraph, or it is not a valid skeleton.
-    """
+    """Return the skeleton of a graph; see `Skeleton.from_networkx`. `attributes` take precedence over the graph's."""
     from treeformer.skeleton.skeleton import Skeleton
 
     if not isinstance(graph, nx.Graph):
@@ -151,11 +140,7 @@ def _to_plain(value: object) -> object:
 
 
 def constructor_arguments(graph: nx.Graph[Any]) -> dict[str, Any]:
-    """Return the arguments of `Skeleton(...)` that describe a graph; see `Skeleton.from_networkx`.
-
-    Raises:
-        SkeletonError: if a node has no coordinates.
-    """
+    """Return the arguments of `Skeleton(...)` that describe a graph; see `Skeleton.from_networkx`."""
     index_of: dict[Hashable, int] = {name: index for index, name in enumerate(graph.nodes)}
     points = []
     for name, data in graph.nodes(data=True):

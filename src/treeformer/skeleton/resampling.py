@@ -3,6 +3,8 @@
 These functions take and return arrays; `treeformer.skeleton.attribute_transfer` carries the attributes along. A new
 node is always a position on an old edge, (i, j, t) for (1 - t)·node i + t·node j, so that one rule carries over
 coordinates, radii and scores.
+
+`points` (P,2), px, are the coordinates of `branches.nodes`. Masks of points are (P,), and end points are always kept.
 """
 
 from __future__ import annotations
@@ -23,36 +25,20 @@ MAX_GRID_LINE = 2**52
 
 @dataclass(frozen=True)
 class Resampling:
-    """A new graph whose nodes lie on the edges of an old one. M is the number of new nodes, E of new edges.
+    """A new graph whose nodes lie on the edges of an old one. M is the number of new nodes, E of new edges."""
 
-    Attributes:
-        i: (M,) old node at one end of the old edge that a new node lies on.
-        j: (M,) old node at its other end.
-        t: (M,) position on that edge: new node k lies at (1 - t[k])·old[i[k]] + t[k]·old[j[k]].
-        edges: (E,2) pairs of new nodes.
-        source: (E,) the old edge that each new edge lies on (at its middle, if it replaces several).
-        covers: the old edges that each new edge replaces, as (old edges, offset of each new edge's first one) for
-            `numpy.ufunc.reduceat`; None if `source` says it all.
-    """
-
-    i: IntArray
-    j: IntArray
-    t: FloatArray
-    edges: IntArray
-    source: IntArray
+    i: IntArray  # (M,) old node at one end of the old edge that a new node lies on
+    j: IntArray  # (M,) old node at its other end
+    t: FloatArray  # (M,) position on that edge: new node k lies at (1 - t[k])·old[i[k]] + t[k]·old[j[k]]
+    edges: IntArray  # (E,2) pairs of new nodes
+    source: IntArray  # (E,) the old edge that each new edge lies on (at its middle, if it replaces several)
+    # old edges that each new edge replaces, as (old edges, offset of each new edge's first one) for
+    # `numpy.ufunc.reduceat`; None if `source` says it all
     covers: tuple[IntArray, IntArray] | None = None
 
 
 def thin(branches: Branches, keep: BoolArray) -> Resampling:
-    """Drop inner points of branches; each run of edges between kept points becomes one straight edge.
-
-    Args:
-        branches: the branches.
-        keep: (P,) True for the points to keep; end points are kept in any case.
-
-    Returns:
-        The thinned graph.
-    """
+    """Drop inner points of branches; each run of edges between kept points becomes one straight edge."""
     keep = keep.copy()
     keep[branches.first] = keep[branches.last] = True
     at = np.flatnonzero(keep)
@@ -70,15 +56,7 @@ def thin(branches: Branches, keep: BoolArray) -> Resampling:
 
 
 def with_isolated_nodes(resampling: Resampling, isolated: IntArray) -> Resampling:
-    """Append nodes that no branch contains.
-
-    Args:
-        resampling: the nodes and edges of all branches.
-        isolated: (K,) old nodes of degree 0.
-
-    Returns:
-        The resampling with K more nodes at the end.
-    """
+    """Append nodes that no branch contains, given as old nodes (K,) of degree 0."""
     if len(isolated) == 0:
         return resampling
     return Resampling(
@@ -92,15 +70,10 @@ def with_isolated_nodes(resampling: Resampling, isolated: IntArray) -> Resamplin
 
 
 def douglas_peucker(points: FloatArray, branches: Branches, tolerance: float) -> BoolArray:
-    """Simplify all branches at once with the Ramer-Douglas-Peucker algorithm, in rounds instead of recursively.
+    """Simplify all branches at once with the Ramer-Douglas-Peucker algorithm; return which points (P,) to keep.
 
-    Args:
-        points: (P,2) px, coordinates of `branches.nodes`.
-        branches: the branches.
-        tolerance: greatest distance of a dropped point from the simplified branch, px.
-
-    Returns:
-        (P,) True for the points to keep.
+    It works in rounds instead of recursively. `tolerance` is the greatest distance of a dropped point from the branch,
+    px.
     """
     keep = np.zeros(len(points), dtype=bool)
     keep[branches.first] = keep[branches.last] = True
@@ -125,19 +98,7 @@ def douglas_peucker(points: FloatArray, branches: Branches, tolerance: float) ->
 
 
 def respace(points: FloatArray, branches: Branches, spacing: float) -> Resampling:
-    """Place nodes at equal intervals along each branch; end nodes stay.
-
-    Args:
-        points: (P,2) px, coordinates of `branches.nodes`.
-        branches: the branches.
-        spacing: desired interval, px; each branch gets the whole number of intervals that comes nearest.
-
-    Returns:
-        The resampled graph.
-
-    Raises:
-        SkeletonError: if there would be more than `MAX_NEW_NODES` nodes.
-    """
+    """Place nodes at equal intervals along each branch: the whole number that comes nearest to `spacing`, px."""
     arc, length, _ = _arc_lengths(points, branches)
     total = arc[branches.last] - arc[branches.first]
     _check_node_count(float(total.sum()), spacing)
@@ -149,18 +110,8 @@ def respace(points: FloatArray, branches: Branches, spacing: float) -> Resamplin
 def grid_crossings(points: FloatArray, branches: Branches, spacing: float, min_gap: float) -> Resampling:
     """Place a node wherever a branch crosses a grid line, x or y = (k + ½)·spacing for integer k; end nodes stay.
 
-    Args:
-        points: (P,2) px, coordinates of `branches.nodes`.
-        branches: the branches.
-        spacing: distance between grid lines, px.
-        min_gap: px; consecutive crossings of one branch less than this apart along it are merged into their mean, and
-            crossings less than this from an end are dropped.
-
-    Returns:
-        The resampled graph.
-
-    Raises:
-        SkeletonError: if there would be more than `MAX_NEW_NODES` crossings, or the grid is too fine for exact floats.
+    Consecutive crossings of one branch less than `min_gap`, px, apart along it are merged into their mean, and
+    crossings less than this from an end are dropped. A grid that is too fine for exact floats is an error.
     """
     arc, length, step = _arc_lengths(points, branches)
     _check_node_count(float(np.abs(step).sum()), spacing)

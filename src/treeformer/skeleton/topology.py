@@ -18,13 +18,9 @@ from treeformer.skeleton.validation import frozen
 
 
 class Topology:
-    """The lazily computed topology of a graph.
+    """The lazily computed topology of a graph: edges (E,2), and roots (R,), at most one per component.
 
-    Args:
-        edges: (E,2) node indices.
-        count: number of nodes.
-        roots: (R,) node indices, at most one per connected component.
-        edge_axis: (E,) axis of each edge if a file gave axes, None otherwise.
+    `edge_axis` (E,) is None if no file gave axes.
     """
 
     def __init__(self, edges: IntArray, count: int, roots: IntArray, edge_axis: IntArray | None) -> None:

@@ -1,4 +1,7 @@
-"""Traverse rooted forests: parents before children, sums along paths, and detection of cycles."""
+"""Traverse rooted forests: parents before children, sums along paths, and detection of cycles.
+
+Edges are (E,2) node indices, and `count` is the number of nodes.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,11 @@ from treeformer.skeleton.validation import frozen
 
 @dataclass(frozen=True)
 class Traversal:
-    """A breadth-first traversal from the component roots.
+    """A breadth-first traversal from the component roots."""
 
-    Attributes:
-        order: all nodes, parents before children.
-        parents: (N,) parent of each node, -1 at component roots.
-        edge: (N,) edge between each node and its parent, -1 at component roots.
-    """
-
-    order: list[int]
-    parents: IntArray
-    edge: IntArray
+    order: list[int]  # all nodes, parents before children
+    parents: IntArray  # (N,) parent of each node, -1 at component roots
+    edge: IntArray  # (N,) edge between each node and its parent, -1 at component roots
 
     def sum_from_root(self, edge_values: Sequence[float]) -> list[float]:
         """Return, for each node, the sum of `edge_values` (E,) over the edges between it and its component root."""
@@ -37,18 +34,10 @@ class Traversal:
 
 
 def traverse_forest(edges: IntArray, count: int, component_root: IntArray) -> Traversal:
-    """Traverse a graph without cycles, breadth first.
+    """Traverse a graph without cycles, breadth first, from one root (C,) per connected component.
 
     Component roots are visited in ascending order. So are the neighbors of a node: first those that its edges lead to,
     then those that edges to it come from.
-
-    Args:
-        edges: (E,2) node indices; the graph has no cycle.
-        count: number of nodes.
-        component_root: (C,) one node per connected component.
-
-    Returns:
-        The traversal of all components.
     """
     # Lists instead of scipy's breadth_first_order: building its sparse matrix costs more than visiting the few hundred
     # nodes of a plant.
@@ -69,12 +58,7 @@ def traverse_forest(edges: IntArray, count: int, component_root: IntArray) -> Tr
 def node_on_a_cycle(edges: IntArray, count: int) -> int:
     """Return the lowest node that remains after repeatedly removing leaves: one on a cycle, or between two cycles.
 
-    Args:
-        edges: (E,2) node indices; the graph has at least one cycle.
-        count: number of nodes.
-
-    Returns:
-        The node index.
+    The graph has at least one cycle.
     """
     row, to, _ = adjacency(edges, count)
     degree = np.diff(row)

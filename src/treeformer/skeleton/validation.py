@@ -1,4 +1,8 @@
-"""Checks behind `Skeleton(...)`: convert each argument to a read-only array, or raise a one-line `SkeletonError`."""
+"""Checks behind `Skeleton(...)`: convert each argument to a read-only array, or raise a one-line `SkeletonError`.
+
+In error messages, `name` is the name of the argument and `item` what a value belongs to, "node" or "edge". `count` is
+the number of these items.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +34,9 @@ def frozen(array: AnyArray) -> AnyArray:
 
 
 def real_array(values: ArrayLike) -> FloatArray:
-    """Return a copy as real numbers. Text, complex numbers and dates are none, although NumPy can convert them.
+    """Return a copy as real numbers. Reject text, complex numbers and dates, which NumPy would convert.
 
-    Raises:
-        ValueError: if the values are no array of numbers; also TypeError and OverflowError, which NumPy raises.
+    Errors are ValueError, or TypeError and OverflowError of NumPy.
     """
     array = np.array(values)
     if array.dtype.kind not in "biufO":
@@ -42,11 +45,7 @@ def real_array(values: ArrayLike) -> FloatArray:
 
 
 def node_array(nodes: ArrayLike) -> FloatArray:
-    """Return node coordinates as an (N,2) array, px.
-
-    Raises:
-        SkeletonError: if the shape is wrong, or a coordinate is not finite or its absolute value exceeds `MAX_PX`.
-    """
+    """Return node coordinates as an (N,2) array, px, of finite numbers up to `MAX_PX`."""
     try:
         points = real_array(nodes)
     except (TypeError, ValueError, OverflowError):
@@ -65,11 +64,7 @@ def node_array(nodes: ArrayLike) -> FloatArray:
 
 
 def point_array(points: ArrayLike) -> FloatArray:
-    """Return coordinates that need not be nodes as an array (2,) or (M,2), px.
-
-    Raises:
-        SkeletonError: if the shape is wrong or a coordinate is not finite.
-    """
+    """Return coordinates that need not be nodes as a finite array (2,) or (M,2), px."""
     try:
         array = real_array(points)
     except (TypeError, ValueError, OverflowError):
@@ -80,19 +75,7 @@ def point_array(points: ArrayLike) -> FloatArray:
 
 
 def fraction_array(values: ArrayLike, count: int, name: str) -> FloatArray:
-    """Return one number from 0 to 1 per node.
-
-    Args:
-        values: one number for all nodes, or (N,).
-        count: number of nodes.
-        name: name of the argument, for the error message.
-
-    Returns:
-        (N,) fractions.
-
-    Raises:
-        SkeletonError: if the shape is wrong or a value is not from 0 to 1.
-    """
+    """Return one number from 0 to 1 per node (N,), given as one for all nodes or one each."""
     try:
         fractions = real_array(values)
     except (TypeError, ValueError, OverflowError):
@@ -103,11 +86,7 @@ def fraction_array(values: ArrayLike, count: int, name: str) -> FloatArray:
 
 
 def positive_spacing(spacing_px: float) -> float:
-    """Return a distance between nodes as a float, px.
-
-    Raises:
-        SkeletonError: if it is not a positive, finite number.
-    """
+    """Return a positive, finite distance between nodes as a float, px."""
     try:
         spacing = float(spacing_px)
     except (TypeError, ValueError, OverflowError):
@@ -118,18 +97,7 @@ def positive_spacing(spacing_px: float) -> float:
 
 
 def integer_array(values: ArrayLike, name: str) -> IntArray:
-    """Return integers of any shape, given as integers or as floats without a fraction.
-
-    Args:
-        values: the numbers.
-        name: name of the argument, for the error message.
-
-    Returns:
-        An array of the same shape.
-
-    Raises:
-        SkeletonError: if a value is not a whole number.
-    """
+    """Return integers of any shape, given as integers or as floats without a fraction."""
     try:
         array = np.array(values)
         if array.size and array.dtype.kind != "i":
@@ -143,18 +111,7 @@ def integer_array(values: ArrayLike, name: str) -> IntArray:
 
 
 def edge_array(edges: ArrayLike, count: int) -> IntArray:
-    """Return edges as an (E,2) array of node indices.
-
-    Args:
-        edges: pairs of node indices.
-        count: number of nodes.
-
-    Returns:
-        (E,2) node indices.
-
-    Raises:
-        SkeletonError: if the shape is wrong, a node does not exist, or an edge is a loop or a duplicate.
-    """
+    """Return edges as an (E,2) array of node indices, without loops and duplicates."""
     pairs = integer_array(edges, "edges")
     if pairs.shape == (0,):
         pairs = pairs.reshape(0, 2)
@@ -178,18 +135,7 @@ def edge_array(edges: ArrayLike, count: int) -> IntArray:
 
 
 def root_array(root: int | Iterable[int] | None, count: int) -> IntArray:
-    """Return the roots as a sorted array.
-
-    Args:
-        root: one node index, several, or None.
-        count: number of nodes.
-
-    Returns:
-        (R,) node indices, ascending.
-
-    Raises:
-        SkeletonError: if a root is not a node.
-    """
+    """Return one root, several or None as a sorted array (R,)."""
     if root is None:
         return frozen(np.zeros(0, dtype=np.intp))
     given: Any = list(root) if isinstance(root, Iterable) and not isinstance(root, np.ndarray | str) else root
@@ -213,23 +159,7 @@ def value_array(
     minimum: float = -math.inf,
     maximum: float = math.inf,
 ) -> FloatArray | None:
-    """Return one number per node or edge.
-
-    Args:
-        values: (count,) numbers, or None.
-        count: number of items.
-        name: name of the argument, for the error message.
-        item: what a value belongs to ("node" or "edge"), for the error message.
-        allow_nan: accept NaN.
-        minimum: lowest valid number.
-        maximum: greatest valid number.
-
-    Returns:
-        (count,) numbers, or None.
-
-    Raises:
-        SkeletonError: if the shape is wrong or a value is invalid.
-    """
+    """Return one number per node or edge within limits, (count,), or None."""
     if values is None:
         return None
     try:
@@ -249,21 +179,7 @@ def value_array(
 
 
 def index_array(values: ArrayLike | None, count: int, name: str, item: str, *, minimum: int) -> IntArray | None:
-    """Return one index per node or edge.
-
-    Args:
-        values: (count,) whole numbers, or None.
-        count: number of items.
-        name: name of the argument, for the error message.
-        item: what a value belongs to ("node" or "edge"), for the error message.
-        minimum: lowest valid index.
-
-    Returns:
-        (count,) indices, or None.
-
-    Raises:
-        SkeletonError: if the shape is wrong or an index is too low.
-    """
+    """Return one index per node or edge, at least `minimum`, (count,), or None."""
     if values is None:
         return None
     array = integer_array(values, name)
@@ -276,11 +192,7 @@ def index_array(values: ArrayLike | None, count: int, name: str, item: str, *, m
 
 
 def image_size_pair(size: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Return (width, height) in px as two positive integers, or None.
-
-    Raises:
-        SkeletonError: if `size` is not a pair of positive whole numbers up to `MAX_PX`.
-    """
+    """Return (width, height) in px as two positive integers up to `MAX_PX`, or None."""
     if size is None:
         return None
     try:
@@ -297,19 +209,7 @@ def image_size_pair(size: tuple[int, int] | None) -> tuple[int, int] | None:
 
 
 def record_tuple(records: Iterable[Any], kind: type, name: str) -> tuple[Any, ...]:
-    """Return the records of axes or plants as a tuple.
-
-    Args:
-        records: the records.
-        kind: their class.
-        name: name of the argument, for the error message.
-
-    Returns:
-        The records.
-
-    Raises:
-        SkeletonError: if a record is not of that class.
-    """
+    """Return the records of axes or plants as a tuple."""
     found = tuple(records) if isinstance(records, Iterable) else (records,)
     for record in found:
         if not isinstance(record, kind):
@@ -318,11 +218,7 @@ def record_tuple(records: Iterable[Any], kind: type, name: str) -> tuple[Any, ..
 
 
 def file_name(name: str | os.PathLike[str] | None) -> str | None:
-    """Return the name of an image as text.
-
-    Raises:
-        SkeletonError: if it is neither text nor a path.
-    """
+    """Return the name of an image as text."""
     if isinstance(name, os.PathLike):
         name = os.fspath(name)
     if name is not None and not isinstance(name, str):
@@ -331,11 +227,7 @@ def file_name(name: str | os.PathLike[str] | None) -> str | None:
 
 
 def read_only_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a read-only copy of metadata, which nobody else can change.
-
-    Raises:
-        SkeletonError: if they are no mapping, or hold something that cannot be copied, such as an open file.
-    """
+    """Return a read-only copy of metadata that cannot change later."""
     if metadata is not None and not isinstance(metadata, Mapping):
         raise SkeletonError(f"metadata must be a mapping, not {short_repr(metadata)}")
     try:
@@ -365,31 +257,14 @@ ATTRIBUTES = frozenset(_CHECKS)
 def checked_attributes(values: Mapping[str, Any], node_count: int, edge_count: int) -> dict[str, Any]:
     """Validate some of `ATTRIBUTES`. Whether `axes` and `edge_axis` fit together is for `axes.check_axes` to find out.
 
-    Args:
-        values: the arguments by name.
-        node_count: number of nodes.
-        edge_count: number of edges.
-
-    Returns:
-        The values that a Skeleton stores, by the names of its fields: those of axes begin with an underscore.
-
-    Raises:
-        SkeletonError: if a value is invalid.
+    The values are returned by the names of a Skeleton's fields: those of axes begin with an underscore.
     """
     checked = {name: _CHECKS[name](value, node_count, edge_count) for name, value in values.items()}
     return {f"_{name}" if name in ("axes", "edge_axis") else name: value for name, value in checked.items()}
 
 
 def check_roots(roots: IntArray, component: IntArray) -> None:
-    """Check that each connected component has at most one root.
-
-    Args:
-        roots: (R,) node indices.
-        component: (N,) connected component of each node.
-
-    Raises:
-        SkeletonError: if two roots are in one component.
-    """
+    """Raise `SkeletonError` if two roots (R,) are in one component of the nodes (N,)."""
     root_of_component: dict[int, int] = {}
     for root, index in zip(roots.tolist(), component[roots].tolist(), strict=True):
         if index in root_of_component:

@@ -128,30 +128,16 @@ def generate(preset: str, seed: int, *, size: tuple[int, int] = (512, 512)) -> S
 
 
 def check_seed(seed: int) -> None:
-    """Check the seed of a synthetic image.
-
-    Raises:
-        TreeformerError: If it is no integer of at least zero.
-    """
+    """Raise `TreeformerError` if the seed of a synthetic image is not an integer of at least zero."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise TreeformerError(f"the seed must be zero or more, not {short_repr(seed)}")
 
 
 def check_size(size: tuple[int, int], min_side_px: int = MIN_SIDE_PX) -> tuple[int, int]:
-    """Check the size of a synthetic image.
+    """Return a size as two integers; raise `TreeformerError` for other values and if a side is too short or long.
 
     >>> check_size((512, 256))
     (512, 256)
-
-    Args:
-        size: (width, height), px.
-        min_side_px: Length of the shortest side that is allowed, px.
-
-    Returns:
-        The size as two integers.
-
-    Raises:
-        TreeformerError: If the size is not two whole numbers, or a side is too short or too long.
     """
     try:
         width, height = (int(side) for side in size)

@@ -152,15 +152,7 @@ def line_drawing(skeleton: Skeleton) -> ImageArray:
 
 
 def photograph(skeleton: Skeleton, rng: Rng) -> ImageArray:
-    """Simulate a photograph: a scene, the plant, objects in front of it, then light, lens and camera.
-
-    Args:
-        skeleton: The plant.
-        rng: Source of all random draws.
-
-    Returns:
-        (height, width, 3).
-    """
+    """Simulate a photograph: a scene, the plant, objects in front of it, then light, lens and camera."""
     canvas = Canvas(skeleton.image_size or DEFAULT_SIZE, None)  # every scene paints the whole canvas
     kind = plant_kind(skeleton)
     empty_scene = str(skeleton.metadata.get("scene", ""))

@@ -13,19 +13,16 @@ T = TypeVar("T")
 
 
 class Rng:
-    """Seeded source of random draws, all derived from one stream of 53-bit fractions.
+    """Seeded source of random draws, all derived from one stream of 53-bit fractions. The integers `key` seed it.
 
-    PCG64 and the conversion of its integers to fractions in [0, 1) are exact. Every other draw is arithmetic on
-    these fractions, so a change of NumPy's sampling algorithms cannot change the stream.
+    PCG64 and the conversion of its integers to fractions in [0, 1) are exact. Every other draw is arithmetic on these
+    fractions, so a change of NumPy's sampling algorithms cannot change the stream.
+
+    Attributes:
+        fraction: function without arguments that returns one float in [0, 1)
 
     >>> Rng(3, 1).uniform(0, 10) == Rng(3, 1).uniform(0, 10)
     True
-
-    Args:
-        *key: Integers that together seed the stream.
-
-    Attributes:
-        fraction: Function without arguments that returns one float in [0, 1).
     """
 
     def __init__(self, *key: int) -> None:
@@ -34,27 +31,11 @@ class Rng:
         self.fraction = self._generator.random
 
     def uniform(self, low: float, high: float) -> float:
-        """Return a number in [low, high).
-
-        Args:
-            low: Lower limit, included.
-            high: Upper limit, excluded.
-
-        Returns:
-            The number.
-        """
+        """Return a number in [low, high)."""
         return low + (high - low) * self.fraction()
 
     def whole(self, low: int, high: int) -> int:
-        """Return an integer from low to high.
-
-        Args:
-            low: Lower limit, included.
-            high: Upper limit, included.
-
-        Returns:
-            The integer.
-        """
+        """Return an integer from low to high, both included."""
         return low + int(self.fraction() * (high - low + 1))
 
     def chance(self, probability: float) -> bool:
@@ -75,16 +56,7 @@ class Rng:
         return options[-1][0]
 
     def array(self, *shape: int, low: float = 0.0, high: float = 1.0) -> FloatArray:
-        """Return an array of numbers in [low, high).
-
-        Args:
-            *shape: Shape of the array.
-            low: Lower limit, included.
-            high: Upper limit, excluded.
-
-        Returns:
-            Array of the given shape.
-        """
+        """Return an array of numbers in [low, high)."""
         return low + (high - low) * self._generator.random(shape)
 
     def bell(self, *shape: int) -> FloatArray:

@@ -35,27 +35,16 @@ MAX_DATES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """How much the dates of a series differ, apart from growth.
+    """How much the dates of a series differ, apart from growth."""
 
-    Attributes:
-        shift: Maximum shift of the plate, as a share of the image's shorter side; at most 0.05 has room.
-        rotation: Maximum rotation of the plate, degrees.
-        scale: Maximum relative change of scale.
-        dropped: Probability that a date is missing, which leaves a longer interval.
-        repeated: Probability that a frame shows the plants as they were on the date before.
-        light: Strength of the changes of light, 0 to 1. Affects images only.
-        haze: Probability that condensation hides a part of a frame. Affects images only.
-        occlusion: Probability that an object hides a part of a frame. Affects images only.
-    """
-
-    shift: float = 0.04
-    rotation: float = 3.0
-    scale: float = 0.01
-    dropped: float = 0.15
-    repeated: float = 0.05
-    light: float = 0.5
-    haze: float = 0.25
-    occlusion: float = 0.2
+    shift: float = 0.04  # maximum shift of the plate, as a share of the image's shorter side; at most 0.05 has room
+    rotation: float = 3.0  # maximum rotation of the plate, degrees
+    scale: float = 0.01  # maximum relative change of scale
+    dropped: float = 0.15  # probability that a date is missing, which leaves a longer interval
+    repeated: float = 0.05  # probability that a frame shows the plants as they were on the date before
+    light: float = 0.5  # strength of the changes of light, 0 to 1. Affects images only.
+    haze: float = 0.25  # probability that condensation hides a part of a frame. Affects images only.
+    occlusion: float = 0.2  # probability that an object hides a part of a frame. Affects images only.
 
 
 NO_DISTURBANCE = Disturbance(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -63,20 +52,14 @@ NO_DISTURBANCE = Disturbance(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class SeriesFrame:
-    """One date of a series.
+    """One date of a series."""
 
-    Attributes:
-        time: Time of the image, days.
-        skeleton: The plants in px of the frame. Ids of plants and axes are the same at all dates. Each axis has a
-            function `age`, with the meaning that archiDART gives it: the time at which its tip passed each point, days.
-        plate: The same plants in px of the plate, before it was moved.
-        motion: (2,3) affine map from px of the plate to px of the frame.
-    """
-
-    time: float
+    time: float  # time of the image, days
+    # the plants in px of the frame. Ids of plants and axes are the same at all dates. Each axis has a function `age`,
+    # with the meaning that archiDART gives it: the time at which its tip passed each point, days.
     skeleton: Skeleton
-    plate: Skeleton
-    motion: FloatArray
+    plate: Skeleton  # the same plants in px of the plate, before it was moved
+    motion: FloatArray  # (2,3) affine map from px of the plate to px of the frame
 
 
 def generate_series(
@@ -129,19 +112,12 @@ def generate_series(
 
 @dataclass(frozen=True, slots=True)
 class AxisGrowth:
-    """When the tip of one axis passes each place.
+    """When the tip of one axis passes each place."""
 
-    Attributes:
-        emergence: Time at which the axis begins to grow, days.
-        end: Time at which it stops, days.
-        exponent: Exponent p of the law: length is proportional to ((time - emergence) / (end - emergence)) ** p.
-        length: Final length, px.
-    """
-
-    emergence: float
-    end: float
-    exponent: float
-    length: float
+    emergence: float  # time at which the axis begins to grow, days
+    end: float  # time at which it stops, days
+    exponent: float  # exponent p of the law: length is proportional to ((time - emergence) / (end - emergence)) ** p
+    length: float  # final length, px
 
     def length_at(self, time: float) -> float:
         """Return the length at a time, px."""
@@ -155,15 +131,9 @@ class AxisGrowth:
 
 
 def plants_at(grown: Skeleton, growth: Sequence[AxisGrowth], time: float) -> Skeleton:
-    """Cut fully grown plants back to an earlier time.
+    """Cut fully grown plants back to an earlier time, days; axes get ids and the function `age`.
 
-    Args:
-        grown: The plants at the last date. Axes begin at a node of their parent, and parents come first.
-        growth: The growth of each axis of `grown`.
-        time: The time, days.
-
-    Returns:
-        The younger plants. Plants and axes have ids, and axes have the function `age`.
+    Axes begin at a node of their parent, and parents come first.
     """
     nodes: list[FloatArray] = []
     radius: list[float] = []

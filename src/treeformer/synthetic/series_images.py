@@ -21,22 +21,10 @@ PAD_SHARE = 0.15
 def render_series(
     frames: Sequence[SeriesFrame], style: str, seed: int, disturbance: Disturbance | None = None
 ) -> list[ImageArray]:
-    """Render one image per date.
+    """Render one image per date of `generate_series` in one of `STYLES`.
 
-    The scene is the same at all dates, as far as it does not depend on the plants.
-
-    Args:
-        frames: The dates; see `treeformer.synthetic.series.generate_series`.
-        style: How to draw them, one of `treeformer.synthetic.STYLES`.
-        seed: Zero or more; selects the scene and the disturbances.
-        disturbance: What differs between the dates; None for the default values. The style "paper" has no
-            disturbances of light.
-
-    Returns:
-        One (height, width, 3) image per date.
-
-    Raises:
-        TreeformerError: If the style or seed is invalid.
+    The scene is the same at all dates, as far as it does not depend on the plants. The style "paper" has no
+    disturbances of light.
     """
     disturbance = disturbance or Disturbance()
     rng = Rng(zlib.crc32(b"images of a series"), seed)

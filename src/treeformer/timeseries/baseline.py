@@ -11,17 +11,10 @@ from treeformer.timeseries.paths import Paths, path_distances
 
 
 def nearest_tracks(dates: Sequence[Paths], tolerance_px: float) -> list[IntArray]:
-    """Give each axis the identity of the nearest axis of the date before; a new one if none is near.
+    """Return the identity of each axis (A,) per date: that of the nearest axis of the date before, otherwise a new one.
 
     Pairs are taken greedily, the nearest first. The distance is the mean distance of the earlier axis from the later
-    one, plus the distance of their bases.
-
-    Args:
-        dates: The axes of each date, in the order of time.
-        tolerance_px: Pairs farther apart than three times this distance are not matched, px.
-
-    Returns:
-        One (A,) array per date: the identity of each axis.
+    one, plus the distance of their bases. Pairs farther apart than three times the tolerance are not matched.
     """
     limit = 3 * tolerance_px
     result: list[IntArray] = []

@@ -45,14 +45,10 @@ def age_offset(times: FloatArray) -> float:
 
 
 def combined(series: Series) -> Skeleton:
-    """Return all axes of a series in one skeleton.
+    """Return all axes of a series, each as long as it was seen, in one forest in px of the reference date.
 
-    Args:
-        series: The series.
-
-    Returns:
-        A forest in px of the reference date. Each axis is as long as it was seen, begins at a node of its parent, and
-        has the function `age` with one sample per point. Axes without length are left out.
+    Each axis begins at a node of its parent and has the function `age` with one sample per point. Axes without length
+    are left out.
     """
     tracks = [track for track in series.tracks if arc_length(track.template)[-1] > 0]
     lines = [track.template for track in tracks]

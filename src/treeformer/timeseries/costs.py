@@ -16,6 +16,8 @@
 
 Bases do not count here: in predictions, axes often begin at a wrong place, or on another axis. The ratio of the weights
 is that of a logistic regression, which `benchmarks/identity_errors.py --fit` fits to predicted series.
+
+A and B are the numbers of the axes or templates that are compared.
 """
 
 from __future__ import annotations
@@ -47,17 +49,7 @@ MIN_IMPORTANT, MAX_IMPORTANT = 0.1, 16.0
 
 
 def pair_costs(paths: Paths, templates: Paths, tolerance_px: float, spacing_px: float) -> FloatArray:
-    """Return the cost of each axis and template.
-
-    Args:
-        paths: A axes.
-        templates: B templates, each at least as old as the axes.
-        tolerance_px: Distance within which places agree, px.
-        spacing_px: Distance between the points of all paths, px.
-
-    Returns:
-        (A,B) costs in tolerances: path, base and direction, weighted.
-    """
+    """Return the cost (A,B) of each axis and template, which is at least as old; all paths have the same spacing."""
     cap = CAP * tolerance_px
     distance = cdist(paths.points, templates.points)
     forward = np.minimum(np.minimum.reduceat(distance, templates.start[:-1], axis=1), cap)
@@ -80,16 +72,7 @@ def pair_costs(paths: Paths, templates: Paths, tolerance_px: float, spacing_px: 
 
 
 def identity_costs(earlier: Paths, later: Paths, tolerance_px: float) -> FloatArray:
-    """Return the cost of one identity for each pair of axes of two dates.
-
-    Args:
-        earlier: A axes of a date.
-        later: B axes of a later date.
-        tolerance_px: Distance within which places agree, px.
-
-    Returns:
-        (A,B) costs; see the module's docstring.
-    """
+    """Return the cost (A,B) of one identity for each pair of axes of two dates."""
     distance = cdist(earlier.points, later.points)
     is_shorter = earlier.length[:, None] <= later.length[None]
     path = np.where(
@@ -138,15 +121,9 @@ def importance(length: FloatArray) -> FloatArray:
 
 
 def assign(cost: FloatArray, limit: float, weight: FloatArray | None = None) -> list[tuple[int, int]]:
-    """Return the pairs that save most, where a pair saves `limit` less its cost, times its row's weight.
+    """Return the pairs (row, column) that save most, where a pair saves `limit` less its cost, times its row's weight.
 
-    Args:
-        cost: (rows, columns) costs.
-        limit: Pairs that cost this or more are left out.
-        weight: (rows,) weights; None for 1.
-
-    Returns:
-        Pairs (row, column). Each row and each column is in at most one of them.
+    Each row and each column is in at most one of them. Pairs that cost the limit or more are left out.
     """
     if cost.size == 0:
         return []

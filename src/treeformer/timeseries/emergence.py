@@ -1,4 +1,7 @@
-"""When axes emerged, and when each place along them appeared."""
+"""When axes emerged, and when each place along them appeared.
+
+`times` (D,) are those of all dates of the series, ascending.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,11 @@ SAME_PLACE_PX = 0.5
 
 
 def emergence(track: AxisTrack, times: FloatArray) -> tuple[float, float, float]:
-    """Estimate when an axis emerged.
+    """Estimate when an axis emerged; return also the begin and end of the interval in which it did.
 
     The axis emerged between the last date before it was first seen and the date at which it was. Within this interval,
-    its first growth rate is extended back to length 0; without a rate, the middle is taken.
-
-    Args:
-        track: The axis.
-        times: (D,) times of all dates of the series, ascending.
-
-    Returns:
-        The estimated time, and the interval's begin and end. The begin and the estimate are NaN if the axis was there
-        at the first date.
+    its first growth rate is extended back to length 0; without a rate, the middle is taken. The begin and the estimate
+    are NaN if the axis was there at the first date.
     """
     first = int(track.dates[0])
     seen = float(times[first])
@@ -46,15 +42,9 @@ def emergence(track: AxisTrack, times: FloatArray) -> tuple[float, float, float]
 
 
 def appearance_times(track: AxisTrack, times: FloatArray, positions: FloatArray) -> FloatArray:
-    """Return the first date at which the tip of an axis had passed places along it.
+    """Return the first date (K,) at which the tip of an axis had passed places (K,) along it, px of the reference date.
 
-    Args:
-        track: The axis.
-        times: (D,) times of all dates of the series, ascending.
-        positions: (K,) distance from the base, px of the reference date.
-
-    Returns:
-        (K,) times of dates. Places that the tip never reached appear at the last date of the axis.
+    Places that the tip never reached appear at the last date of the axis.
     """
     index = np.searchsorted(track.monotone_length, positions - SAME_PLACE_PX)
     return np.asarray(times[track.dates[np.minimum(index, len(track.dates) - 1)]])

@@ -1,4 +1,8 @@
-"""Figures of a series, drawn with Pillow: length curves, kymographs, an animation."""
+"""Figures of a series, drawn with Pillow: length curves, kymographs, an animation.
+
+`images` has one image or path per date, in the order of time; without them, backgrounds are white. Lengths are in px
+without `px_per_mm`.
+"""
 
 from __future__ import annotations
 
@@ -59,12 +63,7 @@ def longest_axes(series: Series) -> list[AxisTrack]:
 def length_curves(series: Series, px_per_mm: float | None = None) -> Image.Image:
     """Draw the length of each axis over time in the color of its plant; main axes with thick lines.
 
-    Args:
-        series: The series.
-        px_per_mm: Pixels per millimeter; None for px.
-
-    Returns:
-        The figure. Dots are the measured lengths, lines the monotone ones.
+    Dots are the measured lengths, lines the monotone ones.
     """
     factor = 1.0 if px_per_mm is None else 1 / px_per_mm
     longest = max((float(track.length.max()) for track in series.tracks), default=1.0) * factor
@@ -124,15 +123,7 @@ class _Chart:
 
 
 def ticks(begin: float, end: float, count: int = 8) -> list[float]:
-    """Return round numbers in an interval.
-
-    Args:
-        begin: Begin of the interval.
-        end: End of the interval, not less.
-        count: At most about how many numbers.
-
-    Returns:
-        Multiples of 1, 2 or 5 times a power of ten.
+    """Return about `count` round numbers in an interval: multiples of 1, 2 or 5 times a power of ten.
 
     Example:
         >>> ticks(0, 43)
@@ -154,15 +145,6 @@ def kymograph(
 
     Each column is one date: the brightness of its image along the axis's final path, from the base (top) to the tip.
     Without images, the part that had grown is dark. The line is the tip.
-
-    Args:
-        series: The series.
-        track: The axis.
-        images: One image or path per date, in the order of time, or None.
-        px_per_mm: Pixels per millimeter; None for px.
-
-    Returns:
-        The figure.
     """
     position = arc_length(track.template)
     length = max(float(position[-1]), 1.0)
@@ -219,15 +201,7 @@ def _brightness(source: Any, line: FloatArray) -> FloatArray:
 
 
 def animation(series: Series, images: Sequence[Any] | None = None) -> bytes:
-    """Return an animated WebP of all dates, registered, with the axes in colors that stay the same.
-
-    Args:
-        series: The series.
-        images: One image or path per date, in the order of time, or None for white backgrounds.
-
-    Returns:
-        The content of the file.
-    """
+    """Return an animated WebP of all dates, registered, with the axes in colors that stay the same."""
     buffer = io.BytesIO()
     frames = _Frames(lambda date: frame(series, date, None if images is None else images[date]), len(series))
     frames.save(buffer, format="WEBP", save_all=True, duration=FRAME_MS, loop=0, quality=80, method=2)
@@ -258,16 +232,7 @@ class _Frames(Image.Image):
 
 
 def frame(series: Series, date: int, source: Any = None) -> Image.Image:
-    """Draw one date in the frame of the reference date.
-
-    Args:
-        series: The series.
-        date: Index of the date.
-        source: Its image or path, or None for a white background.
-
-    Returns:
-        The drawing, at most `ANIMATION_PX` wide and high.
-    """
+    """Draw one date in the frame of the reference date, at most `ANIMATION_PX` wide and high."""
     reference = series.skeletons[series.reference]
     size = reference.image_size
     if size is None:

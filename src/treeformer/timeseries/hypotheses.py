@@ -23,13 +23,7 @@ MOTION_PENALTY = 0.05
 def make_hypotheses(source: PointCloud, target: PointCloud, rng: np.random.Generator) -> list[Similarity]:
     """Return transforms that map two anchors to two anchors of the same kind, or one seed to one seed.
 
-    Args:
-        source: The points to be moved.
-        target: Where they belong.
-        rng: Selects anchors and pairs if there are too many.
-
-    Returns:
-        The transforms; empty if there is no seed and no pair of branch points.
+    `rng` selects anchors and pairs if there are too many.
     """
     found: list[Similarity] = []
     kinds = ((source.seeds, target.seeds), (source.forks, target.forks))
@@ -73,15 +67,9 @@ def make_hypotheses(source: PointCloud, target: PointCloud, rng: np.random.Gener
 
 
 def motion_penalties(hypotheses: Sequence[Similarity], guess: Similarity, source: PointCloud) -> FloatArray:
-    """Return small penalties that decide between equally good hypotheses: the smaller motion wins.
+    """Return small penalties (H,) that decide between equally good hypotheses: the smaller motion wins.
 
-    Args:
-        hypotheses: The transforms, at least one.
-        guess: The transform from which the motion is measured.
-        source: The points to be moved.
-
-    Returns:
-        (H,) one penalty per hypothesis.
+    The motion is measured from the transform `guess`.
     """
     center = source.points.mean(axis=0)
     extent = float(np.ptp(source.points, axis=0).max()) + 1.0

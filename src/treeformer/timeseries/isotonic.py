@@ -12,12 +12,7 @@ from treeformer._util.arrays import FloatArray
 def isotonic(values: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """Return the non-decreasing sequence of least weighted squared error (pool adjacent violators).
 
-    Args:
-        values: (N,) finite numbers.
-        weights: (N,) positive numbers, or None for equal weights.
-
-    Returns:
-        (N,) non-decreasing numbers.
+    Values (N,) are finite and weights positive.
 
     Example:
         >>> isotonic(np.array([1.0, 3.0, 2.0, 4.0])).tolist()
@@ -44,12 +39,6 @@ def isotonic_median(values: FloatArray) -> FloatArray:
 
     Values that violate the order are pooled, as in `isotonic`, and replaced by their median. The medians of pools of
     even size are not unique: the result is the mean of the solutions with lower and with upper medians.
-
-    Args:
-        values: (N,) finite numbers.
-
-    Returns:
-        (N,) non-decreasing numbers.
 
     Example:
         >>> isotonic_median(np.array([1.0, 2.0, 9.0, 3.0, 4.0, 5.0])).tolist()

@@ -55,42 +55,28 @@ MAX_ROUNDS = 6
 
 @dataclass
 class Track:
-    """One axis over time.
+    """One axis over time."""
 
-    Attributes:
-        observed: Index of its axis per date at which it was seen.
-        template: (K,2) px of the reference, from base to tip.
-        parent: Index of its parent's track, -1 for none.
-        plant: Index of its plant.
-    """
-
-    observed: dict[int, int] = field(default_factory=dict)
+    observed: dict[int, int] = field(default_factory=dict)  # index of its axis per date at which it was seen
+    # (K,2) px of the reference, from base to tip
     template: FloatArray = field(default_factory=lambda: np.zeros((1, 2)))
-    parent: int = NONE
-    plant: int = NONE
+    parent: int = NONE  # index of its parent's track, -1 for an axis without one
+    plant: int = NONE  # index of its plant
 
 
 @dataclass(frozen=True)
 class Matching:
-    """The identities of all axes and plants.
+    """The identities of all axes and plants."""
 
-    Attributes:
-        track_of_axis: One (A,) array per date, the track of each of its axes.
-        plant_of_axis: One (A,) array per date, the identity of the plant of each of its axes.
-        plant_of_date: One (P,) array per date, the identity of each of its plants, -1 for a plant without axes.
-        tracks: The tracks, parents before laterals.
-        plant_count: Number of plants over all dates.
-        plant_shift: One dictionary per date: how each plant moved in addition to its plate.
-        rounds: Number of assignments of all dates until nothing changed.
-    """
-
-    track_of_axis: tuple[IntArray, ...]
-    plant_of_axis: tuple[IntArray, ...]
+    track_of_axis: tuple[IntArray, ...]  # one (A,) array per date, the track of each of its axes
+    plant_of_axis: tuple[IntArray, ...]  # one (A,) array per date, the identity of the plant of each of its axes
+    # one (P,) array per date, the identity of each of its plants, -1 for a plant without axes
     plant_of_date: tuple[IntArray, ...]
-    tracks: tuple[Track, ...]
-    plant_count: int
+    tracks: tuple[Track, ...]  # tracks, parents before laterals
+    plant_count: int  # number of plants over all dates
+    # one dictionary per date: how each plant moved in addition to its plate
     plant_shift: tuple[dict[int, Similarity], ...]
-    rounds: int
+    rounds: int  # assignments of all dates until nothing changed
 
 
 def match_axes(
@@ -101,19 +87,11 @@ def match_axes(
     tolerance_px: float,
     spacing_px: float,
 ) -> Matching:
-    """Match the axes of all dates.
+    """Match the axes of all dates, which are registered, in px of the reference.
 
-    Args:
-        dates: The axes of each date, registered, in px of the reference; `Paths.plant` numbers the plants of a date
-            from 0.
-        seeds: One (S,2) array per date: where its plants begin, px of the reference.
-        times: (D,) times of the dates, ascending.
-        reference: Index of the date that shows most.
-        tolerance_px: Distance within which places agree, px.
-        spacing_px: Distance between the points of all paths, px.
-
-    Returns:
-        The identities.
+    `Paths.plant` numbers the plants of a date from 0. `seeds` (S,2) per date are the places where its plants begin, px
+    of the reference, `times` (D,) are ascending, and `reference` is the index of the date that shows most. All paths
+    have the same spacing.
     """
     plants = match_plants(dates, seeds, reference, tolerance_px)
     placed = [

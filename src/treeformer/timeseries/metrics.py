@@ -28,24 +28,16 @@ TIE_WEIGHT = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class IdentityScore:
-    """How well axes keep their identity.
+    """How well axes keep their identity."""
 
-    Attributes:
-        f1: Share of the detected axes × dates whose identity is right: each ground-truth axis is paired with at most
-            one track, so that the number of right ones is greatest (IDF1 over the detected axes).
-        right: Number of detected axes × dates with the right identity.
-        detected: Number of ground-truth axes × dates that were detected.
-        expected: Number of ground-truth axes × dates.
-        predicted: Number of predicted axes × dates.
-        pairs: The track of each ground-truth axis that has one.
-    """
-
+    # share of the detected axes × dates whose identity is right: each ground-truth axis is paired with at most one
+    # track, so that the number of right ones is greatest (IDF1 over the detected axes)
     f1: float
-    right: int
-    detected: int
-    expected: int
-    predicted: int
-    pairs: Mapping[str, str] = field(default_factory=dict)
+    right: int  # number of detected axes × dates with the right identity
+    detected: int  # number of ground-truth axes × dates that were detected
+    expected: int  # number of ground-truth axes × dates
+    predicted: int  # number of predicted axes × dates
+    pairs: Mapping[str, str] = field(default_factory=dict)  # track of each ground-truth axis that has one
 
     @property
     def errors(self) -> int:
@@ -67,17 +59,10 @@ class IdentityScore:
 def detected_pairs(
     predicted: Skeleton, expected: Skeleton, tolerance_px: float, spacing_px: float = 2.0
 ) -> list[tuple[int, int]]:
-    """Pair the axes of a predicted skeleton with those of the ground truth on the same image.
+    """Pair the axes of a predicted skeleton with those of the ground truth on the same image, (predicted, expected).
 
-    Args:
-        predicted: The prediction.
-        expected: The ground truth.
-        tolerance_px: Distance within which two places agree, px.
-        spacing_px: Distance between sampled points, px.
-
-    Returns:
-        (predicted axis, expected axis) indices. An axis is in at most one pair; the overlap of all pairs is greatest.
-        Short axes within the tolerance of several others overlap with all of them: the nearest pairs are taken.
+    An axis is in at most one pair; the overlap of all pairs is greatest. Short axes within the tolerance of several
+    others overlap with all of them: the nearest pairs are taken.
     """
     paths, paths_axis = axis_paths(predicted, spacing_px)
     others, others_axis = axis_paths(expected, spacing_px)
@@ -113,15 +98,9 @@ def _overlap(paths: Paths, others: Paths, tolerance_px: float) -> tuple[FloatArr
 def identity_score(
     observations: Sequence[tuple[str, str]], *, expected: int | None = None, predicted: int | None = None
 ) -> IdentityScore:
-    """Score identities.
+    """Score identities, given as (id in the ground truth, id of the track) for each detected axis at each date.
 
-    Args:
-        observations: (id in the ground truth, id of the track) for each detected axis at each date.
-        expected: Number of ground-truth axes × dates; None for all detected.
-        predicted: Number of predicted axes × dates; None for all detected.
-
-    Returns:
-        The score.
+    The numbers of ground-truth and predicted axes × dates are those of the detected ones by default.
     """
     names = sorted({a for a, _ in observations})
     tracks = sorted({b for _, b in observations})
@@ -145,30 +124,19 @@ def identity_score(
 
 @dataclass(frozen=True, slots=True)
 class GrowthErrors:
-    """Errors of growth over the axes with the right identity.
+    """Errors of growth over the axes with the right identity."""
 
-    Attributes:
-        emergence: (K,) absolute errors of the emergence time, of the axes that emerge after the first date.
-        rate: (M,) growth rates, px per unit of time, per axis and pair of successive dates at which it was found.
-        expected_rate: (M,) the same in the ground truth.
-    """
-
-    emergence: FloatArray
+    emergence: FloatArray  # (K,) absolute errors of the emergence time, of the axes that emerge after the first date
+    # (M,) growth rates, px per unit of time, per axis and pair of successive dates at which it was found
     rate: FloatArray
-    expected_rate: FloatArray
+    expected_rate: FloatArray  # (M,) the same in the ground truth
 
 
 def growth_errors(series: Series, expected: Sequence[Skeleton], pairs: Mapping[str, str]) -> GrowthErrors:
     """Compare emergence times and growth rates with the ground truth.
 
-    Args:
-        series: The series.
-        expected: The ground truth of each date, in the order of time, with ids, and with the function `age`, whose
-            first sample is the emergence time of the axis.
-        pairs: The track of each axis of the ground truth; see `IdentityScore.pairs`.
-
-    Returns:
-        The errors.
+    `expected` is in the order of time, with ids and the function `age`, whose first sample is the emergence time of the
+    axis. `pairs` are those of `IdentityScore`.
     """
     from treeformer.timeseries.emergence import emergence
 
@@ -199,14 +167,6 @@ def growth_errors(series: Series, expected: Sequence[Skeleton], pairs: Mapping[s
 
 
 def shrinkages(lengths: FloatArray, tolerance_px: float) -> int:
-    """Count how often a length decreases by more than the measurement allows.
-
-    Args:
-        lengths: (K,) px, in the order of time.
-        tolerance_px: Tolerance of the series, px.
-
-    Returns:
-        The number of intervals in which the length decreases by more than 5 % and half of the tolerance.
-    """
+    """Count the intervals in which lengths (K,), px, decrease by more than 5 % and half of the tolerance."""
     slack = np.maximum(SHRINKAGE_SHARE * lengths[:-1], SHRINKAGE_TOLERANCES * tolerance_px)
     return int((lengths[:-1] - lengths[1:] > slack).sum())

@@ -11,6 +11,9 @@
 | `lengths.png` | the length of each axis over time |
 | `kymographs/AXIS.png` | the place of the tip over time along the longest axis of each of the first 12 plants |
 | `animation.webp` | all dates, registered, with axes in colors that stay the same |
+
+`px_per_mm` is the resolution of the reference date, by default that in its RSML metadata. `images` and `names` have one
+entry per date, in the order of time. Functions that write return the names of the files, relative to the folder.
 """
 
 from __future__ import annotations
@@ -52,19 +55,7 @@ def write(
 ) -> list[str]:
     """Write all files of a series; see the module's table.
 
-    Args:
-        series: The series.
-        folder: The folder, which is created.
-        px_per_mm: Pixels per millimeter of the reference date; None for its RSML metadata, or else px.
-        names: One file name without suffix per date, in the order of time; None for "date-000" and so on.
-        images: One image or path per date for the figures, in the order of time; None for white backgrounds.
-        figures: Draw length curves, kymographs and an animation.
-
-    Returns:
-        The names of the files, relative to the folder.
-
-    Raises:
-        TreeformerError: If an option is invalid or a file cannot be written.
+    By default, dates are named "date-000" and so on. Without images, figures have white backgrounds.
     """
     out = Path(folder)
     scale = series_scale(series, px_per_mm)
@@ -102,20 +93,7 @@ def write_figures(
     px_per_mm: float | None = None,
     images: Sequence[Any] | None = None,
 ) -> list[str]:
-    """Draw length curves, kymographs of at most `MAX_KYMOGRAPHS` plants, and an animation.
-
-    Args:
-        series: The series.
-        folder: The folder, which is created.
-        px_per_mm: Pixels per millimeter, as in `write`.
-        images: One image or path per date, as in `write`; None for white backgrounds.
-
-    Returns:
-        The names of the files, relative to the folder.
-
-    Raises:
-        TreeformerError: If an image cannot be read or a file cannot be written.
-    """
+    """Draw length curves, kymographs of at most `MAX_KYMOGRAPHS` plants, and an animation."""
     out = Path(folder)
     scale = series_scale(series, px_per_mm)
     with _one_line_errors(out), listed_writes(out):
@@ -137,15 +115,7 @@ def _one_line_errors(out: Path) -> Iterator[None]:
 
 
 def skeletons_with_scale(series: Series, px_per_mm: float | None) -> list[Skeleton]:
-    """Return the skeletons of all dates. Each states its own resolution if that of the reference date is known.
-
-    Args:
-        series: The series.
-        px_per_mm: Pixels per millimeter of the reference date; None for its RSML metadata.
-
-    Returns:
-        One skeleton per date, in the order of time.
-    """
+    """Return the skeletons of all dates. Each states its own resolution if that of the reference date is known."""
     scale = series_scale(series, px_per_mm)
     return [
         skeleton if scale is None else with_resolution(skeleton, scale / registration.transform.scale)
@@ -156,12 +126,7 @@ def skeletons_with_scale(series: Series, px_per_mm: float | None) -> list[Skelet
 def registration_table(series: Series, names: Sequence[str]) -> pd.DataFrame:
     """Return one row per date: its transform to the reference date, and how well it agrees.
 
-    Args:
-        series: The series.
-        names: One name per date.
-
-    Returns:
-        The columns name, time, shift in px, rotation in degrees, scale, agreement, residual in px, method, succeeded.
+    The columns are name, time, shift in px, rotation in degrees, scale, agreement, residual in px, method, succeeded.
     """
     import pandas as pd
 

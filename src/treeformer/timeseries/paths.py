@@ -1,4 +1,7 @@
-"""Axes of a skeleton as sampled paths."""
+"""Axes of a skeleton as sampled paths.
+
+Polylines are (M,2) px, M at least 1, and `spacing_px` is the approximate distance between the points of a path.
+"""
 
 from __future__ import annotations
 
@@ -20,51 +23,29 @@ def arc_length(points: FloatArray) -> FloatArray:
 
 
 def sample(points: FloatArray, spacing_px: float) -> FloatArray:
-    """Place points at equal intervals along a polyline.
-
-    Args:
-        points: (M,2) px, at least one point.
-        spacing_px: Approximate distance between the new points, px.
-
-    Returns:
-        (K,2) px, K at least 1; the first and last point of the polyline are included.
-    """
+    """Place points at equal intervals along a polyline, first and last point included."""
     position = arc_length(points)
     count = max(int(np.ceil(position[-1] / spacing_px)), 1) + 1
     return at_positions(points, position, np.linspace(0.0, position[-1], count)) if position[-1] > 0 else points[:1]
 
 
 def at_positions(points: FloatArray, position: FloatArray, places: FloatArray) -> FloatArray:
-    """Return the points of a polyline at some path lengths from its first point.
+    """Return the points (K,2) of a polyline at path lengths (K,) from its first point; see `arc_length`.
 
-    Args:
-        points: (M,2) px.
-        position: (M,) path length at each point, px; see `arc_length`.
-        places: (K,) path lengths, px.
-
-    Returns:
-        (K,2) px. Places beyond the ends are moved to the ends.
+    Places beyond the ends are moved to the ends.
     """
     return np.stack([np.interp(places, position, points[:, k]) for k in range(2)], axis=1)
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Axes as sampled paths, all in one array: path k is `points[start[k]:start[k + 1]]`, from base to tip.
+    """Axes as sampled paths, all in one array: path k is `points[start[k]:start[k + 1]]`, from base to tip."""
 
-    Attributes:
-        points: (P,2) px.
-        start: (A + 1,) index of the first point of each path, followed by P.
-        length: (A,) length of each path, px.
-        parent: (A,) index of the parent's path, -1 for none.
-        plant: (A,) plant of each path.
-    """
-
-    points: FloatArray
-    start: IntArray
-    length: FloatArray
-    parent: IntArray
-    plant: IntArray
+    points: FloatArray  # (P,2) px
+    start: IntArray  # (A + 1,) index of the first point of each path, followed by P
+    length: FloatArray  # (A,) length of each path, px
+    parent: IntArray  # (A,) index of the parent's path, -1 for none
+    plant: IntArray  # (A,) plant of each path
 
     def __len__(self) -> int:
         return len(self.length)
@@ -91,16 +72,7 @@ class Paths:
 
 
 def paths_of_lines(lines: Sequence[FloatArray], parent: IntArray, plant: IntArray) -> Paths:
-    """Collect polylines.
-
-    Args:
-        lines: A arrays (K,2) px, each with at least one point.
-        parent: (A,) index of the parent's line, -1 for none.
-        plant: (A,) plant of each line.
-
-    Returns:
-        The paths.
-    """
+    """Collect A polylines with the index of the parent's line (A,), -1 for none, and the plant (A,) of each."""
     size = np.asarray([len(line) for line in lines], dtype=np.intp)
     start = np.concatenate([[0], np.cumsum(size)]).astype(np.intp)
     points = np.concatenate(lines) if len(lines) else np.zeros((0, 2))
@@ -109,14 +81,9 @@ def paths_of_lines(lines: Sequence[FloatArray], parent: IntArray, plant: IntArra
 
 
 def axis_paths(skeleton: Skeleton, spacing_px: float) -> tuple[Paths, IntArray]:
-    """Return the axes of a skeleton as paths.
+    """Return the axes of a forest as paths, and the index (A,) of each path's axis in `skeleton.axes`.
 
-    Args:
-        skeleton: A forest. Axes without nodes are left out.
-        spacing_px: Approximate distance between the points of a path, px.
-
-    Returns:
-        The paths, and (A,) the index of each path's axis in `skeleton.axes`.
+    Axes without nodes are left out.
     """
     axes = skeleton.axes
     kept = [index for index, axis in enumerate(axes) if axis.nodes]
@@ -136,16 +103,7 @@ def axis_paths(skeleton: Skeleton, spacing_px: float) -> tuple[Paths, IntArray]:
 
 
 def path_distances(paths: Paths, targets: Paths, cap_px: float) -> FloatArray:
-    """Return the mean distance from the points of each path to each target path.
-
-    Args:
-        paths: A paths.
-        targets: B paths.
-        cap_px: Larger distances count as this one, px.
-
-    Returns:
-        (A,B) px.
-    """
+    """Return the mean distance (A,B), at most `cap_px`, from the points of each path to each of B target paths."""
     if len(paths) == 0 or len(targets) == 0:
         return np.zeros((len(paths), len(targets)))
     nearest = nearest_distances(paths.points, targets)
@@ -154,15 +112,7 @@ def path_distances(paths: Paths, targets: Paths, cap_px: float) -> FloatArray:
 
 
 def nearest_distances(points: FloatArray, targets: Paths) -> FloatArray:
-    """Return the distance from each point to the nearest sample of each target path.
-
-    Args:
-        points: (P,2) px.
-        targets: B paths, at least one.
-
-    Returns:
-        (P,B) px.
-    """
+    """Return the distance (P,B) from each point (P,2) to the nearest sample of each of B target paths."""
     from scipy.spatial.distance import cdist
 
     return np.asarray(np.minimum.reduceat(cdist(points, targets.points), targets.start[:-1], axis=1))

@@ -8,16 +8,9 @@ from treeformer._util.arrays import FloatArray
 
 
 def draw_points(points: FloatArray, low: FloatArray, shape: tuple[int, int], cell_px: float) -> FloatArray:
-    """Count points per cell of a raster, shared between the four nearest cells.
+    """Count points (P,2) per cell of a raster of (rows, columns), shared between the four nearest cells.
 
-    Args:
-        points: (P,2) px. Points outside the raster are left out.
-        low: (2,) x and y of the raster's corner, px.
-        shape: (rows, columns).
-        cell_px: Side of a cell, px.
-
-    Returns:
-        (rows, columns).
+    `low` is the raster's corner. Points outside are left out.
     """
     raster = np.zeros(shape)
     place = (points - low) / cell_px - 0.5
@@ -35,20 +28,12 @@ def draw_points(points: FloatArray, low: FloatArray, shape: tuple[int, int], cel
 def residual_shift(
     source: FloatArray, target: FloatArray, reach_px: float, blur_px: float = 2.0
 ) -> tuple[FloatArray, float]:
-    """Find the shift that moves points onto others, within a reach.
+    """Find the shift (2,), px, that moves points (P,2) onto others (Q,2), within a reach, and how clear it is.
 
-    Both sets are drawn and blurred. Their cross-power spectrum is divided by its magnitude where that is large, so
-    that all frequencies that both contain count alike. The peak is refined to a fraction of a cell.
-
-    Args:
-        source: (P,2) px.
-        target: (Q,2) px.
-        reach_px: Maximum shift in x and y, px.
-        blur_px: Standard deviation of the blur, px.
-
-    Returns:
-        The shift (2,) px, and the height of the peak relative to the mean of the magnitudes within the reach: about 1
-        if nothing agrees. (0, 0) and 0.0 if a set is empty.
+    Both sets are drawn and blurred. Their cross-power spectrum is divided by its magnitude where that is large, so that
+    all frequencies that both contain count alike. The peak is refined to a fraction of a cell. The second result is the
+    height of the peak relative to the mean of the magnitudes within the reach: about 1 if nothing agrees. It is 0.0,
+    and the shift (0, 0), if a set is empty.
     """
     from scipy.fft import irfft2, next_fast_len, rfft2
     from scipy.ndimage import gaussian_filter

@@ -27,33 +27,18 @@ NONE = -1
 
 @dataclass
 class PlantMatching:
-    """The identities of all plants.
+    """The identities of all plants."""
 
-    Attributes:
-        identity: One (P,) array per date, the identity of each of its plants, -1 for a plant without axes.
-        shift: One dictionary per date: how the plant of each identity moved in addition to its plate.
-        count: Number of identities.
-    """
-
-    identity: list[IntArray]
+    identity: list[IntArray]  # one (P,) array per date, the identity of each of its plants, -1 for a plant without axes
+    # one dictionary per date: how the plant of each identity moved in addition to its plate
     shift: list[dict[int, Similarity]]
-    count: int
+    count: int  # number of identities
 
 
 def match_plants(
     dates: Sequence[Paths], seeds: Sequence[FloatArray], reference: int, tolerance_px: float
 ) -> PlantMatching:
-    """Match the plants of all dates, backwards from the reference date.
-
-    Args:
-        dates: The axes of each date, registered, in px of the reference; `Paths.plant` numbers the plants of a date.
-        seeds: One (P,2) array per date: where its plants begin, px of the reference.
-        reference: Index of the date that shows most.
-        tolerance_px: Distance within which places agree, px.
-
-    Returns:
-        The identities.
-    """
+    """Match the plants of all dates, backwards from the reference date; see `match_axes`."""
     identity = [np.full(len(s), NONE, dtype=np.intp) for s in seeds]
     shift: list[dict[int, Similarity]] = [{} for _ in dates]
     templates: list[cKDTree] = []  # points of each plant, from the date that shows most of it
@@ -97,10 +82,7 @@ def match_plants(
 def _shrinks(sizes: dict[int, int], date: int, size: int) -> bool:
     """Return True if a plant of this size at a date would be much shorter than it was, compared with the nearest date.
 
-    Args:
-        sizes: Its number of points at other dates, at least one.
-        date: The date.
-        size: Its number of points at the date.
+    Sizes are numbers of points; `sizes` has at least one other date.
     """
     nearest = min(sizes, key=lambda other: abs(other - date))
     earlier, later = (sizes[nearest], size) if nearest < date else (size, sizes[nearest])
@@ -141,16 +123,7 @@ def _plant_motion(
 
 
 def with_plant_shifts(paths: Paths, identity: IntArray, shifts: dict[int, Similarity]) -> Paths:
-    """Return the paths of a date, each moved with its plant.
-
-    Args:
-        paths: The axes.
-        identity: (P,) identity of each plant of the date.
-        shifts: The motion of the plant of each identity.
-
-    Returns:
-        The moved axes.
-    """
+    """Return the paths of a date, each moved with its plant; `identity` (P,) is that of each plant of the date."""
     points = paths.points.copy()
     for plant, known in enumerate(identity.tolist()):
         if known == NONE:  # a plant without axes

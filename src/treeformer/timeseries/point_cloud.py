@@ -14,17 +14,11 @@ from treeformer.timeseries.similarity import Similarity
 
 @dataclass(frozen=True)
 class PointCloud:
-    """What registration uses of a skeleton.
+    """What registration uses of a skeleton."""
 
-    Attributes:
-        points: (P,2) px, at equal intervals along all edges.
-        seeds: (S,2) px, where the plants begin.
-        forks: (F,2) px, where axes branch.
-    """
-
-    points: FloatArray
-    seeds: FloatArray
-    forks: FloatArray
+    points: FloatArray  # (P,2) px, at equal intervals along all edges
+    seeds: FloatArray  # (S,2) px, where the plants begin
+    forks: FloatArray  # (F,2) px, where axes branch
 
     def moved(self, transform: Similarity) -> PointCloud:
         """Return the moved points."""
@@ -32,15 +26,7 @@ class PointCloud:
 
 
 def point_cloud(skeleton: Skeleton, spacing_px: float) -> PointCloud:
-    """Sample a skeleton for registration.
-
-    Args:
-        skeleton: Any skeleton.
-        spacing_px: Distance between points along edges, px.
-
-    Returns:
-        The points.
-    """
+    """Sample a skeleton for registration; points along edges have a distance of `spacing_px`."""
     if len(skeleton.edges) == 0:
         return PointCloud(skeleton.nodes, skeleton.nodes[skeleton.component_root], np.zeros((0, 2)))
     begin, end = (skeleton.nodes[skeleton.edges[:, k]] for k in range(2))
@@ -63,14 +49,5 @@ def union(clouds: Sequence[PointCloud]) -> PointCloud:
 
 
 def random_subset(points: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
-    """Draw some of the points, without repetition and in their order.
-
-    Args:
-        points: (P,2) px.
-        count: Greatest number of points.
-        rng: The random numbers.
-
-    Returns:
-        All points if there are not more than `count`, otherwise (count,2).
-    """
+    """Draw at most `count` of the points (P,2), without repetition and in their order."""
     return points if len(points) <= count else points[np.sort(rng.choice(len(points), count, replace=False))]

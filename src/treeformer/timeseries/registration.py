@@ -56,21 +56,13 @@ LEAST_REACH = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The result of registering one date.
+    """The result of registering one date."""
 
-    Attributes:
-        transform: From px of the date to px of the reference date.
-        succeeded: False if the transform is a guess, because too few points agree.
-        agreement: Share of the skeleton's points within the tolerance of the target, 0 to 1; NaN for an empty one.
-        residual_px: Median distance of these points from the target, px; NaN if there are none.
-        method: "reference", "neighbor" (the transform of a neighboring date, refined), "search" (RANSAC) or "none".
-    """
-
-    transform: Similarity
-    succeeded: bool
-    agreement: float
-    residual_px: float
-    method: str
+    transform: Similarity  # from px of the date to px of the reference date
+    succeeded: bool  # False if the transform is a guess, because too few points agree
+    agreement: float  # share of the skeleton's points within the tolerance of the target, 0 to 1; NaN for an empty one
+    residual_px: float  # median distance of these points from the target, px; NaN without such points
+    method: str  # "reference", "neighbor" (the transform of a neighboring date, refined), "search" (RANSAC) or "none"
 
 
 def default_tolerance(skeletons: Sequence[Skeleton]) -> float:
@@ -85,12 +77,7 @@ def default_tolerance(skeletons: Sequence[Skeleton]) -> float:
 
 
 class Target:
-    """Points to which others are registered, with fast distances.
-
-    Args:
-        cloud: The points, at least one.
-        tolerance_px: Distance within which points agree, px.
-    """
+    """Points to which others are registered, at least one, with fast distances."""
 
     def __init__(self, cloud: PointCloud, tolerance_px: float) -> None:
         self.cloud = cloud
@@ -118,15 +105,7 @@ class Target:
         return np.where(inside, self._distance[place[..., 1], place[..., 0]], np.inf)
 
     def score(self, source: PointCloud, transforms: FloatArray) -> FloatArray:
-        """Return how well transforms move a cloud to the target.
-
-        Args:
-            source: The points to be moved.
-            transforms: (H,2,3) affine matrices.
-
-        Returns:
-            (H,) 0 to 1 for points, plus as much for seeds.
-        """
+        """Return how well transforms (H,2,3) move a cloud to the target: 0 to 1 for points, plus as much for seeds."""
         scores = np.empty(len(transforms))
         for first in range(0, len(transforms), 500):
             part = transforms[first : first + 500]
@@ -147,17 +126,7 @@ def _closeness(distance: FloatArray, tolerance_px: float) -> FloatArray:
 def register(
     source: PointCloud, target: Target, guesses: Sequence[Similarity] = (IDENTITY,), *, seed: int = 0
 ) -> Registration:
-    """Find the transform from one cloud to another.
-
-    Args:
-        source: The points to be moved.
-        target: Where they belong.
-        guesses: Likely transforms, the likeliest first.
-        seed: Selects the random hypotheses.
-
-    Returns:
-        The registration; if it failed, its transform is the first guess.
-    """
+    """Find the transform from one cloud to another; if this fails, it is the first of the guesses, the likeliest."""
     guess = guesses[0] if guesses else IDENTITY
     if len(source.points) == 0:
         return Registration(guess, False, math.nan, math.nan, "none")
@@ -185,13 +154,7 @@ def register(
 def refine(source: PointCloud, target: Target, start: Similarity) -> Similarity:
     """Refine a transform: closest points, the residual shift by phase correlation, and closest points again.
 
-    Args:
-        source: The points to be moved.
-        target: Where they belong.
-        start: The transform to begin with.
-
-    Returns:
-        The refined transform. The shift is used only if it brings more points to the target.
+    The shift is used only if it brings more points to the target.
     """
     found = _closest_points(source, target, start)
     moved = source.moved(found)
@@ -309,15 +272,9 @@ def reference_date(skeletons: Sequence[Skeleton]) -> int:
 def register_all(
     skeletons: Sequence[Skeleton], tolerance_px: float, *, enabled: bool = True
 ) -> tuple[list[Registration], int]:
-    """Register all dates of a series to its reference date.
+    """Register all dates of a series, in the order of time, to its reference date, whose index is returned as well.
 
-    Args:
-        skeletons: One per date, in the order of time, at least one.
-        tolerance_px: Distance within which points agree, px.
-        enabled: False keeps the coordinates of all dates; agreements are measured nevertheless.
-
-    Returns:
-        One registration per date, and the index of the reference date.
+    If disabled, all dates keep their coordinates; agreements are measured nevertheless.
     """
     reference = reference_date(skeletons)
     clouds = [point_cloud(skeleton, max(tolerance_px / 4, 1.0)) for skeleton in skeletons]

@@ -24,19 +24,12 @@ REJOIN_LIMIT, REJOIN_MARGIN = 2.0, 0.1
 
 
 class _Solver(Protocol):
-    """What rejoining needs of the tracks of a series.
+    """What rejoining needs of the tracks of a series."""
 
-    Attributes:
-        dates: The axes of each date.
-        tracks: The tracks.
-        assigned: One (A,) array per date, the track of each of its axes.
-        tolerance: Distance within which places agree, px.
-    """
-
-    dates: Sequence[Paths]
+    dates: Sequence[Paths]  # axes of each date
     tracks: list[Track]
-    assigned: list[IntArray]
-    tolerance: float
+    assigned: list[IntArray]  # one (A,) array per date, the track of each of its axes
+    tolerance: float  # distance within which places agree, px
 
     def costs_between(self, date: int, other: int) -> FloatArray:
         """Return the cost of one identity for the axes of two dates."""
@@ -49,11 +42,7 @@ class _Solver(Protocol):
 
 
 def rejoin_tracks(solver: _Solver) -> None:
-    """Cut all tracks between two dates, and join their parts again by the axes around, where this saves most.
-
-    Args:
-        solver: The tracks, which are changed.
-    """
+    """Cut all tracks between two dates, and join their parts again by the axes around, where this saves most."""
     saved = {cut: _best_joints(solver, cut)[0] for cut in range(1, len(solver.dates))}
     for cut in sorted(saved, key=lambda cut: -saved[cut]):
         now, after, joined = _best_joints(solver, cut)  # other cuts may have changed it
@@ -64,8 +53,7 @@ def rejoin_tracks(solver: _Solver) -> None:
 def _best_joints(solver: _Solver, cut: int) -> tuple[float, IntArray, dict[int, int]]:
     """Return what it saves to cut all tracks before a date and to join them again.
 
-    Returns:
-        What is saved, the tracks seen from the date on, and the track with which each of them is joined.
+    Return also the tracks seen from the date on, and the track with which each of them is joined.
     """
     before, after, cost = _costs_across(solver, cut)
     if cost.size == 0:

@@ -14,19 +14,14 @@ from treeformer._util.arrays import FloatArray
 class Similarity:
     """The map p -> scale · R(rotation) · p + shift.
 
-    Attributes:
-        scale: Factor, positive.
-        rotation: Angle, radians; positive turns the x axis towards the y axis.
-        shift: (x, y) px.
-
     Example:
         >>> Similarity(2.0, 0.0, (1.0, 0.0)).apply(np.array([(3.0, 4.0)])).tolist()
         [[7.0, 8.0]]
     """
 
-    scale: float = 1.0
-    rotation: float = 0.0
-    shift: tuple[float, float] = (0.0, 0.0)
+    scale: float = 1.0  # positive
+    rotation: float = 0.0  # radians; positive turns the x axis towards the y axis
+    shift: tuple[float, float] = (0.0, 0.0)  # (x, y) px
 
     @property
     def matrix(self) -> FloatArray:
@@ -67,20 +62,11 @@ def fit_similarity(
     rotation_prior_px: float = 0.0,
     scale_prior_px: float = 0.0,
 ) -> Similarity:
-    """Fit the similarity of least weighted squared error that maps points to points.
+    """Fit the similarity of least weighted squared error that maps points (P,2) to points (P,2), px.
 
     A prior pulls the rotation towards 0 and the scale towards 1 if the points are close together: both are multiplied
-    by about r² / (r² + prior²), where r is the root mean square distance of the points from their center.
-
-    Args:
-        source: (P,2) px.
-        target: (P,2) px.
-        weight: (P,) zero or more, not all zero; None for equal weights.
-        rotation_prior_px: Strength of the prior on the rotation, px.
-        scale_prior_px: Strength of the prior on the scale, px.
-
-    Returns:
-        The similarity. Without points the identity; for one point a shift.
+    by about r² / (r² + prior²), where r is the root mean square distance of the points from their center. Weights are
+    not all zero. Without points, this is the identity; for one point a shift.
     """
     if len(source) == 0:
         return IDENTITY

@@ -1,4 +1,8 @@
-"""Tables of a series: axes over time, axes, plants over time. Lengths are measured in the reference date's scale."""
+"""Tables of a series: axes over time, axes, plants over time. Lengths are measured in the reference date's scale.
+
+`px_per_mm` is the resolution of the reference date, by default that in its RSML metadata. If it is unknown, lengths are
+in px.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +36,7 @@ AXES = (
 
 
 def series_scale(series: Series, px_per_mm: float | None) -> float | None:
-    """Return the pixels per millimeter of the reference date: as given, or else from its RSML metadata.
-
-    Args:
-        series: The series.
-        px_per_mm: Pixels per millimeter, None if not given.
-
-    Returns:
-        The resolution, None if it is unknown.
-
-    Raises:
-        TreeformerError: If `px_per_mm` is not a positive number.
-    """
+    """Return the pixels per millimeter of the reference date: as given, or else from its RSML metadata."""
     if px_per_mm is None:
         from treeformer.formats.rsml.reader import resolution_px_per_mm
 
@@ -54,15 +47,10 @@ def series_scale(series: Series, px_per_mm: float | None) -> float | None:
 
 
 def growth_rates(track: AxisTrack, times: FloatArray) -> FloatArray:
-    """Return the growth rate of an axis since the date before at which it was seen.
+    """Return the growth rate of an axis since the date before at which it was seen, px of the reference date per time.
 
-    Args:
-        track: The axis.
-        times: (D,) times of all dates of the series.
-
-    Returns:
-        (K,) px of the reference date per unit of time, one per date of the track, NaN at the first. Rates are those of
-        the monotone lengths and never negative.
+    There is one rate per date of the track, NaN at the first. Rates are those of the monotone lengths and never
+    negative.
     """
     rates = np.full(len(track.dates), np.nan)
     rates[1:] = np.diff(track.monotone_length) / np.diff(times[track.dates])
@@ -70,16 +58,9 @@ def growth_rates(track: AxisTrack, times: FloatArray) -> FloatArray:
 
 
 def axes_over_time(series: Series, px_per_mm: float | None = None) -> pd.DataFrame:
-    """Return one row per axis and date at which it was found.
+    """Return one row per axis and date at which it was found, with the columns `AXES_OVER_TIME`.
 
-    Args:
-        series: The series.
-        px_per_mm: Pixels per millimeter of the reference date. None uses its RSML metadata; without them, lengths are
-            in px.
-
-    Returns:
-        The columns `AXES_OVER_TIME`. Tips are in px of the image; angles are from gravity, in degrees, in the
-        orientation of the reference date.
+    Tips are in px of the image; angles are from gravity, in degrees, in the orientation of the reference date.
     """
     import pandas as pd
 
@@ -106,15 +87,7 @@ def axes_over_time(series: Series, px_per_mm: float | None = None) -> pd.DataFra
 
 
 def axis_summary(series: Series, px_per_mm: float | None = None) -> pd.DataFrame:
-    """Return one row per axis.
-
-    Args:
-        series: The series.
-        px_per_mm: Pixels per millimeter, as in `axes_over_time`.
-
-    Returns:
-        The columns `AXES`. Bases are in px of the reference image.
-    """
+    """Return one row per axis with the columns `AXES`. Bases are in px of the reference image."""
     import pandas as pd
 
     scale = series_scale(series, px_per_mm)
@@ -139,15 +112,10 @@ def axis_summary(series: Series, px_per_mm: float | None = None) -> pd.DataFrame
 def plants_over_time(series: Series, px_per_mm: float | None = None) -> pd.DataFrame:
     """Return one row per plant and date.
 
-    Args:
-        series: The series.
-        px_per_mm: Pixels per millimeter, as in `axes_over_time`.
-
-    Returns:
-        `time`, the traits of `treeformer.measure`, and the growth of the total and primary length since the date
-        before at which the plant was found, as in `treeformer.traits.growth`. `monotone_total_length` is the
-        non-decreasing sequence nearest to the total length of the plant, by absolute error, so that a date at which
-        a plant was found in part, or together with its neighbor, does not count.
+    The columns are `time`, the traits of `treeformer.measure`, and the growth of the total and primary length since the
+    date before at which the plant was found, as in `treeformer.traits.growth`. `monotone_total_length` is the
+    non-decreasing sequence nearest to the total length of the plant, by absolute error, so that a date at which a plant
+    was found in part, or together with its neighbor, does not count.
     """
     import pandas as pd
 

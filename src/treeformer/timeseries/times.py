@@ -17,17 +17,7 @@ SECONDS_PER_DAY = 86_400.0
 
 
 def times_in_days(times: Sequence[Any]) -> FloatArray:
-    """Return dates as days since the first of them, and numbers as they are.
-
-    Args:
-        times: The times, all numbers or all dates.
-
-    Returns:
-        (D,) numbers.
-
-    Raises:
-        TreeformerError: If a time is invalid or they are of different kinds.
-    """
+    """Return dates as days (D,) since the first of them, and numbers as they are; both together are an error."""
     is_date = [isinstance(time, date) for time in times]  # a datetime is a date, too
     if any(is_date) and not all(is_date):
         raise TreeformerError("the times of a series must be all numbers or all dates")

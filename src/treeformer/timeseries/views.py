@@ -31,15 +31,7 @@ MAX_ROUNDS = 4
 
 
 def view_transform(view: int, size: tuple[int, int]) -> FloatArray:
-    """Return the map from an image to a view of it.
-
-    Args:
-        view: Index in `VIEWS`.
-        size: (width, height) of the image, px; that of the view is the same.
-
-    Returns:
-        (2,3) affine map.
-    """
+    """Return the (2,3) map from an image to a view in `VIEWS`, which has the same (width, height), px."""
     affine = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     if "mirrored" in VIEWS[view]:
         affine[0] = (-1.0, 0.0, size[0])
@@ -135,15 +127,9 @@ def _choose(placed: Sequence[Sequence[Paths]], tolerance_px: float) -> list[int]
 
 
 def agreement(earlier: Paths, later: Paths, tolerance_px: float) -> float:
-    """Return how well the axes of two dates agree.
+    """Return how well the axes of two dates agree, in px of the reference date, from 0 for none to 1 for all.
 
-    Args:
-        earlier: Axes of a date, in the px of the reference date.
-        later: Axes of a later date.
-        tolerance_px: Distance within which places agree, px.
-
-    Returns:
-        0 if no axes agree, to 1 if all do; long axes weigh more, see `treeformer.timeseries.costs.importance`.
+    Long axes weigh more, see `treeformer.timeseries.costs.importance`.
     """
     if len(earlier) == 0 or len(later) == 0:
         return 0.0

@@ -44,16 +44,9 @@ def axis_table(skeleton: Skeleton) -> pd.DataFrame:
 
 
 def _direction_of_parent(skeleton: Skeleton, parent: IntArray) -> FloatArray:
-    """Return the direction of each axis's parent at the branching node, NaN without a parent or a common node.
+    """Return the direction (A,2) of each axis's parent at the branching node, NaN without a parent or a common node.
 
     The direction is the vector from the node before the branching node to the node after it on the parent.
-
-    Args:
-        skeleton: A forest with A axes.
-        parent: (A,) the index of each axis's parent axis, -1 for none.
-
-    Returns:
-        (A,2) px.
     """
     direction = np.full((len(parent), 2), np.nan)
     lateral = np.asarray([k for k, axis in enumerate(skeleton.axes) if axis.parent is not None and axis.nodes], np.intp)

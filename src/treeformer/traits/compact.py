@@ -57,12 +57,7 @@ def compact(table: pd.DataFrame, level: Level = "plant") -> pd.DataFrame:
 def row_without_plant(empty_table: pd.DataFrame, **labels: str) -> pd.DataFrame:
     """Return the row of an image without a plant: counts and lengths are 0, other values are unknown.
 
-    Args:
-        empty_table: A compact plant table without rows, which has the columns.
-        **labels: The values of the text columns except `note`, which is "no plant".
-
-    Returns:
-        A table of one row.
+    `empty_table` has the columns; `labels` are the values of text columns, except `note`, which is "no plant".
     """
     import pandas as pd
 

@@ -15,27 +15,14 @@ from treeformer.skeleton import Axis
 
 @dataclass(frozen=True)
 class Lines:
-    """K polylines in one array. Line k is `points[start[k]:start[k + 1]]`, which may be empty.
+    """K polylines in one array. Line k is `points[start[k]:start[k + 1]]`, which may be empty."""
 
-    Attributes:
-        points: (P,2) px.
-        start: (K + 1,) the index of the first point of each line, followed by P.
-    """
-
-    points: FloatArray
-    start: IntArray
+    points: FloatArray  # (P,2) px
+    start: IntArray  # (K + 1,) index of the first point of each line, followed by P
 
     @classmethod
     def from_axes(cls, axes: Sequence[Axis], nodes: FloatArray) -> Lines:
-        """Return one line per axis.
-
-        Args:
-            axes: The axes.
-            nodes: (N,2) px, the nodes of the skeleton.
-
-        Returns:
-            The lines through the nodes of each axis.
-        """
+        """Return one line per axis."""
         size = np.fromiter((len(axis.nodes) for axis in axes), dtype=np.intp, count=len(axes))
         start = np.concatenate([[0], np.cumsum(size)]).astype(np.intp)
         node = np.fromiter(chain.from_iterable(axis.nodes for axis in axes), dtype=np.intp, count=int(start[-1]))
@@ -117,15 +104,7 @@ def angle_from_gravity(vector: FloatArray) -> FloatArray:
 
 
 def angle_between(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the angle between pairs of vectors.
-
-    Args:
-        first: (K,2) px.
-        second: (K,2) px.
-
-    Returns:
-        (K,) degrees from 0 to 180, NaN if either vector has length 0.
-    """
+    """Return the angle between pairs of vectors (K,2), degrees from 0 to 180; NaN if one has length 0."""
     a, b = _unit(first), _unit(second)  # unit vectors, so that products neither overflow nor underflow
     across = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]
     along = a[:, 0] * b[:, 0] + a[:, 1] * b[:, 1]
@@ -138,14 +117,6 @@ def _unit(vector: FloatArray) -> FloatArray:
 
 
 def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """Divide arrays without a warning.
-
-    Args:
-        numerator: (K,).
-        denominator: (K,), not negative.
-
-    Returns:
-        (K,), NaN if the denominator is 0, infinity if it is too small.
-    """
+    """Divide arrays without a warning: NaN if the denominator, not negative, is 0; infinity if it is too small."""
     with np.errstate(over="ignore"):
         return numerator / np.where(denominator > 0, denominator, np.nan)

@@ -70,18 +70,10 @@ CONVERTED: dict[tuple[ColumnNames, str, str], tuple[Callable[[pd.DataFrame], pd.
 
 
 def rename_columns(table: pd.DataFrame, level: str, column_names: ColumnNames) -> pd.DataFrame:
-    """Return a table with the columns of another tool.
+    """Return a table with the columns of another tool; "treeformer" returns the table unchanged.
 
-    Args:
-        table: A table with treeformer's columns.
-        level: "plant", "axis", "segment" or "series".
-        column_names: The tool. "treeformer" returns the table unchanged.
-
-    Returns:
-        The identifying columns, followed by the traits that the tool has, as the tool defines them.
-
-    Raises:
-        TreeformerError: If the tool has no traits at this level.
+    Identifying columns are followed by the traits that the tool has, as the tool defines them. The level is "plant",
+    "axis", "segment" or "series"; a tool without traits at this level is an error.
     """
     import pandas as pd
 

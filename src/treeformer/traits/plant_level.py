@@ -27,14 +27,9 @@ ON_LINE = 1e-9
 
 
 def plant_table(skeleton: Skeleton, *, scanlines: int) -> pd.DataFrame:
-    """Return one row per plant, in px and degrees. A plant without nodes has no row.
+    """Return one row per plant of a forest, in px and degrees. A plant without nodes has no row.
 
-    Args:
-        skeleton: A forest, in px.
-        scanlines: The number of horizontal lines on which crossings are counted.
-
-    Returns:
-        The table, with `plant` as the first column.
+    `scanlines` is the number of horizontal lines on which crossings are counted.
     """
     import pandas as pd
 

@@ -12,31 +12,14 @@ QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p
 
 
 def sums(values: ArrayLike, group: IntArray, groups: int) -> FloatArray:
-    """Sum the values of each group.
-
-    Args:
-        values: (V,) the values.
-        group: (V,) the group of each value.
-        groups: The number of groups.
-
-    Returns:
-        (groups,) the sums.
-    """
+    """Sum the values (V,) of each group (V,); the result is (groups,)."""
     return np.bincount(group, np.asarray(values), groups).astype(np.float64)
 
 
 def nine_statistics(values: ArrayLike, group: IntArray, groups: int) -> dict[str, FloatArray]:
-    """Compute all `STATISTICS` of each group. NaN values are ignored.
+    """Compute all `STATISTICS` of each group as arrays (groups,), NaN for groups without values; see `sums`.
 
-    As in NumPy, quantiles are interpolated linearly, and std divides by the number of values.
-
-    Args:
-        values: (V,) the values.
-        group: (V,) the group of each value.
-        groups: The number of groups.
-
-    Returns:
-        For each statistic an array (groups,), NaN for groups without values.
+    NaN values are ignored. As in NumPy, quantiles are interpolated linearly, and std divides by the number of values.
 
     Example:
         >>> nine_statistics([1.0, 4.0, 2.0], np.array([0, 1, 0]), 3)["mean"].tolist()

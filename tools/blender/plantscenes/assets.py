@@ -38,11 +38,7 @@ ROOMS = ("apartment.exr", "bridge.exr", "hall.exr", "lab.exr", "lobby.exr", "war
 def unpack(folder: Path) -> None:
     """Download both packages and unpack the files that the scenes use; do nothing if they are there.
 
-    Args:
-        folder: The folder to write to.
-
-    Raises:
-        TreeformerError: If a download fails or has another check sum.
+    A failed download or another check sum is a `TreeformerError`.
     """
     for name, address, digest, wanted in (EZ_TREE, PMNDRS):
         target = folder / address.rsplit("/", 1)[1].removesuffix(".tgz")
@@ -82,18 +78,7 @@ def decode_module(content: bytes) -> bytes:
 
 
 def find(folder: Path, name: str) -> Path:
-    """Return the path of an unpacked file.
-
-    Args:
-        folder: The folder given to `unpack`.
-        name: File name.
-
-    Returns:
-        The path.
-
-    Raises:
-        TreeformerError: If the file does not exist.
-    """
+    """Return the path of a file that `unpack` wrote to a folder."""
     for path in folder.glob(f"*/{name}"):
         return path
     raise TreeformerError(f"{folder}: {name} is missing; delete the folder and run again")

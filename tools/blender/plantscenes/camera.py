@@ -18,35 +18,20 @@ PAIRS_AT_ONCE = 2_000_000
 
 @dataclass(frozen=True)
 class Camera:
-    """A pinhole camera with square pixels.
+    """A pinhole camera with square pixels."""
 
-    Attributes:
-        position: (3,) m.
-        rotation: (3,3) rows are the directions right, up and backward of the camera, as in Blender.
-        focal_px: Focal length, px.
-        size: (width, height) of the image, px.
-    """
-
-    position: FloatArray
-    rotation: FloatArray
-    focal_px: float
-    size: tuple[int, int]
+    position: FloatArray  # (3,) m
+    rotation: FloatArray  # (3,3) rows are the directions right, up and backward of the camera, as in Blender
+    focal_px: float  # focal length, px
+    size: tuple[int, int]  # (width, height) of the image, px
 
     @classmethod
     def looking_at(
         cls, position: FloatArray, target: FloatArray, focal_px: float, size: tuple[int, int], roll: float = 0.0
     ) -> Camera:
-        """Return a camera that sees a target in the center of its image.
+        """Return a camera that sees a target (3,), not straight above or below it, in the center of its image.
 
-        Args:
-            position: (3,) place of the camera, m.
-            target: (3,) m; not straight above or below the camera.
-            focal_px: Focal length, px.
-            size: (width, height) of the image, px.
-            roll: Rotation about the viewing direction, radians.
-
-        Returns:
-            The camera.
+        `roll` is the rotation about the viewing direction, radians.
         """
         backward = (position - target) / np.linalg.norm(position - target)
         right = np.cross([0.0, 0.0, 1.0], backward)
@@ -56,14 +41,10 @@ class Camera:
         return cls(position, np.stack([c * right + s * up, c * up - s * right, backward]), focal_px, size)
 
     def project(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Project points into the image.
+        """Project points (N,3), m, into the image.
 
-        Args:
-            points: (N,3) m.
-
-        Returns:
-            (N,2) px, x right and y down from the top-left corner, NaN for points that are not in front of the camera;
-            and (N,) depth along the viewing direction, m.
+        Return (N,2) px, x right and y down from the top-left corner, NaN for points that are not in front of the
+        camera; and (N,) depth along the viewing direction, m.
         """
         right, up, backward = self.rotation @ (points - self.position).T
         depth = -backward
@@ -76,33 +57,17 @@ class Camera:
 
 @dataclass(frozen=True)
 class Tubes:
-    """Tapered tube segments as the camera sees them.
+    """Tapered tube segments as the camera sees them."""
 
-    Attributes:
-        start: (S,2) px.
-        end: (S,2) px.
-        radius_px: (S,2) radius at both ends, px.
-        depth: (S,2) depth at both ends, m.
-        radius: (S,2) radius at both ends, m.
-    """
-
-    start: FloatArray
-    end: FloatArray
-    radius_px: FloatArray
-    depth: FloatArray
-    radius: FloatArray
+    start: FloatArray  # (S,2) px
+    end: FloatArray  # (S,2) px
+    radius_px: FloatArray  # (S,2) radius at both ends, px
+    depth: FloatArray  # (S,2) depth at both ends, m
+    radius: FloatArray  # (S,2) radius at both ends, m
 
     @classmethod
     def of(cls, camera: Camera, lines: list[tuple[FloatArray, FloatArray]]) -> Tubes:
-        """Project polylines with radii; segments that are not in front of the camera are dropped.
-
-        Args:
-            camera: The camera.
-            lines: Points (M,3) and radii (M,) of each line, m.
-
-        Returns:
-            One tube per segment.
-        """
+        """Project polylines, points (M,3) and radii (M,), m; segments not in front of the camera are dropped."""
         points = np.concatenate([points for points, _ in lines])
         radii = np.concatenate([radius for _, radius in lines])
         last = np.cumsum([len(points) for points, _ in lines]) - 1
@@ -120,20 +85,11 @@ class Tubes:
 
 
 def hidden(points: FloatArray, depth: FloatArray, radius_px: FloatArray, tubes: Tubes) -> BoolArray:
-    """Return which points of an axis are covered by tubes nearer to the camera.
+    """Return which points (N,2) px of an axis are covered by tubes nearer to the camera; NaN is never covered.
 
     A point is covered if the segment's nearest point in the image lies in front of it by more than the tube's radius,
-    and if the tube covers at least half of the width of the axis on either side of the point. Tubes with a radius of
-    at most `MIN_COVER_PX` hide nothing.
-
-    Args:
-        points: (N,2) px; NaN is never covered.
-        depth: (N,) m.
-        radius_px: (N,) radius of the axis at each point, px.
-        tubes: The tubes, those of the axis itself included.
-
-    Returns:
-        (N,) True if covered.
+    and if the tube covers at least half of the width of the axis on either side of the point. Tubes with a radius of at
+    most `MIN_COVER_PX` hide nothing. The tubes include those of the axis itself.
     """
     result = np.zeros(len(points), dtype=bool)
     wide = tubes.radius_px.max(axis=1) > MIN_COVER_PX

@@ -1,4 +1,7 @@
-"""Meshes of everything that is not a labeled plant: ground, grass, leaves, prunings, stones, horizon, pots."""
+"""Meshes of everything that is not a labeled plant: ground, grass, leaves, prunings, stones, horizon, pots.
+
+Lengths and places are in m.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +36,7 @@ def _grid(vertices: FloatArray) -> Mesh:
 
 
 def sheet_mesh(corner: Sequence[float], side: Sequence[float], other: Sequence[float]) -> Mesh:
-    """Return a parallelogram.
-
-    Args:
-        corner: (3,) first corner, m.
-        side: (3,) one side, m.
-        other: (3,) the other side, m.
-
-    Returns:
-        A mesh with one face.
-    """
+    """Return a parallelogram with the first corner (3,) and two sides (3,) as a mesh of one face."""
     a, b, c = np.asarray(corner, float), np.asarray(side, float), np.asarray(other, float)
     return _quads(np.stack([a, a + b, a + b + c, a + c])[None])
 
@@ -62,15 +56,7 @@ def ground_mesh(rng: Rng) -> Mesh:
 
 
 def tuft_mesh(rng: Rng, tall: float) -> Mesh:
-    """Return a tuft of grass.
-
-    Args:
-        rng: Source of random draws.
-        tall: Length of the blades, m.
-
-    Returns:
-        About 20 bent blades of two faces each.
-    """
+    """Return a tuft of grass: about 20 bent blades of two faces each."""
     corners = []
     for _ in range(rng.whole(12, 26)):
         angle, lean = rng.uniform(0.0, 6.28), rng.uniform(0.1, 0.9)
@@ -86,16 +72,7 @@ def tuft_mesh(rng: Rng, tall: float) -> Mesh:
 
 
 def leaves_mesh(rng: Rng, points: FloatArray, size: float) -> Mesh:
-    """Return fallen leaves.
-
-    Args:
-        rng: Source of random draws.
-        points: (N,2) places, m.
-        size: Length of a leaf, m.
-
-    Returns:
-        One face per leaf.
-    """
+    """Return fallen leaves at places (N,2), with one face each."""
     count = len(points)
     center = np.concatenate([points, rng.array(count, 1, low=0.0, high=0.02)], axis=1)
     normal = unit(np.concatenate([rng.bell(count, 2) * 0.35, np.ones((count, 1))], axis=1))
@@ -122,15 +99,7 @@ def _leaf_corners(
 
 
 def prunings_mesh(rng: Rng, points: FloatArray) -> Mesh:
-    """Return twigs that lie on the ground.
-
-    Args:
-        rng: Source of random draws.
-        points: (N,2) places, m, N at least 1.
-
-    Returns:
-        One tube per twig.
-    """
+    """Return twigs that lie on the ground at places (N,2), N at least 1, with one tube each."""
     parts = []
     lie = rng.uniform(0.0, math.pi)
     for x, y in points.tolist():
@@ -154,16 +123,9 @@ def stone_mesh(rng: Rng) -> Mesh:
 
 
 def horizon_mesh(rng: Rng, distance: float, tall: float, trees: bool) -> Mesh:
-    """Return a wall that looks like a hill or a line of trees far away.
+    """Return a wall that looks like a hill or a line of trees at a distance along +y, as a strip of faces.
 
-    Args:
-        rng: Source of random draws.
-        distance: Distance along +y, m.
-        tall: Typical height, m.
-        trees: True for round crowns with a frayed outline, False for a smooth hill.
-
-    Returns:
-        A strip of faces.
+    Trees have round crowns with a frayed outline; a hill is smooth.
     """
     count = 3000 if trees else 200
     x = np.linspace(-1.5 * distance, 1.5 * distance, count)
@@ -184,16 +146,9 @@ def horizon_mesh(rng: Rng, distance: float, tall: float, trees: bool) -> Mesh:
 
 
 def pot_mesh(radius: float, height: float, taper: float, square: bool) -> Mesh:
-    """Return a pot whose rim lies at z = 0.
+    """Return the outside, the rim at z = 0 and the inside of a pot.
 
-    Args:
-        radius: Outer radius at the rim, m.
-        height: Height, m.
-        taper: Radius at the bottom as a share of that at the rim.
-        square: True for a pot with four sides.
-
-    Returns:
-        The outside, the rim and the inside.
+    `radius` is the outer one at the rim, `taper` that at the bottom as a share of it. A square pot has four sides.
     """
     lip = 0.06 * radius
     profile = np.array(
@@ -218,16 +173,7 @@ def pot_mesh(radius: float, height: float, taper: float, square: bool) -> Mesh:
 
 
 def soil_mesh(rng: Rng, radius: float, square: bool = False) -> Mesh:
-    """Return a lumpy disk or square of soil around the origin.
-
-    Args:
-        rng: Source of random draws.
-        radius: Its radius, or half the side of the square, m.
-        square: True for a square.
-
-    Returns:
-        The mesh.
-    """
+    """Return a lumpy disk of soil around the origin, or a square with sides of twice the radius."""
     share = np.linspace(0.01, 1.0, 12)
     angle = np.linspace(0.0, 2 * math.pi, 33)
     height = rng.bell(12, 33) * 0.02 * radius
@@ -238,16 +184,9 @@ def soil_mesh(rng: Rng, radius: float, square: bool = False) -> Mesh:
 
 
 def foliage_mesh(rng: Rng, axes: Sequence[Axis3], size: float, density: float) -> Mesh | None:
-    """Return leaves along the outer halves of axes.
+    """Return leaves along the outer halves of axes, with one face each; None without leaves.
 
-    Args:
-        rng: Source of random draws.
-        axes: The axes of a plant.
-        size: Length of a leaf, m.
-        density: Share of possible places that have a leaf.
-
-    Returns:
-        One face per leaf, or None if there is no leaf.
+    `density` is the share of possible places that have a leaf.
     """
     stalks, directions, normals = [], [], []
     for axis in axes:

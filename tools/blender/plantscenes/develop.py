@@ -18,15 +18,7 @@ MOST_BYTES = 26_000
 
 
 def develop(light: FloatArray, rng: Rng) -> ImageArray:
-    """Expose an image as a camera does.
-
-    Args:
-        light: (H,W,3) linear sRGB, zero or more.
-        rng: Source of random draws.
-
-    Returns:
-        (H,W,3) uint8 sRGB.
-    """
+    """Expose linear sRGB (H,W,3), zero or more, as a camera does; the result is 8-bit sRGB."""
     luminance = light @ LUMINANCE
     # The meter averages logarithms, so that a bright sky does not leave the plant black.
     metered = float(np.exp(np.log(np.maximum(luminance, 1e-4)).mean()))
@@ -61,14 +53,7 @@ def _white_balance(ground: FloatArray) -> FloatArray:
 
 
 def jpeg(image: ImageArray) -> bytes:
-    """Compress an image at the highest quality that keeps it small.
-
-    Args:
-        image: (H,W,3) uint8.
-
-    Returns:
-        The file.
-    """
+    """Compress an image at the highest quality that keeps it small."""
     for quality in QUALITIES:
         stream = io.BytesIO()
         Image.fromarray(image).save(stream, format="JPEG", quality=quality, optimize=True)

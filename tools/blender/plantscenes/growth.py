@@ -1,6 +1,10 @@
 """Axes of plants in 3-D: curved paths with radii, each attached to a point of an earlier one.
 
 Lengths are in meters. x points right, y away from the camera, z up; the ground is z = 0.
+
+Directions are (3,) and angles in radians. A path bends towards a direction: it completes the share `pull` of the
+remaining turn per m, as an exponent. `wander` is the standard deviation of the random deviation of its direction, about
+in radians.
 """
 
 from __future__ import annotations
@@ -22,21 +26,14 @@ UP = np.array([0.0, 0.0, 1.0])
 
 @dataclass(frozen=True, slots=True)
 class Axis3:
-    """One axis of a plant.
+    """One axis of a plant."""
 
-    Attributes:
-        points: (M,3) m, from base to tip, M at least 2.
-        radius: (M,) m.
-        parent: Index of the axis from which it grows, which comes earlier in the same list; None at the base.
-        at: Index of the parent's point at which it starts. The first point of the axis equals this point.
-        label: Kind of axis, such as "trunk" or "spur".
-    """
-
-    points: FloatArray
-    radius: FloatArray
+    points: FloatArray  # (M,3) m, from base to tip, M at least 2
+    radius: FloatArray  # (M,) m
+    # index of the axis from which it grows, which comes earlier in the same list; None at the base
     parent: int | None = None
-    at: int = 0
-    label: str = ""
+    at: int = 0  # index of the parent's point at which it starts; the first point of the axis equals this point
+    label: str = ""  # kind of axis, such as "trunk" or "spur"
 
 
 def unit(vectors: FloatArray) -> FloatArray:
@@ -46,14 +43,9 @@ def unit(vectors: FloatArray) -> FloatArray:
 
 
 def perpendicular(direction: FloatArray, azimuth: float) -> FloatArray:
-    """Return a unit vector at a right angle to a direction.
+    """Return a unit vector at a right angle to another one.
 
-    Args:
-        direction: (3,) unit vector.
-        azimuth: Angle around the direction, radians; for an upright direction 0 is +x and π/2 is +y.
-
-    Returns:
-        (3,) unit vector.
+    `azimuth` is the angle around it; for an upright direction 0 is +x and π/2 is +y.
     """
     helper = np.array([0.0, 1.0, 0.0]) if abs(direction[1]) < 0.9 else np.array([1.0, 0.0, 0.0])
     first = unit(np.cross(helper, direction))
@@ -72,21 +64,7 @@ def path(
     pull: float,
     wander: float,
 ) -> FloatArray:
-    """Grow one smooth path.
-
-    Args:
-        rng: Source of random draws.
-        start: (3,) first point, m.
-        heading: (3,) direction of the first step.
-        length: Length of the path, m.
-        step: Distance between points, m.
-        towards: (3,) direction to which the path bends.
-        pull: Share of the remaining turn that the path completes per m, as an exponent.
-        wander: Standard deviation of the random deviation of the direction, about in radians.
-
-    Returns:
-        (M,3) m, M at least 2.
-    """
+    """Grow one smooth path (M,3), M at least 2, with points `step` apart."""
     steps = max(1, round(length / step))
     knots = rng.bell(steps // WANDER_STEPS + 2, 3) * wander
     knots[0] = 0.0
@@ -105,19 +83,12 @@ def path(
 
 @dataclass
 class Plant3:
-    """A growing plant.
-
-    Attributes:
-        rng: Source of random draws.
-        step: Distance between the points of an axis, m.
-        thinnest: Smallest radius of an axis, m.
-        axes: The axes so far; parents come before their children.
-    """
+    """A growing plant."""
 
     rng: Rng
-    step: float
-    thinnest: float
-    axes: list[Axis3] = field(default_factory=list)
+    step: float  # distance between the points of an axis, m
+    thinnest: float  # smallest radius of an axis, m
+    axes: list[Axis3] = field(default_factory=list)  # axes so far; parents come before their children
 
     def main(
         self,
@@ -134,19 +105,8 @@ class Plant3:
     ) -> int:
         """Grow an axis from the base of the plant and return its index.
 
-        Args:
-            base: (3,) first point, m.
-            heading: (3,) direction of the first step.
-            length: Length, m.
-            radii: Radius at the base and at the tip, m.
-            label: Kind of axis.
-            towards: (3,) direction to which the axis bends.
-            pull: Speed of this bend, 1/m.
-            wander: Random deviation of the direction.
-            flare: Additional share of the radius at the foot, which fades over four radii.
-
-        Returns:
-            Index of the new axis.
+        The radii are those at the base and at the tip. `flare` is the additional share of the radius at the foot, which
+        fades over four radii.
         """
         points = path(self.rng, base, heading, length, step=self.step, towards=towards, pull=pull, wander=wander)
         radius = self._taper(len(points), *radii)
@@ -169,22 +129,10 @@ class Plant3:
         pull: float = 1.0,
         wander: float = 0.05,
     ) -> int:
-        """Grow an axis from another one and return its index.
+        """Grow an axis from a share, 0 (base) to 1 (tip), of another one and return its index.
 
-        Args:
-            parent: Index of the axis from which it grows.
-            share: Position along the parent, from 0 (base) to 1 (tip).
-            azimuth: Angle around the parent, radians; see `perpendicular`.
-            turn: Angle to the parent's direction, radians.
-            length: Length, m.
-            radii: Radius at the base and at the tip, m. The first is limited to 0.85 of the parent's radius.
-            label: Kind of axis.
-            towards: (3,) direction to which the axis bends.
-            pull: Speed of this bend, 1/m.
-            wander: Random deviation of the direction.
-
-        Returns:
-            Index of the new axis.
+        `azimuth` is the angle around the parent, see `perpendicular`, and `turn` the angle to its direction. The radius
+        at the base is limited to 0.85 of the parent's radius.
         """
         owner = self.axes[parent]
         last = len(owner.points) - 1
@@ -199,15 +147,7 @@ class Plant3:
         return len(self.axes) - 1
 
     def radius_at(self, axis: int, share: float) -> float:
-        """Return the radius of an axis at a position along it.
-
-        Args:
-            axis: Index of the axis.
-            share: Position from 0 (base) to 1 (tip).
-
-        Returns:
-            The radius, m.
-        """
+        """Return the radius of an axis at a position along it, from 0 (base) to 1 (tip)."""
         radius = self.axes[axis].radius
         return float(radius[round(share * (len(radius) - 1))])
 

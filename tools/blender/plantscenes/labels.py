@@ -44,18 +44,8 @@ def project_plant(
 ) -> Skeleton:
     """Return the skeleton of a plant in the image.
 
-    Axes are cut where they leave the frame, or where everything beyond is hidden by the plant or by an obstacle.
-    Hidden parts between visible ones stay. Side axes that do not extend beyond the outline of their parent are
-    dropped.
-
-    Args:
-        axes: The axes of the plant; parents come first.
-        camera: The camera.
-        metadata: Metadata of the skeleton; "foot": "outside" is added if the frame cuts off the base.
-        obstacles: Posts and the like that may hide the plant.
-
-    Returns:
-        A tree with radii and axes, or an empty skeleton if the base axis is not in the frame.
+    Axes are cut where they leave the frame, or where everything beyond is hidden by the plant or by an obstacle. Hidden
+    parts between visible ones stay. Side axes that do not extend beyond the outline of their parent are dropped.
     """
     seen = _look(axes, camera, obstacles or [])
     _cut_at_frame(seen, camera.size)

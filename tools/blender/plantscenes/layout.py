@@ -30,80 +30,38 @@ VARIANTS = 4
 
 @dataclass
 class Instance:
-    """A plant in the background.
+    """A plant in the background."""
 
-    Attributes:
-        variant: Which of the variants of the plan.
-        position: (x, y) m.
-        angle: Rotation about the vertical axis, radians.
-        scale: Size as a factor.
-    """
-
-    variant: int
-    position: tuple[float, float]
-    angle: float
-    scale: float
+    variant: int  # which of the variants of the plan
+    position: tuple[float, float]  # (x, y) m
+    angle: float  # rotation about the vertical axis, radians
+    scale: float  # size as a factor
 
 
 @dataclass
 class Plan:
-    """Everything about a scene that labels depend on.
+    """Everything about a scene that labels depend on."""
 
-    Attributes:
-        scene: One of `SCENES`.
-        habit: Kind of plant.
-        front: Axes of the front plant.
-        camera: The camera.
-        pixel: Length of one pixel at the front plant, m.
-        skeleton: The label.
-        variants: Axes of the plants in the background.
-        instances: Where they stand.
-        posts: Posts and stakes, front row first.
-        wires: Wires and hoses.
-        row_spacing: Distance of the rows, m.
-    """
-
-    scene: str
-    habit: str
-    front: list[Axis3]
+    scene: str  # one of `SCENES`
+    habit: str  # kind of plant
+    front: list[Axis3]  # axes of the front plant
     camera: Camera
-    pixel: float
-    skeleton: Skeleton
-    variants: list[list[Axis3]] = field(default_factory=list)
-    instances: list[Instance] = field(default_factory=list)
-    posts: Lines = field(default_factory=list)
-    wires: Lines = field(default_factory=list)
-    row_spacing: float = 3.0
+    pixel: float  # length of one pixel at the front plant, m
+    skeleton: Skeleton  # the label
+    variants: list[list[Axis3]] = field(default_factory=list)  # axes of the plants in the background
+    instances: list[Instance] = field(default_factory=list)  # where they stand
+    posts: Lines = field(default_factory=list)  # posts and stakes, front row first
+    wires: Lines = field(default_factory=list)  # wires and hoses
+    row_spacing: float = 3.0  # distance of the rows, m
 
 
 def stream(scene: str, seed: int, purpose: str) -> Rng:
-    """Return the source of random draws of one part of a scene.
-
-    Args:
-        scene: One of `SCENES`.
-        seed: Seed of the image.
-        purpose: Name of the part; each has draws of its own, so that a change in one does not change the others.
-
-    Returns:
-        The source.
-    """
+    """Return the source of random draws of one part of a scene, so that a change in one does not change the others."""
     return Rng(zlib.crc32(f"blender {scene} {purpose}".encode()), seed)
 
 
 def plan(scene: str, seed: int, size: tuple[int, int] = (512, 512)) -> Plan:
-    """Plan a scene. The same seed gives the same plan.
-
-    Args:
-        scene: One of `SCENES`.
-        seed: Zero or more.
-        size: (width, height) of the image, px.
-
-    Returns:
-        The plan.
-
-    Raises:
-        ValueError: If the scene is unknown.
-    """
+    """Plan one of `SCENES`. The same seed gives the same plan."""
     if scene not in SCENES:
         raise ValueError(f"unknown scene {scene!r}: choose one of {', '.join(SCENES)}")
     rng = stream(scene, seed, "plan")
@@ -288,16 +246,9 @@ def _label(plant: Plant3, camera: Camera, scene: str, habit: str, seed: int, obs
 
 
 def ground_points(rng: Rng, camera: Camera, count: int, farthest: float) -> FloatArray:
-    """Draw points on the ground that are about equally dense in the image.
+    """Draw points (N,2), m, on the ground that are about equally dense in the image.
 
-    Args:
-        rng: Source of random draws.
-        camera: The camera.
-        count: Number of points to draw; those above the horizon or too far away are dropped.
-        farthest: Largest distance, m.
-
-    Returns:
-        (N,2) m, N at most `count`.
+    N is `count` without the points above the horizon or farther away than `farthest`, m.
     """
     width, height = camera.size
     x = rng.array(count, low=-0.05 * width, high=1.05 * width)

@@ -1,4 +1,7 @@
-"""Materials and light, built from Blender's shader nodes."""
+"""Materials and light, built from Blender's shader nodes.
+
+Colors are linear red, green and blue. `folder` is the folder of the assets.
+"""
 
 from __future__ import annotations
 
@@ -62,29 +65,12 @@ def load_image(path: Path) -> bpy.types.Image:
 
 
 def scaled(color: Color, factor: float) -> Color:
-    """Return a color multiplied by a factor, at most 1 per channel.
-
-    Args:
-        color: Linear red, green and blue.
-        factor: The factor.
-
-    Returns:
-        The color.
-    """
+    """Return a color multiplied by a factor, at most 1 per channel."""
     return (min(1.0, color[0] * factor), min(1.0, color[1] * factor), min(1.0, color[2] * factor))
 
 
 def varied(rng: Rng, color: Color, amount: float) -> Color:
-    """Return a color with random brightness and tint.
-
-    Args:
-        rng: Source of random draws.
-        color: Linear red, green and blue.
-        amount: Largest relative change.
-
-    Returns:
-        The color.
-    """
+    """Return a color with random brightness and tint; `amount` is the largest relative change."""
     bright = 1.0 + rng.uniform(-amount, amount)
     red, green, blue = (channel * bright * (1.0 + 0.4 * rng.uniform(-amount, amount)) for channel in color)
     return (red, green, blue)
@@ -93,16 +79,7 @@ def varied(rng: Rng, color: Color, amount: float) -> Color:
 def bark(rng: Rng, folder: Path, kind: str, name: str = "bark") -> bpy.types.Material:
     """Return the material of wood: bark with lichen on old wood, smooth and colored young wood.
 
-    The mesh attribute `thickness` tells old wood from young wood.
-
-    Args:
-        rng: Source of random draws.
-        folder: Folder of the assets.
-        kind: "vine", "shoot" or a habit of trees.
-        name: Name of the material.
-
-    Returns:
-        The material.
+    The mesh attribute `thickness` tells old wood from young wood. The kind is "vine", "shoot" or a habit of trees.
     """
     material = bpy.data.materials.new(name)
     material.use_nodes = True
@@ -164,15 +141,7 @@ def plain(
 ) -> bpy.types.Material:
     """Return a material of one color.
 
-    Args:
-        name: Name of the material.
-        color: Linear red, green and blue.
-        roughness: 0 is a mirror, 1 is matt.
-        metallic: 1 for metal.
-        grain: Contrast of a pattern of noise, from 0 to 1.
-
-    Returns:
-        The material.
+    A roughness of 0 is a mirror, 1 is matt. `grain` is the contrast of a pattern of noise, 0 to 1.
     """
     material = bpy.data.materials.new(name)
     material.use_nodes = True
@@ -192,16 +161,7 @@ def plain(
 
 
 def foliage(name: str, first: Color, second: Color) -> bpy.types.Material:
-    """Return a material for grass and leaves whose color differs between objects and places.
-
-    Args:
-        name: Name of the material.
-        first: One color.
-        second: The other color.
-
-    Returns:
-        The material.
-    """
+    """Return a material for grass and leaves whose color differs between objects and places."""
     material = bpy.data.materials.new(name)
     material.use_nodes = True
     nodes = _Nodes(material.node_tree)
@@ -214,16 +174,7 @@ def foliage(name: str, first: Color, second: Color) -> bpy.types.Material:
 
 
 def ground(rng: Rng, folder: Path, row_spacing: float) -> bpy.types.Material:
-    """Return soil and grass in patches, mostly with bare soil along the rows.
-
-    Args:
-        rng: Source of random draws.
-        folder: Folder of the assets.
-        row_spacing: Distance of the rows, m; the first row is y = 0.
-
-    Returns:
-        The material.
-    """
+    """Return soil and grass in patches, mostly with bare soil along the rows; the first row is y = 0."""
     material = bpy.data.materials.new("ground")
     material.use_nodes = True
     nodes = _Nodes(material.node_tree)
@@ -265,13 +216,7 @@ def _direction(nodes: _Nodes, angle: float) -> bpy.types.NodeSocket:
 
 
 def image_sky(path: Path, angle: float, strength: float) -> None:
-    """Light the scene with a panorama.
-
-    Args:
-        path: File of the panorama.
-        angle: Rotation about the vertical axis, radians.
-        strength: Factor of its brightness.
-    """
+    """Light the scene with a panorama, rotated about the vertical axis by `angle`, radians."""
     world = bpy.data.worlds.new("sky")
     bpy.context.scene.world = world
     world.use_nodes = True
@@ -287,12 +232,7 @@ def image_sky(path: Path, angle: float, strength: float) -> None:
 
 
 def gradient_sky(rng: Rng, overcast: bool) -> None:
-    """Light the scene with a simple sky: blue with clouds, or overcast.
-
-    Args:
-        rng: Source of random draws.
-        overcast: True for a gray or white sky.
-    """
+    """Light the scene with a simple sky: blue with clouds, or overcast."""
     world = bpy.data.worlds.new("sky")
     bpy.context.scene.world = world
     world.use_nodes = True
@@ -319,10 +259,7 @@ def gradient_sky(rng: Rng, overcast: bool) -> None:
 def sun(rng: Rng, elevation: float, azimuth: float) -> None:
     """Add the sun, redder and weaker near the horizon.
 
-    Args:
-        rng: Source of random draws.
-        elevation: Height above the horizon, radians.
-        azimuth: Direction, radians; 0 is behind the camera, π is opposite.
+    `elevation` is above the horizon, radians; an `azimuth` of 0 is behind the camera, π is opposite.
     """
     low = math.exp(-elevation / 0.15)
     color = (1.0, 0.93 - 0.35 * low, 0.84 - 0.6 * low)

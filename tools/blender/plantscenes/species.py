@@ -27,13 +27,7 @@ def _lean(plant: Plant3, amount: float) -> FloatArray:
 
 
 def grow_tree(plant: Plant3, habit: str, height: float) -> None:
-    """Grow a dormant fruit tree.
-
-    Args:
-        plant: Receives the axes.
-        habit: "spindle", "vase" or "planar".
-        height: Approximate height, m.
-    """
+    """Grow a dormant fruit tree: a "spindle", "vase" or "planar". The height, m, is approximate."""
     {"spindle": _spindle, "vase": _vase, "planar": _planar}[habit](plant, height)
 
 
@@ -241,13 +235,9 @@ def _spurs(plant: Plant3, parents: list[int], count: int, trunk: int) -> None:
 
 
 def grow_vine(plant: Plant3, wire: float, spacing: float, pruned: bool) -> None:
-    """Grow a grapevine in winter on a wire.
+    """Grow a grapevine in winter, pruned or not, on a wire at a height, m.
 
-    Args:
-        plant: Receives the axes.
-        wire: Height of the lowest wire, m.
-        spacing: Distance to the next vine in the row, m.
-        pruned: True if its canes were cut back.
+    `spacing` is the distance to the next vine in the row, m.
     """
     rng = plant.rng
     thick = rng.uniform(0.016, 0.045)
@@ -347,9 +337,7 @@ def _canes(plant: Plant3, bearers: list[tuple[int, float]], pruned: bool, longes
 def grow_shoot(plant: Plant3, height: float) -> None:
     """Grow a young plant: one to four stems that start together, with side shoots of one or two orders.
 
-    Args:
-        plant: Receives the axes.
-        height: Length of the main stem, m.
+    The height is that of the main stem, m.
     """
     rng = plant.rng
     stems = rng.weighted(((1, 0.6), (2, 0.2), (3, 0.13), (4, 0.07)))

@@ -21,17 +21,7 @@ SENSOR_MM = 36.0
 
 
 def render(plan: Plan, seed: int, folder: Path, samples: int) -> FloatArray:
-    """Render a planned scene.
-
-    Args:
-        plan: The plan.
-        seed: Its seed.
-        folder: Folder of the assets.
-        samples: Number of samples per pixel.
-
-    Returns:
-        (H,W,3) linear sRGB.
-    """
+    """Render a planned scene as linear sRGB (H,W,3)."""
     bpy.ops.wm.read_factory_settings(use_empty=True)
     rng = stream(plan.scene, seed, "stage")
     if plan.scene == "potted":
@@ -77,12 +67,7 @@ def _configure(size: tuple[int, int], samples: int) -> None:
 
 
 def place_camera(plan: Plan, rng: Rng) -> None:
-    """Add the planned camera to the scene.
-
-    Args:
-        plan: The plan.
-        rng: Source of random draws, for the aperture.
-    """
+    """Add the planned camera to the scene, with a random aperture."""
     camera = plan.camera
     data = bpy.data.cameras.new("camera")
     data.sensor_fit = "HORIZONTAL"
@@ -104,17 +89,7 @@ def place_camera(plan: Plan, rng: Rng) -> None:
 
 
 def mesh_data(name: str, mesh: Mesh, material: bpy.types.Material, smooth: bool = True) -> bpy.types.Mesh:
-    """Copy a mesh to Blender.
-
-    Args:
-        name: Name of the data.
-        mesh: The mesh.
-        material: Its material.
-        smooth: False to show flat faces.
-
-    Returns:
-        The data.
-    """
+    """Copy a mesh to Blender; without `smooth`, its faces are flat."""
     data = bpy.data.meshes.new(name)
     count = len(mesh.faces)
     data.vertices.add(len(mesh.vertices))
@@ -135,17 +110,7 @@ def mesh_data(name: str, mesh: Mesh, material: bpy.types.Material, smooth: bool 
 def place(
     data: bpy.types.Mesh, position: Sequence[float] = (0.0, 0.0, 0.0), angle: float = 0.0, scale: float = 1.0
 ) -> bpy.types.Object:
-    """Add an object to the scene; objects share their mesh.
-
-    Args:
-        data: The mesh.
-        position: (x, y, z) m.
-        angle: Rotation about the vertical axis, radians.
-        scale: Size as a factor.
-
-    Returns:
-        The object.
-    """
+    """Add an object to the scene; objects share their mesh. The angle is about the vertical axis, radians."""
     thing = bpy.data.objects.new(data.name, data)
     thing.location = position
     thing.rotation_euler = (0.0, 0.0, angle)

@@ -17,30 +17,16 @@ FOOT_M = 0.12
 
 @dataclass(frozen=True)
 class Mesh:
-    """A mesh of quadrilaterals.
+    """A mesh of quadrilaterals."""
 
-    Attributes:
-        vertices: (V,3) m.
-        faces: (F,4) indices of vertices, seen counter-clockwise from outside.
-        uv: (F,4,2) texture coordinates of the corners, m on the surface.
-        thickness: (V,) radius of the tube at each vertex, m.
-    """
-
-    vertices: FloatArray
-    faces: IntArray
-    uv: FloatArray
-    thickness: FloatArray
+    vertices: FloatArray  # (V,3) m
+    faces: IntArray  # (F,4) indices of vertices, seen counter-clockwise from outside
+    uv: FloatArray  # (F,4,2) texture coordinates of the corners, m on the surface
+    thickness: FloatArray  # (V,) radius of the tube at each vertex, m
 
 
 def frames(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return two unit vectors per point at right angles to the path and to each other, without sudden twists.
-
-    Args:
-        points: (M,3), M at least 2.
-
-    Returns:
-        Two arrays (M,3).
-    """
+    """Return two unit vectors per point (M,3) at right angles to the path and to each other, without sudden twists."""
     tangent = unit(np.gradient(points, axis=0))
     helper = np.eye(3)[int(np.argmin(np.abs(tangent).max(axis=0)))]
     first = np.empty_like(tangent)
@@ -54,17 +40,9 @@ def frames(points: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def tube(points: FloatArray, radius: FloatArray, sides: int, rng: Rng | None = None, bumps: float = 0.0) -> Mesh:
-    """Return the mesh of one tube. Its ends are open except for a point-like tip.
+    """Return the mesh of one tube, with (M+1)·sides vertices. Its ends are open except for a point-like tip.
 
-    Args:
-        points: (M,3) m.
-        radius: (M,) m.
-        sides: Number of sides.
-        rng: Source of random draws, needed for bumps only.
-        bumps: Standard deviation of the radius as a share of it.
-
-    Returns:
-        A mesh with (M+1)·sides vertices.
+    `bumps` is the standard deviation of the radius as a share of it; only bumps need `rng`.
     """
     # One more ring closes the tip.
     tip = points[-1] + unit(points[-1] - points[-2]) * radius[-1] * 0.5
@@ -120,14 +98,7 @@ def join(meshes: Sequence[Mesh]) -> Mesh:
 def plant_mesh(axes: Sequence[Axis3], rng: Rng, pixel: float, bumps: float = 0.06) -> Mesh:
     """Return the mesh of a plant, with more sides on thicker axes.
 
-    Args:
-        axes: The axes.
-        rng: Source of random draws.
-        pixel: Length of one pixel at the plant, m.
-        bumps: Unevenness of trunks and arms; see `tube`.
-
-    Returns:
-        The mesh.
+    `pixel` is the length of one pixel at the plant, m; `bumps` is the unevenness of trunks and arms, see `tube`.
     """
     parts = []
     for axis in axes:

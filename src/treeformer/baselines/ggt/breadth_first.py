@@ -33,19 +33,11 @@ def sort_breadth_first(targets: Targets) -> Targets:
 def breadth_first(
     points: NDArray[np.float32], mask: NDArray[np.bool_], adjacency: NDArray[np.bool_], root: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """Compute the breadth-first order of the nodes of each graph in a batch, padding last.
+    """Return the breadth-first order of the nodes of each graph in a batch, (B,M) int64, padding last.
 
-    A component starts at its root: at the leftmost root if it has several, at its lowest node if it has none. Nodes
-    with the same x are sorted from top to bottom.
-
-    Args:
-        points: (B,M,2) px.
-        mask: (B,M) bool, True for a real node.
-        adjacency: (B,M,M) bool, symmetric, False for padding. Cycles are allowed.
-        root: (B,M) bool.
-
-    Returns:
-        (B,M) int64, a permutation of each graph's nodes.
+    A component starts at its root: at the leftmost root if it has several, otherwise at its lowest node. Nodes with the
+    same x are sorted from top to bottom. Points are (B,M,2) px; `adjacency` (B,M,M) is symmetric and may have cycles;
+    padding is False in `mask` (B,M) and `adjacency`.
 
     Example:
         >>> points = np.array([[(5, 9), (8, 1), (5, 5), (2, 1)]], np.float32)

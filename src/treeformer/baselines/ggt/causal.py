@@ -1,4 +1,7 @@
-"""A causal transformer decoder over a sequence and an image: all steps in one pass, or step by step with a cache."""
+"""A causal transformer decoder over a sequence and an image: all steps in one pass, or step by step with a cache.
+
+Steps are (B,S,width), the last S of T.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,7 @@ KeysValues = tuple[Tensor, Tensor]
 
 
 class CausalLayer(nn.Module):
-    """Attention of each step to itself and the steps before it, then to the image; post-norm.
-
-    Args:
-        width: Channels of a step.
-        heads: Attention heads.
-        hidden: Hidden channels of the feed-forward block.
-        dropout: Dropout probability.
-    """
+    """Attention of each step to itself and the steps before it, then to the image; post-norm."""
 
     def __init__(self, width: int, heads: int, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -31,16 +27,7 @@ class CausalLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, image: KeysValues, past: KeysValues | None) -> tuple[Tensor, KeysValues]:
-        """Process the last S of T steps.
-
-        Args:
-            tokens: (B,S,width).
-            image: Keys and values of the image.
-            past: Keys and values of the first T − S steps, None if S = T.
-
-        Returns:
-            (B,S,width), and the keys and values of all T steps.
-        """
+        """Process the last S of T steps from the keys and values of the first ones; return those of all T as well."""
         keys, values = self.among_steps.project(tokens, tokens)
         if past is not None:
             keys, values = torch.cat([past[0], keys], dim=2), torch.cat([past[1], values], dim=2)
@@ -53,13 +40,6 @@ class CausalLayer(nn.Module):
 
 class CausalDecoder(nn.Module):
     """A stack of causal layers.
-
-    Args:
-        layers: Number of layers.
-        width: Channels of a step.
-        heads: Attention heads.
-        hidden: Hidden channels of the feed-forward blocks.
-        dropout: Dropout probability.
 
     Example:
         >>> decoder = CausalDecoder(layers=2, width=8, heads=2, hidden=16, dropout=0.0)
@@ -77,14 +57,9 @@ class CausalDecoder(nn.Module):
         self.layers = nn.ModuleList(CausalLayer(width, heads, hidden, dropout) for _ in range(layers))
 
     def project_image(self, cells: Tensor, positions: Tensor) -> list[KeysValues]:
-        """Compute the keys and values of an image, once per image instead of once per step.
+        """Compute the keys and values of an image for each layer, once per image instead of once per step.
 
-        Args:
-            cells: (B,C,width).
-            positions: (C,width), positional embeddings of the cells.
-
-        Returns:
-            Keys and values for each layer.
+        Cells are (B,C,width), with positional embeddings (C,width).
         """
         result = []
         for layer in self.layers:
@@ -95,16 +70,7 @@ class CausalDecoder(nn.Module):
     def forward(
         self, tokens: Tensor, image: list[KeysValues], past: list[KeysValues] | None = None
     ) -> tuple[Tensor, list[KeysValues]]:
-        """Process steps.
-
-        Args:
-            tokens: (B,S,width), the steps that follow those in `past`.
-            image: Result of `project_image`.
-            past: The second result of the call for the previous steps, None at the start.
-
-        Returns:
-            (B,S,width), and the `past` of the following steps.
-        """
+        """Process the steps that follow those in `past`; return also the `past` of the following steps."""
         present = []
         for index, layer in enumerate(self.layers):
             tokens, keys_values = layer(tokens, image[index], past[index] if past is not None else None)

@@ -2,6 +2,8 @@
 
 backbone → cells; per step: previous node → causal decoder → end or not, point, edges to earlier nodes
 Based on the Generative Graph Transformer of Belli and Kipf (2019). docs/lab/ggt.md explains the differences.
+
+Images are (B,3,H,W) RGB in [0,1]; H and W are multiples of the backbone's stride, 16 px.
 """
 
 from __future__ import annotations
@@ -29,44 +31,26 @@ from treeformer.skeleton import Skeleton
 
 @dataclass
 class GGTOutput:
-    """Output of a GGT for B images: N nodes each, in the order in which they are generated.
+    """Output of a GGT for B images: N nodes each, in the order in which they are generated."""
 
-    Attributes:
-        node_logits: (B,N) log-odds that another node follows. −inf after the end of the sequence.
-        points: (B,N,2) px.
-        root_logits: (B,N) log-odds of being the root of a plant.
-        edge_logits: (B,N,N,2) logits of [no edge, edge], symmetric, 0 on the diagonal.
-        end_logits: (B,) log-odds that another node follows after the N nodes. Only in training.
-        target: The targets in breadth-first order. Only in training.
-    """
-
-    node_logits: Tensor
-    points: Tensor
-    root_logits: Tensor
-    edge_logits: Tensor
-    end_logits: Tensor | None = None
-    target: Targets | None = None
+    node_logits: Tensor  # (B,N) log-odds that another node follows. −inf after the end of the sequence.
+    points: Tensor  # (B,N,2) px
+    root_logits: Tensor  # (B,N) log-odds of being the root of a plant
+    edge_logits: Tensor  # (B,N,N,2) logits of [no edge, edge], symmetric, 0 on the diagonal
+    end_logits: Tensor | None = None  # (B,) log-odds that another node follows after the N nodes. Only in training.
+    target: Targets | None = None  # targets in breadth-first order; only in training
 
 
 class StepPrediction(NamedTuple):
-    """Predictions of S steps for the next node.
+    """Predictions of S steps for the next node."""
 
-    Attributes:
-        node_logits: (B,S).
-        points: (B,S,2) px.
-        root_logits: (B,S).
-    """
-
-    node_logits: Tensor
-    points: Tensor
-    root_logits: Tensor
+    node_logits: Tensor  # (B,S)
+    points: Tensor  # (B,S,2) px
+    root_logits: Tensor  # (B,S)
 
 
 class GGT(nn.Module):
     """The network.
-
-    Args:
-        config: Architecture and losses.
 
     Example:
         >>> small = GGTConfig(backbone_blocks=(1, 1), backbone_channels=8, width=32, layers=1, max_nodes=4)
@@ -100,17 +84,9 @@ class GGT(nn.Module):
     # ---- forward ------------------------------------------------------------------------------
 
     def forward(self, images: Tensor, targets: Targets | None = None) -> GGTOutput:
-        """Predict the graphs of images.
+        """Predict the graphs of images. In training, each step gets the true nodes before it; all steps run at once.
 
-        Args:
-            images: (B,3,H,W) RGB in [0,1]. H and W are multiples of the backbone's stride, 16 px.
-            targets: Ground truth, given in training. Each step gets the true nodes before it; all steps run at once.
-
-        Returns:
-            The predictions.
-
-        Raises:
-            TreeformerError: If the image size is invalid, or the targets have more than `max_nodes` nodes.
+        At most `max_nodes` target nodes are possible.
         """
         if targets is None:
             return self.generate(images)
@@ -120,15 +96,7 @@ class GGT(nn.Module):
         return self.forward_teacher_forced(images, sort_breadth_first(targets))
 
     def forward_teacher_forced(self, images: Tensor, target: Targets) -> GGTOutput:
-        """Predict all steps at once, each from the true nodes before it.
-
-        Args:
-            images: (B,3,H,W) RGB in [0,1].
-            target: Ground truth in breadth-first order.
-
-        Returns:
-            The predictions, one node per target node.
-        """
+        """Predict all steps at once, each from the true nodes, in breadth-first order, before it."""
         count = target.points.shape[1]
         image = self.encode(images)
         start = self.start_token(len(images))
@@ -150,11 +118,7 @@ class GGT(nn.Module):
     def generate(self, images: Tensor) -> GGTOutput:
         """Predict node by node, each step from the predictions before it, until the graphs of all images have ended.
 
-        Args:
-            images: (B,3,H,W) RGB in [0,1].
-
-        Returns:
-            The predictions. N is the largest number of nodes in an image.
+        N is the largest number of nodes in an image.
         """
         batch, largest = len(images), self.config.max_nodes
         output = GGTOutput(
@@ -190,11 +154,7 @@ class GGT(nn.Module):
     # ---- parts --------------------------------------------------------------------------------
 
     def encode(self, images: Tensor) -> list[KeysValues]:
-        """Compute the keys and values of images (B,3,H,W) for each decoder layer.
-
-        Raises:
-            TreeformerError: If H or W is not a multiple of the backbone's stride.
-        """
+        """Compute the keys and values of images for each decoder layer."""
         stride = self.backbone.strides[-1]
         height, width = images.shape[-2:]
         if height % stride or width % stride:
@@ -209,15 +169,9 @@ class GGT(nn.Module):
         return start.expand(batch, 1, -1)
 
     def embed_nodes(self, points: Tensor, rows: Tensor, *, first: int) -> Tensor:
-        """Return the inputs of the steps that follow consecutive nodes.
+        """Return the inputs (B,n,width) of the steps that follow consecutive nodes (B,n,2), px.
 
-        Args:
-            points: (B,n,2) px, the nodes.
-            rows: (B,n,k) bool, their edges to the nodes 0 … k − 1.
-            first: Index of the first of these nodes.
-
-        Returns:
-            (B,n,width).
+        `rows` (B,n,k) are their edges to the nodes 0 … k − 1, and `first` is the index of the first of these nodes.
         """
         neighbors = self.neighbors(rows.to(self.steps.dtype) @ self.steps[1 : rows.shape[2] + 1])
         own = self.steps[first + 1 : first + 1 + points.shape[1]]
@@ -225,28 +179,16 @@ class GGT(nn.Module):
         return tokens
 
     def predict_nodes(self, hidden: Tensor, side_px: float) -> StepPrediction:
-        """Predict the next node of each step.
-
-        Args:
-            hidden: (B,S,width), output of the decoder.
-            side_px: Longer side of the image, px. The point head predicts fractions of it.
-
-        Returns:
-            Node logits, points and root logits.
-        """
+        """Predict the next node of each step (B,S,width); points are fractions of the longer side, `side_px`."""
         points = self.point_head(hidden).float().sigmoid() * side_px
         node_logits = self.node_head(hidden).float().squeeze(-1)
         return StepPrediction(node_logits, points, self.root_head(hidden).float().squeeze(-1))
 
     def predict_edges(self, hidden: Tensor, known: Tensor) -> Tensor:
-        """Predict the edges between the next nodes and known nodes.
+        """Predict the edges (B,S,K,2), [no edge, edge], between the next nodes and known nodes.
 
-        Args:
-            hidden: (B,S,width), the steps that predict the next nodes.
-            known: (B,K,width), the steps whose inputs are the known nodes.
-
-        Returns:
-            (B,S,K,2) logits of [no edge, edge].
+        `hidden` (B,S,width) are the steps that predict the next nodes, `known` (B,K,width) those whose inputs are the
+        known ones.
         """
         pairs = self.edge_from(hidden)[:, :, None] + self.edge_to(known)[:, None]
         logits: Tensor = self.edge_head(functional.relu(pairs))
@@ -255,15 +197,9 @@ class GGT(nn.Module):
     # ---- training and use ---------------------------------------------------------------------
 
     def loss(self, output: GGTOutput, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
-        """Compute the weighted losses by name, see `losses`.
+        """Compute the weighted losses by name, see `losses`, for the output of `forward` with these targets.
 
-        Args:
-            output: Output of `forward` with these targets.
-            targets: Ground truth of the batch.
-            node_count: Scalar that sums are divided by; by default the number of ground-truth nodes, at least 1.
-
-        Returns:
-            Scalars. Their sum is the training objective.
+        By default, sums are divided by the number of ground-truth nodes, at least 1.
         """
         if node_count is None:
             node_count = targets.mask.sum().clamp(min=1)
@@ -271,15 +207,7 @@ class GGT(nn.Module):
 
     @torch.no_grad()
     def decode(self, output: GGTOutput, **options: Any) -> list[Skeleton]:
-        """Decode an output that was computed without targets.
-
-        Args:
-            output: Output of `forward`.
-            **options: Options of `treeformer.decoding.decode.decode`.
-
-        Returns:
-            One skeleton per image.
-        """
+        """Decode an output that was computed without targets; options are those of `treeformer.decoding.decode`."""
         options.setdefault("constrained", self.config.constrained_at_inference)
         arrays = (output.node_logits.sigmoid(), output.points, edge_margin(output.edge_logits), output.root_logits)
         images = zip(*(array.float().cpu().numpy() for array in arrays), strict=True)
@@ -294,19 +222,9 @@ class GGT(nn.Module):
 
 
 def losses(config: GGTConfig, sfs: SFS, output: GGTOutput, node_count: Tensor) -> dict[str, Tensor]:
-    """Compute the weighted losses by name: end, point, root, edge, edge_constrained.
+    """Compute the weighted losses by name: end, point, root, edge, edge_constrained. Their sum is the objective.
 
-    Args:
-        config: Weights of the losses.
-        sfs: The SFS layer.
-        output: Output of `GGT.forward` with targets.
-        node_count: Scalar that the sums over nodes are divided by.
-
-    Returns:
-        Scalars. Their sum is the training objective.
-
-    Raises:
-        TreeformerError: If the output was computed without targets.
+    Sums over nodes are divided by `node_count`. The output must have targets.
     """
     target, end_logits = output.target, output.end_logits
     if target is None or end_logits is None:

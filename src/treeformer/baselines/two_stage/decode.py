@@ -1,4 +1,8 @@
-"""The second stage of the two-stage method, in NumPy: decodes confidence and direction maps into a Skeleton."""
+"""The second stage of the two-stage method, in NumPy: decodes confidence and direction maps into a Skeleton.
+
+The node map is (C,h,w) confidence per class, the direction map (C,2,h,w): x and y of the direction away from the root.
+`stride` is the side of a cell, px. Alignments and costs are (N,N).
+"""
 
 from __future__ import annotations
 
@@ -21,17 +25,11 @@ MAX_COST = 1e300  # upper bound of resistivities, because high powers of long di
 
 
 class Nodes(NamedTuple):
-    """Nodes extracted from a confidence map.
+    """Nodes extracted from a confidence map."""
 
-    Attributes:
-        points: (N,2) px.
-        score: (N,) confidence in [0,1].
-        kind: (N,) class with the highest confidence at the node.
-    """
-
-    points: FloatArray
-    score: FloatArray
-    kind: IntArray
+    points: FloatArray  # (N,2) px
+    score: FloatArray  # (N,) confidence in [0,1]
+    kind: IntArray  # (N,) class with the highest confidence at the node
 
 
 def decode_maps(
@@ -51,30 +49,13 @@ def decode_maps(
 ) -> Skeleton:
     """Decode the maps of one image into a tree. Any numbers give a valid tree; NaN counts as 0.
 
-    The root is the node from which the direction map flows. The tree "dijkstra" has the shortest paths to the root of
-    the minimum spanning tree.
+    The root is the node from which the direction map flows. The tree "mst" is the minimum spanning tree of the
+    resistivities (the paper's method), "dijkstra" has the shortest paths to its root (ViNet's method). For the other
+    parameters see `extract_nodes`, `alignments` and `resistivity`. Points outside of `image_size` are moved to its
+    border.
 
-    Args:
-        node_map: (C,h,w) confidence per class.
-        direction_map: (C,2,h,w) x and y of the direction away from the root.
-        stride: Side of a map cell, px.
-        search_px: d, distance along both axes within which a node must be a maximum, px.
-        peak_share: τ_m, smallest ratio of a node's confidence to the highest confidence within `search_px`.
-        node_threshold: τ_n, smallest confidence of a node.
-        max_nodes: Largest number of nodes. The most confident are kept.
-        segment_points: Samples of the direction map between two nodes.
-        distance_power: Power of the distance in `resistivity`.
-        alignment_power: Power of the alignment in `resistivity`.
-        edges: "mst" for the minimum spanning tree of the resistivities (the paper's method), "dijkstra" for the
-            shortest paths (ViNet's method).
-        image_size: (width, height) px. Points outside are moved to the border of the image.
-
-    Returns:
-        A skeleton with node scores (confidence), edge scores (alignment) and the root. With several classes, its
-        `metadata` holds "node_kind" and "edge_kind". It is empty if no cell is confident enough.
-
-    Raises:
-        TreeformerError: If `edges` is unknown or the shapes of the maps do not match.
+    The skeleton has node scores (confidence), edge scores (alignment) and the root. With several classes, its
+    `metadata` holds "node_kind" and "edge_kind". It is empty if no cell is confident enough.
     """
     if edges not in ("mst", "dijkstra"):
         raise TreeformerError(f"edges must be one of mst, dijkstra, not {edges!r}")
@@ -119,22 +100,11 @@ def extract_nodes(
     node_threshold: float,
     max_nodes: int,
 ) -> Nodes:
-    """Extract nodes: the local maxima of the highest confidence of all classes.
+    """Extract the most confident nodes: the local maxima of the highest confidence of all classes.
 
     A cell is a candidate if its confidence is at least `node_threshold` (τ_n), and at least `peak_share` (τ_m) times
     the highest confidence within `search_px` (d) along both axes. Candidates that touch, corners included, are one node
-    at their mean position, weighted by confidence.
-
-    Args:
-        confidence: (C,h,w), finite.
-        stride: Side of a cell, px.
-        search_px: d, px.
-        peak_share: τ_m.
-        node_threshold: τ_n.
-        max_nodes: Largest number of nodes. The most confident are kept.
-
-    Returns:
-        The nodes.
+    at their mean position, weighted by confidence. The confidence is finite.
     """
     from scipy import ndimage
 
@@ -159,20 +129,11 @@ def extract_nodes(
 def alignments(
     points: FloatArray, direction_map: NDArray[np.float32], *, stride: int, segment_points: int
 ) -> tuple[FloatArray, IntArray]:
-    """Compute how well the direction map follows the segment between each pair of nodes.
+    """Compute how well the direction map follows the segment between each pair of nodes, and the class it follows.
 
-    The alignment of i and j is the mean of v·u over samples on the segment, where v is the map at the sample and u the
-    unit vector from i to j. It is 1 for a branch from i to j and −1 for a branch from j to i. With several classes, the
-    class with the largest magnitude counts.
-
-    Args:
-        points: (N,2) px.
-        direction_map: (C,2,h,w).
-        stride: Side of a map cell, px.
-        segment_points: Number of samples, at the centers of equal parts of the segment.
-
-    Returns:
-        (N,N) alignments, antisymmetric, and (N,N) classes.
+    The alignment of i and j is the mean of v·u over samples at the centers of equal parts of the segment, where v is
+    the map at the sample and u the unit vector from i to j. It is 1 for a branch from i to j and −1 for a branch from j
+    to i. With several classes, the class with the largest magnitude counts.
     """
     count, (height, width) = len(points), direction_map.shape[2:]
     i, j = np.triu_indices(count, k=1)
@@ -198,15 +159,6 @@ def resistivity(points: FloatArray, alignment: FloatArray, distance_power: float
     The alignment is clipped to [0.001, 1]. With a distance power above 1, two edges over an intermediate node cost less
     than the direct edge. With a power of 1 both cost the same along a straight branch, so that noise would decide
     whether shortest paths skip nodes.
-
-    Args:
-        points: (N,2) px.
-        alignment: (N,N), see `alignments`.
-        distance_power: Power of the distance.
-        alignment_power: Power of the alignment.
-
-    Returns:
-        (N,N), finite.
     """
     step = points[:, None] - points[None]
     distance = np.hypot(step[..., 0], step[..., 1])
@@ -220,13 +172,6 @@ def source_of_flow(edges: IntArray, alignment: FloatArray) -> int:
     """Find the root of a tree for which most directions point outwards.
 
     The sum of alignments along a path increases with the flow. The root is the node with the lowest sum.
-
-    Args:
-        edges: (E,2), the edges of the tree.
-        alignment: (N,N), see `alignments`.
-
-    Returns:
-        Index of the root.
     """
     traversal = traverse_forest(edges, len(alignment), np.zeros(1, dtype=np.intp))
     step = np.zeros(len(edges))
@@ -236,15 +181,7 @@ def source_of_flow(edges: IntArray, alignment: FloatArray) -> int:
 
 
 def shortest_path_tree(cost: FloatArray, root: int) -> IntArray:
-    """Compute the tree of shortest paths from all nodes to the root.
-
-    Args:
-        cost: (N,N), symmetric and finite.
-        root: Index of the root.
-
-    Returns:
-        (E,2) edges with i < j, sorted.
-    """
+    """Compute the tree of shortest paths from all nodes to the root: edges (E,2) with i < j, sorted."""
     from scipy.sparse.csgraph import dijkstra
 
     # In a dense matrix, SciPy treats a cost below 1e-8 as a missing edge.

@@ -16,10 +16,6 @@ class Residual(nn.Module):
     """Three convolutions, each preceded by normalization and ReLU, and a shortcut.
 
     Group normalization behaves the same in training and at inference, and on any number of devices.
-
-    Args:
-        channels_in: Input channels.
-        channels: Output channels.
     """
 
     def __init__(self, channels_in: int, channels: int) -> None:
@@ -43,12 +39,7 @@ def _convolution(channels_in: int, channels: int, size: int) -> list[nn.Module]:
 
 
 class Hourglass(nn.Module):
-    """Halve the resolution `depth` times and double it again, with a skip connection at every resolution.
-
-    Args:
-        width: Channels.
-        depth: Number of halvings.
-    """
+    """Halve the resolution `depth` times and double it again, with a skip connection at every resolution."""
 
     def __init__(self, width: int, depth: int) -> None:
         super().__init__()
@@ -67,11 +58,8 @@ class Hourglass(nn.Module):
 class StackedHourglass(nn.Module):
     """Residual blocks down to stride 4, then hourglasses. Each but the last makes a prediction that the next one reads.
 
-    Args:
-        stacks: Number of hourglasses.
-        depth: Halvings per hourglass. The sides of images are multiples of 4 · 2^depth px.
-        width: Channels, a multiple of 32.
-        predicted: Channels of the predictions between hourglasses.
+    `depth` is the number of halvings per hourglass: the sides of images are multiples of 4 · 2^depth px. `width` is a
+    multiple of 32, and `predicted` is the number of channels of the predictions.
     """
 
     mean: Tensor
@@ -97,14 +85,7 @@ class StackedHourglass(nn.Module):
         self.return_prediction = nn.ModuleList(nn.Conv2d(predicted, width, 1) for _ in range(stacks - 1))
 
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Compute features.
-
-        Args:
-            images: (B,3,H,W) RGB in [0,1].
-
-        Returns:
-            Features (B,width,H/4,W/4), and the intermediate predictions (B,predicted,H/4,W/4).
-        """
+        """Compute features (B,width,H/4,W/4) and the intermediate predictions (B,predicted,H/4,W/4) of RGB in [0,1]."""
         hidden = self.stem((images - self.mean) / self.std)
         predictions = []
         for index, hourglass in enumerate(self.hourglasses):

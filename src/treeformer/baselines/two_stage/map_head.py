@@ -16,11 +16,8 @@ CHANNELS_PER_CLASS = 3  # confidence, and x and y of the direction
 class MapHead(nn.Module):
     """Upsample like a feature pyramid. The lateral input is the image, because the backbone has no finer stage.
 
-    Args:
-        channels: Channels of the features. They are halved at each doubling of the resolution.
-        classes: Number of classes.
-        stride: Side of a map cell, px: 4, 2 or 1.
-        min_channels: Lower bound of the halved channels.
+    The cells of the maps have 4, 2 or 1 px. Channels are halved at each doubling of the resolution, down to
+    `min_channels`.
     """
 
     def __init__(self, channels: int, classes: int, stride: int, min_channels: int = 32) -> None:
@@ -39,15 +36,7 @@ class MapHead(nn.Module):
         nn.init.zeros_(self.last.bias)
 
     def forward(self, features: Tensor, images: Tensor) -> Maps:
-        """Predict the maps.
-
-        Args:
-            features: (B,channels,H/4,W/4).
-            images: (B,3,H,W) RGB in [0,1].
-
-        Returns:
-            Maps with cells of `stride` px.
-        """
+        """Predict the maps from features (B,channels,H/4,W/4) and images (B,3,H,W), RGB in [0,1]."""
         for index, stride in enumerate(self.strides):
             above = functional.interpolate(self.narrow[index](features), scale_factor=2.0, mode="nearest")
             image = functional.avg_pool2d(images, stride) - 0.5

@@ -1,6 +1,8 @@
 """The two-stage baseline: ViNet as re-implemented in the paper (supplement, "Two-stage baseline").
 
 image → node confidence and branch direction maps → nodes → resistivities → a tree; see docs/lab/two-stage.md
+
+Images are (B,3,H,W) RGB in [0,1]; H and W are multiples of `coarsest_stride`.
 """
 
 from __future__ import annotations
@@ -169,18 +171,7 @@ class TwoStageConfig:
 
     @classmethod
     def paper(cls, domain: Literal["synthetic", "root", "grapevine"] = "synthetic", **changes: Any) -> TwoStageConfig:
-        """Return the configuration of one of the paper's domains, from the supplement's parameter table.
-
-        Args:
-            domain: The domain.
-            **changes: Fields to change.
-
-        Returns:
-            The configuration.
-
-        Raises:
-            TreeformerError: If the domain is unknown.
-        """
+        """Return the configuration of one of the paper's domains, from the supplement's parameter table."""
         if domain not in PAPER_PARAMETERS:
             raise TreeformerError(f"domain must be one of {', '.join(PAPER_PARAMETERS)}, not {domain!r}")
         return cls(**(PAPER_PARAMETERS[domain] | changes))
@@ -193,25 +184,17 @@ class TwoStageConfig:
 
 @dataclass
 class MapOutput:
-    """Output of `TwoStage.forward`.
+    """Output of `TwoStage.forward`."""
 
-    Attributes:
-        maps: Maps with cells of `map_stride` px.
-        early: Maps at stride 4 from all hourglasses but the last.
-    """
-
-    maps: Maps
-    early: tuple[Maps, ...] = ()
+    maps: Maps  # cells of `map_stride` px
+    early: tuple[Maps, ...] = ()  # at stride 4 from all hourglasses but the last
 
 
 class TwoStage(nn.Module):
     """A network that predicts the two maps. Its `decode` runs the second stage.
 
-    Args:
-        config: Network, maps and decoding.
-
     Attributes:
-        coarsest_stride: The sides of images are multiples of this, px.
+        coarsest_stride: the sides of images are multiples of this, px
 
     Example:
         >>> config = TwoStageConfig(backbone_blocks=(1, 1), backbone_channels=8, width=16, fine_width=16)
@@ -238,18 +221,7 @@ class TwoStage(nn.Module):
         self._losses = map_losses
 
     def forward(self, images: Tensor, targets: Targets | None = None) -> MapOutput:
-        """Predict the maps of images.
-
-        Args:
-            images: (B,3,H,W) RGB in [0,1]. H and W are multiples of `coarsest_stride`.
-            targets: Not used. All models of the training loop have this parameter.
-
-        Returns:
-            The maps.
-
-        Raises:
-            TreeformerError: If the image size is invalid.
-        """
+        """Predict the maps of images. `targets`, a parameter of all models of the training loop, is not used."""
         height, width = images.shape[-2:]
         stride = self.coarsest_stride
         if height % stride or width % stride:
@@ -269,15 +241,7 @@ class TwoStage(nn.Module):
         return MapOutput(self.head(features, images))
 
     def target(self, targets: Targets, like: Maps) -> Maps:
-        """Draw the target maps.
-
-        Args:
-            targets: Ground truth of the batch.
-            like: Maps of the size of the result.
-
-        Returns:
-            Maps of shape (B,C,h,w) and (B,C,2,h,w).
-        """
+        """Draw the target maps in the size of other maps."""
         config = self.config
         height, width = like.nodes.shape[-2:]
         stride = config.map_stride
@@ -288,13 +252,7 @@ class TwoStage(nn.Module):
     def loss(self, output: MapOutput, targets: Targets, node_count: Tensor | None = None) -> dict[str, Tensor]:
         """Compute the weighted losses by name, see `map_losses`.
 
-        Args:
-            output: Output of `forward`.
-            targets: Ground truth of the batch.
-            node_count: Scalar that sums are divided by; by default the number of ground-truth nodes, at least 1.
-
-        Returns:
-            Scalars. Their sum is the training objective.
+        By default, sums are divided by the number of ground-truth nodes, at least 1.
         """
         if node_count is None:
             node_count = targets.mask.sum().clamp(min=1)
@@ -309,29 +267,13 @@ class TwoStage(nn.Module):
 
     @torch.no_grad()
     def map_errors(self, output: MapOutput, targets: Targets) -> dict[str, float]:
-        """Compute the mean squared errors of the maps of a batch, as in the supplement's table.
-
-        Args:
-            output: Output of `forward`.
-            targets: Ground truth of the batch.
-
-        Returns:
-            The errors of "nodes" and "directions".
-        """
+        """Compute the mean squared errors of "nodes" and "directions" of a batch, as in the supplement's table."""
         nodes, directions = map_errors(output.maps, self.target(targets, output.maps))
         return {"nodes": float(nodes), "directions": float(directions)}
 
     @torch.no_grad()
     def decode(self, output: MapOutput, **options: Any) -> list[Skeleton]:
-        """Decode the maps, each image into one tree.
-
-        Args:
-            output: Output of `forward`.
-            **options: Options of `treeformer.baselines.two_stage.decode.decode_maps` that replace those of the config.
-
-        Returns:
-            One skeleton per image.
-        """
+        """Decode the maps, each image into one tree. Options of `decode_maps` replace those of the configuration."""
         config = self.config
         chosen: dict[str, Any] = {
             "stride": config.map_stride,
@@ -361,17 +303,7 @@ def map_losses(
     """Compute the squared errors of both maps, summed over the image area in px² and divided by the number of nodes.
 
     Except for that divisor this is the mean squared error. Losses named `early_…` are those of the hourglasses before
-    the last.
-
-    Args:
-        config: Weights of the losses.
-        output: Output of `TwoStage.forward`.
-        target: Target of `output.maps`.
-        early_target: Target of each of `output.early`, None if there are none.
-        node_count: Scalar that the sums are divided by.
-
-    Returns:
-        Scalars. Their sum is the training objective.
+    the last, which have a target of their own.
     """
     result = _squared_errors(config, output.maps, target, config.map_stride, node_count)
     if early_target is not None:

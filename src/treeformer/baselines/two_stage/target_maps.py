@@ -1,4 +1,7 @@
-"""Target maps of the two-stage method, drawn on the device: node confidence and branch direction."""
+"""Target maps of the two-stage method, drawn on the device: node confidence and branch direction.
+
+Maps have `size` (h, w) in cells of `stride` px.
+"""
 
 from __future__ import annotations
 
@@ -18,36 +21,20 @@ SIGMA_OF_DIAMETER = 1 / (2 * math.sqrt(2 * math.log(2)))
 
 
 class Maps(NamedTuple):
-    """Maps of C classes, predicted or target.
+    """Maps of C classes, predicted or target."""
 
-    Attributes:
-        nodes: (B,C,h,w) node confidence.
-        directions: (B,C,2,h,w) x and y of the branch direction, which points away from the root.
-    """
-
-    nodes: Tensor
-    directions: Tensor
+    nodes: Tensor  # (B,C,h,w) node confidence
+    directions: Tensor  # (B,C,2,h,w) x and y of the branch direction, which points away from the root
 
 
 @torch.no_grad()
 def target_maps(
     targets: Targets, classes: int, size: tuple[int, int], stride: int, node_diameter_px: float, edge_width_px: float
 ) -> Maps:
-    """Draw the target maps of a batch.
+    """Draw the target maps of a batch whose targets have `parent` and `kind`.
 
-    Args:
-        targets: Ground truth with `parent` and `kind`. Kinds from classes − 1 on form one class.
-        classes: Number of classes.
-        size: (h, w) of the maps in cells.
-        stride: Side of a cell, px.
-        node_diameter_px: Diameter of the disc around a node in which the confidence is at least 1/2, px.
-        edge_width_px: Full width of the band around an edge in which the direction is given, px.
-
-    Returns:
-        Maps of shape (B,classes,h,w) and (B,classes,2,h,w).
-
-    Raises:
-        TreeformerError: If the targets have no parents or kinds.
+    Kinds from classes − 1 on form one class. The diameter is that of the disc around a node in which the confidence is
+    at least 1/2, the width the full one of the band around an edge in which the direction is given.
     """
     if targets.parent is None or targets.kind is None:
         raise TreeformerError("the targets have no parents and kinds: make them with Targets.from_skeletons")
@@ -67,24 +54,13 @@ def direction_targets(
     stride: int,
     edge_width_px: float,
 ) -> Tensor:
-    """Draw unit vectors that point away from the root in a band around each edge.
+    """Draw unit vectors that point away from the root in a band around each edge, (B,classes,2,h,w).
 
+    Points are (B,M,2) px, parents (B,M), −1 for none, and kinds (B,M) the class of the edge from the parent.
     Overlapping bands are averaged, and all other cells are 0. A cell belongs to an edge if the distance of its center
     from the segment is at most half the width, and at least half a cell, so that no edge falls between the cells. Only
     cells near an edge are visited: at every step along the axis on which the edge is longer, a row of cells across it.
     The number of steps differs between edges, so the host waits once for the device to read their sum.
-
-    Args:
-        points: (B,M,2) px.
-        parent: (B,M) int64, index of the parent, −1 for a node without parent.
-        kind: (B,M) int64, class of the edge from the parent, in 0 … classes − 1.
-        classes: Number of classes.
-        size: (h, w) of the map in cells.
-        stride: Side of a cell, px.
-        edge_width_px: Full width of the band, px.
-
-    Returns:
-        (B,classes,2,h,w).
     """
     height, width = size
     above = parent.clamp(min=0)[..., None].expand(-1, -1, 2)
@@ -130,14 +106,6 @@ def direction_targets(
 
 
 def map_errors(predicted: Maps, target: Maps) -> tuple[Tensor, Tensor]:
-    """Compute the mean squared errors over all cells, channels and images.
-
-    Args:
-        predicted: Predicted maps.
-        target: Target maps of the same shapes.
-
-    Returns:
-        Scalars: the errors of the node confidence and of the branch direction.
-    """
+    """Compute the mean squared errors of both maps over all cells, channels and images."""
     nodes, directions = ((ours.float() - true).square().mean() for ours, true in zip(predicted, target, strict=True))
     return nodes, directions

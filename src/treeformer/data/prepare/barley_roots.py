@@ -23,10 +23,9 @@ SEED_PX = 20.0
 
 
 def find(source: Path) -> tuple[list[SourceImage], list[Skipped]]:
-    """Find the images in the folders `train` and `test`. Ten plates of `train` are used for validation.
+    """Find the images in the folders `train` and `test`, and files without a partner.
 
-    Returns:
-        The images, and the files without a partner.
+    Ten plates of `train` are used for validation.
     """
     images: list[SourceImage] = []
     skipped: list[Skipped] = []
@@ -42,7 +41,7 @@ def find(source: Path) -> tuple[list[SourceImage], list[Skipped]]:
 
 
 def plate_number(image: Path) -> str:
-    """Return the number at the beginning of an image's name, or the whole stem if there is none."""
+    """Return the number at the beginning of an image's name, otherwise the whole stem."""
     number = re.match(PLATE, image.stem)
     return number[0] if number else image.stem
 
@@ -55,11 +54,7 @@ def validation_plates(images: Sequence[Path]) -> set[str]:
 
 
 def clean(lines: list[Line]) -> tuple[list[Line], Notes]:
-    """Assign every tip to one plant, and give every plant one base.
-
-    Returns:
-        The corrected lines, and notes on the changes.
-    """
+    """Assign every tip to one plant, and give every plant one base."""
     notes = Notes()
     false_traces = find_false_traces(lines)
     if false_traces:
@@ -101,10 +96,9 @@ def bending(points: FloatArray) -> float:
 
 
 def join_bases(lines: Sequence[Line]) -> tuple[list[Line], int]:
-    """Give every plant one base: if its roots begin at two sides of the seed, connect the smaller group to the larger.
+    """Give every plant one base; return also the number of lines that were connected.
 
-    Returns:
-        The lines, and the number of lines that were connected.
+    If the roots of a plant begin at two sides of the seed, the smaller group is connected to the larger.
     """
     result = list(lines)
     joined = 0

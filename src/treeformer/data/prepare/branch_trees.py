@@ -17,10 +17,9 @@ VALIDATION_EVERY = 10
 
 
 def find(source: Path) -> tuple[list[SourceImage], list[Skipped]]:
-    """Find the images, which are all in one folder. In numerical order, every tenth is used for validation.
+    """Find the images, which are all in one folder, and files without a partner.
 
-    Returns:
-        The images, and the files without a partner.
+    In numerical order, every tenth is used for validation.
     """
     pairs, skipped = find_pairs(source)
     pairs.sort(key=lambda pair: (_number(pair[0]), pair[0].name))

@@ -33,19 +33,12 @@ SHORTEST_LINE_PX = 1.0
 
 @dataclass(frozen=True)
 class Line:
-    """One axis as an annotator drew it.
+    """One axis as an annotator drew it."""
 
-    Attributes:
-        points: (P,2) from base to tip, px.
-        parent: index of the parent line, None for an axis of order 0.
-        plant: number of the plant.
-        record: the annotated axis, for its identifiers and properties.
-    """
-
-    points: FloatArray
-    parent: int | None
+    points: FloatArray  # (P,2) from base to tip, px
+    parent: int | None  # index of the parent line, None for an axis of order 0
     plant: int
-    record: Axis
+    record: Axis  # annotated axis, for its identifiers and properties
 
     @property
     def length(self) -> float:
@@ -55,15 +48,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Overlaps:
-    """What `merge_overlaps` removed.
+    """What `merge_overlaps` removed."""
 
-    Attributes:
-        merged_px: total length that was merged with other lines, px.
-        vanished: number of lines that were merged completely.
-    """
-
-    merged_px: float
-    vanished: int
+    merged_px: float  # total length that was merged with other lines, px
+    vanished: int  # number of lines that were merged completely
 
 
 def lines_of(skeleton: Skeleton) -> list[Line]:
@@ -84,14 +72,9 @@ def lines_of(skeleton: Skeleton) -> list[Line]:
 
 
 def skeleton_of(lines: Sequence[Line], like: Skeleton) -> Skeleton:
-    """Join lines into a forest.
+    """Join lines into a forest with one axis per line; laterals begin at a point of their parent.
 
-    Args:
-        lines: the lines; laterals begin at a point of their parent.
-        like: skeleton that provides plant records and image size.
-
-    Returns:
-        The forest, with one axis per line.
+    `like` provides plant records and image size.
     """
     joined = join_axes([line.points for line in lines], [line.parent for line in lines], [line.plant for line in lines])
     axes = [
@@ -119,15 +102,7 @@ def skeleton_of(lines: Sequence[Line], like: Skeleton) -> Skeleton:
 
 
 def without(lines: Sequence[Line], removed: set[int]) -> list[Line]:
-    """Remove lines together with their laterals.
-
-    Args:
-        lines: the lines, parents before their laterals.
-        removed: indices of the lines to remove.
-
-    Returns:
-        The remaining lines.
-    """
+    """Remove lines together with their laterals, which come after them."""
     new_index: dict[int, int] = {}
     kept: list[Line] = []
     for index, line in enumerate(lines):
@@ -144,9 +119,6 @@ def merge_overlaps(lines: Sequence[Line]) -> tuple[list[Line], Overlaps]:
     longer ones first. If a line begins with a stretch of at least `SHORTEST_OVERLAP_PX` along processed lines, the
     stretch is removed and the line becomes a lateral of the line from which it separates. Such a stretch at the tip is
     also removed. Lines that only touch or cross in between are not changed.
-
-    Returns:
-        The merged lines, and what was removed.
     """
     orders = axis_orders([replace(line.record, parent=line.parent) for line in lines])
     new_index: dict[int, int] = {}
@@ -190,12 +162,10 @@ def merge_overlaps(lines: Sequence[Line]) -> tuple[list[Line], Overlaps]:
 
 
 def _overlapping(distance: FloatArray, first_limit: float) -> int:
-    """Return how many places at the beginning of a line overlap other lines.
+    """Return how many places at the beginning of a line overlap other lines, from their distances (Q,) to them, px.
 
-    Args:
-        distance: (Q,) distance of each place to the nearest other line, px.
-        first_limit: maximum distance of the first place, px. Later places may be up to `LOOSEST_OVERLAP_PX` away, and
-            the last one up to `OVERLAP_PX`.
+    The first place may be up to `first_limit` away, later places up to `LOOSEST_OVERLAP_PX`, and the last one up to
+    `OVERLAP_PX`.
     """
     if distance[0] > first_limit:
         return 0
@@ -205,11 +175,7 @@ def _overlapping(distance: FloatArray, first_limit: float) -> int:
 
 
 def snap(lines: Sequence[Line]) -> tuple[list[Line], FloatArray]:
-    """Make every lateral begin at a point of its parent's line.
-
-    Returns:
-        The lines, and the distance of each lateral from its parent before, px.
-    """
+    """Make every lateral begin at a point of its parent's line; return also its distance from the parent before, px."""
     points = [line.points for line in lines]
     fixed = [_ends(line.points) for line in lines]  # ends and junctions, which may serve as junctions for other lines
     distances = []

@@ -10,10 +10,9 @@ from treeformer.data.sample import Skipped
 
 
 def find(source: Path) -> tuple[list[SourceImage], list[Skipped]]:
-    """Find the images in the folders `train`, `valid` and `test`. Each image shows a plate of its own.
+    """Find the images in the folders `train`, `valid` and `test`, and files without a partner.
 
-    Returns:
-        The images, and the files without a partner.
+    Each image shows a plate of its own.
     """
     images: list[SourceImage] = []
     skipped: list[Skipped] = []

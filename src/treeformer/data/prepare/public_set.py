@@ -12,30 +12,19 @@ from treeformer.data.sample import Skipped
 
 @dataclass(frozen=True)
 class SourceImage:
-    """One image of a public data set.
-
-    Attributes:
-        image: the image file.
-        annotation: the annotation file.
-        split: `train`, `valid` or `test`.
-    """
+    """One image of a public data set."""
 
     image: Path
     annotation: Path
-    split: str
+    split: str  # `train`, `valid` or `test`
 
 
 @dataclass
 class Notes:
-    """Notes on what was dropped and what was changed.
+    """Notes on what was dropped and what was changed."""
 
-    Attributes:
-        dropped: one line per dropped item.
-        changed: one line per changed item.
-    """
-
-    dropped: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)  # one line per dropped item
+    changed: list[str] = field(default_factory=list)  # one line per changed item
 
 
 @dataclass(frozen=True)

@@ -35,22 +35,12 @@ OTHERS_IN_CROP = 0.1
 
 @dataclass(frozen=True)
 class PrepareOptions:
-    """The settings of `treeformer.data.prepare.prepare`, with defaults resolved.
+    """The settings of `treeformer.data.prepare.prepare`, with defaults resolved."""
 
-    Attributes:
-        size: longer side of the prepared images, px.
-        spacing_px: node spacing, px; 0 keeps the annotated nodes.
-        one_image_per_plant: write one cropped image per plant instead of whole images.
-        merge_overlaps: merge roots that are drawn on top of each other.
-
-    Raises:
-        TreeformerError: if a value is out of range.
-    """
-
-    size: int
-    spacing_px: float
-    one_image_per_plant: bool = False
-    merge_overlaps: bool = True
+    size: int  # longer side of the prepared images, px
+    spacing_px: float  # node spacing, px; 0 keeps the annotated nodes
+    one_image_per_plant: bool = False  # write one cropped image per plant instead of whole images
+    merge_overlaps: bool = True  # merge roots that are drawn on top of each other
 
     def __post_init__(self) -> None:
         if self.size < 32:
@@ -76,22 +66,7 @@ class _Task:
 def run(
     public_set: PublicSet, source: Path, out: Path, options: PrepareOptions, workers: int, progress: ProgressCallback
 ) -> PrepareReport:
-    """Convert a public data set; see `treeformer.data.prepare.prepare`.
-
-    Args:
-        public_set: the data set.
-        source: its folder, as published.
-        out: the folder to write to.
-        options: the settings.
-        workers: number of processes; 0 and 1 run everything in the calling process.
-        progress: called with the number of finished images and the total number.
-
-    Returns:
-        Counts, and notes on everything that was dropped or changed.
-
-    Raises:
-        TreeformerError: if the source has no usable image, its splits leak, or the folder cannot be used.
-    """
+    """Convert a public data set; see `treeformer.data.prepare.prepare`."""
     if not source.is_dir():
         raise TreeformerError(f"{source}: no such folder")
     images, unpaired = public_set.find(source)

@@ -19,14 +19,7 @@ VALIDATION_EVERY = 20
 
 
 def find(source: Path) -> tuple[list[SourceImage], list[Skipped]]:
-    """Find the images NAME.jpeg with NAME_annotation.json in the two folders of the data set.
-
-    Returns:
-        The images, and the files without a partner.
-
-    Raises:
-        TreeformerError: if the training folder is missing.
-    """
+    """Find the images NAME.jpeg with NAME_annotation.json in two folders, and files without a partner."""
     if not (source / TRAINING).is_dir():
         raise TreeformerError(f"{source}: has no folder {TRAINING}; expected the 3D2cut Single Guyot data set")
     pairs, skipped = find_pairs(source / TRAINING, f"{TRAINING}/")

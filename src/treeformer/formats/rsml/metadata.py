@@ -65,14 +65,7 @@ def decimal_text(value: float) -> str:
 
 
 def normalize_scale(unit: str, resolution: str) -> tuple[str, str]:
-    """Return unit and resolution as the schema requires them.
-
-    Args:
-        unit: The unit in the file, such as "mm" or "Inches".
-        resolution: Pixels per unit in the file, such as "11,8" or "300 dpi".
-
-    Returns:
-        The unit and the resolution in pixels per unit, ('pixel', '1') if the scale is unknown.
+    """Return unit and resolution (pixels per unit) as the schema requires them, ('pixel', '1') if the scale is unknown.
 
     >>> normalize_scale("pixel", "300 dpi"), normalize_scale("mm", "11,8"), normalize_scale("cm", "xxx dpi")
     (('inch', '300'), ('mm', '11.8'), ('pixel', '1'))
@@ -112,13 +105,6 @@ def resolution_px_per_mm(skeleton: Skeleton) -> float | None:
 def with_resolution(skeleton: Skeleton, px_per_mm: float) -> Skeleton:
     """Return a skeleton that states its resolution, as RSML and native JSON store it.
 
-    Args:
-        skeleton: The skeleton.
-        px_per_mm: Pixels per millimeter.
-
-    Returns:
-        The skeleton.
-
     >>> resolution_px_per_mm(with_resolution(Skeleton([], []), 11.8))
     11.8
     """
@@ -150,14 +136,9 @@ def iso_date(text: str) -> str | None:
 
 
 def read_metadata(element: Element, unknown: list[Record]) -> tuple[dict[str, Any], str | None]:
-    """Read <metadata>.
+    """Read <metadata>: return the values by element name and the name of the image.
 
-    Args:
-        element: The element.
-        unknown: A list to which elements and attributes that are not in the schema are added.
-
-    Returns:
-        The values by element name, and the name of the image.
+    Elements and attributes that are not in the schema are added to `unknown`.
     """
     unknown.extend(unknown_attributes("metadata", element.attrib))
     nodes: dict[str, Element] = {}
@@ -246,13 +227,8 @@ def _image(element: Element, unknown: list[Record]) -> tuple[dict[str, str], str
 def metadata_lines(skeleton: Skeleton, file_stem: str, dialect: Dialect) -> list[str]:
     """Return the lines of <metadata>. Required elements that the skeleton does not provide get defaults.
 
-    Args:
-        skeleton: The skeleton. The RSML values in its metadata are used.
-        file_stem: The stem of the file name, the default of <file-key>.
-        dialect: "strict" keeps the unit; "smartroot" converts the scale to inch and DPI.
-
-    Returns:
-        The lines, without line endings.
+    The default of <file-key> is the stem of the file. "strict" keeps the unit; "smartroot" converts the scale to inch
+    and DPI.
     """
     values = rsml_values(skeleton.metadata)
 

@@ -44,28 +44,12 @@ def points_checksum(points: FloatArray) -> int:
 
 
 def unknown_element(of: str, element: Element) -> Record:
-    """Return the record of an element that is not in the schema.
-
-    Args:
-        of: The name of the element in which it was found.
-        element: The unknown element.
-
-    Returns:
-        The record.
-    """
+    """Return the record of an element that is not in the schema; `of` is the name of the element around it."""
     return {"of": of, "xml": fragment(element)}
 
 
 def unknown_attributes(of: str, attributes: Mapping[str, str]) -> list[Record]:
-    """Return the records of attributes that are not in the schema.
-
-    Args:
-        of: The name of the element in which they were found.
-        attributes: The unknown attributes.
-
-    Returns:
-        One record per attribute.
-    """
+    """Return one record per attribute of the element `of` that is not in the schema."""
     return [{"of": of, "attribute": name, "value": value} for name, value in attributes.items()]
 
 
@@ -91,15 +75,7 @@ def kept_element(record: Record) -> str:
 
 
 def records_at(records: Sequence[Record], of: str) -> list[str]:
-    """Return the XML of the records that are written back into an open element.
-
-    Args:
-        records: The records.
-        of: The name of the element, one of `OPEN_ELEMENTS`.
-
-    Returns:
-        One XML element per record.
-    """
+    """Return the XML of the records that are written back into an element, one of `OPEN_ELEMENTS`."""
     return [checked_xml(record) for record in records if record["of"] == of and "xml" in record]
 
 

@@ -73,14 +73,8 @@ def read(path: Path) -> Skeleton:
 def shares_unknown_content(skeleton: Skeleton, path: Path) -> bool:
     """Return True if a file is RSML and contains an element or attribute that is kept as unknown in the skeleton.
 
-    The file is then the one that the skeleton was read from, or a copy that preserves such content.
-
-    Args:
-        skeleton: Any skeleton.
-        path: A file, which may be missing or invalid.
-
-    Returns:
-        True if they share such content.
+    The file, which may be missing or invalid, is then the one that the skeleton was read from, or a copy that preserves
+    such content.
     """
     try:
         records = _unknown_records(skeleton)

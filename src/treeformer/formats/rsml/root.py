@@ -30,33 +30,19 @@ _ACCESSIONS = frozenset({"accession", "poaccession", "po-accession", "po_accessi
 
 @dataclass
 class Root:
-    """The content of one <root> element.
+    """The content of one <root> element."""
 
-    Attributes:
-        id: The id, "" if missing.
-        label: The label, "" if missing.
-        accession: The ontology accession, "" if missing.
-        properties: The plain properties by name.
-        functions: The functions whose samples are numbers.
-        points: (P,2) px, from base to tip.
-        z: One value or None per point; None if no point has a z.
-        unknown: Records of elements and attributes that are not in the schema.
-        laterals: The <root> elements of the laterals, not yet read.
-        parent: The index of the parent root, None for order 0.
-        plant: The index of the plant.
-    """
-
-    id: str = ""
-    label: str = ""
-    accession: str = ""
-    properties: dict[str, str] = field(default_factory=dict)
-    functions: list[AxisFunction] = field(default_factory=list)
-    points: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
-    z: list[float | None] | None = None
-    unknown: list[Record] = field(default_factory=list)
-    laterals: list[Element] = field(default_factory=list)
-    parent: int | None = None
-    plant: int = 0
+    id: str = ""  # id, "" if missing
+    label: str = ""  # label, "" if missing
+    accession: str = ""  # ontology accession, "" if missing
+    properties: dict[str, str] = field(default_factory=dict)  # plain properties by name
+    functions: list[AxisFunction] = field(default_factory=list)  # functions whose samples are numbers
+    points: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))  # (P,2) px, from base to tip
+    z: list[float | None] | None = None  # one value or None per point; None if no point has a z
+    unknown: list[Record] = field(default_factory=list)  # records of elements and attributes that are not in the schema
+    laterals: list[Element] = field(default_factory=list)  # the <root> elements, not yet read
+    parent: int | None = None  # index of the parent root, None for order 0
+    plant: int = 0  # index of the plant
 
     def axis(self, nodes: tuple[int, ...]) -> Axis:
         """Return the axis through these nodes, one per point. Preserved records get a checksum of the points."""
@@ -81,18 +67,7 @@ class Root:
 
 
 def read_root(element: Element, where: str) -> Root:
-    """Read a <root> without its laterals, which are listed as elements.
-
-    Args:
-        element: The <root> element.
-        where: The place of the element in the file. Error messages begin with it.
-
-    Returns:
-        The content of the element.
-
-    Raises:
-        FormatError: If a point has missing or invalid coordinates.
-    """
+    """Read a <root> without its laterals, which are listed as elements. Error messages begin with `where`."""
     root = Root()
     names, root.unknown = read_names("root", element)
     root.id, root.label, root.accession = names["id"], names["label"], names["accession"]
@@ -131,14 +106,9 @@ def read_root(element: Element, where: str) -> Root:
 
 
 def read_names(of: str, element: Element) -> tuple[dict[str, str], list[Record]]:
-    """Read id, label and accession of an element in any of their spellings.
+    """Read id, label and accession of a "root" or "plant" in any of their spellings, "" if missing.
 
-    Args:
-        of: The name of the element, "root" or "plant".
-        element: The element.
-
-    Returns:
-        The three names, "" if missing, and the records of all other attributes.
+    The second result holds the records of all other attributes.
     """
     names: dict[str, str] = {}
     others: dict[str, str] = {}
@@ -153,13 +123,7 @@ def read_names(of: str, element: Element) -> tuple[dict[str, str], list[Record]]
 
 
 def read_properties(element: Element, properties: dict[str, str], unknown: list[Record]) -> None:
-    """Read a <properties> element.
-
-    Args:
-        element: The element.
-        properties: A dict to which plain properties (one text each) are added.
-        unknown: A list to which records of everything else are added.
-    """
+    """Read a <properties> element: add plain properties (one text each) and, to `unknown`, records of the others."""
     for child in element:
         if child.tag == KEPT:
             for record in records_in(child):

@@ -59,17 +59,10 @@ _MAX_ORDER = MAX_DEPTH - 7
 
 
 def write(skeleton: Skeleton, path: Path, *, dialect: Dialect = "strict") -> None:
-    """Write a skeleton as RSML, with all elements and attributes that were read and are not in the schema.
+    """Write a forest as RSML, with all elements and attributes that were read and are not in the schema.
 
-    Args:
-        skeleton: A forest.
-        path: The file to write. An existing file is replaced.
-        dialect: "strict" uses the names of the schema. "smartroot" writes `ID` and `po:accession`, inch and DPI
-            (72 if the scale is unknown), and no white space between points or samples.
-
-    Raises:
-        FormatError: If RSML cannot represent the skeleton, for example because of a cycle, or if the file cannot
-            be written.
+    "strict" uses the names of the schema. "smartroot" writes `ID` and `po:accession`, inch and DPI (72 if the scale is
+    unknown), and no white space between points or samples.
     """
     if dialect not in get_args(Dialect):
         raise FormatError(f"{path.name}: RSML is written as {' or '.join(get_args(Dialect))}, not {dialect!r}")
@@ -77,18 +70,9 @@ def write(skeleton: Skeleton, path: Path, *, dialect: Dialect = "strict") -> Non
 
 
 def write_valid(skeleton: Skeleton, path: Path) -> tuple[str, ...]:
-    """Write a skeleton as RSML that is valid by the schema.
+    """Write a forest as RSML that is valid by the schema; return what was left out.
 
-    Args:
-        skeleton: A forest.
-        path: The file to write. An existing file is replaced.
-
-    Returns:
-        What was left out because the schema does not allow it: names of elements, and of attributes after an "@".
-
-    Raises:
-        FormatError: If RSML cannot represent the skeleton, for example because of a cycle, or if the file cannot
-            be written.
+    These are names of elements, and of attributes after an "@".
     """
     return _write(skeleton, path, "strict", only_valid=True)
 

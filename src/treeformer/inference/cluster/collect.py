@@ -42,21 +42,13 @@ BYTES_AT_ONCE = 64_000_000
 
 @dataclass(frozen=True)
 class CollectReport:
-    """What `collect` found.
+    """What `collect` found."""
 
-    Attributes:
-        images: number of rows that were written, one per image.
-        failed: how many of them have an error.
-        missing: images without a result.
-        duplicates: rows that were left out because a newer one is there.
-        damaged: part files that were unreadable or wrong and have been removed.
-    """
-
-    images: int
-    failed: int
-    missing: int
-    duplicates: int
-    damaged: int
+    images: int  # number of rows that were written, one per image
+    failed: int  # images with an error
+    missing: int  # images without a result
+    duplicates: int  # rows that were left out because a newer one is there
+    damaged: int  # part files that were unreadable or wrong and have been removed
 
 
 def collect(
@@ -73,19 +65,8 @@ def collect(
     image was planned several times, because it changed or was tried again, the newest plan counts. The index is written
     last: if `results/_index.json` exists, the files that it names are complete.
 
-    Args:
-        folder: folder of the job.
-        partial: write what is there although results are missing.
-        traits: CSV file for the traits of all images, one row per plant; a path or an address.
-        rows_per_file: rows per result file.
-        progress: called with the number of tasks done and the total.
-
-    Returns:
-        The numbers of rows, errors, missing images, duplicates and damaged files.
-
-    Raises:
-        TreeformerError: if the folder holds no plan, results are missing and `partial` is False, the run has no traits
-            or was made with a version that has other columns, or a file cannot be written.
+    Missing results are an error unless `partial`. `traits` is a CSV file, a path or an address, for the traits of all
+    images, one row per plant. `progress` counts tasks.
     """
     settings = read_planned_settings(folder)
     if traits is not None and not settings.get("traits"):
@@ -123,7 +104,7 @@ def collect(
             raise TreeformerError(
                 f"{folder.path}: {damaged} damaged part files were removed: run predict-cluster again"
             )
-    if not missing and not is_remote(folder.path):  # nobody writes any more
+    if not missing and not is_remote(folder.path):  # no process writes any more
         remove_leftovers(Path(folder.file(PARTS)))
     index = {"rows": table.rows, "failed": failed, "missing": missing, "files": table.names}
     folder.write(f"{RESULTS}/{INDEX}", (json.dumps(index, indent=2) + "\n").encode())
@@ -147,16 +128,7 @@ def _check_columns(folder: Folder, parts: list[str], version: object) -> None:
 
 
 def read_part(folder: Folder, task: Task, reader: ManifestReader) -> pa.Table | None:
-    """Read the results of a task.
-
-    Args:
-        folder: folder of the job.
-        task: the task.
-        reader: reader of the manifests.
-
-    Returns:
-        One row per image in the order of the plan. None if the file was damaged; it has been removed then.
-    """
+    """Return one row per image of a task, in the order of the plan; remove a damaged file and return None."""
     try:
         rows = parquet.read_table(io.BytesIO(folder.read(f"{PARTS}/{task.part}")))
     except (pa.ArrowException, OSError):

@@ -21,34 +21,20 @@ MANIFESTS = "manifests"
 
 @dataclass(frozen=True)
 class Job:
-    """What is predicted and how.
+    """What is predicted and how."""
 
-    Attributes:
-        model: "default", "small", a model folder, or a name on the Hugging Face hub; every node must be able to open
-            it.
-        engine: "auto", "onnx" or "torch".
-        precision: number format of ONNX Runtime.
-        working_size: length to which longer images are reduced, px; see `Predictor.predict`.
-        single_plant: join everything into one tree.
-        min_confidence: minimum confidence of nodes and edges.
-        views: number of views of each image; see `Predictor.predict`.
-        traits: measure compact traits.
-        px_per_mm: resolution for the traits, pixels per millimeter.
-        formats: names of formats to write as files, in addition to the Parquet rows.
-        overlay: also draw each skeleton over its image.
-    """
-
+    # "default", "small", a model folder, or a name on the Hugging Face hub; every node must be able to open it
     model: str = "default"
     engine: EngineName = "auto"
-    precision: Precision = "auto"
-    working_size: WorkingSize = None
+    precision: Precision = "auto"  # number format of ONNX Runtime
+    working_size: WorkingSize = None  # length to which longer images are reduced, px; see `Predictor.predict`
     single_plant: bool = False
-    min_confidence: float | None = None
-    views: int = 1
-    traits: bool = True
-    px_per_mm: float | None = None
-    formats: tuple[str, ...] = ()
-    overlay: bool = False
+    min_confidence: float | None = None  # minimum confidence of nodes and edges
+    views: int = 1  # number of views of each image; see `Predictor.predict`
+    traits: bool = True  # measure compact traits
+    px_per_mm: float | None = None  # resolution for the traits, pixels per millimeter
+    formats: tuple[str, ...] = ()  # names of formats to write as files, in addition to the Parquet rows
+    overlay: bool = False  # also draw each skeleton over its image
 
     def settings(self, model_hash: str) -> dict[str, Any]:
         """Return the settings that change results. The engine is not among them: nodes of a cluster may differ."""
@@ -59,21 +45,11 @@ class Job:
 
 
 def open_job(folder: Folder, job: Job, hash_: str) -> bytes:
-    """Store the settings of a job in its folder, or check that they are those of the job that is there.
+    """Store the settings of a job in its folder, or check that they are those of the job there; return their hash.
 
-    Settings without a plan are replaced: they stay behind if the sources of a command cannot be listed. Another command
-    may replace those of this one in the same way, so `add_images` compares them again.
-
-    Args:
-        folder: folder for the results.
-        job: the job.
-        hash_: hash of its model, see `provenance.model_hash`.
-
-    Returns:
-        The hash of the settings.
-
-    Raises:
-        TreeformerError: if the folder belongs to a job with other settings.
+    The hash of the model is that of `provenance.model_hash`. Settings without a plan are replaced: they stay behind if
+    the sources of a command cannot be listed. Another command may replace those of this one in the same way, so
+    `add_images` compares them again.
     """
     wanted = json.loads(json.dumps(job.settings(hash_)))
     with folder.locked():

@@ -50,17 +50,11 @@ MANIFEST_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Manifest:
-    """A list of images that is divided into tasks.
+    """A list of images that is divided into tasks."""
 
-    Attributes:
-        name: name of the file without its suffix. Names sort by age.
-        count: number of images.
-        task_images: images per task; the last task may have fewer.
-    """
-
-    name: str
-    count: int
-    task_images: int
+    name: str  # name of the file without its suffix. Names sort by age.
+    count: int  # number of images
+    task_images: int  # images per task; the last task may have fewer
 
     def tasks(self) -> list[Task]:
         """Return all tasks."""
@@ -73,19 +67,12 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Task:
-    """Consecutive rows of a manifest, whose results form one part file.
-
-    Attributes:
-        manifest: name of the manifest.
-        number: number of the task in it.
-        start: first row.
-        count: number of rows.
-    """
+    """Consecutive rows of a manifest, whose results form one part file."""
 
     manifest: str
-    number: int
-    start: int
-    count: int
+    number: int  # in the manifest
+    start: int  # first row
+    count: int  # rows
 
     @property
     def part(self) -> str:
@@ -113,11 +100,7 @@ def unfinished(folder: Folder) -> list[Task]:
 
 
 class ManifestReader:
-    """Read the rows of tasks. Keeps one manifest and one group of its rows in memory.
-
-    Args:
-        folder: folder of the job.
-    """
+    """Read the rows of tasks. Keeps one manifest and one group of its rows in memory."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
@@ -150,15 +133,7 @@ def _reading(folder: Folder, name: str) -> Any:
 
 
 def image_id(image: ImageEntry, settings_hash: bytes) -> bytes:
-    """Return the id of an image: 16 bytes from its path, size, time of modification and the settings of the job.
-
-    Args:
-        image: the image.
-        settings_hash: hash of the settings, see `hash_settings`.
-
-    Returns:
-        The id.
-    """
+    """Return the id of an image: 16 bytes from its path, size, time of modification and the settings of the job."""
     text = f"{image.size}\0{image.mtime}\0{image.offset}\0{image.path}".encode("utf-8", "surrogateescape")
     return hashlib.blake2b(text, digest_size=ID_BYTES, key=settings_hash).digest()
 
@@ -168,19 +143,9 @@ def add_images(
 ) -> Manifest | None:
     """Add the images that are in no manifest yet to the plan, as a new manifest. An image that changed is a new image.
 
-    The rows go through a temporary file, so that memory holds ids, but not paths.
-
-    Args:
-        folder: folder of the job; see `open_job`.
-        images: the images. A path may repeat, also with another size or time: its last image counts.
-        settings_hash: hash of the settings of the job, from `open_job`.
-        task_images: images per task. None uses 256, fewer if there are less than 65,536 images.
-
-    Returns:
-        The new manifest, None if all images are known.
-
-    Raises:
-        TreeformerError: if `task_images` is not positive, or the settings of the job change meanwhile.
+    Return None if all images are known. A path may repeat, also with another size or time: its last image counts. Tasks
+    have 256 images by default, fewer if there are less than 65,536 images. The settings must still be those of
+    `open_job`. The rows go through a temporary file, so that memory holds ids, but not paths.
     """
     rows = ((image_id(image, settings_hash), image) for image in images)
     return _write_manifest(folder, rows, known_ids(folder), task_images, settings_hash)
@@ -202,14 +167,9 @@ def known_ids(folder: Folder) -> pa.ChunkedArray:
 
 
 def add_again(folder: Folder, ids: set[bytes]) -> Manifest | None:
-    """Plan images again, under the same ids. The newest result of an image counts.
+    """Plan images again, under the same ids, as a new manifest; None without ids.
 
-    Args:
-        folder: folder of the job.
-        ids: ids of the images.
-
-    Returns:
-        The new manifest, None if there are no ids.
+    The newest result of an image counts.
     """
     key = hash_settings(read_settings(folder))
     return _write_manifest(folder, _rows_with(folder, ids), pa.chunked_array([], type=pa.binary(ID_BYTES)), None, key)

@@ -40,13 +40,7 @@ START_ATTEMPTS = 3
 
 
 class TaskActor:
-    """An actor of the pool. Ray Data calls it with tables of tasks.
-
-    Args:
-        folder: folder of the job.
-        job: the job.
-        options: further arguments of `TaskRunner`.
-    """
+    """An actor of the pool. Ray Data calls it with tables of tasks."""
 
     def __init__(self, folder: Folder, job: Job, options: dict[str, Any]) -> None:
         self.runner = TaskRunner(folder, job, **options)
@@ -69,18 +63,7 @@ REPORT_SCHEMA = pa.schema(
 
 @contextlib.contextmanager
 def connection(address: str | None = None, cpus: int | None = None) -> Iterator[None]:
-    """Connect to a cluster, or start one on this computer; disconnect at the end.
-
-    Args:
-        address: address of a cluster, "auto" for the one on this computer. None starts one.
-        cpus: number of CPUs of the cluster that is started, None for all.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        TreeformerError: if there is no cluster at the address.
-    """
+    """Connect to a cluster, "auto" for the one on this computer, or start one with some CPUs; disconnect at the end."""
     if ray.is_initialized():
         yield
         return
@@ -117,23 +100,10 @@ def predict_with_ray(
 ) -> RunReport:
     """Predict tasks with a pool of actors, in rounds, until every task has its part file. Needs a `connection`.
 
-    Args:
-        folder: folder of the job, readable and writable by all nodes.
-        job: the job.
-        tasks: the tasks that are to be done; see `plan`.
-        actors: number of actors. None uses as many as the cluster has CPUs or GPUs for, at the start of each round.
-        cpus_per_actor: CPUs per actor; also its number of threads, rounded down, but at least 1.
-        gpus_per_actor: GPUs per actor; 0.5 lets two actors share a GPU, 0 predicts on the CPU.
-        workers: number of threads per actor that read images ahead.
-        batch: tiles per batch, None lets the engine decide.
-        progress: called with the number of finished images and the total.
-        make_predictor: function that loads the model.
-
-    Returns:
-        The number of images.
-
-    Raises:
-        TreeformerError: if the model cannot be loaded on a node, the storage refuses a file, or no task makes progress.
+    All nodes read and write the folder. By default, there are as many actors as the cluster has CPUs or GPUs for, at
+    the start of each round. The CPUs per actor are also its number of threads, rounded down, but at least 1; 0.5 GPUs
+    let two actors share one, 0 predicts on the CPU. `workers` threads per actor read images ahead; `batch` is the
+    number of tiles per batch. `progress` counts images. A round without progress is an error.
     """
     if cpus_per_actor <= 0 or gpus_per_actor < 0 or (actors is not None and actors < 1):
         raise TreeformerError("an actor needs CPUs, and a pool needs an actor")

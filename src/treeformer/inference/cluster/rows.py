@@ -57,21 +57,13 @@ WRITE_OPTIONS: dict[str, Any] = {"compression": "zstd", "use_dictionary": ["mode
 
 @dataclass(frozen=True)
 class FetchedImage:
-    """An image whose bytes are on a local disk.
+    """An image whose bytes are on a local disk."""
 
-    Attributes:
-        id: hexadecimal id.
-        entry: the image.
-        local: local file, None if the image cannot be read.
-        is_copy: the file is a temporary copy, alone in a folder of its own.
-        error: why the image cannot be read.
-    """
-
-    id: str
+    id: str  # hexadecimal
     entry: ImageEntry
-    local: str | None
-    is_copy: bool = False
-    error: str | None = None
+    local: str | None  # local file, None if the image cannot be read
+    is_copy: bool = False  # file is a temporary copy, alone in a folder of its own
+    error: str | None = None  # why the image cannot be read
 
     def discard(self) -> None:
         """Delete the temporary copy."""
@@ -82,30 +74,16 @@ class FetchedImage:
 
 @dataclass(frozen=True)
 class RowMaker:
-    """Make rows of the result table and write the requested files. May be sent to other processes.
-
-    Attributes:
-        job: the job.
-        model_hash: hash of its model.
-        folder: folder of the job.
-    """
+    """Make rows of the result table and write the requested files. May be sent to other processes."""
 
     job: Job
     model_hash: str
-    folder: Folder
+    folder: Folder  # of the job
 
     def __call__(self, image: FetchedImage, result: Skeleton | TreeformerError | str) -> dict[str, Any]:
-        """Make the row of an image, write its files and delete its temporary copy.
+        """Make the row of an image from its skeleton or error, write its files and delete its temporary copy.
 
-        Args:
-            image: the image.
-            result: its skeleton, or why there is none.
-
-        Returns:
-            The row, with the columns of `SCHEMA`.
-
-        Raises:
-            FormatError: if the storage refuses a file.
+        A refused file is a `FormatError`.
         """
         row: dict[str, Any] = {"id": image.id, "path": path_text(image.entry), "model_hash": self.model_hash}
         row |= {"skeleton": None, "traits": None, "error": None}
@@ -166,13 +144,6 @@ def format_endings(names: tuple[str, ...]) -> dict[str, str]:
 def file_name(image: ImageEntry, ending: str) -> str:
     """Return the name of a file beside the table: the whole path of the image, without its scheme, and an ending.
 
-    Args:
-        image: the image.
-        ending: ending of the name.
-
-    Returns:
-        The name below the folder of the job.
-
     Example:
         >>> file_name(ImageEntry("s3://plants/day 2/a.jpg", 7, 0), ".rsml")
         'files/plants/day 2/a.jpg.rsml'
@@ -183,15 +154,7 @@ def file_name(image: ImageEntry, ending: str) -> str:
 
 
 def trait_records(skeleton: Skeleton, px_per_mm: float | None) -> list[dict[str, Any]]:
-    """Measure the compact traits of a skeleton.
-
-    Args:
-        skeleton: a forest, px.
-        px_per_mm: resolution, pixels per millimeter; None measures in px.
-
-    Returns:
-        One record per plant with the names in `TRAITS`; unknown values are None.
-    """
+    """Measure the compact traits of a forest: one record per plant with the names in `TRAITS`, None if unknown."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = measure(skeleton, columns="compact", px_per_mm=px_per_mm)

@@ -26,15 +26,10 @@ from treeformer.traits import check_px_per_mm
 
 @dataclass(frozen=True)
 class RunReport:
-    """The result of a run.
+    """The result of a run."""
 
-    Attributes:
-        images: number of images that this run predicted.
-        failed: how many of them have an error.
-    """
-
-    images: int
-    failed: int
+    images: int  # images that this run predicted
+    failed: int  # images with an error
 
 
 def plan(
@@ -48,20 +43,8 @@ def plan(
 ) -> list[Task]:
     """List the images, add those that are new to the plan, and return the tasks without results.
 
-    Args:
-        folder: folder for the results.
-        job: the job; it must be the one that the folder was started with.
-        sources: images, folders, lists, tables or tar shards; see `list_images`. None continues with the plan as it is.
-        task_images: images per task, for new images. None chooses.
-        retry_failed: also plan images again whose result is an error.
-        model_hash: hash of the model. None opens the model of the job.
-
-    Returns:
-        The tasks that are to be done.
-
-    Raises:
-        TreeformerError: if the model, a source or an option is invalid, the folder belongs to another job, or there are
-            neither sources nor a plan.
+    Without sources, see `list_images`, the plan stays as it is. With `retry_failed`, images whose result is an error
+    are planned again. The hash of the model saves opening the model of the job.
     """
     if model_hash is None:
         model = open_model(job.model)
@@ -83,14 +66,7 @@ def plan(
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Parse "i/n", such as "1/8" for the first of eight shards.
-
-    Returns:
-        The number of the shard, from 0, and the number of shards.
-
-    Raises:
-        TreeformerError: if the text is not of this form, or i is not between 1 and n.
-    """
+    """Parse "i/n", such as "1/8" for the first of eight shards, to the number of the shard, from 0, and of shards."""
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise TreeformerError(f"a shard is given as i/n with i from 1 to n, such as 1/8, not {text!r}")
@@ -109,26 +85,11 @@ def predict_shard(
     progress: ProgressCallback | None = None,
     make_predictor: PredictorMaker = load_predictor,
 ) -> RunReport:
-    """Predict the tasks of one shard in this process.
+    """Predict the tasks of one shard, (number from 0, number of shards), in this process.
 
-    Task k belongs to shard k mod n. The division depends on numbers only, so n may change between runs.
-
-    Args:
-        folder: folder of the job.
-        job: the job.
-        tasks: the tasks that are to be done; see `plan`.
-        shard: number of the shard, from 0, and number of shards.
-        threads: number of CPU threads of the network, None for all.
-        workers: number of threads that read images ahead.
-        batch: tiles per batch, None lets the engine decide.
-        progress: called with the number of finished images and the total.
-        make_predictor: function that loads the model.
-
-    Returns:
-        The number of images.
-
-    Raises:
-        TreeformerError: if the model cannot be loaded, or the storage refuses a file.
+    Task k belongs to shard k mod n. The division depends on numbers only, so n may change between runs. `threads` are
+    those of the network, `workers` threads that read images ahead, `batch` the tiles per batch. `progress` counts
+    images.
     """
     own = [task for task in tasks if task.number % shard[1] == shard[0]]
     if not own:

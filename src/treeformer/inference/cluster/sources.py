@@ -30,19 +30,12 @@ ROWS_AT_ONCE = 65_536
 
 
 class ImageEntry(NamedTuple):
-    """An image that is to be predicted.
+    """An image that is to be predicted."""
 
-    Attributes:
-        path: absolute path or address; for a member of a tar file, the file and the member with "::" between them.
-        size: number of bytes, -1 if unknown or if there is no such file.
-        mtime: time of the last modification, ns since 1970; 0 if unknown.
-        offset: position of the member's bytes in the tar file, -1 if the image is a file of its own.
-    """
-
-    path: str
-    size: int
-    mtime: int
-    offset: int = -1
+    path: str  # absolute path or address; for a member of a tar file, the file and the member with "::" between them
+    size: int  # number of bytes, -1 if unknown or if there is no such file
+    mtime: int  # time of the last modification, ns since 1970; 0 if unknown
+    offset: int = -1  # position of the member's bytes in the tar file, -1 if the image is a file of its own
 
     @property
     def file(self) -> str:
@@ -56,19 +49,12 @@ class ImageEntry(NamedTuple):
 
 
 def list_images(sources: Sequence[str], without: str | None = None) -> Iterator[ImageEntry]:
-    """List the images of all sources, in the order of the sources.
+    """List the images of all sources, in the order of the sources, without those in the folder of results `without`.
 
-    Args:
-        sources: images; folders, which are searched recursively for images and tar shards; `.txt` files with one path
-            per line; `.parquet` and `.csv` tables with a column `path` and, optionally, `size` (bytes) and `mtime`
-            (ns since 1970); `.tar` shards. Each may be a path or an address such as `s3://bucket/key`.
-        without: folder of results, which is left out.
-
-    Yields:
-        The images. An image may occur twice if the sources overlap. Images that a list or a table names need not exist.
-
-    Raises:
-        FormatError: if a source does not exist, cannot be read, or contains no image.
+    Sources are images; folders, which are searched recursively for images and tar shards; `.txt` files with one path
+    per line; `.parquet` and `.csv` tables with a column `path` and, optionally, `size` (bytes) and `mtime` (ns since
+    1970); `.tar` shards. Each may be a path or an address such as `s3://bucket/key`. An image may occur twice if the
+    sources overlap. Images that a list or a table names need not exist; a source without images is an error.
     """
     for given in sources:
         source = storage.absolute(given)

@@ -31,17 +31,11 @@ class NameTooLongError(FormatError):
 
 
 class FileEntry(NamedTuple):
-    """A file in a listing.
+    """A file in a listing."""
 
-    Attributes:
-        path: absolute path, or address with a scheme.
-        size: number of bytes, -1 if there is no such file.
-        mtime: time of the last modification, ns since 1970.
-    """
-
-    path: str
-    size: int
-    mtime: int
+    path: str  # absolute path, or address with a scheme
+    size: int  # number of bytes, -1 if there is no such file
+    mtime: int  # time of the last modification, ns since 1970
 
 
 def is_remote(path: str) -> bool:
@@ -93,19 +87,7 @@ def _one_line_errors(path: str, what: str) -> Iterator[None]:
 
 
 def read_bytes(path: str, offset: int = 0, size: int | None = None) -> bytes:
-    """Read a file or a part of it.
-
-    Args:
-        path: the file.
-        offset: first byte.
-        size: number of bytes; None reads up to the end.
-
-    Returns:
-        The bytes; fewer than `size` if the file ends before.
-
-    Raises:
-        FormatError: if the file cannot be read.
-    """
+    """Read a file from the byte `offset` on; fewer than `size` bytes if it ends before."""
     with _one_line_errors(path, "read"):
         if not is_remote(path):
             with Path(path).open("rb") as file:
@@ -118,11 +100,7 @@ def read_bytes(path: str, offset: int = 0, size: int | None = None) -> bytes:
 
 
 def open_file(path: str) -> Any:
-    """Open a file for reading at any position, as a binary Arrow file.
-
-    Raises:
-        FormatError: if the file cannot be opened.
-    """
+    """Open a file for reading at any position, as a binary Arrow file."""
     with _one_line_errors(path, "read"):
         system, inner = _locate(path) if is_remote(path) else (fs.LocalFileSystem(), path)
         return system.open_input_file(inner)
@@ -131,16 +109,8 @@ def open_file(path: str) -> Any:
 def list_folder(folder: str, without: str | None = None, marks: Collection[frozenset[str]] = ()) -> Iterator[FileEntry]:
     """List the files in a folder and its subfolders, sorted by name. Names that begin with a dot are ignored.
 
-    Args:
-        folder: the folder.
-        without: a subfolder to leave out.
-        marks: sets of file names, which may begin with a dot. A subfolder that has all files of a set is left out.
-
-    Yields:
-        The files. A file that is removed meanwhile has a size of -1.
-
-    Raises:
-        FormatError: if the folder cannot be read.
+    So are the subfolder `without` and subfolders that have all files of one of the sets of names `marks`, which may
+    begin with a dot. A file that is removed meanwhile has a size of -1.
     """
     if not is_remote(folder):
         excluded = None if without is None or is_remote(without) else Path(without)
@@ -218,13 +188,9 @@ def is_folder(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder for results, on a disk or in object storage. Every write is atomic.
+    """A folder for results, on a disk or in object storage. Every write is atomic."""
 
-    Attributes:
-        path: absolute path, or address with a scheme.
-    """
-
-    path: str
+    path: str  # absolute path, or address with a scheme
 
     @staticmethod
     def at(path: str) -> Folder:
@@ -236,11 +202,7 @@ class Folder:
         return f"{self.path}/{name}"
 
     def check_writable(self) -> None:
-        """Check that files can be written; nothing stays behind.
-
-        Raises:
-            TreeformerError: if the folder is not writable.
-        """
+        """Check that files can be written; nothing stays behind."""
         if not is_remote(self.path):
             check_writable(self.path)
             return
@@ -266,28 +228,16 @@ class Folder:
         return read_bytes(self.file(name))
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file. An object appears as a whole or not at all; a local file is renamed when it is complete.
+        """Write a file; missing folders are created.
 
-        Args:
-            name: the file; missing folders are created.
-            data: its content.
-
-        Raises:
-            FormatError: if the file cannot be written.
+        An object appears as a whole or not at all; a local file is renamed when it is complete.
         """
         with self.writing(name) as file:
             file.write(data)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Any]:
-        """Open a file for writing that appears under its name only if the block succeeds.
-
-        Yields:
-            A binary file.
-
-        Raises:
-            FormatError: if the file cannot be written.
-        """
+        """Open a binary file for writing that appears under its name only if the block succeeds."""
         path = self.file(name)
         with _one_line_errors(path, "written"):
             if not is_remote(path):
@@ -318,15 +268,7 @@ class Folder:
                 system.delete_file(inner)
 
     def names(self, below: str, accept: Callable[[str], bool] = lambda _: True) -> list[str]:
-        """Return the names of the files directly in a subfolder, sorted; none if it does not exist.
-
-        Args:
-            below: the subfolder.
-            accept: function that selects names.
-
-        Returns:
-            The names, without the subfolder.
-        """
+        """Return the accepted names of the files directly in a subfolder, sorted; empty if it does not exist."""
         path = self.file(below)
         if not is_remote(path):
             found = [entry.name for entry in os.scandir(path)] if Path(path).is_dir() else []

@@ -41,31 +41,17 @@ Pair = tuple[FetchedImage, Skeleton | TreeformerError | str]
 
 
 def load_predictor(job: Job, threads: int | None) -> Predictor:
-    """Load the model of a job.
-
-    Args:
-        job: the job.
-        threads: number of CPU threads, None for all.
-
-    Returns:
-        The predictor.
-    """
+    """Load the model of a job."""
     return Predictor(job.model, engine=job.engine, threads=threads, precision=job.precision)
 
 
 @dataclass(frozen=True)
 class TaskReport:
-    """A finished task.
+    """A finished task."""
 
-    Attributes:
-        part: name of its part file.
-        images: number of images.
-        failed: number of images with an error.
-    """
-
-    part: str
+    part: str  # name of its part file
     images: int
-    failed: int
+    failed: int  # images with an error
 
 
 class _StreamError(Exception):
@@ -75,16 +61,8 @@ class _StreamError(Exception):
 class TaskRunner:
     """Hold one model and predict tasks with it.
 
-    Args:
-        folder: folder of the job.
-        job: the job.
-        threads: number of CPU threads of the network, None for all.
-        workers: number of threads that read images ahead; processes for many images on a GPU.
-        batch: tiles per batch, None lets the engine decide.
-        make_predictor: function that loads the model.
-
-    Raises:
-        TreeformerError: if the model cannot be loaded, or differs from that of the run.
+    The model must be that of the run. `workers` threads read images ahead, processes for many images on a GPU; `batch`
+    is the number of tiles per batch, by default the engine's choice.
     """
 
     def __init__(
@@ -112,17 +90,7 @@ class TaskRunner:
         }
 
     def run(self, tasks: Iterable[Task]) -> Iterator[TaskReport]:
-        """Predict tasks, as one stream of images, and write their part files.
-
-        Args:
-            tasks: the tasks.
-
-        Yields:
-            One report per task, after its part file has been written.
-
-        Raises:
-            TreeformerError: if the storage refuses a file or an option is invalid.
-        """
+        """Predict tasks, as one stream of images; yield a report after the part file of each has been written."""
         remaining = deque(tasks)
         while remaining:
             try:

@@ -24,12 +24,7 @@ def can_assign(cost: Tensor) -> bool:
 def assign(cost: Tensor, mask: Tensor) -> Tensor:
     """Assign tokens to nodes on the GPU, as `treeformer.nn.matching.assign` does on the CPU.
 
-    Args:
-        cost: (B,M,K) finite, M at most K.
-        mask: (B,M) bool, True for a real node.
-
-    Returns:
-        (B,M) int64, the token of each real node; −1 for padding.
+    The cost is (B,M,K), finite, M at most K; the mask (B,M) is True for a real node.
     """
     batch, nodes, tokens = cost.shape
     token = torch.full((batch, nodes), -1, dtype=torch.int64, device=cost.device)

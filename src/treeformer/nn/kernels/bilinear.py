@@ -7,14 +7,9 @@ from treeformer.nn.kernels._triton import jit, tl
 
 @jit
 def split_coordinate(coordinate: tl.tensor, SIZE: tl.constexpr) -> tl.tensor:
-    """Split coordinates into whole cells and fractions.
+    """Split coordinates (N,), in cells, into whole cells of an axis of SIZE cells and fractions.
 
-    Args:
-        coordinate: (N,), in cells.
-        SIZE: number of cells along the axis.
-
-    Returns:
-        The cell at or before each coordinate, −2 if neither this cell nor the next is in the map, and the fraction.
+    The cell is the one at or before a coordinate, −2 if neither this cell nor the next is in the map.
     """
     whole = tl.floor(coordinate)
     near = (whole >= -1) & (whole < SIZE)  # False for NaN
@@ -26,19 +21,10 @@ def corner_of(
     left: tl.tensor, top: tl.tensor, right_part: tl.tensor, bottom_part: tl.tensor,
     CORNER: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """Describe one of the four cells around places in a map.
+    """Describe one of the four cells around places: its index, True if it is in the map, its weights along x and y.
 
-    Args:
-        left: (N,), columns at or before the places.
-        top: (N,), rows at or before the places.
-        right_part: (N,), fractions of a cell beyond the columns.
-        bottom_part: (N,), fractions of a cell beyond the rows.
-        CORNER: 0 to 3: upper left, upper right, lower left, lower right.
-        HEIGHT: rows of the map.
-        WIDTH: columns of the map.
-
-    Returns:
-        (N,) each: index of the cell, True if it is in the map, its weights along x and y.
+    Columns and rows at or before the places and the fractions beyond them are (N,). CORNER is 0 to 3: upper left, upper
+    right, lower left, lower right.
     """
     column, line = left + CORNER % 2, top + CORNER // 2
     inside = (column >= 0) & (column < WIDTH) & (line >= 0) & (line < HEIGHT)

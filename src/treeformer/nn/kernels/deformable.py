@@ -26,19 +26,12 @@ ADD_NUMBERS, ADD_WARPS = 512, 4  # backward: four elements per thread, 16 bytes 
 
 
 class MapShape(NamedTuple):
-    """Shape of one feature map, and the position of its cells in the list of all cells.
+    """Shape of one feature map, and the position of its cells in the list of all cells."""
 
-    Attributes:
-        first: index of its first cell.
-        height: rows.
-        width: columns.
-        stride: distance of two cells in px.
-    """
-
-    first: int
+    first: int  # index of its first cell
     height: int
     width: int
-    stride: int
+    stride: int  # distance of two cells in px
 
 
 def can_read(query: Tensor) -> bool:
@@ -47,16 +40,11 @@ def can_read(query: Tensor) -> bool:
 
 
 def read(values: Tensor, locations: Tensor, weights: Tensor, shapes: Sequence[tuple[int, int, int]]) -> Tensor:
-    """Sample the values of each head at its locations and sum them up by weight. All three tensors have gradients.
+    """Sample the values of each head at its locations and sum them up by weight: (B,Q,heads,channels) float32.
 
-    Args:
-        values: (B, cells of all maps, heads, channels), floating point.
-        locations: (B,Q,heads,maps,points,2) px. NaN reads NaN and adds to no gradient of a value.
-        weights: (B,Q,heads,maps,points).
-        shapes: (height, width, stride in px) of each map.
-
-    Returns:
-        (B,Q,heads,channels) float32.
+    Values are (B, cells of all maps, heads, channels), locations (B,Q,heads,maps,points,2) px, weights
+    (B,Q,heads,maps,points); all three have gradients. `shapes` are (height, width, stride in px) of the maps. NaN reads
+    NaN and adds to no gradient of a value.
     """
     flat = [number for shape in shapes for number in shape]
     result: Tensor = torch.ops.treeformer.read_locations(values, locations.float(), weights.float(), flat)
@@ -64,18 +52,10 @@ def read(values: Tensor, locations: Tensor, weights: Tensor, shapes: Sequence[tu
 
 
 def read_by_map(values: Tensor, locations: Tensor, weights: Tensor, shapes: Sequence[tuple[int, int, int]]) -> Tensor:
-    """Compute `read` for values in the order of the maps, without gradients.
+    """Compute `read`, with its locations and weights, for values in the order of the maps, without gradients.
 
-    The projections of the maps can be written to such values without being concatenated.
-
-    Args:
-        values: (cells of all maps · B, heads, channels), contiguous: all images of the first map, then of the second.
-        locations: (B,Q,heads,maps,points,2) px.
-        weights: (B,Q,heads,maps,points).
-        shapes: (height, width, stride in px) of each map.
-
-    Returns:
-        (B,Q,heads,channels) float32.
+    The projections of the maps can be written to such values without being concatenated: (cells of all maps · B, heads,
+    channels), contiguous, all images of the first map, then of the second.
     """
     flat = [number for shape in shapes for number in shape]
     return _launch_read(values, locations.float().contiguous(), weights.float().contiguous(), flat, by_map=True)
@@ -91,18 +71,10 @@ def map_shapes(flat: Sequence[int]) -> tuple[MapShape, ...]:
 
 
 def rows_for(numbers: int, channels: int, warps: int) -> int:
-    """Return the number of rows per program.
+    """Return the number of rows per program, from its elements (rows × channels), the channels of a row and its warps.
 
     It is lower than the number of threads; otherwise Triton passes every location through shared memory, with a barrier
     each.
-
-    Args:
-        numbers: elements (rows × channels) per program.
-        channels: channels of a row.
-        warps: warps of the program.
-
-    Returns:
-        A positive number of rows.
     """
     rows: int = max(min(numbers // triton.next_power_of_2(channels), 16 * warps), 1)
     return rows

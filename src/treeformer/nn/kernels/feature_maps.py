@@ -27,17 +27,10 @@ def add_(
     *,
     relu: bool = False,
 ) -> Tensor:
-    """Add up to three tensors to a feature map, in place if its channels are last. The sums are float32.
+    """Add up to three tensors to a feature map (B,C,H,W), in place if its channels are last; sums are float32.
 
-    Args:
-        feature_map: (B,C,H,W).
-        bias: (C,).
-        coarse: (B,C,⌈H/2⌉,⌈W/2⌉); each of its cells is added to four.
-        shared: (C,H,W), added to every image.
-        relu: set negative sums to 0.
-
-    Returns:
-        (B,C,H,W), channels_last.
+    Each cell of the coarse map (B,C,⌈H/2⌉,⌈W/2⌉) is added to four; bias (C,) and shared map (C,H,W) to every image. The
+    result is channels_last. With `relu`, negative sums become 0.
     """
     feature_map = feature_map.contiguous(memory_format=torch.channels_last)
     batch, channels, height, width = feature_map.shape

@@ -22,18 +22,10 @@ def can_read(cells: Tensor) -> bool:
 
 
 def read(cells: Tensor, start: Tensor, end: Tensor, shape: tuple[int, int, int], count: int) -> tuple[Tensor, Tensor]:
-    """Sample a map at equal distances along segments, and split the samples into an even and an odd part.
+    """Sample a map at equal distances along segments; return sums and differences of samples that mirror each other.
 
-    Args:
-        cells: (B,height·width,C), floating point.
-        start: (B,P,2) px.
-        end: (B,P,2) px.
-        shape: height, width and stride of the map, the last in px.
-        count: number of samples per segment, even.
-
-    Returns:
-        Sums and differences of the samples at the same distance from either end, (B,P,C·count/2) each, with the
-        precision of the cells.
+    Cells are (B,height·width,C), starts and ends (B,P,2) px, `shape` is height, width and stride, and the number of
+    samples per segment is even. The results are (B,P,C·count/2) with the precision of the cells.
     """
     cells, start, end = cells.contiguous(), start.float().contiguous(), end.float().contiguous()
     batch, segments = start.shape[:2]

@@ -26,15 +26,10 @@ def can_span(cost: Tensor) -> bool:
 
 
 def minimum_spanning_tree(cost: Tensor, mask: Tensor, warps: int | None = None) -> Tensor:
-    """Return the minimum spanning tree of each graph of a batch on CUDA.
+    """Return the minimum spanning tree of each graph of a batch on CUDA: symmetric adjacency (B,N,N).
 
-    Args:
-        cost: (B,N,N) float32, float16 or bfloat16, N at most `MAX_NODES`; otherwise as in `treeformer.nn.spanning`.
-        mask: (B,N) bool, True for a real node.
-        warps: warps per graph. None: chosen by `warps_for`. The benchmark tries other values.
-
-    Returns:
-        (B,N,N) bool adjacency, symmetric.
+    The cost is (B,N,N) float32, float16 or bfloat16, N at most `MAX_NODES`, the mask (B,N); otherwise as in
+    `treeformer.nn.spanning`. The warps per graph are chosen by `warps_for`; the benchmark tries other values.
     """
     graphs, nodes = mask.shape
     tree = torch.zeros((graphs, nodes, nodes), dtype=torch.bool, device=cost.device)

@@ -25,13 +25,9 @@ def can_use(images: Tensor) -> bool:
 
 
 def block_weight(weight: Tensor) -> Tensor:
-    """Rearrange the weight of a convolution of 7×7, stride 2 and padding 3 for blocks of pixels.
+    """Rearrange the weight (K,3,7,7) of a convolution of 7×7, stride 2 and padding 3 for blocks of pixels.
 
-    Args:
-        weight: (K,3,7,7).
-
-    Returns:
-        (K,16,4,4), channels_last, for stride 1 and the padding of `pixel_blocks`.
+    The result is (K,16,4,4), channels_last, for stride 1 and the padding of `pixel_blocks`.
     """
     count = weight.shape[0]
     # Eight taps, so that they form four pairs. The first tap is the pixel −4, which the convolution does not read.
@@ -42,17 +38,11 @@ def block_weight(weight: Tensor) -> Tensor:
 
 
 def pixel_blocks(images: Tensor, scale: Tensor, shift: Tensor, dtype: torch.dtype) -> Tensor:
-    """Normalize images and gather blocks of 2×2 pixels in the channels.
+    """Normalize images (B,3,H,W), H and W even, and gather blocks of 2×2 pixels in the channels.
 
-    Args:
-        images: (B,3,H,W), H and W even, any memory format.
-        scale: (3,) float32.
-        shift: (3,) float32.
-        dtype: precision of the result.
-
-    Returns:
-        (B,16,H/2+3,W/2+3), channels_last: scale · image + shift, channel 3·(2·(y mod 2) + x mod 2) + c, 0 in the last
-        four channels and in the padding of two blocks at the start and one at the end of both axes.
+    `scale` and `shift` are (3,) float32. The result is (B,16,H/2+3,W/2+3), channels_last: scale · image + shift,
+    channel 3·(2·(y mod 2) + x mod 2) + c, 0 in the last four channels and in the padding of two blocks at the start and
+    one at the end of both axes.
     """
     batch, _, height, width = images.shape
     rows, columns = height // 2 + BEFORE + AFTER, width // 2 + BEFORE + AFTER
@@ -69,11 +59,7 @@ def pixel_blocks(images: Tensor, scale: Tensor, shift: Tensor, dtype: torch.dtyp
 def max_pool(features: Tensor) -> Tensor:
     """Compute the maximum of 3×3 cells with stride 2 and padding 1, for features that are not negative.
 
-    Args:
-        features: (B,C,H,W), channels_last, after a ReLU.
-
-    Returns:
-        (B,C,(H+1)/2,(W+1)/2), channels_last.
+    They are (B,C,H,W), channels_last.
     """
     features = features.contiguous(memory_format=torch.channels_last)
     batch, channels, height, width = features.shape

@@ -21,17 +21,12 @@ NoiseMap = NDArray[np.int8] | Int16Array
 
 
 class Canvas:
-    """An image while it is painted.
+    """An image while it is painted. Without a color, its content is undefined.
 
     The colors are stored as planes, not interleaved: operations on whole planes are ten times faster in NumPy.
 
-    Args:
-        size: (width, height), px.
-        color: Initial color; None leaves the content undefined.
-
     Attributes:
-        size: (width, height), px.
-        planes: (3, height, width) levels from 0 to 255; values may exceed this range until the image is exposed.
+        planes: (3, height, width) levels from 0 to 255; values may exceed this range until the image is exposed
     """
 
     def __init__(self, size: tuple[int, int], color: Color | None = (0, 0, 0)) -> None:
@@ -55,16 +50,7 @@ class Canvas:
             yield slice(top, min(top + step, end))
 
     def workspace(self, count: int, height: int, width: int) -> list[Int16Array]:
-        """Return working arrays of undefined content, which share their memory with those of earlier calls.
-
-        Args:
-            count: Number of arrays, at most 4.
-            height: Number of rows.
-            width: Number of columns.
-
-        Returns:
-            Arrays (height, width).
-        """
+        """Return up to four arrays of undefined content, which share their memory with those of earlier calls."""
         return [buffer[: height * width].reshape(height, width) for buffer in self._work[:count]]
 
     def fill(self, color: Color) -> None:
@@ -79,14 +65,10 @@ class Canvas:
         rows: slice = ALL,
         tint: Color = (1.0, 1.0, 1.0),
     ) -> None:
-        """Replace rows by a color that textures make lighter and darker.
+        """Replace rows by a color, (3,) or (3, rows), that textures make lighter and darker.
 
-        Args:
-            color: (3,), or (3, rows) for one color per row.
-            textures: Pairs of a (rows, width) map with values from -127 to 127 and its gain. The gains must sum to
-                less than 4.
-            rows: Rows to paint.
-            tint: Share of the summed textures that each plane receives, at most 1.
+        Each texture is a map with values from -127 to 127 and its gain; the gains sum to less than 4. `tint` is the
+        share of the textures that each plane receives, at most 1.
         """
         levels: Int16Array = np.floor(np.asarray(color, dtype=np.float64)).astype(np.int16)
         top = rows.indices(self.size[1])[0]
@@ -108,13 +90,7 @@ class Canvas:
                 np.add(tinted, level[part, None] if level.ndim else level, out=plane[block])
 
     def add(self, field: NoiseMap, gain: Sequence[float], rows: slice = ALL) -> None:
-        """Add a map to rows.
-
-        Args:
-            field: (rows, width) values from -255 to 255.
-            gain: (3,) factor of the map per plane, at most 2.
-            rows: Rows to change.
-        """
+        """Add a map with values from -255 to 255 to rows, times a gain per plane of at most 2."""
         top = rows.indices(self.size[1])[0]
         factors = [np.int16(round(factor * 64)) for factor in gain]
         for block in self.blocks(rows):
@@ -135,15 +111,10 @@ class Canvas:
         texture: NoiseMap | None = None,
         contrast: Color = (0.0, 0.0, 0.0),
     ) -> None:
-        """Blend a color over rows and columns.
+        """Blend a color over rows and columns with a weight per pixel from 0 to 64.
 
-        Args:
-            color: The color.
-            weight: (rows, columns) opacity per pixel, from 0 to 64.
-            rows: Rows to change.
-            columns: Columns to change.
-            texture: (rows, columns) values from -127 to 127 that make the color lighter and darker.
-            contrast: Strength of the texture per plane, at most 1.
+        The texture, with values from -127 to 127, makes the color lighter and darker; `contrast`, at most 1, is its
+        strength per plane.
         """
         top = rows.indices(self.size[1])[0]
         for block in self.blocks(rows):
@@ -165,13 +136,7 @@ class Canvas:
                 under += change
 
     def box(self, box: Box, color: Color, opacity: float = 1.0) -> None:
-        """Fill an axis-aligned rectangle, rounded to whole pixels.
-
-        Args:
-            box: (left, top, right, bottom), px.
-            color: The color.
-            opacity: From 0 to 1.
-        """
+        """Fill a rectangle, rounded to whole pixels. The opacity is from 0 to 1."""
         rows, columns = inside(box, self.size)
         for plane, level in zip(self.planes, color, strict=True):
             part = plane[rows, columns]
@@ -199,18 +164,10 @@ class Sketch:
         softness: float = 1.0,
         roundness: float = 0.0,
     ) -> None:
-        """Add strokes.
+        """Add S strokes from `start` to `end`, (S,2). Radii and colors are one for all strokes or one per stroke.
 
-        Args:
-            start: (S,2) start points, px.
-            end: (S,2) end points, px.
-            start_radius: One radius or (S,), px.
-            end_radius: One radius or (S,), px.
-            color: (3,) or (S,3), or one gray level.
-            opacity: From 0 to 1.
-            softness: Width of the edge over which a stroke fades, px; 1 is sharp.
-            roundness: Number of levels by which the right side of a stroke is darker than its middle, and the left
-                side lighter.
+        Opacity is from 0 to 1. The edge of a stroke fades over `softness` px; 1 is sharp. `roundness` is the number of
+        levels by which its right side is darker than its middle, and its left side lighter.
         """
         starts = np.asarray(start, dtype=np.float64).reshape(-1, 2)
         ends = np.asarray(end, dtype=np.float64).reshape(-1, 2)
@@ -230,16 +187,9 @@ class Sketch:
         softness: float = 1.0,
         roundness: float = 0.0,
     ) -> None:
-        """Add a polyline.
+        """Add a polyline through points (M,2), with a radius per point and a color per segment or one for all.
 
-        Args:
-            points: (M,2) px.
-            radius: One radius or (M,), px.
-            color: (3,) or (M-1,3), or one gray level.
-            opacity: From 0 to 1.
-            softness: Width of the edge over which the line fades, px; 1 is sharp.
-            roundness: Number of levels by which the right side of the line is darker than its middle, and the left
-                side lighter.
+        See `add` for the other parameters.
         """
         path = np.asarray(points, dtype=np.float64)
         radii = np.zeros(len(path)) + np.asarray(radius)
@@ -258,12 +208,7 @@ class Sketch:
         return strokes(segments[:, 0], segments[:, 1], properties[:, 0], properties[:, 1], properties[:, 6])
 
     def draw(self, canvas: Canvas, layer: Layer | None = None) -> None:
-        """Draw all strokes.
-
-        Args:
-            canvas: Canvas to draw on.
-            layer: Fragments of `strokes`, if they were computed before.
-        """
+        """Draw all strokes; their fragments may be given if they were computed before."""
         if not self._parts:
             return
         fragments = union(rasterize(self.strokes(), canvas.size)) if layer is None else layer.union()
@@ -285,57 +230,26 @@ def snapped(points: ArrayLike) -> FloatArray:
 
 
 def highest_px(points: FloatArray, otherwise: float) -> float:
-    """Return the smallest y of points.
-
-    Args:
-        points: (M,2) px.
-        otherwise: Result if there are no points.
-
-    Returns:
-        y of the highest point, px.
-    """
+    """Return the smallest y of (M,2) points."""
     return float(points[:, 1].min()) if len(points) else otherwise
 
 
 def lowest_px(points: FloatArray, otherwise: float) -> float:
-    """Return the largest y of points.
-
-    Args:
-        points: (M,2) px.
-        otherwise: Result if there are no points.
-
-    Returns:
-        y of the lowest point, px.
-    """
+    """Return the largest y of (M,2) points."""
     return float(points[:, 1].max()) if len(points) else otherwise
 
 
 def inside(box: Box, size: tuple[int, int]) -> tuple[slice, slice]:
-    """Return the part of a box that lies inside the image.
-
-    Args:
-        box: (left, top, right, bottom), px.
-        size: (width, height) of the image, px.
-
-    Returns:
-        Rows and columns; empty slices if the box lies outside.
-    """
+    """Return the rows and columns of the part of a box that lies inside the image; empty if it lies outside."""
     left, right = (min(max(round(side), 0), size[0]) for side in (box[0], box[2]))
     top, bottom = (min(max(round(side), 0), size[1]) for side in (box[1], box[3]))
     return slice(top, max(bottom, top)), slice(left, max(right, left))
 
 
 def depth_inside(box: Box, corner: float, rows: slice, columns: slice) -> Int16Array:
-    """Return the distance of pixels to the outline of a box with round corners.
+    """Return the distance of pixels to the outline of a box whose corners are rounded with a radius.
 
-    Args:
-        box: (left, top, right, bottom), px.
-        corner: Radius of the corners, px.
-        rows: Rows of interest.
-        columns: Columns of interest.
-
-    Returns:
-        (rows, columns) in quarters of a px, positive inside, negative outside, clipped at ±127 px.
+    The unit is a quarter of a px; positive inside, negative outside, clipped at ±127 px.
     """
     left, top, right, bottom = (round(side) for side in box)
     radius = np.float32(round(corner))
@@ -353,16 +267,7 @@ def depth_inside(box: Box, corner: float, rows: slice, columns: slice) -> Int16A
 
 
 def wavy_line(start: Sequence[float], end: Sequence[float], sway: FloatArray) -> FloatArray:
-    """Return a line with sideways displacements.
-
-    Args:
-        start: (x, y) of the first point before displacement, px.
-        end: (x, y) of the last point before displacement, px.
-        sway: (M,) displacement per point, px, perpendicular to the line.
-
-    Returns:
-        (M,2) equally spaced points, displaced, px.
-    """
+    """Return a line of M equally spaced points, (M,2), displaced to its side by `sway`, (M,)."""
     (x0, y0), (x1, y1) = start, end
     share = np.linspace(0.0, 1.0, len(sway))
     length = max(float(np.sqrt((x1 - x0) ** 2 + (y1 - y0) ** 2)), 1e-9)

@@ -35,48 +35,28 @@ LAYERS = 2  # number of depths at which branches lie, so that they cross over an
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """How a plant is painted.
+    """How a plant is painted."""
 
-    Attributes:
-        thin: Color of the thinnest branches.
-        thick: Color of the thickest branches.
-        shading: Darkening of the side away from the light, levels.
-        texture: Strength of the bark or skin texture.
-        opacity: From 0 to 1.
-        hairs: Opacity of the fringe of root hairs, 0 for none.
-        hair_px: Width of the fringe, px.
-        shadow: Opacity of the shadow beside the plant, 0 for none.
-        variation: Variation of the brightness between axes, levels.
-        fading: Variation of the opacity along the branches, from 0 to 1.
-        cut_base: True if the plant ends flat at its base, because it stands in the ground.
-    """
-
-    thin: Color
-    thick: Color
-    shading: float = 0.0
-    texture: float = 0.0
-    opacity: float = 1.0
-    hairs: float = 0.0
-    hair_px: float = 0.0
-    shadow: float = 0.0
-    variation: float = 0.0
-    fading: float = 0.0
-    cut_base: bool = False
+    thin: Color  # color of the thinnest branches
+    thick: Color  # color of the thickest branches
+    shading: float = 0.0  # darkening of the side away from the light, levels
+    texture: float = 0.0  # strength of the bark or skin texture
+    opacity: float = 1.0  # from 0 to 1
+    hairs: float = 0.0  # opacity of the fringe of root hairs, 0 for none
+    hair_px: float = 0.0  # width of the fringe, px
+    shadow: float = 0.0  # opacity of the shadow beside the plant, 0 for none
+    variation: float = 0.0  # variation of the brightness between axes, levels
+    fading: float = 0.0  # variation of the opacity along the branches, from 0 to 1
+    cut_base: bool = False  # True if the plant ends flat at its base, because it stands in the ground
 
 
 @dataclass(frozen=True, slots=True)
 class Backdrop:
-    """The background of a plant.
+    """The background of a plant."""
 
-    Attributes:
-        color: Mean color.
-        unrest: Mean absolute deviation of the levels.
-        coverage: Share of a pixel that a branch of median thickness covers.
-    """
-
-    color: Color
-    unrest: float
-    coverage: float
+    color: Color  # mean color
+    unrest: float  # mean absolute deviation of the levels
+    coverage: float  # share of a pixel that a branch of median thickness covers
 
     @property
     def level(self) -> float:
@@ -85,15 +65,7 @@ class Backdrop:
 
 
 def backdrop(canvas: Canvas, skeleton: Skeleton) -> Backdrop:
-    """Measure the background at the nodes of a skeleton, with integer arithmetic.
-
-    Args:
-        canvas: Canvas with the painted background.
-        skeleton: The plant.
-
-    Returns:
-        The background.
-    """
+    """Measure the background at the nodes of a skeleton, with integer arithmetic."""
     if len(skeleton) == 0:
         return Backdrop((128.0, 128.0, 128.0), 0.0, 1.0)
     width, height = canvas.size
@@ -127,17 +99,9 @@ def plant_strokes(skeleton: Skeleton) -> Strokes:
 
 
 def node_radii(skeleton: Skeleton, start_radius: Float32Array, end_radius: Float32Array) -> FloatArray:
-    """Return the radius at each node from the radii of the strokes that `plant_strokes` returns.
+    """Return the radius (N,) at each node from the radii (S,) of the strokes that `plant_strokes` returns.
 
     At a junction it is that of the axis that leads to the node, and at a base that of its thickest axis.
-
-    Args:
-        skeleton: The plant.
-        start_radius: (S,) radius at the start of each stroke, px.
-        end_radius: (S,) radius at the end of each stroke, px.
-
-    Returns:
-        (N,) px.
     """
     radius = np.zeros(len(skeleton))
     tail, head = skeleton.edges.T
@@ -167,13 +131,7 @@ def _bends(skeleton: Skeleton, nodes: FloatArray) -> FloatArray:
 def root_material(rng: Rng, behind: Backdrop, scale: float) -> Material:
     """Draw the material of a root: mostly paler than the background, with strong or weak contrast.
 
-    Args:
-        rng: Source of random draws.
-        behind: The background at the plant.
-        scale: Scale of the image relative to 512 px.
-
-    Returns:
-        The material.
+    The scale here and below is that of the image relative to 512 px.
     """
     level = behind.level
     opacity = rng.uniform(0.65, 1.0)
@@ -205,16 +163,7 @@ def root_material(rng: Rng, behind: Backdrop, scale: float) -> Material:
 
 
 def wood_material(rng: Rng, behind: Backdrop, scale: float) -> Material:
-    """Draw the material of wood: brown or gray bark, dark against the sky, with redder young wood.
-
-    Args:
-        rng: Source of random draws.
-        behind: The background at the plant.
-        scale: Scale of the image relative to 512 px.
-
-    Returns:
-        The material.
-    """
+    """Draw the material of wood: brown or gray bark, dark against the sky, with redder young wood."""
     level = behind.level
     against_light = rng.chance(0.5 if level > 130 else 0.15)
     bark = rng.uniform(10, 50) if against_light else rng.uniform(45, 165)
@@ -239,16 +188,7 @@ def wood_material(rng: Rng, behind: Backdrop, scale: float) -> Material:
 
 
 def drawing_material(rng: Rng, behind: Backdrop, scale: float) -> Material:
-    """Draw a material of any color, such as ink, wire or cord, for the paper's line trees.
-
-    Args:
-        rng: Source of random draws.
-        behind: The background at the plant.
-        scale: Scale of the image relative to 512 px.
-
-    Returns:
-        The material.
-    """
+    """Draw a material of any color, such as ink, wire or cord, for the paper's line trees."""
     if rng.chance(0.5):
         return rng.choice((root_material, wood_material))(rng, behind, scale)
     level = behind.level
@@ -267,13 +207,7 @@ def paint_plant(
 ) -> None:
     """Paint a skeleton: first the root hairs, then the shadow, then the branches by depth.
 
-    Args:
-        rng: Source of random draws.
-        canvas: Canvas to paint on.
-        skeleton: The plant.
-        material: How to paint it.
-        drawn: Result of `plant_strokes`, if it was computed before.
-        layer: Fragments of `drawn`, if they were computed before.
+    `drawn`, the result of `plant_strokes`, and its fragments may be given if they were computed before.
     """
     drawn = plant_strokes(skeleton) if drawn is None else drawn
     if len(drawn) == 0:

@@ -26,16 +26,7 @@ Tile = Callable[[], Int8Array]  # type of the functions below that return a tile
 
 
 def window(tile: Int8Array, rng: Rng, size: tuple[int, int]) -> Int8Array:
-    """Cut a window out of a tile at a random position, mirrored at random.
-
-    Args:
-        tile: (2, 2·TILE, 2·TILE), as returned by `grain` and the other texture functions.
-        rng: Source of random draws.
-        size: (width, height), px.
-
-    Returns:
-        (height, width), a read-only view if the tile is large enough.
-    """
+    """Cut a window out of a (2, 2·TILE, 2·TILE) tile at a random position, mirrored; a read-only view if it fits."""
     width, height = size
     tile = tile[rng.whole(0, 1)]
     if max(width, height) > TILE:
@@ -46,31 +37,15 @@ def window(tile: Int8Array, rng: Rng, size: tuple[int, int]) -> Int8Array:
 
 
 def enlarge(small: Int16Array, size: tuple[int, int], rows: slice = slice(None)) -> Int16Array:
-    """Enlarge a small map smoothly to the size of an image.
+    """Enlarge a small map (h, w), values from -255 to 255, smoothly to the size of an image; return the chosen rows.
 
     Quadratic B-splines have no creases and do not exceed the range of the map's values.
-
-    Args:
-        small: (h, w) values from -255 to 255.
-        size: (width, height) of the image, px.
-        rows: Rows of the image to compute.
-
-    Returns:
-        (rows, width).
     """
     return _stretch_rows(stretch(small, size[0]), np.arange(*rows.indices(size[1])), size[1])
 
 
 def stretch(knots: Int16Array, side: int) -> Int16Array:
-    """Stretch rows of a few values into smooth curves; see `enlarge`.
-
-    Args:
-        knots: (N, K) values from -255 to 255.
-        side: Length of the curves.
-
-    Returns:
-        (N, side).
-    """
+    """Stretch rows of a few values (N, K) from -255 to 255 into smooth curves (N, side); see `enlarge`."""
     middle, before, after = _spline(np.arange(side), knots.shape[1], side)
     change = np.diff(knots, axis=1, append=knots[:, -1:]).take(middle, axis=1)  # take() returns contiguous rows
     change *= after
@@ -81,15 +56,9 @@ def stretch(knots: Int16Array, side: int) -> Int16Array:
 
 
 def _spline(positions: NDArray[np.intp], count: int, side: int) -> tuple[NDArray[np.intp], Int16Array, Int16Array]:
-    """Return the spline weights at positions on a line of length `side` that is stretched from `count` values.
+    """Return the spline weights at positions (P,) on a line of length `side` that is stretched from `count` values.
 
-    Args:
-        positions: (P,) positions from 0 to side - 1.
-        count: Number of values.
-        side: Length of the stretched line.
-
-    Returns:
-        (P,) index of the nearest value, weight of the value before it, and weight of the value after it, in 64ths.
+    These are the index of the nearest value, and the weights of the value before and after it in 64ths, (P,) each.
     """
     at = (positions.astype(np.float32) + np.float32(0.5)) * np.float32(count / side)
     middle = np.minimum(at.astype(np.intp), count - 1)
@@ -123,13 +92,6 @@ def enlarge_gently(small: Int16Array, size: tuple[int, int]) -> Int16Array:
     """Enlarge a map in steps of two pixels, at a third of the cost of `enlarge`.
 
     The map must be so smooth that the steps are not visible.
-
-    Args:
-        small: (h, w) values from -255 to 255.
-        size: (width, height) of the image, px.
-
-    Returns:
-        (height, width).
     """
     width, height = (math.ceil(side / 2) for side in size)
     half = enlarge(small, (width, height)).view(np.uint16)
@@ -139,31 +101,15 @@ def enlarge_gently(small: Int16Array, size: tuple[int, int]) -> Int16Array:
 
 
 def soft_map(rng: Rng, cells: tuple[int, int], size: tuple[int, int], low: float, high: float) -> Int16Array:
-    """Draw a smooth random map.
-
-    Args:
-        rng: Source of random draws.
-        cells: Number of random values (across, down).
-        size: (width, height) of the image, px.
-        low: Lower limit of the values.
-        high: Upper limit of the values, at most 255.
-
-    Returns:
-        (height, width).
-    """
+    """Draw a smooth random map from (across, down) cells, with values from `low` to `high`, at most 255."""
     return enlarge_gently(np.floor(rng.array(cells[1], cells[0], low=low, high=high)).astype(np.int16), size)
 
 
 def to_tile(values: Int32Array) -> Int8Array:
-    """Turn noise into a tile: scale it to mean 0 and standard deviation `SPREAD`, repeat it and add its mirror image.
+    """Scale periodic noise (TILE, TILE) to mean 0 and standard deviation `SPREAD`, repeat it and add its mirror image.
 
-    Args:
-        values: (TILE, TILE) periodic noise.
-
-    Returns:
-        (2, 2·TILE, 2·TILE), read-only: the noise repeated in both directions, and its mirror image. The mirror image
-        is stored because reading memory backwards is six times slower. Eight bits are enough, and they reduce the
-        memory traffic, which limits many cores that read large tiles.
+    The tile is (2, 2·TILE, 2·TILE), read-only. The mirror image is stored because reading memory backwards is six times
+    slower. Eight bits are enough, and they reduce the memory traffic, which limits many cores that read large tiles.
     """
     centered = (values - int(values.sum()) // values.size).astype(np.int64)
     deviation = max(1, math.isqrt(int((centered * centered).sum()) * 256 // centered.size))  # in 16ths
@@ -187,17 +133,9 @@ def _smooth(values: Int32Array, times: int, axes: tuple[int, ...] = (0, 1)) -> I
 
 
 def octave_noise(seed: int, coarsest: int, finest: int, steepness: float, wide: int = 1) -> Int32Array:
-    """Return the sum of noise of several cell sizes, each half the size of the one before.
+    """Return the sum of noise of several cell sizes, each half the size of the one before, (TILE, TILE).
 
-    Args:
-        seed: Seed of the noise.
-        coarsest: Height of the largest cells, px.
-        finest: Minimum height of the cells, px.
-        steepness: Each halving of the size reduces the amplitude by 2**-steepness.
-        wide: Ratio of a cell's width to its height.
-
-    Returns:
-        (TILE, TILE).
+    Each halving reduces the amplitude by 2**-steepness. Sizes are heights; cells are `wide` times as wide.
     """
     total = np.zeros((TILE, TILE), dtype=np.int32)
     cell, amplitude = coarsest, 4096.0
@@ -216,15 +154,7 @@ def octave_noise(seed: int, coarsest: int, finest: int, steepness: float, wide: 
 
 
 def box_blur(values: Int32Array, reaches: tuple[int, int]) -> Int32Array:
-    """Return the mean of periodic values over a rectangle.
-
-    Args:
-        values: (TILE, TILE) periodic noise.
-        reaches: (down, across); the sides of the rectangle are 2·reach + 1 px.
-
-    Returns:
-        (TILE, TILE).
-    """
+    """Return the mean of periodic values over a rectangle with the sides 2·reach + 1; `reaches` are (down, across)."""
     for axis, reach in enumerate(reaches):
         if reach == 0:
             continue
@@ -321,15 +251,7 @@ def meadow() -> Int8Array:
 
 
 def meadow_window(rng: Rng, size: tuple[int, int]) -> Int8Array:
-    """Cut a window out of `meadow`, from its far edge down.
-
-    Args:
-        rng: Source of random draws.
-        size: (width, height), px.
-
-    Returns:
-        (height, width).
-    """
+    """Cut a window out of `meadow`, from its far edge down."""
     width, height = size
     tile = meadow()[rng.whole(0, 1)]
     if max(width, height) > TILE:  # enlarge the tile for a larger image
@@ -357,16 +279,8 @@ def _scattered(
 ) -> Int8Array:
     """Return a tile of strokes of random position, direction and brightness.
 
-    Args:
-        seed: Seed of the strokes.
-        count: Number of strokes.
-        length: Range of their lengths, px.
-        radius: Range of their radii, px.
-        flat: Draw plain strokes; otherwise they are thick in the middle and shaded.
-        tufts: Make strokes darker that lie deeper, or in the lower part of a tuft.
-
-    Returns:
-        (2, 2·TILE, 2·TILE).
+    Flat strokes are plain; others are thick in the middle and shaded. In tufts, strokes are darker that lie deeper or
+    in the lower part.
     """
     rng = Rng(seed)
     angle = rng.array(count, high=2 * math.pi)
@@ -395,15 +309,7 @@ def _scattered(
 
 
 def soft(values: Int32Array, times: int) -> Int32Array:
-    """Smooth values with the weights 1 2 1 along both axes; values outside the array count as 0.
-
-    Args:
-        values: (h, w).
-        times: Number of repetitions.
-
-    Returns:
-        (h, w).
-    """
+    """Smooth values with the weights 1 2 1 along both axes; values outside the array count as 0."""
     for _ in range(times):
         for _ in range(2):
             sums = values * 2

@@ -21,17 +21,9 @@ LIGHT_AT = np.linspace(-1.0, 1.0, LIGHT_KNOTS)
 
 
 def expose(rng: Rng, canvas: Canvas, camera: Camera | None = None) -> ImageArray:
-    """Take a photo of the canvas: apply light, white balance, contrast and noise.
+    """Take a photo of the canvas, whose planes may be clipped: apply light, white balance, contrast and noise.
 
     All steps are applied in one pass over blocks of rows, so that each pixel is written to memory once.
-
-    Args:
-        rng: Source of random draws.
-        canvas: The painted canvas; its planes may be clipped in place.
-        camera: The camera; None draws a random one.
-
-    Returns:
-        (height, width, 3).
     """
     if camera is None:
         camera = random_camera(rng, canvas)
@@ -87,40 +79,23 @@ def expose(rng: Rng, canvas: Canvas, camera: Camera | None = None) -> ImageArray
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """Parameters of `expose`.
+    """Parameters of `expose`."""
 
-    Attributes:
-        light_down: (3, height / 4) share of the light that varies from top to bottom, in 128ths, one value per four
-            rows. (3, 1) if the light is even.
-        light_across: (3, width) share that varies from left to right; added to `light_down`. (3, 1) if even.
-        fading: Desaturation in 32nds: 32 removes all color, negative values increase the saturation.
-        grain: (height, width) noise common to all planes, or None.
-        grain_gain: Strength of `grain`, in 64ths.
-        own_grain: (height, width) noise of each plane, or empty.
-        own_gain: Strength of `own_grain`, in 64ths.
-        lift: Offset added at the end, in 64ths of a level.
-    """
-
+    # (3, height / 4) share of the light that varies from top to bottom, in 128ths, one value per four rows. (3, 1) if
+    # the light is even.
     light_down: NDArray[np.uint16]
+    # (3, width) share that varies from left to right; added to `light_down`. (3, 1) if even.
     light_across: NDArray[np.uint16]
-    fading: np.int16
-    grain: noise.Int8Array | None
-    grain_gain: np.int16
-    own_grain: tuple[noise.Int8Array, ...]
-    own_gain: np.int16
-    lift: np.int16
+    fading: np.int16  # desaturation in 32nds: 32 removes all color, negative values increase the saturation
+    grain: noise.Int8Array | None  # (height, width) noise common to all planes, or None
+    grain_gain: np.int16  # strength of `grain`, in 64ths
+    own_grain: tuple[noise.Int8Array, ...]  # (height, width) noise of each plane, or empty
+    own_gain: np.int16  # strength of `own_grain`, in 64ths
+    lift: np.int16  # offset added at the end, in 64ths of a level
 
 
 def random_camera(rng: Rng, canvas: Canvas) -> Camera:
-    """Draw a camera of any quality, with uneven light.
-
-    Args:
-        rng: Source of random draws.
-        canvas: The painted canvas, whose brightness determines the exposure.
-
-    Returns:
-        The camera.
-    """
+    """Draw a camera of any quality, with uneven light."""
     fading = (32 if rng.chance(0.2) else rng.whole(-10, 20)) if rng.chance(0.3) else 0
     contrast = rng.uniform(0.8, 1.2)
     lift = rng.uniform(-10, 18) + 110 * (1 - contrast)
@@ -145,15 +120,7 @@ def random_camera(rng: Rng, canvas: Canvas) -> Camera:
 
 
 def outdoor_camera(rng: Rng, canvas: Canvas) -> Camera:
-    """Draw a good camera: true colors, even light, little grain.
-
-    Args:
-        rng: Source of random draws.
-        canvas: The painted canvas.
-
-    Returns:
-        The camera.
-    """
+    """Draw a good camera: true colors, even light, little grain."""
     contrast = rng.uniform(0.92, 1.14)
     warm = rng.uniform(-0.014, 0.02)
     gain = contrast * rng.uniform(0.97, 1.1) * np.asarray((1 + warm, 1.0, 1 - warm))
@@ -175,16 +142,9 @@ def outdoor_camera(rng: Rng, canvas: Canvas) -> Camera:
 
 
 def _uneven_light(rng: Rng, canvas: Canvas, gain: FloatArray) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-    """Draw light that varies across the image: lamps, shade, vignetting.
+    """Draw light that varies across the image, times a gain (3,) per plane: lamps, shade, vignetting.
 
-    Args:
-        rng: Source of random draws.
-        canvas: The painted canvas, whose brightness determines the exposure.
-        gain: (3,) gain per plane.
-
-    Returns:
-        A curve from top to bottom (3, height / 4) in steps of four rows and one from left to right (3, width), in
-        128ths. Their sum is the light times the gain.
+    Return `light_down` and `light_across` of a `Camera`. Their sum is the light times the gain.
     """
     # A camera exposes a dark scene longer and avoids overexposing a bright one.
     sample = canvas.planes[1, ::16, ::16].astype(np.int64)
@@ -201,14 +161,10 @@ def _uneven_light(rng: Rng, canvas: Canvas, gain: FloatArray) -> tuple[NDArray[n
 
 
 def blur(canvas: Canvas, times: int, sharpness: int = 0) -> None:
-    """Smooth or sharpen the canvas with the weights 1 2 1 along both axes.
+    """Smooth the canvas with the weights 1 2 1 along both axes, once or twice.
 
-    The outermost `times` rows and columns keep their levels.
-
-    Args:
-        canvas: Canvas to change.
-        times: Number of repetitions, 1 or 2.
-        sharpness: If not 0, sharpen instead: add this many 64ths of what smoothing removes.
+    With `sharpness`, sharpen it instead: add this many 64ths of what smoothing removes. The outermost `times` rows and
+    columns keep their levels.
     """
     width, height = canvas.size
     if min(width, height) <= 2 * times:
@@ -243,12 +199,7 @@ def blur(canvas: Canvas, times: int, sharpness: int = 0) -> None:
 
 
 def lens(rng: Rng, canvas: Canvas) -> None:
-    """Apply a random lens: sharp, soft, or oversharpened.
-
-    Args:
-        rng: Source of random draws.
-        canvas: Canvas to change.
-    """
+    """Apply a random lens: sharp, soft, or oversharpened."""
     times = rng.weighted(((0, 0.45), (1, 0.32), (2, 0.17), (4, 0.06)))
     if times:
         for repetitions in (2, 2) if times == 4 else (times,):
@@ -258,12 +209,7 @@ def lens(rng: Rng, canvas: Canvas) -> None:
 
 
 def outdoor_lens(rng: Rng, canvas: Canvas) -> None:
-    """Apply a random good lens: mostly slightly soft, like a downsampled image.
-
-    Args:
-        rng: Source of random draws.
-        canvas: Canvas to change.
-    """
+    """Apply a random good lens: mostly slightly soft, like a downsampled image."""
     times = rng.weighted(((0, 0.38), (1, 0.52), (2, 0.1)))
     if times:
         blur(canvas, times)
@@ -272,15 +218,7 @@ def outdoor_lens(rng: Rng, canvas: Canvas) -> None:
 
 
 def jpeg(image: ImageArray, quality: int) -> ImageArray:
-    """Compress an image as JPEG and decode it again.
-
-    Args:
-        image: (height, width, 3).
-        quality: JPEG quality, 1 to 95.
-
-    Returns:
-        (height, width, 3).
-    """
+    """Compress an image as JPEG with a quality from 1 to 95 and decode it again."""
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, "JPEG", quality=quality)
     buffer.seek(0)

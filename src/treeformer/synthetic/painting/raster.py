@@ -29,23 +29,15 @@ LONGEST_SLANT = np.float32(2 * 2**0.5)
 
 @dataclass(frozen=True, slots=True)
 class Strokes:
-    """Straight strokes with round ends. A stroke with equal end points is a dot.
+    """Straight strokes with round ends. A stroke with equal end points is a dot."""
 
-    Attributes:
-        start: (S,2) start points, px.
-        end: (S,2) end points, px.
-        start_radius: (S,) px.
-        end_radius: (S,) px.
-        softness: (S,) width of the edge over which a stroke fades, px; 1 is sharp, larger is out of focus.
-        cap: (S,2) share of the round caps at start and end that has to be drawn, from 0 to 1; less than 1 if another
-            stroke continues there.
-    """
-
-    start: Float32Array
-    end: Float32Array
-    start_radius: Float32Array
-    end_radius: Float32Array
-    softness: Float32Array
+    start: Float32Array  # (S,2) start points, px
+    end: Float32Array  # (S,2) end points, px
+    start_radius: Float32Array  # (S,) px
+    end_radius: Float32Array  # (S,) px
+    softness: Float32Array  # (S,) width of the edge over which a stroke fades, px; 1 is sharp, larger is out of focus
+    # (S,2) share of the round caps at start and end that has to be drawn, from 0 to 1; less than 1 if another stroke
+    # continues there
     cap: Float32Array
 
     def __len__(self) -> int:
@@ -60,19 +52,7 @@ def strokes(
     softness: ArrayLike = 1.0,
     cap: ArrayLike = 1.0,
 ) -> Strokes:
-    """Create strokes from array-like values.
-
-    Args:
-        start: (S,2) start points, px.
-        end: (S,2) end points, px.
-        start_radius: One radius or (S,), px.
-        end_radius: One radius or (S,), px.
-        softness: One value or (S,), px; see `Strokes`.
-        cap: One value or (S,2); see `Strokes`.
-
-    Returns:
-        The strokes.
-    """
+    """Create `Strokes` from array-like values, each one for all or one per stroke."""
     starts = np.asarray(start, dtype=np.float32).reshape(-1, 2)
     ends = np.asarray(end, dtype=np.float32).reshape(-1, 2)
 
@@ -85,23 +65,14 @@ def strokes(
 
 
 class Fragments(NamedTuple):
-    """The pixels that strokes touch, one entry per stroke and pixel.
+    """The pixels that strokes touch, one entry per stroke and pixel."""
 
-    Attributes:
-        pixel: (F,) flat index, row × width + column.
-        coverage: (F,) from 1 to 256 (`FULL`).
-        stroke: (F,) index of the stroke.
-        across: (F,) distance from the center line, px, positive to the left of the direction of drawing.
-        along: (F,) distance from the start, px.
-        radius: (F,) radius of the stroke at this point, px.
-    """
-
-    pixel: IndexArray
-    coverage: Int16Array
-    stroke: IndexArray
-    across: Float32Array
-    along: Float32Array
-    radius: Float32Array
+    pixel: IndexArray  # (F,) flat index, row × width + column
+    coverage: Int16Array  # (F,) from 1 to 256 (`FULL`)
+    stroke: IndexArray  # (F,) index of the stroke
+    across: Float32Array  # (F,) distance from the center line, px, positive to the left of the direction of drawing
+    along: Float32Array  # (F,) distance from the start, px
+    radius: Float32Array  # (F,) radius of the stroke at this point, px
 
     def take(self, index: NDArray[np.intp]) -> Fragments:
         """Return the fragments with the given indices."""
@@ -128,15 +99,8 @@ def rasterize(drawn: Strokes, size: tuple[int, int]) -> Fragments:
 
     The coverage of a pixel falls linearly across the edge, by the distance d of its center from the center line:
     (radius - d) / edge + 1/2, limited to 0 and 1. The edge is `softness` px wide along q. A stroke thinner than its
-    edge is drawn as wide as the edge, but fainter by 2·radius / edge. The coverage of every run thus sums to the
-    width of the stroke, and its center of mass lies on the center line, at any slope.
-
-    Args:
-        drawn: The strokes.
-        size: (width, height) of the image, px.
-
-    Returns:
-        The fragments.
+    edge is drawn as wide as the edge, but fainter by 2·radius / edge. The coverage of every run thus sums to the width
+    of the stroke, and its center of mass lies on the center line, at any slope.
     """
     reach = np.maximum(np.maximum(drawn.start_radius, drawn.end_radius), HALF * drawn.softness) + HALF * drawn.softness
     group = np.searchsorted(RUN_LENGTHS, LONGEST_SLANT * reach)
@@ -289,14 +253,9 @@ def _runs(first: IndexArray, last: IndexArray) -> tuple[IndexArray, IndexArray]:
 
 
 def topmost(pixel: IndexArray, priority: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Select one fragment per pixel: that of the highest priority, and the last of those with equal priority.
+    """Select one of the fragments (F,) per pixel: that of the highest priority (0 to 1000), the last of equal ones.
 
-    Args:
-        pixel: (F,) flat pixel index of each fragment.
-        priority: (F,) from 0 to 1000.
-
-    Returns:
-        Indices of the selected fragments, ascending.
+    Return their indices in ascending order.
     """
     if len(pixel) == 0:
         return np.zeros(0, dtype=np.intp)
@@ -315,17 +274,11 @@ def topmost(pixel: IndexArray, priority: NDArray[np.integer]) -> NDArray[np.intp
 
 
 class Layer(NamedTuple):
-    """The fragments of one set of strokes among the fragments of several sets.
+    """The fragments of one set of strokes among the fragments of several sets."""
 
-    Attributes:
-        fragments: Fragments of all sets.
-        chosen: (F,) indices of the fragments of this set.
-        first: Index of the first stroke of this set.
-    """
-
-    fragments: Fragments
-    chosen: NDArray[np.intp]
-    first: int
+    fragments: Fragments  # fragments of all sets
+    chosen: NDArray[np.intp]  # (F,) indices of the fragments of this set
+    first: int  # index of the first stroke of this set
 
     def take(self, index: NDArray[np.intp]) -> Fragments:
         """Return the fragments with the given indices in this layer, their strokes numbered from 0."""
@@ -333,14 +286,9 @@ class Layer(NamedTuple):
         return taken._replace(stroke=taken.stroke - np.int32(self.first)) if self.first else taken
 
     def topmost_by_depth(self, depth: NDArray[np.integer], count: int) -> list[NDArray[np.intp]]:
-        """Select, at each depth, the fragment that covers each pixel most.
+        """Select the fragment that covers each pixel most, at each depth; return their indices per depth.
 
-        Args:
-            depth: (F,) depth of each fragment, from 0 to count - 1; -1 excludes it.
-            count: Number of depths.
-
-        Returns:
-            Indices of the selected fragments, one array per depth.
+        Depths (F,) are from 0 to count - 1; -1 excludes a fragment.
         """
         pixel, coverage = self.fragments.pixel[self.chosen], self.fragments.coverage[self.chosen]
         selected = []
@@ -355,15 +303,7 @@ class Layer(NamedTuple):
 
 
 def rasterize_layers(sets: Sequence[Strokes], size: tuple[int, int]) -> list[Layer]:
-    """Compute the fragments of several sets of strokes in one pass, which costs little more than one set alone.
-
-    Args:
-        sets: The sets of strokes.
-        size: (width, height) of the image, px.
-
-    Returns:
-        One layer per set.
-    """
+    """Compute the fragments of several sets of strokes in one pass, which costs little more than one set alone."""
     joined = Strokes(*(np.concatenate([getattr(drawn, field.name) for drawn in sets]) for field in fields(Strokes)))
     fragments = rasterize(joined, size)
     layers, first = [], 0
@@ -381,13 +321,9 @@ def union(fragments: Fragments) -> Fragments:
 
 
 def blend(canvas: Int16Array, pixel: IndexArray, coverage: ArrayLike, color: ArrayLike) -> None:
-    """Blend a color over pixels of a canvas, in place.
+    """Blend a color, (C,) or (C,F), over pixels of a canvas (C, height, width), in place.
 
-    Args:
-        canvas: (C, height, width) levels.
-        pixel: (F,) flat pixel indices without duplicates.
-        coverage: (F,) from 0 to 256.
-        color: (C,) or (C,F) levels.
+    `pixel` (F,) are flat indices without duplicates, and `coverage` is from 0 to 256.
     """
     planes = canvas.reshape(len(canvas), -1)
     weight = np.asarray(coverage, dtype=np.int32)

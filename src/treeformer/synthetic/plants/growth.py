@@ -34,27 +34,17 @@ Values = FloatArray | float  # one value for all axes, or (K,) one value per axi
 
 @dataclass(frozen=True, slots=True)
 class GrownAxis:
-    """One axis of a plant.
+    """One axis of a plant."""
 
-    Attributes:
-        points: (M,2) px, from base to tip, STEP_PX apart.
-        base_px: Radius at the base, px.
-        tip_px: Radius at the tip, px.
-        parent: Index of the axis it grows from, which comes earlier in the same list; None at the base of a plant.
-        at: Index of the parent's point at which it starts.
-        label: Kind of axis, such as "lateral" or "trunk".
-        plant: Number of its plant.
-        grown: Number of points before it was cut at the frame. The radius tapers over all of these.
-    """
-
-    points: FloatArray
-    base_px: float
-    tip_px: float
+    points: FloatArray  # (M,2) px, from base to tip, STEP_PX apart
+    base_px: float  # radius at the base, px
+    tip_px: float  # radius at the tip, px
+    # index of the axis it grows from, which comes earlier in the same list; None at the base of a plant
     parent: int | None = None
-    at: int = 0
-    label: str = ""
+    at: int = 0  # index of the parent's point at which it starts
+    label: str = ""  # kind of axis, such as "lateral" or "trunk"
     plant: int = 0
-    grown: int = 0
+    grown: int = 0  # number of points before it was cut at the frame. The radius tapers over all of these.
 
 
 def curves(
@@ -66,19 +56,10 @@ def curves(
     pull: Values,
     wander: Values,
 ) -> list[FloatArray]:
-    """Grow K smooth paths.
+    """Grow K smooth paths, (M,2) px each, from their first points (K,2), directions (K,) and lengths (K,).
 
-    Args:
-        rng: Source of random draws.
-        start: (K,2) first points, px.
-        heading: (K,) direction of the first step, radians (0 is right, π/2 is down).
-        length: (K,) length of each path, px.
-        towards: Direction to which a path bends, radians.
-        pull: Share of the remaining turn that a path completes per px.
-        wander: Standard deviation of the random changes of direction, radians.
-
-    Returns:
-        One (M,2) array per path, px, where M depends on its length.
+    A path bends towards the direction `towards`: it completes the share `pull` of the remaining turn per px. `wander`
+    is the standard deviation of random changes of direction, radians.
     """
     count = len(start)
     steps = np.maximum(np.floor(length / STEP_PX + 0.5).astype(np.intp), 1)
@@ -105,20 +86,7 @@ def curves(
 def curve(
     rng: Rng, start: Point, heading: float, length: float, towards: float, pull: float, wander: float
 ) -> FloatArray:
-    """Grow one smooth path; see `curves`.
-
-    Args:
-        rng: Source of random draws.
-        start: (x, y) of the first point, px.
-        heading: Direction of the first step, radians (0 is right, π/2 is down).
-        length: Length of the path, px.
-        towards: Direction to which the path bends, radians.
-        pull: Share of the remaining turn that the path completes per px.
-        wander: Standard deviation of the random changes of direction, radians.
-
-    Returns:
-        (M,2) px.
-    """
+    """Grow one smooth path (M,2), px; see `curves`."""
     return curves(rng, np.asarray([start]), np.asarray([heading]), np.asarray([length]), towards, pull, wander)[0]
 
 
@@ -137,24 +105,10 @@ def side_axes(
     pull: Values = 0.0,
     wander: Values = 0.0,
 ) -> range:
-    """Grow K side axes at once.
+    """Grow K side axes from the axes `parents` (K,), add them and return their indices; see `curves`.
 
-    Args:
-        rng: Source of random draws.
-        axes: All axes so far; the new ones are added.
-        parents: (K,) index of the axis from which each new axis grows.
-        shares: (K,) position along the parent, from 0 (base) to 1 (tip).
-        turn: (K,) angle to the parent's direction at this point, radians, positive to the right.
-        length: (K,) length of each axis, px.
-        base_px: Radius at the base, px.
-        tip_px: Radius at the tip, px; limited to `base_px`.
-        label: Kind of axis.
-        towards: Direction to which an axis bends, radians; see `curves`.
-        pull: Share of the remaining turn that an axis completes per px.
-        wander: Standard deviation of the random changes of direction, radians.
-
-    Returns:
-        The indices of the new axes.
+    `shares` (K,) are positions along the parent, from 0 (base) to 1 (tip). `turn` (K,) is the angle to its direction
+    there, radians, positive to the right. The radius at the tip is limited to that at the base.
     """
     first = len(axes)
     if len(parents) == 0:
@@ -178,19 +132,7 @@ def side_axes(
 
 
 def main_axis(axes: list[GrownAxis], points: FloatArray, base_px: float, tip_px: float, label: str, plant: int) -> int:
-    """Add an axis that starts at the base of a plant.
-
-    Args:
-        axes: All axes so far; the new one is added.
-        points: (M,2) px, from base to tip, STEP_PX apart.
-        base_px: Radius at the base, px.
-        tip_px: Radius at the tip, px; limited to `base_px`.
-        label: Kind of axis.
-        plant: Number of the plant.
-
-    Returns:
-        The index of the new axis.
-    """
+    """Add an axis that starts at the base of a plant and return its index; `points` (M,2) lie STEP_PX apart."""
     axes.append(GrownAxis(points, base_px, min(tip_px, base_px), None, 0, label, plant, len(points)))
     return len(axes) - 1
 
@@ -200,14 +142,6 @@ def assemble(axes: Sequence[GrownAxis], size: tuple[int, int], metadata: Mapping
 
     Between two keypoints (base, junctions, tip) the intervals are equal and as close to NODE_SPACING_PX as possible.
     The result is that of `Skeleton.resample`, without the cost of a dense skeleton.
-
-    Args:
-        axes: The axes of all plants.
-        size: (width, height) of the image, px.
-        metadata: Metadata of the skeleton.
-
-    Returns:
-        The skeleton, empty if no axis lies inside the frame.
     """
     axes = _cut_at_frame(axes, size)
     if not axes:
@@ -305,13 +239,9 @@ def _cut_at_frame(axes: Sequence[GrownAxis], size: tuple[int, int]) -> list[Grow
 
 
 def _equal_intervals(keypoints: Sequence[int]) -> tuple[list[float], list[int]]:
-    """Divide an axis into equal intervals between its keypoints.
+    """Divide an axis into equal intervals between its keypoints, given in ascending steps from the base.
 
-    Args:
-        keypoints: Positions of the keypoints, in steps from the base, ascending.
-
-    Returns:
-        The positions of all nodes, in steps, and the index of each keypoint among them.
+    Return the positions of all nodes, in steps, and the index of each keypoint among them.
     """
     positions = [float(keypoints[0])]
     keypoint_ranks = [0]
@@ -325,31 +255,14 @@ def _equal_intervals(keypoints: Sequence[int]) -> tuple[list[float], list[int]]:
 
 
 def alternate_sides(rng: Rng, count: int) -> FloatArray:
-    """Draw sides that mostly alternate.
-
-    Args:
-        rng: Source of random draws.
-        count: Number of sides.
-
-    Returns:
-        (count,) values -1 or 1.
-    """
+    """Draw sides, -1 or 1, that mostly alternate."""
     repeats = rng.array(count) < 0.25
     side = np.where((np.arange(count) + np.cumsum(repeats)) % 2 == 0, 1.0, -1.0)
     return side if rng.chance(0.5) else -side
 
 
 def radius_at(axes: Sequence[GrownAxis], indices: Sequence[int], shares: FloatArray) -> FloatArray:
-    """Return the radii of axes at positions along them.
-
-    Args:
-        axes: All axes.
-        indices: (K,) indices of the axes of interest.
-        shares: (K,) positions from 0 (base) to 1 (tip).
-
-    Returns:
-        (K,) px.
-    """
+    """Return the radii (K,) of the axes `indices` at positions from 0 (base) to 1 (tip)."""
     base = np.asarray([axes[index].base_px for index in indices])
     tip = np.asarray([axes[index].tip_px for index in indices])
     return np.asarray(base + (tip - base) * shares)

@@ -47,15 +47,10 @@ _TOKEN = re.compile(r"([FA])(\d*)|([+\-\[\]])")
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """One symbol of a sequence.
+    """One symbol of a sequence."""
 
-    Attributes:
-        letter: One of `F`, `A`, `+`, `-`, `[` and `]`.
-        rewrite: Number of the rewrite that created a branch; None for turns and brackets.
-    """
-
-    letter: str
-    rewrite: int | None = None
+    letter: str  # one of `F`, `A`, `+`, `-`, `[` and `]`
+    rewrite: int | None = None  # number of the rewrite that created a branch; None for turns and brackets
 
     def __str__(self) -> str:
         return self.letter if self.rewrite is None else f"{self.letter}{self.rewrite}"
@@ -66,18 +61,7 @@ Symbols = tuple[Symbol, ...]
 
 @lru_cache(maxsize=64)  # the few rules are parsed again for every leaf
 def parse(text: str, rewrite: int = 0) -> Symbols:
-    """Parse text such as "F0[+A0]A0".
-
-    Args:
-        text: The sequence.
-        rewrite: Number given to branches without a number.
-
-    Returns:
-        The symbols of the sequence.
-
-    Raises:
-        TreeformerError: If the text contains an unknown symbol.
-    """
+    """Parse text such as "F0[+A0]A0". Branches without a number get the number `rewrite`."""
     symbols = []
     position = 0
     while position < len(text):
@@ -96,18 +80,10 @@ def to_text(sequence: Symbols) -> str:
 
 
 def rewrite(sequence: Symbols, rule_for_leaf: Callable[[], str], index: int) -> Symbols:
-    """Replace every leaf `A` by the result of a rule and keep all other symbols.
+    """Replace every leaf `A` by the result of a rule, called once per leaf, and keep all other symbols.
 
     >>> to_text(rewrite(parse("F0[+A0]F0[-A0]A0"), lambda: "F[-A]", 1))
     'F0[+F1[-A1]]F0[-F1[-A1]]F1[-A1]'
-
-    Args:
-        sequence: The sequence to rewrite.
-        rule_for_leaf: Called once per leaf; returns the text that replaces it.
-        index: Number of this rewrite, given to the new branches.
-
-    Returns:
-        The rewritten sequence.
     """
     result: list[Symbol] = []
     for symbol in sequence:
@@ -145,13 +121,8 @@ class _TurtleAxis:
 def draw_turtle(sequence: Symbols, rng: Rng) -> tuple[FloatArray, list[tuple[int, int]], list[int], list[_TurtleAxis]]:
     """Draw a sequence upwards from (0, 0) with random branch lengths and angles.
 
-    Args:
-        sequence: The sequence to draw.
-        rng: Source of random draws.
-
-    Returns:
-        The nodes (N,2) in units of the unscaled branch length with y pointing down, the edges, the axis of each edge,
-        and the axes.
+    Return the nodes (N,2) in units of the unscaled branch length with y pointing down, the edges, the axis of each
+    edge, and the axes.
     """
     x = y = heading = 0.0  # a heading of 0 is upwards; it increases to the left
     node = axis = 0
@@ -192,17 +163,9 @@ def on_grid(values: FloatArray) -> FloatArray:
 
 
 def fit(nodes: FloatArray, size: tuple[int, int], rng: Rng) -> FloatArray:
-    """Scale and move points so that they fill a random share of an image, at a random position.
+    """Scale and move points (N,2) so that they fill a random share of an image, at a random position on the grid.
 
     Scaling keeps every tree. A fixed scale would require rejecting the trees that do not fit, which are the large ones.
-
-    Args:
-        nodes: (N,2) in any unit.
-        size: (width, height) of the image, px.
-        rng: Source of random draws.
-
-    Returns:
-        (N,2) px, on the coordinate grid.
     """
     low, high = nodes.min(axis=0), nodes.max(axis=0)
     frame = np.asarray(size, dtype=np.float64) * rng.uniform(*FRAME_FILL)
@@ -218,15 +181,8 @@ def fit(nodes: FloatArray, size: tuple[int, int], rng: Rng) -> FloatArray:
 def tree(rng: Rng, size: tuple[int, int], seed: int) -> Skeleton:
     """Generate one tree of the paper's synthetic set, its root at the bottom.
 
-    Args:
-        rng: Source of random draws.
-        size: (width, height) of the image, px.
-        seed: Stored in the metadata.
-
-    Returns:
-        The tree. `metadata["sequence"]` holds the sequence with its rewriting indices. Each axis stores the rewrite
-        that started it (property `rewriting_index`) and the rewrite of the branch to each of its nodes (function
-        `rewriting_index`).
+    `metadata["sequence"]` holds the sequence with its rewriting indices. Each axis stores the rewrite that started it
+    (property `rewriting_index`) and the rewrite of the branch to each of its nodes (function `rewriting_index`).
     """
     sequence = random_sequence(rng)
     nodes, edges, edge_axis, axes = draw_turtle(sequence, rng)

@@ -1,8 +1,4 @@
-"""Orchard trees: fruit trees with crooked limbs and shoots, and a simpler model for the preset `several`.
-
-In all functions, `reach` is the approximate distance a plant grows from its base and `thickness` the typical radius
-of its main axis, both in px.
-"""
+"""Orchard trees: fruit trees with crooked limbs and shoots, and a simpler model for the preset `several`."""
 
 from __future__ import annotations
 
@@ -29,14 +25,6 @@ def grow_fruit_tree(rng: Rng, axes: list[GrownAxis], plant: int, base: Point, re
     """Grow a fruit tree with crooked limbs, twigs and upright shoots.
 
     Either a short trunk divides into limbs, or a leader carries limbs along its length.
-
-    Args:
-        rng: Source of random draws.
-        axes: List to which the new axes are added.
-        plant: Number of the plant.
-        base: (x, y) of its base, px.
-        reach: Approximate distance the plant grows from its base, px.
-        thickness: Typical radius of its trunk, px.
     """
     trunk_px = thickness * rng.uniform(0.75, 1.3)
     leader = rng.chance(0.4)
@@ -141,16 +129,7 @@ def _heading(axis: GrownAxis, share: float) -> float:
 
 
 def grow_orchard_tree(rng: Rng, axes: list[GrownAxis], plant: int, base: Point, reach: float, thickness: float) -> None:
-    """Grow a tree with a trunk, limbs and twigs; the trunk continues as a leader or ends in its limbs.
-
-    Args:
-        rng: Source of random draws.
-        axes: List to which the new axes are added.
-        plant: Number of the plant.
-        base: (x, y) of its base, px.
-        reach: Approximate distance the plant grows from its base, px.
-        thickness: Typical radius of its trunk, px.
-    """
+    """Grow a tree with a trunk, limbs and twigs; the trunk continues as a leader or ends in its limbs."""
     trunk_px = thickness * rng.uniform(0.7, 1.3)
     leader = rng.chance(0.5)
     height = reach * (rng.uniform(0.6, 0.95) if leader else rng.uniform(0.25, 0.5))

@@ -31,21 +31,13 @@ NODES_PLANNED = 360
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a plate is framed. Every attribute is a (low, high) range.
+    """How a plate is framed. Every attribute is a (low, high) range."""
 
-    Attributes:
-        count: Number of seedlings in a row.
-        row: Length of the row, as a share of the image width.
-        line: y of the row, as a share of the image height.
-        reach: Length of the roots, as a share of the image height.
-        thickness: Radius of a root in an image of 512 px, px.
-    """
-
-    count: tuple[int, int]
-    row: tuple[float, float]
-    line: tuple[float, float]
-    reach: tuple[float, float]
-    thickness: tuple[float, float]
+    count: tuple[int, int]  # number of seedlings in a row
+    row: tuple[float, float]  # length of the row, as a share of the image width
+    line: tuple[float, float]  # y of the row, as a share of the image height
+    reach: tuple[float, float]  # length of the roots, as a share of the image height
+    thickness: tuple[float, float]  # radius of a root in an image of 512 px, px
 
 
 WHOLE_PLATE = View((8, 18), (0.5, 0.8), (0.1, 0.32), (0.1, 0.4), (0.38, 0.75))
@@ -55,25 +47,15 @@ CLOSE_UP = View((3, 6), (0.6, 0.9), (0.01, 0.22), (0.35, 0.95), (0.75, 2.2))
 
 @dataclass(frozen=True, slots=True)
 class Habit:
-    """Properties that all seedlings of a plate share, because they have the same age and lean the same way.
+    """Properties that all seedlings of a plate share, because they have the same age and lean the same way."""
 
-    Attributes:
-        down: Direction to which roots bend, radians.
-        wander: Standard deviation of the random changes of direction, radians.
-        crooked: How close together the bends are, from 1.
-        pull: Strength of the bend towards `down`, per length of the root.
-        roots: Maximum number of main roots per plant.
-        laterals: Maximum number of laterals per main root.
-        longest: Maximum length of a lateral, as a share of its main root.
-    """
-
-    down: float
-    wander: float
-    crooked: int
-    pull: float
-    roots: int
-    laterals: int
-    longest: float
+    down: float  # direction to which roots bend, radians
+    wander: float  # standard deviation of the random changes of direction, radians
+    crooked: int  # how close together the bends are, from 1
+    pull: float  # strength of the bend towards `down`, per length of the root
+    roots: int  # maximum number of main roots per plant
+    laterals: int  # maximum number of laterals per main root
+    longest: float  # maximum length of a lateral, as a share of its main root
 
 
 def plant_rows(
@@ -81,14 +63,7 @@ def plant_rows(
 ) -> str:
     """Grow one or two rows of seedlings, in an image of a plate or of a part of one.
 
-    Args:
-        rng: Source of random draws.
-        axes: List to which the new axes are added.
-        size: (width, height) of the image, px.
-        weights: Weight of each kind in `PLATE_KINDS`.
-
-    Returns:
-        The kind of the seedlings, one of `PLATE_KINDS`.
+    Return their kind; `weights` are those of `PLATE_KINDS`.
     """
     width, height = size
     scale = min(size) / 512
@@ -122,16 +97,9 @@ def plant_rows(
 
 
 def _habit(rng: Rng, kind: str, turn: float, nodes_left: float) -> Habit:
-    """Draw the habit of the seedlings of a plate.
+    """Draw the habit of the seedlings of a plate that is rotated by `turn`, radians.
 
-    Args:
-        rng: Source of random draws.
-        kind: Kind of the seedlings, one of `PLATE_KINDS`.
-        turn: Rotation of the plate, radians.
-        nodes_left: Number of nodes per plant that are left for its laterals.
-
-    Returns:
-        The habit.
+    `nodes_left` is the number of nodes per plant that are left for its laterals.
     """
     straight = kind != "rosette" or rng.chance(0.25)
     crooked = 1 if straight else rng.whole(1, 2)

@@ -1,8 +1,4 @@
-"""Dormant fruit trees as growers train them: thick trunks, many laterals, dense spurs and upright shoots.
-
-In all functions, `reach` is the approximate distance a plant grows from its base and `thickness` the typical radius
-of its main axis, both in px.
-"""
+"""Dormant fruit trees as growers train them: thick trunks, many laterals, dense spurs and upright shoots."""
 
 from __future__ import annotations
 
@@ -35,16 +31,7 @@ SPUR_PX, MAX_SPURS = (7.0, 15.0), 150
 
 
 def grow_pruned_tree(rng: Rng, axes: list[GrownAxis], plant: int, base: Point, reach: float, thickness: float) -> None:
-    """Grow a dormant fruit tree: a vase of limbs, a spindle, an old crown or a palmette, with spurs and shoots.
-
-    Args:
-        rng: Source of random draws.
-        axes: List to which the new axes are added.
-        plant: Number of the plant.
-        base: (x, y) of its base, px.
-        reach: Approximate distance the plant grows from its base, px.
-        thickness: Typical radius of its trunk, px.
-    """
+    """Grow a dormant fruit tree: a vase of limbs, a spindle, an old crown or a palmette, with spurs and shoots."""
     train = rng.weighted(((_vase, 0.34), (_spindle, 0.34), (_old_crown, 0.22), (_palmette, 0.1)))
     gnarl = rng.uniform(0.08, 0.38)
     trunk_px = thickness * rng.uniform(0.8, 1.25)

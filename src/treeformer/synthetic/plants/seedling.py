@@ -1,8 +1,4 @@
-"""Cereal seedlings: several roots that fan out from the seed.
-
-In all functions, `reach` is the approximate distance a plant grows from its base and `thickness` the typical radius
-of its main axis, both in px.
-"""
+"""Cereal seedlings: several roots that fan out from the seed."""
 
 from __future__ import annotations
 
@@ -20,16 +16,7 @@ from treeformer.synthetic.rng import Rng
 
 
 def grow_seedling(rng: Rng, axes: list[GrownAxis], plant: int, base: Point, reach: float, thickness: float) -> None:
-    """Grow the roots that fan out from the seed of a cereal.
-
-    Args:
-        rng: Source of random draws.
-        axes: List to which the new axes are added.
-        plant: Number of the plant.
-        base: (x, y) of its base, px.
-        reach: Approximate distance the plant grows from its base, px.
-        thickness: Typical radius of its main axis, px.
-    """
+    """Grow the roots that fan out from the seed of a cereal."""
     count = rng.whole(1, 8)
     spread = rng.uniform(0.3, 1.35)
     wander = rng.uniform(0.04, 0.25)

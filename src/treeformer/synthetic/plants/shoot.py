@@ -1,8 +1,4 @@
-"""Young plants in pots: grafted whips, rooted cuttings and leafy stems with side shoots.
-
-In all functions, `reach` is the approximate distance a plant grows from its base and `thickness` the typical radius
-of its main axis, both in px.
-"""
+"""Young plants in pots: grafted whips, rooted cuttings and leafy stems with side shoots."""
 
 from __future__ import annotations
 
@@ -24,16 +20,7 @@ THINNEST_PX = 0.6
 
 
 def grow_shoot(rng: Rng, axes: list[GrownAxis], plant: int, base: Point, reach: float, thickness: float) -> None:
-    """Grow a young plant: one to four stems that start together, with side shoots of one or two orders.
-
-    Args:
-        rng: Source of random draws.
-        axes: List to which the new axes are added.
-        plant: Number of the plant.
-        base: (x, y) of its base, px.
-        reach: Approximate distance the plant grows from its base, px.
-        thickness: Typical radius of its main stem, px.
-    """
+    """Grow a young plant: one to four stems that start together, with side shoots of one or two orders."""
     stems = rng.weighted(((1, 0.6), (2, 0.2), (3, 0.13), (4, 0.07)))
     wander = rng.uniform(0.03, 0.2)
     fan = (np.arange(stems) + 0.5) / stems * 2 - 1 + rng.array(stems, low=-0.15, high=0.15)

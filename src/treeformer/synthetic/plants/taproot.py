@@ -1,8 +1,4 @@
-"""Tap roots with laterals.
-
-In all functions, `reach` is the approximate distance a plant grows from its base and `thickness` the typical radius
-of its main axis, both in px.
-"""
+"""Tap roots with laterals."""
 
 from __future__ import annotations
 
@@ -26,14 +22,6 @@ def grow_taproot(rng: Rng, axes: list[GrownAxis], plant: int, base: Point, reach
     """Grow a tap root with laterals.
 
     It is straight with many laterals, like rape on paper, or wavy with few, like Arabidopsis on agar.
-
-    Args:
-        rng: Source of random draws.
-        axes: List to which the new axes are added.
-        plant: Number of the plant.
-        base: (x, y) of its base, px.
-        reach: Approximate distance the plant grows from its base, px.
-        thickness: Typical radius of its main axis, px.
     """
     wavy = rng.chance(0.4)
     wander = rng.uniform(0.12, 0.4) if wavy else rng.uniform(0.03, 0.15)
@@ -72,16 +60,7 @@ def grow_taproot(rng: Rng, axes: list[GrownAxis], plant: int, base: Point, reach
 def fine_laterals(
     rng: Rng, axes: list[GrownAxis], parents: Sequence[int], longest: float, base_px: float, wander: float
 ) -> None:
-    """Add short thin laterals.
-
-    Args:
-        rng: Source of random draws.
-        axes: All axes so far; the new ones are added.
-        parents: Index of the parent axis, one entry per new lateral.
-        longest: Maximum length, px.
-        base_px: Radius at the base, px.
-        wander: Standard deviation of the random changes of direction, radians.
-    """
+    """Add one short thin lateral per entry of `parents`, the indices of their parent axes."""
     count = len(parents)
     side_axes(
         rng,

@@ -20,19 +20,7 @@ THINNEST_PX = 0.55
 
 
 def twigs(rng: Rng, axes: list[GrownAxis], parents: Sequence[int], longest: float, wander: float, label: str) -> range:
-    """Add twigs whose radius follows that of the parent axis where they start.
-
-    Args:
-        rng: Source of random draws.
-        axes: All axes so far; the new ones are added.
-        parents: Index of the parent axis, one entry per new twig.
-        longest: Maximum length, px.
-        wander: Standard deviation of the random changes of direction, radians.
-        label: Kind of axis.
-
-    Returns:
-        The indices of the new axes.
-    """
+    """Add one twig per entry of `parents`, whose radius follows that of the parent axis where it starts."""
     count = len(parents)
     share = rng.array(count, low=0.12, high=1.0)
     thick = radius_at(axes, parents, share)
@@ -55,19 +43,7 @@ def twigs(rng: Rng, axes: list[GrownAxis], parents: Sequence[int], longest: floa
 def simple_twigs(
     rng: Rng, axes: list[GrownAxis], parents: Sequence[int], longest: float, wander: float, label: str
 ) -> range:
-    """Add twigs of the simpler growth models that the preset `several` uses.
-
-    Args:
-        rng: Source of random draws.
-        axes: All axes so far; the new ones are added.
-        parents: Index of the parent axis, one entry per new twig.
-        longest: Maximum length, px.
-        wander: Standard deviation of the random changes of direction, radians.
-        label: Kind of axis.
-
-    Returns:
-        The indices of the new axes.
-    """
+    """Add twigs of the simpler growth models that the preset `several` uses; see `twigs`."""
     count = len(parents)
     thick = np.asarray([axes[parent].base_px for parent in parents])
     return side_axes(

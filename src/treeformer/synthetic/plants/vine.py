@@ -1,8 +1,4 @@
-"""Grapevines in winter: trained along the wires of a trellis, and a simpler model for the preset `several`.
-
-In all functions, `reach` is the approximate distance a plant grows from its base and `thickness` the typical radius
-of its main axis, both in px.
-"""
+"""Grapevines in winter: trained along the wires of a trellis, and a simpler model for the preset `several`."""
 
 from __future__ import annotations
 
@@ -31,16 +27,7 @@ THINNEST_ARM_PX = 1.6
 
 
 def grow_trained_vine(rng: Rng, axes: list[GrownAxis], plant: int, base: Point, reach: float, thickness: float) -> None:
-    """Grow a grapevine in a trellis: a gnarled trunk, old arms or last year's canes along the wire, and new canes.
-
-    Args:
-        rng: Source of random draws.
-        axes: List to which the new axes are added.
-        plant: Number of the plant.
-        base: (x, y) of its base, px.
-        reach: Approximate distance the plant grows from its base, px.
-        thickness: Typical radius of its trunk, px.
-    """
+    """Grow a grapevine in a trellis: a gnarled trunk, old arms or last year's canes along the wire, and new canes."""
     trunk_px = thickness * rng.uniform(0.75, 1.25)
     lean = UP + rng.uniform(-0.3, 0.3)
     points = curve(rng, base, lean, reach * rng.uniform(0.34, 0.5), UP, 0.012, rng.uniform(0.15, 0.4))
@@ -179,16 +166,7 @@ def _canes(
 
 
 def grow_vine(rng: Rng, axes: list[GrownAxis], plant: int, base: Point, reach: float, thickness: float) -> None:
-    """Grow a simple grapevine: a trunk, arms bent down to a wire, and canes on the arms and on the head.
-
-    Args:
-        rng: Source of random draws.
-        axes: List to which the new axes are added.
-        plant: Number of the plant.
-        base: (x, y) of its base, px.
-        reach: Approximate distance the plant grows from its base, px.
-        thickness: Typical radius of its trunk, px.
-    """
+    """Grow a simple grapevine: a trunk, arms bent down to a wire, and canes on the arms and on the head."""
     trunk_px = thickness * rng.uniform(0.7, 1.3)
     heading, height = UP + rng.uniform(-0.3, 0.3), reach * rng.uniform(0.3, 0.5)
     points = curve(rng, base, heading, height, UP, 0.01, rng.uniform(0.05, 0.3))

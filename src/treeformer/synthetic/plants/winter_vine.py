@@ -1,8 +1,4 @@
-"""Grapevines in winter as they stand in a vineyard: pruned or not, trained low or high, sometimes with two trunks.
-
-In all functions, `reach` is the approximate distance a plant grows from its base and `thickness` the typical radius
-of its main axis, both in px.
-"""
+"""Grapevines in winter as they stand in a vineyard: pruned or not, trained low or high, sometimes with two trunks."""
 
 from __future__ import annotations
 
@@ -32,16 +28,7 @@ STUB_PX = (9.0, 26.0)  # length of canes that were cut back, at a reach of 400 p
 
 
 def grow_winter_vine(rng: Rng, axes: list[GrownAxis], plant: int, base: Point, reach: float, thickness: float) -> None:
-    """Grow a dormant vine: old arms or tied canes along the wire, with long canes or with what pruning left.
-
-    Args:
-        rng: Source of random draws.
-        axes: List to which the new axes are added.
-        plant: Number of the plant.
-        base: (x, y) of its base, px.
-        reach: Approximate distance the plant grows from its base, px.
-        thickness: Typical radius of its trunk, px.
-    """
+    """Grow a dormant vine: old arms or tied canes along the wire, with long canes or with what pruning left."""
     trunk_px = thickness * rng.uniform(0.75, 1.3)
     hanging = rng.chance(0.14)
     height = reach * (rng.uniform(0.6, 0.8) if hanging else rng.uniform(0.28, 0.5))

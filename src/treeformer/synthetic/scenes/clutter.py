@@ -59,30 +59,14 @@ GLYPH_STROKES = {letter: _glyph_strokes(lines) for letter, lines in GLYPHS.items
 
 
 def print_glyph(sketch: Sketch, letter: str, position: tuple[float, float], height: float, color: Color) -> None:
-    """Draw one printed letter or digit.
-
-    Args:
-        sketch: Sketch that receives the strokes.
-        letter: A key of `GLYPHS`.
-        position: (x, y) px of the top left corner.
-        height: Height of the glyph, px.
-        color: Color of the ink.
-    """
+    """Draw one printed letter or digit, a key of `GLYPHS`; the position is its top left corner."""
     path = GLYPH_STROKES[letter] * (height / 6) + position
     radius = max(0.4, height * 0.06)
     sketch.add(path[:, 0], path[:, 1], radius, radius, color, 0.9)
 
 
 def writing(rng: Rng, sketch: Sketch, position: tuple[float, float], height: float, color: Color) -> None:
-    """Draw one or two handwritten words or numbers.
-
-    Args:
-        rng: Source of the random draws.
-        sketch: Sketch that receives the strokes.
-        position: (x, y) px of the top left corner.
-        height: Height of the letters, px.
-        color: Color of the ink.
-    """
+    """Draw one or two handwritten words or numbers; the position is their top left corner."""
     letters, longest = (DIGITS, 4) if rng.chance(0.5) else (LETTERS, 7)
     words = ["".join(rng.choice(letters) for _ in range(rng.whole(2, longest))) for _ in range(rng.whole(1, 2))]
     slant, advance = rng.uniform(-0.15, 0.3), height * rng.uniform(0.6, 0.85)
@@ -104,12 +88,6 @@ def ruler(rng: Rng, canvas: Canvas, sketch: Sketch, box: Box) -> None:
     """Draw a ruler: a pale or wooden strip with ticks along one edge and numbers.
 
     The scale runs along the longer side of the box.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas on which the strip is painted.
-        sketch: Sketch that receives the ticks and numbers.
-        box: Left, top, right and bottom of the strip, px.
     """
     left, top, right, bottom = box
     wooden = rng.chance(0.4)
@@ -135,15 +113,7 @@ def ruler(rng: Rng, canvas: Canvas, sketch: Sketch, box: Box) -> None:
 
 
 def plate(rng: Rng, canvas: Canvas, box: Box, corner: float, color: Color) -> None:
-    """Paint a plastic plate: the inside in one color, the rim as bright and dark ridges.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        box: Left, top, right and bottom of the plate, px.
-        corner: Radius of the corners, px.
-        color: Color of the inside.
-    """
+    """Paint a plastic plate: the inside in one color, the rim as bright and dark ridges."""
     rim = rng.uniform(4, 16) * max(canvas.scale, 0.5)
     left, top, right, bottom = box
     edge = max(rim, corner)
@@ -170,16 +140,7 @@ def plate(rng: Rng, canvas: Canvas, box: Box, corner: float, color: Color) -> No
 
 
 def specks(rng: Rng, canvas: Canvas, sketch: Sketch, count: int, largest_px: float, bright: bool) -> None:
-    """Draw dust, crumbs and drops of condensation.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size and scale of the image.
-        sketch: Sketch that receives the strokes.
-        count: Number of specks.
-        largest_px: Largest radius, px; small specks are more frequent.
-        bright: Draw bright specks instead of dark ones.
-    """
+    """Draw dust, crumbs and drops of condensation; small specks are more frequent than large ones."""
     position = rng.array(count, 2) * canvas.size
     radius = 0.25 + largest_px * rng.array(count) ** 3
     level = rng.array(count, 1, low=150, high=250) if bright else rng.array(count, 1, low=0, high=70)
@@ -187,14 +148,7 @@ def specks(rng: Rng, canvas: Canvas, sketch: Sketch, count: int, largest_px: flo
 
 
 def bubbles(rng: Rng, canvas: Canvas, sketch: Sketch, count: int) -> None:
-    """Draw small rings: bubbles and drops under glass.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size and scale of the image.
-        sketch: Sketch that receives the strokes.
-        count: Number of rings.
-    """
+    """Draw small rings: bubbles and drops under glass."""
     turn = np.linspace(0.0, 2 * math.pi, 13)
     circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     for _ in range(count):
@@ -204,14 +158,7 @@ def bubbles(rng: Rng, canvas: Canvas, sketch: Sketch, count: int) -> None:
 
 
 def scratches(rng: Rng, canvas: Canvas, sketch: Sketch, count: int) -> None:
-    """Draw hairs, scratches and creases: long, thin, faint lines that are not roots.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size and scale of the image.
-        sketch: Sketch that receives the strokes.
-        count: Number of lines.
-    """
+    """Draw hairs, scratches and creases: long, thin, faint lines that are not roots."""
     for _ in range(count):
         x, y = (rng.array(2) * canvas.size).tolist()
         angle, length = rng.uniform(0, 2 * math.pi), rng.uniform(20, 300) * canvas.scale
@@ -222,14 +169,7 @@ def scratches(rng: Rng, canvas: Canvas, sketch: Sketch, count: int) -> None:
 
 
 def wires(rng: Rng, canvas: Canvas, sketch: Sketch, heights: Sequence[float]) -> None:
-    """Draw wires across the whole image, sagging a little.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size and scale of the image.
-        sketch: Sketch that receives the strokes.
-        heights: y of each wire in the middle of the image, px.
-    """
+    """Draw wires across the whole image, sagging a little; `heights` are their y in its middle."""
     width, _ = canvas.size
     level, tint = rng.uniform(40, 190), rng.uniform(-15, 15)
     slope = rng.uniform(-0.06, 0.06) * width / 2
@@ -241,13 +181,7 @@ def wires(rng: Rng, canvas: Canvas, sketch: Sketch, heights: Sequence[float]) ->
 
 
 def posts(rng: Rng, canvas: Canvas, count: int) -> None:
-    """Paint stakes and posts of wood, metal or concrete, shaded across and streaked along.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        count: Number of posts.
-    """
+    """Paint stakes and posts of wood, metal or concrete, shaded across and streaked along."""
     width, height = canvas.size
     for _ in range(count):
         thick = rng.uniform(2.5, 18.0) * canvas.scale
@@ -274,14 +208,8 @@ def leaves(
 ) -> None:
     """Draw leaves, each as two tapered strokes that are thickest where they meet.
 
-    Args:
-        sketch: Sketch that receives the strokes.
-        start: (L,2) px, where the leaves start.
-        angle: (L,) direction of each leaf, radians.
-        length: (L,) px.
-        width: (L,) px.
-        color: (L,3) color of each leaf.
-        blunt: Radius at base and tip as a fraction of the width; small for pointed leaves.
+    They start at (L,2) points in directions `angle` (L,), radians. `blunt` is the radius at base and tip as a fraction
+    of the width; small for pointed leaves.
     """
     step = np.stack([np.cos(angle), np.sin(angle)], axis=1) * length[:, None]
     middle = start + 0.45 * step
@@ -292,16 +220,10 @@ def leaves(
 def scatter_leaves(
     rng: Rng, sketch: Sketch, points: FloatArray, count: int, length_px: float, color: Color, stray_px: float
 ) -> None:
-    """Draw leaves near given points.
+    """Draw leaves near given points (M,2), M > 0.
 
-    Args:
-        rng: Source of the random draws.
-        sketch: Sketch that receives the strokes.
-        points: (M,2) px, at least one point.
-        count: Number of leaves.
-        length_px: Mean length of a leaf, px.
-        color: Mean color of the leaves.
-        stray_px: Standard deviation of the distance from the points along x and y, px.
+    `length_px` and `color` are means; `stray_px` is the standard deviation of the distance from the points along x and
+    y.
     """
     position = points[(rng.array(count) * len(points)).astype(np.intp)] + rng.bell(count, 2) * stray_px
     length = length_px * rng.array(count, low=0.6, high=1.4)
@@ -311,14 +233,7 @@ def scatter_leaves(
 
 
 def grass_tufts(rng: Rng, canvas: Canvas, sketch: Sketch, feet: FloatArray) -> None:
-    """Draw blades of grass around and in front of the feet of trunks.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size and scale of the image.
-        sketch: Sketch that receives the strokes.
-        feet: (R,2) px, where the trunks stand.
-    """
+    """Draw blades of grass around and in front of the feet (R,2) of trunks."""
     reach = rng.uniform(6, 22) * canvas.scale
     start = np.repeat(feet, rng.whole(15, 60), axis=0)
     start = start + rng.bell(len(start), 2) * (reach * 1.5, reach * 0.2) + (0.0, reach * 0.4)
@@ -330,15 +245,7 @@ def grass_tufts(rng: Rng, canvas: Canvas, sketch: Sketch, feet: FloatArray) -> N
 
 
 def seed_grain(rng: Rng, canvas: Canvas, sketch: Sketch, base: tuple[float, float], size_px: float) -> None:
-    """Draw a golden grain just above the base of a root, often with its shoot.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size and scale of the image.
-        sketch: Sketch that receives the strokes.
-        base: (x, y) px, where the root starts.
-        size_px: Size of the grain, px.
-    """
+    """Draw a golden grain just above the base of a root, often with its shoot."""
     x, y = base
     if rng.chance(0.7):
         height, lean = rng.uniform(20, 160) * canvas.scale, rng.uniform(-0.7, 0.7)
@@ -355,14 +262,7 @@ def seed_grain(rng: Rng, canvas: Canvas, sketch: Sketch, base: tuple[float, floa
 
 
 def rosette(rng: Rng, sketch: Sketch, base: tuple[float, float], size_px: float) -> None:
-    """Draw the first leaves of a seedling above the base of its root.
-
-    Args:
-        rng: Source of the random draws.
-        sketch: Sketch that receives the strokes.
-        base: (x, y) px, where the root starts.
-        size_px: Length of the leaves, px.
-    """
+    """Draw the first leaves of a seedling above the base of its root."""
     count = rng.whole(2, 5)
     stalk = np.asarray(base) + np.asarray((rng.uniform(-0.5, 0.5), -rng.uniform(0.3, 1.4))) * size_px
     pale = rng.uniform(0, 90)

@@ -19,14 +19,6 @@ def blue_paper(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
     """Paint germination paper, mostly blue, with a dark cover at the top and the bench at its edges.
 
     The roots hang down from below the cover.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        bases: (R,2) px, the points at which the plants start.
-
-    Returns:
-        The strokes still to be drawn on the background.
     """
     sketch = Sketch()
     color = rng.weighted(
@@ -46,16 +38,7 @@ def blue_paper(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
 
 
 def gray_paper(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
-    """Paint felt or filter paper with a pencil line for the seeds, a number, bands of shade and drops.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        bases: (R,2) px, the points at which the plants start.
-
-    Returns:
-        The strokes still to be drawn on the background.
-    """
+    """Paint felt or filter paper with a pencil line for the seeds, a number, bands of shade and drops."""
     sketch = Sketch()
     width, height = canvas.size
     level = rng.weighted(((rng.uniform(80, 135), 0.75), (rng.uniform(140, 225), 0.15), (rng.uniform(30, 70), 0.1)))
@@ -80,16 +63,7 @@ def gray_paper(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
 
 
 def agar(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
-    """Paint an agar plate on a cloth or bench, with rim, writing, haze and a ruler.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        bases: (R,2) px, the points at which the plants start.
-
-    Returns:
-        The strokes still to be drawn on the background.
-    """
+    """Paint an agar plate on a cloth or bench, with rim, writing, haze and a ruler."""
     sketch = Sketch()
     width, height = canvas.size
     level = rng.weighted(((rng.uniform(70, 150), 0.75), (rng.uniform(15, 60), 0.12), (rng.uniform(150, 215), 0.13)))
@@ -127,16 +101,7 @@ def agar(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
 
 
 def scanner(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
-    """Paint the bed of a scanner or a light table: even, white, black or gray, with some dust.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        bases: Bases of the plants; unused, but part of the common signature of all scenes.
-
-    Returns:
-        The strokes still to be drawn on the background.
-    """
+    """Paint the bed of a scanner or a light table: even, white, black or gray, with some dust."""
     sketch = Sketch()
     level = rng.weighted(((rng.uniform(215, 252), 0.5), (rng.uniform(3, 30), 0.22), (rng.uniform(60, 180), 0.28)))
     color = (level + rng.uniform(-6, 6), level, level + rng.uniform(-8, 6))
@@ -148,16 +113,7 @@ def scanner(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
 
 
 def soil(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
-    """Paint soil, bare or behind the glass of a root box.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        bases: Bases of the plants; unused, but part of the common signature of all scenes.
-
-    Returns:
-        The strokes still to be drawn on the background.
-    """
+    """Paint soil, bare or behind the glass of a root box."""
     sketch = Sketch()
     level = rng.uniform(35, 125)
     red, blue = rng.uniform(1.0, 1.35), rng.uniform(0.6, 0.95)
@@ -172,16 +128,7 @@ def soil(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
 
 
 def wall(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
-    """Paint a wall, a board or a cloth of any color behind the plant.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        bases: Bases of the plants; unused, but part of the common signature of all scenes.
-
-    Returns:
-        The strokes still to be drawn on the background.
-    """
+    """Paint a wall, a board or a cloth of any color behind the plant."""
     sketch = Sketch()
     level = rng.uniform(30, 225)
     texture = rng.choice((noise.rough, noise.weave, noise.mottle, noise.streaks, noise.fibers, noise.grain))

@@ -40,18 +40,13 @@ ARC = np.asarray([(math.cos(k * math.pi / 12), math.sin(k * math.pi / 12)) for k
 
 
 class PottedScene:
-    """Painter of one potted plant. Call `paint_room`, then `paint_plant`.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        skeleton: Skeleton of the plant; without nodes, the pot is empty.
+    """Painter of one potted plant. Call `paint_room`, then `paint_plant`. Without nodes, the pot is empty.
 
     Attributes:
-        base: (x, y) px at which the plant leaves the soil.
-        pot_px: Half the width of the pot at its rim, px.
-        behind: Strokes drawn behind the plant.
-        front: Strokes drawn in front of the plant.
+        base: (x, y) px at which the plant leaves the soil
+        pot_px: half the width of the pot at its rim, px
+        behind: strokes drawn behind the plant
+        front: strokes drawn in front of the plant
     """
 
     def __init__(self, rng: Rng, canvas: Canvas, skeleton: Skeleton) -> None:
@@ -178,15 +173,7 @@ class PottedScene:
 
 
 def tinted(rng: Rng, color: Color) -> Color:
-    """Return a color, lighter or darker at random.
-
-    Args:
-        rng: Source of the random draws.
-        color: The color.
-
-    Returns:
-        The changed color.
-    """
+    """Return a color, lighter or darker at random."""
     level = rng.uniform(0.75, 1.2)
     return (color[0] * level, color[1] * level, color[2] * level)
 

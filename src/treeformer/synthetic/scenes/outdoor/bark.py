@@ -26,22 +26,13 @@ MIN_CONTRAST = 34.0  # levels between thin wood and its background
 
 @dataclass(frozen=True, slots=True)
 class Wood:
-    """Appearance of wood in white light.
+    """Appearance of wood in white light."""
 
-    Attributes:
-        old: Color of old wood.
-        young: Color of young wood.
-        bark: Tile of the bark.
-        relief: Strength of the bark's texture.
-        lichen: Fraction of old wood covered by lichen, 0 to 1.
-        lichen_color: Color of the lichen.
-    """
-
-    old: Color
-    young: Color
-    bark: noise.Int8Array
-    relief: float
-    lichen: float
+    old: Color  # color of old wood
+    young: Color  # color of young wood
+    bark: noise.Int8Array  # tile of the bark
+    relief: float  # strength of the bark's texture
+    lichen: float  # fraction of old wood covered by lichen, 0 to 1
     lichen_color: Color
 
 
@@ -69,17 +60,7 @@ def rings() -> noise.Int8Array:
 
 
 def choose_wood(rng: Rng, kind: str, background: Backdrop, light: Daylight) -> Wood:
-    """Choose random gray, brown or reddish wood for a tree or a vine, in contrast with its background.
-
-    Args:
-        rng: Source of the random draws.
-        kind: "vine" or "orchard".
-        background: Background of the plant.
-        light: Daylight of the image.
-
-    Returns:
-        The wood.
-    """
+    """Choose random gray, brown or reddish wood for a "vine" or an "orchard" tree, in contrast with its background."""
     if kind == "vine":
         tile, relief = strips, rng.uniform(1.4, 2.4)
         old: Color = rng.weighted((((98, 84, 72), 2.0), ((112, 102, 92), 1.5), ((82, 66, 54), 1.0)))
@@ -108,15 +89,7 @@ def choose_wood(rng: Rng, kind: str, background: Backdrop, light: Daylight) -> W
 
 
 def scale_color(color: Color, factor: float) -> Color:
-    """Multiply a color by a factor.
-
-    Args:
-        color: The color.
-        factor: Less than 1 darkens, more than 1 lightens.
-
-    Returns:
-        The scaled color.
-    """
+    """Darken a color by a factor below 1, or lighten it."""
     return (color[0] * factor, color[1] * factor, color[2] * factor)
 
 
@@ -173,14 +146,9 @@ def _flares(skeleton: Skeleton, strokes: Strokes) -> tuple[Float32Array, Float32
 
 
 def arc_starts(skeleton: Skeleton, count: int) -> Float32Array:
-    """Return the distance along its axis at which each stroke starts.
+    """Return the distance along its axis at which each of `count` strokes starts; 0 if it belongs to no axis.
 
-    Args:
-        skeleton: Skeleton of the plant.
-        count: Number of strokes, S; the first ones are the edges of the skeleton.
-
-    Returns:
-        (S,) px; 0 for strokes that belong to no axis.
+    The first strokes are the edges of the skeleton.
     """
     arc = np.zeros(count, dtype=np.float32)
     if not skeleton.has_explicit_axes or len(skeleton.edges) == 0:
@@ -195,15 +163,7 @@ def arc_starts(skeleton: Skeleton, count: int) -> Float32Array:
 
 
 def buds(rng: Rng, skeleton: Skeleton, sketch: Sketch, color: Color, scale: float) -> None:
-    """Draw buds and short spurs on alternating sides of thin wood.
-
-    Args:
-        rng: Source of the random draws.
-        skeleton: Skeleton of the plant.
-        sketch: Sketch that receives the strokes.
-        color: Mean color of the buds.
-        scale: Size of objects relative to a 512 px image.
-    """
+    """Draw buds and short spurs on alternating sides of thin wood. The scale is relative to a 512 px image."""
     if not len(skeleton.edges):
         return
     radius = np.full(len(skeleton), 1.0) if skeleton.radius is None else np.nan_to_num(skeleton.radius, nan=1.0)
@@ -229,15 +189,7 @@ def buds(rng: Rng, skeleton: Skeleton, sketch: Sketch, color: Color, scale: floa
 
 
 def brushwood(rng: Rng, skeleton: Skeleton, sketch: Sketch, color: Color, scale: float) -> None:
-    """Draw the finest twigs along thin branches, too thin and short to be part of a skeleton.
-
-    Args:
-        rng: Source of the random draws.
-        skeleton: Skeleton of the plant.
-        sketch: Sketch that receives the strokes.
-        color: Color of the twigs.
-        scale: Size of objects relative to a 512 px image.
-    """
+    """Draw the finest twigs along thin branches, too thin and short to be part of a skeleton."""
     if not len(skeleton.edges):
         return
     radius = np.full(len(skeleton), 1.0) if skeleton.radius is None else np.nan_to_num(skeleton.radius, nan=1.0)
@@ -255,14 +207,7 @@ def brushwood(rng: Rng, skeleton: Skeleton, sketch: Sketch, color: Color, scale:
 
 
 def peeling(rng: Rng, skeleton: Skeleton, sketch: Sketch, color: Color) -> None:
-    """Draw strips of bark that hang loose from thick wood.
-
-    Args:
-        rng: Source of the random draws.
-        skeleton: Skeleton of the plant.
-        sketch: Sketch that receives the strokes.
-        color: Mean color of the strips.
-    """
+    """Draw strips of bark that hang loose from thick wood."""
     if not len(skeleton.edges) or skeleton.radius is None:
         return
     radius = np.nan_to_num(skeleton.radius, nan=1.0)
@@ -292,14 +237,7 @@ def paint_wood(
 ) -> None:
     """Paint the branches of a skeleton at two depths, from the deeper to the nearer.
 
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        skeleton: Skeleton of the plant.
-        wood: Appearance of the wood.
-        light: Daylight of the image.
-        strokes_and_arcs: Result of `wood_strokes`.
-        layer: Rasterized strokes of the plant.
+    `strokes_and_arcs` is the result of `wood_strokes`, and `layer` has its fragments.
     """
     strokes, arcs = strokes_and_arcs
     if len(strokes) == 0:

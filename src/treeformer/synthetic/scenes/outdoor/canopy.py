@@ -37,28 +37,14 @@ LEAVES: tuple[tuple[tuple[Color, float], float], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class LeafTile:
-    """Maps (2·TILE, 2·TILE) of the leaf that is visible at each pixel.
+    """Maps (2·TILE, 2·TILE) of the leaf that is visible at each pixel."""
 
-    Attributes:
-        threshold: Density above which the leaf is visible, 0 to 127.
-        tone: Brightness of the leaf, -127 to 127.
-        hue: Hue of the leaf, -127 to 127.
-    """
-
-    threshold: noise.Int8Array
-    tone: noise.Int8Array
-    hue: noise.Int8Array
+    threshold: noise.Int8Array  # density above which the leaf is visible, 0 to 127
+    tone: noise.Int8Array  # brightness of the leaf, -127 to 127
+    hue: noise.Int8Array  # hue of the leaf, -127 to 127
 
     def windows(self, rng: Rng, size: tuple[int, int]) -> tuple[noise.Int8Array, noise.Int8Array, noise.Int8Array]:
-        """Cut the same window at a random position out of all three maps.
-
-        Args:
-            rng: Source of the random draws.
-            size: (width, height) of the window, px.
-
-        Returns:
-            Threshold, tone and hue, each (height, width).
-        """
+        """Cut the same window at a random position out of threshold, tone and hue."""
         width, height = size
         top, left = rng.whole(0, noise.TILE - 1), rng.whole(0, noise.TILE - 1)
         maps = (self.threshold, self.tone, self.hue)
@@ -72,15 +58,7 @@ class LeafTile:
 
 @cache
 def leaf_tile(size: int, broad: bool = False) -> LeafTile:
-    """Make a tile of leaves; the result is cached.
-
-    Args:
-        size: Size class; leaves are about 1.3·size + 2 px long.
-        broad: Whether the leaves are broad instead of pointed.
-
-    Returns:
-        The tile.
-    """
+    """Make a tile of broad or pointed leaves of about 1.3·size + 2 px; the result is cached."""
     length = 2.2 + 1.3 * size
     count = int(noise.TILE * noise.TILE * 1.8 / (length * length * 0.42))
     rng = Rng(51, size)
@@ -128,56 +106,29 @@ def _doubled(values: NDArray[np.int64]) -> noise.Int8Array:
 
 @dataclass(frozen=True, slots=True)
 class Canopy:
-    """The leaves of a plant: a dark, closed mass behind the branches and lit clumps in front of them.
+    """The leaves of a plant: a dark, closed mass behind the branches and lit clumps in front of them."""
 
-    Attributes:
-        rows: Rows of the canvas that the maps cover.
-        columns: Columns of the canvas that the maps cover.
-        behind: (h, w) density of the leaves behind the branches, 0 to 127.
-        front: (h, w) density of the leaves in front of the branches, 0 to 127.
-        lit: (h, w) brightness from the direction of the light, -30 to 56.
-        color: Mean color of the leaves.
-        spread: Variation in hue from leaf to leaf.
-        tile: Tile of single leaves.
-        twigs: (K,2,2) px, start and end of the fine twigs from the branches to the leaves.
-    """
-
-    rows: slice
-    columns: slice
-    behind: Int16Array
-    front: Int16Array
-    lit: Int16Array
-    color: Color
-    spread: float
-    tile: LeafTile
-    twigs: FloatArray
+    rows: slice  # rows of the canvas that the maps cover
+    columns: slice  # columns of the canvas that the maps cover
+    behind: Int16Array  # (h, w) density of the leaves behind the branches, 0 to 127
+    front: Int16Array  # (h, w) density of the leaves in front of the branches, 0 to 127
+    lit: Int16Array  # (h, w) brightness from the direction of the light, -30 to 56
+    color: Color  # mean color of the leaves
+    spread: float  # variation in hue from leaf to leaf
+    tile: LeafTile  # tile of single leaves
+    twigs: FloatArray  # (K,2,2) px, start and end of the fine twigs from the branches to the leaves
 
     def paint_behind(self, rng: Rng, canvas: Canvas) -> None:
-        """Paint the leaves behind the branches, darker and bluer because they are in the shade.
-
-        Args:
-            rng: Source of the random draws.
-            canvas: Canvas to paint on.
-        """
+        """Paint the leaves behind the branches, darker and bluer because they are in the shade."""
         red, green, blue = self.color
         self._paint(rng, canvas, self.behind, (red * 0.72, green * 0.76, blue * 0.78))
 
     def paint_front(self, rng: Rng, canvas: Canvas) -> None:
-        """Paint the leaves in front of the branches.
-
-        Args:
-            rng: Source of the random draws.
-            canvas: Canvas to paint on.
-        """
+        """Paint the leaves in front of the branches."""
         self._paint(rng, canvas, self.front, self.color)
 
     def cast_shade(self, canvas: Canvas, strength: int) -> None:
-        """Darken everything inside the crown.
-
-        Args:
-            canvas: Canvas to paint on.
-            strength: Largest weight of the shade, in 64ths.
-        """
+        """Darken everything inside the crown by at most `strength` 64ths."""
         weight = self.behind - np.int16(FULL_MASS - 64)
         np.clip(weight, np.int16(0), np.int16(64), out=weight)
         weight *= np.int16(strength)
@@ -218,15 +169,7 @@ class Canopy:
 
 
 def choose_leaves(rng: Rng, broad: bool) -> tuple[Color, float]:
-    """Choose a random kind of leaves.
-
-    Args:
-        rng: Source of the random draws.
-        broad: Whether the plant has broad leaves, as a vine has.
-
-    Returns:
-        Their color in white light, and the variation in hue from leaf to leaf.
-    """
+    """Choose the color of the leaves of a plant, and the variation in hue from leaf to leaf."""
     return rng.weighted(LEAVES[:-1] if broad else LEAVES)
 
 
@@ -239,19 +182,9 @@ def canopy_around(
     kind: tuple[Color, float],
     broad: bool,
 ) -> Canopy:
-    """Grow leaves of one kind around given points.
+    """Grow leaves around given points (M,2), M > 0; `fullness` is 0 for single leaves, 1 for a closed crown.
 
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size and scale of the image.
-        points: (M,2) px, at least one point.
-        fullness: 0 for single leaves, 1 for a closed crown.
-        light: Daylight of the image.
-        kind: Result of `choose_leaves`.
-        broad: Whether the leaves are large and broad, as those of a vine.
-
-    Returns:
-        The leaves.
+    `kind` is the result of `choose_leaves`; broad leaves are large.
     """
     width, height = canvas.size
     across, down = -(-width // CELL_PX), -(-height // CELL_PX)

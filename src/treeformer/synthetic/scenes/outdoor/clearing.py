@@ -1,4 +1,7 @@
-"""Objects on the ground of a plantation: bare strips, snow, prunings, posts, wires, stakes, and the glow of the sun."""
+"""Objects on the ground of a plantation: bare strips, snow, prunings, posts, wires, stakes, and the glow of the sun.
+
+`rows` are the rows of plants, and `horizon_y` is the first row of pixels below the sky.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,7 @@ STAKE_COLORS: tuple[Color, ...] = ((152, 130, 92), (122, 120, 118), (176, 158, 1
 
 
 def paint_strips(rng: Rng, canvas: Canvas, rows: Plantation, light: Daylight) -> None:
-    """Paint the bare strips below all rows, and sometimes worn tracks between them, in perspective.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        rows: The rows of plants.
-        light: Daylight of the image.
-    """
+    """Paint the bare strips below all rows, and sometimes worn tracks between them, in perspective."""
     width, height = canvas.size
     top = int(rows.horizon_y) + 2
     if height - top < 2 * SMALL:
@@ -57,14 +53,7 @@ def paint_strips(rng: Rng, canvas: Canvas, rows: Plantation, light: Daylight) ->
 
 
 def paint_snow(rng: Rng, canvas: Canvas, horizon_y: int, light: Daylight) -> None:
-    """Paint snow on the ground, closed or in patches.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        horizon_y: First row of the ground.
-        light: Daylight of the image.
-    """
+    """Paint snow on the ground, closed or in patches."""
     width, height = canvas.size
     size = (width, height - horizon_y)
     weight: Int16Array = noise.window(noise.clouds(), rng, size).astype(np.int16)
@@ -78,14 +67,7 @@ def paint_snow(rng: Rng, canvas: Canvas, horizon_y: int, light: Daylight) -> Non
 
 
 def paint_glow(rng: Rng, canvas: Canvas, horizon_y: int, light: Daylight) -> None:
-    """Paint the glow of a low sun in the sky.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas with the painted sky.
-        horizon_y: First row below the sky.
-        light: Daylight of the image.
-    """
+    """Paint the glow of a low sun in the sky."""
     width, height = canvas.size
     small = (-(-width // 8), -(-height // 8))
     x = width * (0.5 + 0.6 * light.sun_direction[0])
@@ -100,14 +82,7 @@ def paint_glow(rng: Rng, canvas: Canvas, horizon_y: int, light: Daylight) -> Non
 
 
 def paint_mist(canvas: Canvas, rows: Plantation, haze: Color, mist: float) -> None:
-    """Paint mist over the distant ground and the foot of the sky.
-
-    Args:
-        canvas: Canvas to paint on.
-        rows: The rows of plants.
-        haze: Color of the sky at the horizon.
-        mist: Density of the mist, 0 to 1.
-    """
+    """Paint mist of a density from 0 to 1 over the distant ground and the foot of the sky."""
     height = canvas.size[1]
     below = (np.arange(height) - rows.horizon_y) / max(rows.foot[1] - rows.horizon_y, 1.0)
     above = -below * (rows.foot[1] - rows.horizon_y) / rows.height_px
@@ -117,30 +92,13 @@ def paint_mist(canvas: Canvas, rows: Plantation, haze: Color, mist: float) -> No
 
 
 def shadow_slope(rng: Rng, light: Daylight) -> tuple[float, float]:
-    """Draw how shadows fall on the ground.
-
-    Args:
-        rng: Source of the random draws.
-        light: Daylight of the image.
-
-    Returns:
-        px to the right and px downwards by which a shadow lies off the foot, per px of height.
-    """
+    """Draw how far a shadow lies off the foot, to the right and downwards, per px of height."""
     sideways = -light.sun_direction[0] / max(-light.sun_direction[1], 0.25) * 0.8
     return sideways, rng.uniform(0.06, 0.25) * (-1 if light.sun_direction[2] > 0 else 1)
 
 
 def scatter(rng: Rng, canvas: Canvas, sketch: Sketch, rows: Plantation, light: Daylight, wood: Color) -> None:
-    """Draw prunings, fallen leaves and stones on the ground, smaller with distance.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size and scale of the image.
-        sketch: Sketch that receives the strokes.
-        rows: The rows of plants.
-        light: Daylight of the image.
-        wood: Color of the prunings.
-    """
+    """Draw prunings, fallen leaves and stones on the ground, smaller with distance."""
     width = canvas.size[0]
     depth = max(rows.foot[1] - rows.horizon_y, 8.0)
 
@@ -172,16 +130,7 @@ def scatter(rng: Rng, canvas: Canvas, sketch: Sketch, rows: Plantation, light: D
 
 
 def posts(rng: Rng, canvas: Canvas, sketch: Sketch, rows: Plantation, light: Daylight, *, has_subject: bool) -> None:
-    """Draw the posts of the first rows.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size of the image.
-        sketch: Sketch that receives the strokes.
-        rows: The rows of plants.
-        light: Daylight of the image.
-        has_subject: Whether a plant stands in front, from which posts keep away.
-    """
+    """Draw the posts of the first rows; they keep away from a subject in front."""
     if rng.chance(0.35):
         return
     color = np.asarray(rng.choice(POST_COLORS)) * light.level * rng.uniform(0.8, 1.1)
@@ -212,13 +161,7 @@ def posts(rng: Rng, canvas: Canvas, sketch: Sketch, rows: Plantation, light: Day
 def wires(rng: Rng, canvas: Canvas, sketch: Sketch, rows: Plantation, light: Daylight, *, wire_px: float) -> None:
     """Draw the wires of the first two rows in perspective, and sometimes an irrigation hose.
 
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the scale of the image.
-        sketch: Sketch that receives the strokes.
-        rows: The rows of plants.
-        light: Daylight of the image.
-        wire_px: Height of the arms of vines above the ground, px; 0 for trees, which do not always have wires.
+    `wire_px` is the height of the arms of vines above the ground; 0 for trees, which do not always have wires.
     """
     has_wires = wire_px > 0 or rng.chance(0.5)
     along = np.linspace(-5.0, 5.0, 21)
@@ -245,15 +188,7 @@ def wires(rng: Rng, canvas: Canvas, sketch: Sketch, rows: Plantation, light: Day
 
 
 def stake(rng: Rng, sketch: Sketch, rows: Plantation, trunk_px: float, light: Daylight) -> None:
-    """Draw a stake beside the subject, with one or two ties.
-
-    Args:
-        rng: Source of the random draws.
-        sketch: Sketch that receives the strokes.
-        rows: The rows of plants.
-        trunk_px: Radius of the subject's trunk, px.
-        light: Daylight of the image.
-    """
+    """Draw a stake beside the subject, with one or two ties."""
     side = rng.choice((-1.0, 1.0))
     x, y = rows.foot
     radius = max(0.8, rows.height_px * rng.uniform(0.003, 0.009))
@@ -269,14 +204,7 @@ def stake(rng: Rng, sketch: Sketch, rows: Plantation, trunk_px: float, light: Da
 
 
 def trunk_cover(rng: Rng, skeleton: Skeleton, sketch: Sketch, light: Daylight) -> None:
-    """Draw lime paint on the lower trunk.
-
-    Args:
-        rng: Source of the random draws.
-        skeleton: Skeleton of the tree.
-        sketch: Sketch that receives the strokes.
-        light: Daylight of the image.
-    """
+    """Draw lime paint on the lower trunk."""
     if skeleton.radius is None or not skeleton.has_explicit_axes:
         return
     line = list(skeleton.axes[0].nodes)

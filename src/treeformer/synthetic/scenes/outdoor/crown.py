@@ -37,34 +37,20 @@ LEAF_COLORS: tuple[tuple[Color, float], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Crown:
-    """The leaves of a tree in some rows and columns of a canvas.
+    """The leaves of a tree in some rows and columns of a canvas."""
 
-    Attributes:
-        rows: Rows of the canvas that the maps cover.
-        columns: Columns of the canvas that the maps cover.
-        mass: (h, w) density of the leaves; leaves are visible above `EDGE_MASS`.
-        shade: (h, w) brightness of the clumps relative to the mean, -60 to 60.
-        color: Mean color of the leaves.
-        tile: Tile of leaves.
-        coarseness: How strongly the tile breaks up the edge of the crown.
-    """
-
-    rows: slice
-    columns: slice
-    mass: Int16Array
-    shade: Int16Array
-    color: Color
-    tile: noise.Int8Array
-    coarseness: int
+    rows: slice  # rows of the canvas that the maps cover
+    columns: slice  # columns of the canvas that the maps cover
+    mass: Int16Array  # (h, w) density of the leaves; leaves are visible above `EDGE_MASS`
+    shade: Int16Array  # (h, w) brightness of the clumps relative to the mean, -60 to 60
+    color: Color  # mean color of the leaves
+    tile: noise.Int8Array  # tile of leaves
+    coarseness: int  # how strongly the tile breaks up the edge of the crown
 
     def paint(self, rng: Rng, canvas: Canvas, thinning: int, brightness: float) -> None:
         """Paint the leaves, with a new random window of the leaf tile at each call.
 
-        Args:
-            rng: Source of the random draws.
-            canvas: Canvas to paint on.
-            thinning: Mass subtracted from the crown; a larger value gives fewer leaves.
-            brightness: Factor for the color of the leaves.
+        `thinning` is subtracted from the mass of the crown; `brightness` is a factor for the color.
         """
         leaf: Int16Array = noise.window(self.tile, rng, canvas.size)[self.rows, self.columns].astype(np.int16)
         weight = leaf * np.int16(self.coarseness)
@@ -79,29 +65,14 @@ class Crown:
         canvas.mix(color, weight, self.rows, self.columns, texture=leaf, contrast=LEAF_CONTRAST)
 
     def cast_shade(self, canvas: Canvas, strength: int) -> None:
-        """Darken everything inside the crown.
-
-        Args:
-            canvas: Canvas to paint on.
-            strength: Largest weight of the shade, in 64ths.
-        """
+        """Darken everything inside the crown by at most `strength` 64ths."""
         weight = self.mass - np.int16(EDGE_MASS - 20)
         np.clip(weight, np.int16(0), np.int16(strength), out=weight)
         canvas.mix((10, 14, 8), weight, self.rows, self.columns)
 
 
 def crown_around(rng: Rng, canvas: Canvas, points: FloatArray, fullness: float) -> Crown:
-    """Grow leaves around given points.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size and scale of the image.
-        points: (M,2) px, at least one point.
-        fullness: 0 for single leaves and tufts, 1 for a closed crown.
-
-    Returns:
-        The leaves.
-    """
+    """Grow leaves around points (M,2), M > 0; `fullness` is 0 for single leaves and tufts, 1 for a closed crown."""
     mass = _density(rng, canvas, points, fullness)
     clumps = noise.window(noise.mottle(), rng, (GRID_CELLS, GRID_CELLS)).astype(np.int32)
     mass = np.where(mass < 25, -BARE_MASS, mass + ((clumps * np.minimum(mass, 80) * rng.whole(10, 56)) >> 11))
@@ -156,13 +127,7 @@ def _span(occupied: NDArray[np.bool_]) -> slice:
 def woods(rng: Rng, canvas: Canvas, horizon: int, height_px: float, color: Color, blurred: bool) -> None:
     """Paint trees, bushes or a hedge along the horizon, computed at a quarter of the size.
 
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        horizon: Row of the horizon.
-        height_px: Largest height of the trees, px.
-        color: Mean color of the leaves.
-        blurred: Whether the woods are out of focus; otherwise they show single leaves.
+    Woods in focus show single leaves.
     """
     width, height = canvas.size
     top, bottom = max(0, int(horizon - height_px * 1.15)), min(height, horizon + 2 + int(height_px * 0.04))

@@ -12,21 +12,13 @@ WEIGHTS = (("overcast", 0.5), ("bright", 0.3), ("low sun", 0.12), ("backlit", 0.
 
 @dataclass(frozen=True, slots=True)
 class Daylight:
-    """Direction, strength and color of the light.
+    """Direction, strength and color of the light."""
 
-    Attributes:
-        kind: "overcast", "bright", "low sun" or "backlit".
-        sun: Strength of the direct light, 0 to 1.
-        sun_direction: Direction to the sun: right, down, towards the viewer.
-        ambient: Strength of the light from the sky.
-        tint: Color of the direct light, one factor per channel.
-    """
-
-    kind: str
-    sun: float
-    sun_direction: tuple[float, float, float]
-    ambient: float
-    tint: Color
+    kind: str  # "overcast", "bright", "low sun" or "backlit"
+    sun: float  # strength of the direct light, 0 to 1
+    sun_direction: tuple[float, float, float]  # direction to the sun: right, down, towards the viewer
+    ambient: float  # strength of the light from the sky
+    tint: Color  # color of the direct light, one factor per channel
 
     @property
     def casts_shadows(self) -> bool:
@@ -40,15 +32,7 @@ class Daylight:
 
 
 def choose_daylight(rng: Rng, weights: tuple[tuple[str, float], ...] = WEIGHTS) -> Daylight:
-    """Choose a random light: mostly overcast or sunny, sometimes a low sun from the side or from behind.
-
-    Args:
-        rng: Source of the random draws.
-        weights: Kinds of light with their weights.
-
-    Returns:
-        The light.
-    """
+    """Choose a random light: mostly overcast or sunny, sometimes a low sun from the side or from behind."""
     kind = rng.weighted(weights)
     if kind == "overcast":
         return overcast(rng)

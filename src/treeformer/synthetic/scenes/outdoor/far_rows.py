@@ -32,39 +32,23 @@ SHADE_HALF_WIDTH, SHADE_HALF_HEIGHT, SHADE_COVER = 16.0, 5.0, 34  # the dark pat
 
 @dataclass(frozen=True, slots=True)
 class GrownStrokes:
-    """The strokes of a plant that stands at (0, 0).
+    """The strokes of a plant that stands at (0, 0)."""
 
-    Attributes:
-        start: (S,2) px, where the strokes start.
-        end: (S,2) px, where the strokes end.
-        start_radius: (S,) px.
-        end_radius: (S,) px.
-        young: (S,) 1 for young wood, 0 for old wood.
-        points: (K,2) px, points on all axes except the trunk.
-        wire: Height of the arms of a vine above the foot, px; 0 for a tree.
-        height: Height of the plant above the foot, px.
-    """
-
-    start: FloatArray
-    end: FloatArray
-    start_radius: FloatArray
-    end_radius: FloatArray
-    young: FloatArray
-    points: FloatArray
-    wire: float
-    height: float
+    start: FloatArray  # (S,2) px, where the strokes start
+    end: FloatArray  # (S,2) px, where the strokes end
+    start_radius: FloatArray  # (S,) px
+    end_radius: FloatArray  # (S,) px
+    young: FloatArray  # (S,) 1 for young wood, 0 for old wood
+    points: FloatArray  # (K,2) px, points on all axes except the trunk
+    wire: float  # height of the arms of a vine above the foot, px; 0 for a tree
+    height: float  # height of the plant above the foot, px
 
 
 @cache
 def grown_plant(kind: str, variant: int) -> GrownStrokes:
     """Grow one of the few plants that are repeated in rows; the result is cached.
 
-    Args:
-        kind: "vine", "orchard", "winter vine" or "pruned tree".
-        variant: Number of the plant.
-
-    Returns:
-        The strokes of the plant.
+    The kind is "vine", "orchard", "winter vine" or "pruned tree".
     """
     axes: list[GrownAxis] = []
     rng = Rng(61, variant)
@@ -98,16 +82,10 @@ def grown_plant(kind: str, variant: int) -> GrownStrokes:
 
 @cache
 def row_tile(kind: str, variant: int, leafy: bool, halvings: int) -> tuple[Int16Array, Int16Array]:
-    """Make the tile of a row of plants, periodic sideways; the result is cached.
+    """Make the tile of a row of plants, periodic sideways and reduced `halvings` times; the result is cached.
 
-    Args:
-        kind: "vine", "orchard" or "forest".
-        variant: Number of the row, below `VARIANTS`.
-        leafy: Whether the plants are in leaf.
-        halvings: Number of times the tile is reduced to half its size.
-
-    Returns:
-        Cover, 0 to 64, and shade, -60 to 60, each (ROW_HEIGHT, ROW_WIDTH) divided by 2**halvings.
+    The kind is "vine", "orchard" or "forest" and the variant is below `VARIANTS`. The tile is cover, 0 to 64, and
+    shade, -60 to 60, each (ROW_HEIGHT, ROW_WIDTH) / 2**halvings.
     """
     if halvings:
         halved: list[Int16Array] = [
@@ -206,17 +184,9 @@ def _leaf_mass(points: FloatArray) -> Int16Array:
 def paint_row(
     rng: Rng, canvas: Canvas, kind: str, foot: float, height_px: float, color: Color, *, leafy: bool, blur_px: float
 ) -> None:
-    """Paint a row of vines or trees, or a forest, out of focus.
+    """Paint a row of vines or trees, or a forest, out of focus; see `row_tile`.
 
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        kind: "vine", "orchard" or "forest".
-        foot: y at which the plants stand, px.
-        height_px: Height of the row, px.
-        color: Color of the row in its light and distance.
-        leafy: Whether the plants are in leaf.
-        blur_px: Approximate width of the blur, px.
+    The plants stand at y = `foot`. The color is that in the light and distance of the row.
     """
     width, height = canvas.size
     top, bottom = int(foot - height_px), int(foot)

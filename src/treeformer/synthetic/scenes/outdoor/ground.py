@@ -59,16 +59,7 @@ def litter() -> noise.Int8Array:
 
 
 def random_rows(seed: int, count: int, uniform_share: float) -> FloatArray:
-    """Draw positions from 0 to 1 in ascending order, denser near 0.
-
-    Args:
-        seed: Seed of the draws.
-        count: Number of positions.
-        uniform_share: Fraction of them that is uniformly distributed; the others are dense near 0.
-
-    Returns:
-        (count,) positions.
-    """
+    """Draw positions from 0 to 1 in ascending order, a share of them uniformly and the others denser near 0."""
     fraction = Rng(seed).array(count)
     is_uniform = Rng(seed, 1).array(count) < uniform_share
     return np.sort(np.where(is_uniform, fraction, fraction * fraction * fraction))
@@ -121,15 +112,7 @@ def _ground_window(tile: noise.Int8Array, rng: Rng, size: tuple[int, int], first
 
 
 def paint_ground(rng: Rng, canvas: Canvas, horizon: int, light: Daylight, *, grassy: float) -> None:
-    """Fill the rows from the horizon down with turf or earth.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        horizon: First row of the ground.
-        light: Daylight of the image.
-        grassy: Probability of turf.
-    """
+    """Fill the rows from the horizon down with turf, with the probability `grassy`, or earth."""
     width, height = canvas.size
     if horizon >= height:
         return
@@ -153,14 +136,7 @@ def paint_ground(rng: Rng, canvas: Canvas, horizon: int, light: Daylight, *, gra
 
 
 def paint_strip(rng: Rng, canvas: Canvas, foot: float, light: Daylight) -> None:
-    """Paint the strip along a row of vines that is kept free of grass: earth, leaves, ragged edges.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        foot: y at which the vines stand, px.
-        light: Daylight of the image.
-    """
+    """Paint the strip along a row of vines at y = `foot` that is kept free of grass: earth, leaves, ragged edges."""
     width, height = canvas.size
     half_width = height * rng.uniform(0.02, 0.06)
     top, bottom = max(0, int(foot - 1.6 * half_width)), min(height, int(foot + 3.2 * half_width))
@@ -180,18 +156,10 @@ def paint_strip(rng: Rng, canvas: Canvas, foot: float, light: Daylight) -> None:
 def cast_shadow(
     rng: Rng, canvas: Canvas, plant: Layer, foot: FloatArray, horizon: int, light: Daylight, leafy: bool
 ) -> None:
-    """Paint the shadow of the plant on level ground.
+    """Paint the shadow of the plant, rasterized as `plant`, on level ground around its foot (2,).
 
-    Each pixel of the plant is projected sideways and a little nearer or farther.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        plant: Rasterized strokes of the plant.
-        foot: (2,) px, where the plant stands.
-        horizon: Row of the horizon.
-        light: Daylight of the image.
-        leafy: Whether leaves close the gaps between the branches.
+    Each pixel of the plant is projected sideways and a little nearer or farther. Leaves close the gaps between the
+    branches.
     """
     width, height = canvas.size
     sideways = -light.sun_direction[0] / max(-light.sun_direction[1], 0.25) * 0.8
@@ -227,13 +195,9 @@ def cast_shadow(
 
 
 def darken_foot(canvas: Canvas, foot: FloatArray, radius: float, strength: int) -> None:
-    """Paint a soft dark patch around the foot of a trunk, where less light from the sky arrives.
+    """Paint a soft dark patch around the foot (2,) of a trunk, where less light from the sky arrives.
 
-    Args:
-        canvas: Canvas to paint on.
-        foot: (2,) px, where the trunk stands.
-        radius: Radius of the trunk, px.
-        strength: Weight of the patch in its center, 0 to 64.
+    `strength` is the weight of the patch in its center, 0 to 64.
     """
     width, height = canvas.size
     reach = max(4.0, radius * 2.4)
@@ -249,15 +213,7 @@ def darken_foot(canvas: Canvas, foot: FloatArray, radius: float, strength: int) 
 
 
 def grass_in_front(rng: Rng, canvas: Canvas, sketch: Sketch, foot: FloatArray, radius: float) -> None:
-    """Draw blades of grass that hide the lowest part of a trunk, in the colors of the painted ground.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas on which the ground is already painted.
-        sketch: Sketch that receives the strokes.
-        foot: (2,) px, where the trunk stands.
-        radius: Radius of the trunk, px.
-    """
+    """Draw grass that hides the lowest part of a trunk with the foot (2,), in the colors of the painted ground."""
     width, height = canvas.size
     reach = (3.5 + 5.0 * rng.fraction()) * canvas.scale + 0.1 * radius
     count = int(14 + 3.0 * radius)

@@ -1,6 +1,8 @@
 """Distant landscape: hills, woods and the edge of the land.
 
 Distant objects are painted at a quarter of the size and enlarged, which blurs them and is sixteen times faster.
+
+`haze` is the color of the sky at the horizon.
 """
 
 from __future__ import annotations
@@ -29,16 +31,7 @@ WOODS_IN_LEAF: tuple[tuple[Color, float], ...] = (
 
 
 def paint_hills_and_woods(rng: Rng, canvas: Canvas, horizon: int, light: Daylight, haze: Color, summer: bool) -> None:
-    """Paint hills, then woods in front of them, mostly in leaf in summer.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        horizon: Row of the horizon.
-        light: Daylight of the image.
-        haze: Color of the sky at the horizon.
-        summer: Whether all woods are in leaf.
-    """
+    """Paint hills, then woods in front of them, mostly in leaf in summer."""
     height = canvas.size[1]
     if rng.chance(0.35):
         distance = rng.uniform(0.45, 0.75)
@@ -53,14 +46,7 @@ def paint_hills_and_woods(rng: Rng, canvas: Canvas, horizon: int, light: Dayligh
 
 
 def paint_fringe(rng: Rng, canvas: Canvas, horizon: int, light: Daylight) -> None:
-    """Paint the edge of the land: slightly uneven, rough with tall grass and undergrowth.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        horizon: Row of the horizon.
-        light: Daylight of the image.
-    """
+    """Paint the edge of the land: slightly uneven, rough with tall grass and undergrowth."""
     width, height = canvas.size
     rows_above = round(rng.uniform(2, 9) * canvas.scale) + 1
     max_rise = rng.uniform(1, 7) * canvas.scale
@@ -88,17 +74,7 @@ def paint_fringe(rng: Rng, canvas: Canvas, horizon: int, light: Daylight) -> Non
 
 
 def in_haze(color: Color, haze_share: float, haze: Color, light: Daylight) -> Color:
-    """Return a color seen from far away: lit by daylight and mixed with the color of the haze.
-
-    Args:
-        color: Color in white light.
-        haze_share: Fraction of the haze in the result, 0 to 1.
-        haze: Color of the sky at the horizon.
-        light: Daylight of the image.
-
-    Returns:
-        The color as seen.
-    """
+    """Return a color seen from far away: lit by daylight and mixed with a share of the color of the haze."""
     brightness = light.level * 0.8
     red, green, blue = (
         level * brightness * (1 - haze_share) + haze_level * 0.94 * haze_share
@@ -108,16 +84,9 @@ def in_haze(color: Color, haze_share: float, haze: Color, light: Daylight) -> Co
 
 
 def ragged_line(rng: Rng, count: int, coarsest: int, roughness: float) -> FloatArray:
-    """Return a random line with bumps of all sizes.
+    """Return `count` heights from 0 to about 1 of a random line with bumps of all sizes.
 
-    Args:
-        rng: Source of the random draws.
-        count: Number of points.
-        coarsest: Number of knots of the largest bumps.
-        roughness: Strength of the fine bumps, 0 to 1.
-
-    Returns:
-        (count,) heights from 0 to about 1.
+    The largest bumps have `coarsest` knots; `roughness`, 0 to 1, is the strength of the fine bumps.
     """
     position = np.arange(count) / max(count - 1, 1)
     line = np.zeros(count)

@@ -23,38 +23,22 @@ class Plantation:
     """Parallel rows on level ground. The subject stands in row 0; row 1 is the first behind it.
 
     Lengths on the ground are in heights of the subject.
-
-    Attributes:
-        foot: (x, y) px at which the subject stands.
-        horizon_y: y of the horizon, px.
-        height_px: Height of the subject, px.
-        middle_x: x to which the camera points, px.
-        distance: Distance of the camera from the subject.
-        cosine: Cosine of the angle between the rows and the image plane.
-        sine: Sine of this angle.
-        row_gap: Distance between rows.
-        plant_gap: Distance between the plants of a row.
     """
 
-    foot: tuple[float, float]
-    horizon_y: float
-    height_px: float
-    middle_x: float
-    distance: float
-    cosine: float
-    sine: float
-    row_gap: float
-    plant_gap: float
+    foot: tuple[float, float]  # (x, y) px at which the subject stands
+    horizon_y: float  # y of the horizon, px
+    height_px: float  # height of the subject, px
+    middle_x: float  # x to which the camera points, px
+    distance: float  # distance of the camera from the subject
+    cosine: float  # cosine of the angle between the rows and the image plane
+    sine: float  # sine of this angle
+    row_gap: float  # distance between rows
+    plant_gap: float  # distance between the plants of a row
 
     def project(self, along: FloatArray, row: FloatArray | float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return where points on the ground appear.
+        """Return where points on the ground appear: x, y and the size relative to the subject, (K,) each.
 
-        Args:
-            along: (K,) position along the row from the subject's place.
-            row: (K,) number of the row, or one number.
-
-        Returns:
-            x and y in px, and the size relative to the subject, (K,) each; the size is 0 behind the camera.
+        `along` (K,) is the position along the row from the subject's place. The size is 0 behind the camera.
         """
         across = np.zeros(len(along)) + row * self.row_gap
         right = along * self.cosine - across * self.sine
@@ -66,14 +50,9 @@ class Plantation:
         return x, y, scale
 
     def on_ground(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return which points of the ground are seen at pixels; the inverse of `project`.
+        """Return which row (H,W), not rounded, is seen at columns (W,) and rows (H,) of pixels; inverse of `project`.
 
-        Args:
-            x: (W,) columns, px.
-            y: (H,) rows below the horizon, px.
-
-        Returns:
-            (H,W) number of the row, not rounded, and (H,1) size relative to the subject.
+        The second result is the size relative to the subject, (H,1).
         """
         scale = ((y - self.horizon_y) / max(self.foot[1] - self.horizon_y, 1.0))[:, None]
         behind = self.distance / np.maximum(scale, 1e-3) - self.distance
@@ -88,16 +67,7 @@ def lay_out(
 ) -> Plantation:
     """Draw the rows around a subject: seen from the side, or along the alley between them.
 
-    Args:
-        rng: Source of the random draws.
-        size: (width, height) of the image, px.
-        foot: (x, y) px at which the subject stands.
-        height_px: Height of the subject, px.
-        horizon_y: y of the horizon, px.
-        vines: Whether the plants are vines, which stand farther apart relative to their height.
-
-    Returns:
-        The rows.
+    Vines stand farther apart relative to their height.
     """
     # A half-angle formula gives an exact point on the circle without sine and cosine.
     oblique = rng.choice((-1.0, 1.0)) * rng.uniform(0.2, 0.62)
@@ -117,15 +87,9 @@ def lay_out(
 
 
 def places(rng: Rng, rows: Plantation, width: int) -> FloatArray:
-    """Place the other plants of the rows.
+    """Place the other plants of the rows, the farthest first.
 
-    Args:
-        rng: Source of the random draws.
-        rows: The rows.
-        width: Width of the image, px.
-
-    Returns:
-        (K,4): x and y of the foot in px, size relative to the subject, and number of the row; the farthest come first.
+    The result is (K,4): x and y of the foot, size relative to the subject, and number of the row.
     """
     found = []
     number = np.arange(-EXTENT, EXTENT + 1)

@@ -30,16 +30,10 @@ SHADOW_FROM_PX = 1.6  # radius of the wood of other plants that casts a shadow
 class RowScene(OutdoorScene):
     """Painter of one tree or vine in a plantation: other rows, posts, wires, clutter on the ground.
 
-    Call `paint_land`, then `paint_plant`.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        skeleton: Skeleton of the plant; without nodes, the foreground stays free of plants.
-        kind: "vine" or "orchard".
+    Call `paint_land`, then `paint_plant`. Without nodes in the skeleton, the foreground stays free of plants.
 
     Attributes:
-        rows: The rows of the plantation; set by `paint_land`.
+        rows: the rows of the plantation; set by `paint_land`
     """
 
     max_fullness = 0.3  # the other rows are bare, so the subject has few leaves at most

@@ -26,26 +26,19 @@ BARE_ROW_COLORS: tuple[Color, ...] = ((62, 54, 46), (72, 64, 57), (52, 45, 38))
 class OutdoorScene:
     """Painter of one outdoor image: its light, the ground, and the strokes behind and in front of the plant.
 
-    Call `paint_land` or `paint_screen`, then `paint_plant`.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        skeleton: Skeleton of the plant.
-        kind: "vine" or "orchard".
+    Call `paint_land` or `paint_screen`, then `paint_plant`. The kind is "vine" or "orchard".
 
     Attributes:
-        light: Daylight of the image.
-        leaves: Color and hue variation of the leaves; None for a bare plant.
-        feet: (R,2) px, where the plants stand.
-        radius: Radius of the thickest trunk at its foot, px.
-        without_plant: Whether the image shows no plant on purpose, so that nothing may look like its subject.
-        behind: Strokes drawn behind the plant.
-        front: Strokes drawn in front of the plant.
-        leafy_points: Arrays (K,2) px of points on neighboring plants that carry leaves.
-        max_fullness: Density of the fullest crown, 0 to 1.
-        horizon_y: Row of the horizon, or of the hem of a screen; None before the background is painted.
-        stands_in_view: Whether the foot of the plant is inside the frame.
+        leaves: color and hue variation of the leaves; None for a bare plant
+        feet: (R,2) px, where the plants stand
+        radius: radius of the thickest trunk at its foot, px
+        without_plant: whether the image shows no plant on purpose, so that nothing may look like its subject
+        behind: strokes drawn behind the plant
+        front: strokes drawn in front of the plant
+        leafy_points: arrays (K,2) px of points on neighboring plants that carry leaves
+        max_fullness: density of the fullest crown, 0 to 1
+        horizon_y: row of the horizon, or of the hem of a screen; None before the background is painted
+        stands_in_view: whether the foot of the plant is inside the frame
     """
 
     max_fullness = 1.0

@@ -15,13 +15,7 @@ SHADE_ROWS = 14  # number of rows below the hem that the sheet darkens
 
 
 def paint_sheet(rng: Rng, canvas: Canvas, hem: int) -> None:
-    """Paint a sheet from the top of the image down to the row `hem`: pale, nearly gray, lit unevenly.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        hem: First row below the sheet.
-    """
+    """Paint a sheet from the top of the image down to the row `hem`: pale, nearly gray, lit unevenly."""
     rows = slice(0, max(1, min(hem, canvas.size[1])))
     size = (canvas.size[0], rows.stop)
     level = rng.uniform(158, 226)
@@ -39,12 +33,8 @@ def paint_sheet(rng: Rng, canvas: Canvas, hem: int) -> None:
 def paint_ground_below(rng: Rng, canvas: Canvas, hem: int, light: Daylight, *, grassy: float) -> None:
     """Paint the ground below a sheet, with an uneven hem and the shade of the sheet.
 
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        hem: Row at which the ground starts; the sheet must be painted `SHADE_ROWS` farther down.
-        light: Daylight of the image.
-        grassy: Probability of turf instead of earth.
+    The sheet must be painted `SHADE_ROWS` farther down than `hem`. `grassy` is the probability of turf instead of
+    earth.
     """
     width, height = canvas.size
     strip = slice(hem, min(hem + SHADE_ROWS, height))

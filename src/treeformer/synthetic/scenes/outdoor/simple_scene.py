@@ -20,16 +20,7 @@ from treeformer.synthetic.scenes.outdoor import crown
 
 
 def orchard(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
-    """Paint sky above a line of trees and a meadow.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        bases: (R,2) px, the points at which the plants start.
-
-    Returns:
-        The strokes still to be drawn on the background.
-    """
+    """Paint sky above a line of trees and a meadow."""
     height = canvas.size[1]
     ground_y = lowest_px(bases, height * 0.8)
     horizon = int(min(max(ground_y - height * rng.uniform(0.01, 0.25), height * 0.15), height - 2))
@@ -47,16 +38,7 @@ def orchard(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
 
 
 def field(rng: Rng, canvas: Canvas, bases: FloatArray) -> Sketch:
-    """Paint a vineyard: rows of vines behind each other, posts, earth and grass.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        bases: (R,2) px, the points at which the plants start.
-
-    Returns:
-        The strokes still to be drawn on the background.
-    """
+    """Paint a vineyard: rows of vines behind each other, posts, earth and grass."""
     height = canvas.size[1]
     ground_y = lowest_px(bases, height * 0.85)
     horizon = int(min(max(ground_y - height * rng.uniform(0.05, 0.45), 2), height - 2))

@@ -40,17 +40,7 @@ def strands() -> noise.Int8Array:
 
 
 def paint_sky(rng: Rng, canvas: Canvas, bottom: int, light: Daylight) -> Color:
-    """Fill the rows above `bottom` with sky.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        bottom: First row below the sky.
-        light: Daylight of the image.
-
-    Returns:
-        The color at the horizon, which distant objects take on.
-    """
+    """Fill the rows above `bottom` with sky; return the color at the horizon, which distant objects take on."""
     top_color, horizon_color = _colors(rng, light)
     if bottom <= 0:
         return horizon_color
@@ -86,16 +76,7 @@ def _colors(rng: Rng, light: Daylight) -> tuple[Color, Color]:
 
 
 def overhead_window(rng: Rng, tile: noise.Int8Array, size: tuple[int, int]) -> noise.Int8Array:
-    """Return a random window of a tile in the perspective of the sky: compressed towards the bottom.
-
-    Args:
-        rng: Source of the random draws.
-        tile: (2, 2·TILE, 2·TILE) cloud tile, as it is and mirrored.
-        size: (width, height) of the window, px.
-
-    Returns:
-        (height, width) values of the tile.
-    """
+    """Return a random window of a (2, 2·TILE, 2·TILE) tile as seen in the sky: compressed towards the bottom."""
     width, height = size
     plane = tile[rng.whole(0, 1)]
     row = np.arange(height)

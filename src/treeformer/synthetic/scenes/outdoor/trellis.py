@@ -21,49 +21,22 @@ MAX_ENLARGEMENT = 1.6  # beyond this, a neighbor would look like an enlarged sma
 
 @dataclass(frozen=True, slots=True)
 class Trellis:
-    """Position of a row of vines in perspective: all lines along the row meet at one point of the horizon.
+    """Position of a row of vines in perspective: all lines along the row meet at one point of the horizon."""
 
-    Attributes:
-        foot: y at which the vines stand, px.
-        wire: y of the lowest wire, px.
-        top: y of the top of the row, px.
-        horizon_y: y of the horizon, px.
-        turn: Relative difference in size between the right and the left edge of the image.
-        width: Width of the image, px.
-    """
-
-    foot: float
-    wire: float
-    top: float
-    horizon_y: float
-    turn: float
-    width: int
+    foot: float  # y at which the vines stand, px
+    wire: float  # y of the lowest wire, px
+    top: float  # y of the top of the row, px
+    horizon_y: float  # y of the horizon, px
+    turn: float  # relative difference in size between the right and the left edge of the image
+    width: int  # width of the image, px
 
     def y_at(self, x: FloatArray | float, y: FloatArray | float) -> FloatArray:
-        """Return y at x for lines along the row that are at y in the middle of the image.
-
-        Args:
-            x: Column or columns, px.
-            y: y in the middle of the image, px.
-
-        Returns:
-            y at x, px, of the broadcast shape of x and y.
-        """
+        """Return y at columns x for lines along the row that are at y in the middle of the image."""
         return np.asarray(self.horizon_y + (y - self.horizon_y) * (1 + self.turn * (x / self.width - 0.5)))
 
 
 def fit_trellis(rng: Rng, canvas: Canvas, skeleton: Skeleton, horizon: float) -> Trellis:
-    """Place the trellis of a vine, with the lowest wire at the height of the arms.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size of the image.
-        skeleton: Skeleton of the vine; may be empty.
-        horizon: y of the horizon, px.
-
-    Returns:
-        The trellis.
-    """
+    """Place the trellis of a vine, with the lowest wire at the height of the arms. The skeleton may be empty."""
     foot = (
         float(skeleton.nodes[skeleton.component_root[0], 1]) if len(skeleton.component_root) else canvas.size[1] * 0.9
     )
@@ -79,15 +52,7 @@ def fit_trellis(rng: Rng, canvas: Canvas, skeleton: Skeleton, horizon: float) ->
 
 
 def wires(rng: Rng, canvas: Canvas, sketch: Sketch, trellis: Trellis, light: Daylight) -> None:
-    """Draw three to five wires from the arms upwards, and sometimes the irrigation hose of the row.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size and scale of the image.
-        sketch: Sketch that receives the strokes.
-        trellis: The row of vines.
-        light: Daylight of the image.
-    """
+    """Draw three to five wires from the arms upwards, and sometimes the irrigation hose of the row."""
     count = rng.whole(2, 4)
     rise = (trellis.wire - trellis.top) / count
     heights = [trellis.wire + rng.uniform(-1, 3) * canvas.scale]
@@ -109,18 +74,7 @@ def wires(rng: Rng, canvas: Canvas, sketch: Sketch, trellis: Trellis, light: Day
 def post(
     rng: Rng, canvas: Canvas, x: float, top: float, bottom: float, thickness: float, light: Daylight, color: Color
 ) -> None:
-    """Paint a round post of wood or metal, streaked along and lit from the side of the sun.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        x: Column of the center, px.
-        top: Upper end, px.
-        bottom: Lower end, px.
-        thickness: Thickness of the post, px.
-        light: Daylight of the image.
-        color: Color in white light.
-    """
+    """Paint a round post of wood or metal, streaked along and lit from the side of the sun."""
     rows, columns = inside((x - thickness / 2, top, x + thickness / 2, bottom), canvas.size)
     post_width, post_height = columns.stop - columns.start, rows.stop - rows.start
     if post_width == 0 or post_height == 0:
@@ -137,17 +91,9 @@ def post(
 
 
 def posts(rng: Rng, canvas: Canvas, trellis: Trellis, keep_free: float, light: Daylight) -> list[FloatArray]:
-    """Paint the posts that carry the wires, and sometimes a stake beside the vine itself.
+    """Paint the posts that carry the wires, away from x = `keep_free`, and sometimes a stake beside the vine itself.
 
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        trellis: The row of vines.
-        keep_free: x of the vine, px; posts keep away from it.
-        light: Daylight of the image.
-
-    Returns:
-        One (3,) array per post: x and y of its foot and half its thickness, px.
+    Return one (3,) array per post: x and y of its foot and half its thickness.
     """
     width = canvas.size[0]
     row_height = trellis.foot - trellis.top
@@ -189,20 +135,9 @@ def neighbors(
     wood: Wood,
     brightness: float,
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """Draw the vines to the left and right of the main vine, slightly out of focus.
+    """Draw the vines to the left and right of the main vine at x = `base_x`, slightly out of focus.
 
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size and scale of the image.
-        sketch: Sketch that receives the strokes.
-        trellis: The row of vines.
-        base_x: x of the main vine, px.
-        trunk_radius: Radius of the trunk of the main vine, px.
-        wood: Wood of the main vine.
-        brightness: Brightness of the light, about 1.
-
-    Returns:
-        For each neighbor its foot (2,) px and the points (K,2) px on its arms and canes.
+    Return the foot (2,) of each and the points (K,2) on its arms and canes. `brightness` is about 1.
     """
     vines = []
     spacing = (trellis.foot - trellis.wire) * rng.uniform(1.8, 2.8)
@@ -241,15 +176,9 @@ def neighbors(
 def bark_strips(
     rng: Rng, sketch: Sketch, start: FloatArray, end: FloatArray, radius: FloatArray, color: FloatArray
 ) -> None:
-    """Draw strips of bark along the thick ones of some strokes, darker and lighter than these.
+    """Draw strips of bark along the thick ones of S strokes, darker and lighter than their colors (S,3).
 
-    Args:
-        rng: Source of the random draws.
-        sketch: Sketch that receives the strokes.
-        start: (S,2) px, where the strokes start.
-        end: (S,2) px, where the strokes end.
-        radius: (S,) px.
-        color: (S,3) colors of the strokes.
+    They lead from `start` to `end`, (S,2), and have a radius (S,).
     """
     thick = np.flatnonzero(radius > 2.5)
     thick = thick[(rng.array(4 * len(thick)) * len(thick)).astype(np.intp)]

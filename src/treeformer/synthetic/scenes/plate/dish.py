@@ -42,21 +42,13 @@ OUTLINE = _outline_template()
 
 @dataclass(frozen=True, slots=True)
 class Dish:
-    """An upright box with round corners, rotated and seen in slight perspective.
+    """An upright box with round corners, rotated and seen in slight perspective."""
 
-    Attributes:
-        center: (x, y) px of the center.
-        half: Half the width and half the height, px.
-        corner: Radius of the corners, px; equal to both halves for a round dish.
-        turn: Sine of the angle of rotation.
-        keystone: Relative increase in width from the middle to the lower edge.
-    """
-
-    center: tuple[float, float]
-    half: tuple[float, float]
-    corner: float
-    turn: float = 0.0
-    keystone: float = 0.0
+    center: tuple[float, float]  # (x, y) px of the center
+    half: tuple[float, float]  # half the width and half the height, px
+    corner: float  # radius of the corners, px; equal to both halves for a round dish
+    turn: float = 0.0  # sine of the angle of rotation
+    keystone: float = 0.0  # relative increase in width from the middle to the lower edge
 
     @property
     def is_round(self) -> bool:
@@ -83,14 +75,9 @@ class Dish:
 
 
 def inside_outline(outline: FloatArray, size: tuple[int, int]) -> tuple[slice, NDArray[np.bool_]]:
-    """Find the pixels whose center lies inside a convex outline.
+    """Find the pixels whose center lies inside a convex, closed, clockwise outline (M,2).
 
-    Args:
-        outline: (M,2) px, convex, closed and clockwise.
-        size: (width, height) of the image, px.
-
-    Returns:
-        The rows of the image that the outline crosses, and a (rows, width) mask of the pixels inside.
+    Return the rows of the image that it crosses and a (rows, width) mask of the pixels inside.
     """
     width, height = size
     vertices = outline[:-1]
@@ -114,18 +101,9 @@ def inside_outline(outline: FloatArray, size: tuple[int, int]) -> tuple[slice, N
 
 
 def paint_dish(rng: Rng, canvas: Canvas, sketch: Sketch, dish: Dish, agar: Color, transparency: float) -> Dish:
-    """Paint the agar in its dish and sketch the rim.
+    """Paint the agar in its dish and sketch the rim; return the dish without its rim.
 
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        sketch: Sketch that receives the strokes of the rim.
-        dish: The dish.
-        agar: Color of the agar.
-        transparency: Fraction of the background that shows through, 0 to 1.
-
-    Returns:
-        The dish without its rim.
+    `transparency` is the fraction of the background that shows through, 0 to 1.
     """
     scale = max(canvas.scale, 0.35)
     inner = dish.inset(rng.uniform(6, 22) * scale)
@@ -188,14 +166,7 @@ def _ridges(rng: Rng, sketch: Sketch, dish: Dish, inner: Dish, agar: Color, scal
 
 
 def tape(rng: Rng, canvas: Canvas, sketch: Sketch, dish: Dish) -> None:
-    """Draw strips of breathable tape that hold the lid: a pale, uneven frame over the rim, bent at the corners.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size and scale of the image.
-        sketch: Sketch that receives the strokes.
-        dish: The dish.
-    """
+    """Draw strips of breathable tape that hold the lid: a pale, uneven frame over the rim, bent at the corners."""
     half_width = rng.uniform(8, 16) * canvas.scale
     level = rng.uniform(165, 215)
     corner_cut = max(dish.corner * 0.5, half_width * rng.uniform(1.0, 1.6))
@@ -222,14 +193,7 @@ def tape(rng: Rng, canvas: Canvas, sketch: Sketch, dish: Dish) -> None:
 
 
 def grid(rng: Rng, canvas: Canvas, sketch: Sketch, dish: Dish) -> None:
-    """Draw the grid lines that are molded into the bottom of some dishes.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas, for the size and scale of the image.
-        sketch: Sketch that receives the strokes.
-        dish: The dish, without its rim.
-    """
+    """Draw the grid lines that are molded into the bottom of some dishes, given without their rim."""
     spacing = dish.half[0] * 2 / rng.whole(6, 13)
     level, opacity = rng.choice((30.0, 190.0, 230.0)), rng.uniform(0.1, 0.4)
     wide, high = dish.half
@@ -242,13 +206,7 @@ def grid(rng: Rng, canvas: Canvas, sketch: Sketch, dish: Dish) -> None:
 
 
 def shine(rng: Rng, canvas: Canvas, dish: Dish) -> None:
-    """Paint the reflection of a lamp or window in the lid: a pale, uneven spot without an edge.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        dish: The dish.
-    """
+    """Paint the reflection of a lamp or window in the lid: a pale, uneven spot without an edge."""
     width, height = canvas.size
     x = dish.center[0] + dish.half[0] * rng.uniform(-0.8, 0.8)
     y = dish.center[1] + dish.half[1] * rng.uniform(-0.8, 0.5)

@@ -20,14 +20,7 @@ DARK_ROOTS: tuple[Color, ...] = ((1.0, 0.88, 0.7), (1.0, 0.95, 0.88), (1.0, 0.82
 
 
 class RosettePlateScene(PlateScene):
-    """Painter of a plate with older plants and many misleading lines. Use it like `PlateScene`.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        skeleton: Skeleton of the seedlings; may be empty.
-        kind: Kind of seedling: `cereal`, `sprout` or `rosette`.
-    """
+    """Painter of a plate with older plants and many misleading lines. Use it like `PlateScene`."""
 
     def __init__(self, rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:
         super().__init__(rng, canvas, skeleton, kind)

@@ -34,21 +34,16 @@ ROW_DEPTH = 0.2  # fraction of the image height within which the bases of one ro
 class PlateScene:
     """Painter of one plate image: the position of the dish and the strokes behind and in front of the roots.
 
-    Call `paint_dish`, then `paint_seedlings`.
-
-    Args:
-        rng: Source of the random draws.
-        canvas: Canvas to paint on.
-        skeleton: Skeleton of the seedlings.
-        kind: Kind of seedling: `cereal`, `sprout` or `rosette`.
+    Call `paint_dish`, then `paint_seedlings`. The kind of seedling is `cereal`, `sprout` or `rosette`, the skeleton may
+    be empty.
 
     Attributes:
-        bases: (R,2) px, the points at which the roots start.
-        behind: Strokes drawn behind the roots.
-        front: Strokes drawn in front of the roots.
-        dish: The dish around the seedlings.
-        bright: Whether the dish is lit from below or lies on a white surface.
-        agar: Color of the agar; set by `paint_dish`.
+        bases: (R,2) px, the points at which the roots start
+        behind: strokes drawn behind the roots
+        front: strokes drawn in front of the roots
+        dish: the dish around the seedlings
+        bright: whether the dish is lit from below or lies on a white surface
+        agar: color of the agar; set by `paint_dish`
     """
 
     def __init__(self, rng: Rng, canvas: Canvas, skeleton: Skeleton, kind: str) -> None:

@@ -1,4 +1,7 @@
-"""Shoots of young seedlings on a plate: stems, cotyledons and first leaves above the base of each root."""
+"""Shoots of young seedlings on a plate: stems, cotyledons and first leaves above the base of each root.
+
+`size_px` is the length of a leaf or a grain, in rosettes that from the center to the leaf tips.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,7 @@ SICK_FRACTION = 0.04
 
 
 def rosettes(rng: Rng, sketch: Sketch, bases: FloatArray, size_px: float) -> None:
-    """Draw one rosette per base: round leaves on thin stalks at the top of a short stem.
-
-    Args:
-        rng: Source of the random draws.
-        sketch: Sketch that receives the strokes.
-        bases: (R,2) px, the points at which the plants start.
-        size_px: Distance from the center of a rosette to its leaf tips, px.
-    """
+    """Draw one rosette per base: round leaves on thin stalks at the top of a short stem."""
     plants, max_leaves = len(bases), rng.weighted(((2, 0.3), (4, 0.45), (6, 0.25)))
     sizes_px = size_px * rng.array(plants, low=0.7, high=1.15)
     color = _colors(rng, plants)
@@ -53,14 +49,7 @@ def rosettes(rng: Rng, sketch: Sketch, bases: FloatArray, size_px: float) -> Non
 
 
 def cotyledons(rng: Rng, sketch: Sketch, bases: FloatArray, size_px: float) -> None:
-    """Draw a pale stem above each base, with two heart- or spoon-shaped leaves, half unfolded.
-
-    Args:
-        rng: Source of the random draws.
-        sketch: Sketch that receives the strokes.
-        bases: (R,2) px, the points at which the plants start.
-        size_px: Length of a leaf, px.
-    """
+    """Draw a pale stem above each base, with two heart- or spoon-shaped leaves, half unfolded."""
     plants = len(bases)
     sizes_px = size_px * rng.array(plants, low=0.75, high=1.15)
     color = _colors(rng, plants)
@@ -86,14 +75,7 @@ def cotyledons(rng: Rng, sketch: Sketch, bases: FloatArray, size_px: float) -> N
 
 
 def blades(rng: Rng, sketch: Sketch, bases: FloatArray, size_px: float) -> None:
-    """Draw a grain at each base, with up to two upright cereal blades above it.
-
-    Args:
-        rng: Source of the random draws.
-        sketch: Sketch that receives the strokes.
-        bases: (R,2) px, the points at which the plants start.
-        size_px: Length of a grain, px.
-    """
+    """Draw a grain at each base, with up to two upright cereal blades above it."""
     relative_height, greenness = rng.uniform(1.5, 8.0), rng.uniform(0.0, 1.0)
     husk = np.asarray((182, 152, 104)) * rng.uniform(0.7, 1.1)
     blade = np.asarray((206, 208, 160)) * (1 - greenness) + np.asarray((112, 148, 78)) * greenness
@@ -121,14 +103,7 @@ def _colors(rng: Rng, plants: int) -> FloatArray:
 
 
 def rosettes_from_above(rng: Rng, sketch: Sketch, bases: FloatArray, size_px: float) -> None:
-    """Draw one older rosette per base: many leaves on stalks in all directions, which hide the base.
-
-    Args:
-        rng: Source of the random draws.
-        sketch: Sketch that receives the strokes.
-        bases: (R,2) px, the points at which the plants start.
-        size_px: Distance from the center of a rosette to its leaf tips, px.
-    """
+    """Draw one older rosette per base: many leaves on stalks in all directions, which hide the base."""
     plants, leaves = len(bases), rng.whole(5, 12)
     sizes_px = size_px * rng.array(plants, low=0.6, high=1.15)
     color = _colors(rng, plants)
