@@ -7,8 +7,9 @@ RootEx 2.0 (Expert Systems with Applications 299, 129930, 2026) was tested on th
 `test2` of barley-roots, 299 tips. Its tips and sources are those of keypoint heads, before its graph is built; ours are
 nodes of the predicted graph. Its formula assigns all predicted to all annotated tips of a plate with the least total
 distance, and a tip is found if its partner is within 15/4 of σ = 15 px. The gated matching has as many pairs within a
-distance as possible. IoU and Dice are those of the tree drawn 4 px wide. Counts and areas are summed over the plates.
-Predictions are stored in --predictions, and plates that have one are not predicted again.
+distance as possible. Images and annotations are used as published. IoU and Dice are those of the tree drawn 4 px wide.
+Counts and areas are summed over the plates. Predictions are stored in --predictions, and plates that have one are not
+predicted again.
 """
 
 from __future__ import annotations
@@ -17,22 +18,17 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from benchmarks.protocol.sets import PUBLISHED_SIZE, SOURCES
+from benchmarks.protocol.sets import SOURCES
 from benchmarks.tables.show import wrapped, write_markdown
 from PIL import Image, ImageDraw
 
 from treeformer import formats
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 from treeformer._util.files import atomic_write
-from treeformer.data.folder_dataset import FolderDataset, find_pairs
-from treeformer.data.prepare.barley_roots import BARLEY_ROOTS
-from treeformer.data.prepare.public_set import SourceImage
-from treeformer.data.prepare.run import PrepareOptions, run
-from treeformer.data.sample import Skipped
+from treeformer.data.folder_dataset import find_pairs
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import Precision
 from treeformer.inference.predictor import Predictor
@@ -41,7 +37,7 @@ from treeformer.skeleton import Skeleton
 
 PAGE = Path(__file__).parents[1] / "docs" / "lab" / "results.md"
 FOLDER = Path(__file__).parent / "results" / "rootex"
-PLATES, PREDICTIONS = Path("data") / "rootex", Path("data") / "rootex-predicted"
+PREDICTIONS = Path("data") / "rootex"
 FOLDERS = ("test", "test2")
 SIGMA_PX = 15.0
 WITHIN_PX = 15 / 4 * SIGMA_PX
@@ -53,29 +49,24 @@ ROOTEX = {"missed": 16, "added": 4, "recall": 0.946, "precision": 0.986, "iou": 
 RESAMPLINGS = 2000
 
 
-def plates(folder: Path) -> FolderDataset:
-    """Return the 21 plates at published size, with the ground truth that `treeformer prepare` makes of them."""
-    if not (folder / "report.txt").exists():
-        run(replace(BARLEY_ROOTS, find=_find), SOURCES / "barley-roots", folder, PrepareOptions(PUBLISHED_SIZE, 0.0), 1,
-            lambda done, total: None)  # fmt: skip
-    return FolderDataset(folder, "test")
+def plates(folder: Path) -> list[tuple[Path, Path]]:
+    """Return the images and annotations of the plates as published, which are what RootEx was compared with."""
+    pairs = [pair for name in FOLDERS if (folder / name).is_dir() for pair in find_pairs(folder / name)[0]]
+    if not pairs:
+        raise TreeformerError(f"{folder}: no plates in {' or '.join(FOLDERS)}; TREEFORMER_DATA names its parent")
+    return pairs
 
 
-def _find(source: Path) -> tuple[list[SourceImage], list[Skipped]]:
-    pairs = [pair for folder in FOLDERS if (source / folder).is_dir() for pair in find_pairs(source / folder)[0]]
-    return [SourceImage(image, annotation, "test") for image, annotation in pairs], []
-
-
-def predicted(model: str, precision: Precision, images: FolderDataset, folder: Path) -> list[Skeleton]:
+def predicted(model: str, precision: Precision, images: Sequence[Path], folder: Path) -> list[Skeleton]:
     """Return the prediction of every plate, from the folder if it is there."""
     predictor = None
-    for image, _ in images.pairs:
+    for image in images:
         file = folder / f"{image.stem}.json"
         if not file.exists():
             predictor = predictor or Predictor(model, engine="onnx", precision=precision)
             formats.write(predictor.predict(image), file)
             print(f"{file}: written", file=sys.stderr, flush=True)
-    return [formats.read(folder / f"{image.stem}.json") for image, _ in images.pairs]
+    return [formats.read(folder / f"{image.stem}.json") for image in images]
 
 
 def optimal_assignment(first: FloatArray, second: FloatArray, within_px: float) -> IntArray:
@@ -105,8 +96,8 @@ def drawn(skeleton: Skeleton, size: tuple[int, int]) -> BoolArray:
 
 
 def counts(prediction: Skeleton, true: Skeleton) -> dict[str, int]:
-    """Return what is counted on one plate."""
-    assert true.image_size is not None
+    """Return what is counted on one plate. The prediction has the size of the image."""
+    assert prediction.image_size is not None
     found = {}
     nodes, true_nodes = keypoint_nodes(prediction), keypoint_nodes(true)
     for kind in KINDS:
@@ -115,7 +106,7 @@ def counts(prediction: Skeleton, true: Skeleton) -> dict[str, int]:
         found[f"{kind}_found"] = int((optimal_assignment(points, true_points, WITHIN_PX) >= 0).sum())
         for gate in GATES_PX:
             found[f"{kind}_within_{gate}"] = int((match_nodes(points, true_points, gate) >= 0).sum())
-    masks = drawn(prediction, true.image_size), drawn(true, true.image_size)
+    masks = [drawn(one, prediction.image_size) for one in (prediction, true)]
     return found | {"both_px": int((masks[0] & masks[1]).sum()), "drawn_px": int(masks[0].sum() + masks[1].sum())}
 
 
@@ -141,16 +132,16 @@ def with_intervals(columns: Mapping[str, Sequence[int]]) -> dict[str, tuple[floa
     return {name: (value[name], *bounds[name]) for name in value}
 
 
-def measure(model: str, label: str, precision: Precision, folder: Path, plates_folder: Path, predictions: Path) -> Path:
+def measure(model: str, label: str, precision: Precision, folder: Path, source: Path, predictions: Path) -> Path:
     """Predict the plates and store the counts per plate. Return the file."""
-    images = plates(plates_folder)
+    images, annotations = zip(*plates(source), strict=True)
     label = f"{label}-{precision}"
     found = predicted(model, precision, images, predictions / label)
-    rows = [counts(one, images[index].skeleton) for index, one in enumerate(found)]
+    rows = [counts(one, formats.read(true)) for one, true in zip(found, annotations, strict=True)]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    document = {"images": [image.stem for image, _ in images.pairs], "columns": columns}
     path = folder / f"{label}.json"
     with atomic_write(path) as temporary:
+        document = {"images": [image.stem for image in images], "columns": columns}
         temporary.write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
     return path
 
@@ -166,7 +157,19 @@ def markdown(folder: Path = FOLDER) -> str:
     theirs: list[object] = [f"{ROOTEX[name]:.3f}" for name in ("recall", "precision")]
     f1 = 2 * ROOTEX["recall"] * ROOTEX["precision"] / (ROOTEX["recall"] + ROOTEX["precision"])
     lines.append(
-        _line(["RootEx 2.0", "tips", "299", ROOTEX["missed"], ROOTEX["added"], *theirs, f"{f1:.3f}", "—", "—"])
+        _line(
+            [
+                "RootEx 2.0, keypoint heads",
+                "tips",
+                "299",
+                ROOTEX["missed"],
+                ROOTEX["added"],
+                *theirs,
+                f"{f1:.3f}",
+                "—",
+                "—",
+            ]
+        )
     )
     overlaps = [_line(["RootEx 2.0", f"{ROOTEX['iou']:.3f}", f"{ROOTEX['dice']:.3f}"])]
     for label, columns in stored.items():
@@ -176,7 +179,9 @@ def markdown(folder: Path = FOLDER) -> str:
             shares = [figures[f"{kind}_{name}"] for name in ("found_recall", "found_precision", "found_f1")]
             within = [figures[f"{kind}_within_{gate}_f1"] for gate in GATES_PX]
             added = sum(columns[f"{kind}_predicted"]) - hits
-            lines.append(_line([f"treeformer, {label}", title, true, true - hits, added, *shares, *within]))
+            lines.append(
+                _line([f"treeformer, {label}, nodes of the graph", title, true, true - hits, added, *shares, *within])
+            )
         overlaps.append(_line([f"treeformer, {label}", figures["iou"], figures["dice"]]))
     return "\n".join([*lines, "", *_head(["", "IoU", "Dice"]), *overlaps]) + "\n"
 
@@ -195,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("model", nargs="?", help="[LABEL=]MODEL to measure, a model folder or name")
     parser.add_argument("--precision", choices=("int8", "float32"), default="int8", help="of the network")
     parser.add_argument("--results", type=Path, default=FOLDER, help="folder of the stored figures")
-    parser.add_argument("--plates", type=Path, default=PLATES, help="folder of the prepared plates")
+    parser.add_argument("--plates", type=Path, default=SOURCES / "barley-roots", help="folder of barley-roots")
     parser.add_argument("--predictions", type=Path, default=PREDICTIONS, help="folder of the predictions, per label")
     parser.add_argument("--markdown", type=Path, nargs="?", const=PAGE, metavar="PAGE", help="write into this page")
     options = parser.parse_args(arguments)

@@ -59,7 +59,7 @@ def test_the_counts_of_a_plate_that_is_moved_by_30_px():
     assert 0 < found["both_px"] < 0.2 * found["drawn_px"], "the vertical roots do not overlap"
     same = rootex.ratios(rootex.counts(plant(), plant()))
     assert set(same.values()) == {1.0}
-    empty = rootex.ratios(rootex.counts(Skeleton([], []), plant()))
+    empty = rootex.ratios(rootex.counts(Skeleton([], [], image_size=SIZE), plant()))
     assert set(empty.values()) == {0.0}
 
 
@@ -92,17 +92,21 @@ class Simulated:
 
 def test_a_model_is_measured_once_and_the_page_is_written(tmp_path, monkeypatch, capsys):
     for name in ("1R", "2"):
-        write_pair(np.zeros((160, 200, 3), np.uint8), plant(), tmp_path / "plates" / "test", name)
-    (tmp_path / "plates" / "report.txt").touch()
+        write_pair(
+            np.zeros((160, 200, 3), np.uint8), plant(), tmp_path / "plates" / f"test{name.removesuffix('1R')}", name
+        )
     places = [f"--{name}={tmp_path / name}" for name in ("plates", "predictions", "results")]
     with pytest.raises(SystemExit, match="no stored figures"):
         rootex.main(places)
+    with pytest.raises(SystemExit, match="no plates in test or test2"):
+        rootex.main(["v=m", "--plates", str(tmp_path)])
     monkeypatch.setattr(rootex, "Predictor", Simulated)
     rootex.main(["v=m", *places])
     out = capsys.readouterr().out
-    assert "| treeformer, v-int8 | tips | 4 | 0 | 2 | 1.000 [1.000, 1.000] | 0.667 [0.667, 0.667] | 0.800" in out
-    assert "| treeformer, v-int8 | sources | 2 | 0 | 2 |" in out
-    assert "| RootEx 2.0 | tips | 299 | 16 | 4 | 0.946 | 0.986 |" in out
+    ours = "| treeformer, v-int8, nodes of the graph |"
+    assert f"{ours} tips | 4 | 0 | 2 | 1.000 [1.000, 1.000] | 0.667 [0.667, 0.667] | 0.800" in out
+    assert f"{ours} sources | 2 | 0 | 2 |" in out
+    assert "| RootEx 2.0, keypoint heads | tips | 299 | 16 | 4 | 0.946 | 0.986 |" in out
     monkeypatch.delattr(rootex, "Predictor")
     page = tmp_path / "page.md"
     page.write_text("<!-- rootex -->\n<!-- end rootex -->\n")
