@@ -104,15 +104,30 @@ def build(table: Table, results: Mapping[str, Result]) -> Built:
         domain = DOMAINS[name]
         paper_domain = domain.paper if domain.paper in domains else next(iter(domains), "")
         of_paper = domains.get(paper_domain, {})
-        runs, refused = set[str](), dict[str, str]()
-        for group in table.comparable_groups(name):
-            available = {run.name for run in group} & results.keys()
-            refused |= refusals({run: results[run] for run in available})
-            runs |= available
+        runs, refused = comparable(table, name, results)
         rows = tuple(_row(table, name, row, results, refused, of_paper.get(row.name, {})) for row in table.rows)
-        used = [results[run] for run in sorted(runs - refused.keys())]
+        used = [results[run] for run in sorted(runs)]
         blocks.append(Block(domain.title, paper_domain, rows, facts(used) if used else domain.when_missing))
     return Built(table, paper["source"], tuple(blocks))
+
+
+def comparable(table: Table, domain: str, results: Mapping[str, Result]) -> tuple[set[str], dict[str, str]]:
+    """Return the runs of a domain that may be compared, and the rejected ones with the reasons."""
+    found, refused = set[str](), dict[str, str]()
+    for group in table.comparable_groups(domain):
+        available = {run.name for run in group} & results.keys()
+        refused |= refusals({run: results[run] for run in available})
+        found |= available
+    return found - refused.keys(), refused
+
+
+def compared(
+    table: Table, domain: str, row: Row, reference: Row, results: Mapping[str, Result]
+) -> dict[str, Estimate] | None:
+    """Return how much higher the figures of a row are than those of another, paired by image; None without runs."""
+    refused = comparable(table, domain, results)[1]
+    rows, others = (_by_run(table, domain, one, results, refused)[0] for one in (row, reference))
+    return differences(_images(rows), _images(others)) if rows and len(rows) == len(others) else None
 
 
 def _row(
@@ -133,9 +148,7 @@ def _row(
     against = {}
     reference = next((one for one in table.rows if one.name == table.reference != row.name), None)
     if reference:
-        others = _by_run(table, domain, reference, results, refused)[0]
-        if len(others) == len(by_run):
-            against = differences(images, _images(others))
+        against = compared(table, domain, row, reference, results) or {}
     return BuiltRow(row.title, figures, means, of_paper, "; ".join(reasons), against)
 
 

@@ -16,6 +16,7 @@ SIDE_PX = 512
 SPLIT_FOR_VALIDATION, SPLIT_FOR_TEST = "valid", "test"
 ANY_NUMBER_OF_NODES = 1_000_000  # no test image is skipped for its size
 SOURCES = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[3] / "shared" / "data"))
+FOLDER_NAMES = {"single-guyot": "guyot-vines"}  # of sets whose folder has another name
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Domain:
         one_plant: True if every image has one plant. A constrained model then gives one tree, as in the paper.
         warmup_steps: steps of learning rate warm-up.
         two_stage: settings of the two-stage method, a row of the paper's Table S3.
+        seeds: replaces the seeds of a table in this domain, if given.
         when_missing: caption if there is no result.
     """
 
@@ -58,6 +60,7 @@ class Domain:
     one_plant: bool = True
     warmup_steps: int = 100
     two_stage: dict[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
     when_missing: str = "not run"
 
     def images(self, data: Path) -> DataConfig:
@@ -76,9 +79,9 @@ class Domain:
 
     def missing(self, data: Path) -> str:
         """Return why the images of this domain are missing, "" if they are available."""
-        folders = (prepared(self.public_set, data), SOURCES / self.public_set)
+        folders = (prepared(self.public_set, data), published(self.public_set))
         available = not self.public_set or any(folder.is_dir() for folder in folders)
-        return "" if available else f"the set {self.public_set} is not in the folder given by TREEFORMER_DATA"
+        return "" if available else f"the set {folders[1].name} is not in the folder given by TREEFORMER_DATA"
 
     def make_ready(self, data: Path) -> None:
         """Prepare the public set if necessary."""
@@ -107,6 +110,11 @@ def small_images(source: SourceConfig, side_px: int, max_nodes: int, count: int)
     return tuple(islice(fitting, count))
 
 
+def published(public_set: str) -> Path:
+    """Return the folder of a public set as it was published."""
+    return SOURCES / FOLDER_NAMES.get(public_set, public_set)
+
+
 def prepared(public_set: str, data: Path) -> Path:
     """Return the folder of a prepared public set."""
     return data / f"{public_set}-{SIDE_PX}"
@@ -116,12 +124,13 @@ def make_ready(public_set: str, data: Path) -> Path:
     """Prepare a public set as `treeformer prepare --size 512` does, if necessary, and return its folder."""
     out = prepared(public_set, data)
     if not out.is_dir():
-        if not (SOURCES / public_set).is_dir():
-            raise TreeformerError(f"{SOURCES / public_set}: no such folder (set TREEFORMER_DATA to its parent)")
+        source = published(public_set)
+        if not source.is_dir():
+            raise TreeformerError(f"{source}: no such folder (set TREEFORMER_DATA to its parent)")
         from treeformer.data.prepare import prepare
 
         unfinished = out.with_name(f"{out.name}-unfinished")
-        prepare(public_set, SOURCES / public_set, unfinished, size=SIDE_PX)
+        prepare(public_set, source, unfinished, size=SIDE_PX)
         unfinished.rename(out)
     return out
 
@@ -175,7 +184,7 @@ DOMAINS: dict[str, Domain] = {
         ),
         Domain(
             name="grapevine",
-            title="grapevine (3D2cut Single Guyot)",
+            title="grapevine (3D2cut Single Guyot, 190 of the paper's 1,185 training and 20 of its 255 test images)",
             source=SourceConfig(path="…", augmentation="vines"),
             public_set="single-guyot",
             paper="grapevine",
@@ -185,8 +194,11 @@ DOMAINS: dict[str, Domain] = {
             valid_count=0,
             test_count=0,
             two_stage=GRAPEVINE_MAPS,
-            when_missing="not run: the 3D2cut Single Guyot set (CC BY-NC-SA 4.0) is not available here; with the set "
-            "in $TREEFORMER_DATA/single-guyot, `--run --domain grapevine` fills these rows",
+            # All runs share the GPU and have to end together.
+            validate_during_training=False,
+            seeds=(0,),
+            when_missing="not run; with the set in $TREEFORMER_DATA/guyot-vines, `--run --domain grapevine` fills "
+            "these rows",
         ),
         Domain(
             name="vine",

@@ -18,6 +18,8 @@ DIGITS = 6
 KEPT = (
     "smd_paper", "smd", "topo_paper_precision", "topo_paper_recall", "topo_precision", "topo_recall",
     "node_precision", "node_recall", "edge_precision", "edge_recall", "keypoint_precision", "keypoint_recall",
+    "tip_matched", "tip_predicted", "tip_true", "branch_point_matched", "branch_point_predicted", "branch_point_true",
+    "base_matched", "base_predicted", "base_true",
     "tree_of_edges_rate", "tree_rate", "forest_rate", "exact_rate", "length_error",
     "node_map_error", "direction_map_error",
 )  # fmt: skip
@@ -59,12 +61,17 @@ class Result:
 
     def rows(self, decoding: str) -> list[dict[str, float]]:
         """Return one row per test image, as `treeformer.metrics.summarize` takes them."""
-        columns = self.tests[decoding]
-        rows = [
-            {name: math.nan if values[k] is None else float(values[k] or 0.0) for name, values in columns.items()}
-            for k in range(self.test_images)
-        ]
-        return [row | _f1(row) for row in rows]
+        return rows_of(self.tests[decoding])
+
+
+def rows_of(columns: Figures) -> list[dict[str, float]]:
+    """Return one row per image, F1 included, as `treeformer.metrics.summarize` takes them; inverts `columns_of`."""
+    count = len(next(iter(columns.values()), ()))
+    rows = [
+        {name: math.nan if values[k] is None else float(values[k] or 0.0) for name, values in columns.items()}
+        for k in range(count)
+    ]
+    return [row | _f1(row) for row in rows]
 
 
 def columns_of(rows: Sequence[Mapping[str, float]]) -> Figures:

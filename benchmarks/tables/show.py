@@ -59,7 +59,7 @@ def against_cell(row: BuiltRow) -> str:
 
 def lines(built: Built, block: Block) -> tuple[list[str], list[list[str]]]:
     """Return the headings and rows of a block as text."""
-    several = len(built.table.seeds) > 1
+    several = len(built.table.seeds) > 1 or any(len(row.by_run) > 1 for row in block.rows)
     headings = ["", *(column.heading for column in built.table.columns)]
     [reference] = [row.title for row in built.table.rows if row.name == built.table.reference]
     headings += [f"ΔF1 to “{reference}” (paper code, corrected)"]

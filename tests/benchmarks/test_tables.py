@@ -31,6 +31,23 @@ PAGE = Path(__file__).parents[2] / "docs" / "lab" / "results.md"
 # ---- the spec
 
 
+def test_a_domain_with_its_own_seeds_replaces_those_of_the_table():
+    ours = next(one for one in TABLES["table1"].rows if one.name == "ours")
+    assert [run.seed for run in TABLES["table1"].runs_for("osr-roots", ours)] == [0, 1]
+    assert [run.seed for run in TABLES["table1"].runs_for("grapevine", ours)] == [0]
+    table1 = set(TABLES["table1"].runs_of("grapevine"))
+    assert set(TABLES["lambda"].runs_of("grapevine")) & table1, "Λ = 10 is the row ours of table1"
+    assert set(TABLES["mst-dijkstra"].runs_of("grapevine")) < table1
+
+
+def test_a_set_is_found_in_the_folder_of_its_publisher(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.tables.domains.SOURCES", tmp_path)
+    grapevine = DOMAINS["grapevine"]
+    assert grapevine.missing(tmp_path / "data") == "the set guyot-vines is not in the folder given by TREEFORMER_DATA"
+    (tmp_path / "guyot-vines").mkdir()
+    assert not grapevine.missing(tmp_path / "data")
+
+
 def test_every_row_uses_a_decoding_of_its_recipe():
     for table in TABLES.values():
         assert len({row.name for row in table.rows}) == len(table.rows)
@@ -174,7 +191,7 @@ def test_rows_without_a_result_show_dashes_and_are_listed():
     ours = next(one for one in built.blocks[0].rows if one.title.startswith("ours"))
     assert ours.figures
     assert ours.missing == "synthetic-sfs-seed1 has not been run", "one of two seeds is shown"
-    assert "3D2cut" in built.blocks[3].facts
+    assert "guyot-vines" in built.blocks[3].facts
     for table in TABLES.values():
         assert markdown(build(table, {})), "without any result"
 

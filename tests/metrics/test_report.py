@@ -76,6 +76,10 @@ def test_a_report_is_written_completely(folders, tmp_path):
     sheet = np.asarray(Image.open(paths[3]))
     assert (sheet[..., 2].astype(int) - sheet[..., 1] > 60).any()  # the ground truth's blue
     assert "edge_f1" in [str(cell) for cell in report.table().columns[0].cells]
+    # Three combs of 4 tips and 3 branch points: one prediction is right, one lies 30 px away, one is missing.
+    tips, branch_points, _ = zip(*(column.cells for column in report.keypoint_table().columns), strict=True)
+    assert tips == ("tips", "12", "8", "4", "0.500", "0.333", "0.400", "0.000 to 1.000")
+    assert branch_points[:4] == ("branch points", "9", "6", "3")
 
 
 def test_failures_are_reported_and_the_rest_is_evaluated(folders):

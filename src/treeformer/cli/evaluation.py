@@ -72,7 +72,7 @@ def evaluate(
     ] = 1,
     workers: Workers = ALL_CORES,
 ) -> None:
-    """Compare skeletons, or a model, with the ground truth: SMD, TOPO, nodes, edges, tree rate; 95 % intervals."""
+    """Compare skeletons, or a model, with the ground truth: SMD, TOPO, nodes, edges, tips tree rate; 95 % intervals."""
     from rich.console import Console
 
     from treeformer._util.files import check_writable
@@ -116,7 +116,8 @@ def evaluate(
             report = evaluate_cases(cases, image_size=image_size, radius_px=radius, workers=workers, progress=show)
         remarks = _unpaired("image", "without a prediction, counted as an empty skeleton", report.missing)
         remarks += _unpaired("prediction", "without a ground truth of the same name, left out", without_ground_truth)
-    Console().print(report.table())
+    for table in (report.table(), report.keypoint_table()):
+        Console().print(table)
     for remark in remarks:
         say(f"treeformer: {remark}")
     where = ""

@@ -13,6 +13,7 @@ from treeformer._util.arrays import FloatArray
 from treeformer._util.text import short_repr
 from treeformer.errors import TreeformerError
 from treeformer.metrics._inputs import GraphLike, Scores
+from treeformer.metrics.keypoints import KINDS, Counts, keypoints
 from treeformer.metrics.smd import street_mover_distance, street_mover_distance_paper
 from treeformer.metrics.structure import structure
 from treeformer.metrics.topo import topo
@@ -22,7 +23,8 @@ Row = Mapping[str, float]
 """The metrics of one image by name, as returned by `evaluate_pair`."""
 
 # Over a data set, F1 is the harmonic mean of mean precision and mean recall, as in the paper, not the mean of F1s.
-SCORED = ("topo", "topo_paper", "topo_paper_full", "node", "edge", "keypoint")
+SCORED = ("topo", "topo_paper", "topo_paper_full", "node", "edge", "keypoint", *KINDS)
+COUNTED = ("matched", "predicted", "true")
 
 BOOTSTRAP_SAMPLES = 1000
 CONFIDENCE = 0.95
@@ -55,6 +57,7 @@ def evaluate_pair(
         1.0
     """
     counted = structure(prediction, ground_truth, radius_px=radius_px, image_size=image_size)
+    points = keypoints(prediction, ground_truth, radius_px=radius_px, image_size=image_size)
     row = {
         "smd": street_mover_distance(prediction, ground_truth, image_size=image_size),
         "smd_paper": street_mover_distance_paper(prediction, ground_truth, image_size=image_size),
@@ -69,14 +72,16 @@ def evaluate_pair(
     }
     for name, value in scores.items():
         row |= {f"{name}_precision": value.precision, f"{name}_recall": value.recall, f"{name}_f1": value.f1}
+    for kind in KINDS:
+        counts: Counts = getattr(points, kind)
+        row |= {f"{kind}_{name}": float(getattr(counts, name)) for name in COUNTED}
+        row |= {f"{kind}_precision": counts.precision, f"{kind}_recall": counts.recall, f"{kind}_f1": counts.f1}
     return row | {
         "tree_rate": float(counted.tree),
         "tree_of_edges_rate": float(counted.tree_of_edges),
         "forest_rate": float(counted.forest),
         "exact_rate": float(counted.exact),
         "length_error": counted.length_error,
-        "tip_error": float(counted.tip_error),
-        "branch_point_error": float(counted.branch_point_error),
     }
 
 
@@ -99,7 +104,9 @@ def summarize(rows: Sequence[Row], *, seed: int = 0) -> dict[str, Estimate]:
     """Summarize the metrics of a data set.
 
     Metrics are averaged over images; NaN values are ignored. F1 is the harmonic mean of mean precision and mean recall,
-    or the mean if the rows lack one of them. The interval contains the middle 95 % of 1,000 bootstrap samples.
+    or the mean if the rows lack one of them. Precision and recall of tips, branch points and bases are those of all
+    points of the data set together, so an image with many of them counts more. The interval contains the middle 95 % of
+    1,000 bootstrap samples.
 
     Args:
         rows: one row per image, as returned by `evaluate_pair`; at least one.
@@ -210,12 +217,18 @@ def _estimate(values: FloatArray) -> Estimate:
 
 
 def _means(table: FloatArray, weights: FloatArray, names: Sequence[str]) -> dict[str, FloatArray]:
-    """Return the weighted mean of every column for each row of weights. F1 is computed from the means."""
+    """Return the weighted mean of every column for each row of weights. Scores that have counts, and F1, follow."""
     known = np.isfinite(table)
     total = weights @ np.where(known, table, 0.0)
     count = weights @ known.astype(np.float64)
     mean = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
     columns = dict(zip(names, mean.T, strict=True))
+    for kind in KINDS:
+        if {f"{kind}_{name}" for name in COUNTED} <= columns.keys():
+            matched, predicted, true = (columns[f"{kind}_{name}"] for name in COUNTED)
+            for name, of, other in (("precision", predicted, true), ("recall", true, predicted)):
+                columns[f"{kind}_{name}"] = np.divide(matched, of, out=np.where(other > 0, 0.0, 1.0), where=of > 0)
+            columns[f"{kind}_f1"] = np.full_like(matched, np.nan)
     for name in SCORED:
         if {f"{name}_f1", f"{name}_precision", f"{name}_recall"} <= columns.keys():
             precision, recall = columns[f"{name}_precision"], columns[f"{name}_recall"]

@@ -18,7 +18,8 @@ from treeformer._util.pools import check_workers, process_pool
 from treeformer._util.progress import ProgressCallback
 from treeformer._util.text import as_unicode
 from treeformer.errors import FormatError, TreeformerError
-from treeformer.metrics.evaluation import Estimate, evaluate_pair, summarize
+from treeformer.metrics.evaluation import COUNTED, Estimate, evaluate_pair, summarize
+from treeformer.metrics.keypoints import KINDS
 from treeformer.results.item import editor_data
 from treeformer.skeleton import Skeleton
 
@@ -91,6 +92,23 @@ class Report:
         for name in SHOWN:
             estimate = summary[name]
             table.add_row(name, *(f"{number:.4g}" for number in (estimate.value, estimate.low, estimate.high)))
+        return table
+
+    def keypoint_table(self) -> Table:
+        """Return the counts and scores of tips, branch points and bases over all images, for the terminal."""
+        from rich.table import Table
+
+        summary = self.summary
+        table = Table(box=None, pad_edge=False)
+        table.add_column("")
+        for heading in ("true", "missed", "false", "precision", "recall", "F1", "95 % interval"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for kind in KINDS:
+            matched, predicted, true = (int(sum(row[f"{kind}_{name}"] for row in self.rows)) for name in COUNTED)
+            scores = [summary[f"{kind}_{name}"] for name in ("precision", "recall", "f1")]
+            cells = [str(true), str(true - matched), str(predicted - matched)]
+            cells += [*(f"{score.value:.3f}" for score in scores), f"{scores[-1].low:.3f} to {scores[-1].high:.3f}"]
+            table.add_row(kind.replace("_", " ") + "s", *cells)
         return table
 
     def write(self, out: str | os.PathLike[str]) -> list[Path]:

@@ -39,8 +39,6 @@ class Structure:
         tree_of_edges: the same without isolated nodes, as the paper's code counts.
         forest: True if the prediction has no cycle.
         length_error: (predicted - true) / true length, at most 1e6; NaN if only the prediction has length.
-        tip_error: predicted - true number of nodes of degree 1.
-        branch_point_error: predicted - true number of nodes of degree 3 or more.
     """
 
     nodes: Scores
@@ -51,8 +49,6 @@ class Structure:
     tree_of_edges: bool
     forest: bool
     length_error: float
-    tip_error: int
-    branch_point_error: int
 
 
 def structure(
@@ -79,8 +75,8 @@ def structure(
     Example:
         >>> line, longer = ([(0, 0), (8, 0)], [(0, 1)]), ([(0, 0), (8, 0), (99, 0)], [(0, 1), (1, 2)])
         >>> result = structure(longer, line, image_size=(512, 512))
-        >>> result.edges.precision, result.edges.recall, result.tree, result.tip_error
-        (0.5, 1.0, True, 0)
+        >>> result.edges.precision, result.edges.recall, result.tree
+        (0.5, 1.0, True)
     """
     predicted, true, size = pair(prediction, ground_truth, image_size)
     radius = length_px(radius_px, MATCH_RADIUS, size, "radius_px")
@@ -89,7 +85,6 @@ def structure(
     correct = _correct_edges(predicted, true, partner)
     keypoints = predicted.nodes[predicted.degree != 2], true.nodes[true.degree != 2]
     matched_keypoints = int((match_nodes(*keypoints, radius) >= 0).sum())
-    degrees = predicted.degree, true.degree
     return Structure(
         nodes=_scores(matched, len(predicted), len(true)),
         edges=_scores(correct, len(predicted.edges), len(true.edges)),
@@ -99,8 +94,6 @@ def structure(
         tree_of_edges=_is_tree_of_edges(predicted),
         forest=predicted.is_forest,
         length_error=_length_error(predicted.length, true.length),
-        tip_error=int((degrees[0] == 1).sum()) - int((degrees[1] == 1).sum()),
-        branch_point_error=int((degrees[0] > 2).sum()) - int((degrees[1] > 2).sum()),
     )
 
 
