@@ -76,23 +76,24 @@ class TestSet:
             return FolderDataset(self.folder, self.split)
         folder = PREPARED / f"{self.public_set}-{self.test_folder}{self.size or 'default'}"
         if not (folder / "report.txt").exists():
-            prepare(self.public_set, self._source(), folder, size=self.size, workers=workers)
+            prepare(self.public_set, source_of(self), folder, size=self.size, workers=workers)
         dataset = FolderDataset(folder, self.split)
         return VariedDataset(dataset) if self.varied else dataset
 
-    def _source(self) -> Path:
-        """Return the folder of the public set; with `test_folder` one that has nothing but that folder, as `test`."""
-        source = SOURCES / SOURCE_NAMES.get(self.public_set, self.public_set)
-        if not (source / self.test_folder).is_dir():
-            missing = source / self.test_folder
-            raise TreeformerError(f"{missing}: no such folder; TREEFORMER_DATA names the folder of the public sets")
-        if not self.test_folder:
-            return source
-        view = PREPARED / "sources" / f"{self.public_set}-{self.test_folder}"
-        view.mkdir(parents=True, exist_ok=True)
-        if not (view / "test").is_symlink():
-            (view / "test").symlink_to((source / self.test_folder).absolute())
-        return view
+
+def source_of(test_set: TestSet) -> Path:
+    """Return the folder of a public set; with `test_folder` one that has nothing but that folder, as `test`."""
+    source = SOURCES / SOURCE_NAMES.get(test_set.public_set, test_set.public_set)
+    wanted = source / test_set.test_folder
+    if not wanted.is_dir():
+        raise TreeformerError(f"{wanted}: no such folder; TREEFORMER_DATA names the folder of the public sets")
+    if not test_set.test_folder:
+        return source
+    view = PREPARED / "sources" / f"{test_set.public_set}-{test_set.test_folder}"
+    view.mkdir(parents=True, exist_ok=True)
+    if not (view / "test").is_symlink():
+        (view / "test").symlink_to(wanted.absolute())
+    return view
 
 
 class VariedDataset:
